@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 from tests.onnx_text import write_onnx
 
 Document = dict[str, Any]
@@ -310,6 +311,108 @@ GROWING_CONTRACT: Document = {
 def growing(folder: Path) -> Path:
     """Write the model whose cache grows."""
     return write_onnx(folder / "growing.onnx", _GROWING, {})
+
+
+# What WeNet's encoders ask of their caller: how many frames went by, and which of the cache's entries hold some. Each
+# row has its own, or all of a call share one.
+_COUNTED = """
+g (float[B,T,3] x, int64[B] offset, float[B,6,3] cache, bool[B,M] mask)
+=> (float[B,T,3] y, float[B,Slice_dim_1,3] r_cache) {
+    keys = Concat <axis = 1> (cache, x)
+    read = Cast <to = 1> (mask)
+    column = Unsqueeze(read, two)
+    masked = Mul(keys, column)
+    sum = ReduceSum <keepdims = 1> (masked, one)
+    count = ReduceSum <keepdims = 1> (column, one)
+    mean = Div(sum, count)
+    place = Cast <to = 1> (offset)
+    angle = Mul(place, step)
+    phase = Sin(angle)
+    shift = Unsqueeze(phase, behind)
+    near = Add(x, mean)
+    y = Add(near, shift)
+    r_cache = Slice(keys, minus6, end, one)
+}"""
+
+COUNTED_CONTRACT: Document = {
+    "schema_version": 2,
+    "name": "counted by its caller",
+    "symbols": {"B": None, "T": None, "C": C, "M": "C + T"},
+    "inputs": {
+        "x": {"dtype": "float32", "shape": ["B", "T", 3], "batch_axis": 0, "role": "signal", "time_axis": 1},
+        "offset": {"dtype": "int64", "shape": ["B"], "role": "counter", "value": "C + start"},
+        "cache": {"dtype": "float32", "shape": ["B", "C", 3], "role": "state"},
+        "mask": {"dtype": "bool", "shape": ["B", "M"], "role": "mask", "axis": 1, "valid": "min(start, C) + T"},
+    },
+    "outputs": {
+        "y": {"dtype": "float32", "shape": ["B", "T", 3]},
+        "r_cache": {"dtype": "float32", "shape": ["B", "C", 3]},
+    },
+    # what is never read before it was written
+    "state": [{"output": "r_cache", "input": "cache", "init": 7}],
+    "chunking": {"first": {"size": 3}, "later": {"size": 2}, "frame_seconds": 0.01},
+    "profiles": [{"name": "all", "symbols": {"B": [1, 1, 4], "T": [1, 2, 4]}}],
+}
+SHARED = (("int64[B] offset", "int64[1] offset"), ("bool[B,M] mask", "bool[1,M] mask"))
+
+
+def counted(folder: Path, *edits: tuple[str, str], name: str = "counted") -> Path:
+    """Write the model that its caller counts for; with the edits `SHARED` all rows of a call have one number."""
+    weights = _integers(one=[1], two=[2], behind=[1, 2], minus6=[-6], end=[2**31], zero=[0])
+    weights["step"] = np.asarray(0.37, np.float32)
+    return write_onnx(folder / f"{name}.onnx", _edited(_COUNTED, edits), weights)
+
+
+def counted_contract(*, shared: bool = False) -> Document:
+    """Return a copy of its contract."""
+    document = copy.deepcopy(COUNTED_CONTRACT)
+    if shared:
+        document["inputs"]["offset"]["shape"] = [1]
+        document["inputs"]["mask"]["shape"][0] = 1
+    return document
+
+
+# One chunk size, as exports of icefall's Zipformer have it: features through a convolution in two dimensions, caches of
+# a convolution and of the attention's keys, and how many frames went by.
+_ZIPFORMER = """
+g (float[N,45,80] x, float[32,N,4] cached_key_0, float[N,4,6] cached_conv1_0, float[N,4,3] embed_states,
+   int64[N] processed_lens)
+=> (float[N,22,4] encoder_out, float[Slicenew_cached_key_0_dim_0,N,4] new_cached_key_0,
+    float[N,4,Slice_dim_2] new_cached_conv1_0, float[N,4,3] new_embed_states, int64[N] new_processed_lens) {
+    image = Unsqueeze(x, one)
+    narrow = Conv <strides = [2, 80]> (image, w2)
+    frames = Squeeze(narrow, three)
+    embedded = Concat <axis = 2> (embed_states, frames)
+    new_embed_states = Slice(embedded, minus3, end, two)
+    mixed = Conv(embedded, w4)
+    longer = Concat <axis = 2> (cached_conv1_0, mixed)
+    new_cached_conv1_0 = Slice(longer, minus6, end, two)
+    y = Conv(longer, w7)
+    by_time = Transpose <perm = [2, 0, 1]> (y)
+    keys = Concat <axis = 0> (cached_key_0, by_time)
+    new_cached_key_0 = Slice(keys, minus32, end, zero)
+    new_processed_lens = Add(processed_lens, frames_out)
+    valid = Min(new_processed_lens, capacity)
+    count = Cast <to = 1> (valid)
+    column = Unsqueeze(count, one)
+    sum = ReduceSum <keepdims = 0> (new_cached_key_0, zero)
+    context = Div(sum, column)
+    row = Unsqueeze(context, one)
+    turned = Transpose <perm = [0, 2, 1]> (y)
+    encoder_out = Add(turned, row)
+}"""
+
+
+def zipformer(folder: Path, *edits: tuple[str, str], name: str = "zipformer", **metadata: str) -> Path:
+    """Write the model of one chunk size."""
+    weights = _weights(w2=(D, 1, 3, 80), w4=(D, D, 4), w7=(D, D, 7))
+    weights |= _integers(one=[1], two=[2], three=[3], zero=[0], minus3=[-3], minus6=[-6], minus32=[-32], end=[2**31])
+    weights |= _integers(frames_out=22, capacity=32)
+    path = write_onnx(folder / f"{name}.onnx", _edited(_ZIPFORMER, edits), weights)
+    model = onnx.load(path)
+    onnx.helper.set_model_props(model, metadata)
+    onnx.save(model, path)
+    return path
 
 
 MODELS: Mapping[str, tuple[Callable[..., Path], Document]] = {

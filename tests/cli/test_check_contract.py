@@ -7,7 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.in_app import stderr_of, stdout_of, trtw
-from tests.streaming_models import C, F, attention, contract_of, convolution, degenerate, lstm, write_contract
+from tests.streaming_models import (
+    C,
+    F,
+    attention,
+    contract_of,
+    convolution,
+    degenerate,
+    lstm,
+    write_contract,
+    zipformer,
+)
 
 from trt_workbench.engine.documents import read_document
 from trt_workbench.runs.contract import ContractCheck
@@ -146,15 +156,35 @@ def test_a_first_contract_is_whole_when_what_it_leaves_is_answered(tmp_path: Pat
         {"output": "cache_next", "input": "cache", "init": 0},
         {"output": "cache_len_next", "input": "cache_len", "init": 0},
     ]
-    assert list(made["undecided"]) == ["inputs.length.range.0", "outputs.encoded.shape.2"]
+    assert list(made["undecided"]) == ["inputs.length.range.0"]
     said = stderr_of("check-contract", contract, model)
-    assert "outputs.encoded.shape.2: TODO: the model calls it N; an expression of the inputs' symbols" in said
+    assert "inputs.length.range.0: TODO: the fewest frames that the model takes" in said
     document = json.loads(contract.read_text())
-    _answer(document, {"inputs.length.range.0": 2, "outputs.encoded.shape.2": "(T - 1) / 2"})
+    _answer(document, {"inputs.length.range.0": 2})
     document["outputs"]["encoded"]["valid"] = {"axis": 2, "by": "encoded_len"}
     stdout_of("check-contract", write_contract(contract, document), model)
     # nothing was guessed: sizes between 5 and 9 are those of the profile
     assert document["profiles"] == [{"name": "all", "symbols": {"B": [1, 3, 3], "T": [5, 9, 9]}}]
+
+
+def test_a_first_contract_of_a_model_of_one_chunk_size_is_whole(tmp_path: Path) -> None:
+    model, contract = zipformer(tmp_path, T="45", decode_chunk_len="32"), tmp_path / "contract.json"
+    printed = stdout_of("make-contract", model, "-o", contract, "--init", 0, "--batch", 3)
+    assert "Frames: dimension 1 of x, 45 in every chunk (the size that was given; --time-axis says another)" in printed
+    assert "Chunks: 45 frames, a later one every 32 (T, decode_chunk_len of the model's metadata)" in printed
+    assert "(0 to decide)" in printed
+    stdout_of("check-contract", contract, model)
+
+
+def test_states_of_other_names_are_named_by_options(tmp_path: Path) -> None:
+    model = convolution(tmp_path, ("present", "tail"))
+    contract, words = tmp_path / "contract.json", ("--first", 4, "--later", 4, "--left-context", 0, "--init", 0)
+    more = ("--state", "past=tail", "--signal", "x", "--time-axis", 2, "--batch", 4)
+    assert "State: past takes tail" in stdout_of("make-contract", model, "-o", contract, *words, *more)
+    stdout_of("check-contract", contract, model)
+    assert stderr_of("make-contract", model, "-o", tmp_path / "2.json", "--state", "past").startswith(
+        "error: Option --state takes NAME=VALUE, not 'past'."
+    )
 
 
 def test_what_nobody_said_is_left_undecided(tmp_path: Path) -> None:

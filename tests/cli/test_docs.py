@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import typer
 import yaml
+from pydantic import TypeAdapter
 
 from trt_workbench.cli.app import app
 from trt_workbench.engine.cache import CacheKey
@@ -164,8 +165,16 @@ def test_the_streaming_contract_names_every_key_and_shows_a_sound_one() -> None:
     assert contradictions(Contract.model_validate_json(shown)) == []
     kinds = [Contract, Gates, Gate, ContractCheck, Check, Finding, StateFact, parts.State, parts.Shift, parts.Chunking]
     kinds += [parts.Signal, parts.Length, parts.Constant, parts.Output, parts.Valid, parts.ChunkSize, parts.Memory]
+    kinds += [parts.FrameCounter, parts.Mask]
     keys = {name for kind in [*kinds, parts.Invariant, parts.SymbolProfile] for name in kind.model_fields}
     assert sorted(key for key in keys if not re.search(rf"[`\".]{key}[`\"]", text)) == []
+
+
+def test_the_inputs_that_a_caller_counts_are_those_of_the_page() -> None:
+    text = (ROOT / "docs" / "reference" / "streaming-contract.md").read_text(encoding="utf-8")
+    (shown,) = [body for kind, body in _FENCE.findall(text) if not kind and body.startswith('"offset"')]
+    inputs = TypeAdapter(dict[str, parts.Input]).validate_json(f"{{{shown}}}")
+    assert [one.role for one in inputs.values()] == ["counter", "constant", "mask"]
 
 
 def test_the_gates_have_the_defaults_of_the_page() -> None:

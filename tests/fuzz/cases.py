@@ -230,7 +230,17 @@ _OPTIONS = {
     "inspect-engine": ("--device", "--manifest-only", "--trust"),
     "refit-engine": ("--device", "--trust", "-o"),
     "check-contract": ("--backend", "--precision", "--chunks", "--input", "--option", "--seed", "--device"),
-    "make-contract": ("--first", "--later", "--left-context", "--init", "--batch", "-o"),
+    "make-contract": (
+        "--first",
+        "--later",
+        "--left-context",
+        "--init",
+        "--batch",
+        "--signal",
+        "--time-axis",
+        "--state",
+        "-o",
+    ),
     "eval-stream": (
         "--contract",
         "--backend",
@@ -445,15 +455,17 @@ def _export_llm(_: Rng) -> _Recipe:
 
 
 def _check_contract(rng: Rng) -> _Recipe:
-    words = ["check-contract", "streaming/contract.json", "streaming/attention.onnx", "--backend", "ort-cpu"]
+    contract, model = rng.choice([("contract.json", "attention.onnx"), ("counted.json", "counted.onnx")])
+    words = ["check-contract", f"streaming/{contract}", f"streaming/{model}", "--backend", "ort-cpu"]
     more = ["--static"] if rng.random() < 0.4 else ["--chunks", "4"]
-    files = ["streaming/contract.json"] * 4 + ["streaming/attention.onnx"]
+    files = [f"streaming/{contract}"] * 4 + [f"streaming/{model}"]
     return _Recipe([*words, *more, "--output", "out/run"], files)
 
 
 def _make_contract(rng: Rng) -> _Recipe:
     model, files = rng.choice([("streaming/attention.onnx", ["streaming/attention.onnx"]), _model(rng)])
-    return _Recipe(["make-contract", model, "-o", "out/made.json"], files)
+    more = rng.choice([[], ["--first", "5", "--later", "9"]])
+    return _Recipe(["make-contract", model, "-o", "out/made.json", *more], files)
 
 
 def _eval_stream(rng: Rng) -> _Recipe:
@@ -462,6 +474,7 @@ def _eval_stream(rng: Rng) -> _Recipe:
     more, files = rng.choice(
         [
             (["--faults"], [contract, contract, model]),
+            (["--streams", "1,2", "--seconds", "0.01", "--hop-ms", "1"], [contract, contract, model]),
             (["--input", features], [features]),
             (["--reference", "runs/eval-stream"], [f"runs/eval-stream/reference/{name}" for name in _REFERENCE]),
         ]

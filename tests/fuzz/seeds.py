@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 from tests.onnx_text import write_detector
-from tests.streaming_models import attention, contract_of, write_contract
+from tests.streaming_models import attention, contract_of, counted, counted_contract, write_contract
 
 REPOSITORY = Path(__file__).parents[2]
 DOUBLES = REPOSITORY / "tests" / "doubles"
@@ -29,6 +29,8 @@ def make_seeds(folder: Path) -> None:
     _llm(folder / "llm")
     attention(folder / "streaming")
     write_contract(folder / "streaming" / "contract.json", contract_of("attention"))
+    counted(folder / "streaming")
+    write_contract(folder / "streaming" / "counted.json", counted_contract())
     np.save(folder / "streaming" / "features.npy", np.linspace(-1, 1, 3 * 60, dtype=np.float32).reshape(3, 60))
     _runs(folder)
 

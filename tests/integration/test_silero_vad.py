@@ -22,7 +22,8 @@ def test_silero_keeps_the_contract_that_make_contract_begins(tmp_path: Path, mon
     words += ["--left-context", "64", "--init", "0", "--batch", "4", "--json"]
     made = json.loads(trtw(*words).stdout)
     assert made["state"] == [{"output": "stateN", "input": "state", "init": 0.0}]
-    assert made["undecided"] == {"inputs.sr.role": "TODO: signal, length, state or constant"}
+    assert list(made["undecided"]) == ["inputs.sr.role"]
+    assert '"role": "constant", "value": 16000' in made["undecided"]["inputs.sr.role"]
     document = json.loads(contract.read_text())
     document["inputs"]["sr"] |= {"role": "constant", "value": 16000}
     write_contract(contract, document)

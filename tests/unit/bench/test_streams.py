@@ -1,15 +1,16 @@
 """Chunks of streams as a scenario of a bench: what is timed, what is compared, and what is refused."""
 
 import itertools
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from numpy.typing import NDArray
 from tests.onnx_text import write_onnx
-from tests.streaming_models import MODELS, contract_of, write_contract
+from tests.streaming_models import MODELS, C, contract_of, counted, counted_contract, write_contract
 
 from trt_workbench.backends.base import Session
 from trt_workbench.backends.measuring import SamplingLimits
@@ -78,6 +79,20 @@ def test_outputs_are_the_same_whatever_was_measured_before(tmp_path: Path) -> No
         assert np.array_equal(array, fresh[name])
     assert not np.array_equal(again["encoded"], other["encoded"])
     assert not np.array_equal(again["encoded"][0], again["encoded"][1])
+
+
+def test_a_stream_that_its_caller_counts_does_not_run_out_of_positions(tmp_path: Path) -> None:
+    """It is measured for thousands of chunks, and a table of positions has some hundred."""
+    path = counted(tmp_path, ("place = Cast <to = 1> (offset)", "place = Gather(table, offset)"))
+    model = onnx.load(path)
+    table = onnx.numpy_helper.from_array(np.arange(C + 3 + 2 * 128, dtype=np.float32), "table")
+    model.graph.initializer.append(table)
+    onnx.save(model, path)
+    contract = write_contract(tmp_path / "c.json", counted_contract())
+    with get_backend("ort-cpu").load(path) as session:
+        found = scenario(session, contract, work(2))
+        assert len(found.measure(replace(FEW, min_iterations=400)).latency_ms) == 400
+        assert found.outputs()["y"].shape == (2, 12, 1, 2, 3)
 
 
 @pytest.mark.parametrize("row", [0, 1])

@@ -9,9 +9,12 @@ import pytest
 from tests.streaming_models import (
     GROWING_CONTRACT,
     MODELS,
+    SHARED,
     attention,
     contract_of,
     convolution,
+    counted,
+    counted_contract,
     degenerate,
     growing,
     lstm,
@@ -79,9 +82,10 @@ def test_the_degenerate_stream_fails_without_them_named(tmp_path: Path) -> None:
     for pair in document["state"]:
         pair["dead"] = False
     checks, _ = checked(degenerate(tmp_path), document)
+    # the length is stuck, which is why the cache is not read
     assert [finding.tensor for finding in checks["live state"].findings] == [
-        "cache_last_channel",
         "cache_last_channel_len",
+        "cache_last_channel",
     ]
 
 
@@ -143,7 +147,7 @@ _FAULTS: dict[str, tuple[tuple[Edit, ...], str, str]] = {
     "a frame too many does not run": (
         (("encoded_len = Div(less, two)", "n = Div(less, two) encoded_len = Add(n, one)"),),
         "invariants",
-        "the stream: the model refuses what the contract promises it takes: ONNX Runtime cannot run the model",
+        "chunk 0: the model refuses what the contract promises it takes: ONNX Runtime cannot run the model",
     ),
     "an output is no number": (
         (
@@ -174,6 +178,47 @@ def _with(path: Path, **weights: Any) -> None:
     model = onnx.load(path)
     model.graph.initializer.extend(onnx.numpy_helper.from_array(array, name) for name, array in weights.items())
     onnx.save(model, path)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_model_that_its_caller_counts_for(shared: bool, tmp_path: Path) -> None:
+    checks, _ = checked(counted(tmp_path, *(SHARED if shared else ())), counted_contract(shared=shared))
+    assert failed(checks) == {}
+    assert (checks["batch"].verdict, checks["batch"].cases) == ("passed", 16)
+    # in rows of one age nobody sees whose number is read
+    first = ("place = Cast <to = 1> (offset)", "of_first = Slice(offset, zero, one) place = Cast <to = 1> (of_first)")
+    checks, _ = checked(counted(tmp_path, first, *(SHARED if shared else ())), counted_contract(shared=shared))
+    found = failed(checks).get("batch", "")
+    assert found.startswith("" if shared else "chunk 3, y: row 1 of a batch of 4 differs from the same stream alone")
+    assert bool(found) != shared
+
+
+def test_a_mask_that_is_wrong_is_found_beside_a_cache_that_was_never_written(tmp_path: Path) -> None:
+    document = counted_contract()
+    document["chunking"]["memory"] = {"kind": "finite", "chunks": "ceil(C / T)"}
+    document["state"][0]["shift"] = {"axis": 1, "by": "min(start, C)", "moves": "T"}
+    checks, _ = checked(counted(tmp_path), document)
+    assert {name for name, check in checks.items() if check.verdict != "passed"} == {"whole streams", "padding"}
+    document["inputs"]["mask"]["valid"] = "min(start + T, C) + T"
+    checks, _ = checked(counted(tmp_path), document)
+    assert failed(checks)["invalid part"].startswith("chunk 0, y: is changed by what stands in the invalid part of")
+
+
+def test_what_a_state_holds_after_a_chunk_is_counted_by_the_next_chunk(tmp_path: Path) -> None:
+    document = counted_contract()
+    document["state"][0]["shift"] = {"axis": 1, "by": "min(offset - C, C)"}
+    with get_backend("ort-cpu").load(counted(tmp_path)) as session:
+        trial = Trial(Stepper(Contract.model_validate(document), session, tmp_path, 0, None), 8, 1e-5, 0)
+        held = [trial._valid("r_cache", step)[0, :, 0] for step in trial.stepper.run(trial.schedule(), trial.signal())]
+    assert [int(mask.sum()) for mask in held] == [3, 5, 6, 6, 6, 6, 6, 6]
+
+
+def test_a_model_that_ends_its_stream_is_said_with_the_chunk(tmp_path: Path) -> None:
+    """As one with a table of positions does."""
+    model = counted(tmp_path, ("place = Cast <to = 1> (offset)", "place = Gather(table, offset)"))
+    _with(model, table=np.arange(20, dtype=np.float32))
+    checks, _ = checked(model, counted_contract(), chunks=12)
+    assert failed(checks)["invariants"].startswith("chunk 7: the model refuses what the contract promises it takes")
 
 
 def test_a_cache_that_does_not_keep_its_shape(tmp_path: Path) -> None:

@@ -7,9 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from numpy.typing import NDArray
-from tests.streaming_models import GROWING_CONTRACT, MODELS, attention, contract_of, growing, write_contract
+from tests.streaming_models import (
+    GROWING_CONTRACT,
+    MODELS,
+    attention,
+    contract_of,
+    counted,
+    counted_contract,
+    growing,
+    write_contract,
+)
 
 from trt_workbench.backends.base import Availability, Backend, Session, SessionOptions
 from trt_workbench.backends.registry import get_backend
@@ -41,6 +51,22 @@ def evaluated(asked: StreamSettings, folder: Path) -> StreamMetrics:
 
 def failing(lane: LaneMetrics) -> dict[str, GateResult]:
     return {gate.gate: gate for gate in lane.gates if gate.verdict == "failed"}
+
+
+def test_a_model_that_its_caller_counts_for(tmp_path: Path) -> None:
+    contract = write_contract(tmp_path / "c.json", counted_contract())
+    asked = StreamSettings(
+        target=counted(tmp_path), contract=contract, backend="torch", reference="ort-cpu", chunks=40, faults=True
+    )
+    found = evaluated(asked, tmp_path / "run")
+    assert (found.passed, found.failures) == (True, [])
+    table = onnx.numpy_helper.from_array(np.arange(20, dtype=np.float32), "table")
+    path = counted(tmp_path, ("place = Cast <to = 1> (offset)", "place = Gather(table, offset)"), name="ending")
+    model = onnx.load(path)
+    model.graph.initializer.append(table)
+    onnx.save(model, path)
+    with pytest.raises(UsageProblem, match=r"^Chunk 7 of the stream: ONNX Runtime cannot run the model"):
+        evaluated(replace(asked, target=path, backend="ort-cpu"), tmp_path / "run2")
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
-from tests.streaming_models import contract_of
+from tests.streaming_models import contract_of, counted_contract
 
 from trt_workbench.evaluate.stream_compare import Parts, agreement, difference
 from trt_workbench.pipeline.streaming.contract import Contract
@@ -68,3 +68,16 @@ def test_only_the_part_that_counts_is_compared() -> None:
     assert outputs["encoded"][slices["encoded"]].shape == (1, 4, 1)
     assert slices["cache_next"] == (slice(None), slice(4, None), slice(None))  # the newest 2 of 6 at the end
     assert slices["cache_len_next"] == (slice(None),)
+
+
+@pytest.mark.parametrize("by", ["min(start, C)", "min(offset - C, C)", "min(3 * chunk, C)"])
+def test_what_a_state_holds_after_a_chunk_is_counted_by_the_next_chunk(by: str) -> None:
+    document = counted_contract()
+    document["state"][0]["shift"] = {"axis": 1, "by": by}
+    contract = Contract.model_validate(document)
+    chunk = next(contract.chunks(100))
+    values = contract.chunk_values(chunk)
+    fed = contract.feed(chunk, np.zeros((1, 100, 3), np.float32), values)
+    outputs = {name: np.zeros(contract.shape(name, values), np.float32) for name in contract.outputs}
+    slices = Parts(contract).slices(chunk, values, fed, outputs)
+    assert slices["r_cache"] == (slice(None), slice(3, None), slice(None)), "the three frames of the first chunk"

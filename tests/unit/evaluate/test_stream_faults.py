@@ -124,6 +124,20 @@ def test_a_model_of_one_layer_has_none_to_swap() -> None:
     assert fault.alter is None or fault.alter(Update(1, *[{"past": np.zeros((1, 1, 3, 2))}] * 3))
 
 
+def test_states_of_one_shape_are_exchanged_where_layers_have_tensors_of_their_own() -> None:
+    """As in a Zipformer, whose layers' caches are inputs each, or an LSTM's two states."""
+    fault = by_name(faults(Contract.model_validate(contract_of("lstm")), CHUNKS))["layers swapped"]
+    assert fault.text == "h and c read each other's state"
+    assert fault.alter is not None
+    now = {"h": np.zeros((1, 1, 5), np.float32), "c": np.ones((1, 1, 5), np.float32)}
+    found = fault.alter(Update(3, now, now, now))
+    assert (float(found["h"].min()), float(found["c"].max())) == (1.0, 0.0)
+    document = contract_of("lstm")
+    document["state"][1]["dead"] = True
+    fault = by_name(faults(Contract.model_validate(document), CHUNKS))["layers swapped"]
+    assert fault.reason == "no axis of layers is common to the states, and no two of them have one shape"
+
+
 def test_dead_state_is_left_alone() -> None:
     contract = Contract.model_validate(contract_of("degenerate"))
     dead = {pair.input for pair in contract.state if pair.dead}

@@ -61,6 +61,32 @@ def test_audio_needs_a_sample_rate_and_known_features(contract: Contract, tmp_pa
         open_stream(Contract.model_validate(slower), path, 100, 0)
 
 
+@pytest.mark.parametrize(
+    ("shape", "time_axis", "frame", "expected"),
+    [
+        (["B", 1, "T"], 2, 1, (1, 1, 60)),
+        (["B", "T", 1], 1, 1, (1, 60, 1)),
+        (["B", "T", 8], 1, 8, (1, 12, 8)),
+        (["B", 8, "T"], 2, 8, (1, 8, 12)),
+    ],
+)
+def test_channels_and_frames_of_samples(
+    shape: list[str | int], time_axis: int, frame: int, expected: tuple[int, ...], tmp_path: Path
+) -> None:
+    """As convolutions and models that take a frame of audio have them."""
+    document = contract_of("lstm")
+    document["inputs"]["x"] |= {"shape": shape, "time_axis": time_axis}
+    document["chunking"] |= {"sample_rate": 16_000, "frame_seconds": frame / 16_000}
+    contract = Contract.model_validate(document)
+    samples = np.arange(100) / 2**15
+    found = open_stream(contract, str(write_wav(tmp_path / "a.wav", samples)), 60, 0).signal
+    assert found.shape == expected
+    assert np.array_equal(np.moveaxis(found, time_axis, 1).reshape(-1), samples[: found.size].astype(np.float32))
+    document["chunking"]["frame_seconds"] = 2 * frame / 16_000
+    with pytest.raises(UsageProblem, match=r"x is none of them by its shape and chunking\.frame_seconds"):
+        open_stream(Contract.model_validate(document), str(tmp_path / "a.wav"), 60, 0)
+
+
 def test_a_model_of_samples_gets_samples(tmp_path: Path) -> None:
     document = contract_of("lstm")
     signal = next(one for one in document["inputs"].values() if one["role"] == "signal")

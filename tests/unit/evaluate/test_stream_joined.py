@@ -14,6 +14,7 @@ from trt_workbench.backends.base import Session
 from trt_workbench.backends.registry import get_backend
 from trt_workbench.errors import UsageProblem
 from trt_workbench.evaluate.stream import StreamEvaluation
+from trt_workbench.evaluate.stream_clock import Clock
 from trt_workbench.evaluate.stream_joined import joined
 from trt_workbench.evaluate.stream_opening import OpenedStream
 from trt_workbench.evaluate.stream_settings import StreamSettings, read_streams
@@ -144,6 +145,28 @@ def test_levels_run_after_the_check(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert level.parts_ms.keys() == {"wait", "inference", "state", "host"}
         whole = sum(part["mean"] for part in level.parts_ms.values())
         assert whole == pytest.approx(level.latency_ms["mean"], rel=0.2, abs=0.3)
+
+
+def test_a_machine_that_stops_before_the_first_chunk_is_an_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Stopping(Clock):
+        """Real time, but 10 s, many hops, go by before the first chunk is taken."""
+
+        lost = 0.0
+
+        def now(self) -> float:
+            return super().now() + self.lost
+
+        def wait(self, until: float) -> None:
+            super().wait(until)
+            self.lost = 10.0
+
+    monkeypatch.setattr("trt_workbench.evaluate.stream_paced.Clock", Stopping)
+    (level,) = evaluated(tmp_path, streams=(1,)).streams[0].levels
+    assert level.chunks >= 1
+    assert not level.within_hop
+    assert level.latency_ms["max"] > 9000
 
 
 def test_a_wrong_batch_is_a_failure_and_nothing_is_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

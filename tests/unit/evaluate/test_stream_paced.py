@@ -23,6 +23,20 @@ class Virtual(Clock):
         self.time = max(self.time, until)
 
 
+class Stopping(Virtual):
+    """Virtual time of a machine that stops for some seconds when the clock is waited for a given time."""
+
+    def __init__(self, at: int, seconds: float) -> None:
+        super().__init__()
+        self.left, self.seconds = at, seconds
+
+    def wait(self, until: float) -> None:
+        super().wait(until)
+        self.left -= 1
+        if self.left < 0:
+            self.time, self.seconds = self.time + self.seconds, 0.0
+
+
 class Pool:
     """Takes `call` seconds for a batch and `row` for each stream in it."""
 
@@ -49,8 +63,10 @@ class Pool:
         return {"inference": 1e3 * self.call, "host": 0.0}
 
 
-def run(count: int, call: float, row: float, *, hop: float = 0.1, seconds: float = 1.0) -> tuple[Level, Pool]:
-    clock = Virtual()
+def run(
+    count: int, call: float, row: float, *, hop: float = 0.1, seconds: float = 1.0, clock: Virtual | None = None
+) -> tuple[Level, Pool]:
+    clock = clock or Virtual()
     pool = Pool(clock, call, row)
     done: list[int] = []
     level = pace(pool, lambda stream, chunk: (stream, chunk), count, hop, seconds, done.append, clock)  # type: ignore[arg-type]
@@ -104,6 +120,26 @@ def test_a_level_that_falls_behind_is_given_up() -> None:
     assert level.chunks < 64 * 600
     assert 400 < level.latency_ms["max"] < 500
     assert level.busy == pytest.approx(1, abs=0.01)
+
+
+@pytest.mark.parametrize("at", [0, 1, 7])
+@pytest.mark.parametrize("count", [1, 4])
+def test_a_machine_that_stops_makes_chunks_late_and_ends_no_level_that_catches_up(at: int, count: int) -> None:
+    """Stopped for 4.5 hops before the first chunk is taken, or later."""
+    level, _ = run(count, 0.01, 0.001, clock=Stopping(at, 0.45))
+    assert (level.chunks, level.complete) == (10 * count, True)
+    assert level.latency_ms["max"] > 450
+    late = level.latency_ms["p50"] if at == 0 else level.latency_ms["p99"]
+    assert not level.within_hop
+    assert late > 11
+    assert level.latency_ms["min"] == pytest.approx(11), "the level has caught up at its end"
+
+
+def test_a_machine_that_stops_under_a_level_that_is_too_much_ends_it() -> None:
+    level, _ = run(64, 0.02, 0.0, seconds=60, clock=Stopping(0, 1.0))
+    assert not level.complete
+    assert 64 <= level.chunks < 64 * 10
+    assert level.busy < 1
 
 
 def test_late_at_p99_is_not_within_a_hop_however_complete() -> None:

@@ -19,13 +19,15 @@ from trt_workbench.measure.loop import measure_calls
 from trt_workbench.pipeline.streaming.contract import Contract
 from trt_workbench.pipeline.streaming.parts import SymbolProfile
 from trt_workbench.pipeline.streaming.pieces import Pieces
-from trt_workbench.pipeline.streaming.pool import Stream, StreamPool
+from trt_workbench.pipeline.streaming.pool import SavedStream, Stream, StreamPool
 from trt_workbench.pipeline.streaming.reading import read_contract
 
 # Different chunks that streams take turns in.
 _PIECES = 16
 # After so many, caches of the models in use are filled.
 _COMPARED = 12
+# Of a stream that its caller counts, after which it goes back to its second chunk: a model's table of positions ends.
+_LONGEST = 128
 
 
 class StreamWork:
@@ -68,6 +70,7 @@ class StreamWork:
             signal = np.random.default_rng(seed).standard_normal(hop.shape, np.float32).astype(hop.dtype)
         self._pieces = Pieces(self._contract, signal, size, _PIECES)
         self._streams: list[Stream] = []
+        self._second: list[SavedStream] = []
         self._timings: list[dict[str, float]] = []
         self._restart()
 
@@ -99,6 +102,9 @@ class StreamWork:
         return Samples(samples.latency_ms, samples.wall_s, split)
 
     def _push(self) -> list[dict[str, NDArray[Any]]]:
+        if self._second and self._streams[0].chunks >= _LONGEST:
+            for stream, saved in zip(self._streams, self._second, strict=True):
+                stream.restore(saved)
         chunks = [self._pieces(row, stream.chunks) for row, stream in enumerate(self._streams)]
         return self._pool.push(self._streams, chunks)
 
@@ -106,8 +112,10 @@ class StreamWork:
         """Let all streams begin anew, and run their first chunk."""
         for stream in self._streams:
             stream.close()
-        self._streams = [self._pool.open() for _ in range(self.items)]
+        self._streams, self._second = [self._pool.open() for _ in range(self.items)], []
         self._push()
+        if self._contract.computed:
+            self._second = [stream.save() for stream in self._streams]
 
 
 def stream_profile(contract: Contract, work: Work, ranges: Mapping[str, Sequence[int]]) -> Profile:

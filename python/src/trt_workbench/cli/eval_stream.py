@@ -150,7 +150,8 @@ def _show_paced(paced: Paced, console: Console) -> None:
         factor, rows = f"{one.real_time_factor:.4f}", f"{one.rows_mean:.1f}"
         table.add_row(str(one.streams), str(one.chunks), *(f"{time:.2f}" for time in times), factor, rows, verdict)
     console.print(table)
-    most = "none of these numbers of streams" if paced.most_streams is None else f"up to {paced.most_streams} streams"
+    count = paced.most_streams
+    most = f"up to {count} stream{'' if count == 1 else 's'}" if count else "none of these numbers of streams"
     place = "on the device" if paced.on_device else "on the host"
     line(f"Within a hop at p99: {most}. A stream's state takes {per_stream:.0f} KiB, {place}.")
 

@@ -11,7 +11,7 @@ from trt_workbench.cli.common import DebugOption, JsonOption, handled, print_jso
 from trt_workbench.errors import UsageProblem
 from trt_workbench.system.input_files import refuse_special
 from trt_workbench.system.launcher import task
-from trt_workbench.system.settings import Setting
+from trt_workbench.system.settings import Setting, pairs
 
 
 @handled
@@ -24,18 +24,31 @@ def make_contract(
     left_context: Annotated[int | None, Setting("Frames of the chunk before that a chunk begins with.", min=0)] = None,
     init: Annotated[float | None, Setting("Value of every state before the first chunk.")] = None,
     batch: Annotated[int | None, Setting("Most streams of a call.", min=1)] = None,
+    signal: Annotated[str | None, Setting("Input that the stream comes in by.", metavar="NAME")] = None,
+    time_axis: Annotated[int | None, Setting("Dimension of the signal that holds the frames.", min=0)] = None,
+    state: Annotated[
+        dict[str, str] | None,
+        Setting(
+            "Input that takes an output of the chunk before; repeatable.",
+            kind=list[str],
+            read=pairs,
+            metavar="INPUT=OUTPUT",
+        ),
+    ] = None,
     as_json: JsonOption = False,
     debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
 ) -> None:
     """Draft a streaming model's contract from its file.
 
     What the model does not say is left as TODO, and listed. States are found by their names (`cache` and `cache_next`,
-    `past` and `present`, `h` and `hn`) and equal shapes. `check-contract` refuses a contract until everything is
-    decided.
+    `past` and `present`, `h` and `hn`) and equal shapes, chunks by fixed sizes and the exporter's metadata.
+    `check-contract` refuses a contract until everything is decided.
     """
     from trt_workbench.engine.documents import write_json
-    from trt_workbench.pipeline.streaming.draft import Known, draft
-    from trt_workbench.pipeline.streaming.model_tensors import read_tensors
+    from trt_workbench.onnxtools.stream_graph import StreamGraph
+    from trt_workbench.pipeline.streaming.draft import draft
+    from trt_workbench.pipeline.streaming.draft_stream import Known
+    from trt_workbench.pipeline.streaming.model_tensors import MODEL_SUFFIX, read_tensors
     from trt_workbench.pipeline.streaming.reading import undecided
 
     if output.exists():
@@ -43,18 +56,22 @@ def make_contract(
             f"There is something at the output already, which is left alone; choose another name: {output}"
         )
     refuse_special(output)
-    known = Known(first, later, left_context, init, None if batch is None else (1, batch, batch))
-    document = draft(model.stem, read_tensors(model), known)
+    streams = None if batch is None else (1, batch, batch)
+    known = Known(first, later, left_context, init, streams, signal, time_axis, state or {})
+    graph = StreamGraph(model) if model.suffix == MODEL_SUFFIX else None
+    document, notes = draft(model.stem, read_tensors(model), known, graph)
     write_json(output, document)
     left = dict(undecided(document))
     if as_json:
-        print_json({"contract": str(output), "undecided": left, "state": document["state"]})
+        print_json({"contract": str(output), "undecided": left, "state": document["state"], "concluded": notes})
         return
     say = partial(print_line, stdout_console(quiet=False))
     for pair in document["state"]:
         say(f"State: {pair['input']} takes {pair['output']}")
     if not document["state"]:
         say("No state was found by names and shapes.")
+    for note in notes:
+        say(note)
     for place, words in left.items():
         say(f"{place}: {words}")
     after = task("check-contract", shlex.quote(str(output)), shlex.quote(str(model)))

@@ -23,6 +23,7 @@ from trt_workbench.pipeline.streaming.expressions import Uncomputable
 from trt_workbench.pipeline.streaming.gates import Gate
 from trt_workbench.pipeline.streaming.model_tensors import MODEL_SUFFIX, read_tensors
 from trt_workbench.pipeline.streaming.reading import read_contract
+from trt_workbench.pipeline.streaming.size_check import loosely_named
 from trt_workbench.pipeline.streaming.state_names import state_pairs
 from trt_workbench.runs.contract import Check, ContractCheck
 from trt_workbench.system.settings import with_flags
@@ -70,6 +71,8 @@ def check_contract(
     for pair in contract.state:  # states of one shape: no check can tell that they were exchanged
         if (other := by_name.get(pair.input, pair.output)) != pair.output:
             note(f"By its name state {pair.input} takes {other}; the contract says {pair.output}.")
+    for text in loosely_named(contract, tensors):
+        note(f"{text[:1].upper()}{text[1:]}.")
     static = Check(name=STATIC, verdict="passed", cases=len(contract.tensors))
     if settings.static:
         return _document(settings, contract, None, None, [static])
@@ -102,7 +105,7 @@ def dynamic_checks(trial: Trial, say: Callable[[str], None] = lambda _: None) ->
         try:
             make(trial, found)
         except CannotRun as error:
-            found.add(f"the model refuses what the contract promises it takes: {error}")
+            found.add(f"the model refuses what the contract promises it takes: {error}", error.chunk)
         except Uncomputable as error:
             found.add(str(error))
         checks.append(found.check())

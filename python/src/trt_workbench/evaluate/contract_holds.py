@@ -45,7 +45,7 @@ def _at_size(trial: Trial, size: int, batch: int, found: Found) -> None:
             steps.append(step)
         _totals(trial, steps, found)
     except CannotRun as error:
-        found.add(f"the model refuses inputs that the contract promises: {error}", chunks[len(steps)])
+        found.add(f"the model refuses inputs that the contract promises: {error}", error.chunk)
     for place in range(before, len(found.findings)):
         one = found.findings[place]
         where = f"at {trial.contract.time_symbol} = {size}, batch {batch}: "

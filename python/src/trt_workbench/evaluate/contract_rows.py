@@ -39,7 +39,7 @@ def padding(trial: Trial, found: Found) -> None:
 
 
 def batch(trial: Trial, found: Found) -> None:
-    """Streams of different age in one batch equal each of them alone."""
+    """Streams of different age in one batch equal each of them alone; of one age where they share a counter."""
     contract, later = trial.contract, trial.contract.chunking.later.size
     batch = contract.batch_symbol
     fits = [one for one in contract.profiles if batch and one.covers({contract.time_symbol: later})]
@@ -48,7 +48,9 @@ def batch(trial: Trial, found: Found) -> None:
         found.reason = "no profile takes both one stream and several"
         return
     count = min(most, _MOST_BATCH)
-    ages = [1 + 2 * stream for stream in range(count)]
+    # an input that the streams of a call share says one age of all of them
+    shared = [name for name in contract.computed if contract.batch_axis(name) is None]
+    ages = [3 if shared else 1 + 2 * stream for stream in range(count)]
     chunks = list(contract.chunks(trial.frames(max(ages) + 2)))
     alone = [
         list(trial.stepper.run(chunks[: age + 2], trial.signal(chunks, stream))) for stream, age in enumerate(ages)

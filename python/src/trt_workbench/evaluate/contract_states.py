@@ -14,6 +14,7 @@ from trt_workbench.runs.contract import StateFact
 _MOST_MEMORY = 512
 # A state is alive where noise in it moves an output this many times further than a repetition does.
 _ABOVE_REPETITION = 10
+_STUCK = "it never leaves its initial value"
 
 
 def reset(trial: Trial, found: Found) -> None:
@@ -35,14 +36,14 @@ def live(trial: Trial, found: Found) -> None:
         return
     signal = trial.signal()
     base = list(trial.stepper.run(trial.schedule(), signal))
-    for pair in trial.contract.state:
-        found.cases += 1
-        fact = _fact(trial, pair, signal, base)
-        trial.states.append(fact)
-        if fact.live and pair.dead:
-            found.add(f"is declared dead and is alive: {fact.reason}", tensor=pair.input)
-        elif not fact.live and not pair.dead and trial.contract.gates.live_state:
-            found.add(f"carries nothing to later chunks and is not declared dead: {fact.reason}", tensor=pair.input)
+    trial.states += [_fact(trial, pair, signal, base) for pair in trial.contract.state]
+    found.cases += len(trial.states)
+    # the cause first: a length that is stuck at 0 masks the cache away whose length it is
+    for fact in sorted(trial.states, key=lambda fact: not fact.reason.startswith(_STUCK)):
+        if fact.live and fact.declared_dead:
+            found.add(f"is declared dead and is alive: {fact.reason}", tensor=fact.input)
+        elif not fact.live and not fact.declared_dead and trial.contract.gates.live_state:
+            found.add(f"carries nothing to later chunks and is not declared dead: {fact.reason}", tensor=fact.input)
 
 
 def _fact(trial: Trial, pair: State, signal: Any, base: list[Step]) -> StateFact:
@@ -51,7 +52,7 @@ def _fact(trial: Trial, pair: State, signal: Any, base: list[Step]) -> StateFact
 
     seen = [step.inputs[pair.input] for step in base]
     if all(np.array_equal(seen[0], one, equal_nan=True) for one in seen[1:]):
-        return said(live=False, reason=f"it never leaves its initial value in {len(base)} chunks")
+        return said(live=False, reason=f"{_STUCK} in {len(base)} chunks")
     others = [name for name in trial.contract.outputs if name not in {one.output for one in trial.contract.state}]
     watched = others or [name for name in trial.contract.outputs if name != pair.output]
     for at in sorted({1, len(base) // 2, len(base) - 2} & set(range(1, len(base)))):

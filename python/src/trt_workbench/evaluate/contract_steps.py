@@ -28,7 +28,12 @@ _MOST_NUMBERS = 2**29
 
 
 class CannotRun(Exception):
-    """The model refused inputs that the contract promises."""
+    """The model refused inputs that the contract promises, at a chunk."""
+
+    def __init__(self, said: str, chunk: Chunk) -> None:
+        """Keep the chunk."""
+        super().__init__(said)
+        self.chunk = chunk
 
 
 @dataclass(frozen=True)
@@ -150,7 +155,7 @@ class Stepper:
         try:
             outputs = self._session.run(fitted(inputs, self._session.inputs))
         except UsageProblem as error:
-            raise CannotRun(str(error)) from error
+            raise CannotRun(str(error), chunk) from error
         wanted = {name: numpy_dtype(tensor.dtype) for name, tensor in self.contract.outputs.items()}
         return Step(chunk, values, inputs, {name: outputs[name].astype(wanted[name], copy=False) for name in wanted})
 
@@ -181,7 +186,7 @@ def row_values(contract: Contract, step: Step, names: frozenset[str]) -> list[di
     }
     rows = []
     for row in range(max(counts.values(), default=1)):
-        known: dict[str, Any] = {**step.values, **step.chunk.names}
+        known: dict[str, Any] = {**contract.known(step.values, step.chunk)}
         for name in names & arrays.keys():
             flat = arrays[name].reshape(-1)
             known[name] = flat[row if name in counts and len(flat) > row else 0].item() if len(flat) else 0

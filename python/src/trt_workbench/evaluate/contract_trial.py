@@ -125,4 +125,7 @@ class Trial:
 
     def _as_inputs(self, step: Step) -> Step:
         """Return the step with its states as the next chunk takes them, by which their valid parts are known."""
-        return Step(step.chunk, step.values, step.inputs | self.contract.next_state(step.outputs), {})
+        following = step.chunk.after()
+        counted = self.contract.counters(step.values, following)
+        inputs = step.inputs | {name: np.full_like(step.inputs[name], number) for name, number in counted.items()}
+        return Step(following, step.values, inputs | self.contract.next_state(step.outputs), {})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -247,10 +248,12 @@ class StreamEvaluation:
             feed = self.contract.feed(chunk, stream.signal, values)
             feed_ms = (time.perf_counter() - begin) * 1e3
             state = reference.state
-            expected = reference.outputs(chunk.index, feed)
+            with _naming(chunk):
+                expected = reference.outputs(chunk.index, feed)
             slices = parts.slices(chunk, values, {**feed, **state}, expected)
             for lane in lanes:
-                lane.step(feed, feed_ms, state)
+                with _naming(chunk):
+                    lane.step(feed, feed_ms, state)
                 waiting.append(lane.compare(expected, slices))
             for device, closed in pairs:
                 device.check_equal(closed)
@@ -292,6 +295,15 @@ class StreamEvaluation:
         _leave_out_unread(found, beside)
         missed = [one.fault for one in found if one.lane and not one.caught_by]
         return Faults(input=dict(stream.record), healthy=beside, planted=found, missed=missed)
+
+
+@contextmanager
+def _naming(chunk: Chunk) -> Iterator[None]:
+    """Let a problem say at which chunk it is: a model may end a stream, as one whose table of positions is used up."""
+    try:
+        yield
+    except UsageProblem as error:
+        raise UsageProblem(f"Chunk {chunk.index} of the stream: {error}") from error
 
 
 def _changes_nothing(lane: LaneMetrics | None, healthy: LaneMetrics) -> bool:

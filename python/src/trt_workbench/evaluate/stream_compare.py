@@ -95,8 +95,11 @@ class Parts:
             fed: every input of the reference, its state among them.
             outputs: of the reference.
         """
-        known = {**values, **chunk.names, **_scalars(fed), **_scalars(outputs)}
-        after = {**known, **_scalars({pair.input: outputs[pair.output] for pair in self._contract.state})}
+        known = {**self._contract.known(values, chunk), **_scalars(fed), **_scalars(outputs)}
+        # what a state holds is counted by the next chunk's place
+        following = chunk.after()
+        after = {**known, **self._contract.known(values, following), **self._contract.counters(values, following)}
+        after |= _scalars({pair.input: outputs[pair.output] for pair in self._contract.state})
         found = {}
         for name, array in outputs.items():
             index = [slice(None)] * array.ndim

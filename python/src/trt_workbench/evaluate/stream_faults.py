@@ -54,6 +54,7 @@ def faults(contract: Contract, chunks: int) -> list[Fault]:
     shifted = next((name for name in floats if (shift := live[name].shift) and shift.by is None), None)
     shifted = shifted or next((name for name in floats if live[name].shift), None)
     layers = _layer_axes(contract, floats)
+    twins = () if layers else _twins(contract, floats)
 
     def where(condition: object, reason: str, alter: Alter) -> tuple[Alter | None, str]:
         return (alter, "") if condition else (None, reason)
@@ -72,8 +73,12 @@ def faults(contract: Contract, chunks: int) -> list[Fault]:
         ),
         (
             "layers swapped",
-            "two layers read each other's state",
-            where(layers, "no axis of layers is common to the states", _swapped(layers)),
+            f"{' and '.join(twins) or 'two layers'} read each other's state",
+            where(
+                layers or twins,
+                "no axis of layers is common to the states, and no two of them have one shape",
+                _exchanged(*twins) if twins else _swapped(layers),
+            ),
         ),
         ("update lost", f"the update after chunk {middle} is lost", where(live, no_state, _lost(middle))),
         ("creeping gain", "state is scaled by 1 + chunk/30000", where(floats, no_floats, _gain(floats))),
@@ -121,6 +126,10 @@ def _swapped(axes: Mapping[str, int]) -> Alter:
     return alter
 
 
+def _exchanged(one: str, other: str) -> Alter:
+    return lambda update: {**update.now, one: update.now[other], other: update.now[one]}
+
+
 def _lost(chunk: int) -> Alter:
     return lambda update: update.before if update.chunk == chunk else update.now
 
@@ -158,3 +167,12 @@ def _layer_axes(contract: Contract, names: list[str]) -> dict[str, int]:
     common = [axes for axes in found.values() if len(axes) == len(names)]
     # the first one: states have layers outermost
     return min(common, key=lambda axes: sum(axes.values()), default={}) if names else {}
+
+
+def _twins(contract: Contract, names: list[str]) -> tuple[str, ...]:
+    """Return the first two states of one type and shape, such as those of two layers or an LSTM's; () without any."""
+    values = contract.chunk_values(next(contract.chunks(1)))
+    alike: dict[tuple[str, tuple[int, ...]], list[str]] = {}
+    for name in names:
+        alike.setdefault((contract.inputs[name].dtype, contract.shape(name, values)), []).append(name)
+    return next((tuple(several[:2]) for several in alike.values() if len(several) > 1), ())

@@ -19,6 +19,7 @@ from trt_workbench.evaluate.embedded.stream_code import SYMBOL_SAMPLES, code_aud
 from trt_workbench.evaluate.stream_settings import CODE, RANDOM
 from trt_workbench.pipeline.streaming.contract import Contract
 from trt_workbench.pipeline.streaming.log_mel import BINS, HOP, SAMPLE_RATE, log_mel
+from trt_workbench.pipeline.streaming.parts import Signal
 from trt_workbench.system.input_files import require_regular
 
 # Seeds of streams on which faults are planted: no other draws them.
@@ -138,7 +139,7 @@ def _audio(contract: Contract, path: Path, frames: int) -> NDArray[Any]:
 
 
 def _of_audio(contract: Contract, samples: NDArray[np.float32], rate: int, source: str, frames: int) -> NDArray[Any]:
-    """Return the signal that audio makes: samples, or log-mel features where the contract describes ours."""
+    """Return the signal that audio makes: samples, by themselves or in frames, or log-mel features such as ours."""
     name, signal = contract.signal
     wanted, said = contract.chunking.sample_rate, contract.chunking
     if wanted is None:
@@ -148,21 +149,28 @@ def _of_audio(contract: Contract, samples: NDArray[np.float32], rate: int, sourc
     if rate != wanted:
         raise UsageProblem(f"The audio has {rate} samples a second, the contract says {wanted}; resample it: {source}")
     shape = _shape(contract, 0)
-    sizes = [size for axis, size in enumerate(shape) if axis not in (signal.time_axis, signal.batch_axis)]
+    others = [axis for axis in range(len(shape)) if axis not in (signal.time_axis, signal.batch_axis)]
+    size = math.prod(shape[axis] for axis in others)
     seconds = said.frame_seconds or 1 / wanted
-    if not sizes and abs(seconds * wanted - 1) < 1e-9:
-        found = samples[:frames]
-    elif sizes == [BINS] and rate == SAMPLE_RATE and abs(seconds * rate - HOP) < 1e-6:
-        found = log_mel(samples[: frames * HOP])
-        if signal.time_axis < next(axis for axis, size in enumerate(shape) if size == BINS):
-            found = found.T
+    if abs(seconds * wanted - size) < 1e-6 and sum(shape[axis] > 1 for axis in others) <= 1:
+        found = samples[: len(samples) // size * size].reshape(-1, size)[:frames]
+    elif [shape[axis] for axis in others] == [BINS] and rate == SAMPLE_RATE and abs(seconds * rate - HOP) < 1e-6:
+        found = log_mel(samples[: frames * HOP]).T
     else:
         raise UsageProblem(
-            f"Audio becomes samples or {BINS} log-mel features every 10 ms at 16 kHz, and {name} is neither; make its "
-            f"features yourself and pass them as .npy: {source}"
+            f"Audio becomes samples, a frame of them, or {BINS} log-mel features every 10 ms at 16 kHz, and {name} is "
+            f"none of them by its shape and chunking.frame_seconds; make its features yourself and pass them as .npy: "
+            f"{source}"
         )
     if not found.size:
         raise UsageProblem(f"The audio is shorter than a frame: {source}")
+    # frames first, then what a frame holds
+    found = np.moveaxis(found.reshape(len(found), *(shape[axis] for axis in others)), 0, _place(signal))
     if signal.batch_axis is not None:
         found = np.repeat(np.expand_dims(found, signal.batch_axis), shape[signal.batch_axis], signal.batch_axis)
     return found.astype(_dtype(contract))
+
+
+def _place(signal: Signal) -> int:
+    """Return where the frames lie in one stream's signal, without the batch axis."""
+    return signal.time_axis - (signal.batch_axis is not None and signal.batch_axis < signal.time_axis)

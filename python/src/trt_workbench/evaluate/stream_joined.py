@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from trt_workbench.backends.base import Session
 from trt_workbench.evaluate.stream_compare import difference
 from trt_workbench.pipeline.streaming.feeding import fitted
-from trt_workbench.pipeline.streaming.host_pool import row_of
 from trt_workbench.pipeline.streaming.pieces import Pieces
 from trt_workbench.pipeline.streaming.pool import Stream, StreamPool
+from trt_workbench.pipeline.streaming.rows import row_of
 from trt_workbench.runs.stream_paced import JoinedCheck
 
 # With streams of each number: once with the new ones in their first chunk, once with all of them going on.

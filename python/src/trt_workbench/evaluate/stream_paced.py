@@ -20,7 +20,7 @@ from trt_workbench.pipeline.streaming.pool import StreamPool
 from trt_workbench.runs.statistics import percentile, summarize
 from trt_workbench.runs.stream_paced import Level, Paced
 
-# A level that is so many hops behind never catches up.
+# A level that is so many hops behind is given up unless it catches up: the machine may have stopped for a while.
 _HOPS_BEHIND = 4
 _FEWEST_ROUNDS = 3
 
@@ -98,6 +98,9 @@ def pace(
         seconds: of real time, and at least three hops.
         progress: called with the chunks of every batch.
         clock: the time; real by default.
+
+    Returns:
+        What was found of the chunks that were run, at least one.
     """
     time_of = clock or Clock()
     streams = [pool.open() for _ in range(count)]
@@ -105,7 +108,7 @@ def pace(
     latency: list[float] = []
     parts: dict[str, list[float]] = {}
     rows: list[int] = []
-    busy, complete, done = 0.0, True, 0
+    busy, complete, done, behind = 0.0, True, 0, _Behind(_HOPS_BEHIND * hop_s, count)
     begin = time_of.now()
 
     def due(chunk: int) -> float:
@@ -114,7 +117,7 @@ def pace(
     while done < total:
         time_of.wait(due(done))
         started = time_of.now()
-        if started - due(done) > _HOPS_BEHIND * hop_s:
+        if behind.hopeless(started - due(done), done):
             complete = False
             break
         last = min(total, done + min(count, most))  # no stream twice in a batch
@@ -149,3 +152,22 @@ def pace(
         rows_max=max(rows),
         parts_ms={part: summarize(values) for part, values in parts.items()},
     )
+
+
+class _Behind:
+    """How late a level is where it is too late, and whether it is catching up."""
+
+    def __init__(self, limit: float, count: int) -> None:
+        """Take from how many seconds on that is asked, and the number of streams."""
+        self._limit, self._count = limit, count
+        self._since: tuple[float, int] | None = None
+
+    def hopeless(self, late: float, chunk: int) -> bool:
+        """Whether a chunk is as late as the one before it of its stream was, and both too late."""
+        if late <= self._limit:
+            self._since = None
+        elif self._since is None or chunk >= self._since[1] + self._count:
+            if self._since and late >= self._since[0]:
+                return True
+            self._since = late, chunk
+        return False

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.streaming_models import C, D, F, contract_of, write_contract
+from tests.streaming_models import C, D, F, contract_of, counted_contract, write_contract
 
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.errors import UsageProblem
@@ -47,7 +47,7 @@ def test_chunks_of_a_stream() -> None:
         (4, 8, 1, 9),
         (12, 5, 1, 9),
     ]
-    assert found[2].names == {"chunk": 2, "hop": 8, "left_context": 1, "new": 5}
+    assert found[2].names == {"chunk": 2, "hop": 8, "left_context": 1, "new": 5, "start": 12}
     assert found[2].valid == 6
     assert [one.size for one in contract().chunks(9, size=5)] == [5, 5, 5]
     assert list(contract().chunks(0)) == []
@@ -99,6 +99,43 @@ def test_constants_are_fed_as_they_are() -> None:
     chunk = next(one.chunks(4))
     fed = one.feed(chunk, np.zeros((1, F, 4), np.float32), one.chunk_values(chunk))["sr"]
     assert (fed.shape, fed.dtype, fed.item()) == ((), np.int64, 16000)
+
+
+def test_counters_and_masks_follow_from_the_place_of_a_chunk() -> None:
+    one = Contract.model_validate(counted_contract())
+    signal = np.zeros((2, 9, 3), np.float32)
+    fed = [one.feed(chunk, signal, one.chunk_values(chunk, 2)) for chunk in one.chunks(9)]
+    assert [chunk["offset"].tolist() for chunk in fed] == [[6, 6], [9, 9], [11, 11], [13, 13]]
+    assert [chunk["mask"][1].astype(int).tolist() for chunk in fed[:3]] == [
+        [0, 0, 0, 0, 0, 0, 1, 1, 1],
+        [0, 0, 0, 1, 1, 1, 1, 1],
+        [0, 1, 1, 1, 1, 1, 1, 1],
+    ]
+    assert (fed[3]["mask"].all(), fed[3]["mask"].dtype) == (True, bool)
+    document = counted_contract()
+    document["inputs"]["mask"] |= {"valid_at": "start", "dtype": "float32"}
+    one = Contract.model_validate(document)
+    chunk = next(one.chunks(9))
+    assert one.feed(chunk, signal, one.chunk_values(chunk, 1))["mask"].tolist() == [[1, 1, 1, 0, 0, 0, 0, 0, 0]]
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "rule", "said"),
+    [
+        ("offset", "value", "start / 2", "The value of offset is not known at chunk 1: start / 2 is 3/2, not a whole"),
+        ("offset", "value", "start + 126", "The value of offset is 129 at chunk 1, outside -128 to 127."),
+        ("mask", "valid", "start + 6", "The valid part of mask is 9 at chunk 1, outside 0 to 8."),
+    ],
+)
+def test_a_counter_that_an_input_cannot_hold_is_said(name: str, key: str, rule: str, said: str) -> None:
+    document = counted_contract()
+    document["inputs"]["offset"]["dtype"] = "int8"
+    document["inputs"][name][key] = rule
+    one = Contract.model_validate(document)
+    chunk = list(one.chunks(9))[1]
+    with pytest.raises(UsageProblem) as caught:
+        one.feed(chunk, np.zeros((1, 9, 3), np.float32), one.chunk_values(chunk))
+    assert str(caught.value).startswith(said)
 
 
 def test_states_begin_as_the_contract_says(tmp_path: Path) -> None:

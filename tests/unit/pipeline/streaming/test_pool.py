@@ -11,7 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from tests.streaming_models import GROWING_CONTRACT, MODELS, contract_of, growing, write_contract
+from tests.streaming_models import (
+    GROWING_CONTRACT,
+    MODELS,
+    SHARED,
+    contract_of,
+    counted,
+    counted_contract,
+    growing,
+    write_contract,
+)
 
 from trt_workbench.backends.base import Session
 from trt_workbench.backends.registry import get_backend
@@ -135,6 +144,55 @@ def test_more_streams_than_a_call_takes_are_split(encoder: Opened) -> None:
         assert pool.timing().keys() == {"inference", "state", "host"}
         assert all(value >= 0 for value in pool.timing().values())
         assert pool.memory_bytes()["per_stream"] == 4 * (3 * 70 * 64 + 3 * 64 * 8) + 8
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_counters_and_masks_are_each_streams_own(shared: bool, tmp_path: Path) -> None:
+    """Where the rows of a call share them, streams of different age are not in one call."""
+    session = get_backend("ort-cpu").load(counted(tmp_path, *(SHARED if shared else ())))
+    contract = read_contract(write_contract(tmp_path / "c.json", counted_contract(shared=shared)))
+    one, calls = (session, contract), list[int]()
+    wholes = [signal(contract, 3 + 2 * 6, stream) for stream in range(4)]
+    parts, expected = [pieces(contract, whole) for whole in wholes], [alone(one, whole) for whole in wholes]
+    plain = session._infer
+
+    def infer(inputs: Arrays) -> Arrays:
+        calls.append(len(inputs["x"]))
+        return plain(inputs)
+
+    session._infer = infer  # type: ignore[method-assign]
+    with session, StreamPool(session, contract) as pool:
+        pool.warm_up()
+        calls.clear()
+        old, young = [pool.open(), pool.open()], [pool.open(), pool.open()]
+        for step in range(2):
+            pool.push(old, [part[step] for part in parts[:2]])
+        streams, steps = [*old, *young], [2, 2, 0, 0]
+        for _ in range(3):
+            chunks = [part[step] for part, step in zip(parts, steps, strict=True)]
+            for outputs, want, step in zip(pool.push(streams, chunks), expected, steps, strict=True):
+                same(outputs, want[step])
+            steps = [step + 1 for step in steps]
+        # first chunks have another size; later ones are of any age
+        assert calls == [2, 2, *([2, 2] * 3 if shared else [2, 2, 4, 4])]
+        assert [stream.frames for stream in streams] == [3 + 2 * 4, 3 + 2 * 4, 3 + 2 * 2, 3 + 2 * 2]
+        saved = streams[0].save()
+        streams[3].restore(saved)
+        same(streams[3].push(parts[0][5]), expected[0][5])
+
+
+def test_a_counter_that_has_run_out_changes_no_stream(tmp_path: Path) -> None:
+    document = counted_contract()
+    document["inputs"]["mask"]["valid"] = "start + T"
+    session = get_backend("ort-cpu").load(counted(tmp_path))
+    contract = read_contract(write_contract(tmp_path / "c.json", document))
+    with session, StreamPool(session, contract) as pool:
+        old, young = pool.open(), pool.open()
+        for frames in (3, 2, 2):
+            old.push(np.zeros((frames, 3), np.float32))
+        with pytest.raises(UsageProblem, match="The valid part of mask is 9 at chunk 3, outside 0 to 8"):
+            pool.push([young, old], [np.zeros((3, 3), np.float32), np.zeros((2, 3), np.float32)])
+        assert (young.chunks, old.chunks) == (0, 3)
 
 
 WRONG = {

@@ -1,21 +1,33 @@
 """Every contradiction of a contract, with itself and with a model, is named in one sentence."""
 
+import contextlib
+import copy
 import json
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.streaming_models import MODELS, attention, contract_of, convolution, write_contract
+from tests.streaming_models import (
+    COUNTED_CONTRACT,
+    MODELS,
+    attention,
+    contract_of,
+    convolution,
+    counted,
+    counted_contract,
+    write_contract,
+)
 
 from trt_workbench.engine.profiles import Profile
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.preflight import ModelTensor
 from trt_workbench.pipeline.streaming.model_tensors import ModelTensors, read_tensors
 from trt_workbench.pipeline.streaming.reading import Contradictions, read_contract
+from trt_workbench.pipeline.streaming.size_check import loosely_named
 
 Edit = Callable[[dict[str, Any]], Any]
 
@@ -165,6 +177,60 @@ def test_a_contradiction_is_named(planted: str, tmp_path: Path) -> None:
     assert any(said in problem for problem in problems(document, tmp_path)), problems(document, tmp_path)
 
 
+_COUNTED: dict[str, tuple[Edit, str]] = {
+    "an older version": (
+        put("schema_version", 1),
+        "offset has the role counter, which contracts of schema_version 2 have",
+    ),
+    "value of nothing": (put("inputs", "offset", "value", "begin"), "the value of offset (begin) names begin, which"),
+    "valid by a tensor": (put("inputs", "mask", "valid", "offset"), "the valid part of mask (offset) names offset"),
+    "mask of no axis": (put("inputs", "mask", "axis", 2), "the mask mask lies along axis 2, which is none of its"),
+    "no whole value": (
+        put("inputs", "offset", "value", "start / 2"),
+        "at the later chunk: The value of offset is not known at chunk 1: start / 2 is 3/2, not a whole number",
+    ),
+    "valid beyond the mask": (
+        put("inputs", "mask", "valid", "C + T + 1"),
+        "at the first chunk: The valid part of mask is 10 at chunk 0, outside 0 to 9",
+    ),
+    "a symbol of a chunk's name": (put("symbols", "start", 3), "start cannot be a symbol's name: it is taken"),
+}
+
+
+def test_a_sound_contract_with_a_counter_contradicts_nothing(tmp_path: Path) -> None:
+    assert problems(counted_contract(), tmp_path, read_tensors(counted(tmp_path))) == []
+    document = counted_contract()
+    document["invariants"] = [{"id": "offset", "check": "offset == C + start"}]
+    assert problems(document, tmp_path) == []
+
+
+@pytest.mark.parametrize("planted", _COUNTED)
+def test_a_contradiction_of_a_counter_is_named(planted: str, tmp_path: Path) -> None:
+    edit, said = _COUNTED[planted]
+    document = counted_contract()
+    edit(document)
+    assert any(problem.startswith(said) for problem in problems(document, tmp_path)), problems(document, tmp_path)
+
+
+def test_contracts_of_version_1_may_call_a_symbol_start(tmp_path: Path) -> None:
+    text = json.dumps(contract_of("lstm")).replace('"T"', '"start"')
+    assert problems(json.loads(text), tmp_path) == []
+
+
+def test_an_output_named_after_the_input_that_it_is_made_of_is_no_contradiction(tmp_path: Path) -> None:
+    """WeNet calls frames before and behind the subsampling T; runtimes do not hold outputs to names."""
+    model = fixed(read_tensors(attention(tmp_path)))
+    model.outputs["encoded"] = ModelTensor("encoded", "float32", ("B", 4, "T"))  # type: ignore[index]
+    assert problems(contract_of("attention"), tmp_path, model) == []
+    contract = read_contract(write_contract(tmp_path / "c.json", contract_of("attention")))
+    assert list(loosely_named(contract, model)) == [
+        "the model calls dimension 2 of encoded T, as dimension 2 of x; by the contract it is N"
+    ]
+    model.outputs["encoded_len"] = ModelTensor("encoded_len", "int64", ("T",))  # type: ignore[index]
+    (found,) = problems(contract_of("attention"), tmp_path, model)
+    assert found.startswith("the model calls dimension 2 of x and dimension 0 of encoded_len T")
+
+
 def test_what_is_wrong_at_every_size_is_said_once(tmp_path: Path) -> None:
     document = contract_of("attention")
     document["outputs"]["cache_next"]["shape"] = ["B", "C", "D + 1"]
@@ -197,7 +263,7 @@ _AGAINST: dict[str, tuple[Edit, str]] = {
     "lacking": (drop("outputs", "encoded"), "the contract lacks the model's output encoded"),
     "type": (put("inputs", "length", "dtype", "int32"), "length is int64 in the model and int32 in the contract"),
     "rank": (put("outputs", "encoded_len", "shape", ["B", 1]), "encoded_len has 1 dimensions in the model and 2"),
-    "size": (put("symbols", "F", 4), "dimension 1 of x is 3 in the model, the contract says F, which is 4 at min of"),
+    "size": (put("symbols", "F", 4), "F is 4 in the contract and 3 in the model, in dimension 1 of x: give it"),
     "one name": (
         put("outputs", "encoded_len", "shape", ["N"]),
         "the model calls dimension 0 of x and dimension 0 of encoded_len B, the contract says 1 and 2 at min of",
@@ -214,10 +280,101 @@ def test_a_contradiction_with_the_model_is_named(planted: str, tmp_path: Path) -
     assert any(said in problem for problem in found), found
 
 
+def fixed(model: ModelTensors, **sizes: int) -> ModelTensors:
+    """Return a model whose symbols of these names are numbers."""
+
+    def of(many: Mapping[str, ModelTensor]) -> dict[str, ModelTensor]:
+        return {
+            name: ModelTensor(name, one.dtype, tuple(sizes.get(str(dim), dim) for dim in one.shape or ()))
+            for name, one in many.items()
+        }
+
+    return ModelTensors(of(model.inputs), of(model.outputs), model.profiles, model.narrows, model.is_engine)
+
+
 def test_a_model_with_a_fixed_size_takes_no_other(tmp_path: Path) -> None:
     model = convolution(tmp_path, ("float[B,3,T] x", "float[1,3,T] x"))
-    found = problems(contract_of("convolution"), tmp_path, read_tensors(model))
-    assert "dimension 0 of x is 1 in the model, the contract says B, which is 4 at max of profile all" in found
+    assert problems(contract_of("convolution"), tmp_path, read_tensors(model)) == [
+        "B is 1 to 4 in the contract's profiles and 1 in the model, in dimension 0 of x: give the profiles "
+        '"B": [1, 1, 1], or export the model with a dimension that takes 1 to 4'
+    ]
+
+
+def test_a_symbol_that_the_model_fixes_is_one_contradiction_however_many_tensors_have_it(tmp_path: Path) -> None:
+    model = fixed(read_tensors(attention(tmp_path)), B=1)
+    assert problems(contract_of("attention"), tmp_path, model) == [
+        "B is 1 to 3 in the contract's profiles and 1 in the model, in 8 tensors (dimension 0 of x, for one): give the "
+        'profiles "B": [1, 1, 1], or export the model with a dimension that takes 1 to 3'
+    ]
+    document = contract_of("attention")
+    for profile in document["profiles"]:
+        profile["symbols"]["B"] = [1, 1, 1]
+    assert problems(document, tmp_path, model) == [], "what the message advises is enough"
+
+
+def test_what_follows_from_a_fixed_symbol_is_part_of_its_contradiction(tmp_path: Path) -> None:
+    model = fixed(read_tensors(attention(tmp_path)), B=1, T=9, N=4)
+    batch, time = problems(contract_of("attention"), tmp_path, model)
+    assert batch.startswith("B is 1 to 3 in the contract's profiles and 1 in the model, in 8 tensors")
+    assert time == (
+        "T is 3 to 15 in the contract's profiles and 9 in the model, in 2 tensors (dimension 2 of x, for one): give "
+        'the chunks 9 frames and the profiles "T": [9, 9, 9], or export the model with a dimension that takes 3 to 15'
+    )
+    *_, lost = problems(contract_of("attention"), tmp_path, fixed(read_tensors(attention(tmp_path)), B=1, T=9, N=3))
+    assert (
+        lost
+        == "N is (T - 1) / 2 in the contract, which is 4 where T is 9, and 3 in the model, in dimension 2 of encoded"
+    )
+
+
+def test_different_sizes_of_one_symbol_are_different_contradictions(tmp_path: Path) -> None:
+    model = fixed(read_tensors(attention(tmp_path)), B=1)
+    model.outputs["encoded_len"] = ModelTensor("encoded_len", "int64", (2,))  # type: ignore[index]
+    found = problems(contract_of("attention"), tmp_path, model)
+    assert [one.partition(": ")[0] for one in found] == [
+        "B is 1 to 3 in the contract's profiles and 1 in the model, in 7 tensors (dimension 0 of x, for one)",
+        "B is 1 to 3 in the contract's profiles and 2 in the model, in dimension 0 of encoded_len",
+    ]
+
+
+def test_a_wrong_number_of_a_symbol_is_one_contradiction(tmp_path: Path) -> None:
+    document = contract_of("attention")
+    document["symbols"]["D"] = 5
+    assert problems(document, tmp_path, read_tensors(attention(tmp_path))) == [
+        "D is 5 in the contract and 4 in the model, in 3 tensors (dimension 2 of cache, for one): give it its size in "
+        "symbols, or pass the model that the contract is of"
+    ]
+    document["symbols"]["F"] = 2
+    assert len(problems(document, tmp_path, read_tensors(attention(tmp_path)))) == 2
+
+
+def test_one_name_of_the_model_is_one_contradiction(tmp_path: Path) -> None:
+    document = contract_of("attention")
+    for name in ("encoded", "encoded_len"):
+        document["outputs"][name]["shape"][0] = 1
+    assert problems(document, tmp_path, read_tensors(attention(tmp_path))) == [
+        "the model calls dimension 0 of x and dimension 0 of encoded B, the contract says 2 and 1 at opt of profile B, "
+        "and so in 1 more"
+    ]
+
+
+def test_a_symbol_that_is_not_there_is_one_contradiction(tmp_path: Path) -> None:
+    document = contract_of("attention")
+    del document["symbols"]["D"]
+    assert problems(document, tmp_path) == [
+        "D stands in 3 tensors (dimension 2 of cache, for one), and symbols does not have it"
+    ]
+
+
+def test_streams_of_another_symbol_are_one_contradiction(tmp_path: Path) -> None:
+    document = contract_of("attention")
+    document["symbols"]["S"] = None
+    for profile in document["profiles"]:
+        profile["symbols"]["S"] = [1, 1, 1]
+    document["inputs"]["x"]["shape"][0] = "S"
+    for tensor in [*document["inputs"].values(), *document["outputs"].values()]:
+        tensor["batch_axis"] = 0
+    assert problems(document, tmp_path) == ["the batch axis of 7 tensors (length, for one) has the size B, that of x S"]
 
 
 def engine(narrows: bool, *profiles: str) -> ModelTensors:
@@ -234,7 +391,7 @@ def engine(narrows: bool, *profiles: str) -> ModelTensors:
         "cache_next": ModelTensor("cache_next", "float32", (None, 6, 4)),
         "cache_len_next": ModelTensor("cache_len_next", number, (None,)),
     }
-    return ModelTensors(inputs, outputs, tuple(map(Profile.model_validate, profiles)), narrows)
+    return ModelTensors(inputs, outputs, tuple(map(Profile.model_validate, profiles)), narrows, is_engine=True)
 
 
 _WIDE = "x:1x3x3/2x3x9/3x3x15,length:1/2/3,cache:1x6x4/2x6x4/3x6x4,cache_len:1/2/3"
@@ -253,14 +410,48 @@ def test_whole_numbers_have_32_bits_in_an_engine_before_tensorrt_10(tmp_path: Pa
 
 def test_the_profiles_of_an_engine_accept_those_of_the_contract(tmp_path: Path) -> None:
     assert problems(contract_of("attention"), tmp_path, engine(True, _WIDE)) == []
-    found = problems(contract_of("attention"), tmp_path, engine(True, _WIDE.replace("3x3x15", "3x3x11")))
-    assert found == [
-        "the engine has no profile that accepts max of profile B (x 3x3x15, length 3, cache 3x6x4, cache_len 3)"
+    assert problems(contract_of("attention"), tmp_path, engine(True, _WIDE.replace("3x3x15", "3x3x11"))) == [
+        "T is 3 to 15 in the contract's profiles and 3 to 11 in the engine's, in dimension 2 of x: give the contract "
+        "those of the engine, or build the engine for 3 to 15"
     ]
 
 
+_ONE = "x:1x3x3/1x3x9/1x3x15,length:1,cache:1x6x4,cache_len:1"
+
+
+@pytest.mark.parametrize("dynamic", [True, False])
+def test_an_engine_of_one_stream_is_one_contradiction(dynamic: bool, tmp_path: Path) -> None:
+    """Builders fix dimensions to which the profiles leave one value, in the manifest's shapes, too."""
+    model = engine(True, _ONE)
+    if not dynamic:
+        rows = {name: (1, *(one.shape or ())[1:]) for name, one in {**model.inputs, **model.outputs}.items()}
+        inputs, outputs = (
+            {name: ModelTensor(name, one.dtype, rows[name]) for name, one in many.items()}
+            for many in (model.inputs, model.outputs)
+        )
+        model = ModelTensors(inputs, outputs, model.profiles, narrows=True, is_engine=True)
+    (found,) = problems(contract_of("attention"), tmp_path, model)
+    assert found == (
+        "B is 1 to 3 in the contract's profiles and 1 in the engine's, in 4 tensors (dimension 0 of x, for one): give "
+        "the contract those of the engine, or build the engine for 1 to 3"
+        if dynamic
+        else "B is 1 to 3 in the contract's profiles and 1 in the engine, in 8 tensors (dimension 0 of x, for one): "
+        'give the profiles "B": [1, 1, 1], or build the engine for 1 to 3'
+    )
+
+
+def test_sizes_that_the_engine_has_in_different_profiles_are_named_where_they_come_together(tmp_path: Path) -> None:
+    wide = _ONE, _WIDE.replace("1x3x3/2x3x9/3x3x15", "1x3x3/2x3x5/3x3x9")
+    assert problems(contract_of("attention"), tmp_path, engine(True, *wide)) == [
+        "the engine has no profile that accepts max of profile B (x 3x3x15, length 3, cache 3x6x4, cache_len 3)"
+    ]
+    ranges = _ONE, _WIDE.replace("1x", "3x").replace("2x", "3x").replace("1/2/3", "3/3/3")
+    (found,) = problems(contract_of("attention"), tmp_path, engine(True, *ranges))
+    assert found.startswith("B is 1 to 3 in the contract's profiles and 1 or 3 in the engine's, in 4 tensors")
+
+
 _NUMBERS = "null true -1 0 2 2147483647 9223372036854775808 1e300 0.5"
-_TEXTS = "T N B Q T/0 x cache float32 int64 state signal constant total(T) T==3 -T 1/3"
+_TEXTS = "T N B Q T/0 x cache float32 int64 state signal constant total(T) T==3 -T 1/3 counter mask start start/2 bool"
 _STRANGE = [*_NUMBERS.split(), *(f'"{text}"' for text in ("", *_TEXTS.split()))]
 _STRANGE += ["[]", "{}", "[1]", '["T", "B"]', "[1, 1, 1]", '["B", "C", "D"]']
 
@@ -270,11 +461,14 @@ def _places(value: Any, *path: Any) -> list[tuple[Any, ...]]:
     return [place for key, part in parts for place in [(*path, key), *_places(part, *path, key)]]
 
 
-@given(st.data(), st.sampled_from(sorted(MODELS)))
+_CHANGED = {**MODELS, "counted": (counted, COUNTED_CONTRACT)}
+
+
+@given(st.data(), st.sampled_from(sorted(_CHANGED)))
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_whatever_is_changed_is_sound_or_named(sound_models: dict[str, ModelTensors], data: Any, name: str) -> None:
     """No change ends in anything but contradictions; a contract that passes both checks can be used."""
-    document = contract_of(name)
+    document = copy.deepcopy(_CHANGED[name][1])
     for _ in range(data.draw(st.integers(1, 3))):
         place = data.draw(st.sampled_from(_places(document)))
         (drop(*place) if data.draw(st.booleans()) else put(*place, json.loads(data.draw(st.sampled_from(_STRANGE)))))(
@@ -289,9 +483,11 @@ def test_whatever_is_changed_is_sound_or_named(sound_models: dict[str, ModelTens
     chunk = next(contract.chunks(3))
     values = contract.chunk_values(chunk, **{one: 1 for one in contract.free if one != contract.time_symbol})
     assert contract.initial_state(values).keys() == {pair.input for pair in contract.state}
+    with contextlib.suppress(UsageProblem):  # a counter may have no whole number at a short chunk
+        assert contract.counters(values, chunk).keys() <= contract.computed.keys()
 
 
 @pytest.fixture(scope="module")
 def sound_models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ModelTensors]:
     folder = tmp_path_factory.mktemp("models")
-    return {name: read_tensors(make(folder)) for name, (make, _) in MODELS.items()}
+    return {name: read_tensors(make(folder)) for name, (make, _) in _CHANGED.items()}

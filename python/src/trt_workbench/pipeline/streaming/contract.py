@@ -19,9 +19,11 @@ from trt_workbench.pipeline.streaming.gates import Gates
 from trt_workbench.pipeline.streaming.parts import (
     Chunk,
     Chunking,
+    FrameCounter,
     Input,
     Invariant,
     Length,
+    Mask,
     Name,
     Output,
     Signal,
@@ -36,15 +38,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Symbols = Mapping[str, int]
-# Names that invariants may use besides symbols and tensors: what `Chunk.names` gives.
-CHUNK_NAMES = ("chunk", "hop", "left_context", "new")
+# Names that invariants may use besides symbols and tensors, as `Chunk.names` gives them; version 1 lacks the last.
+CHUNK_NAMES = ("chunk", "hop", "left_context", "new", "start")
 _BOUNDED = Field(max_length=512)
 
 
 class Contract(Strict):
     """A contract; docs/reference/streaming-contract.md."""
 
-    schema_version: Literal[1]
+    schema_version: Literal[1, 2]
     name: Name
     symbols: Annotated[dict[Name, Expression | None], _BOUNDED]
     inputs: Annotated[dict[Name, Input], _BOUNDED]
@@ -67,6 +69,28 @@ class Contract(Strict):
     def length(self) -> tuple[str, Length] | None:
         """Name and tensor of the input that says how much of a chunk is valid."""
         return next(((name, one) for name, one in self.inputs.items() if isinstance(one, Length)), None)
+
+    @cached_property
+    def computed(self) -> dict[str, FrameCounter | Mask]:
+        """Inputs that follow from a chunk's place in its stream."""
+        return {name: one for name, one in self.inputs.items() if isinstance(one, FrameCounter | Mask)}
+
+    @cached_property
+    def chunk_names(self) -> tuple[str, ...]:
+        """Numbers of a chunk that expressions may use."""
+        return CHUNK_NAMES if self.schema_version > 1 else CHUNK_NAMES[:-1]
+
+    def known(self, values: Symbols, chunk: Chunk) -> dict[str, int]:
+        """Return symbols' values and the chunk's numbers, as expressions may use them."""
+        return {**values, **{name: chunk.names[name] for name in self.chunk_names}}
+
+    def counters(self, values: Symbols, chunk: Chunk) -> dict[str, int]:
+        """Return the values of the counters at a chunk. Raises UsageProblem for one that has run out."""
+        from trt_workbench.pipeline.streaming.feeding import number_of
+
+        known, given = self.known(values, chunk), self.computed.items()
+        names = [name for name, one in given if isinstance(one, FrameCounter)]
+        return {name: number_of(self, name, known, self.shape(name, values)) for name in names}
 
     @cached_property
     def time_symbol(self) -> str:
@@ -152,7 +176,7 @@ class Contract(Strict):
                 if before != size:
                     problems.append(f"{dim} is {before} in {where} and {size} in dimension {axis} of {name}")
         values = {name: value for name, (value, _) in found.items()}
-        known = self._as_far_as(values)
+        known = self.as_far_as(values)
         for name, axis, dim, size in places:
             if dim.text in self.free or not dim.names <= known.keys():
                 continue
@@ -166,9 +190,9 @@ class Contract(Strict):
                 problems.append(f"dimension {axis} of {name} is {size}, the contract says {said}")
         return values, problems
 
-    def _as_far_as(self, free: Symbols) -> dict[str, int]:
-        """Return the free symbols and those derived ones that can be computed."""
-        found = dict(free)
+    def as_far_as(self, given: Symbols) -> dict[str, int]:
+        """Return the given symbols and those others that can be computed from them."""
+        found = dict(given)
         for _ in self.symbols:
             for name, rule in self.symbols.items():
                 if rule is not None and name not in found and rule.names <= found.keys():

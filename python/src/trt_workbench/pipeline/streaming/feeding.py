@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trt_workbench.pipeline.streaming.contract import Contract
-    from trt_workbench.pipeline.streaming.parts import Chunk, State
+    from trt_workbench.pipeline.streaming.parts import Chunk, FrameCounter, Mask, State
 
 
 def initial_value(contract: Contract, pair: State, values: Mapping[str, int], folder: Path | None) -> NDArray[Any]:
@@ -72,7 +72,49 @@ def chunk_inputs(
             found[other] = np.full(shape, min(max(chunk.valid, low), high), numpy_dtype(given.dtype))
         elif given.role == "constant":
             found[other] = np.full(shape, given.value, numpy_dtype(given.dtype))
+    known = contract.known(values, chunk)
+    for other, computed in contract.computed.items():
+        found[other] = np.empty(contract.shape(other, values), numpy_dtype(computed.dtype))
+        put(found[other], computed, number_of(contract, other, known, found[other].shape))
     return found
+
+
+def number_of(contract: Contract, name: str, known: Mapping[str, int], shape: Sequence[int]) -> int:
+    """Return a counter's value, or how many entries of a mask are valid.
+
+    Args:
+        contract: of the model.
+        name: of the input.
+        known: what `Contract.known` gives of the chunk.
+        shape: of the input.
+
+    Raises:
+        UsageProblem: it is not a whole number, or the input cannot hold it.
+    """
+    given = contract.computed[name]
+    words, rule = ("value", given.value) if given.role == "counter" else ("valid part", given.valid)
+    chunk = known["chunk"]
+    try:
+        number = rule.whole(known)
+    except ValueError as error:
+        raise UsageProblem(f"The {words} of {name} is not known at chunk {chunk}: {error}.") from error
+    dtype = numpy_dtype(given.dtype)
+    low, high = (np.iinfo(dtype).min, np.iinfo(dtype).max) if dtype.kind in "iu" else (-(2**63), 2**63)
+    if given.role == "mask":
+        low, high = 0, shape[given.axis]
+    if not low <= number <= high:
+        raise UsageProblem(f"The {words} of {name} is {number} at chunk {chunk}, outside {low} to {high}.")
+    return number
+
+
+def put(array: NDArray[Any], given: FrameCounter | Mask, number: int) -> None:
+    """Fill an input, or a row of it with its batch axis, as its number says."""
+    if given.role == "counter":
+        array[...] = number
+        return
+    places = np.arange(array.shape[given.axis])
+    valid = places < number if given.valid_at == "start" else places >= array.shape[given.axis] - number
+    array[...] = valid.reshape([-1 if axis == given.axis else 1 for axis in range(array.ndim)])
 
 
 def require_kept(before: Mapping[str, NDArray[Any]], after: Mapping[str, NDArray[Any]]) -> None:

@@ -14,7 +14,7 @@ from trt_workbench.backends.base import Session
 from trt_workbench.backends.pooling import PooledState
 from trt_workbench.errors import UsageProblem
 from trt_workbench.pipeline.streaming.feeding import require_kept
-from trt_workbench.pipeline.streaming.rows import Arrays
+from trt_workbench.pipeline.streaming.rows import Arrays, row_of
 
 # Calls of one shape until runtimes have chosen their kernels and grown their memory.
 _WARM_UP = 2
@@ -146,11 +146,6 @@ class HostPool:
         self._timing["inference"] += (ran - fed) * 1e3
         self._timing["state"] += (fed - begin + end - ran) * 1e3
         return found
-
-
-def row_of(array: NDArray[Any], axis: int | None, row: int) -> NDArray[Any]:
-    """Return a view of one row, of extent 1 along `axis`; all of an array without one."""
-    return array if axis is None else array[(slice(None),) * axis + (slice(row, row + 1),)]
 
 
 def _joined(arrays: Sequence[NDArray[Any]], axis: int | None) -> NDArray[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from trt_workbench.engine.manifest import manifest_path, read_manifest
@@ -23,12 +23,21 @@ class ModelTensors:
         outputs: that it gives.
         profiles: that an engine was built for.
         narrows: whether whole numbers that the model has in 64 bits have 32 there, as engines before TensorRT 10 do.
+        is_engine: whether the file is an engine.
+        metadata: that the model's exporter wrote.
     """
 
     inputs: Mapping[str, ModelTensor]
     outputs: Mapping[str, ModelTensor]
     profiles: tuple[Profile, ...] = ()
     narrows: bool = False
+    is_engine: bool = False
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def kind(self) -> str:
+        """What the file is called in a sentence."""
+        return "engine" if self.is_engine else "model"
 
 
 def read_tensors(path: Path) -> ModelTensors:
@@ -39,7 +48,8 @@ def read_tensors(path: Path) -> ModelTensors:
     """
     if path.suffix == MODEL_SUFFIX:
         facts = examine_model(path)
-        return ModelTensors({one.name: one for one in facts.inputs}, {one.name: one for one in facts.outputs})
+        inputs, outputs = ({one.name: one for one in many} for many in (facts.inputs, facts.outputs))
+        return ModelTensors(inputs, outputs, metadata=facts.metadata)
     if not path.is_file():
         raise UsageProblem(f"The model or engine does not exist: {path}")
     manifest = read_manifest(path)
@@ -60,4 +70,5 @@ def read_tensors(path: Path) -> ModelTensors:
     except ValueError as error:
         raise UsageProblem(f"The engine's manifest has a profile that is none: {manifest_path(path)}") from error
     major = manifest.tensorrt_version.split(".")[0]
-    return ModelTensors(inputs, outputs, profiles, narrows=major.isdecimal() and int(major) < 10)
+    narrows, metadata = major.isdecimal() and int(major) < 10, manifest.model.metadata
+    return ModelTensors(inputs, outputs, profiles, narrows, is_engine=True, metadata=metadata)

@@ -73,7 +73,33 @@ class Constant(TensorOf):
     value: float
 
 
-Input = Annotated[Signal | Length | StateInput | Constant, Field(discriminator="role")]
+class FrameCounter(TensorOf):
+    """An input that the caller counts, such as the frames before a chunk; every element of a row has the value.
+
+    Attributes:
+        value: of symbols and the chunk's numbers.
+    """
+
+    role: Literal["counter"]
+    value: Expression
+
+
+class Mask(TensorOf):
+    """An input that says which entries along an axis are valid, by 1 or true: so many at its end or start.
+
+    Attributes:
+        axis: along which the entries lie.
+        valid: how many are, of symbols and the chunk's numbers.
+        valid_at: where they lie.
+    """
+
+    role: Literal["mask"]
+    axis: Axis
+    valid: Expression
+    valid_at: Literal["start", "end"] = "end"
+
+
+Input = Annotated[Signal | Length | StateInput | Constant | FrameCounter | Mask, Field(discriminator="role")]
 
 
 class Valid(Strict):
@@ -249,7 +275,12 @@ class Chunk(Strict):
         """Frames that are no padding."""
         return self.left_context + self.new
 
+    def after(self) -> Chunk:
+        """Return the place of the next chunk, by which what a state then holds is counted; its size is this one's."""
+        return self.model_copy(update={"index": self.index + 1, "start": self.start + self.new})
+
     @property
     def names(self) -> dict[str, int]:
-        """What invariants may use of it."""
-        return {"chunk": self.index, "hop": self.hop, "left_context": self.left_context, "new": self.new}
+        """What expressions may use of it; `Contract.chunk_names` says which of them."""
+        numbers = {"chunk": self.index, "hop": self.hop, "left_context": self.left_context, "new": self.new}
+        return {**numbers, "start": self.start}

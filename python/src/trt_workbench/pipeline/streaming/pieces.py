@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.pipeline.streaming.contract import Contract
-from trt_workbench.pipeline.streaming.host_pool import row_of
+from trt_workbench.pipeline.streaming.rows import row_of
 
 
 class Pieces:

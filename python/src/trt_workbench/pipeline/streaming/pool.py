@@ -18,8 +18,8 @@ from trt_workbench.backends.pooling import PooledState, PoolingSession, StatePoo
 from trt_workbench.engine.array_files import numpy_dtype
 from trt_workbench.errors import UsageProblem
 from trt_workbench.pipeline.streaming.contract import Contract
-from trt_workbench.pipeline.streaming.host_pool import HostPool, row_of
-from trt_workbench.pipeline.streaming.rows import Arrays, Piece, Rows
+from trt_workbench.pipeline.streaming.host_pool import HostPool
+from trt_workbench.pipeline.streaming.rows import Arrays, Piece, Rows, row_of
 
 # Numbers of rows up to which a runtime is run with each of them: a processor computes every row that fills up a batch.
 _FEW_ROWS = 16
@@ -34,12 +34,14 @@ class SavedStream:
         context: the last frames of the signal, time last, batch axis left out.
         chunks: how many were pushed.
         ended: whether the last one was short.
+        frames: new ones that were pushed.
     """
 
     state: Mapping[str, NDArray[Any]]
     context: NDArray[Any]
     chunks: int
     ended: bool
+    frames: int = 0
 
 
 class Stream:
@@ -47,13 +49,14 @@ class Stream:
 
     Attributes:
         chunks: how many were pushed.
+        frames: new ones that were pushed.
         ended: whether a chunk was short, which is the end of a stream.
     """
 
     def __init__(self, pool: StreamPool, number: int, context: NDArray[Any]) -> None:
         """Take the number that the pool's states have for it, and what stands before its first frame."""
         self._pool, self._number, self._context = pool, number, context
-        self.chunks, self.ended = 0, False
+        self.chunks, self.frames, self.ended = 0, 0, False
 
     def push(self, frames: NDArray[Any]) -> Arrays:
         """Run the next chunk, as `StreamPool.push` does."""
@@ -62,7 +65,7 @@ class Stream:
     def save(self) -> SavedStream:
         """Return what `restore` of any stream of an equal pool goes on from."""
         with self._pool._alone(self) as states:
-            return SavedStream(states.save(self._number), self._context, self.chunks, self.ended)
+            return SavedStream(states.save(self._number), self._context, self.chunks, self.ended, self.frames)
 
     def restore(self, saved: SavedStream) -> None:
         """Go on where a stream was saved. Raises UsageProblem if its state does not fit this pool."""
@@ -71,6 +74,7 @@ class Stream:
                 raise UsageProblem("The stream was saved by a pool with other chunks.")
             states.restore(self._number, saved.state)
             self._context, self.chunks, self.ended = saved.context, saved.chunks, saved.ended
+            self.frames = saved.frames
 
     def close(self) -> None:
         """Let go of the stream; the others of the pool go on. Safe to call twice."""
@@ -181,7 +185,7 @@ class StreamPool:
                 alike.setdefault(self._rows.alike(piece), []).append(place)
             found: list[Arrays] = [{}] * len(streams)
             self._timing = {}
-            for (size, _), places in alike.items():
+            for (size, *_), places in alike.items():
                 most = self._limits[size][1]
                 for some in (places[first : first + most] for first in range(0, len(places), most)):
                     outputs = self._run(states, [streams[place] for place in some], [pieces[place] for place in some])
@@ -199,7 +203,9 @@ class StreamPool:
         with self._alone() as states:
             largest_first = sorted((True, False), key=lambda first: -self._rows.fed(self._rows.kinds[not first]))
             for first in largest_first:
-                quiet = self._rows.cut(self.hop(first=first), self._rows.first_context(), first=first)
+                hop = self.hop(first=True).shape[self.contract.signal[1].time_axis]
+                place = (0, 0) if first else (1, hop)
+                quiet = self._rows.cut(self.hop(first=first), self._rows.first_context(), *place)
                 states.warm_up(self._rows.inputs([quiet]))
 
     def timing(self) -> dict[str, float]:
@@ -290,7 +296,7 @@ class StreamPool:
     def _cut(self, stream: Stream, frames: NDArray[Any]) -> Piece:
         if stream.ended:
             raise UsageProblem("The stream has ended with a chunk that was shorter than a hop; open another one.")
-        return self._rows.cut(frames, stream._context, first=not stream.chunks)
+        return self._rows.cut(frames, stream._context, stream.chunks, stream.frames)
 
     def _run(self, states: StatePool, streams: Sequence[Stream], pieces: Sequence[Piece]) -> list[Arrays]:
         """Run chunks in one call, and move their streams on."""
@@ -300,6 +306,7 @@ class StreamPool:
         for stream, piece in zip(streams, pieces, strict=True):
             stream._context, stream.ended = piece.context_after(), piece.is_last
             stream.chunks += 1
+            stream.frames += int(piece.frames.shape[-1])
         axes = self._rows.axes
         return [
             {name: row_of(array, axes.get(name), row) for name, array in outputs.items()} for row in range(len(streams))

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from trt_workbench.errors import UsageProblem
 from trt_workbench.pipeline.streaming.contract import Contract
-from trt_workbench.pipeline.streaming.parts import ChunkSize
+from trt_workbench.pipeline.streaming.feeding import number_of, put
+from trt_workbench.pipeline.streaming.parts import Chunk, ChunkSize, FrameCounter, Mask
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -25,12 +26,14 @@ class Piece:
         frames: the new ones, likewise.
         kind: first or later chunk of the contract.
         size: frames that the model is fed.
+        numbers: of the inputs that are computed, by name.
     """
 
     context: NDArray[Any]
     frames: NDArray[Any]
     kind: ChunkSize
     size: int
+    numbers: Mapping[str, int]
 
     @property
     def valid(self) -> int:
@@ -88,6 +91,7 @@ class Rows:
         self._order = (batch, *axes, time) if batch is not None else (0, *(axis + 1 for axis in (*axes, time)))
         self._shapes: dict[int, dict[str, tuple[int, ...]]] = {}
         self._ranges: dict[int, tuple[int, int]] = {}
+        self._known: dict[int, dict[str, int]] = {}
 
     def fed(self, kind: ChunkSize) -> int:
         """Return how many frames the model is fed in a chunk."""
@@ -112,9 +116,13 @@ class Rows:
         shape = self._by_row(whole).shape[1:-1]
         return np.full((*shape, frames), self.contract.chunking.left_fill, whole.dtype)
 
-    def cut(self, frames: NDArray[Any], context: NDArray[Any], *, first: bool) -> Piece:
-        """Return a stream's chunk. Raises UsageProblem if its shape or dtype does not fit."""
-        kind, signal = self.kinds[not first], self.contract.signal[1]
+    def cut(self, frames: NDArray[Any], context: NDArray[Any], index: int, start: int) -> Piece:
+        """Return a stream's chunk with so many chunks and new frames before it.
+
+        Raises:
+            UsageProblem: its shape or dtype does not fit, or a counter has run out.
+        """
+        kind, signal = self.kinds[index > 0], self.contract.signal[1]
         size, dtype = self.fed(kind), self._dtypes[self._name]
         array = np.asarray(frames)
         if signal.batch_axis is not None and array.ndim == len(signal.shape) - 1:
@@ -123,10 +131,12 @@ class Rows:
             bare = self._by_row(array)
             fits = bare.shape[0] == 1 and bare.shape[1:-1] == context.shape[:-1]
             if fits and 1 <= bare.shape[-1] <= size - kind.left_context:
-                return Piece(context, bare[0], kind, size)
+                new = int(bare.shape[-1])
+                chunk = Chunk(index=index, start=start, new=new, left_context=kind.left_context, size=size)
+                return Piece(context, bare[0], kind, size, self._numbers(chunk))
         raise UsageProblem(
-            f"The new frames of a chunk are {dtype} {list(self.hop(first=first).shape)} for {self._name}, or fewer at "
-            f"the stream's end; these are {array.dtype} {list(np.shape(frames))}."
+            f"The new frames of a chunk are {dtype} {list(self.hop(first=not index).shape)} for {self._name}, or fewer "
+            f"at the stream's end; these are {array.dtype} {list(np.shape(frames))}."
         )
 
     def hop(self, *, first: bool) -> NDArray[Any]:
@@ -136,10 +146,20 @@ class Rows:
         shape[self.contract.signal[1].time_axis] = self.fed(kind) - kind.left_context
         return np.full(shape, self.contract.chunking.left_fill, self._dtypes[self._name])
 
-    def alike(self, piece: Piece) -> tuple[int, int | None]:
-        """Return what chunks of one call have in common: their size, and their length where rows have none of it."""
+    def alike(self, piece: Piece) -> tuple[int, ...]:
+        """Return what chunks of one call have in common: their size, and the numbers that rows do not have each."""
         length = self.contract.length
-        return piece.size, piece.valid if length and length[0] not in self.axes else None
+        common = [piece.valid] if length and length[0] not in self.axes else []
+        return (piece.size, *common, *(number for name, number in piece.numbers.items() if name not in self.axes))
+
+    def _numbers(self, chunk: Chunk) -> dict[str, int]:
+        """Return the numbers of inputs that are computed. Raises UsageProblem where an input cannot have its number."""
+        if not self.contract.computed:
+            return {}
+        if chunk.size not in self._known:
+            self._known[chunk.size] = self.values(chunk.size)
+        known, computed = self.contract.known(self._known[chunk.size], chunk), self.contract.computed
+        return {name: number_of(self.contract, name, known, self.shape(name, chunk.size)) for name in computed}
 
     def inputs(self, pieces: Sequence[Piece]) -> Arrays:
         """Return every input but the states, with a row for each piece, all of one size."""
@@ -164,6 +184,11 @@ class Rows:
             if tensor.role == "constant":
                 found[name][...] = tensor.value
                 continue
+            if isinstance(tensor, FrameCounter | Mask):
+                rows = range(1 if axis is None else len(pieces))
+                for row in rows:
+                    put(row_of(found[name], axis, row), tensor, pieces[row].numbers[name])
+                continue
             low, high = self._ranges[size]
             lengths = [min(max(piece.valid, low), high) for piece in pieces]
             if axis is None:
@@ -175,3 +200,8 @@ class Rows:
     def _by_row(self, array: NDArray[Any]) -> NDArray[Any]:
         """Return a view of a signal with rows first and time last."""
         return (array if self._has_batch else array[None]).transpose(self._order)
+
+
+def row_of(array: NDArray[Any], axis: int | None, row: int) -> NDArray[Any]:
+    """Return a view of one row, of extent 1 along `axis`; all of an array without one."""
+    return array if axis is None else array[(slice(None),) * axis + (slice(row, row + 1),)]

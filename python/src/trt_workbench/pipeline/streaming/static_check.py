@@ -1,31 +1,25 @@
-"""Whether a contract contradicts itself: every contradiction in one sentence."""
+"""Whether a contract contradicts itself: every contradiction in one sentence. Its sizes are in `static_sizes`."""
 
 from __future__ import annotations
 
 import difflib
-import math
-import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 
-from trt_workbench.pipeline.streaming.contract import CHUNK_NAMES, Contract
+from trt_workbench.pipeline.streaming.contract import Contract
 from trt_workbench.pipeline.streaming.expressions import RESERVED, Expression
 from trt_workbench.pipeline.streaming.parts import (
-    Chunk,
-    Constant,
-    FromFile,
+    FrameCounter,
     Length,
+    Mask,
     Signal,
     State,
     StateInput,
-    TensorOf,
 )
+from trt_workbench.pipeline.streaming.size_check import places
+from trt_workbench.pipeline.streaming.static_sizes import batches, coverage, numbers, sizes
 
-# Of one tensor in one call: 1 GiB of float32. The largest state of a stream that is in use has 25 MB.
-_MOST_ELEMENTS = 2**28
 _WHOLE = ("int64", "int32", "int8", "uint8")
-# In a sentence, but for numbers in the names of tensors.
-_NUMBER = re.compile(r"(?<![\w./])\d+")
 
 
 def contradictions(contract: Contract) -> list[str]:
@@ -34,35 +28,6 @@ def contradictions(contract: Contract) -> list[str]:
         if problems := [problem for check in checks for problem in check(contract)]:
             return list(dict.fromkeys(problems))
     return []
-
-
-def corners(contract: Contract) -> Iterator[tuple[str, dict[str, int]]]:
-    """Yield the smallest, best-tuned and largest symbols of every profile, and in words which they are.
-
-    Raises:
-        ValueError: a derived symbol cannot be computed there.
-    """
-    for where, free in _corners(contract):
-        yield where, contract.values(free)
-
-
-def _corners(contract: Contract) -> Iterator[tuple[str, dict[str, int]]]:
-    """Yield the free symbols of `corners`."""
-    for profile in contract.profiles:
-        for place, word in enumerate(("min", "opt", "max")):
-            free = {name: sizes[place] for name, sizes in profile.symbols.items()}
-            yield f"{word} of profile {profile.name}", free
-
-
-def chunk_points(contract: Contract) -> Iterator[tuple[str, Chunk, dict[str, int]]]:
-    """Yield the first and a later whole chunk with all symbols' values in each profile that covers it."""
-    for word, index in (("first", 0), ("later", 1)):
-        kind = contract.chunking.later if index else contract.chunking.first
-        chunk = Chunk(index=index, start=0, new=kind.hop, left_context=kind.left_context, size=kind.size)
-        for profile in contract.profiles:
-            free = {name: best for name, (_, best, _) in profile.symbols.items()} | {contract.time_symbol: kind.size}
-            if profile.covers(free):
-                yield f"{word} chunk", chunk, contract.values(free)
 
 
 def near(name: str, known: Iterable[str]) -> str:
@@ -94,7 +59,7 @@ def _signals(contract: Contract) -> Iterator[str]:
 
 
 def _symbols(contract: Contract) -> Iterator[str]:
-    taken = {*CHUNK_NAMES, *RESERVED, *contract.tensors}
+    taken = {*contract.chunk_names, *RESERVED, *contract.tensors}
     for name, rule in contract.symbols.items():
         if not name.isidentifier() or name in taken:
             yield f"{name} cannot be a symbol's name: it {'is taken' if name in taken else 'is no identifier'}"
@@ -118,9 +83,8 @@ def _cyclic(contract: Contract) -> list[str]:
 def _tensors(contract: Contract) -> Iterator[str]:
     if both := contract.inputs.keys() & contract.outputs.keys():
         yield f"{', '.join(sorted(both))} is both an input and an output"
+    yield from _unknown_sizes(contract)
     for name, tensor in contract.tensors.items():
-        for axis, dim in enumerate(tensor.shape):
-            yield from _unknown(f"dimension {axis} of {name}", dim, contract.symbols)
         if tensor.batch_axis is not None and tensor.batch_axis >= len(tensor.shape):
             yield f"batch_axis {tensor.batch_axis} of {name} is outside its {len(tensor.shape)} dimensions"
     for name, given in contract.inputs.items():
@@ -129,11 +93,36 @@ def _tensors(contract: Contract) -> Iterator[str]:
                 yield f"{name} has a range, which inputs of whole numbers alone have, and is {given.dtype}"
             for bound in given.range:
                 yield from _unknown(f"the range of {name}", bound, contract.symbols)
+    for name, one in contract.computed.items():
+        if contract.schema_version == 1:
+            yield f"{name} has the role {one.role}, which contracts of schema_version 2 have"
+        words, rule = ("value", one.value) if isinstance(one, FrameCounter) else ("valid part", one.valid)
+        yield from _unknown(f"the {words} of {name}", rule, _known(contract, ()))
+        if isinstance(one, Mask) and (one.axis >= len(one.shape) or one.axis == one.batch_axis):
+            yield f"the mask {name} lies along axis {one.axis}, which is none of its entries"
     for name, output in contract.outputs.items():
         if output.valid:
             if output.valid.axis >= len(output.shape):
                 yield f"the valid part of {name} lies along axis {output.valid.axis}, outside its dimensions"
             yield from _unknown(f"the valid part of {name}", output.valid.by, _known(contract, contract.tensors))
+
+
+def _unknown_sizes(contract: Contract) -> Iterator[str]:
+    """Yield names in sizes that are no symbols; one that is in several sizes once."""
+    several: dict[str, dict[tuple[str, int], Expression]] = {}
+    for name, tensor in contract.tensors.items():
+        for axis, dim in enumerate(tensor.shape):
+            for lacking in sorted(dim.names - contract.symbols.keys()):
+                several.setdefault(lacking, {})[name, axis] = dim
+            if dim.streams:
+                yield from _unknown(f"dimension {axis} of {name}", dim, dim.names)
+    for lacking, where in several.items():
+        (name, axis), dim = next(iter(where.items()))
+        if len(where) == 1:
+            yield from _unknown(f"dimension {axis} of {name}", dim, {*contract.symbols, *dim.names} - {lacking})
+        else:
+            like = near(lacking, contract.symbols)
+            yield f"{lacking} stands in {places(list(where))}, and symbols does not have it{like}"
 
 
 def _states(contract: Contract) -> Iterator[str]:
@@ -178,22 +167,6 @@ def _pair(contract: Contract, pair: State) -> Iterator[str]:
                 yield f"{pair.input} moves towards its start, so its valid part lies at the end, not at the start"
 
 
-def _numbers(contract: Contract) -> Iterator[str]:
-    signal, _ = contract.signal
-    inputs = contract.inputs.items()
-    numbers = [(f"the value of {name}", name, one.value) for name, one in inputs if isinstance(one, Constant)]
-    for words, name, number in (*numbers, ("left_fill", signal, contract.chunking.left_fill)):
-        yield from _held(words, number, contract.inputs[name].dtype)
-
-
-def _held(words: str, number: float, dtype: str) -> Iterator[str]:
-    """Yield that a type of whole numbers would make another one of a number."""
-    bits = int(re.sub(r"\D", "", dtype) or 1)
-    low, end = (-(2 ** (bits - 1)), 2 ** (bits - 1)) if dtype.startswith("int") else (0, 2**bits)
-    if "float" not in dtype and not (low <= number < end and number == int(number)):
-        yield f"{words} is {number:g}, which {dtype} cannot hold"
-
-
 def _invariants(contract: Contract) -> Iterator[str]:
     for name, count in Counter(one.id for one in contract.invariants).items():
         if count > 1:
@@ -228,158 +201,8 @@ def _chunks(contract: Contract) -> Iterator[str]:
                 yield f"profile {profile.name} has {name} = {[low, best, high]}, which is not min <= opt <= max"
 
 
-def _sizes(contract: Contract) -> Iterator[str]:
-    """Yield what is wrong with sizes; at the first of those where only the numbers differ."""
-    seen = set()
-    for where, problem in _at_sizes(contract):
-        if (kind := _NUMBER.sub("", problem)) not in seen:
-            seen.add(kind)
-            yield f"at {where} {problem}"
-
-
-def _at_sizes(contract: Contract) -> Iterator[tuple[str, str]]:
-    for where, free in _corners(contract):
-        try:
-            values = contract.values(free)
-        except ValueError as error:
-            yield where, str(error)
-            continue
-        yield from ((where, problem) for problem in _sizes_at(contract, values))
-    try:
-        points = list(chunk_points(contract))
-    except ValueError as error:
-        yield "the chunks' sizes", str(error)
-        return
-    for word, _, values in points:
-        yield from ((f"the {word}", problem) for problem in _sizes_at(contract, values))
-
-
-def _sizes_at(contract: Contract, values: Mapping[str, int]) -> Iterator[str]:
-    shapes: dict[str, tuple[int, ...]] = {}
-    for name in contract.tensors:
-        try:
-            shapes[name] = contract.shape(name, values)
-        except ValueError as error:
-            yield f"{name}: {error}"
-            continue
-        if any(size < (1 if name in contract.inputs else 0) for size in shapes[name]):
-            yield f"{name} has the shape {list(shapes[name])}"
-        if math.prod(shapes[name]) > _MOST_ELEMENTS:
-            yield f"{name} has the shape {list(shapes[name])}, more than {_MOST_ELEMENTS} elements"
-    for pair in contract.state:
-        before, after = shapes.get(pair.input), shapes.get(pair.output)
-        if before is not None and after is not None and before != after:
-            yield f"{pair.output} is {list(after)} and the input that takes it, {pair.input}, {list(before)}"
-    for words, expression in _of_symbols(contract):
-        try:
-            expression.whole(values)
-        except ValueError as error:
-            yield f"{words}: {error}"
-    for name, given in contract.inputs.items():
-        if isinstance(given, StateInput | Length) and given.range:
-            try:
-                low, high = (bound.whole(values) for bound in given.range)
-            except ValueError:
-                continue
-            if low > high:
-                yield f"the range of {name} is from {low} to {high}"
-    yield from _starts(contract, values)
-    rows = {name: _entries(contract, name, shape) for name, shape in shapes.items()}
-    for one in contract.invariants:
-        for part in filter(None, (one.check, one.when)):
-            for name in sorted(part.names & rows.keys()):
-                if rows[name] != 1:
-                    yield f"invariant {one.id} asks for {name}, which has {rows[name]} entries a stream, not one"
-
-
-def _starts(contract: Contract, values: Mapping[str, int]) -> Iterator[str]:
-    """Yield initial values that their states cannot have."""
-    for pair in contract.state:
-        given = contract.inputs[pair.input]
-        if isinstance(pair.init, FromFile) or not isinstance(given, StateInput):
-            continue
-        try:
-            number = pair.init if isinstance(pair.init, float) else pair.init.whole(values)
-            low, high = (bound.whole(values) for bound in given.range) if given.range else (number, number)
-        except ValueError:
-            continue
-        yield from _held(f"the initial value of {pair.input}", number, given.dtype)
-        if not low <= number <= high:
-            yield f"the initial value of {pair.input} is {number:g}, outside its range, {low} to {high}"
-
-
-def _of_symbols(contract: Contract) -> Iterator[tuple[str, Expression]]:
-    """Yield what symbols alone decide besides sizes, with its name in sentences."""
-    for name, given in contract.inputs.items():
-        if isinstance(given, StateInput | Length) and given.range:
-            yield from ((f"the range of {name}", bound) for bound in given.range)
-    for pair in contract.state:
-        if isinstance(pair.init, Expression):
-            yield f"the initial value of {pair.input}", pair.init
-        if pair.shift and pair.shift.moves:
-            yield f"the shift of {pair.input}", pair.shift.moves
-    if contract.chunking.memory and contract.chunking.memory.chunks:
-        yield "the memory", contract.chunking.memory.chunks
-
-
-def _entries(contract: Contract, name: str, shape: tuple[int, ...]) -> int:
-    batch = contract.batch_axis(name)
-    return math.prod(size for axis, size in enumerate(shape) if axis != batch)
-
-
-def _batch(contract: Contract) -> Iterator[str]:
-    batch = contract.batch_symbol
-    for name, tensor in contract.tensors.items():
-        yield from _batch_of(contract, name, tensor, batch)
-
-
-def _batch_of(contract: Contract, name: str, tensor: TensorOf, batch: str | None) -> Iterator[str]:
-    said = contract.batch_axis(name)
-    if batch and said is not None and tensor.shape[said].text != batch:
-        yield f"the batch axis of {name} has the size {tensor.shape[said]}, that of {contract.signal[0]} {batch}"
-    several = [axis for axis, dim in enumerate(tensor.shape) if dim.text == batch]
-    if batch and tensor.batch_axis is None and len(several) > 1:
-        yield f"{name} has {batch} in dimensions {several}; its batch_axis has to say which is that of the streams"
-    if batch and said is None and isinstance(tensor, StateInput):
-        yield f"state {name} has no batch axis, so streams of one batch would share it"
-
-
-def _coverage(contract: Contract) -> Iterator[str]:
-    for word, kind in (("first", contract.chunking.first), ("later", contract.chunking.later)):
-        sizes = {contract.time_symbol: kind.size}
-        if not any(profile.covers(sizes) for profile in contract.profiles):
-            offered = ", ".join(
-                f"{profile.name} {low} to {high}"
-                for profile in contract.profiles
-                for low, _, high in [profile.symbols[contract.time_symbol]]
-            )
-            yield f"the {word} chunk has {contract.time_symbol} = {kind.size}, outside every profile ({offered})"
-    try:
-        points = list(chunk_points(contract))
-    except ValueError:  # which the check of sizes says
-        return
-    for word, chunk, values in points:
-        if contract.length:
-            name, length = contract.length
-            try:
-                low, high = (bound.whole(values) for bound in length.range)
-            except ValueError:
-                continue
-            if not low <= chunk.size <= high:
-                yield f"the {word} has {chunk.size} frames, outside the range of {name}, {low} to {high}"
-        known = {**values, **chunk.names}
-        for one in contract.invariants:
-            if not one.streams and (one.check.names | (one.when.names if one.when else set())) <= known.keys():
-                try:
-                    if (one.when is None or one.when(known)) and not one.check(known):
-                        shown = ", ".join(f"{name} is {known[name]}" for name in sorted(one.check.names))
-                        yield f"invariant {one.id} ({one.check}) does not hold at the {word}: {shown}"
-                except ValueError as error:
-                    yield f"invariant {one.id} at the {word}: {error}"
-
-
 def _known(contract: Contract, tensors: Iterable[str]) -> set[str]:
-    return {*contract.symbols, *CHUNK_NAMES, *tensors}
+    return {*contract.symbols, *contract.chunk_names, *tensors}
 
 
 def _unknown(words: str, expression: Expression, known: Iterable[str], *, totals: bool = False) -> Iterator[str]:
@@ -392,4 +215,4 @@ def _unknown(words: str, expression: Expression, known: Iterable[str], *, totals
 
 _Check = Callable[[Contract], Iterator[str]]
 _STRUCTURE: tuple[_Check, ...] = (_signals, _symbols, _tensors, _states, _invariants, _chunks)
-_SIZES: tuple[_Check, ...] = (_batch, _numbers, _sizes, _coverage)
+_SIZES: tuple[_Check, ...] = (batches, numbers, sizes, coverage)

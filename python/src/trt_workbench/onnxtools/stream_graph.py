@@ -1,0 +1,144 @@
+"""What a graph tells of a stream without running it: which axes hold no frames, and the shapes of the outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import onnx
+from onnx import numpy_helper
+
+from trt_workbench.onnxtools.graph_index import GraphIndex
+from trt_workbench.onnxtools.model_file import checked_on_error, read_model
+from trt_workbench.onnxtools.proto import Shape, integer, value_shape
+from trt_workbench.onnxtools.sanitize_graph import is_external, without_weights
+
+# Nodes that are followed from the signal on: a convolution or linear layer comes early.
+_MOST_NODES = 64
+# Leave each axis what it is.
+_KEEPING = (
+    *("Abs", "Cast", "Ceil", "Clip", "Dropout", "Elu", "Erf", "Exp", "Floor", "Gelu", "HardSigmoid", "HardSwish"),
+    *("Identity", "LeakyRelu", "Log", "Mish", "Neg", "Pad", "Relu", "Reciprocal", "Round", "Selu", "Sigmoid", "Sign"),
+    *("Softplus", "Sqrt", "Tanh", "Add", "Sub", "Mul", "Div", "Pow", "Max", "Min", "Where", "Concat"),
+)
+_RECURRENT = ("LSTM", "GRU", "RNN")
+# Of a tensor at a node: the axis of the signal that each dimension is; None for one that was put in.
+_Axes = tuple[int | None, ...]
+
+
+class StreamGraph:
+    """A model's graph without its weights."""
+
+    def __init__(self, path: Path) -> None:
+        """Read a model.
+
+        Raises:
+            UsageProblem: the file is no sound model.
+        """
+        self._path, model = path, read_model(path)
+        with without_weights(model):
+            self._model = onnx.ModelProto()
+            self._model.CopyFrom(model)
+        del self._model.graph.value_info[:]
+
+    def output_shapes(self, sizes: Mapping[str, int]) -> dict[str, Shape]:
+        """Return the shapes of the outputs where dimensions of inputs have sizes, by what a model calls them.
+
+        A dimension that shape inference does not tell is None, or a name of its own.
+        """
+        model = onnx.ModelProto()
+        model.CopyFrom(self._model)
+        for value in model.graph.input:
+            for dim in value.type.tensor_type.shape.dim:
+                if dim.dim_param in sizes:
+                    dim.dim_value = sizes[dim.dim_param]
+        weights = {tensor.name for tensor in model.graph.initializer}
+        for value in (one for one in model.graph.output if one.name not in weights):
+            value.type.tensor_type.ClearField("shape")
+        try:
+            found = onnx.shape_inference.infer_shapes(model, data_prop=True)
+        except (onnx.shape_inference.InferenceError, RuntimeError, ValueError):
+            # sizes that the graph cannot have, or operators that nobody knows
+            return {}
+        return {value.name: shape for value in found.graph.output if (shape := value_shape(value)) is not None}
+
+    def recurrent(self) -> list[str]:
+        """Return the recurrent operators of the main graph, whose states never forget."""
+        return sorted({node.op_type for node in self._model.graph.node} & set(_RECURRENT))
+
+    def without_frames(self, name: str, rank: int) -> set[int]:
+        """Return the axes of an input of this rank that a layer sums over as channels or features.
+
+        Those are the second dimension of a convolution's input and the last one of a linear or recurrent layer's.
+        """
+        with checked_on_error(self._path):
+            return _Follower(GraphIndex(self._model)).follow(name, tuple(range(rank)))
+
+
+class _Follower:
+    """Follows a tensor through nodes that leave its axes what they are, up to the first layers."""
+
+    def __init__(self, index: GraphIndex) -> None:
+        self._index = index
+        self._values = {tensor.name: tensor for tensor in index.model.graph.initializer}
+        for node in index.model.graph.node:
+            if node.op_type == "Constant":
+                tensors = [one.t for one in node.attribute if one.name == "value"]
+                self._values |= dict(zip(node.output, tensors, strict=False))
+
+    def follow(self, name: str, axes: _Axes) -> set[int]:
+        found, todo, left = set[int | None](), [(name, axes)], _MOST_NODES
+        while todo and left:
+            tensor, here = todo.pop(0)
+            for place in self._index.users.get(tensor, ()):
+                left = max(left - 1, 0)
+                node = self._index.nodes[place]
+                found |= self._summed(node, tensor, here)
+                after = self._after(node, here)
+                if after is not None:
+                    todo.append((node.output[0], after))
+        return {axis for axis in found if axis is not None}
+
+    def _summed(self, node: onnx.NodeProto, tensor: str, axes: _Axes) -> set[int | None]:
+        """Return the axes that a layer sums over as features or channels."""
+        if node.input[0] != tensor or not axes:
+            return set()
+        if node.op_type == "Conv":
+            return set(axes[1:2])
+        if node.op_type == "Gemm" and not integer(node, "transA"):
+            return {axes[-1]}
+        if node.op_type == "MatMul" and node.input[1] in self._index.constants:
+            return {axes[-1]}
+        if node.op_type in _RECURRENT and len(axes) == 3:
+            return {axes[2], axes[0] if integer(node, "layout") else axes[1]}
+        return set()
+
+    def _after(self, node: onnx.NodeProto, axes: _Axes) -> _Axes | None:
+        """Return the axes behind a node that moves them at most; None behind any other."""
+        if not node.output:
+            return None
+        if node.op_type in _KEEPING:
+            return axes
+        if node.op_type == "Transpose":
+            order = next((list(one.ints) for one in node.attribute if one.name == "perm"), [])
+            order = order or list(range(len(axes)))[::-1]
+            return tuple(axes[axis] for axis in order) if sorted(order) == list(range(len(axes))) else None
+        places = self._places(node) if node.op_type in ("Unsqueeze", "Squeeze") else None
+        if places is None:
+            return None
+        if node.op_type == "Unsqueeze":
+            kept, rank = iter(axes), len(axes) + len(places)
+            put_in = {place % rank for place in places}
+            return tuple(None if place in put_in else next(kept, None) for place in range(rank))
+        gone = {place % len(axes) for place in places} if axes else set()
+        return tuple(axis for place, axis in enumerate(axes) if place not in gone)
+
+    def _places(self, node: onnx.NodeProto) -> list[int] | None:
+        """Return the `axes` of a node: its attribute's, or those of a constant."""
+        for one in node.attribute:
+            if one.name == "axes":
+                return list(one.ints)
+        tensor = self._values.get(node.input[1]) if len(node.input) > 1 else None
+        if tensor is None or is_external(tensor):
+            return None
+        return [int(value) for value in numpy_helper.to_array(tensor).reshape(-1)]
