@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -154,6 +155,19 @@ def test_compiled_agrees_with_onnx_runtime(tmp_path: Path) -> None:
         for batch in (2, 5):
             x = np.random.default_rng(batch).standard_normal((batch, 2, 3)).astype(np.float32)
             np.testing.assert_allclose(session.run({"x": x})["y"], reference.run({"x": x})["y"], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.skipif(compiler() is None, reason="torch.compile needs a C++ compiler")
+def test_rows_of_arrays_of_any_length_are_compiled_once(tmp_path: Path, compiled_graphs: Callable[[], int]) -> None:
+    """numpy calls one row of them row-major, whose strides tell how long the whole array is."""
+    model = linear(tmp_path / "m.onnx")
+    with TorchCompileBackend().load(model, options()) as session:
+        for length in range(1, 12):
+            row = np.ones((1, length, 4), np.float32)[:, -1]
+            assert row.flags.c_contiguous
+            assert row.strides == (length * 16, 4)
+            session.run({"x": row})
+    assert compiled_graphs() == 1
 
 
 def test_one_index_of_an_output(tmp_path: Path) -> None:

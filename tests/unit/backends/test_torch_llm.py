@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from trt_workbench.backends.torch import compiler
 from trt_workbench.errors import ComponentMissing, DeviceFailure, UsageProblem
 from trt_workbench.onnxtools.llm_directory import examine_llm_directory
 
@@ -14,13 +16,15 @@ pytest.importorskip("transformers")
 
 from trt_workbench.backends.torch_llm import TorchLlm, choose_device, load_torch_llm
 from trt_workbench.onnxtools.export_llm_model import quiet_transformers
+from trt_workbench.pipeline.llm.agreement import trace
+from trt_workbench.pipeline.llm.generation import generate_cached, generate_uncached
 
 Folders = Callable[[str], Path]
 TOKENS = np.arange(24)
 
 
-def load(folder: Path) -> TorchLlm:
-    return load_torch_llm(examine_llm_directory(folder), device="cpu")
+def load(folder: Path, **more: Any) -> TorchLlm:
+    return load_torch_llm(examine_llm_directory(folder), device="cpu", **more)
 
 
 def test_attention_is_the_fused_one_where_the_architecture_has_it(llm_folder: Folders) -> None:
@@ -101,3 +105,36 @@ def test_memory_that_runs_out_within_the_architecture(llm_folder: Folders, monke
     monkeypatch.setattr(model._model, "forward", fail)
     with pytest.raises(DeviceFailure, match="Out of memory"):
         model.logits(TOKENS[None])
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_a_step_is_compiled_once(llm_folder: Folders, compiled_graphs: Callable[[], int], batch: int) -> None:
+    """However the tokens lie in memory: PyTorch compiles anew for other strides, and after eight times no more."""
+    model, plain = load(llm_folder("llama"), compiled=True), load(llm_folder("llama"))
+    prompts = np.random.default_rng(0).integers(0, 300, (batch, 4))
+    expected = generate_uncached(plain, prompts, 60).tokens
+    for _ in range(2):
+        assert trace(model, prompts, 60, cached=True, capacity=64).tokens.tolist() == expected.tolist()
+        assert generate_cached(model, prompts, 60, 64).tokens.tolist() == expected.tolist()
+    model.prefill(prompts, 64)
+    for position in range(20):
+        model.step(expected[:, position])  # a column, whose strides no other column of this length has
+        wider = np.zeros((batch, 70 + position), np.int64)
+        model.step(wider[:, -1])
+    assert compiled_graphs() == 1
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(compiler() is None, reason="torch.compile needs a C++ compiler")
+@pytest.mark.filterwarnings("ignore")  # of the compiler's own parts
+def test_sixty_tokens_by_compiled_code(llm_folder: Folders) -> None:
+    import torch
+    from torch._dynamo.utils import counters
+
+    torch.compiler.reset()
+    counters.clear()
+    model, prompts = load(llm_folder("llama"), compiled=True), TOKENS[None, :4]
+    expected = generate_uncached(load(llm_folder("llama")), prompts, 60).tokens
+    assert trace(model, prompts, 60, cached=True, capacity=64).tokens.tolist() == expected.tolist()
+    assert generate_cached(model, prompts, 60, 64).tokens.tolist() == expected.tolist()
+    assert counters["stats"]["unique_graphs"] == counters["frames"]["ok"] == counters["frames"]["total"] == 1

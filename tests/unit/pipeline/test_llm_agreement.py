@@ -31,6 +31,9 @@ class Table:
         return self.last_logits(prompts)
 
     def step(self, tokens: NDArray[np.int64]) -> Logits:
+        # an array of its own, whose strides do not tell how long the sequence is
+        assert tokens.base is None
+        assert tokens.strides == (tokens.itemsize,)
         self.sequences = np.concatenate([self.sequences, tokens[:, None]], axis=1)
         return self.last_logits(self.sequences)
 

@@ -13,6 +13,7 @@ from trt_workbench.system.launcher import package, task
 
 if TYPE_CHECKING:
     import torch
+    from numpy.typing import NDArray
 
 # Below: reading a crafted file with weights_only=True corrupts memory (CVE-2026-24747).
 MINIMUM_VERSION = (2, 10)
@@ -72,6 +73,16 @@ def set_tf32(allowed: bool) -> None:
         torch.backends.cuda.matmul.allow_tf32 = allowed
     if torch.backends.cudnn.allow_tf32 != allowed:
         torch.backends.cudnn.allow_tf32 = allowed
+
+
+def plain_strides(array: NDArray[Any]) -> NDArray[Any]:
+    """Return a row-major array whose strides follow from its shape alone; a view of `array` if that is row-major.
+
+    numpy calls an array row-major whatever the strides of its dimensions of 1 are, such as those of the last token of a
+    text that grows. torch.compile compiles anew for each of them.
+    """
+    row_major = array if array.flags.c_contiguous else array.copy()
+    return row_major.reshape(-1).reshape(row_major.shape)
 
 
 def common_record(options: SessionOptions, device: torch.device, extra_device: str | None) -> dict[str, Any]:

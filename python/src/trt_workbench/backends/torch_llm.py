@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import closed
+from trt_workbench.backends.torch_common import plain_strides
 from trt_workbench.errors import ComponentMissing, DeviceFailure, UsageProblem
 from trt_workbench.onnxtools.export_llm_model import REFUSALS, load_causal_lm, quiet_transformers
 from trt_workbench.onnxtools.llm_directory import LlmDirectory
@@ -167,7 +168,7 @@ class TorchLlm:
     def _to_device(self, array: NDArray[np.int64]) -> Tensor:
         import torch
 
-        return torch.from_numpy(np.ascontiguousarray(array)).to(self._device)
+        return torch.from_numpy(plain_strides(array)).to(self._device)
 
     @contextmanager
     def _inference(self) -> Iterator[None]:
