@@ -124,6 +124,61 @@ def test_a_step_is_compiled_once(llm_folder: Folders, compiled_graphs: Callable[
     assert compiled_graphs() == 1
 
 
+@pytest.mark.usefixtures("compiled_graphs")
+@pytest.mark.parametrize("suppress", [False, True])
+def test_where_pytorch_gives_up_on_compiling_the_model_does_not_run_uncompiled(
+    llm_folder: Folders, suppress: bool
+) -> None:
+    from torch._dynamo import config
+
+    model = load(llm_folder("llama"), compiled=True)
+    message = (
+        r"torch-compile cannot run this llama model so: it was compiled for 2 kinds of inputs, .* \(recompile_limit\), "
+        r".* uncompiled.* Leave torch-compile out here"
+    )
+    with config.patch(recompile_limit=2, suppress_errors=suppress):
+        for batch in (1, 2):
+            model.prefill(TOKENS.reshape(batch, -1), 30)
+            model.step(TOKENS[:batch])
+        model.prefill(TOKENS.reshape(3, -1), 30)
+        for _ in range(2):  # nor at the next call
+            with pytest.raises(UsageProblem, match=message):
+                model.step(TOKENS[:3])
+        with pytest.raises(UsageProblem, match=message):
+            model.last_logits(TOKENS[None])
+
+
+@pytest.mark.usefixtures("compiled_graphs")
+def test_what_closed_models_compiled_does_not_count(llm_folder: Folders) -> None:
+    from torch._dynamo import config
+
+    with config.patch(recompile_limit=2):
+        for precision in ("fp32", "bf16", "fp16"):
+            model = load(llm_folder("llama"), compiled=True, precision=precision)
+            model.last_logits(TOKENS[None])
+            model.prefill(TOKENS[None], 30)
+            model.step(TOKENS[:1])
+            model.close()
+
+
+@pytest.mark.usefixtures("compiled_graphs")
+def test_a_model_that_is_not_compiled_as_a_whole_is_refused(
+    llm_folder: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    model = load(llm_folder("llama"), compiled=True)
+    real = model._model.forward
+
+    def in_two_parts(**inputs: Any) -> Any:
+        torch._dynamo.graph_break()
+        return real(**inputs)
+
+    monkeypatch.setattr(model._model, "forward", in_two_parts)
+    with pytest.raises(UsageProblem, match=r"cannot run this llama model so: it cannot be compiled \(.*graph_break"):
+        model.last_logits(TOKENS[None])
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(compiler() is None, reason="torch.compile needs a C++ compiler")
 @pytest.mark.filterwarnings("ignore")  # of the compiler's own parts
@@ -134,7 +189,12 @@ def test_sixty_tokens_by_compiled_code(llm_folder: Folders) -> None:
     torch.compiler.reset()
     counters.clear()
     model, prompts = load(llm_folder("llama"), compiled=True), TOKENS[None, :4]
+    assert {name: bool(asked) for name, asked in model.provenance["compile"].items()} == {
+        "sequences": True,
+        "steps": True,
+        "prompts": False,
+    }
     expected = generate_uncached(load(llm_folder("llama")), prompts, 60).tokens
     assert trace(model, prompts, 60, cached=True, capacity=64).tokens.tolist() == expected.tolist()
     assert generate_cached(model, prompts, 60, 64).tokens.tolist() == expected.tolist()
-    assert counters["stats"]["unique_graphs"] == counters["frames"]["ok"] == counters["frames"]["total"] == 1
+    assert counters["stats"]["unique_graphs"] == 1
