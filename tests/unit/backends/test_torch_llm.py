@@ -107,10 +107,18 @@ def test_memory_that_runs_out_within_the_architecture(llm_folder: Folders, monke
         model.logits(TOKENS[None])
 
 
-@pytest.mark.parametrize("batch", [1, 2])
-def test_a_step_is_compiled_once(llm_folder: Folders, compiled_graphs: Callable[[], int], batch: int) -> None:
-    """However the tokens lie in memory: PyTorch compiles anew for other strides, and after eight times no more."""
-    model, plain = load(llm_folder("llama"), compiled=True), load(llm_folder("llama"))
+@pytest.mark.parametrize(
+    ("family", "batch"),
+    [("llama", 1), ("llama", 2), ("opt", 1), ("mistral", 1), ("gemma2", 2), ("gpt_oss", 2), ("mixtral", 1)],
+)
+def test_a_step_is_compiled_once(
+    llm_folder: Folders, compiled_graphs: Callable[[], int], family: str, batch: int
+) -> None:
+    """However the tokens lie in memory: PyTorch compiles anew for other strides, and after eight times no more.
+
+    Three of the families have a sliding window.
+    """
+    model, plain = load(llm_folder(family), compiled=True), load(llm_folder(family))
     prompts = np.random.default_rng(0).integers(0, 300, (batch, 4))
     expected = generate_uncached(plain, prompts, 60).tokens
     for _ in range(2):

@@ -117,7 +117,7 @@ class TorchLlm:
             DeviceFailure: the device is out of memory or failed.
         """
         import torch
-        from transformers import DynamicCache, StaticCache
+        from transformers import DynamicCache
 
         with self._inference():
             if self._compiled_step is None:
@@ -126,7 +126,7 @@ class TorchLlm:
                 self._cache.reset()
             else:
                 # of fixed size and kept, so that the step is compiled once
-                self._cache = StaticCache(config=self._model.config, max_cache_len=capacity)
+                self._cache = _static_cache(self._model.config, capacity)
                 self._cache_shape = (input_ids.shape[0], capacity)
             self._position = torch.full((1, 1), input_ids.shape[1], device=self._device)
             output = self._model(input_ids=self._to_device(input_ids), past_key_values=self._cache, use_cache=True)
@@ -293,6 +293,20 @@ def device_errors() -> Iterator[None]:
         if "CUDA error" in text:
             raise DeviceFailure(f"The GPU failed ({_first_line(error)}).") from error
         raise
+
+
+def _static_cache(config: Any, capacity: int) -> Any:
+    """Return a cache of fixed size, every layer with room for all tokens.
+
+    transformers' own layer for a sliding window counts its tokens in Python, so that every step is compiled anew. Masks
+    keep the window in any case.
+    """
+    from transformers import StaticCache
+    from transformers.cache_utils import StaticLayer, StaticSlidingWindowLayer
+
+    cache = StaticCache(config=config, max_cache_len=capacity)
+    cache.layers = [StaticLayer(capacity) if type(one) is StaticSlidingWindowLayer else one for one in cache.layers]
+    return cache
 
 
 def _host(tensor: Tensor) -> NDArray[np.float32]:
