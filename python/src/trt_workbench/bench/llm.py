@@ -23,7 +23,7 @@ from trt_workbench.errors import UsageProblem
 from trt_workbench.measure.loop import measure_calls
 from trt_workbench.onnxtools.llm_directory import LlmDirectory, examine_llm_directory
 from trt_workbench.onnxtools.opsets import DEFAULT_OPSET
-from trt_workbench.pipeline.llm.agreement import Agreement, AgreementCheck, Trace, trace
+from trt_workbench.pipeline.llm.agreement import Agreement, AgreementCheck, Trace, reference_trace
 from trt_workbench.pipeline.llm.choice import REFERENCE, BackendChoice
 from trt_workbench.pipeline.llm.generation import Run, generate_cached, generate_uncached
 from trt_workbench.pipeline.llm.opening import ModelSource, open_cached, open_logits
@@ -178,7 +178,7 @@ def _generate_reference(directory: LlmDirectory, prompts: NDArray[np.int64], new
     source = ModelSource(directory, "auto", DEFAULT_OPSET, None, _say)
     model = open_logits(REFERENCE, source, *prompts.shape)
     try:
-        return trace(model, prompts, new_tokens, cached=False)
+        return reference_trace(model, prompts, new_tokens)
     finally:
         model.close()
 

@@ -7,13 +7,15 @@ first token of each sequence that differs from the reference's.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trt_workbench.errors import CheckFailed
+from trt_workbench.errors import CheckFailed, UsageProblem
+from trt_workbench.pipeline.llm.generation import generate_cached
 from trt_workbench.pipeline.llm.models import Logits, Tokens
 
 LIMITS = {"fp32": 1e-3, "fp16": 0.2}
@@ -100,6 +102,31 @@ def trace(
         if len(tokens) == count:
             return Trace(np.stack(tokens, axis=1), np.stack(logits, axis=1))
         sequence = np.concatenate([sequence, tokens[-1][:, None]], axis=1)
+
+
+def reference_trace(model: Any, prompts: Tokens, count: int) -> Trace:
+    """Generate as `trace` does without a cache, in less time: tokens with a cache, their logits by one pass over all.
+
+    Each token must be the likeliest by these logits. Where one is not, and where the model has no cache, every token
+    gets a pass of its own.
+
+    Args:
+        model: a LogitsModel that is a CachedModel, too.
+        prompts: int64 [B,S].
+        count: at least 1.
+
+    Raises:
+        UsageProblem: the model cannot run these sequences.
+        DeviceFailure: the device is out of memory or failed.
+    """
+    start = prompts.shape[1]
+    if count > 1:
+        with suppress(UsageProblem):  # not every architecture has a cache
+            tokens = generate_cached(model, prompts, count).tokens
+            logits = model.logits(np.concatenate([prompts, tokens[:, :-1]], axis=1))[:, start - 1 :]
+            if (logits.argmax(axis=-1) == tokens).all():
+                return Trace(tokens, logits)
+    return trace(model, prompts, count, cached=False)
 
 
 class AgreementCheck:
