@@ -83,6 +83,24 @@ def test_bad_usage_is_one_sentence(model: Path, tmp_path: Path, words: list[str]
     assert not (tmp_path / "o.onnx").exists()
 
 
+@pytest.mark.parametrize(("command", "to"), [("quantize", "int8"), ("sensitivity", "int8"), ("sensitivity", "fp16")])
+@pytest.mark.parametrize(
+    ("tail", "says"),
+    [("y = Twist(p)", "cannot load the model"), ("y = Reshape(p, three)", "cannot run the model with x [1, 4]")],
+)
+def test_what_the_runtime_refuses_is_named_as_the_user_knows_it(
+    rows: Path, tmp_path: Path, command: str, to: str, tail: str, says: str
+) -> None:
+    """It runs copies, with further outputs, in a folder that is gone by then."""
+    text = f"g (float[n,4] x) => (float[n,k] y) {{ [p] p = MatMul(x, w) {tail} }}"
+    weights = {"w": np.ones((4, 5), np.float32), "three": np.array([3, -1])}
+    model = write_onnx(tmp_path / "m.onnx", text, weights)
+    said = stderr_of(command, model, "--to", to, "--calibration", rows, "--output", tmp_path / "o.onnx")
+    assert says in said
+    assert said.rstrip().endswith(f": {model}")
+    assert ".onnx" not in said.replace(str(model), "")
+
+
 def test_a_folder_that_cannot_be_written_leaves_nothing(model: Path, rows: Path) -> None:
     said = stderr_of("quantize", model, "--to", "int8", "--calibration", rows, "-o", "/proc/made/o.onnx")
     assert len(said.strip().splitlines()) == 1

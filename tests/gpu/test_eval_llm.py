@@ -108,6 +108,25 @@ def test_cached_generation(llm_folder: Folders, backend: str, family: str, batch
     model.close()
 
 
+@pytest.mark.filterwarnings("ignore")  # of PyTorch's compiler
+@pytest.mark.parametrize(("family", "batch"), [("gpt2", 1), ("llama", 2), ("mistral", 1)])
+def test_steps_are_compiled_once_and_replay_cuda_graphs(llm_folder: Folders, family: str, batch: int) -> None:
+    from torch._dynamo.utils import counters
+
+    needs("torch-compile")
+    directory = examine_llm_directory(llm_folder(family))
+    prompts = TOKENS[: 6 * batch].reshape(batch, 6)
+    expected = generate_uncached(load_torch_llm(directory), prompts, 50).tokens
+    torch.compiler.reset()
+    counters.clear()
+    model = load_torch_llm(directory, compiled=True)
+    assert trace(model, prompts, 50, cached=True, capacity=56).tokens.tolist() == expected.tolist()
+    assert generate_cached(model, prompts, 50, 56).tokens.tolist() == expected.tolist()
+    model.close()
+    assert counters["stats"]["unique_graphs"] == 1
+    assert counters["inductor"]["cudagraph_skips"] == 0
+
+
 @pytest.mark.parametrize(
     ("family", "backend", "batch", "prompt"),
     [

@@ -6,9 +6,11 @@ GPU's, TRTW_DOUBLE_SLEEP the seconds of a build (roughly, with version 8), TRTW_
 every build, TRTW_DOUBLE_PROFILER one that gets a line for every start and stop of the profiler. TRTW_DOUBLE_FAULT names
 a way to run an engine in which it is wrong: "no graph", "transfers", "slots", "device arrays", "state", "profile 1".
 A number stands for a batch: from it on, rows after the first are wrong. With "crash" the device fails in every call,
-with "abort" the process ends.
+with "abort" the process ends. TRTW_DOUBLE_GRAPHS is a file that gets a line for every CUDA graph that a runner would
+capture.
 """
 
+import collections
 import hashlib
 import json
 import os
@@ -260,6 +262,8 @@ class Runner:
             if name not in known:
                 raise UsageProblem(f"State names {name!r}, which the engine does not have.")
         self._state = _zeros(engine, self.pairs)
+        self._uses: collections.OrderedDict[tuple[Any, ...], int] = collections.OrderedDict()
+        self._parity = 0
 
     def run(
         self,
@@ -287,6 +291,7 @@ class Runner:
         except Exception as error:
             raise UsageProblem(f"TensorRT refuses these shapes ({error}).") from error
         found = dict(zip(names, map(_spoiled, computed), strict=True))
+        self._count_use(tuple(sorted((name, array.shape) for name, array in arrays.items())), tuple(at or ()))
         self._state = {name: found.pop(output) for output, name in self.pairs.items()}
         if self._is_wrong(on_device=device_outputs):
             found = {name: array + 1 for name, array in found.items()}
@@ -294,6 +299,19 @@ class Runner:
             return {name: DeviceArray(array=array) for name, array in found.items()}
         chosen = {name: array for name, array in found.items() if outputs is None or name in outputs}
         return chosen | {name: _taken(name, found[name], index) for name, index in (at or {}).items()}
+
+    def _count_use(self, *kind: Any) -> None:
+        """As the core does: a call is captured at its second use, 16 kinds are remembered, states have two buffers."""
+        key = (*kind, self._parity)
+        uses = self._uses.pop(key, 0) + 1
+        self._uses[key] = uses
+        if len(self._uses) > 16:
+            self._uses.popitem(last=False)
+        if self.pairs:
+            self._parity = 1 - self._parity
+        if uses == 2 and self.options.cuda_graph and (log := os.environ.get("TRTW_DOUBLE_GRAPHS")):
+            with Path(log).open("a", encoding="utf-8") as file:
+                file.write(f"{key}\n")
 
     def _is_wrong(self, *, on_device: bool) -> bool:
         ways = {

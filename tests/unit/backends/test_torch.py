@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -154,6 +155,55 @@ def test_compiled_agrees_with_onnx_runtime(tmp_path: Path) -> None:
         for batch in (2, 5):
             x = np.random.default_rng(batch).standard_normal((batch, 2, 3)).astype(np.float32)
             np.testing.assert_allclose(session.run({"x": x})["y"], reference.run({"x": x})["y"], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.skipif(compiler() is None, reason="torch.compile needs a C++ compiler")
+def test_rows_of_arrays_of_any_length_are_compiled_once(tmp_path: Path, compiled_graphs: Callable[[], int]) -> None:
+    """numpy calls one row of them row-major, whose strides tell how long the whole array is."""
+    model = linear(tmp_path / "m.onnx")
+    with TorchCompileBackend().load(model, options()) as session:
+        for length in range(1, 12):
+            row = np.ones((1, length, 4), np.float32)[:, -1]
+            assert row.flags.c_contiguous
+            assert row.strides == (length * 16, 4)
+            session.run({"x": row})
+    assert compiled_graphs() == 1
+
+
+@pytest.mark.usefixtures("compiled_graphs")
+@pytest.mark.skipif(compiler() is None, reason="torch.compile needs a C++ compiler")
+@pytest.mark.parametrize("suppress", [False, True])
+@pytest.mark.parametrize("fullgraph", [False, True])
+def test_where_pytorch_gives_up_on_compiling_nothing_runs_uncompiled(
+    tmp_path: Path, fullgraph: bool, suppress: bool
+) -> None:
+    from torch._dynamo import config
+
+    message = (
+        r"with x \[3, 4\]: it was compiled for 2 kinds of inputs, .* \(recompile_limit\).* The backend torch runs it"
+    )
+    asked = options(dynamic=False, fullgraph=fullgraph)
+    with TorchCompileBackend().load(linear(tmp_path / "m.onnx"), asked) as session:
+        with config.patch(recompile_limit=2, suppress_errors=suppress):
+            for batch in (1, 2):
+                session.run({"x": np.ones((batch, 4), np.float32)})
+            for _ in range(2):
+                with pytest.raises(UsageProblem, match=message):
+                    session.run({"x": np.ones((3, 4), np.float32)})
+            assert config.suppress_errors == suppress
+        assert not config.fail_on_recompile_limit_hit  # of the process, so it holds during a run alone
+
+
+@pytest.mark.parametrize("switch", ["TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE"])
+def test_where_compiling_is_switched_off_torch_compile_does_not_serve(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, switch: str
+) -> None:
+    monkeypatch.setenv(switch, "1")
+    found = TorchCompileBackend().availability()
+    assert (found.ok, found.fix) == (False, f"Unset {switch}.")
+    with pytest.raises(ComponentMissing, match=f"{switch}=1 switches torch.compile off.*uncompiled"):
+        TorchCompileBackend().load(linear(tmp_path / "m.onnx"), options())
+    assert TorchBackend().availability().ok
 
 
 def test_one_index_of_an_output(tmp_path: Path) -> None:

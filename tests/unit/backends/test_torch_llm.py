@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from trt_workbench.backends.torch import compiler
 from trt_workbench.errors import ComponentMissing, DeviceFailure, UsageProblem
 from trt_workbench.onnxtools.llm_directory import examine_llm_directory
 
@@ -14,13 +16,15 @@ pytest.importorskip("transformers")
 
 from trt_workbench.backends.torch_llm import TorchLlm, choose_device, load_torch_llm
 from trt_workbench.onnxtools.export_llm_model import quiet_transformers
+from trt_workbench.pipeline.llm.agreement import trace
+from trt_workbench.pipeline.llm.generation import generate_cached, generate_uncached
 
 Folders = Callable[[str], Path]
 TOKENS = np.arange(24)
 
 
-def load(folder: Path) -> TorchLlm:
-    return load_torch_llm(examine_llm_directory(folder), device="cpu")
+def load(folder: Path, **more: Any) -> TorchLlm:
+    return load_torch_llm(examine_llm_directory(folder), device="cpu", **more)
 
 
 def test_attention_is_the_fused_one_where_the_architecture_has_it(llm_folder: Folders) -> None:
@@ -101,3 +105,104 @@ def test_memory_that_runs_out_within_the_architecture(llm_folder: Folders, monke
     monkeypatch.setattr(model._model, "forward", fail)
     with pytest.raises(DeviceFailure, match="Out of memory"):
         model.logits(TOKENS[None])
+
+
+@pytest.mark.parametrize(
+    ("family", "batch"),
+    [("llama", 1), ("llama", 2), ("opt", 1), ("mistral", 1), ("gemma2", 2), ("gpt_oss", 2), ("mixtral", 1)],
+)
+def test_a_step_is_compiled_once(
+    llm_folder: Folders, compiled_graphs: Callable[[], int], family: str, batch: int
+) -> None:
+    """However the tokens lie in memory: PyTorch compiles anew for other strides, and after eight times no more.
+
+    Three of the families have a sliding window.
+    """
+    model, plain = load(llm_folder(family), compiled=True), load(llm_folder(family))
+    prompts = np.random.default_rng(0).integers(0, 300, (batch, 4))
+    expected = generate_uncached(plain, prompts, 60).tokens
+    for _ in range(2):
+        assert trace(model, prompts, 60, cached=True, capacity=64).tokens.tolist() == expected.tolist()
+        assert generate_cached(model, prompts, 60, 64).tokens.tolist() == expected.tolist()
+    model.prefill(prompts, 64)
+    for position in range(20):
+        model.step(expected[:, position])  # a column, whose strides no other column of this length has
+        wider = np.zeros((batch, 70 + position), np.int64)
+        model.step(wider[:, -1])
+    assert compiled_graphs() == 1
+
+
+@pytest.mark.usefixtures("compiled_graphs")
+@pytest.mark.parametrize("suppress", [False, True])
+def test_where_pytorch_gives_up_on_compiling_the_model_does_not_run_uncompiled(
+    llm_folder: Folders, suppress: bool
+) -> None:
+    from torch._dynamo import config
+
+    model = load(llm_folder("llama"), compiled=True)
+    message = (
+        r"torch-compile cannot run this llama model so: it was compiled for 2 kinds of inputs, .* \(recompile_limit\), "
+        r".* uncompiled.* Leave torch-compile out here"
+    )
+    with config.patch(recompile_limit=2, suppress_errors=suppress):
+        for batch in (1, 2):
+            model.prefill(TOKENS.reshape(batch, -1), 30)
+            model.step(TOKENS[:batch])
+        model.prefill(TOKENS.reshape(3, -1), 30)
+        for _ in range(2):  # nor at the next call
+            with pytest.raises(UsageProblem, match=message):
+                model.step(TOKENS[:3])
+        with pytest.raises(UsageProblem, match=message):
+            model.last_logits(TOKENS[None])
+
+
+@pytest.mark.usefixtures("compiled_graphs")
+def test_what_closed_models_compiled_does_not_count(llm_folder: Folders) -> None:
+    from torch._dynamo import config
+
+    with config.patch(recompile_limit=2):
+        for precision in ("fp32", "bf16", "fp16"):
+            model = load(llm_folder("llama"), compiled=True, precision=precision)
+            model.last_logits(TOKENS[None])
+            model.prefill(TOKENS[None], 30)
+            model.step(TOKENS[:1])
+            model.close()
+
+
+@pytest.mark.usefixtures("compiled_graphs")
+def test_a_model_that_is_not_compiled_as_a_whole_is_refused(
+    llm_folder: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    model = load(llm_folder("llama"), compiled=True)
+    real = model._model.forward
+
+    def in_two_parts(**inputs: Any) -> Any:
+        torch._dynamo.graph_break()
+        return real(**inputs)
+
+    monkeypatch.setattr(model._model, "forward", in_two_parts)
+    with pytest.raises(UsageProblem, match=r"cannot run this llama model so: it cannot be compiled \(.*graph_break"):
+        model.last_logits(TOKENS[None])
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(compiler() is None, reason="torch.compile needs a C++ compiler")
+@pytest.mark.filterwarnings("ignore")  # of the compiler's own parts
+def test_sixty_tokens_by_compiled_code(llm_folder: Folders) -> None:
+    import torch
+    from torch._dynamo.utils import counters
+
+    torch.compiler.reset()
+    counters.clear()
+    model, prompts = load(llm_folder("llama"), compiled=True), TOKENS[None, :4]
+    assert {name: bool(asked) for name, asked in model.provenance["compile"].items()} == {
+        "sequences": True,
+        "steps": True,
+        "prompts": False,
+    }
+    expected = generate_uncached(load(llm_folder("llama")), prompts, 60).tokens
+    assert trace(model, prompts, 60, cached=True, capacity=64).tokens.tolist() == expected.tolist()
+    assert generate_cached(model, prompts, 60, 64).tokens.tolist() == expected.tolist()
+    assert counters["stats"]["unique_graphs"] == 1

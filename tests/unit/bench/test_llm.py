@@ -72,6 +72,72 @@ def test_tokens_are_the_items(llm_folder: Folders, backend: str, kind: str, dims
         assert whole == pytest.approx(samples.latency_ms, rel=0.2)
 
 
+@pytest.mark.usefixtures("doubled_core")
+@pytest.mark.parametrize(
+    ("kind", "dims", "graphs"),
+    [
+        ("prefill", {"prompt": 8}, 1),
+        ("generate", {"prompt": 8, "new_tokens": 6}, 6),
+        ("generate", {"prompt": 8, "new_tokens": 40}, 0),  # more lengths than the core remembers
+        ("generate-cached", {"prompt": 8, "new_tokens": 1}, 2),
+        ("generate-cached", {"prompt": 8, "new_tokens": 2}, 4),
+        ("generate-cached", {"prompt": 8, "new_tokens": 20}, 4),
+    ],
+)
+def test_no_cuda_graph_is_captured_while_it_is_timed(
+    llm_folder: Folders,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    gpus: Callable[..., None],
+    kind: str,
+    dims: dict[str, int],
+    graphs: int,
+) -> None:
+    """The core captures a call at its second use, with a state for each of its two buffers; a prompt is one call."""
+    gpus("9.0")
+    captured = tmp_path / "graphs"
+    captured.touch()
+    monkeypatch.setenv("TRTW_DOUBLE_GRAPHS", str(captured))
+    folder, one = llm_folder("llama"), point(kind, "trt", dims)
+    model = load_model(one, folder, {})
+    try:
+        scenario = make_scenario(model, folder, None, one.work, seed=1)
+        scenario.once()
+        for warmup_ms in (0, 50):
+            ready = captured.read_text()
+            samples = scenario.measure(replace(PLAN, warmup_ms=warmup_ms))
+            assert len(samples.latency_ms) == 3
+            assert captured.read_text() == ready
+    finally:
+        model.close()
+    assert len(ready.splitlines()) == graphs
+
+
+@pytest.mark.parametrize(
+    ("kind", "new_tokens", "begun"), [("generate-cached", 20, 4), ("generate", 40, 32), ("generate-cached", 3, 3)]
+)
+def test_generations_warm_up_by_their_first_tokens(llm_folder: Folders, kind: str, new_tokens: int, begun: int) -> None:
+    """A whole one takes seconds, and all that it runs is run by its first tokens."""
+    folder, one = llm_folder("llama"), point(kind, "torch", {"prompt": 8, "new_tokens": new_tokens})
+    calls: list[int] = []
+
+    def counted(logits: Any, number: int) -> Any:
+        calls.append(number)
+        return logits
+
+    model = load_model(one, folder, {})
+    model.model = Faulty(model.model, counted)
+    scenario = make_scenario(model, folder, None, one.work, seed=1)
+    scenario.once()
+    before = len(calls)
+    samples = scenario.measure(SamplingLimits(warmup_ms=1, duration_s=0.0, min_iterations=2))
+    assert len(samples.latency_ms) == 2
+    rounds, rest = divmod(len(calls) - before - 2 * new_tokens, begun)
+    assert rest == 0
+    assert rounds >= 1
+    model.close()
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -149,8 +215,8 @@ def test_configuration_of_a_language_model(llm_folder: Folders, tmp_path: Path) 
 
 
 def one_wrong_token(logits: Any, calls: int) -> Any:
-    """Negated once the logits have been compared, and the worker has generated once."""
-    return -logits if calls == 3 * 4 else logits
+    """Negated once the logits have been compared, and the worker has warmed up and generated once."""
+    return -logits if calls == (2 + 4) * 4 + 4 else logits
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,22 @@ def test_the_planted_group_is_left_alone_and_the_bound_holds(tmp_path: Path) -> 
     assert chosen.loss <= BOUND
 
 
+def test_a_candidate_that_the_runtime_refuses_is_named_by_what_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, one = Search._score, search(tmp_path)
+
+    def refused(self: Search, scorer: Any, model: Path, *rest: Any) -> Any:
+        if model != one.model:
+            raise UsageProblem(f"ONNX Runtime cannot load the model: {model}")
+        return real(self, scorer, model, *rest)
+
+    monkeypatch.setattr(Search, "_score", refused)
+    with pytest.raises(UsageProblem) as caught:
+        one.run()
+    assert str(caught.value) == f"ONNX Runtime cannot load the model: {one.model} in int8 with 0 groups left alone"
+
+
 def test_it_is_the_same_again_by_its_seed(tmp_path: Path) -> None:
     folders = tmp_path / "a", tmp_path / "b"
     for folder in folders:

@@ -1,12 +1,15 @@
 """Sensitivity: the noise of each group alone; a planted one comes first, and formats without ranges need none."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 from tests.onnx_text import write_onnx
 from tests.unit.decide.planted import PLANTED, planted_data, planted_model
 
+from trt_workbench.decide import worst
 from trt_workbench.decide.calibrate import calibrate
 from trt_workbench.decide.candidates import make_candidate
 from trt_workbench.decide.data import calibration_data
@@ -91,7 +94,30 @@ def test_the_worst_is_scored_on_the_other_half(model: Path, data: CalibrationSet
     found = measure_sensitivity(model, "int8", calibrated, data, PlacementSettings(), half=0)
     scored = with_scores(found, calibrated, data, PlacementSettings(), ScoreSettings(score="cosine"), 2)
     assert [group.score is not None for group in scored.groups] == [True, True, False, False]
-    worst, second = (group.score for group in scored.groups[:2])
-    assert worst is not None
-    assert worst.loss > 0.01 > second.loss > 0
+    first, second = (group.score for group in scored.groups[:2])
+    assert first is not None
+    assert first.loss > 0.01 > second.loss > 0
     assert (scored.figure, scored.scored, scored.baseline) == ("cosine", 12, 1.0)
+
+
+def test_a_copy_that_the_runtime_refuses_is_named_by_what_it_is(
+    model: Path, data: CalibrationSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = worst.scorer_of
+
+    def refusing(*given: Any) -> Any:
+        score = real(*given).score
+
+        def refuse(path: Path, *rest: Any) -> Any:
+            if path != model:
+                raise UsageProblem(f"ONNX Runtime cannot load the model: {path}")
+            return score(path, *rest)
+
+        return SimpleNamespace(score=refuse)
+
+    monkeypatch.setattr(worst, "scorer_of", refusing)
+    calibrated = calibrate(model, data, half=0)
+    found = measure_sensitivity(model, "int8", calibrated, data, PlacementSettings(), half=0)
+    with pytest.raises(UsageProblem) as caught:
+        with_scores(found, calibrated, data, PlacementSettings(), ScoreSettings(score="cosine"), 2)
+    assert str(caught.value) == f"ONNX Runtime cannot load the model: {model} with {PLANTED} alone in int8"

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from trt_workbench.pipeline.llm.agreement import Agreement, AgreementCheck, Disagreement, trace
+from trt_workbench.errors import UsageProblem
+from trt_workbench.pipeline.llm.agreement import Agreement, AgreementCheck, Disagreement, reference_trace, trace
 
 Logits = NDArray[np.float32]
 VOCABULARY = 8
@@ -31,6 +32,9 @@ class Table:
         return self.last_logits(prompts)
 
     def step(self, tokens: NDArray[np.int64]) -> Logits:
+        # an array of its own, whose strides do not tell how long the sequence is
+        assert tokens.base is None
+        assert tokens.strides == (tokens.itemsize,)
         self.sequences = np.concatenate([self.sequences, tokens[:, None]], axis=1)
         return self.last_logits(self.sequences)
 
@@ -122,3 +126,40 @@ def test_a_reference_that_is_not_finite_is_named() -> None:
     reference = trace(Table(lambda logits, _: logits * np.float32(np.nan)), PROMPTS, 5, cached=False)
     found = AgreementCheck(reference, "the reference", "fp32").logits(Table(), PROMPTS, cached=False)
     assert found.failure == "The logits of the reference itself are not finite, so nothing can be compared with them."
+
+
+class Whole(Table):
+    """Gives the logits of all positions, too, and counts its passes; `broken` says what is wrong with its cache."""
+
+    passes = 0
+    broken = ""
+
+    def logits(self, sequences: NDArray[np.int64]) -> Logits:
+        self.passes += 1
+        return np.stack(
+            [super(Whole, self).last_logits(sequences[:, :end]) for end in range(1, len(sequences[0]) + 1)], 1
+        )
+
+    def last_logits(self, sequences: NDArray[np.int64]) -> Logits:
+        self.passes += 1
+        return super().last_logits(sequences)
+
+    def prefill(self, prompts: NDArray[np.int64], capacity: int) -> Logits:
+        if self.broken == "absent":
+            raise UsageProblem("This model takes no keys and values that are kept.")
+        return super().prefill(prompts, capacity)
+
+    def step(self, tokens: NDArray[np.int64]) -> Logits:
+        found = super().step(tokens)
+        return second(found) if self.broken == "wrong" else found
+
+
+@pytest.mark.parametrize(("broken", "passes"), [("", 5 + 1), ("wrong", 5 + 1 + 5), ("absent", 5)])
+def test_the_reference_is_right_whatever_its_cache_does(broken: str, passes: int) -> None:
+    """Tokens by the cache and one pass over all of them, else a pass for every token."""
+    model = Whole()
+    model.broken = broken
+    found, expected = reference_trace(model, PROMPTS, 5), trace(Table(), PROMPTS, 5, cached=False)
+    np.testing.assert_array_equal(found.tokens, expected.tokens)
+    np.testing.assert_array_equal(found.logits, expected.logits)
+    assert model.passes == passes

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from trt_workbench.backends.base import Session, SessionOptions
-from trt_workbench.errors import DeviceFailure, UsageProblem
+from trt_workbench.errors import ComponentMissing, DeviceFailure, UsageProblem
 from trt_workbench.onnxtools.llm_directory import examine_llm_directory
 
 pytest.importorskip("torch")
@@ -31,7 +31,7 @@ from trt_workbench.pipeline.llm.choice import BackendChoice
 from trt_workbench.pipeline.llm.export import ExportSettings, exported_graph
 from trt_workbench.pipeline.llm.generation import generate_cached, generate_uncached
 from trt_workbench.pipeline.llm.models import SessionCache, SessionSlots
-from trt_workbench.pipeline.llm.opening import ModelSource, open_cached
+from trt_workbench.pipeline.llm.opening import ModelSource, open_cached, open_logits
 
 pytestmark = pytest.mark.usefixtures("llm_output")
 
@@ -78,6 +78,18 @@ def test_the_static_graph_generates_the_same(llm_folder: Folders, batch: int | N
     with pytest.raises(UsageProblem, match="has 26 slots; 27 tokens"):
         model.prefill(prompts, 27)
     model.close()
+
+
+def test_compiled_code_is_not_to_be_had_where_compiling_is_switched_off(
+    llm_folder: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The model would run uncompiled, and say nothing."""
+    monkeypatch.setenv("TORCH_COMPILE_DISABLE", "1")
+    compiled = BackendChoice("torch-compile")
+    with pytest.raises(ComponentMissing, match=r"TORCH_COMPILE_DISABLE=1 switches torch\.compile off"):
+        open_cached(compiled, source(llm_folder("llama")), 2, 6, 26)
+    with pytest.raises(ComponentMissing, match=r"TORCH_COMPILE_DISABLE=1 switches torch\.compile off"):
+        open_logits(compiled, source(llm_folder("llama")), 2, 6)
 
 
 class DeviceSession(StateSession):

@@ -39,6 +39,7 @@ _COMPILE_OPTIONS: Mapping[str, Option] = {
     "fullgraph": Option(bool, help="Fail instead of running a part uncompiled; by default wherever that is possible."),
 }
 _COMPILERS = ("g++", "clang++", "c++")
+_SWITCHES = ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE")
 
 
 class TorchBackend(Backend):
@@ -116,6 +117,9 @@ class TorchBackend(Backend):
 class TorchCompileBackend(TorchBackend):
     """PyTorch through torch.compile; each set of input shapes compiles at its first run, which takes a while.
 
+    What PyTorch does not compile, or no longer after its limit of different inputs, is an error; without one it would
+    run uncompiled.
+
     Extra options: those of `torch`, and `mode` ("reduce-overhead" captures CUDA graphs), `dynamic`, `fullgraph`.
     Runs take turns: compiled code with CUDA graphs has one set of buffers.
     """
@@ -125,8 +129,11 @@ class TorchCompileBackend(TorchBackend):
     _options: ClassVar[Mapping[str, Option]] = _COMPILE_OPTIONS
 
     def availability(self) -> Availability:
-        """Say whether PyTorch serves and has the C++ compiler that generated code needs."""
+        """Say whether PyTorch serves, may compile, and has the C++ compiler that generated code needs."""
         found = torch_availability()
+        if found.ok and (switch := next((name for name in _SWITCHES if os.environ.get(name) == "1"), None)):
+            reason = f"{switch}=1 switches torch.compile off, so that everything would run uncompiled."
+            return Availability(ok=False, reason=reason, fix=f"Unset {switch}.", versions=found.versions)
         if found.ok and compiler() is None:
             named = os.environ.get("CXX")
             reason = f"torch.compile needs a C++ compiler, and {named or 'none of ' + ', '.join(_COMPILERS)} is there."
@@ -145,8 +152,26 @@ class TorchCompileBackend(TorchBackend):
             fullgraph = not (record.get("host_reads") or record.get("uncompiled"))
         settings = {"mode": extra["mode"], "dynamic": extra["dynamic"], "fullgraph": fullgraph}
         run = torch.compile(loaded.module, **settings)
+        if not fullgraph:
+            run = _without_giving_up(run)
         record = {**record, "compile": settings, "compiler": compiler()}
         return self._session(run, loaded, model, device, options, record, threading.Lock())
+
+
+def _without_giving_up(run: Module) -> Module:
+    """Let PyTorch raise an error where it would go on uncompiled; with `fullgraph` it does so by itself.
+
+    The settings are of the process, or of the thread, so they hold for a call alone.
+    """
+    from torch._dynamo import config
+
+    strict = config.patch(fail_on_recompile_limit_hit=True, suppress_errors=False)
+
+    def strictly(*tensors: torch_module.Tensor) -> tuple[torch_module.Tensor, ...]:
+        with strict:
+            return run(*tensors)
+
+    return strictly
 
 
 def compiler() -> str | None:

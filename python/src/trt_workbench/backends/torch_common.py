@@ -13,6 +13,7 @@ from trt_workbench.system.launcher import package, task
 
 if TYPE_CHECKING:
     import torch
+    from numpy.typing import NDArray
 
 # Below: reading a crafted file with weights_only=True corrupts memory (CVE-2026-24747).
 MINIMUM_VERSION = (2, 10)
@@ -74,6 +75,16 @@ def set_tf32(allowed: bool) -> None:
         torch.backends.cudnn.allow_tf32 = allowed
 
 
+def plain_strides(array: NDArray[Any]) -> NDArray[Any]:
+    """Return a row-major array whose strides follow from its shape alone; a view of `array` if that is row-major.
+
+    numpy calls an array row-major whatever the strides of its dimensions of 1 are, such as those of the last token of a
+    text that grows. torch.compile compiles anew for each of them.
+    """
+    row_major = array if array.flags.c_contiguous else array.copy()
+    return row_major.reshape(-1).reshape(row_major.shape)
+
+
 def common_record(options: SessionOptions, device: torch.device, extra_device: str | None) -> dict[str, Any]:
     """Apply what is process-wide (threads) and return the record of the session.
 
@@ -103,6 +114,20 @@ def common_record(options: SessionOptions, device: torch.device, extra_device: s
     return record
 
 
+def not_compiled(error: Exception) -> str | None:
+    """Return why torch.compile did not compile, as part of a sentence; None for an error of another origin."""
+    if not type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
+        return None
+    if type(error).__name__ == "FailOnRecompileLimitHit":
+        from torch._dynamo import config
+
+        return (
+            f"it was compiled for {config.recompile_limit} kinds of inputs, such as lengths, the most that PyTorch "
+            "compiles for (recompile_limit), and would run uncompiled for any other"
+        )
+    return f"it cannot be compiled ({_shortened(error)})"
+
+
 def translated(error: Exception, what: str, model: Path) -> WorkbenchError | None:
     """Return the error to raise instead of one of PyTorch's; None for one of ours.
 
@@ -112,11 +137,15 @@ def translated(error: Exception, what: str, model: Path) -> WorkbenchError | Non
 
     if isinstance(error, WorkbenchError):
         return None
-    text = " ".join(str(error).split())[:600]
+    text = _shortened(error)
     if isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in text:
         return DeviceFailure(f"Out of memory. {what} ({text}). Use a smaller batch or fewer runs at once: {model}")
     if any(sign in text for sign in ("CUDA error", "cuDNN error", "CUBLAS_STATUS", "CUDNN_STATUS")):
         return DeviceFailure(f"The device failed. {what} ({text}). Start a new process before trying again: {model}")
-    if type(error).__module__.startswith("torch._dynamo") or type(error).__module__.startswith("torch._inductor"):
-        return UsageProblem(f"{what}: it cannot be compiled ({text}). The backend torch runs it uncompiled: {model}")
+    if why := not_compiled(error):
+        return UsageProblem(f"{what}: {why}. The backend torch runs it uncompiled: {model}")
     return UsageProblem(f"{what} ({text or type(error).__name__}): {model}")
+
+
+def _shortened(error: Exception) -> str:
+    return " ".join(str(error).split())[:600]

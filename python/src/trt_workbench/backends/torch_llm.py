@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import closed
+from trt_workbench.backends.torch_common import not_compiled, plain_strides
 from trt_workbench.errors import ComponentMissing, DeviceFailure, UsageProblem
 from trt_workbench.onnxtools.export_llm_model import REFUSALS, load_causal_lm, quiet_transformers
 from trt_workbench.onnxtools.llm_directory import LlmDirectory
@@ -23,6 +24,12 @@ if TYPE_CHECKING:
 
 PRECISIONS = ("fp32", "fp16", "bf16")
 _DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
+# What torch.compile is asked for. With fullgraph, what cannot be compiled, or no longer, is an error; else it would run
+# uncompiled. Whole sequences get one graph for all lengths, as the uncached loop would compile for each of them. Steps
+# replay CUDA graphs ("reduce-overhead"), as TensorRT's do. Prompts of cached generation run uncompiled: transformers
+# makes the memory of the cache in the first pass.
+_SEQUENCES: dict[str, Any] = {"dynamic": True, "fullgraph": True}
+_STEPS: dict[str, Any] = {"dynamic": False, "fullgraph": True, "mode": "reduce-overhead"}
 
 
 class TorchLlm:
@@ -50,12 +57,11 @@ class TorchLlm:
         self._device = device
         self._model_type = model.config.model_type
         self.parameters = model.num_parameters()
-        # one graph for all lengths; the uncached loop would compile for each of them otherwise
-        self._forward: Any = torch.compile(self._model, dynamic=True) if compiled else self._model
-        # "reduce-overhead" replays CUDA graphs, as TensorRT's steps do
-        self._compiled_step: Any = (
-            torch.compile(self._model, dynamic=False, mode="reduce-overhead") if compiled else None
-        )
+        self._forward: Any = self._model
+        self._compiled_step: Any = None
+        if compiled:
+            self._forward = torch.compile(self._model, **_SEQUENCES)
+            self._compiled_step = torch.compile(self._model, **_STEPS)
         self._cache: Any = None
         self._cache_shape: tuple[int, int] | None = None
         self._position: Any = None
@@ -66,6 +72,7 @@ class TorchLlm:
             "precision_ran": Precision({precision: 1.0}, "parameters", self.parameters, "program").document(),
             "attention": model.config._attn_implementation,
             "compiled": compiled,
+            "compile": {"sequences": _SEQUENCES, "steps": _STEPS, "prompts": None} if compiled else None,
             "tf32": torch.backends.cuda.matmul.allow_tf32,
             "threads": torch.get_num_threads(),
             "omp_wait_policy": wait_policy(),
@@ -110,7 +117,7 @@ class TorchLlm:
             DeviceFailure: the device is out of memory or failed.
         """
         import torch
-        from transformers import DynamicCache, StaticCache
+        from transformers import DynamicCache
 
         with self._inference():
             if self._compiled_step is None:
@@ -119,7 +126,7 @@ class TorchLlm:
                 self._cache.reset()
             else:
                 # of fixed size and kept, so that the step is compiled once
-                self._cache = StaticCache(config=self._model.config, max_cache_len=capacity)
+                self._cache = _static_cache(self._model.config, capacity)
                 self._cache_shape = (input_ids.shape[0], capacity)
             self._position = torch.full((1, 1), input_ids.shape[1], device=self._device)
             output = self._model(input_ids=self._to_device(input_ids), past_key_values=self._cache, use_cache=True)
@@ -156,6 +163,8 @@ class TorchLlm:
         """Release the model and its memory."""
         import torch
 
+        if self._compiled_step is not None:
+            torch.compiler.reset()  # compiled code counts against the next model of this class, and keeps CUDA graphs
         self._model = self._forward = self._compiled_step = self._cache = None
         if self._device.startswith("cuda"):
             torch.cuda.empty_cache()
@@ -167,7 +176,7 @@ class TorchLlm:
     def _to_device(self, array: NDArray[np.int64]) -> Tensor:
         import torch
 
-        return torch.from_numpy(np.ascontiguousarray(array)).to(self._device)
+        return torch.from_numpy(plain_strides(array)).to(self._device)
 
     @contextmanager
     def _inference(self) -> Iterator[None]:
@@ -180,7 +189,14 @@ class TorchLlm:
             try:
                 with device_errors():
                     yield
-            except REFUSALS as error:
+            except Exception as error:
+                if why := not_compiled(error):
+                    raise UsageProblem(
+                        f"torch-compile cannot run this {self._model_type} model so: {why}. Leave torch-compile out "
+                        "here; torch runs the model uncompiled."
+                    ) from error
+                if not isinstance(error, REFUSALS):
+                    raise
                 raise UsageProblem(
                     f"transformers cannot run this {self._model_type} model so ({_first_line(error)})."
                 ) from error
@@ -277,6 +293,20 @@ def device_errors() -> Iterator[None]:
         if "CUDA error" in text:
             raise DeviceFailure(f"The GPU failed ({_first_line(error)}).") from error
         raise
+
+
+def _static_cache(config: Any, capacity: int) -> Any:
+    """Return a cache of fixed size, every layer with room for all tokens.
+
+    transformers' own layer for a sliding window counts its tokens in Python, so that every step is compiled anew. Masks
+    keep the window in any case.
+    """
+    from transformers import StaticCache
+    from transformers.cache_utils import StaticLayer, StaticSlidingWindowLayer
+
+    cache = StaticCache(config=config, max_cache_len=capacity)
+    cache.layers = [StaticLayer(capacity) if type(one) is StaticSlidingWindowLayer else one for one in cache.layers]
+    return cache
 
 
 def _host(tensor: Tensor) -> NDArray[np.float32]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from trt_workbench.backends.base import Session, SessionOptions, check_index, closed
-from trt_workbench.backends.torch_common import PRECISIONS, set_tf32, translated
+from trt_workbench.backends.torch_common import PRECISIONS, plain_strides, set_tf32, translated
 
 if TYPE_CHECKING:
     import torch
@@ -109,7 +109,7 @@ class TorchSession(Session):
             staged.numpy()[...] = array
             tensor = staged.to(self._device, non_blocking=True)
         else:
-            tensor = torch.from_numpy(array if array.flags.writeable else array.copy())
+            tensor = torch.from_numpy(plain_strides(array) if array.flags.writeable else array.copy())
         if self._channels_last and tensor.ndim == 4:
             tensor = tensor.to(memory_format=torch.channels_last)
         return tensor

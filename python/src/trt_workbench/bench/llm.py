@@ -23,12 +23,21 @@ from trt_workbench.errors import UsageProblem
 from trt_workbench.measure.loop import measure_calls
 from trt_workbench.onnxtools.llm_directory import LlmDirectory, examine_llm_directory
 from trt_workbench.onnxtools.opsets import DEFAULT_OPSET
-from trt_workbench.pipeline.llm.agreement import Agreement, AgreementCheck, Trace, trace
+from trt_workbench.pipeline.llm.agreement import Agreement, AgreementCheck, Trace, reference_trace
 from trt_workbench.pipeline.llm.choice import REFERENCE, BackendChoice
 from trt_workbench.pipeline.llm.generation import Run, generate_cached, generate_uncached
 from trt_workbench.pipeline.llm.opening import ModelSource, open_cached, open_logits
 from trt_workbench.system.threads import let_idle_threads_sleep
 from trt_workbench.system.workspace import output_root
+
+# Tokens of a generation that warms up: a prompt and 3 steps are all that a whole one runs.
+_TOKENS_CACHED = 4
+# Without a cache every token has a shape of its own, and the core keeps CUDA graphs of 16 (`graph_cache`). After as
+# many others it has none of the first, as after a whole generation.
+_TOKENS_UNCACHED = 32
+# The core captures the CUDA graph of a call at its second use, with a state for each of its two buffers, which calls
+# take turns in. The engine of prompts is called once a generation.
+_PASSES = 4
 
 
 class LoadedLlm:
@@ -81,13 +90,12 @@ class LlmWork:
         cached = work.kind == "generate-cached"
         right = self._comparison.logits(self._model, self._prompts, cached=cached, capacity=_capacity(work))
         loaded.agreement = self._right = right.or_raise()
+        for _ in range(_PASSES if cached else 0):  # else every length is run for the second time by `once`
+            self._begin()
 
     def once(self) -> None:
         """Prefill or generate once."""
-        if self._work.kind == "generate-cached":
-            self._runs.append(generate_cached(self._model, self._prompts, self._new_tokens, _capacity(self._work)))
-        else:
-            self._runs.append(generate_uncached(self._model, self._prompts, self._new_tokens))
+        self._runs.append(self._generate(self._new_tokens))
 
     def measure(self, limits: SamplingLimits) -> Samples:
         """Time whole prefills or generations; of a generation, the first token and each further one, too.
@@ -95,17 +103,27 @@ class LlmWork:
         Raises:
             Disagreement: a token is not the reference's, and no near tie explains it.
         """
-        self._runs.clear()
-        samples = measure_calls(self.once, limits)
-        for run in self._runs:
+        samples = measure_calls(self.once, limits, warm_up=self._begin)
+        runs, self._runs = self._runs, []
+        for run in runs:
             self._loaded.agreement = self._comparison.tokens(self._right, run.tokens).or_raise()
-        counted = self._runs[-len(samples.latency_ms) :]
+        counted = runs[-len(samples.latency_ms) :]
         if self._new_tokens == 1:
             return samples
         first = np.array([run.first_s for run in counted]) * 1e3
         further = np.array([run.total_s for run in counted]) * 1e3 - first
         split = {"time_to_first_token": first, "time_per_token": further / (self._new_tokens - 1)}
         return Samples(samples.latency_ms, samples.wall_s, split)
+
+    def _begin(self) -> None:
+        """Generate the first tokens, as a warm-up."""
+        cached = self._work.kind == "generate-cached"
+        self._generate(min(self._new_tokens, _TOKENS_CACHED if cached else _TOKENS_UNCACHED))
+
+    def _generate(self, new_tokens: int) -> Run:
+        if self._work.kind == "generate-cached":
+            return generate_cached(self._model, self._prompts, new_tokens, _capacity(self._work))
+        return generate_uncached(self._model, self._prompts, new_tokens)
 
 
 def open_llm(point: Point, folder: Path, graphs: Path | None = None) -> LoadedLlm:
@@ -160,7 +178,7 @@ def _generate_reference(directory: LlmDirectory, prompts: NDArray[np.int64], new
     source = ModelSource(directory, "auto", DEFAULT_OPSET, None, _say)
     model = open_logits(REFERENCE, source, *prompts.shape)
     try:
-        return trace(model, prompts, new_tokens, cached=False)
+        return reference_trace(model, prompts, new_tokens)
     finally:
         model.close()
 

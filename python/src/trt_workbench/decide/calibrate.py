@@ -15,6 +15,7 @@ from onnx import TensorProto, helper
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.registry import REFERENCE, require_backend
+from trt_workbench.decide.copies import named
 from trt_workbench.decide.data import Batch, CalibrationData, Half, batches, calibration_data
 from trt_workbench.decide.settings import CalibrationSettings
 from trt_workbench.engine.hashing import hash_arrays, hash_model
@@ -137,9 +138,13 @@ def _runs(
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / model.name
         _save_with_outputs(document, part, path)
-        with require_backend(REFERENCE).load(path, options) as session:
+        with named(path, model):
+            session = require_backend(REFERENCE).load(path, options)
+        with session:
             for batch in batches(data, fixed_batch(model)):
-                yield batch, {**batch.inputs, **session.run(batch.inputs)}
+                with named(path, model):
+                    activations = session.run(batch.inputs)
+                yield batch, {**batch.inputs, **activations}
 
 
 def _save_with_outputs(document: onnx.ModelProto, tensors: Sequence[str], path: Path) -> None:

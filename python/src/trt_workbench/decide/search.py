@@ -11,6 +11,7 @@ from pathlib import Path
 from trt_workbench import __version__
 from trt_workbench.decide.calibrate import Calibrated, Progress, calibrate
 from trt_workbench.decide.candidates import Candidate, check_output
+from trt_workbench.decide.copies import named
 from trt_workbench.decide.data import data_hash
 from trt_workbench.decide.held_out import HELD_OUT, RANGES, Scorer, scorer_of
 from trt_workbench.decide.scores import Scores
@@ -198,12 +199,12 @@ class Search:
             return trial.point
         began = time.monotonic()
         made = self._maker.make(names, self._folder / f"{kept}" / self.model.name)
-        score = self._score(self._scorer, made.path, f"score-{kept}", "float").against(self._baseline)
         seen_loss = None
-        if score.loss <= self._bound:
-            seen_loss = (
-                self._score(self._seen, made.path, f"seen-{kept}", "float-seen").against(self._seen_baseline).loss
-            )
+        with named(made.path, f"{self.model} in {self.to} with {kept} groups left alone"):
+            score = self._score(self._scorer, made.path, f"score-{kept}", "float").against(self._baseline)
+            if score.loss <= self._bound:
+                seen_score = self._score(self._seen, made.path, f"seen-{kept}", "float-seen")
+                seen_loss = seen_score.against(self._seen_baseline).loss
         point = SearchPoint(
             kept=kept,
             low_macs=made.evidence.low_macs,

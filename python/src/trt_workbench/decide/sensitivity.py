@@ -32,6 +32,7 @@ from trt_workbench.decide.candidates import (
     other_products,
     weight_elements,
 )
+from trt_workbench.decide.copies import named
 from trt_workbench.decide.data import Batch, CalibrationData, Half, batches, calibration_data
 from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings
 from trt_workbench.engine.hashing import hash_model
@@ -112,7 +113,7 @@ def measure_sensitivity(
 
         def outputs(changed: onnx.ModelProto) -> Outputs:
             save_model(changed, path)
-            with require_backend(REFERENCE).load(path, options) as session:
+            with named(path, model), require_backend(REFERENCE).load(path, options) as session:
                 return [_floats(batch, session.run(batch.inputs), tensors) for batch in taken]
 
         def noise(low: Sequence[Group]) -> tuple[float, Mapping[str, str]]:

@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 
 from trt_workbench.decide.calibrate import Calibrated, Progress
+from trt_workbench.decide.copies import named
 from trt_workbench.decide.held_out import scorer_of
 from trt_workbench.decide.sensitivity import Maker
 from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings, ScoreSettings
@@ -50,7 +51,8 @@ def with_scores(
             made = maker.make([one for one in names if one != group.name], folder / model.name)
             after = folder / str(place)
             after.mkdir()
-            score = scorer.score(made.path, after, before).against(baseline)
+            with named(made.path, f"{model} with {group.name} alone in {found.to}"):
+                score = scorer.score(made.path, after, before).against(baseline)
             value = GroupScore(value=score.value, loss=score.loss, loss_ci95=score.loss_ci95)
             groups[place] = group.model_copy(update={"score": value})
             if on_progress:

@@ -12,7 +12,13 @@ import numpy as np
 from trt_workbench.backends.measuring import Samples, SamplingLimits
 
 
-def measure_calls(call: Callable[[], object], limits: SamplingLimits, concurrency: int = 1) -> Samples:
+def measure_calls(
+    call: Callable[[], object],
+    limits: SamplingLimits,
+    concurrency: int = 1,
+    *,
+    warm_up: Callable[[], object] | None = None,
+) -> Samples:
     """Time `call` on the host's clock, which must return only when its work is done.
 
     The rules are trtexec's: run for `warmup_ms` without counting, then until `duration_s` and `min_iterations` are
@@ -22,17 +28,18 @@ def measure_calls(call: Callable[[], object], limits: SamplingLimits, concurrenc
         call: the work, such as one `Session.run`.
         limits: how long.
         concurrency: threads that call it at once. Samples are then in order of their ends.
+        warm_up: what is run without counting; the work itself by default.
 
     Raises:
         What `call` raises.
     """
     if concurrency == 1:
-        return _one_after_the_other(call, limits)
-    return _at_once(call, limits, concurrency)
+        return _one_after_the_other(call, limits, warm_up or call)
+    return _at_once(call, limits, concurrency, warm_up or call)
 
 
-def _one_after_the_other(call: Callable[[], object], limits: SamplingLimits) -> Samples:
-    _warm_up(call, limits)
+def _one_after_the_other(call: Callable[[], object], limits: SamplingLimits, warm_up: Callable[[], object]) -> Samples:
+    _warm_up(warm_up, limits)
     samples: list[int] = []
     started = now = time.perf_counter_ns()
     end = started + round(limits.duration_s * 1e9)
@@ -44,13 +51,15 @@ def _one_after_the_other(call: Callable[[], object], limits: SamplingLimits) -> 
     return Samples(np.array(samples, np.float64) / 1e6, (now - started) / 1e9)
 
 
-def _at_once(call: Callable[[], object], limits: SamplingLimits, concurrency: int) -> Samples:
+def _at_once(
+    call: Callable[[], object], limits: SamplingLimits, concurrency: int, warm_up: Callable[[], object]
+) -> Samples:
     spans: list[tuple[int, int]] = []
     begin = threading.Barrier(concurrency)
 
     def work() -> None:
         try:
-            _warm_up(call, limits)
+            _warm_up(warm_up, limits)
             begin.wait()
         except BaseException:
             begin.abort()  # the others would wait for this one for ever

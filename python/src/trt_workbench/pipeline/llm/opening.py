@@ -188,6 +188,7 @@ def check_llm_options(backend: str, options: Mapping[str, Any]) -> None:
 def _open_torch(choice: BackendChoice, source: ModelSource, *, compiled: bool) -> TorchLlm:
     options = source.options.get(choice.name, {})
     check_llm_options(choice.name, options)
+    require_backend(choice.name)
     return load_torch_llm(
         source.directory,
         device=str(options.get("device", source.device)),
