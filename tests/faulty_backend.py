@@ -31,6 +31,7 @@ class FaultySession(Session):
         self._number = type(self).opened
         self._calls = 0
         self._before: dict[tuple[Any, ...], dict[str, Array]] = {}
+        self.ran_many = False
         self._running: list[dict[str, Array]] = []
         self._lock = threading.Lock()
 
@@ -117,6 +118,13 @@ def _refuses_three(_: FaultySession, inputs: dict[str, Array], outputs: dict[str
     return outputs
 
 
+def _alone_after_many(session: FaultySession, inputs: dict[str, Array], outputs: dict[str, Array]) -> dict[str, Array]:
+    """Scale a row that runs alone after a batch: what the batch left behind leaks into it."""
+    session.ran_many |= _batch(inputs) > 1
+    alone = session.ran_many and _batch(inputs) == 1
+    return {name: array * array.dtype.type(1.5) for name, array in outputs.items()} if alone else outputs
+
+
 FAULTS: dict[str, Fault] = {
     "rows swapped": _each(_swapped),
     "rows shifted": _each(lambda array: np.roll(array, 1, axis=0)),
@@ -140,6 +148,7 @@ FAULTS: dict[str, Fault] = {
     "rows depend": _each(lambda array: array + array.mean(axis=0, keepdims=True)),
     "all zeros": _each(np.zeros_like),
     "off by one": _each(lambda array: array + 1),
+    "a row alone after a batch": _alone_after_many,
     "out of memory": _out_of_memory,
     "refuses batch 3": _refuses_three,
 }

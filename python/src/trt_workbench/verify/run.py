@@ -27,6 +27,7 @@ from trt_workbench.verify.other_ways import OtherWay, ways
 from trt_workbench.verify.properties import EVERY_CALL, Finding, Trial, worst
 from trt_workbench.verify.record import Recorder
 from trt_workbench.verify.reference import Reference
+from trt_workbench.verify.rounding import Calls, without_rounding
 from trt_workbench.verify.space import Case, Space
 from trt_workbench.verify.verdict import CONSISTENT, RIGHT, loosest, of_case, unproven, where
 from trt_workbench.verify.yardstick import PRECISIONS, Limit, Yardstick, precision_of, sensitivity
@@ -225,7 +226,7 @@ class _Run:
             findings: list[Finding] = []
             if first:
                 trial = Trial(space, case, inputs, found, rows, limits[self.precision], _other(call))
-                findings = self._properties(trial, reference)
+                findings = self._properties(trial, reference, closely=closely)
                 if self._recorder and reference and not closely:
                     self._recorder.add_properties(reference, trial)
                 if self._last is None or _decided(trial) >= _decided(self._last):
@@ -308,12 +309,13 @@ class _Run:
             for name in sorted(wanted, key=PRECISIONS.index)
         }
 
-    def _properties(self, trial: Trial, reference: Reference | None) -> list[Finding]:
-        """Return what holds of the target, but for what the model itself does not have."""
+    def _properties(self, trial: Trial, reference: Reference | None, *, closely: bool) -> list[Finding]:
+        """Return what holds of the target, but for what the model itself does not have; closely, but for rounding."""
         kept: list[Finding] = []
         for check in EVERY_CALL:
             try:
-                findings = worst(check(self._session.run, trial))
+                made = Calls(self._session.run)
+                findings = worst(check(made, trial))
             except UsageProblem:  # a shape that the check makes, such as a row alone, does not run
                 if reference is None or reference.fails(check, trial):
                     continue
@@ -321,6 +323,8 @@ class _Run:
             if reference is not None and any(not one.holds for one in findings):
                 by_design = reference.lacks(check, trial)
                 findings = [one for one in findings if one.output not in by_design]
+            if closely and self._yardstick:
+                findings = without_rounding(check, made, trial, findings, self._yardstick, self.precision)
             kept += findings
         return kept
 

@@ -139,6 +139,7 @@ class Yardstick:
         """
         self._path, self._folder, self._seed = model, folder, seed
         self._model: onnx.ModelProto | None = None
+        self._exact: Session | None = None
         self._sessions: dict[tuple[str, float], list[Session]] = {}
 
     def limits(
@@ -166,6 +167,12 @@ class Yardstick:
             for name, array in expected.items()
         }
 
+    def exact(self, inputs: Arrays) -> dict[str, NDArray[Any]]:
+        """Return what the model itself gives, undisturbed. Raises UsageProblem if it does not take the inputs."""
+        if self._exact is None:
+            self._exact = require_backend(REFERENCE).load(self._path, SessionOptions())
+        return dict(self._exact.run(typed_for(self._exact, inputs)))
+
     def prepare(self, precision: str) -> None:
         """Make the copies of a precision, which `limits` would make at its first call. Raises UsageProblem as it."""
         self._noisy(precision, _STRENGTH[precision])
@@ -179,6 +186,8 @@ class Yardstick:
         for session in (one for several in self._sessions.values() for one in several):
             session.close()
         self._sessions.clear()
+        if self._exact:
+            self._exact.close()
 
     def _noisy(self, precision: str, strength: float) -> list[Session]:
         key = (precision, strength)
