@@ -98,6 +98,10 @@ def _set(place: Callable[[Array], tuple[int, ...]], value: Callable[[Any], Any])
     return change
 
 
+def _of_floats(change: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    return lambda array: change(array) if array.dtype.kind == "f" else array
+
+
 def _swapped(array: Array) -> Array:
     return array if len(array) < 2 else np.concatenate([array[1::-1], array[2:]])
 
@@ -132,8 +136,8 @@ FAULTS: dict[str, Fault] = {
     "only batch 3": _where(lambda _, inputs: _batch(inputs) == 3),
     "only the largest shape": _where(lambda _, inputs: _batch(inputs) == 16),
     "scaled": _each(lambda array: (array * array.dtype.type(1.002)) if array.dtype.kind == "f" else array),
-    "one NaN": _each(_set(lambda array: tuple(size // 2 for size in array.shape), lambda _: np.nan)),
-    "one infinite": _each(_set(lambda array: (0,) * array.ndim, lambda _: np.inf)),
+    "one NaN": _each(_of_floats(_set(lambda array: tuple(size // 2 for size in array.shape), lambda _: np.nan))),
+    "one infinite": _each(_of_floats(_set(lambda array: (0,) * array.ndim, lambda _: np.inf))),
     "dimensions transposed": _each(lambda array: np.ascontiguousarray(np.swapaxes(array, 1, 2))),
     "second session": _where(lambda session, _: session._number > 1),
     "rows after the first": _each(_after_the_first),

@@ -71,4 +71,4 @@ def without_rounding(
 def _explains(limit: Limit, found: NDArray[Any], right: NDArray[Any], *, rows: bool) -> bool:
     apart = limit.apart(found, right, rows=rows)
     broken = apart.shape_differs or apart.nonfinite > 0
-    return limit.allows(apart) or not (limit.decides or broken)
+    return limit.allows(apart) or limit.is_overflow(apart) or not (limit.decides or broken)

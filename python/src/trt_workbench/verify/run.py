@@ -33,6 +33,7 @@ from trt_workbench.verify.verdict import CONSISTENT, RIGHT, loosest, of_case, un
 from trt_workbench.verify.yardstick import PRECISIONS, Limit, Yardstick, precision_of, sensitivity
 
 _MOST_FAILURES = 16  # whose arrays are saved
+_BEYOND = "makes this output NaN or infinite, or changes its shape"
 
 
 @dataclass(frozen=True)
@@ -263,7 +264,7 @@ class _Run:
         reasons = [f"{one.name}: {one.detail}" for one in properties if not one.holds]
         row: dict[str, Any] = {"difference": None, "limits": {key: one.document() for key, one in limits.items()}}
         row["properties"] = [_finding(one) for one in properties]
-        verdict = CONSISTENT
+        verdict, overflow = CONSISTENT, False
         if expected is not None:
             apart = own.apart(found, expected, rows=rows)
             row["difference"] = json_values(apart)
@@ -271,14 +272,19 @@ class _Run:
             if self._yardstick:
                 verdict = RIGHT if passed == PRECISIONS[0] else f"{RIGHT} within {passed}"
             broken = apart.shape_differs or apart.nonfinite > 0  # which rounding within range does not do
-            if not passed and (own.decides or (broken and np.isfinite(own.noise))):
+            overflow = not passed and own.is_overflow(apart)
+            if not passed and not overflow and (own.decides or (broken and np.isfinite(own.noise))):
                 earlier = {label: arrays[name] for label, arrays in self._earlier.items() if name in arrays}
                 how = diagnose(found, expected, own, rows=rows, earlier=earlier)
                 reasons.insert(0, how or own.excess(apart))
         if reasons:
             return {**row, "verdict": WRONG, "reason": "; ".join(reasons)}
+        if overflow:
+            reason = f"values that {own.precision} does not hold become NaN inside of the model; give real inputs"
+            return {**row, "verdict": UNDECIDED, "reason": reason}
         if not own.decides:
-            reason = f"rounding to {own.precision} alone changes this output by {own.noise:.2g}; give real inputs"
+            change = f"changes this output by {own.noise:.2g}" if np.isfinite(own.noise) else _BEYOND
+            reason = f"rounding to {own.precision} alone {change}; give real inputs"
             return {**row, "verdict": UNDECIDED, "reason": reason}
         left = ", ".join(map(str, own.left_out))
         reason = f"not compared, as rounding alone turns them over: rows {left}" if left else ""
