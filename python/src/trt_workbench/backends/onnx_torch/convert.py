@@ -23,6 +23,7 @@ from trt_workbench.backends.onnx_torch import (
     recurrent,
     reductions,
     resize,
+    sampling,
 )
 from trt_workbench.backends.onnx_torch.dtypes import INTEGERS, TORCH_DTYPES, as_torch, compute_dtype, to_precision
 from trt_workbench.errors import UsageProblem
@@ -36,6 +37,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     **quantized.OPERATORS,
     **reductions.OPERATORS,
     **resize.OPERATORS,
+    **sampling.OPERATORS,
 }
 _HOST_INPUTS = {**layout.HOST_INPUTS, **network.HOST_INPUTS, **reductions.HOST_INPUTS, **resize.HOST_INPUTS}
 _OLDER = {**layout.OLDER, **resize.OLDER}
