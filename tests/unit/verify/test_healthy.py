@@ -63,7 +63,12 @@ def test_a_nan_elsewhere_is_found_beside_an_overflow(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "seeds"),
-    [("healthy", range(200, 400)), ("fresh", range(5000, 5100)), ("full", range(70000, 70060))],
+    [
+        ("healthy", range(200, 400)),
+        ("fresh", range(5000, 5100)),
+        ("full", range(70000, 70060)),
+        ("fresh-full", range(91000, 91120)),
+    ],
 )
 def test_the_records_hold_every_model_in_every_way_without_a_false_alarm(name: str, seeds: range) -> None:
     lines = (ROOT / "docs" / "benchmarks" / "verify" / f"{name}.jsonl").read_text().splitlines()
