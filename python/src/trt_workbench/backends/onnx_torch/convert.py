@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -58,13 +58,14 @@ _LONGEST_SHAPE = 64
 class _Value:
     """A value of the ONNX graph: a node of the fx graph, a constant, or both.
 
-    `rank` is set for host values, `length` for vectors among them whose length is known.
+    `rank` is set for host values, `length` for vectors among them whose length is known, `boolean` for truth values.
     """
 
     node: Any = None
     constant: Tensor | None = None
     rank: int | None = None
     length: int | None = None
+    boolean: bool = False
 
 
 @dataclass
@@ -239,7 +240,9 @@ class _Converter:
         if rank is None or (node.op_type in ("Max", "Min") and len(inputs) != 2):
             return False
         arguments = tuple(None if value is self._values[""] else self._host(value, node) for value in inputs)
-        self._values[node.output[0]] = _Value(self._fx.call_function(function, arguments, attributes), rank=rank)
+        made = self._fx.call_function(function, arguments, attributes)
+        moved = node.op_type in host.MOVES and inputs[host.MOVES[node.op_type]].boolean
+        self._values[node.output[0]] = _Value(made, rank=rank, boolean=moved or node.op_type in host.TRUTHS)
         return True
 
     def _host(self, value: _Value, node: onnx.NodeProto) -> Any:
@@ -263,7 +266,8 @@ class _Converter:
                 value.node = self._fx.get_attr(name)
             return value.node
         if value.rank is not None:
-            return self._fx.call_function(host.to_tensor, (value.node, self._some_tensor()))
+            truth: dict[str, Any] = {"dtype": torch.bool} if value.boolean else {}
+            return self._fx.call_function(host.to_tensor, (value.node, self._some_tensor()), truth)
         return value.node
 
     def _some_tensor(self) -> Any:
@@ -329,7 +333,7 @@ class _Converter:
         dtype = self._computed(attributes["to"])
         value = inputs[0]
         if value.rank is not None and dtype in (torch.int64, torch.int32):
-            self._values[name] = value
+            self._values[name] = replace(value, boolean=False)
         else:
             self._values[name] = _Value(self._fx.call_method("to", (self._tensor(value), dtype)))
 
