@@ -9,7 +9,7 @@ import onnx
 from onnx import helper
 
 from trt_workbench.onnxtools.sanitize_folding import evaluated, fold_constants, fold_shapes
-from trt_workbench.onnxtools.sanitize_graph import Array, constants, subgraphs
+from trt_workbench.onnxtools.sanitize_graph import Array, constants, subgraphs, without_weights
 
 _CONDITION = 0
 _BRANCHES = ("else_branch", "then_branch")
@@ -30,11 +30,14 @@ def inline_ifs(model: onnx.ModelProto) -> list[str]:
 
 def settle_ifs(model: onnx.ModelProto, limit_bytes: int) -> None:
     """Fold shapes and constants, and inline Ifs, as long as that takes an If away."""
-    while has_if(model.graph):
-        fold_shapes(model, limit_bytes)
-        fold_constants(model, limit_bytes)
-        if not inline_ifs(model):
-            break
+    if not has_if(model.graph):
+        return
+    with without_weights(model):
+        while True:
+            fold_shapes(model, limit_bytes)
+            fold_constants(model, limit_bytes)
+            if not inline_ifs(model) or not has_if(model.graph):
+                break
 
 
 def known_values(model: onnx.ModelProto, graph: onnx.GraphProto, outer: Mapping[str, Array]) -> dict[str, Array]:
