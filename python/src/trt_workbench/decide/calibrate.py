@@ -15,7 +15,7 @@ from onnx import TensorProto, helper
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.registry import REFERENCE, require_backend
-from trt_workbench.decide.data import Batch, CalibrationData, Half, batches, calibration_data
+from trt_workbench.decide.data import RANDOM_SIZE, Batch, CalibrationData, Half, batches, calibration_data
 from trt_workbench.decide.settings import CalibrationSettings
 from trt_workbench.engine.hashing import hash_arrays, hash_model
 from trt_workbench.errors import UsageProblem
@@ -137,9 +137,28 @@ def _runs(
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / model.name
         _save_with_outputs(document, part, path)
-        with require_backend(REFERENCE).load(path, options) as session:
+        try:
+            session = require_backend(REFERENCE).load(path, options)
+        except UsageProblem as error:
+            raise UsageProblem(str(error).replace(str(path), str(model))) from error
+        with session:
             for batch in batches(data, fixed_batch(model)):
-                yield batch, {**batch.inputs, **session.run(batch.inputs)}
+                try:
+                    found = session.run(batch.inputs)
+                except UsageProblem as error:
+                    why = str(error).replace(str(path), str(model))
+                    raise UsageProblem(f"{_refused(batch, data)} {why}") from error
+                yield batch, {**batch.inputs, **found}
+
+
+def _refused(batch: Batch, data: CalibrationData) -> str:
+    """Say on what the model does not run, and what to do about it."""
+    if data.random:
+        return (
+            f"The model does not run on noise, with free dimensions of {RANDOM_SIZE}; give samples that it runs on "
+            "(--calibration FILES)."
+        )
+    return f"The model does not run on the calibration sample {', '.join(batch.names)}; give others with --calibration."
 
 
 def _save_with_outputs(document: onnx.ModelProto, tensors: Sequence[str], path: Path) -> None:
