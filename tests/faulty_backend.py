@@ -31,6 +31,7 @@ class FaultySession(Session):
         self._number = type(self).opened
         self._calls = 0
         self._before: dict[tuple[Any, ...], dict[str, Array]] = {}
+        self.ran_many = False
         self._running: list[dict[str, Array]] = []
         self._lock = threading.Lock()
 
@@ -97,6 +98,10 @@ def _set(place: Callable[[Array], tuple[int, ...]], value: Callable[[Any], Any])
     return change
 
 
+def _of_floats(change: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    return lambda array: change(array) if array.dtype.kind == "f" else array
+
+
 def _swapped(array: Array) -> Array:
     return array if len(array) < 2 else np.concatenate([array[1::-1], array[2:]])
 
@@ -117,6 +122,13 @@ def _refuses_three(_: FaultySession, inputs: dict[str, Array], outputs: dict[str
     return outputs
 
 
+def _alone_after_many(session: FaultySession, inputs: dict[str, Array], outputs: dict[str, Array]) -> dict[str, Array]:
+    """Scale a row that runs alone after a batch: what the batch left behind leaks into it."""
+    session.ran_many |= _batch(inputs) > 1
+    alone = session.ran_many and _batch(inputs) == 1
+    return {name: array * array.dtype.type(1.5) for name, array in outputs.items()} if alone else outputs
+
+
 FAULTS: dict[str, Fault] = {
     "rows swapped": _each(_swapped),
     "rows shifted": _each(lambda array: np.roll(array, 1, axis=0)),
@@ -124,8 +136,8 @@ FAULTS: dict[str, Fault] = {
     "only batch 3": _where(lambda _, inputs: _batch(inputs) == 3),
     "only the largest shape": _where(lambda _, inputs: _batch(inputs) == 16),
     "scaled": _each(lambda array: (array * array.dtype.type(1.002)) if array.dtype.kind == "f" else array),
-    "one NaN": _each(_set(lambda array: tuple(size // 2 for size in array.shape), lambda _: np.nan)),
-    "one infinite": _each(_set(lambda array: (0,) * array.ndim, lambda _: np.inf)),
+    "one NaN": _each(_of_floats(_set(lambda array: tuple(size // 2 for size in array.shape), lambda _: np.nan))),
+    "one infinite": _each(_of_floats(_set(lambda array: (0,) * array.ndim, lambda _: np.inf))),
     "dimensions transposed": _each(lambda array: np.ascontiguousarray(np.swapaxes(array, 1, 2))),
     "second session": _where(lambda session, _: session._number > 1),
     "rows after the first": _each(_after_the_first),
@@ -140,6 +152,7 @@ FAULTS: dict[str, Fault] = {
     "rows depend": _each(lambda array: array + array.mean(axis=0, keepdims=True)),
     "all zeros": _each(np.zeros_like),
     "off by one": _each(lambda array: array + 1),
+    "a row alone after a batch": _alone_after_many,
     "out of memory": _out_of_memory,
     "refuses batch 3": _refuses_three,
 }

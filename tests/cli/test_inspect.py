@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from tests.in_app import trtw
+from tests.in_app import json_of, trtw
 from tests.onnx_text import write_onnx
 from typer.testing import Result
 
@@ -66,6 +66,14 @@ def test_a_model_is_told_whole(model: Path) -> None:
     assert refused["reason"].startswith("operator")
     assert found["detector"]["family"] is None
     assert found["detector"]["reason"]
+
+
+def test_a_family_that_is_not_certain_is_named_to_the_commands_that_ask_for_it(tmp_path: Path) -> None:
+    text = "g (float[N,3,32,32] images) => (float[N,3,1,1] logits) { logits = GlobalAveragePool(images) }"
+    reason = json_of("inspect", write_onnx(tmp_path / "m.onnx", text))["detector"]["reason"]
+    assert "It is not certain which detector family" in reason
+    assert "eval-coco and predict take --family, one of yolov10, yolov8" in reason
+    assert "Pass --family" not in reason
 
 
 def test_a_file_that_is_no_model_is_not_taken_for_an_engine(tmp_path: Path) -> None:

@@ -42,6 +42,13 @@ def profiled(*words: object) -> Any:
     return json_of("profile", *words, "--backend", "ort-cpu", "--iterations", 3)
 
 
+def test_a_dimension_without_a_size_is_named_as_the_model_names_it(tmp_path: Path) -> None:
+    path = write_onnx(tmp_path / "m.onnx", "g (float[batch,steps,4] x) => (float[batch,steps,4] y) { y = Abs(x) }")
+    words = "Dimension steps of input x float32 [?, ?, 4] has no size; give its shape, such as --shape x:8x8x4"
+    assert f"{words}." in stderr_of("profile", path, "--backend", "ort-cpu")
+    assert f"{words}, or an array." in stderr_of("infer-engine", path, "--backend", "ort-cpu")
+
+
 def test_weights_outside_the_file_are_part_of_the_models_hash(model: Path) -> None:
     document = onnx.load(model)
     document.graph.initializer[0].raw_data = np.array(2, np.float32).tobytes()

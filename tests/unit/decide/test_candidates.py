@@ -334,6 +334,22 @@ def test_an_operator_set_that_cannot_be_raised_is_refused(tmp_path: Path) -> Non
         made(path, CalibrationSettings(calibration="random"))
 
 
+def test_samples_that_the_model_does_not_run_on_are_named(tmp_path: Path) -> None:
+    """A table of 16 positions: noise has 64."""
+    text = "g (float[n,steps,3] x) => (float[n,steps,4] y) { a = Add(x, places) [last] y = MatMul(a, w) }"
+    arrays = {"places": np.ones((16, 3), np.float32), "w": np.ones((3, 4), np.float32)}
+    path = write_onnx(tmp_path / "m.onnx", text, arrays)
+    words = r"does not run on noise, with free dimensions of 64; give samples .*\(--calibration FILES\)\. ONNX Runtime"
+    with pytest.raises(UsageProblem, match=words) as caught:
+        made(path, CalibrationSettings(calibration="random"))
+    assert str(caught.value).endswith(str(path))  # not that of a copy
+    np.save(tmp_path / "samples.npy", np.ones((8, 5, 3), np.float32))
+    with pytest.raises(
+        UsageProblem, match=r"does not run on the calibration sample .*samples\.npy row 0; give others with"
+    ):
+        made(path, CalibrationSettings(calibration=str(tmp_path / "samples.npy")))
+
+
 def test_a_tensor_that_the_operator_set_renames_is_quantised(tmp_path: Path) -> None:
     """ONNX's converter makes a Resize of Upsample and a longer way of Softmax, whose results have other names.
 

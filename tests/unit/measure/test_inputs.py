@@ -98,6 +98,18 @@ def test_an_input_of_no_dimension_is_an_array(dtype: str) -> None:
     assert (array.shape, array.dtype) == ((), dtype)
 
 
+def test_boxes_go_from_one_corner_to_the_other() -> None:
+    """A model of documents looks up widths and heights, too, which are not negative."""
+    spec = TensorSpec("bbox", "int64", (None, None, 4), below=100)
+    boxes = random_inputs([spec], {"bbox": (3, 50, 4)}, 0)["bbox"]
+    assert boxes.dtype == np.int64
+    assert 0 <= boxes.min() < boxes.max() < 100
+    assert (boxes[..., 2:] >= boxes[..., :2]).all()
+    assert len(np.unique(boxes[..., 0])) > 20
+    other = random_inputs([TensorSpec("tokens", "int64", (None, 4))], {"tokens": (50, 4)}, 0)["tokens"]
+    assert (other[:, 2] < other[:, 0]).any()
+
+
 def test_random_inputs_are_the_same_for_a_seed() -> None:
     shapes = {"input_ids": (2, 8), "attention_mask": (2, 8)}
     first, again, other = (random_inputs(TOKENS, shapes, seed) for seed in (1, 1, 2))

@@ -24,6 +24,7 @@ def limits(body: str, **tables: tuple[int, ...]) -> dict[str, int]:
         "rows = Identity(ids)",
         "a = Cast<to=6>(ids) rows = Cast<to=7>(a)",
         "a = Flatten(ids) rows = Transpose<perm=[1,0]>(a)",
+        "at = Constant<value_int = 1>() rows = Gather<axis = 1>(ids, at)",  # a corner of a box
     ],
 )
 def test_indices_are_followed_through_what_moves_them(between: str) -> None:

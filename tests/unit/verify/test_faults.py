@@ -32,6 +32,7 @@ NAMED = {
     "zeros only": "zeros inputs",
     "large only": "large inputs",
     "rows depend": "other rows: row 0 with other rows around it",
+    "a row alone after a batch": "row = single run: row 1 of 2: it is scaled by 1.5",
     "all zeros": "it is all zeros",
     "refuses batch 3": "N=3, output all, random inputs: it fails where the model itself runs: no kernel for this shape",
 }
@@ -83,7 +84,13 @@ def test_some_are_found_without_a_reference(fault: str, masked_model: Path, tmp_
     assert result.document["verdict"] == "wrong"
 
 
-@pytest.mark.parametrize("fault", ["rows swapped", "rows after the first", "stale", "one NaN", "dimensions transposed"])
+COARSE = (
+    "rows swapped", "rows after the first", "stale", "one NaN", "dimensions transposed", "padding leaks", "rows depend",
+    "a row alone after a batch",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", COARSE)
 def test_coarse_faults_are_found_within_fp16_too(fault: str, masked_model: Path, tmp_path: Path) -> None:
     result = found(masked_model, tmp_path / "run", fault, precision="fp16", quick=True)
     assert any(NAMED[fault] in text for text in result.failures), "\n".join(result.failures[:12])

@@ -161,6 +161,38 @@ def test_one_scale_for_a_tensor_costs_its_small_elements_unless_the_model_has_sc
     assert limit_of(opened("QuantizeLinear", "DequantizeLinear"), "int8", x, quantized).noise < 0.01
 
 
+MASKED = (-1e4, -1e9, float(np.finfo(np.float32).min), -INF)
+ADDED, CHOSEN, SCALED = "b = Add(s, m)", "k = Equal(m, zero) b = Where(k, s, m)", "w = Mul(n, least) b = Add(s, w)"
+
+
+@pytest.mark.parametrize(
+    ("join", "masked"),
+    [*((join, masked) for join in (ADDED, CHOSEN) for masked in MASKED), *((SCALED, masked) for masked in MASKED[:-1])],
+)
+def test_a_mask_takes_no_part_in_the_scale_of_the_scores(join: str, masked: float, tmp_path: Path) -> None:
+    """No one chooses a scale of integers for what stands for infinity; with it, padding would decide nothing."""
+    graph = f"""g (float[N,8,4] x, float[N,1,8] mask) => (float[N,8,4] y) {{
+      t = Transpose<perm = [0, 2, 1]>(x) s = MatMul(x, t) n = Sub(one, mask) c = Cast<to = 9>(n)
+      m = Where(c, least, zero) {join} p = Softmax<axis = -1>(b) y = MatMul(p, x) }}"""
+    constants = {"one": np.float32(1), "zero": np.float32(0), "least": np.float32(masked)}
+    path = write_onnx(tmp_path / "m.onnx", graph, constants)
+    generator = np.random.default_rng(0)
+    inputs = {"x": generator.standard_normal((2, 8, 4)).astype(np.float32), "mask": np.ones((2, 1, 8), np.float32)}
+    inputs["mask"][1, 0, 5:] = 0
+    with contextlib.closing(Yardstick(path, tmp_path, seed=7)) as yardstick:
+        limit = yardstick.limits("int8", inputs, yardstick.exact(inputs), {"y": True})["y"]
+    assert 0.002 < limit.noise < 0.1
+    assert not limit.left_out
+
+
+def test_large_values_elsewhere_are_no_mask(tmp_path: Path) -> None:
+    x = np.float32([[20000] + [1] * 99])
+    path = write_onnx(tmp_path / "m.onnx", "g (float[N,K] x) => (float[N,K] y) { y = Identity(x) }")
+    with contextlib.closing(Yardstick(path, tmp_path, seed=7)) as yardstick:
+        noisy = [session.run({"x": x})["y"] for session in yardstick.copies("int8")]
+    assert all(np.abs(one[0, 1:] - 1).max() > 10 for one in noisy)
+
+
 def test_before_an_output_is_called_wrong_the_copies_and_weaker_ones_run_again_and_again(
     opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -326,7 +358,9 @@ def test_a_limit_of_few_rows_a_quarter_of_it_and_its_document() -> None:
     assert LIMIT.of_rows([4, 3, 1]).left_out == (0, 2)
     assert replace(LIMIT.tighter(), noise=0) == Limit("fp16", 0.025, 0.05, 0.0125, 0, 0.0025, 0.5, left_out=(1, 4))
     document = {"rel_l2": 0.1, "max_rel": 0.2, "changed": 0.05, "noise": 0.04, "typical": 0.01, "beyond": 0.5}
-    assert json.loads(json.dumps(LIMIT.document())) == {**document, "matched": False, "left_out": [1, 4]}
+    assert json.loads(json.dumps(LIMIT.document())) == {
+        **document, "matched": False, "left_out": [1, 4], "overflows": False,
+    }  # fmt: skip
     few = Limit("fp16", 0.1, INF, 0.05, 0.04)
     assert {name for name, value in few.document().items() if value is None} == {"max_rel", "typical"}
     assert few.allows(Difference(max_rel=9, beyond=1.0))

@@ -113,7 +113,7 @@ def verify(
     if found.unproven:
         more = f" (and {len(found.unproven) - 1} more)" if len(found.unproven) > 1 else ""
         raise CheckFailed(
-            f"{name} is not proven: {_short(found.unproven[0])}{more}. Nothing is known to be wrong; inputs "
+            f"{name} is not proven: {found.unproven[0]}{more}. Nothing is known to be wrong; inputs "
             f"of your own (--inputs) may decide it. All of it: {directory / 'report.html'}"
         )
     drawing.end()
@@ -140,7 +140,7 @@ def _show(document: dict[str, Any], directory: Path) -> None:
             row.get("verdict", case["verdict"]),
             "-" if apart is None else f"{apart:.2e}",
             "-" if limit is None else f"{limit:.2e}",
-            _short(row.get("reason") or case["reason"]),
+            _short(row["reason"]) if row.get("verdict") == "wrong" else row.get("reason") or case["reason"],
         )
     console.print(table)
     if len(shown) > _SHOWN:
@@ -171,7 +171,7 @@ def _show_bisected(found: Bisected | None, directory: Path) -> None:
 
 
 def _short(reasons: str) -> str:
-    """Return the first of several reasons; the page has all."""
+    """Return the first of several reasons for a wrong output; the page has all."""
     first, *more = reasons.split("; ")
     return f"{first} (and {len(more)} more)" if more else first
 

@@ -16,7 +16,7 @@ from onnx import TensorProto, helper
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.registry import REFERENCE, require_backend
 from trt_workbench.decide.copies import named
-from trt_workbench.decide.data import Batch, CalibrationData, Half, batches, calibration_data
+from trt_workbench.decide.data import RANDOM_SIZE, Batch, CalibrationData, Half, batches, calibration_data
 from trt_workbench.decide.settings import CalibrationSettings
 from trt_workbench.engine.hashing import hash_arrays, hash_model
 from trt_workbench.errors import UsageProblem
@@ -142,9 +142,22 @@ def _runs(
             session = require_backend(REFERENCE).load(path, options)
         with session:
             for batch in batches(data, fixed_batch(model)):
-                with named(path, model):
-                    activations = session.run(batch.inputs)
+                try:
+                    with named(path, model):
+                        activations = session.run(batch.inputs)
+                except UsageProblem as error:
+                    raise UsageProblem(f"{_refused(batch, data)} {error}") from error
                 yield batch, {**batch.inputs, **activations}
+
+
+def _refused(batch: Batch, data: CalibrationData) -> str:
+    """Say on what the model does not run, and what to do about it."""
+    if data.random:
+        return (
+            f"The model does not run on noise, with free dimensions of {RANDOM_SIZE}; give samples that it runs on "
+            "(--calibration FILES)."
+        )
+    return f"The model does not run on the calibration sample {', '.join(batch.names)}; give others with --calibration."
 
 
 def _save_with_outputs(document: onnx.ModelProto, tensors: Sequence[str], path: Path) -> None:

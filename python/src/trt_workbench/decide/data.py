@@ -33,6 +33,7 @@ Half = Literal[0, 1]
 HALVES: tuple[Half, Half] = (0, 1)
 # Of noise: more of the same tells no more.
 _RANDOM_SAMPLES = 16
+RANDOM_SIZE = 64  # of a free dimension that is not the batch
 _TEXT = (".txt",)
 # What a dimension is called that is the batch.
 _LETTERS = ("N", "n", "B", "b", "bs")
@@ -305,7 +306,7 @@ def _random(model: Path, inputs: Sequence[ModelTensor], settings: CalibrationSet
     specs = [TensorSpec.of(one) for one in inputs]
     symbols = {one.name: one.shape or () for one in inputs}
     asked = {specs[0].name: (1, *transform.shape)} if transform and len(specs) == 1 else None
-    shapes = complete_shapes(specs, symbols, {}, "", asked=asked, batch=1, default=64)
+    shapes = complete_shapes(specs, symbols, {}, "", asked=asked, batch=1, default=RANDOM_SIZE)
     if scalars := [name for name, shape in shapes.items() if not shape]:
         raise UsageProblem(f"Inputs without a batch dimension cannot be sampled: {', '.join(scalars)} of {model}")
     if asked and transform:

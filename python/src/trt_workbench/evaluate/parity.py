@@ -14,7 +14,7 @@ from trt_workbench.errors import UsageProblem, did_you_mean
 from trt_workbench.measure.inputs import complete_shapes, random_inputs, sum_parts
 from trt_workbench.onnxtools.preflight import examine_model
 from trt_workbench.onnxtools.sanitize import save_model
-from trt_workbench.onnxtools.sanitize_check import Arrays, compare
+from trt_workbench.onnxtools.sanitize_check import Arrays, NotLoaded, compare
 
 if TYPE_CHECKING:
     import onnx
@@ -59,7 +59,11 @@ def check_parity(before: Path, after: onnx.ModelProto, request: ParityRequest) -
     backend = require_backend(REFERENCE)
 
     def run(path: Path, arrays: Arrays) -> Arrays:
-        with backend.load(path) as session:
+        try:
+            session = backend.load(path)
+        except UsageProblem as error:
+            raise NotLoaded(str(error)) from error
+        with session:
             return session.run(arrays)
 
     tensors = examine_model(before).inputs

@@ -187,7 +187,7 @@ def random_inputs(
     below: int = SMALLEST_VOCABULARY,
     hint: str = "give arrays of your own",
 ) -> Arrays:
-    """Return one array an input, by what it means: images, token ids, masks with padding, lengths, positions.
+    """Return one array an input, by what it means: images, token ids, boxes, masks with padding, lengths, positions.
 
     Every row is another one, since rows that are all alike, zeros and masks of ones alone hide wrong results; zeros can
     also run faster than real data.
@@ -244,7 +244,12 @@ def _integers(spec: TensorSpec, shape: tuple[int, ...], below: int, generator: n
         return generator.integers(min(1, below - 1), min(below, _SMALL_INTEGER), shape).astype(dtype)
     if len(shape) < 2:
         return generator.integers(0, min(below, _SMALL_INTEGER), shape).astype(dtype)
-    return generator.integers(0, min(below, np.iinfo(dtype).max), shape).astype(dtype)
+    drawn = generator.integers(0, min(below, np.iinfo(dtype).max), shape)
+    if (
+        "box" in name and shape[-1] == 4
+    ):  # from one corner to the other: models take the sizes, too, which are not negative
+        drawn = np.sort(drawn.reshape(*shape[:-1], 2, 2), axis=-2).reshape(shape)
+    return drawn.astype(dtype)
 
 
 def _floats(

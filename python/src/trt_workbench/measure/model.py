@@ -13,7 +13,7 @@ from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.backends.measuring import SamplingLimits
 from trt_workbench.backends.registry import AUTO, require_backend
 from trt_workbench.errors import UsageProblem
-from trt_workbench.measure.inputs import complete_shapes, limited, random_inputs
+from trt_workbench.measure.inputs import complete_shapes, dimension_symbols, onnx_inputs, random_inputs, with_limits
 from trt_workbench.measure.loop import measure_calls
 from trt_workbench.measure.queries import Measurement, call_records, summary
 from trt_workbench.measure.random_arrays import SHAPE_HINT
@@ -35,8 +35,10 @@ class ModelSession:
 
     def random(self) -> dict[str, NDArray[Any]]:
         """Return inputs of the model's own shapes, a dynamic batch being 1, or of those asked for."""
-        shapes = complete_shapes(self.session.inputs, {}, {}, SHAPE_HINT, asked=self._request.shapes)
-        return random_inputs(limited(self.session.inputs, self._request.model), shapes, self._request.seed)
+        tensors, specs = onnx_inputs(self._request.model), self.session.inputs
+        hint = f"{SHAPE_HINT}, or an array"
+        shapes = complete_shapes(specs, dimension_symbols(tensors), {}, hint, asked=self._request.shapes)
+        return random_inputs(with_limits(specs, tensors), shapes, self._request.seed)
 
     def seconds(self, settings: MeasureSettings) -> float:
         """Return about how long measuring takes."""

@@ -14,7 +14,7 @@ from trt_workbench.errors import UsageProblem
 from trt_workbench.measure.inputs import random_inputs
 
 Shapes = dict[str, tuple[int, ...]]
-SHAPE_HINT = "give its shape, such as --shape {input}:{shape}, or an array"
+SHAPE_HINT = "give its shape, such as --shape {input}:{shape}"
 
 
 def engine_shapes(loaded: LoadedEngine, asked: Mapping[str, tuple[int, ...]], profile: int | None) -> Shapes:

@@ -13,7 +13,20 @@ _WHOLE = frozenset({TensorProto.INT8, TensorProto.UINT8, TensorProto.INT16, Tens
 _WHOLE |= {TensorProto.UINT32, TensorProto.INT64, TensorProto.UINT64}
 # The values stay what they are, whatever becomes of their shape or type.
 _PASSING = frozenset(
-    {"Cast", "Expand", "Flatten", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze"}
+    {
+        "Cast",
+        "Expand",
+        "Flatten",
+        "Gather",
+        "Identity",
+        "Reshape",
+        "Slice",
+        "Split",
+        "Squeeze",
+        "Tile",
+        "Transpose",
+        "Unsqueeze",
+    }
 )
 
 
@@ -42,7 +55,7 @@ def index_limits(graph: onnx.GraphProto) -> dict[str, int]:
                     shape = lengths.get(node.input[0], ())
                     if -len(shape) <= axis < len(shape) and shape[axis] > 0:
                         limits.append(shape[axis])
-                elif node.op_type in _PASSING and node.input[0] == name:
+                if node.op_type in _PASSING and node.input[0] == name:
                     waiting += set(node.output) - seen
                     seen.update(node.output)
         if limits:

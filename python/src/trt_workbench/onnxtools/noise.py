@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any
 
 import onnx
 from onnx import TensorProto, helper
 
-from trt_workbench.onnxtools.proto import subgraphs
+from trt_workbench.onnxtools.proto import opset, subgraphs
 
 _FLOATS = {TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE}
 # What these return does not depend on the values of their inputs.
@@ -41,6 +42,17 @@ _APPROXIMATED = {
 # PyTorch on processors (docs/benchmarks/verify/functions-cpu.jsonl) and rounded up. ONNX Runtime's Sigmoid is 0 from
 # -18 down, so that its logarithm is infinite.
 _ABSOLUTE = {"Sigmoid": 2.0**-22, "Gelu": 2.0**-19}
+# Magnitudes from which a value stands for infinity: anywhere, and before a Softmax, where masks of -10000 are. No scale
+# of integers is chosen for them.
+_INFINITE, _INFINITE_SCORE = 1e30, 9e3
+_LARGEST_FP16 = 65504.0
+# Between a mask and the Softmax.
+_TO_SOFTMAX = frozenset(
+    {"Add", "Cast", "Concat", "Div", "Expand", "Identity", "Max", "Min", "Mul", "Reshape", "Slice", "Sub", "Transpose"}
+    | {"Unsqueeze", "Where"}
+)
+# Where of all types, for telling these values apart.
+_WHERE_OPSET = 9
 
 
 def with_rounding(
@@ -64,7 +76,8 @@ def with_rounding(
     copy.CopyFrom(onnx.shape_inference.infer_shapes(model, strict_mode=False, data_prop=False))
     inputs = {value.name for value in copy.graph.input} - {tensor.name for tensor in copy.graph.initializer}
     exact = set() if ranged or held else inputs
-    _Rounding(unit, seed, ranged=ranged, held=held).of_graph(copy.graph, _Scope({}, inputs, exact, {}), inputs)
+    rounding = _Rounding(unit, seed, ranged=ranged, held=held, tells_infinite=opset(model) >= _WHERE_OPSET)
+    rounding.of_graph(copy.graph, _Scope({}, inputs, exact, {}), inputs)
     return copy
 
 
@@ -88,8 +101,10 @@ class _Scope:
 class _Rounding:
     """Disturbs graphs and their subgraphs."""
 
-    def __init__(self, unit: float, seed: int, *, ranged: bool, held: int | None) -> None:
+    def __init__(self, unit: float, seed: int, *, ranged: bool, held: int | None, tells_infinite: bool) -> None:
         self._unit, self._seed, self._ranged, self._held = unit, seed, ranged, held
+        self._tells_infinite = tells_infinite
+        self._scores: set[str] = set()
         self._count = 0
 
     def of_graph(self, graph: onnx.GraphProto, outer: _Scope, inputs: Collection[str]) -> None:
@@ -97,6 +112,7 @@ class _Rounding:
         values = (*graph.input, *graph.value_info, *graph.output)
         types = outer.types | {value.name: value.type.tensor_type.elem_type for value in values}
         scope = _Scope(types, set(outer.live), set(outer.exact), dict(outer.renamed))
+        self._scores |= _scores(graph)
         nodes: list[onnx.NodeProto] = []
         for name in inputs:
             # A runtime gets its inputs as they are; it may hold them in its precision, in which zeros, ones and other
@@ -161,10 +177,24 @@ class _Rounding:
         number = self._seed * 100_003 + self._count
         share = max(self._unit, _APPROXIMATED.get(operator, 0.0))
         least = 0.0 if self._ranged else _ABSOLUTE.get(operator, 0.0)
+        ranged = None
+        if self._ranged:
+            is_score = self._tells_infinite and not self._scores.isdisjoint((clean, name))
+            ranged = (_INFINITE_SCORE if is_score else _INFINITE) if self._tells_infinite else inf
+            spared = is_score  # the zeros and ones of a mask, which grow to tens beside -10000
         disturbed = _disturbed(
-            clean, name, kind, share, number, least=least, ranged=self._ranged, held=self._held, spared=spared
+            clean, name, kind, share, number, least=least, ranged=ranged, held=self._held, spared=spared
         )
         nodes.extend(disturbed)
+
+
+def _scores(graph: onnx.GraphProto) -> set[str]:
+    """Return the tensors that a Softmax reads, and those that these are made of up to the products."""
+    found: set[str] = set()
+    for node in reversed(graph.node):
+        if node.op_type == "Softmax" or (node.op_type in _TO_SOFTMAX and found.intersection(node.output)):
+            found.update(node.input)
+    return found
 
 
 def _live_inputs(node: onnx.NodeProto, graph: onnx.GraphProto, live: Collection[str]) -> set[str]:
@@ -192,13 +222,14 @@ def _disturbed(
     seed: int,
     *,
     least: float,
-    ranged: bool,
+    ranged: float | None,
     held: int | None,
     spared: bool,
 ) -> list[onnx.NodeProto]:
     """Return the nodes that make `name` from `clean`; integers are spared where that is asked for.
 
-    `least` is an error that is added whatever the value.
+    `least` is an error that is added whatever the value. `ranged` is where values begin that stand for infinity, if the
+    disturbance is relative to the largest of the others; None where it is relative to each value.
     """
     nodes: list[onnx.NodeProto] = []
 
@@ -213,12 +244,25 @@ def _disturbed(
             "Cast", [node("RandomUniformLike", [clean], f"{made}__drawn", low=low, high=high, **drawn)], made, to=kind
         )
 
-    noise = draw(*((-unit, unit) if ranged or spared else (1.0 - unit, 1.0 + unit)), f"{name}__noise")
+    is_ranged = ranged is not None
+    noise = draw(*((-unit, unit) if is_ranged or spared else (1.0 - unit, 1.0 + unit)), f"{name}__noise")
     last = name if held is None or held == kind else f"{name}__wide"
-    if ranged:
+    if ranged is not None:
         size = node("Abs", [clean], f"{name}__abs")
+        if ranged < inf:
+            end = min(ranged, _LARGEST_FP16) if kind == TensorProto.FLOAT16 else ranged
+            bounds = {"high": end, "none": 0.0}
+            high, none = (
+                node("Constant", [], f"{name}__{key}", value=helper.make_tensor(key, kind, [], [value]))
+                for key, value in bounds.items()
+            )
+            size = node("Where", [node("Less", [size, high], f"{name}__finite"), size, none], f"{name}__known")
         top = node("ReduceMax", [size], f"{name}__top", keepdims=0)
-        node("Add", [clean, node("Mul", [noise, top], f"{name}__error")], last)
+        error = node("Mul", [noise, top], f"{name}__scaled")
+        if spared:
+            rest = node("Sub", [size, node("Floor", [size], f"{name}__floor")], f"{name}__rest")
+            error = node("Mul", [error, node("Sign", [rest], f"{name}__sign")], f"{name}__error")
+        node("Add", [clean, error], last)
     elif spared:
         rest = node("Sub", [clean, node("Floor", [clean], f"{name}__floor")], f"{name}__rest")
         size = node("Mul", [clean, node("Sign", [rest], f"{name}__sign")], f"{name}__size")

@@ -21,6 +21,7 @@ from trt_workbench.onnxtools.preflight import examine_model
 from trt_workbench.onnxtools.sanitize_graph import constants, is_external, weight_bytes, without_weights
 from trt_workbench.onnxtools.sanitize_integers import outside_int32
 from trt_workbench.onnxtools.sanitize_rewrites import REWRITES, SanitizeSettings
+from trt_workbench.onnxtools.staying_ifs import staying_ifs
 from trt_workbench.onnxtools.tensorrt_operators import why_not
 
 # One rewrite gives work to another: a frozen dimension lets shapes be folded, folded shapes leave nodes unused.
@@ -120,13 +121,14 @@ def _checked(model: onnx.ModelProto, path: Path) -> list[str]:
 
 def _rewrite(model: onnx.ModelProto, rewrites: Sequence[str], settings: SanitizeSettings) -> dict[str, list[str]]:
     changes: dict[str, list[str]] = {name: [] for name in REWRITES if name in rewrites}
-    for _ in range(_ROUNDS):
-        made = 0
+    left = _ROUNDS
+    while left:
+        made = {name: REWRITES[name][0](model, settings) for name in changes}
         for name, found in changes.items():
-            new = REWRITES[name][0](model, settings)
-            found += new
-            made += len(new)
-        if not made:
+            found += made[name]
+        # behind an If that went, shapes become known, and another If may go
+        left = _ROUNDS if made.get("inline-if") else left - 1
+        if not any(made.values()):
             break
     return changes
 
@@ -153,7 +155,7 @@ def _findings(model: onnx.ModelProto) -> list[str]:
     for name, value in constants(model.graph).items():
         if value.dtype == np.int64 and outside_int32(value):
             found.append(f"constant {name} leaves the range of int32, to which TensorRT before 10 clamps")
-    return found
+    return found + staying_ifs(model)
 
 
 def save_model(model: onnx.ModelProto, path: Path) -> None:

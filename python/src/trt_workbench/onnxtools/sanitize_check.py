@@ -15,6 +15,10 @@ Arrays = dict[str, NDArray[Any]]
 Runner = Callable[[Path, Arrays], Mapping[str, NDArray[Any]]]
 
 
+class NotLoaded(UsageProblem):
+    """A runtime does not load a model, whatever its inputs are."""
+
+
 def compare(
     before: Path, after: Path, run: Runner, inputs: Sequence[Arrays], *, rtol: float, atol: float
 ) -> dict[str, Any]:
@@ -24,6 +28,7 @@ def compare(
         The record: largest absolute and relative difference by output.
 
     Raises:
+        UsageProblem: the first model does not run, or cannot be loaded (`run` raises NotLoaded then).
         CheckFailed: the second model does not run, or an output is missing, has another type or shape, or differs by
             more than atol + rtol * |before|.
     """
@@ -49,6 +54,8 @@ def compare(
 def _expected(before: Path, run: Runner, arrays: Arrays) -> Mapping[str, NDArray[Any]]:
     try:
         return run(before, arrays)
+    except NotLoaded as error:
+        raise UsageProblem(f"The model cannot be checked; --no-check writes the result unchecked. {error}") from error
     except UsageProblem as error:
         raise UsageProblem(
             f"The model does not run on inputs drawn for the check; give --size, --shape or --no-check. {error}"

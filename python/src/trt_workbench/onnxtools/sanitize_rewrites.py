@@ -13,6 +13,7 @@ from onnx import TensorProto
 from trt_workbench.onnxtools.proto import integer
 from trt_workbench.onnxtools.sanitize_attention import RULES as ATTENTION_RULES
 from trt_workbench.onnxtools.sanitize_attention import rewrite_attention
+from trt_workbench.onnxtools.sanitize_branches import inline_ifs
 from trt_workbench.onnxtools.sanitize_folding import fold_constants, fold_shapes
 from trt_workbench.onnxtools.sanitize_graph import (
     bypass,
@@ -223,6 +224,7 @@ REWRITES: Mapping[str, tuple[Rewrite, bool]] = {
     "remove-no-ops": (remove_no_ops, True),
     "fold-shapes": (lambda model, settings: fold_shapes(model, settings.fold_limit_bytes), True),
     "fold-constants": (lambda model, settings: fold_constants(model, settings.fold_limit_bytes), True),
+    "inline-if": (lambda model, _: inline_ifs(model), True),
     "collapse-casts": (collapse_casts, True),
     "clamp-int64": (lambda model, _: clamp_int64(model), True),
     "int32-indices": (lambda model, _: int32_indices(model), False),

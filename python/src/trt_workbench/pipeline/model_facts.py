@@ -19,6 +19,7 @@ from trt_workbench.onnxtools.model_file import all_graphs, all_tensors, checked_
 from trt_workbench.onnxtools.preflight import QUANTIZERS, ModelFacts, ModelTensor, examine_model
 from trt_workbench.onnxtools.proto import STANDARD
 from trt_workbench.pipeline.families import recognise
+from trt_workbench.pipeline.families.recognise import ADVICE
 from trt_workbench.system.input_files import open_regular, parse_json
 
 # Names of nodes that are listed of an operator; the rest is counted.
@@ -107,7 +108,8 @@ def _detector(facts: ModelFacts) -> dict[str, Any]:
         family = recognise(inputs, outputs, facts.metadata)
         transform = family.transform()
     except (UsageProblem, ComponentMissing) as problem:
-        return {"family": None, "reason": str(problem)}
+        # of this command it is no option
+        return {"family": None, "reason": str(problem).replace(ADVICE, "eval-coco and predict take --family, one of")}
     return {
         "family": family.name,
         "classes": family.class_count,

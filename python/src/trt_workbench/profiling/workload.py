@@ -12,7 +12,14 @@ from pydantic import BaseModel, ConfigDict
 from trt_workbench.backends.base import Session, SessionOptions, TensorSpec
 from trt_workbench.backends.registry import get_backend, require_backend
 from trt_workbench.engine.profiles import fixed_profile
-from trt_workbench.measure.inputs import complete_shapes, limited, random_inputs
+from trt_workbench.measure.inputs import (
+    complete_shapes,
+    dimension_symbols,
+    limited,
+    onnx_inputs,
+    random_inputs,
+    with_limits,
+)
 from trt_workbench.measure.random_arrays import SHAPE_HINT, engine_inputs, engine_shapes
 
 
@@ -74,6 +81,6 @@ def random_feed(session: Session, work: Workload) -> dict[str, NDArray[Any]]:
 
 def feed_for(specs: Sequence[TensorSpec], work: Workload) -> dict[str, NDArray[Any]]:
     """Return random inputs for a model's inputs. Raises as `random_feed`."""
-    return random_inputs(
-        limited(specs, work.path), complete_shapes(specs, {}, {}, SHAPE_HINT, asked=work.shapes), work.seed
-    )
+    tensors = onnx_inputs(work.path)
+    shapes = complete_shapes(specs, dimension_symbols(tensors), {}, SHAPE_HINT, asked=work.shapes)
+    return random_inputs(with_limits(specs, tensors), shapes, work.seed)

@@ -174,6 +174,9 @@ EVERY_CALL: tuple[Check, ...] = (
     calls_repeat,
 )
 
+# Those whose calls have other values or shapes than the call that they start from.
+OTHER_INPUTS: tuple[Check, ...] = EVERY_CALL[:-1]
+
 
 def agrees(name: str, run: Run, trial: Trial) -> Iterator[Finding]:
     """Yield whether another way to run the same engine, such as without a CUDA graph, gives the same, call by call."""

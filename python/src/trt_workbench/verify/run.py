@@ -27,11 +27,13 @@ from trt_workbench.verify.other_ways import OtherWay, ways
 from trt_workbench.verify.properties import EVERY_CALL, Finding, Trial, worst
 from trt_workbench.verify.record import Recorder
 from trt_workbench.verify.reference import Reference
+from trt_workbench.verify.rounding import Calls, without_rounding
 from trt_workbench.verify.space import Case, Space
 from trt_workbench.verify.verdict import CONSISTENT, RIGHT, loosest, of_case, unproven, where
 from trt_workbench.verify.yardstick import PRECISIONS, Limit, Yardstick, precision_of, sensitivity
 
 _MOST_FAILURES = 16  # whose arrays are saved
+_BEYOND = "makes this output NaN or infinite, or changes its shape"
 
 
 @dataclass(frozen=True)
@@ -225,7 +227,7 @@ class _Run:
             findings: list[Finding] = []
             if first:
                 trial = Trial(space, case, inputs, found, rows, limits[self.precision], _other(call))
-                findings = self._properties(trial, reference)
+                findings = self._properties(trial, reference, closely=closely)
                 if self._recorder and reference and not closely:
                     self._recorder.add_properties(reference, trial)
                 if self._last is None or _decided(trial) >= _decided(self._last):
@@ -262,7 +264,7 @@ class _Run:
         reasons = [f"{one.name}: {one.detail}" for one in properties if not one.holds]
         row: dict[str, Any] = {"difference": None, "limits": {key: one.document() for key, one in limits.items()}}
         row["properties"] = [_finding(one) for one in properties]
-        verdict = CONSISTENT
+        verdict, overflow = CONSISTENT, False
         if expected is not None:
             apart = own.apart(found, expected, rows=rows)
             row["difference"] = json_values(apart)
@@ -270,14 +272,19 @@ class _Run:
             if self._yardstick:
                 verdict = RIGHT if passed == PRECISIONS[0] else f"{RIGHT} within {passed}"
             broken = apart.shape_differs or apart.nonfinite > 0  # which rounding within range does not do
-            if not passed and (own.decides or (broken and np.isfinite(own.noise))):
+            overflow = not passed and own.is_overflow(apart)
+            if not passed and not overflow and (own.decides or (broken and np.isfinite(own.noise))):
                 earlier = {label: arrays[name] for label, arrays in self._earlier.items() if name in arrays}
                 how = diagnose(found, expected, own, rows=rows, earlier=earlier)
                 reasons.insert(0, how or own.excess(apart))
         if reasons:
             return {**row, "verdict": WRONG, "reason": "; ".join(reasons)}
+        if overflow:
+            reason = f"values that {own.precision} does not hold become NaN inside of the model; give real inputs"
+            return {**row, "verdict": UNDECIDED, "reason": reason}
         if not own.decides:
-            reason = f"rounding to {own.precision} alone changes this output by {own.noise:.2g}; give real inputs"
+            change = f"changes this output by {own.noise:.2g}" if np.isfinite(own.noise) else _BEYOND
+            reason = f"rounding to {own.precision} alone {change}; give real inputs"
             return {**row, "verdict": UNDECIDED, "reason": reason}
         left = ", ".join(map(str, own.left_out))
         reason = f"not compared, as rounding alone turns them over: rows {left}" if left else ""
@@ -308,12 +315,13 @@ class _Run:
             for name in sorted(wanted, key=PRECISIONS.index)
         }
 
-    def _properties(self, trial: Trial, reference: Reference | None) -> list[Finding]:
-        """Return what holds of the target, but for what the model itself does not have."""
+    def _properties(self, trial: Trial, reference: Reference | None, *, closely: bool) -> list[Finding]:
+        """Return what holds of the target, but for what the model itself does not have; closely, but for rounding."""
         kept: list[Finding] = []
         for check in EVERY_CALL:
             try:
-                findings = worst(check(self._session.run, trial))
+                made = Calls(self._session.run)
+                findings = worst(check(made, trial))
             except UsageProblem:  # a shape that the check makes, such as a row alone, does not run
                 if reference is None or reference.fails(check, trial):
                     continue
@@ -321,6 +329,8 @@ class _Run:
             if reference is not None and any(not one.holds for one in findings):
                 by_design = reference.lacks(check, trial)
                 findings = [one for one in findings if one.output not in by_design]
+            if closely and self._yardstick:
+                findings = without_rounding(check, made, trial, findings, self._yardstick, self.precision)
             kept += findings
         return kept
 

@@ -17,6 +17,7 @@ from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.backends.registry import REFERENCE, require_backend
 from trt_workbench.engine.documents import json_values
 from trt_workbench.errors import UsageProblem
+from trt_workbench.onnxtools.nan_flags import FLAGS, computed_floats, outputs_behind, with_flags
 from trt_workbench.onnxtools.noise import with_rounding
 from trt_workbench.onnxtools.proto import opset
 from trt_workbench.verify.difference import Difference, can_match, difference, matched, row_sizes, typical_error
@@ -42,6 +43,7 @@ _CLOSELY = 12  # runs of each copy before an output is called wrong
 _BLIND = {"fp32": 1e-3, "tf32": 2e-2, "fp16": 2e-2, "bf16": 0.1, "int8": 0.1}
 # Older operators take no bf16: their copies are disturbed, and not held in it. It has fp32's range.
 _BF16_OPSET = 13
+_NARROW = "fp16"  # has a smaller range than fp32: bf16 has the same
 # Beyond these a limit says nothing.
 _MOST_REL_L2, _MOST_CHANGED = 0.25, 0.25
 # What properties that a model itself barely has are measured by: see `Limit.tighter`.
@@ -63,6 +65,8 @@ class Limit:
         noise: relative L2 (share changed) of the noisy copies alone.
         matched: whether the vectors along the second dimension are put in order first, as rounding swaps them.
         left_out: rows that rounding alone turns over, such as one with a tie at a limit; they are not compared.
+        overflows: whether the output is behind a tensor that is NaN in a copy and not in the model. Max and TopK may
+            pass over NaN or not, so that a copy does not show what an engine makes of it.
     """
 
     precision: str
@@ -74,6 +78,7 @@ class Limit:
     beyond: float = 1.0
     matched: bool = False
     left_out: tuple[int, ...] = ()
+    overflows: bool = False
 
     @property
     def decides(self) -> bool:
@@ -123,6 +128,10 @@ class Limit:
             typical=self.typical * _TIGHTER,
         )
 
+    def is_overflow(self, found: Difference) -> bool:
+        """Whether a difference is of the kind that NaN inside of the model makes: other elements NaN, other choices."""
+        return self.overflows and not found.shape_differs and (found.nonfinite > 0 or found.changed > 0)
+
     def document(self) -> dict[str, Any]:
         """Return JSON values, without what is not finite."""
         return {name: value for name, value in json_values(self).items() if name != "precision"}
@@ -139,6 +148,8 @@ class Yardstick:
         """
         self._path, self._folder, self._seed = model, folder, seed
         self._model: onnx.ModelProto | None = None
+        self._exact: Session | None = None
+        self._flagged: tuple[list[str], list[Session]] | None = None
         self._sessions: dict[tuple[str, float], list[Session]] = {}
 
     def limits(
@@ -161,10 +172,19 @@ class Yardstick:
         times = _CLOSELY if closely else 1
         sessions = [session for strength in strengths for session in self._noisy(precision, strength)]
         noisy = [session.run(typed_for(session, inputs)) for session in sessions for _ in range(times)]
+        beyond = self._overflowed(precision, inputs) if closely else set()
         return {
-            name: limit(precision, [one[name] for one in noisy], array, rows=rows[name])
+            name: replace(
+                limit(precision, [one[name] for one in noisy], array, rows=rows[name]), overflows=name in beyond
+            )
             for name, array in expected.items()
         }
+
+    def exact(self, inputs: Arrays) -> dict[str, NDArray[Any]]:
+        """Return what the model itself gives, undisturbed. Raises UsageProblem if it does not take the inputs."""
+        if self._exact is None:
+            self._exact = require_backend(REFERENCE).load(self._path, SessionOptions())
+        return dict(self._exact.run(typed_for(self._exact, inputs)))
 
     def prepare(self, precision: str) -> None:
         """Make the copies of a precision, which `limits` would make at its first call. Raises UsageProblem as it."""
@@ -179,27 +199,49 @@ class Yardstick:
         for session in (one for several in self._sessions.values() for one in several):
             session.close()
         self._sessions.clear()
+        for session in (*([self._exact] if self._exact else []), *(self._flagged[1] if self._flagged else [])):
+            session.close()
 
     def _noisy(self, precision: str, strength: float) -> list[Session]:
         key = (precision, strength)
         if key not in self._sessions:
             if self._model is None:
                 self._model = onnx.load(self._path)
-            self._sessions[key] = [self._open(precision, strength, number) for number in range(_COPIES)]
+            self._sessions[key] = [
+                self._load(self._copy(precision, strength, number), f"noisy-{precision}-{strength:g}-{number}")
+                for number in range(_COPIES)
+            ]
         return self._sessions[key]
 
-    def _open(self, precision: str, strength: float, number: int) -> Session:
+    def _copy(self, precision: str, strength: float, number: int) -> onnx.ModelProto:
         assert self._model is not None
         ranged = precision == "int8" and not _has_scales(self._model)
         unit = UNITS[precision] * strength
         held = {"fp16": TensorProto.FLOAT16, "bf16": TensorProto.BFLOAT16}.get(precision)
         if precision == "bf16" and opset(self._model) < _BF16_OPSET:
             held = None
-        noisy = with_rounding(self._model, unit, self._seed + number, ranged=ranged, held=held)
-        path = self._folder / f"noisy-{precision}-{strength:g}-{number}.onnx"
-        big = noisy.ByteSize() > onnx.checker.MAXIMUM_PROTOBUF
-        onnx.save(noisy, path, save_as_external_data=big, location=f"{path.name}.data" if big else None)
+        return with_rounding(self._model, unit, self._seed + number, ranged=ranged, held=held)
+
+    def _load(self, model: onnx.ModelProto, name: str) -> Session:
+        path = self._folder / f"{name}.onnx"
+        big = model.ByteSize() > onnx.checker.MAXIMUM_PROTOBUF
+        onnx.save(model, path, save_as_external_data=big, location=f"{path.name}.data" if big else None)
         return require_backend(REFERENCE).load(path, SessionOptions())
+
+    def _overflowed(self, precision: str, inputs: Arrays) -> set[str]:
+        """Return the outputs behind a tensor that is NaN in a copy and not in the model."""
+        if precision != _NARROW:
+            return set()
+        assert self._model is not None
+        if self._flagged is None:
+            names = computed_floats(self._model)
+            copy = self._copy(precision, _STRENGTH[precision], 0)
+            models = {"exact-flags": self._model, "noisy-flags": copy}
+            self._flagged = names, [self._load(with_flags(one, names), name) for name, one in models.items()]
+        names, sessions = self._flagged
+        flags = [session.run(typed_for(session, inputs)).get(FLAGS, ()) for session in sessions]
+        beyond = {name for name, exact, copy in zip(names, *flags, strict=False) if copy and not exact}
+        return outputs_behind(self._model, beyond)
 
 
 def typed_for(session: Session, inputs: Arrays) -> dict[str, NDArray[Any]]:

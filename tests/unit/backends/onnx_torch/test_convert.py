@@ -142,3 +142,25 @@ def test_an_output_without_a_name_is_refused(tmp_path: Path) -> None:
     onnx.save(model, path)
     with pytest.raises(UsageProblem, match="An output of the model has no name"):
         convert(path)
+
+
+TRUTHS = [
+    "n = Gather(s, zero) c = Equal(n, one) y = Where(c, x, five)",
+    "n = Gather(s, zero) c = Equal(n, one) d = Not(c) y = Where(d, x, five)",
+    "c = Greater(s, two) d = Cast<to = 1>(c) y = Mul(x, d)",
+    "n = Gather(s, zero) a = GreaterOrEqual(n, two) b = Less(n, two) c = And(a, b) y = Where(c, x, five)",
+    "n = Gather(s, zero) a = GreaterOrEqual(n, two) b = LessOrEqual(n, two) c = Or(a, b) y = Where(c, x, five)",
+    "c = Equal(s, two) d = Gather(c, zero) e = Unsqueeze(d, first) f = Concat<axis = 0>(e, c) "
+    "g = Slice(f, first, start) h = Squeeze(g) y = Where(h, x, five)",
+    "c = Equal(s, two) e = Cast<to = 7>(c) p = Cast<to = 1>(e) y = Add(x, p)",
+]
+
+
+@pytest.mark.parametrize("nodes", TRUTHS)
+def test_truths_about_shapes_select_tensors(nodes: str, tmp_path: Path) -> None:
+    constants = {"zero": np.int64(0), "one": np.int64(1), "two": np.int64(2), "five": np.float32(5)}
+    constants |= {"first": np.array([0]), "start": np.array([1])}
+    for rows in (1, 2, 3):
+        read = {name: value for name, value in constants.items() if f"{name}" in nodes}
+        converted = compare(tmp_path / "m.onnx", f"s = Shape(x) {nodes}", noise(rows, 2), read, shape="N,2")
+        assert converted.host_reads == []

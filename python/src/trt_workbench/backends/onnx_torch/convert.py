@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,10 @@ import numpy as np
 import onnx
 import torch
 from onnx import numpy_helper
-from torch import Tensor, fx, nn
+from torch import fx, nn
 
 from trt_workbench.backends.onnx_torch import (
+    conditional,
     elementwise,
     host,
     layout,
@@ -23,11 +24,15 @@ from trt_workbench.backends.onnx_torch import (
     recurrent,
     reductions,
     resize,
+    sampling,
 )
+from trt_workbench.backends.onnx_torch.attributes import attribute_value, constant_value, refuse_unknown
 from trt_workbench.backends.onnx_torch.dtypes import INTEGERS, TORCH_DTYPES, as_torch, compute_dtype, to_precision
+from trt_workbench.backends.onnx_torch.values import Value, eye_like, full, range_
 from trt_workbench.errors import UsageProblem
-from trt_workbench.onnxtools.model_file import load_model
-from trt_workbench.onnxtools.proto import operator_name
+from trt_workbench.onnxtools.model_file import checked_on_error, load_model
+from trt_workbench.onnxtools.proto import opset
+from trt_workbench.onnxtools.sanitize_branches import settle_ifs
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     **elementwise.OPERATORS,
@@ -36,6 +41,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     **quantized.OPERATORS,
     **reductions.OPERATORS,
     **resize.OPERATORS,
+    **sampling.OPERATORS,
 }
 _HOST_INPUTS = {**layout.HOST_INPUTS, **network.HOST_INPUTS, **reductions.HOST_INPUTS, **resize.HOST_INPUTS}
 _OLDER = {**layout.OLDER, **resize.OLDER}
@@ -46,23 +52,12 @@ _WITH_OUTPUTS = frozenset({"Split", "Dropout", "MaxPool"})
 SPECIAL = frozenset(
     {"Cast", "CastLike", "Constant", "ConstantOfShape", "EyeLike", "Identity", "Range", "Shape", "Size"}
 )
-SUPPORTED = frozenset(FUNCTIONS) | SPECIAL | recurrent.KINDS
+SUPPORTED = frozenset(FUNCTIONS) | SPECIAL | recurrent.KINDS | {"If"}
 _SEVERAL = frozenset({"Split", "TopK"}) | recurrent.KINDS
+# Largest result of folding what conditions are computed from.
+_FOLDED_BYTES = 1 << 20
 # Above this an integer vector is data, not a shape.
 _LONGEST_SHAPE = 64
-
-
-@dataclass
-class _Value:
-    """A value of the ONNX graph: a node of the fx graph, a constant, or both.
-
-    `rank` is set for host values, `length` for vectors among them whose length is known.
-    """
-
-    node: Any = None
-    constant: Tensor | None = None
-    rank: int | None = None
-    length: int | None = None
 
 
 @dataclass
@@ -94,7 +89,9 @@ def convert(path: Path, precision: torch.dtype = torch.float32) -> Converted:
     """
     model = load_model(path)
     try:
-        return _Converter(model, precision).run()
+        with checked_on_error(path):
+            settle_ifs(model, _FOLDED_BYTES)
+        return _Converter(model.graph, opset(model), precision).run()
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RuntimeError) as error:
         raise UsageProblem(
             f"The model cannot be converted to PyTorch ({type(error).__name__}: {error}): {path}"
@@ -104,55 +101,52 @@ def convert(path: Path, precision: torch.dtype = torch.float32) -> Converted:
 
 
 class _Converter:
-    def __init__(self, model: onnx.ModelProto, precision: torch.dtype) -> None:
-        self._graph, self._precision = model.graph, precision
-        self._opset = max((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), default=1)
+    def __init__(self, graph: onnx.GraphProto, opset: int, precision: torch.dtype) -> None:
+        self._graph, self._opset, self._precision = graph, opset, precision
         self._root = nn.Module()
         self._fx = fx.Graph(self._root)  # type: ignore[arg-type]  # any module that has the graph's parts
-        self._values: dict[str, _Value] = {"": _Value()}
+        self._values: dict[str, Value] = {"": Value()}
         self._first: Any = None
         self._host_reads: list[str] = []
         self._uncompiled: list[str] = []
 
     def run(self) -> Converted:
-        self._refuse_unknown()
-        constants = {tensor.name: tensor for tensor in self._graph.initializer}
-        for name, tensor in constants.items():
-            self._add_constant(name, numpy_helper.to_array(tensor))
+        refuse_unknown(conditional.all_nodes(self._graph), SUPPORTED)
+        constants = {tensor.name for tensor in self._graph.initializer}
+        self._add_initializers()
         for value in self._graph.input:
             if value.name not in constants:
                 self._add_input(value)
         for node in self._graph.node:
             self._convert(node)
-        self._fx.output(tuple(self._output(value) for value in self._graph.output))
+        module = self._finish(self._output(value) for value in self._graph.output)
+        operators = {node.op_type for node in conditional.all_nodes(self._graph)}
+        return Converted(module, self._host_reads, self._uncompiled, operators)
+
+    def _add_initializers(self) -> None:
+        for tensor in self._graph.initializer:
+            self._add_constant(tensor.name, numpy_helper.to_array(tensor))
+
+    def _finish(self, results: Iterable[Any]) -> fx.GraphModule:
+        self._fx.output(tuple(results))
         self._fx.eliminate_dead_code()
         module = fx.GraphModule(self._root, self._fx)
         # its own prints the traceback of an error, which the session says in a sentence; the class has no other object
         type(module).__call__ = nn.Module.__call__  # type: ignore[method-assign]
-        return Converted(module.eval(), self._host_reads, self._uncompiled, {node.op_type for node in self._graph.node})
-
-    def _refuse_unknown(self) -> None:
-        unknown: dict[str, str] = {}
-        for node in self._graph.node:
-            name = operator_name(node)
-            if name not in SUPPORTED:
-                unknown.setdefault(name, node.name or "(no name)")
-        if unknown:
-            named = ", ".join(f"{operator} (node {node})" for operator, node in sorted(unknown.items()))
-            raise UsageProblem(f"The torch backend has no counterpart of {named}.")
+        return module.eval()
 
     def _add_constant(self, name: str, array: np.ndarray[Any, Any]) -> None:
         tensor = as_torch(array)
         is_shape = tensor.dtype in INTEGERS and tensor.ndim <= 1 and tensor.numel() <= _LONGEST_SHAPE
         length = tensor.numel() if tensor.ndim == 1 else None
-        self._values[name] = _Value(constant=tensor, rank=tensor.ndim if is_shape else None, length=length)
+        self._values[name] = Value(constant=tensor, rank=tensor.ndim if is_shape else None, length=length)
 
     def _add_input(self, value: onnx.ValueInfoProto) -> None:
         node = self._fx.placeholder(f"input_{len(self._fx.nodes)}")
         self._first = self._first or node
         dtype = self._dtype(value.type.tensor_type.elem_type, value.name)
         target = compute_dtype(dtype, self._precision)
-        self._values[value.name] = _Value(node if target == dtype else self._fx.call_method("to", (node, target)))
+        self._values[value.name] = Value(node if target == dtype else self._fx.call_method("to", (node, target)))
 
     def _output(self, value: onnx.ValueInfoProto) -> Any:
         if not value.name:  # stands for an input that was left out
@@ -170,7 +164,7 @@ class _Converter:
         return TORCH_DTYPES[element]
 
     def _convert(self, node: onnx.NodeProto) -> None:
-        attributes = {entry.name: self._attribute(entry) for entry in node.attribute}
+        attributes = {entry.name: attribute_value(entry) for entry in node.attribute}
         inputs = [self._value(name) for name in node.input]
         while inputs and inputs[-1] is self._values[""]:
             inputs.pop()  # trailing inputs that were left out
@@ -179,6 +173,9 @@ class _Converter:
             if len(inputs) < least:
                 raise UsageProblem(f"{node.op_type} (node {node.name}) has {len(inputs)} of {least} inputs.")
         if node.op_type in SPECIAL and self._special(node, inputs, attributes):
+            return
+        if node.op_type == "If":
+            self._conditional(node, inputs[0], [attributes[name] for name in conditional.BRANCHES])
             return
         if node.op_type in recurrent.KINDS:
             self._recurrent(node, inputs, attributes)
@@ -200,14 +197,14 @@ class _Converter:
         )
         self._bind(node, self._fx.call_function(function, arguments, attributes))
 
-    def _value(self, name: str) -> _Value:
+    def _value(self, name: str) -> Value:
         if name not in self._values:
             raise UsageProblem(
                 f"{name}, the second or third output of its node, has no counterpart in the torch backend."
             )
         return self._values[name]
 
-    def _argument(self, value: _Value, node: onnx.NodeProto, place: int) -> Any:
+    def _argument(self, value: Value, node: onnx.NodeProto, place: int) -> Any:
         if value is self._values[""]:
             return None
         # a fixed index selects without a tensor of indices
@@ -221,11 +218,9 @@ class _Converter:
         # of other operators the first output alone has a counterpart
         for place, name in enumerate(names if several else names[:1]):
             if name:
-                self._values[name] = _Value(
-                    self._fx.call_function(operator.getitem, (made, place)) if several else made
-                )
+                self._values[name] = Value(self._fx.call_function(operator.getitem, (made, place)) if several else made)
 
-    def _on_host(self, node: onnx.NodeProto, inputs: list[_Value], attributes: dict[str, Any]) -> bool:
+    def _on_host(self, node: onnx.NodeProto, inputs: list[Value], attributes: dict[str, Any]) -> bool:
         """Convert a node that computes with shapes alone; say whether it was one."""
         entry = host.OPERATORS.get(node.op_type)
         if entry is None or any(value.rank is None for value in inputs if value is not self._values[""]):
@@ -237,10 +232,12 @@ class _Converter:
         if rank is None or (node.op_type in ("Max", "Min") and len(inputs) != 2):
             return False
         arguments = tuple(None if value is self._values[""] else self._host(value, node) for value in inputs)
-        self._values[node.output[0]] = _Value(self._fx.call_function(function, arguments, attributes), rank=rank)
+        made = self._fx.call_function(function, arguments, attributes)
+        moved = node.op_type in host.MOVES and inputs[host.MOVES[node.op_type]].boolean
+        self._values[node.output[0]] = Value(made, rank=rank, boolean=moved or node.op_type in host.TRUTHS)
         return True
 
-    def _host(self, value: _Value, node: onnx.NodeProto) -> Any:
+    def _host(self, value: Value, node: onnx.NodeProto) -> Any:
         """Return `value` as something that lies on the host: a literal, or a node that gives one."""
         if value is self._values[""]:
             return None
@@ -252,7 +249,7 @@ class _Converter:
         self._host_reads.append(f"{node.op_type} {node.name}".strip())
         return self._fx.call_function(host.to_host, (value.node,))
 
-    def _tensor(self, value: _Value) -> Any:
+    def _tensor(self, value: Value) -> Any:
         """Return `value` as a tensor: a buffer for a constant."""
         if value.constant is not None:
             if value.node is None:
@@ -261,7 +258,8 @@ class _Converter:
                 value.node = self._fx.get_attr(name)
             return value.node
         if value.rank is not None:
-            return self._fx.call_function(host.to_tensor, (value.node, self._some_tensor()))
+            truth: dict[str, Any] = {"dtype": torch.bool} if value.boolean else {}
+            return self._fx.call_function(host.to_tensor, (value.node, self._some_tensor()), truth)
         return value.node
 
     def _some_tensor(self) -> Any:
@@ -272,17 +270,17 @@ class _Converter:
             self._root.register_buffer("device", torch.zeros(()))
         return self._fx.get_attr("device")
 
-    def _special(self, node: onnx.NodeProto, inputs: list[_Value], attributes: dict[str, Any]) -> bool:
+    def _special(self, node: onnx.NodeProto, inputs: list[Value], attributes: dict[str, Any]) -> bool:
         name = node.output[0]
         if node.op_type == "Constant":
-            self._add_constant(name, np.asarray(self._constant(attributes)))
+            self._add_constant(name, np.asarray(constant_value(attributes)))
         elif node.op_type == "Shape" and inputs[0].rank == 1 and inputs[0].constant is None and not attributes:
             made = self._fx.call_function(host.length, (inputs[0].node,))
-            self._values[name] = _Value(made, rank=1, length=1)
+            self._values[name] = Value(made, rank=1, length=1)
         elif node.op_type in ("Shape", "Size"):
             function = host.shape if node.op_type == "Shape" else host.size
             made = self._fx.call_function(function, (self._tensor(inputs[0]),), attributes)
-            self._values[name] = _Value(made, rank=1 if node.op_type == "Shape" else 0)
+            self._values[name] = Value(made, rank=1 if node.op_type == "Shape" else 0)
         elif node.op_type == "Identity":
             self._values[name] = inputs[0]
         elif node.op_type in ("Cast", "CastLike"):
@@ -292,16 +290,16 @@ class _Converter:
         elif node.op_type == "EyeLike":
             dtype = self._computed(attributes["dtype"]) if "dtype" in attributes else None
             made = self._fx.call_function(
-                _eye_like, (self._tensor(inputs[0]),), {"k": attributes.get("k", 0), "dtype": dtype}
+                eye_like, (self._tensor(inputs[0]),), {"k": attributes.get("k", 0), "dtype": dtype}
             )
-            self._values[name] = _Value(made)
+            self._values[name] = Value(made)
         elif not self._on_host(node, inputs, attributes):  # Range
             bounds = tuple(self._host(value, node) for value in inputs)
-            made = self._fx.call_function(_range, (*bounds, self._tensor(inputs[0])))
-            self._values[name] = _Value(made)
+            made = self._fx.call_function(range_, (*bounds, self._tensor(inputs[0])))
+            self._values[name] = Value(made)
         return True
 
-    def _recurrent(self, node: onnx.NodeProto, inputs: list[_Value], attributes: dict[str, Any]) -> None:
+    def _recurrent(self, node: onnx.NodeProto, inputs: list[Value], attributes: dict[str, Any]) -> None:
         left_out = self._values[""]
         given = {place: value for place, value in enumerate(inputs) if value is not left_out}
         if refused := [name for place, name in recurrent.REFUSED.items() if place in given]:
@@ -319,57 +317,79 @@ class _Converter:
         called = tuple(self._tensor(given[place]) if place in given else None for place in recurrent.CALLED)
         self._bind(node, self._fx.call_module(name, called))
 
-    def _cast(self, name: str, inputs: list[_Value], attributes: dict[str, Any]) -> None:
+    def _conditional(self, node: onnx.NodeProto, condition: Value, branches: list[onnx.GraphProto]) -> None:
+        """Convert both branches, with what they read as their inputs; sizes stay on the host through them."""
+        if any(not value.type.HasField("tensor_type") for graph in branches for value in graph.output):
+            raise UsageProblem(f"If (node {node.name}) with results that are no tensors has no counterpart here.")
+        names = dict.fromkeys(name for graph in branches for name in conditional.captured(graph))
+        read = {name: self._value(name) for name in names}
+        parts = [_Converter(graph, self._opset, self._precision) for graph in branches]
+        for part in parts:
+            part.begin_branch(self, read)
+        results = [part.results() for part in parts]
+        on_host = [
+            len({(value.rank, value.boolean) for value in pair}) == 1 and pair[0].rank is not None
+            for pair in zip(*results, strict=True)
+        ]
+        modules = [part.finish_branch(node, values, on_host) for part, values in zip(parts, results, strict=True)]
+        name = f"branches_{len(list(self._root.children()))}"
+        self._root.add_module(name, conditional.Conditional(*modules))
+        handed = [value.node for value in read.values() if value.constant is None]
+        made = self._fx.call_module(name, (self._host(condition, node), self._some_tensor(), *handed))
+        for place, (result, host_value) in enumerate(zip(node.output, on_host, strict=True)):
+            pair = [values[place] for values in results]
+            item = self._fx.call_function(operator.getitem, (made, place))
+            if host_value:
+                length = pair[0].length if pair[0].length == pair[1].length else None
+                self._values[result] = replace(pair[0], node=item, constant=None, length=length)
+            else:
+                self._values[result] = Value(item)
+
+    def begin_branch(self, outer: _Converter, read: dict[str, Value]) -> None:
+        """Take a tensor of the graph around a branch, for its device, and what the branch reads of it."""
+        self._host_reads, self._uncompiled = outer._host_reads, outer._uncompiled
+        self._first = self._fx.placeholder("tensor")
+        for place, (name, value) in enumerate(read.items()):
+            node = self._fx.placeholder(f"read_{place}") if value.constant is None else None
+            self._values[name] = replace(value, node=node)
+        self._add_initializers()
+
+    def results(self) -> list[Value]:
+        """Convert the nodes of a branch and return its results."""
+        for node in self._graph.node:
+            self._convert(node)
+        return [self._value(value.name) for value in self._graph.output]
+
+    def finish_branch(self, node: onnx.NodeProto, values: list[Value], on_host: list[bool]) -> fx.GraphModule:
+        """Return the module of a branch, whose results lie on the host or are tensors."""
+        pairs = zip(values, on_host, strict=True)
+        return self._finish(
+            self._host(value, node) if host_value else self._tensor(value) for value, host_value in pairs
+        )
+
+    def _cast(self, name: str, inputs: list[Value], attributes: dict[str, Any]) -> None:
         if "to" not in attributes:  # CastLike
             pair = (self._tensor(inputs[0]), self._tensor(inputs[1]))
-            self._values[name] = _Value(self._fx.call_method("type_as", pair))
+            self._values[name] = Value(self._fx.call_method("type_as", pair))
             return
         dtype = self._computed(attributes["to"])
         value = inputs[0]
         if value.rank is not None and dtype in (torch.int64, torch.int32):
-            self._values[name] = value
+            self._values[name] = replace(value, boolean=False)
         else:
-            self._values[name] = _Value(self._fx.call_method("to", (self._tensor(value), dtype)))
+            self._values[name] = Value(self._fx.call_method("to", (self._tensor(value), dtype)))
 
     def _computed(self, element: int) -> torch.dtype:
         return compute_dtype(self._dtype(element, "A cast"), self._precision)
 
-    def _filled(self, name: str, inputs: list[_Value], attributes: dict[str, Any], node: onnx.NodeProto) -> None:
+    def _filled(self, name: str, inputs: list[Value], attributes: dict[str, Any], node: onnx.NodeProto) -> None:
         fill = attributes.get("value", np.zeros(1, np.float32))
         item, dtype = fill.reshape(-1)[0].item(), as_torch(fill).dtype
         if inputs[0].rank == 1 and inputs[0].length == 1 and dtype == torch.int64:
             size = self._host(inputs[0], node)
             made = self._fx.call_function(host.constant_of_shape, (size,), {"value": item})
-            self._values[name] = _Value(made, rank=1)
+            self._values[name] = Value(made, rank=1)
             return
         keywords = {"value": item, "dtype": compute_dtype(dtype, self._precision)}
         shape = self._host(inputs[0], node)
-        self._values[name] = _Value(self._fx.call_function(_full, (shape, self._some_tensor()), keywords))
-
-    def _constant(self, attributes: dict[str, Any]) -> Any:
-        ((kind, value),) = attributes.items()
-        types = {"value_int": np.int64, "value_ints": np.int64, "value_float": np.float32, "value_floats": np.float32}
-        return np.array(value, types[kind]) if kind in types else value
-
-    def _attribute(self, attribute: onnx.AttributeProto) -> Any:
-        value = onnx.helper.get_attribute_value(attribute)
-        if isinstance(value, bytes):
-            return value.decode()
-        if isinstance(value, onnx.TensorProto):
-            return numpy_helper.to_array(value)
-        if attribute.type == onnx.AttributeProto.STRINGS:
-            return [one.decode() for one in value]
-        return list(value) if attribute.type in (onnx.AttributeProto.INTS, onnx.AttributeProto.FLOATS) else value
-
-
-def _full(shape: list[int], like: Tensor, *, value: float, dtype: torch.dtype) -> Tensor:
-    return torch.full(shape, value, dtype=dtype, device=like.device)
-
-
-def _range(start: float, limit: float, delta: float, like: Tensor) -> Tensor:
-    return torch.arange(start, limit, delta, dtype=like.dtype, device=like.device)
-
-
-def _eye_like(x: Tensor, *, k: int, dtype: torch.dtype | None) -> Tensor:
-    ones = torch.ones(x.shape, dtype=dtype or x.dtype, device=x.device)
-    return torch.triu(torch.tril(ones, k), k)
+        self._values[name] = Value(self._fx.call_function(full, (shape, self._some_tensor()), keywords))

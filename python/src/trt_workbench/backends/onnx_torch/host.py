@@ -30,9 +30,9 @@ def to_host(x: Any) -> Any:
     return x.tolist() if isinstance(x, Tensor) else x
 
 
-def to_tensor(value: Host, like: Tensor) -> Tensor:
-    """Return a host value as an int64 tensor on the device of `like`."""
-    return torch.tensor(value, dtype=torch.int64, device=like.device)
+def to_tensor(value: Host, like: Tensor, dtype: torch.dtype = torch.int64) -> Tensor:
+    """Return a host value as a tensor on the device of `like`."""
+    return torch.tensor(value, dtype=dtype, device=like.device)
 
 
 def gather(x: list[int], indices: Host, *, axis: int = 0) -> Host:
@@ -108,6 +108,11 @@ def _elementwise(function: Callable[[int, int], int]) -> Callable[..., Host]:
     return operator
 
 
+def not_(x: Host) -> Host:
+    """The opposite of each truth value."""
+    return [int(not item) for item in x] if isinstance(x, list) else int(not x)
+
+
 def where(condition: Host, a: Host, b: Host) -> Host:
     """A where the condition holds, else b."""
     if not isinstance(condition, list) and not isinstance(a, list) and not isinstance(b, list):
@@ -154,15 +159,22 @@ def _gathered(ranks: Sequence[int | None], _: dict[str, Any]) -> int | None:
 # Operator -> (function of host values, rule for the rank of its result).
 OPERATORS: dict[str, tuple[Callable[..., Any], RankRule]] = {
     "Add": (_elementwise(lambda a, b: a + b), _widest),
+    "And": (_elementwise(lambda a, b: int(bool(a and b))), _widest),
     "Concat": (concat, _fixed(1, after=1)),
     "Div": (_elementwise(_div), _widest),
     "Equal": (_elementwise(lambda a, b: int(a == b)), _widest),
     "Gather": (gather, _gathered),
+    "Greater": (_elementwise(lambda a, b: int(a > b)), _widest),
+    "GreaterOrEqual": (_elementwise(lambda a, b: int(a >= b)), _widest),
     "Identity": (identity, _widest),
+    "Less": (_elementwise(lambda a, b: int(a < b)), _widest),
+    "LessOrEqual": (_elementwise(lambda a, b: int(a <= b)), _widest),
     "Max": (_elementwise(max), _widest),
     "Min": (_elementwise(min), _widest),
     "Mod": (_elementwise(lambda a, b: a % b), _widest),
     "Mul": (_elementwise(lambda a, b: a * b), _widest),
+    "Not": (not_, _widest),
+    "Or": (_elementwise(lambda a, b: int(bool(a or b))), _widest),
     "Range": (range_, _fixed(0, 0, 0, after=1)),
     "ReduceProd": (reduce_prod, _reduced),
     "Reshape": (reshape, _widest),
@@ -171,4 +183,11 @@ OPERATORS: dict[str, tuple[Callable[..., Any], RankRule]] = {
     "Sub": (_elementwise(lambda a, b: a - b), _widest),
     "Unsqueeze": (unsqueeze, _fixed(0, after=1)),
     "Where": (where, _widest),
+}
+
+# Those whose results are truth values, and those whose results are elements of an input, with the place of that input.
+TRUTHS = frozenset({"And", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Not", "Or"})
+MOVES = {
+    **dict.fromkeys(("Concat", "Gather", "Identity", "Reshape", "Slice", "Squeeze", "Unsqueeze"), 0),
+    "Where": 1,
 }

@@ -1,4 +1,4 @@
-"""Resize and Upsample: any number of dimensions, nearest and linear. Formulas: the ONNX operator documentation."""
+"""Resize and Upsample: any number of dimensions, nearest, linear, cubic. Formulas: the ONNX operator documentation."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from trt_workbench.backends.onnx_torch.cubic import Cubic
 from trt_workbench.errors import UsageProblem
 
 _ROUNDINGS: dict[str, Callable[[float], float]] = {
@@ -32,14 +33,20 @@ def resize(
     axes: Sequence[int] | None = None,
     keep_aspect_ratio_policy: str = "stretch",
     antialias: int = 0,
+    cubic_coeff_a: float = -0.75,
+    exclude_outside: int = 0,
     **_: Any,
 ) -> Tensor:
     """Resize along every dimension whose size or scale differs from 1.
 
     Raises:
-        UsageProblem: cubic, antialiased or cropped resizing, which has no counterpart here.
+        UsageProblem: antialiased or cropped resizing, which has no counterpart here.
     """
-    if mode not in ("nearest", "linear") or antialias or coordinate_transformation_mode == "tf_crop_and_resize":
+    if (
+        mode not in ("nearest", "linear", "cubic")
+        or antialias
+        or coordinate_transformation_mode == "tf_crop_and_resize"
+    ):
         how = f"{mode}, {coordinate_transformation_mode}, antialias={antialias}"
         raise UsageProblem(f"Resize with {how} has no counterpart in the torch backend.")
     if keep_aspect_ratio_policy != "stretch":
@@ -55,24 +62,39 @@ def resize(
         factors = list(scales or [])
         target = [math.floor(old * factor) for old, factor in zip(source, factors, strict=True)]
     changed = [part for part in zip(chosen, source, target, factors, strict=True) if part[1] != part[2] or part[3] != 1]
-    rounded = mode == "linear" or nearest_mode == "floor"
-    if rounded and _is_plain(x, changed, mode, coordinate_transformation_mode):
-        bilinear = {"mode": "bilinear", "align_corners": False} if mode == "linear" else {"mode": "nearest"}
-        return F.interpolate(x, size=(target[-2], target[-1]), **bilinear)
+    cubic = Cubic(cubic_coeff_a, exclude_outside=bool(exclude_outside))
+    by_torch = _by_torch(x, changed, mode, coordinate_transformation_mode, nearest_mode, cubic)
+    if by_torch is not None:
+        return F.interpolate(x, size=(target[-2], target[-1]), **by_torch)
     for axis, old, new, factor in changed:
         places = [_source_place(i, old, new, factor, coordinate_transformation_mode) for i in range(new)]
-        x = _nearest(x, axis, places, old, nearest_mode) if mode == "nearest" else _linear(x, axis, places, old)
+        if mode == "nearest":
+            x = _nearest(x, axis, places, old, nearest_mode)
+        else:
+            x = _linear(x, axis, places, old) if mode == "linear" else cubic.resize(x, axis, places, old)
     return x
 
 
-def _is_plain(x: Tensor, changed: list[tuple[int, int, int, float]], mode: str, coordinates: str) -> bool:
-    """Whether torch's own interpolation of images does exactly this: whole factors, or linear between pixel centres."""
+def _by_torch(
+    x: Tensor,
+    changed: list[tuple[int, int, int, float]],
+    mode: str,
+    coordinates: str,
+    nearest_mode: str,
+    cubic: Cubic,
+) -> dict[str, Any] | None:
+    """Return the arguments with which torch's own interpolation of images does exactly this; None if it does not."""
     if x.ndim != 4 or [axis for axis, *_ in changed] != [2, 3]:
-        return False
-    exact = all(new == old * factor for _, old, new, factor in changed)
+        return None
+    if any(new != old * factor for _, old, new, factor in changed):
+        return None
     if mode == "nearest":
-        return exact and coordinates == "asymmetric" and all(factor == int(factor) for *_, factor in changed)
-    return exact and coordinates == "half_pixel"
+        whole = all(factor == int(factor) for *_, factor in changed)
+        return {"mode": mode} if whole and coordinates == "asymmetric" and nearest_mode == "floor" else None
+    if mode == "cubic" and not cubic.is_torch_s:
+        return None
+    smooth = {"linear": "bilinear", "cubic": "bicubic"}[mode]
+    return {"mode": smooth, "align_corners": False} if coordinates == "half_pixel" else None
 
 
 def _source_place(index: int, old: int, new: int, factor: float, coordinates: str) -> float:

@@ -23,6 +23,8 @@ _DETR_BOXES, _DETR_LOGITS = ("pred_boxes", "dets"), ("logits", "pred_logits", "l
 _YOLOX_ENCODINGS: dict[str, Literal["raw", "decoded"]] = {"yolox-raw": "raw", "yolox-decoded": "decoded"}
 
 
+ADVICE = "Pass --family with one of"
+
 _OWN_NAMES = (*_FAMILIES, *_YOLOX_ENCODINGS)
 
 
@@ -108,7 +110,7 @@ def _guessed(outputs: Sequence[TensorSpec], facts: DetectorFacts) -> Family:
     named = f" and {len(facts.names)} class names in its metadata" if facts.names else " and no class names"
     raise UsageProblem(
         f"It is not certain which detector family the model is of: {why}. "
-        f"It has outputs {_show(outputs)}{named}. Pass --family with one of {', '.join(family_names())}."
+        f"It has outputs {_show(outputs)}{named}. {ADVICE} {', '.join(family_names())}."
     )
 
 
