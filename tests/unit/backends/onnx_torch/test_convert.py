@@ -144,6 +144,21 @@ def test_an_output_without_a_name_is_refused(tmp_path: Path) -> None:
         convert(path)
 
 
+def test_functions_of_the_model_s_own_are_spelled_out(tmp_path: Path) -> None:
+    """One calls the other, from a branch, too."""
+    text = """<ir_version: 9, opset_import: ["" : 17, "own" : 1]> g (float[N,3] x, bool c) => (float[N,3] y) {
+        t = own.twice(x) y = If(c) <then_branch = a () => (float[N,3] p) { p = own.swish(t) },
+        else_branch = b () => (float[N,3] q) { q = Neg(t) }> }
+      <domain: "own", opset_import: ["" : 17]> swish (a) => (b) { s = Sigmoid(a) b = Mul(a, s) }
+      <domain: "own", opset_import: ["" : 17, "own" : 1]> twice (a) => (b) { s = own.swish(a) b = Add(s, s) }"""
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "m.onnx")
+    session, x = ort.InferenceSession(tmp_path / "m.onnx"), noise(2, 3)
+    module = convert(tmp_path / "m.onnx").module
+    for c in (True, False):
+        (expected,) = session.run(None, {"x": x, "c": np.array(c)})
+        np.testing.assert_allclose(module(torch.from_numpy(x), torch.tensor(c))[0].numpy(), expected, rtol=1e-5)
+
+
 TRUTHS = [
     "n = Gather(s, zero) c = Equal(n, one) y = Where(c, x, five)",
     "n = Gather(s, zero) c = Equal(n, one) d = Not(c) y = Where(d, x, five)",
