@@ -49,6 +49,16 @@ def test_a_dimension_without_a_size_is_named_as_the_model_names_it(tmp_path: Pat
     assert f"{words}, or an array." in stderr_of("infer-engine", path, "--backend", "ort-cpu")
 
 
+def test_an_input_that_cannot_be_drawn_is_not_asked_for(tmp_path: Path) -> None:
+    """profile takes no arrays, and quantize takes samples."""
+    text = "g (string[2] s, float[2,3] x) => (string[2] t, float[2,4] y) { t = Identity(s) y = MatMul(x, w) }"
+    path = write_onnx(tmp_path / "m.onnx", text, {"w": np.ones((3, 4), np.float32)})
+    drawn = "is of a type for which no values can be drawn; "
+    assert f"{drawn}profile draws all inputs" in stderr_of("profile", path, "--backend", "ort-cpu")
+    words = ("quantize", path, "--to", "int8", "--calibration", "random", "-o", tmp_path / "q.onnx")
+    assert f"{drawn}give samples (--calibration FILES)" in stderr_of(*words)
+
+
 def test_weights_outside_the_file_are_part_of_the_models_hash(model: Path) -> None:
     document = onnx.load(model)
     document.graph.initializer[0].raw_data = np.array(2, np.float32).tobytes()

@@ -20,7 +20,7 @@ from trt_workbench.backends.ort_cpu import OrtCpuBackend
 from trt_workbench.errors import UsageProblem
 from trt_workbench.verify.diagnosis import diagnose
 from trt_workbench.verify.difference import Difference
-from trt_workbench.verify.yardstick import Limit, Yardstick, limit, precision_of, sensitivity, typed_for
+from trt_workbench.verify.yardstick import UNITS, Limit, Yardstick, limit, precision_of, sensitivity, typed_for
 
 UNIT = 2.0**-24
 FLOOR = 8 * UNIT  # of fp32: what is allowed where the noise changes nothing
@@ -125,6 +125,21 @@ def test_a_model_of_older_operators_has_a_yardstick_in_bf16(opened: Open, tmp_pa
     with contextlib.closing(Yardstick(tmp_path / "old.onnx", tmp_path, seed=7)) as yardstick:
         found = limit_of(yardstick, "bf16", np.ones((1, 100_000)))
     assert found.noise == pytest.approx(2**-6 / 3**0.5, rel=0.05)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "tf32", "fp16", "bf16", "int8"])
+@pytest.mark.parametrize("opset", [7, 8, 9, 13, 21, 22, 23])
+def test_models_of_every_operator_set_have_a_yardstick(opset: int, precision: str, tmp_path: Path) -> None:
+    """Sign came with 9, and of 22 ONNX Runtime has no RandomUniformLike."""
+    weights = np.random.default_rng(0).standard_normal((4, 4)).astype(np.float32)
+    text = "g (float[N,4] x) => (float[N,4] y) { t = Transpose<perm = [0, 1]>(x) m = MatMul(t, w) y = Tanh(m) }"
+    path = write_onnx(tmp_path / "m.onnx", text, {"w": weights}, opset)
+    x = np.random.default_rng(1).standard_normal((3, 4)).astype(np.float32)
+    with contextlib.closing(Yardstick(path, tmp_path, seed=7)) as yardstick:
+        found = limit_of(yardstick, precision, x, np.tanh(x @ weights), closely=True)
+    unit = UNITS[precision]
+    assert unit < found.noise < 200 * unit
+    assert found.decides
 
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16", "bf16", "int8"])

@@ -321,7 +321,7 @@ def _random(model: Path, inputs: Sequence[ModelTensor], settings: CalibrationSet
                 noise = generator.uniform(low, high, transform.shape).astype(transform.dtype)
                 yield {specs[0].name: noise}
             else:
-                drawn = random_inputs(specs, shapes, settings.seed + number)
+                drawn = random_inputs(specs, shapes, settings.seed + number, hint="give samples (--calibration FILES)")
                 yield {name: array[0] for name, array in drawn.items()}
 
     return CalibrationData(tuple(f"random sample {number}" for number in range(count)), 0, "noise", True, read)

@@ -14,6 +14,7 @@ from typing import Any
 import onnx
 from onnx import TensorProto, helper
 
+from trt_workbench.onnxtools.drawing import Drawing
 from trt_workbench.onnxtools.proto import opset, subgraphs
 
 _FLOATS = {TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE}
@@ -76,8 +77,11 @@ def with_rounding(
     copy.CopyFrom(onnx.shape_inference.infer_shapes(model, strict_mode=False, data_prop=False))
     inputs = {value.name for value in copy.graph.input} - {tensor.name for tensor in copy.graph.initializer}
     exact = set() if ranged or held else inputs
-    rounding = _Rounding(unit, seed, ranged=ranged, held=held, tells_infinite=opset(model) >= _WHERE_OPSET)
+    drawing = Drawing(opset(model))
+    tells = opset(model) >= _WHERE_OPSET
+    rounding = _Rounding(unit, seed, drawing, ranged=ranged, held=held, tells_infinite=tells)
     rounding.of_graph(copy.graph, _Scope({}, inputs, exact, {}), inputs)
+    copy.graph.initializer.extend(drawing.constants())
     return copy
 
 
@@ -101,9 +105,11 @@ class _Scope:
 class _Rounding:
     """Disturbs graphs and their subgraphs."""
 
-    def __init__(self, unit: float, seed: int, *, ranged: bool, held: int | None, tells_infinite: bool) -> None:
+    def __init__(
+        self, unit: float, seed: int, drawing: Drawing, *, ranged: bool, held: int | None, tells_infinite: bool
+    ) -> None:
         self._unit, self._seed, self._ranged, self._held = unit, seed, ranged, held
-        self._tells_infinite = tells_infinite
+        self._drawing, self._tells_infinite = drawing, tells_infinite
         self._scores: set[str] = set()
         self._count = 0
 
@@ -182,10 +188,9 @@ class _Rounding:
             is_score = self._tells_infinite and not self._scores.isdisjoint((clean, name))
             ranged = (_INFINITE_SCORE if is_score else _INFINITE) if self._tells_infinite else inf
             spared = is_score  # the zeros and ones of a mask, which grow to tens beside -10000
-        disturbed = _disturbed(
-            clean, name, kind, share, number, least=least, ranged=ranged, held=self._held, spared=spared
+        nodes += _disturbed(
+            clean, name, kind, share, number, self._drawing, least=least, ranged=ranged, held=self._held, spared=spared
         )
-        nodes.extend(disturbed)
 
 
 def _scores(graph: onnx.GraphProto) -> set[str]:
@@ -220,6 +225,7 @@ def _disturbed(
     kind: int,
     unit: float,
     seed: int,
+    drawing: Drawing,
     *,
     least: float,
     ranged: float | None,
@@ -227,6 +233,8 @@ def _disturbed(
     spared: bool,
 ) -> list[onnx.NodeProto]:
     """Return the nodes that make `name` from `clean`; integers are spared where that is asked for.
+
+    What is left of a number below it is more than 0 if it is no integer, and at most 1: rounded up, it says so.
 
     `least` is an error that is added whatever the value. `ranged` is where values begin that stand for infinity, if the
     disturbance is relative to the largest of the others; None where it is relative to each value.
@@ -238,11 +246,8 @@ def _disturbed(
         return output
 
     def draw(low: float, high: float, made: str) -> str:
-        # ONNX Runtime draws float and double alone
-        drawn = {"dtype": kind if kind == TensorProto.DOUBLE else TensorProto.FLOAT, "seed": float(seed % (1 << 24))}
-        return node(
-            "Cast", [node("RandomUniformLike", [clean], f"{made}__drawn", low=low, high=high, **drawn)], made, to=kind
-        )
+        nodes.extend(drawing.nodes(clean, made, kind, low=low, high=high, seed=seed))
+        return made
 
     is_ranged = ranged is not None
     noise = draw(*((-unit, unit) if is_ranged or spared else (1.0 - unit, 1.0 + unit)), f"{name}__noise")
@@ -261,11 +266,11 @@ def _disturbed(
         error = node("Mul", [noise, top], f"{name}__scaled")
         if spared:
             rest = node("Sub", [size, node("Floor", [size], f"{name}__floor")], f"{name}__rest")
-            error = node("Mul", [error, node("Sign", [rest], f"{name}__sign")], f"{name}__error")
+            error = node("Mul", [error, node("Ceil", [rest], f"{name}__broken")], f"{name}__error")
         node("Add", [clean, error], last)
     elif spared:
         rest = node("Sub", [clean, node("Floor", [clean], f"{name}__floor")], f"{name}__rest")
-        size = node("Mul", [clean, node("Sign", [rest], f"{name}__sign")], f"{name}__size")
+        size = node("Mul", [clean, node("Ceil", [rest], f"{name}__broken")], f"{name}__size")
         node("Add", [clean, node("Mul", [noise, size], f"{name}__error")], last)
     elif least:
         share = node("Mul", [clean, noise], f"{name}__share")

@@ -83,4 +83,5 @@ def feed_for(specs: Sequence[TensorSpec], work: Workload) -> dict[str, NDArray[A
     """Return random inputs for a model's inputs. Raises as `random_feed`."""
     tensors = onnx_inputs(work.path)
     shapes = complete_shapes(specs, dimension_symbols(tensors), {}, SHAPE_HINT, asked=work.shapes)
-    return random_inputs(with_limits(specs, tensors), shapes, work.seed)
+    hint = "profile draws all inputs, and infer-engine --input takes arrays"
+    return random_inputs(with_limits(specs, tensors), shapes, work.seed, hint=hint)

@@ -144,6 +144,21 @@ def test_an_output_without_a_name_is_refused(tmp_path: Path) -> None:
         convert(path)
 
 
+def test_functions_of_the_model_s_own_are_spelled_out(tmp_path: Path) -> None:
+    """One calls the other, from a branch, too."""
+    text = """<ir_version: 9, opset_import: ["" : 17, "own" : 1]> g (float[N,3] x, bool c) => (float[N,3] y) {
+        t = own.twice(x) y = If(c) <then_branch = a () => (float[N,3] p) { p = own.swish(t) },
+        else_branch = b () => (float[N,3] q) { q = Neg(t) }> }
+      <domain: "own", opset_import: ["" : 17]> swish (a) => (b) { s = Sigmoid(a) b = Mul(a, s) }
+      <domain: "own", opset_import: ["" : 17, "own" : 1]> twice (a) => (b) { s = own.swish(a) b = Add(s, s) }"""
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "m.onnx")
+    session, x = ort.InferenceSession(tmp_path / "m.onnx"), noise(2, 3)
+    module = convert(tmp_path / "m.onnx").module
+    for c in (True, False):
+        (expected,) = session.run(None, {"x": x, "c": np.array(c)})
+        np.testing.assert_allclose(module(torch.from_numpy(x), torch.tensor(c))[0].numpy(), expected, rtol=1e-5)
+
+
 TRUTHS = [
     "n = Gather(s, zero) c = Equal(n, one) y = Where(c, x, five)",
     "n = Gather(s, zero) c = Equal(n, one) d = Not(c) y = Where(d, x, five)",
@@ -164,3 +179,44 @@ def test_truths_about_shapes_select_tensors(nodes: str, tmp_path: Path) -> None:
         read = {name: value for name, value in constants.items() if f"{name}" in nodes}
         converted = compare(tmp_path / "m.onnx", f"s = Shape(x) {nodes}", noise(rows, 2), read, shape="N,2")
         assert converted.host_reads == []
+
+
+@pytest.mark.filterwarnings("ignore")  # PyTorch's own, while it compiles
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        "m = Mul(n, four) d = Div(m, two)",
+        "m = Sub(zero, n) d = Div(m, two)",
+        "c = Equal(n, four) t = Cast<to = 7>(c) d = Add(t, n)",
+        "c = Greater(n, two) d = Where(c, n, four)",
+        "a = Less(n, two) b = GreaterOrEqual(n, four) c = Or(a, b) e = Not(c) d = Where(e, n, four)",
+    ],
+)
+def test_arithmetic_of_sizes_is_compiled_for_sizes_that_are_not_fixed(nodes: str, tmp_path: Path) -> None:
+    """From the second size of the batch on, PyTorch computes with symbols."""
+    constants = {name: np.int64(value) for name, value in (("zero", 0), ("two", 2), ("four", 4))}
+    text = f"s = Shape(x) n = Gather(s, zero) {nodes} f = Cast<to = 1>(d) y = Mul(x, f)"
+    path = write_onnx(tmp_path / "m.onnx", f"g (float[N,2] x) => (float[N,2] y) {{ {text} }}", constants)
+    module = convert(path).module
+    torch._dynamo.reset()
+    compiled = torch.compile(module, backend="eager", fullgraph=True)
+    for batch in (1, 2, 3, 4, 8):
+        x = torch.ones(batch, 2)
+        torch.testing.assert_close(compiled(x)[0], module(x)[0])
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_quotient_of_a_size_is_compiled_behind_a_tensor_that_is_read(tmp_path: Path) -> None:
+    """There the size is a number that may be negative, as far as PyTorch knows."""
+    constants = {"zero": np.int64(0), "two": np.int64(2), "four": np.int64(4), "first": np.array([0])}
+    text = """s = Shape(x) n = Gather(s, zero) m = Mul(n, four) top = ReduceMax<keepdims = 0>(x) i = Cast<to = 7>(top)
+      v = Unsqueeze(i, first) [read] e = ConstantOfShape(v) d = Div(m, two) f = Cast<to = 1>(d) p = Mul(x, f)
+      y = Add(p, e)"""
+    path = write_onnx(tmp_path / "m.onnx", f"g (float[N,2] x) => (float[N,2] y) {{ {text} }}", constants)
+    converted = convert(path)
+    assert converted.host_reads == ["ConstantOfShape read"]
+    torch._dynamo.reset()
+    compiled = torch.compile(converted.module, backend="eager")
+    for batch in (1, 2, 3, 4, 8):
+        x = torch.ones(batch, 2)
+        torch.testing.assert_close(compiled(x)[0], converted.module(x)[0])

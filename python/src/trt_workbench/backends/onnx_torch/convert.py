@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx.inliner
 import torch
 from onnx import numpy_helper
 from torch import fx, nn
@@ -90,6 +91,8 @@ def convert(path: Path, precision: torch.dtype = torch.float32) -> Converted:
     model = load_model(path)
     try:
         with checked_on_error(path):
+            if model.functions:
+                model = onnx.inliner.inline_local_functions(model)
             settle_ifs(model, _FOLDED_BYTES)
         return _Converter(model.graph, opset(model), precision).run()
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RuntimeError) as error:

@@ -91,7 +91,8 @@ def range_(start: int, limit: int, delta: int) -> list[int]:
 
 def _div(a: int, b: int) -> int:
     quotient = abs(a) // abs(b)
-    return quotient if (a < 0) == (b < 0) else -quotient
+    # not (a < 0) == (b < 0): torch.compile has no truth of two truths about symbols
+    return -quotient if (a < 0 < b) or (b < 0 < a) else quotient
 
 
 def _elementwise(function: Callable[[int, int], int]) -> Callable[..., Host]:
@@ -110,7 +111,7 @@ def _elementwise(function: Callable[[int, int], int]) -> Callable[..., Host]:
 
 def not_(x: Host) -> Host:
     """The opposite of each truth value."""
-    return [int(not item) for item in x] if isinstance(x, list) else int(not x)
+    return [0 if item else 1 for item in x] if isinstance(x, list) else (0 if x else 1)
 
 
 def where(condition: Host, a: Host, b: Host) -> Host:
@@ -159,22 +160,22 @@ def _gathered(ranks: Sequence[int | None], _: dict[str, Any]) -> int | None:
 # Operator -> (function of host values, rule for the rank of its result).
 OPERATORS: dict[str, tuple[Callable[..., Any], RankRule]] = {
     "Add": (_elementwise(lambda a, b: a + b), _widest),
-    "And": (_elementwise(lambda a, b: int(bool(a and b))), _widest),
+    "And": (_elementwise(lambda a, b: 1 if a and b else 0), _widest),
     "Concat": (concat, _fixed(1, after=1)),
     "Div": (_elementwise(_div), _widest),
-    "Equal": (_elementwise(lambda a, b: int(a == b)), _widest),
+    "Equal": (_elementwise(lambda a, b: 1 if a == b else 0), _widest),
     "Gather": (gather, _gathered),
-    "Greater": (_elementwise(lambda a, b: int(a > b)), _widest),
-    "GreaterOrEqual": (_elementwise(lambda a, b: int(a >= b)), _widest),
+    "Greater": (_elementwise(lambda a, b: 1 if a > b else 0), _widest),
+    "GreaterOrEqual": (_elementwise(lambda a, b: 1 if a >= b else 0), _widest),
     "Identity": (identity, _widest),
-    "Less": (_elementwise(lambda a, b: int(a < b)), _widest),
-    "LessOrEqual": (_elementwise(lambda a, b: int(a <= b)), _widest),
+    "Less": (_elementwise(lambda a, b: 1 if a < b else 0), _widest),
+    "LessOrEqual": (_elementwise(lambda a, b: 1 if a <= b else 0), _widest),
     "Max": (_elementwise(max), _widest),
     "Min": (_elementwise(min), _widest),
     "Mod": (_elementwise(lambda a, b: a % b), _widest),
     "Mul": (_elementwise(lambda a, b: a * b), _widest),
     "Not": (not_, _widest),
-    "Or": (_elementwise(lambda a, b: int(bool(a or b))), _widest),
+    "Or": (_elementwise(lambda a, b: 1 if a or b else 0), _widest),
     "Range": (range_, _fixed(0, 0, 0, after=1)),
     "ReduceProd": (reduce_prod, _reduced),
     "Reshape": (reshape, _widest),
