@@ -210,9 +210,7 @@ class StreamingEncoder(nn.Module):
             channels.append(one)
             times.append(other)
         encoded_lengths = length // SUBSAMPLING - 1
-        # `frames` as a number on the device: as a size it would be copied there, which no CUDA graph can hold
-        added = steps[:frames].amax().to(cached.dtype) + 1
-        filled_next = torch.minimum(cached + added, torch.tensor(context))
+        filled_next = torch.minimum(cached + frames, torch.tensor(context))
         return (
             x.transpose(1, 2),
             encoded_lengths,
