@@ -65,6 +65,7 @@ class TorchLlm:
         self._cache: Any = None
         self._cache_shape: tuple[int, int] | None = None
         self._position: Any = None
+        self._mask: Any = None
         self.provenance: Mapping[str, Any] = {
             "torch": str(torch.__version__),
             "device": torch.cuda.get_device_name(device) if device.startswith("cuda") else device,
@@ -128,6 +129,8 @@ class TorchLlm:
                 # of fixed size and kept, so that the step is compiled once
                 self._cache = _static_cache(self._model.config, capacity)
                 self._cache_shape = (input_ids.shape[0], capacity)
+                # no token is padding: without it OPT makes a mask whose size PyTorch 2.11 cannot compile
+                self._mask = torch.ones(self._cache_shape, dtype=torch.int64, device=self._device)
             self._position = torch.full((1, 1), input_ids.shape[1], device=self._device)
             output = self._model(input_ids=self._to_device(input_ids), past_key_values=self._cache, use_cache=True)
             if getattr(output, "past_key_values", None) is None:  # it ignored the cache; every step would start anew
@@ -147,7 +150,7 @@ class TorchLlm:
             inputs = {"input_ids": self._to_device(tokens[:, None]), "past_key_values": self._cache, "use_cache": True}
             if self._compiled_step is None:
                 return _host(self._model(**inputs).logits[:, -1])
-            logits = self._compiled_step(**inputs, position_ids=self._position).logits
+            logits = self._compiled_step(**inputs, position_ids=self._position, attention_mask=self._mask).logits
             self._position = self._position + 1
             return _host(logits[:, -1])
 
