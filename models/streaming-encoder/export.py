@@ -13,12 +13,14 @@ from model import LEFT_FRAMES, SUBSAMPLING, Size, StreamingEncoder
 from safetensors.torch import load_model
 from torch import Tensor
 
-from trt_workbench.onnxtools.sanitize import save_model
+from trt_workbench.onnxtools.sanitize import sanitize, save_model
 
 OPSET = 17
 """The newest that TensorRT 8.6 reads in full."""
 INPUTS = ("audio_signal", "length", "cache_last_channel", "cache_last_time", "cache_last_channel_len")
 OUTPUTS = ("encoded", "encoded_lengths", "logits", *(f"{name}_next" for name in INPUTS[2:]))
+REWRITES = ("fold-shapes", "fold-constants", "copy-sizes", "clamp-int64", "remove-unused")
+"""Of `trtw sanitize-onnx`. A size that is computed at every run keeps TensorRT 8.6 from capturing CUDA graphs."""
 METADATA = {
     "description": "Small cache-aware streaming encoder of a code of tones",
     "author": "trt-workbench",
@@ -71,7 +73,7 @@ def export(model: StreamingEncoder, path: Path) -> None:
             opset_version=OPSET,
             dynamo=False,
         )
-        document = onnx.load(Path(folder) / path.name)
+        document, _ = sanitize(Path(folder) / path.name, REWRITES)
     document.graph.name = "streaming-encoder"
     shapes = {value.name: value.type.tensor_type.shape for value in [*document.graph.input, *document.graph.output]}
     for name in INPUTS[2:]:  # the exporter names next-cache dimensions after nodes

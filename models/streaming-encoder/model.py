@@ -104,9 +104,9 @@ def shifted(scores: Tensor) -> Tensor:
 
     What comes in from the right belongs to later keys and is masked.
     """
-    batch, heads, rows, _ = scores.shape
-    padded = torch.cat([scores[..., :1], scores], -1)
-    return padded.reshape(batch, heads, -1, rows)[:, :, 1:].reshape(batch, heads, rows, -1)
+    _, heads, rows, _ = scores.shape
+    flat = torch.cat([scores[..., :1], scores], -1).flatten(2)[..., rows:]
+    return flat.reshape(flat.shape[0], heads, rows, -1)
 
 
 class Convolution(nn.Module):

@@ -87,7 +87,8 @@ def _machine(found: Record) -> str:
         f"{name} {packages[name]}" for name in ("onnxruntime", "onnxruntime-gpu", "torch") if packages.get(name)
     )
     where = f"{' and '.join(filter(None, gpus)) or 'no GPU'}; {found['cpu']['processors_available']} processors"
-    return f"Machine: {where} ({found['cpu']['model']}); {runtimes}; source {found['git']['commit'][:8]}."
+    source = (found["git"]["commit"] or "unknown")[:8]
+    return f"Machine: {where} ({found['cpu']['model']}); {runtimes}; source {source}."
 
 
 def _engines(latest: Mapping[tuple[str, str], Record]) -> list[str]:

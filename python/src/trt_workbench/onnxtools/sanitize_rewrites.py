@@ -27,6 +27,7 @@ from trt_workbench.onnxtools.sanitize_graph import (
     use_counts,
 )
 from trt_workbench.onnxtools.sanitize_integers import clamp_int64, int32_indices
+from trt_workbench.onnxtools.sanitize_sizes import copy_sizes
 
 # Largest finite fp16: a mask below it turns into -inf, and a row of -inf into NaN.
 _FP16_MAX = 65504.0
@@ -225,6 +226,7 @@ REWRITES: Mapping[str, tuple[Rewrite, bool]] = {
     "fold-shapes": (lambda model, settings: fold_shapes(model, settings.fold_limit_bytes), True),
     "fold-constants": (lambda model, settings: fold_constants(model, settings.fold_limit_bytes), True),
     "inline-if": (lambda model, _: inline_ifs(model), True),
+    "copy-sizes": (lambda model, _: copy_sizes(model), False),
     "collapse-casts": (collapse_casts, True),
     "clamp-int64": (lambda model, _: clamp_int64(model), True),
     "int32-indices": (lambda model, _: int32_indices(model), False),
