@@ -20,7 +20,7 @@ OPSET = 17
 INPUTS = ("audio_signal", "length", "cache_last_channel", "cache_last_time", "cache_last_channel_len")
 OUTPUTS = ("encoded", "encoded_lengths", "logits", *(f"{name}_next" for name in INPUTS[2:]))
 REWRITES = ("fold-shapes", "fold-constants", "copy-sizes", "clamp-int64", "remove-unused")
-"""Of `trtw sanitize-onnx`. A size that is computed at every run keeps TensorRT 8.6 from capturing CUDA graphs."""
+"""Of `trtw sanitize-onnx`: what is known before running is no computation."""
 METADATA = {
     "description": "Small cache-aware streaming encoder of a code of tones",
     "author": "trt-workbench",

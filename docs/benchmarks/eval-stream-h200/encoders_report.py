@@ -62,11 +62,13 @@ def points(records: Iterable[Record]) -> list[dict[str, Any]]:
 
 
 def report(output: Path, records: Sequence[Record]) -> None:
-    """Write README.md into the folder of the records."""
+    """Write README.md into the folder of the records; a note.md there says what has to be known about them."""
     latest = {(one["step"], one["engine"]): one for one in records}
     parts = ["# Streaming encoders on a GPU", _INTRODUCTION]
     environments = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(output.glob("env-*.json"))]
     parts += [_machine(found) for found in environments]
+    if (note := output / "note.md").is_file():
+        parts.append(note.read_text(encoding="utf-8").strip())
     for name in _TABLES:
         lines = globals()[f"_{name}"](latest)
         if lines:

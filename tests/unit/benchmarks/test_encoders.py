@@ -146,9 +146,11 @@ def test_points_of_a_bench_are_medians_of_what_was_stable(tmp_path: Path) -> Non
     named = {"x.b1": [ours, other, failed], "x.batches": [ours]}
     said = ["Unstable: 2.", "x."]
     made = [{**bench, "engine": name, "document": {"points": one, "summary": said}} for name, one in named.items()]
+    (tmp_path / "note.md").write_text("Beside builds.\n", encoding="utf-8")
     sys.modules["encoders_report"].report(tmp_path, made)
     text = (tmp_path / "README.md").read_text(encoding="utf-8")
     for line in (
+        "\n\nBeside builds.\n\n## ",
         "| x, B=1 | trt-fp32 | 2.000 | 1.000 to 3.000 | 4.000 | compute 1.000 | matched | 3000 | 1 of 4 |",
         "| x, B=1 | torch-fp32 | - | - | - | no memory | - | - | - |",
         "- x, B=1: Unstable: 2. x.",

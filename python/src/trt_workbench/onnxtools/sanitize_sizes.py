@@ -1,7 +1,7 @@
 """Sizes that a Reshape takes from its own input become 0, which says the same without a computation.
 
-Exporters write `x.reshape(x.shape[0], …)` as Shape, Gather and Concat. A compiler has to prove that such a size is the
-input's, and where it cannot, TensorRT 8.6 computes it on the host at every run, which no CUDA graph can hold.
+Exporters write `x.reshape(x.shape[0], …)` as Shape, Gather and Concat, and a compiler has to prove that such a size is
+the input's.
 """
 
 from __future__ import annotations
