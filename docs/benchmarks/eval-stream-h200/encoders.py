@@ -10,10 +10,10 @@ The embedded encoder, and encoders of its architecture with random weights (seed
 Models, plans and references go to --work (25 GB at the default sizes, and the engines once more in the cache), a line
 a command to engines.jsonl in --output, and the report of these lines to README.md there. What ended well is not done
 again. Engines are built, and then compared with the reference, `--jobs` at a time; what is measured runs alone. Of an
-engine's forms, "one" is of a model of fixed sizes, as state on the device between calls needs it; "b1" and "b8" take
-just so many streams, as `bench` builds them; "unified" takes 1 to 8. First and later chunks of these models have one
-size. So for one of them (--switch), streams have a first chunk of 7 frames and later ones of 14: an engine with a
-profile for each size ("ab") beside one with a profile for both ("both").
+engine's forms, "b1" and "b8" take just so many streams, as `bench` builds them, and the first keeps its state on the
+device between calls; "unified" takes 1 to 8. First and later chunks of these models have one size. So for one of them
+(--switch), streams have a first chunk of 7 frames and later ones of 14: an engine with a profile for each size ("ab")
+beside one with a profile for both ("both").
 """
 
 from __future__ import annotations
@@ -57,15 +57,13 @@ class Encoder:
         name: one of --sizes.
         model: ONNX file.
         contract: all chunks of 7 frames.
-        one: the model with one stream and fixed sizes.
-        single: the contract of `one`.
+        single: the same, of one stream.
         switching: first chunks of 7 frames, later ones of 14.
     """
 
     name: str
     model: Path
     contract: Path
-    one: Path
     single: Path
     switching: Path
 
@@ -78,26 +76,21 @@ def encoders(options: argparse.Namespace) -> list[Encoder]:
     for name in options.sizes:
         folder = options.work / "models" / name
         model = embedded_model(ENCODER) if name == EMBEDDED else folder / f"{name}.onnx"
-        parts = ("contract.json", f"one/{model.name}", "one/contract.json", "switching.json")
+        parts = ("contract.json", "single.json", "switching.json")
         found.append(Encoder(name, model, *(folder / part for part in parts)))
     return found
 
 
 def make(found: Sequence[Encoder]) -> None:
     """Write models and contracts that are not there."""
-    from trt_workbench.evaluate.stream_fixed import write_fixed
-    from trt_workbench.pipeline.streaming.reading import read_contract
-
     for one in found:
         layers, width = (3, 64) if one.name == EMBEDDED else map(int, one.name.split("x"))
-        one.one.parent.mkdir(parents=True, exist_ok=True)
+        one.contract.parent.mkdir(parents=True, exist_ok=True)
         written = ((one.contract, FIRST, _BATCHES), (one.single, FIRST, (1, 1, 1)), (one.switching, LATER, _BATCHES))
         for path, later, batches in written:
             path.write_text(json.dumps(contract(layers, width, later, batches), indent=2) + "\n", encoding="utf-8")
         if not one.model.is_file():
             random_encoder(layers, width, one.model)
-        if not one.one.is_file():
-            write_fixed(one.model, read_contract(one.contract), one.one.parent)
         size = sum(path.stat().st_size for path in one.model.parent.glob(f"{one.model.name}*"))
         sys.stdout.write(f"{one.model}: {size / 1e6:.1f} MB\n")
 
@@ -140,30 +133,26 @@ def random_encoder(layers: int, width: int, path: Path) -> None:
     export(model, path)
 
 
-def profile(path: Path, name: str, *, only: str = "", streams: int | None = None) -> str:
+def profile(path: Path, name: str, *, streams: int | None = None) -> str:
     """Return a profile of a contract as the commands take it.
 
     Args:
         path: of the contract.
         name: of the profile.
-        only: an input, for that one alone.
         streams: of every call; those of the profile else.
     """
-    from trt_workbench.engine.profiles import Profile
     from trt_workbench.pipeline.streaming.reading import read_contract
 
     found = read_contract(path)
     chosen = next(one for one in found.profiles if one.name == name)
     if streams:
         chosen = chosen.model_copy(update={"symbols": {**chosen.symbols, "B": (streams,) * 3}})
-    whole = found.engine_profile(chosen)
-    return str(Profile(shapes={only: whole.shapes[only]}) if only else whole)
+    return str(found.engine_profile(chosen))
 
 
 def forms(one: Encoder, switch: str) -> dict[str, tuple[Path, list[str]]]:
     """Return the engines of a model by form: what they are built from, and their profiles."""
     found = {
-        "one": (one.one, [profile(one.single, "unified", only="audio_signal")]),
         "unified": (one.model, [profile(one.contract, "unified")]),
         **{f"b{n}": (one.model, [profile(one.contract, "unified", streams=n)]) for n in _ALONE},
     }
@@ -197,7 +186,7 @@ def parities(options: argparse.Namespace, one: Encoder) -> Iterator[tuple[str, l
     for backend in options.backends:
         for precision in options.precisions if backend != "torch-compile" else ():
             is_trt = backend == "trt"
-            target = plan(options.work, one, "one", precision) if is_trt else one.model
+            target = plan(options.work, one, "b1", precision) if is_trt else one.model
             modes = "functional,closed-loop,device" if is_trt else "functional,closed-loop"
             stream = stream_words(target, one.single if is_trt else one.contract)
             words = [*stream, *on(backend, precision), *beside(options, one)]
