@@ -54,19 +54,24 @@ def failing(lane: LaneMetrics) -> dict[str, GateResult]:
 
 
 def test_a_model_that_its_caller_counts_for(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
     contract = write_contract(tmp_path / "c.json", counted_contract())
     asked = StreamSettings(
         target=counted(tmp_path), contract=contract, backend="torch", reference="ort-cpu", chunks=40, faults=True
     )
     found = evaluated(asked, tmp_path / "run")
     assert (found.passed, found.failures) == (True, [])
+
+
+def test_a_model_that_ends_its_stream_is_an_error_with_the_chunk(tmp_path: Path) -> None:
+    contract = write_contract(tmp_path / "c.json", counted_contract())
     table = onnx.numpy_helper.from_array(np.arange(20, dtype=np.float32), "table")
     path = counted(tmp_path, ("place = Cast <to = 1> (offset)", "place = Gather(table, offset)"), name="ending")
     model = onnx.load(path)
     model.graph.initializer.append(table)
     onnx.save(model, path)
     with pytest.raises(UsageProblem, match=r"^Chunk 7 of the stream: ONNX Runtime cannot run the model"):
-        evaluated(replace(asked, target=path, backend="ort-cpu"), tmp_path / "run2")
+        evaluated(StreamSettings(target=path, contract=contract, reference="ort-cpu", chunks=40), tmp_path / "run")
 
 
 @pytest.mark.parametrize("name", MODELS)
