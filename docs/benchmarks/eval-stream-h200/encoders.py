@@ -11,9 +11,9 @@ Models, plans and references go to --work (25 GB at the default sizes, and the e
 a command to engines.jsonl in --output, and the report of these lines to README.md there. What ended well is not done
 again. Engines are built, and then compared with the reference, `--jobs` at a time; what is measured runs alone. Of an
 engine's forms, "b1" and "b8" take just so many streams, as `bench` builds them, and the first keeps its state on the
-device between calls; "unified" takes 1 to 8. First and later chunks of these models have one size. So for one of them
-(--switch), streams have a first chunk of 7 frames and later ones of 14: an engine with a profile for each size ("ab")
-beside one with a profile for both ("both").
+device between calls; "unified" takes 1 to 8, and "sizes" 1, 2, 4 and 8, each in a profile of its own. First and later
+chunks of these models have one size. So for one of them (--switch), streams have a first chunk of 7 frames and later
+ones of 14: an engine with a profile for each size ("ab") beside one with a profile for both ("both").
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import fnmatch
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,9 +41,8 @@ BACKENDS = ("trt", "ort-cuda", "torch", "torch-compile")
 TACTIC_SOURCES = ("-CUBLAS", "-CUBLAS_LT", "-CUDNN", "-JIT_CONVOLUTIONS")
 FIRST, LATER = 65, 121
 """Frames of a chunk that gives 7 output frames, and of one that gives 14, left context included."""
-_BATCHES = (1, 4, 8)
-_ALONE = (1, 8)
-"""Streams of a call, of engines that take no others."""
+_ALONE, _SIZES = (1, 8), (1, 2, 4, 8)
+"""Streams of a call: of engines that take no others, and of an engine with a profile for each."""
 _WIDE = 512
 # of a run with many streams, before they are run: enough to see that the engine answers at all
 _FEW = 20
@@ -58,6 +57,7 @@ class Encoder:
         model: ONNX file.
         contract: all chunks of 7 frames.
         single: the same, of one stream.
+        sizes: the same, each number of streams in a profile of its own.
         switching: first chunks of 7 frames, later ones of 14.
     """
 
@@ -65,6 +65,7 @@ class Encoder:
     model: Path
     contract: Path
     single: Path
+    sizes: Path
     switching: Path
 
 
@@ -76,7 +77,7 @@ def encoders(options: argparse.Namespace) -> list[Encoder]:
     for name in options.sizes:
         folder = options.work / "models" / name
         model = embedded_model(ENCODER) if name == EMBEDDED else folder / f"{name}.onnx"
-        parts = ("contract.json", "single.json", "switching.json")
+        parts = ("contract.json", "single.json", "sizes.json", "switching.json")
         found.append(Encoder(name, model, *(folder / part for part in parts)))
     return found
 
@@ -86,7 +87,12 @@ def make(found: Sequence[Encoder]) -> None:
     for one in found:
         layers, width = (3, 64) if one.name == EMBEDDED else map(int, one.name.split("x"))
         one.contract.parent.mkdir(parents=True, exist_ok=True)
-        written = ((one.contract, FIRST, _BATCHES), (one.single, FIRST, (1, 1, 1)), (one.switching, LATER, _BATCHES))
+        written = (
+            (one.contract, FIRST, {"unified": (1, 4, 8)}),
+            (one.single, FIRST, {"unified": (1, 1, 1)}),
+            (one.sizes, FIRST, {f"b{n}": (n, n, n) for n in _SIZES}),
+            (one.switching, LATER, {"unified": (1, 4, 8)}),
+        )
         for path, later, batches in written:
             path.write_text(json.dumps(contract(layers, width, later, batches), indent=2) + "\n", encoding="utf-8")
         if not one.model.is_file():
@@ -95,14 +101,14 @@ def make(found: Sequence[Encoder]) -> None:
         sys.stdout.write(f"{one.model}: {size / 1e6:.1f} MB\n")
 
 
-def contract(layers: int, width: int, later: int, batches: Sequence[int]) -> dict[str, Any]:
+def contract(layers: int, width: int, later: int, streams: Mapping[str, Sequence[int]]) -> dict[str, Any]:
     """Return the embedded encoder's contract for another size; its profiles are those of the engines here.
 
     Args:
         layers: of the encoder.
         width: of the encoder.
         later: frames of a chunk after the first.
-        batches: least, usual and most streams of a call.
+        streams: least, usual and most of a call, by profile; profiles A and B have one size of chunks each.
     """
     from trt_workbench.system.embedded import embedded_contract
 
@@ -110,10 +116,10 @@ def contract(layers: int, width: int, later: int, batches: Sequence[int]) -> dic
     document["name"] = f"streaming encoder of {layers} layers, d={width}"
     document["symbols"] |= {"L": layers, "D": width}
     document["chunking"]["later"]["size"] = later
-    times = {"A": (FIRST, FIRST, FIRST), "B": (later, later, later), "unified": (FIRST, later, later)}
-    document["profiles"] = [{"name": name, "symbols": {"B": batches, "T": time}} for name, time in times.items()]
-    if later == FIRST:
-        del document["profiles"][:2]
+    profiles = [(name, batches, (FIRST, later, later)) for name, batches in streams.items()]
+    if later != FIRST:
+        profiles += [(name, profiles[0][1], (size,) * 3) for name, size in (("A", FIRST), ("B", later))]
+    document["profiles"] = [{"name": name, "symbols": {"B": b, "T": t}} for name, b, t in profiles]
     return document
 
 
@@ -155,6 +161,7 @@ def forms(one: Encoder, switch: str) -> dict[str, tuple[Path, list[str]]]:
     found = {
         "unified": (one.model, [profile(one.contract, "unified")]),
         **{f"b{n}": (one.model, [profile(one.contract, "unified", streams=n)]) for n in _ALONE},
+        "sizes": (one.model, [profile(one.sizes, f"b{n}") for n in _SIZES]),
     }
     if one.name == switch:
         found["ab"] = (one.model, [profile(one.switching, name) for name in ("A", "B")])
@@ -217,11 +224,13 @@ def measure(step: Callable[..., Any], options: argparse.Namespace, found: Sequen
     """Run what is timed, the smallest model first."""
     for one in found:
         first = options.backends[0]  # of many streams, only the runtime that this is about
-        for precision in options.precisions:
-            target = plan(options.work, one, "unified", precision) if first == "trt" else one.model
-            words = [*stream_words(target, one.contract), *on(first, precision), *beside(options, one)]
-            words += ["--mode", "closed-loop", "--chunks", str(_FEW), "--streams", options.streams]
-            step("streams", f"{one.name}.{first}.{precision}", [*words, "--seconds", f"{options.seconds:g}"])
+        for form, taken in (("unified", one.contract), ("sizes", one.sizes)):
+            for precision in options.precisions if first == "trt" or form == "unified" else ():
+                target = plan(options.work, one, form, precision) if first == "trt" else one.model
+                words = [*stream_words(target, taken), *on(first, precision), *beside(options, one)]
+                words += ["--mode", "closed-loop", "--chunks", str(_FEW), "--streams", options.streams]
+                name = f"{one.name}.{first}.{precision}" + (f".{form}" if form == "sizes" else "")
+                step("streams", name, [*words, "--seconds", f"{options.seconds:g}"])
         for precision in options.precisions if one.name == options.switch else ():
             for form in ("ab", "both") if first == "trt" else ("both",):
                 target = plan(options.work, one, form, precision) if first == "trt" else one.model

@@ -378,6 +378,23 @@ def test_a_fixed_number_of_rows_is_filled_up(tmp_path: Path) -> None:
                 same(found, alone((wide, contract), whole)[step])
 
 
+def test_only_numbers_of_rows_that_a_profile_has_are_run(tmp_path: Path) -> None:
+    """An engine with a profile for one, two and four streams refuses three."""
+    document = json.loads(json.dumps(contract_of("convolution")))
+    wide = document["profiles"][0]
+    document["profiles"] = [{"name": f"b{rows}", "symbols": {**wide["symbols"], "B": [rows] * 3}} for rows in (1, 2, 4)]
+    session, _ = opened("convolution", tmp_path)
+    contract = read_contract(write_contract(tmp_path / "c.json", document))
+    wholes = [signal(contract, 12, stream) for stream in range(3)]
+    parts = [pieces(contract, whole) for whole in wholes]
+    with session, StreamPool(session, contract) as pool:
+        assert pool.buckets == (1, 2, 4)
+        streams = [pool.open() for _ in wholes]
+        for step in range(3):
+            for whole, found in zip(wholes, pool.push(streams, [part[step] for part in parts]), strict=True):
+                same(found, alone((session, contract), whole)[step])
+
+
 def test_a_size_that_no_profile_takes_is_refused(tmp_path: Path) -> None:
     session, contract = opened("attention", tmp_path)
     with session:

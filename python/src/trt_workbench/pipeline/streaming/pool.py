@@ -275,12 +275,19 @@ class StreamPool:
         return min(least, most), most
 
     def _buckets(self) -> tuple[int, ...]:
-        """Return the numbers of rows to run: all there are on the host, where they are few, else powers of two."""
+        """Return the numbers of rows to run, of those that a profile takes: all on the host, where they are few.
+
+        Else powers of two.
+        """
         least, most = min(low for low, _ in self._limits.values()), max(high for _, high in self._limits.values())
+        ends = {high for _, high in self._limits.values()}
         if not self.on_device and most <= _FEW_ROWS:
-            return tuple(range(least, most + 1))
-        doubled = {least << power for power in range(most.bit_length()) if least << power < most}
-        return tuple(sorted(doubled | {high for _, high in self._limits.values()}))
+            wanted = set(range(least, most + 1))
+        else:
+            wanted = {least << power for power in range(most.bit_length()) if least << power < most}
+        symbol = self.contract.batch_symbol
+        taken = {rows for rows in wanted if any(one.covers({symbol or "": rows}) for one in self.contract.profiles)}
+        return tuple(sorted(taken | ends))
 
     def _pairs(self, dtypes: Mapping[str, np.dtype[Any]], folder: Path | None) -> Iterator[PooledState]:
         contract = self.contract
