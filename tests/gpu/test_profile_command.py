@@ -30,9 +30,9 @@ def _needs_tensorrt() -> None:
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    """Two convolutions of 64 channels on images [4, 3, 64, 64], wide enough for fp16 to use other kernels."""
+    """Two convolutions of 256 channels on images [8, 3, 64, 64], so much work that fp16 wins on a busy GPU, too."""
     rng = np.random.default_rng(7)
-    weights = {"w1": (64, 3, 3, 3), "w2": (64, 64, 3, 3)}
+    weights = {"w1": (256, 3, 3, 3), "w2": (256, 256, 3, 3)}
     nodes = [
         helper.make_node("Conv", ["images", "w1"], ["c1"], pads=[1, 1, 1, 1], name="first_conv"),
         helper.make_node("Relu", ["c1"], ["r1"], name="first_relu"),
@@ -42,8 +42,8 @@ def model(tmp_path: Path) -> Path:
     graph = helper.make_graph(
         nodes,
         "g",
-        [helper.make_tensor_value_info("images", TensorProto.FLOAT, [4, 3, 64, 64])],
-        [helper.make_tensor_value_info("pooled", TensorProto.FLOAT, [4, 64, 1, 1])],
+        [helper.make_tensor_value_info("images", TensorProto.FLOAT, [8, 3, 64, 64])],
+        [helper.make_tensor_value_info("pooled", TensorProto.FLOAT, [8, 256, 1, 1])],
         [
             numpy_helper.from_array(rng.standard_normal(shape).astype(np.float32) / 10, name)
             for name, shape in weights.items()
