@@ -72,6 +72,8 @@ def test_paths_of_the_command_line_are_not_moved(tmp_path: Path) -> None:
         ("precision: fp16\nworkspace_mib: 1.0e+308\n", r"workspace_mib is wrong: 1e\+308 is not a number from .*:2"),
         ("workspace_mib: .inf\n", "workspace_mib is wrong: inf is not a number"),
         (f"memory_pools:\n  workspace: {'9' * 20}\n", r"memory_pools.workspace is wrong: 9999.*:2"),
+        (f"precision: fp16\nworkspace_mib: '{'1' * 400}'\n", r"workspace_mib is wrong: inf is not a number from .*:2"),
+        ("memory_pools:\n  workspace: '1e300'\n", r"memory_pools.workspace is wrong: 1e\+300 is .*:2"),
     ],
 )
 def test_mistakes_are_named_with_their_line(tmp_path: Path, text: str, problem: str) -> None:

@@ -53,7 +53,7 @@ def load_yaml_settings(
     except ValidationError as error:
         options = {key: spell(key) for key in given}
         raise _explain(error, model, file, lines, options, noun) from error
-    for location, value in _numbers(document, ()):
+    for location, value in _numbers(document, settings.model_dump(), ()):
         if not -LARGEST_NUMBER <= value <= LARGEST_NUMBER:  # as of a command's options
             where = f":{lines[location]}" if location in lines else ""  # a merged key has no line of its own
             raise UsageProblem(
@@ -85,12 +85,22 @@ def _read(file: Path, noun: str) -> tuple[dict[str, Any], dict[Location, int]]:
     return document, _lines(node, file)
 
 
-def _numbers(value: Any, location: Location) -> Iterator[tuple[Location, int | float]]:
+def _numbers(value: Any, made: Any, location: Location) -> Iterator[tuple[Location, float]]:
+    """Yield the numbers of a document with their locations; `made` is what the settings have there.
+
+    A text is one if a number was made of it: YAML takes what stands in quotes as text, and pydantic reads it.
+    """
+    if isinstance(value, str):
+        value = made if isinstance(made, int | float) else value
     if isinstance(value, int | float):
         yield location, value
-    elif isinstance(value, dict | list):
-        for key, one in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _numbers(one, (*location, str(key) if isinstance(value, dict) else key))
+    elif isinstance(value, dict):
+        for key, one in value.items():
+            yield from _numbers(one, made.get(key) if isinstance(made, dict) else None, (*location, str(key)))
+    elif isinstance(value, list):
+        inner = made if isinstance(made, list | tuple) and len(made) == len(value) else [None] * len(value)
+        for place, (one, other) in enumerate(zip(value, inner, strict=True)):
+            yield from _numbers(one, other, (*location, place))
 
 
 def _require_small(root: yaml.Node | None) -> None:
