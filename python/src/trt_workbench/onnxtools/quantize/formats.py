@@ -134,11 +134,14 @@ def nvfp4(values: Floats, tensor_scale: float | None = None) -> Nvfp4:
 
 
 def int4(values: Floats, block: int) -> Int4:
-    """Return values in blocks of 4-bit integers along the last axis, each block's largest absolute value being 7."""
+    """Return values in blocks of 4-bit integers along the last axis, each block's largest absolute value being 7.
+
+    Where that is next to nothing, so that float32 would round the scale, codes are 0 and the scale 1, as in `ranges`.
+    """
     blocks = _blocks(values, block)
     largest = np.abs(blocks).max(axis=-1)
     scales = largest / np.float32(INT4_MAX)
-    scales = np.where(scales > 0, scales, np.float32(1))
+    scales = np.where(scales >= np.finfo(np.float32).tiny, scales, np.float32(1))
     codes = np.clip(np.rint(blocks / scales[..., None]), -INT4_MAX, INT4_MAX)
     return Int4(codes.astype(ml_dtypes.int4).reshape(values.shape), scales)
 
