@@ -224,13 +224,15 @@ def measure(step: Callable[..., Any], options: argparse.Namespace, found: Sequen
     """Run what is timed, the smallest model first."""
     for one in found:
         first = options.backends[0]  # of many streams, only the runtime that this is about
-        for form, taken in (("unified", one.contract), ("sizes", one.sizes)):
-            for precision in options.precisions if first == "trt" or form == "unified" else ():
+        for form in ("unified", "sizes") if first == "trt" else ("unified",):
+            taken, ending = (one.sizes, f".{form}") if form == "sizes" else (one.contract, "")
+            for precision in options.precisions:
                 target = plan(options.work, one, form, precision) if first == "trt" else one.model
                 words = [*stream_words(target, taken), *on(first, precision), *beside(options, one)]
                 words += ["--mode", "closed-loop", "--chunks", str(_FEW), "--streams", options.streams]
-                name = f"{one.name}.{first}.{precision}" + (f".{form}" if form == "sizes" else "")
-                step("streams", name, [*words, "--seconds", f"{options.seconds:g}"])
+                step(
+                    "streams", f"{one.name}.{first}.{precision}{ending}", [*words, "--seconds", f"{options.seconds:g}"]
+                )
         for precision in options.precisions if one.name == options.switch else ():
             for form in ("ab", "both") if first == "trt" else ("both",):
                 target = plan(options.work, one, form, precision) if first == "trt" else one.model

@@ -90,17 +90,14 @@ def _numbers(value: Any, made: Any, location: Location) -> Iterator[tuple[Locati
 
     A text is one if a number was made of it: YAML takes what stands in quotes as text, and pydantic reads it.
     """
-    if isinstance(value, str):
-        value = made if isinstance(made, int | float) else value
+    if isinstance(value, str) and isinstance(made, int | float):
+        value = made
     if isinstance(value, int | float):
         yield location, value
-    elif isinstance(value, dict):
-        for key, one in value.items():
-            yield from _numbers(one, made.get(key) if isinstance(made, dict) else None, (*location, str(key)))
-    elif isinstance(value, list):
-        inner = made if isinstance(made, list | tuple) and len(made) == len(value) else [None] * len(value)
-        for place, (one, other) in enumerate(zip(value, inner, strict=True)):
-            yield from _numbers(one, other, (*location, place))
+    elif isinstance(value, dict | list):
+        parts = made if isinstance(made, dict) else dict(enumerate(made if isinstance(made, list | tuple) else ()))
+        for key, one in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _numbers(one, parts.get(key), (*location, str(key) if isinstance(value, dict) else key))
 
 
 def _require_small(root: yaml.Node | None) -> None:

@@ -275,9 +275,9 @@ class StreamPool:
         return min(least, most), most
 
     def _buckets(self) -> tuple[int, ...]:
-        """Return the numbers of rows to run, of those that a profile takes: all on the host, where they are few.
+        """Return the numbers of rows to run, of those that a profile takes.
 
-        Else powers of two.
+        On the host all of them where they are few, else powers of two and the most of each chunk size.
         """
         least, most = min(low for low, _ in self._limits.values()), max(high for _, high in self._limits.values())
         ends = {high for _, high in self._limits.values()}
