@@ -25,7 +25,9 @@ LAYERS = (
     "backends",
     "engine",
     "onnxtools",
+    "model",
     "system",
+    "core",
 )
 # At the root, below every layer.
 LEAVES = ("errors",)

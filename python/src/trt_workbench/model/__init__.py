@@ -1,0 +1,1 @@
+"""The opened ONNX model: its path, hash, graph, index and facts, read once a process."""
