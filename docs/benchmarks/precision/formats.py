@@ -16,10 +16,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, get_args
 
+from trt_workbench.core.hashing import hash_file
 from trt_workbench.decide.candidates import make_candidate
 from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings
 from trt_workbench.engine.documents import write_json
-from trt_workbench.engine.hashing import hash_file
 from trt_workbench.evaluate.llm import LlmEvaluation, LlmRequest
 from trt_workbench.onnxtools.quantize.evidence import Evidence
 from trt_workbench.onnxtools.quantize.kinds import To

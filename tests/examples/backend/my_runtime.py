@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from trt_workbench.backends.base import Availability, Backend, Session, SessionOptions, TensorSpec
-from trt_workbench.onnxtools.preflight import ModelTensor, examine_model
+from trt_workbench.model.facts import ModelTensor, examine_model
 
 
 class MyBackend(Backend):

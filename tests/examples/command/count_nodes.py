@@ -16,7 +16,7 @@ def count_nodes(
     debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
 ) -> None:
     """Count the nodes of a model by operator."""
-    from trt_workbench.onnxtools.preflight import examine_model  # here, so that --help stays quick
+    from trt_workbench.model.facts import examine_model  # here, so that --help stays quick
 
     operators = examine_model(model).operators
     if as_json:

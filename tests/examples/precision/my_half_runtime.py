@@ -3,7 +3,7 @@
 from my_runtime import MyBackend, MySession
 
 from trt_workbench.backends.graph_precision import model_in_precision
-from trt_workbench.onnxtools.preflight import examine_model
+from trt_workbench.model.facts import examine_model
 
 
 class MyHalfBackend(MyBackend):

@@ -15,7 +15,7 @@ from trt_workbench.backends.ort_backend import LoadRequest
 from trt_workbench.backends.ort_gpu import SESSION_OPTIONS, load_gpu_session, shape_keys
 from trt_workbench.backends.ort_rewrites import assigned_graph
 from trt_workbench.errors import CheckFailed
-from trt_workbench.onnxtools.proto import operator_name
+from trt_workbench.model.proto import operator_name
 from trt_workbench.onnxtools.shape_nodes import shape_nodes
 
 CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"

@@ -16,7 +16,7 @@ from trt_workbench.backends.torch import TorchBackend
 from trt_workbench.decide.candidates import Candidate, make_candidate
 from trt_workbench.decide.settings import CalibrationSettings
 from trt_workbench.errors import UsageProblem
-from trt_workbench.onnxtools.preflight import examine_model
+from trt_workbench.model.facts import examine_model
 
 RNG = np.random.default_rng(0)
 Make = Callable[[Any], Candidate]

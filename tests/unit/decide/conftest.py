@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tests.unit.evaluate.test_coco_scores import CATEGORIES, detections_near, ground_truth
 
-from trt_workbench.engine.hashing import hash_file
+from trt_workbench.core.hashing import hash_file
 from trt_workbench.evaluate.coco_scores import score_detections
 from trt_workbench.evaluate.detections import DetectionTable, write_predictions
 from trt_workbench.runs.coco import STAGES

@@ -12,7 +12,7 @@ from tests.records import repetitions
 
 from trt_workbench.decide.existing import decision_about
 from trt_workbench.engine.documents import append_lines, write_json
-from trt_workbench.engine.hashing import hash_model
+from trt_workbench.onnxtools.identity import hash_model
 from trt_workbench.onnxtools.quantize.evidence import METADATA_KEY, Evidence
 
 Make = Callable[..., Path]

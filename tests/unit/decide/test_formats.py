@@ -10,8 +10,8 @@ from tests.onnx_text import write_onnx
 from trt_workbench.decide.candidates import Candidate, evidence_path, make_candidate
 from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings
 from trt_workbench.errors import UsageProblem
+from trt_workbench.model.facts import examine_model
 from trt_workbench.onnxtools.graph_types import read_precision
-from trt_workbench.onnxtools.preflight import examine_model
 from trt_workbench.onnxtools.quantize.evidence import METADATA_KEY, Evidence
 
 RNG = np.random.default_rng(0)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from trt_workbench.engine.hashing import hash_bytes
+from trt_workbench.core.hashing import hash_bytes
 from trt_workbench.engine.manifest import EngineFile, GpuIdentity, Manifest, ModelFile
 
 

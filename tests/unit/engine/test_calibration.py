@@ -6,7 +6,7 @@ import pytest
 from trt_workbench.engine.calibration import calibration_batches, count_samples, fit_calibration, hash_calibration
 from trt_workbench.engine.options import Calibration
 from trt_workbench.errors import UsageProblem
-from trt_workbench.onnxtools.preflight import ModelTensor
+from trt_workbench.model.facts import ModelTensor
 
 
 def test_a_folder_of_arrays_is_one_stream_of_samples(tmp_path: Path) -> None:

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trt_workbench.engine.hashing import _hash_parts, hash_file, hash_folder, hash_model
-from trt_workbench.onnxtools.preflight import examine_model
+from trt_workbench.core.hashing import hash_file, hash_folder, hash_parts
+from trt_workbench.model.facts import examine_model
+from trt_workbench.onnxtools.identity import hash_model
 
 
 def test_a_plain_model_has_the_hash_that_sha256sum_prints(make_model: Callable[..., Path]) -> None:
@@ -48,4 +49,4 @@ PARTS = st.lists(st.tuples(st.text(max_size=4), st.text("0123456789abcdef", min_
 
 @given(PARTS, PARTS)
 def test_different_parts_hash_differently(first: list[tuple[str, str]], second: list[tuple[str, str]]) -> None:
-    assert (_hash_parts(first) == _hash_parts(second)) == (first == second)
+    assert (hash_parts(first) == hash_parts(second)) == (first == second)

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.unit.engine.manifests import manifest_of
 
-from trt_workbench.engine.hashing import hash_file
+from trt_workbench.core.hashing import hash_file
 from trt_workbench.engine.loading import check_target, load_engine, plugin_libraries, read_plan
 from trt_workbench.engine.manifest import manifest_path, read_manifest, write_manifest
 from trt_workbench.engine.target import Target

@@ -8,7 +8,7 @@ import onnx
 import pytest
 
 from trt_workbench.errors import UsageProblem
-from trt_workbench.onnxtools.preflight import examine_model
+from trt_workbench.model.facts import examine_model
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")

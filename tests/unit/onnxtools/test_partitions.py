@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.onnx_text import parse_onnx, write_onnx
 
-from trt_workbench.onnxtools.graph_index import GraphIndex, read_index
+from trt_workbench.model.index import GraphIndex, read_index
 from trt_workbench.onnxtools.partitions import make_partitions, split_small
 
 A, B = "A", "B"

@@ -18,10 +18,10 @@ from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.trt import TrtBackend
 from trt_workbench.backends.trt_opening import engine_session
 from trt_workbench.engine.builder import BuiltEngine, export
-from trt_workbench.engine.hashing import hash_model
 from trt_workbench.engine.manifest import WayAround, read_manifest
 from trt_workbench.errors import CheckFailed, UsageProblem
 from trt_workbench.onnxtools.fences import fences
+from trt_workbench.onnxtools.identity import hash_model
 from trt_workbench.verify.fixed_files import check_output, write_fixed
 from trt_workbench.verify.opening import VerifyRequest, of_model
 from trt_workbench.verify.run import verify

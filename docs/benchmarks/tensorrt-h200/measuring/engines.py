@@ -79,7 +79,7 @@ def profiles(case: EngineCase, model: Path) -> tuple[str, ...]:
     """Return the case's profiles; for a model whose batch alone is dynamic, one from a single image to eight."""
     if case.profiles:
         return case.profiles
-    from trt_workbench.onnxtools.preflight import examine_model
+    from trt_workbench.model.facts import examine_model
 
     found = []
     for tensor in examine_model(model).inputs:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trt_workbench.engine.profiles import Profile
+    from trt_workbench.model.facts import ModelTensor
     from trt_workbench.onnxtools.precision import Precision
-    from trt_workbench.onnxtools.preflight import ModelTensor
 
 
 @dataclass(frozen=True)

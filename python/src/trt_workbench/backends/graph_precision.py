@@ -8,11 +8,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
+from trt_workbench.core.hashing import hash_document
 from trt_workbench.engine.documents import Strict, read_document, write_json
-from trt_workbench.engine.hashing import hash_document, hash_model
 from trt_workbench.errors import UsageProblem
+from trt_workbench.model.facts import ModelFacts
 from trt_workbench.onnxtools.graph_types import read_precision
-from trt_workbench.onnxtools.preflight import ModelFacts
+from trt_workbench.onnxtools.identity import hash_model
 from trt_workbench.system.workspace import output_root
 
 # Raised when the way of converting changes, so that files converted before are not taken again.
@@ -94,7 +95,7 @@ def _converted(model: Path, keep_fp32: tuple[str, ...]) -> tuple[Path, dict[str,
 
 def _convert(model: Path, path: Path, keep_fp32: tuple[str, ...]) -> list[str]:
     """Write the converted file and return the operators of it that stayed in fp32 somewhere."""
-    from trt_workbench.onnxtools.model_file import load_model
+    from trt_workbench.model.reading import load_model
     from trt_workbench.onnxtools.quantize.cast import cast_model
     from trt_workbench.onnxtools.sanitize import save_model
 

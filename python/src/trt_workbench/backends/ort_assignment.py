@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trt_workbench.errors import CheckFailed
-from trt_workbench.onnxtools.proto import operator_name
+from trt_workbench.model.proto import operator_name
 from trt_workbench.onnxtools.shape_nodes import NodeKey
 
 if TYPE_CHECKING:

@@ -75,7 +75,7 @@ class OrtCpuBackend(OrtBackend):
     def request(self, model: Path, options: SessionOptions) -> LoadRequest:
         """Return what a session would be made with, as `OrtBackend` says."""
         from trt_workbench.backends.simulation import runnable_model
-        from trt_workbench.onnxtools.preflight import examine_model
+        from trt_workbench.model.facts import examine_model
 
         extra = self._checked(options)
         path, simulation = runnable_model(model, examine_model(model))

@@ -63,7 +63,7 @@ class OrtCudaBackend(OrtBackend):
     def request(self, model: Path, options: SessionOptions) -> LoadRequest:
         """Return what a session would be made with, as `OrtBackend` says."""
         from trt_workbench.backends.simulation import refuse_formats
-        from trt_workbench.onnxtools.preflight import examine_model
+        from trt_workbench.model.facts import examine_model
 
         extra = checked_options(self.name, CUDA_OPTIONS, options)
         if options.tf32:

@@ -85,8 +85,8 @@ def load_gpu_session(request: LoadRequest, options: SessionOptions) -> BoundSess
     """
     import onnxruntime as ort
 
+    from trt_workbench.model.reading import read_model
     from trt_workbench.onnxtools.data_shapes import data_shaped_outputs
-    from trt_workbench.onnxtools.model_file import read_model
 
     level, spinning = request.extra["graph_optimization_level"], request.extra["allow_spinning"]
     config, record = session_config(ort, options, level, allow_spinning=spinning)

@@ -125,7 +125,7 @@ class OrtRtxBackend(Backend):
         Raises:
             UsageProblem: an option is unknown or does not fit the others, or the model cannot be had as asked.
         """
-        from trt_workbench.onnxtools.preflight import examine_model
+        from trt_workbench.model.facts import examine_model
 
         extra = self._checked(options)
         if options.tf32:
@@ -158,7 +158,7 @@ class OrtRtxBackend(Backend):
         found = self.availability().required(self.name)
         import onnxruntime as ort
 
-        from trt_workbench.onnxtools.model_file import read_model
+        from trt_workbench.model.reading import read_model
 
         # the provider has no option for it
         tf32 = {} if options.tf32 else {"tf32_how": forbid_tf32()}

@@ -16,9 +16,10 @@ from trt_workbench.backends.ort_gpu import checked_options, load_gpu_session, pr
 from trt_workbench.backends.ort_libraries import gpu_availability
 from trt_workbench.backends.ort_trt_options import PROFILE_OPTIONS, TRT_OPTIONS
 from trt_workbench.backends.tf32 import check_tf32_allowed, forbid_tf32
-from trt_workbench.engine.hashing import hash_document, hash_file, hash_model
+from trt_workbench.core.hashing import hash_document, hash_file
 from trt_workbench.errors import UsageProblem
-from trt_workbench.onnxtools.preflight import ModelFacts
+from trt_workbench.model.facts import ModelFacts
+from trt_workbench.onnxtools.identity import hash_model
 from trt_workbench.system.tensorrt import decode_version
 from trt_workbench.system.workspace import output_root
 
@@ -69,8 +70,8 @@ class OrtTrtBackend(OrtBackend):
             UsageProblem: an option is unknown, or does not fit the others or the model.
         """
         from trt_workbench.backends.simulation import refuse_formats
-        from trt_workbench.onnxtools.narrow_formats import TENSORRT_FROM
-        from trt_workbench.onnxtools.preflight import examine_model
+        from trt_workbench.model.facts import examine_model
+        from trt_workbench.model.narrow_formats import TENSORRT_FROM
 
         extra = checked_options(self.name, TRT_OPTIONS, options)
         facts = examine_model(model)

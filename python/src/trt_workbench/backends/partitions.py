@@ -14,11 +14,11 @@ from trt_workbench.backends.ort_common import CPU_PROVIDER, CUDA_PROVIDER, TENSO
 from trt_workbench.backends.ort_preload import preload
 from trt_workbench.backends.registry import get_backend
 from trt_workbench.errors import ComponentMissing, UsageProblem, WorkbenchError, did_you_mean
-from trt_workbench.onnxtools.graph_index import GraphIndex, read_index
+from trt_workbench.model.facts import examine_model
+from trt_workbench.model.index import GraphIndex, read_index
+from trt_workbench.model.tensorrt_operators import SOURCE, why_not
 from trt_workbench.onnxtools.partitions import Partitions, make_partitions, split_small
-from trt_workbench.onnxtools.preflight import examine_model
 from trt_workbench.onnxtools.shape_nodes import shape_nodes
-from trt_workbench.onnxtools.tensorrt_operators import SOURCE, why_not
 
 _FOLDER_ENTRY = "session.model_external_initializers_file_folder_path"
 

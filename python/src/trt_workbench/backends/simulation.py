@@ -8,12 +8,13 @@ from typing import Any
 
 import onnx
 
+from trt_workbench.core.hashing import hash_document
 from trt_workbench.engine.documents import write_json
-from trt_workbench.engine.hashing import hash_document, hash_model
 from trt_workbench.errors import UsageProblem
-from trt_workbench.onnxtools.model_file import checked_on_error, load_model
-from trt_workbench.onnxtools.narrow_formats import SIMULATED, TENSORRT_FROM
-from trt_workbench.onnxtools.preflight import ModelFacts
+from trt_workbench.model.facts import ModelFacts
+from trt_workbench.model.narrow_formats import SIMULATED, TENSORRT_FROM
+from trt_workbench.model.reading import checked_on_error, load_model
+from trt_workbench.onnxtools.identity import hash_model
 from trt_workbench.onnxtools.quantize.simulate import simulated
 from trt_workbench.onnxtools.sanitize import save_model
 from trt_workbench.system.workspace import output_root

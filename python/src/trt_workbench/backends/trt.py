@@ -15,7 +15,7 @@ from trt_workbench.engine.profiles import batch_profile
 from trt_workbench.engine.settings_file import load_settings
 from trt_workbench.engine.target import examine_target
 from trt_workbench.errors import UsageProblem
-from trt_workbench.onnxtools.preflight import examine_model
+from trt_workbench.model.facts import examine_model
 
 
 class TrtBackend(Backend):

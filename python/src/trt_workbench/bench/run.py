@@ -20,13 +20,13 @@ from trt_workbench.bench.model_files import contract_file, model_files
 from trt_workbench.bench.reference import ReferenceRuns
 from trt_workbench.bench.worker import start_worker
 from trt_workbench.engine.documents import append_lines
-from trt_workbench.engine.hashing import hash_model
 from trt_workbench.engine.verification import Mark
 from trt_workbench.errors import CheckFailed
 from trt_workbench.measure.repetition import Slice, merged
 from trt_workbench.measure.stability import instabilities, noise_interval, window_drift
 from trt_workbench.measure.telemetry import TelemetrySampler, gpu_in_use
 from trt_workbench.measure.worker_process import WorkerFailure, WorkerProcess
+from trt_workbench.onnxtools.identity import hash_model
 from trt_workbench.pipeline.llm.agreement import Disagreement
 from trt_workbench.runs.records import Record, Status, read_samples, write_samples
 from trt_workbench.runs.statistics import percentile, summarize

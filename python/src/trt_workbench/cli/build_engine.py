@@ -128,7 +128,7 @@ def with_batch_profile(model: Path, settings: BuildSettings, max_batch: int | No
     if max_batch is None:
         return settings
     from trt_workbench.engine.profiles import batch_profile
-    from trt_workbench.onnxtools.preflight import examine_model
+    from trt_workbench.model.facts import examine_model
 
     if settings.profiles:
         raise UsageProblem("Give either --max-batch or profiles, not both.")

@@ -51,7 +51,7 @@ def check_target(
     from trt_workbench.engine.builder import check_request
     from trt_workbench.engine.documents import json_values, write_json
     from trt_workbench.engine.rtx import SERVED, require_compiler
-    from trt_workbench.onnxtools.preflight import examine_model
+    from trt_workbench.model.facts import examine_model
     from trt_workbench.report.targets import write_report
     from trt_workbench.runs.directory import run_directory
     from trt_workbench.system.cards import architectures

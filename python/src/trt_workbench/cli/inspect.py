@@ -40,7 +40,7 @@ def inspect(
     if not model.exists() and str(model) in EMBEDDED_MODELS:
         model = embedded_model(str(model))
     if not model.is_dir() and model.suffix != ".onnx":
-        from trt_workbench.onnxtools.sniff import other_than_engine
+        from trt_workbench.model.sniff import other_than_engine
 
         if model.exists() and not trust and (found := other_than_engine(model)):
             raise UsageProblem(f"The file is neither an ONNX model nor an engine: it {found}. File: {model}")

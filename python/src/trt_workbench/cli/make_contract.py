@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Annotated
 
 from trt_workbench.cli.common import DebugOption, JsonOption, handled, print_json, print_line, stdout_console
+from trt_workbench.core.input_files import refuse_special
 from trt_workbench.errors import UsageProblem
-from trt_workbench.system.input_files import refuse_special
 from trt_workbench.system.launcher import task
 from trt_workbench.system.settings import Setting, pairs
 

@@ -48,8 +48,8 @@ def partitions(
     """
     from trt_workbench.backends.partitions import PartitionRequest, find_partitions
     from trt_workbench.engine.documents import write_json
-    from trt_workbench.onnxtools.graph_index import read_index
-    from trt_workbench.onnxtools.model_file import checked_on_error
+    from trt_workbench.model.index import read_index
+    from trt_workbench.model.reading import checked_on_error
     from trt_workbench.report.partitions_graph import draw_partitions
     from trt_workbench.runs.directory import run_directory
 

@@ -16,8 +16,8 @@ from trt_workbench.cli.common import (
     print_line,
     stdout_console,
 )
+from trt_workbench.core.input_files import refuse_special
 from trt_workbench.errors import UsageProblem, whole_number
-from trt_workbench.system.input_files import refuse_special
 from trt_workbench.system.settings import Seed, pairs
 from trt_workbench.system.settings import shapes as read_shapes
 

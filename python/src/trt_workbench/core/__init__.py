@@ -1,1 +1,1 @@
-"""What every package may use: one home for each shared concept (arrays compared, precisions, workers). Imports none of them."""
+"""What every package may use: one home for each shared concept (arrays compared, precisions, workers)."""

@@ -15,12 +15,13 @@ from onnx import TensorProto, helper
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.registry import REFERENCE, require_backend
+from trt_workbench.core.hashing import hash_arrays
 from trt_workbench.decide.copies import named
 from trt_workbench.decide.data import RANDOM_SIZE, Batch, CalibrationData, Half, batches, calibration_data
 from trt_workbench.decide.settings import CalibrationSettings
-from trt_workbench.engine.hashing import hash_arrays, hash_model
 from trt_workbench.errors import UsageProblem
-from trt_workbench.onnxtools.preflight import examine_model
+from trt_workbench.model.facts import examine_model
+from trt_workbench.onnxtools.identity import hash_model
 from trt_workbench.onnxtools.quantize.evidence import CalibrationEvidence, TensorRange
 from trt_workbench.onnxtools.quantize.groups import Shapes, tensor_elements
 from trt_workbench.onnxtools.quantize.input_statistics import Gatherer, gather

@@ -13,14 +13,15 @@ from pathlib import Path
 import onnx
 
 from trt_workbench import __version__
+from trt_workbench.core.input_files import refuse_special
 from trt_workbench.decide.calibrate import Calibrated, Progress, calibrate
 from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings
 from trt_workbench.engine.documents import write_json
-from trt_workbench.engine.hashing import hash_model
 from trt_workbench.errors import UsageProblem, did_you_mean
+from trt_workbench.model.facts import examine_model
+from trt_workbench.model.proto import opset
+from trt_workbench.onnxtools.identity import hash_model
 from trt_workbench.onnxtools.opsets import OPSETS
-from trt_workbench.onnxtools.preflight import examine_model
-from trt_workbench.onnxtools.proto import opset
 from trt_workbench.onnxtools.quantize.blocks import heads, quantize_blocks, without_form
 from trt_workbench.onnxtools.quantize.cast import cast_model
 from trt_workbench.onnxtools.quantize.evidence import METADATA_KEY, Evidence, SearchEvidence, TensorRange
@@ -39,7 +40,6 @@ from trt_workbench.onnxtools.quantize.preparation import prepare, raise_opset
 from trt_workbench.onnxtools.quantize.qdq import insert_pairs, ranged_tensors
 from trt_workbench.onnxtools.sanitize import save_model
 from trt_workbench.system.environment import installed_packages
-from trt_workbench.system.input_files import refuse_special
 
 # Of the smallest loss on the worst of three models (docs/benchmarks/precision).
 _METHODS: dict[To, Method] = {"int8": "mse", "fp8": "max"}

@@ -15,17 +15,17 @@ from numpy.typing import NDArray
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.images import ImageTransform
 from trt_workbench.backends.llm_tokenizer import load_tokenizer
+from trt_workbench.core.hashing import hash_file, hash_folder
+from trt_workbench.core.input_files import read_text
 from trt_workbench.decide.settings import FEWEST_SAMPLES, CalibrationSettings
 from trt_workbench.engine.array_files import count_rows
 from trt_workbench.engine.calibration import array_columns, calibration_files, check_sample, holds_images
-from trt_workbench.engine.hashing import hash_file, hash_folder
 from trt_workbench.errors import ComponentMissing, UsageProblem
 from trt_workbench.measure.inputs import complete_shapes, random_inputs
+from trt_workbench.model.facts import ModelFacts, ModelTensor, examine_model
 from trt_workbench.onnxtools.llm_directory import examine_llm_directory
-from trt_workbench.onnxtools.preflight import ModelFacts, ModelTensor, examine_model
 from trt_workbench.onnxtools.quantize.kinds import RANDOM
 from trt_workbench.pipeline.calibration import calibration_images, image_transform
-from trt_workbench.system.input_files import read_text
 from trt_workbench.system.memory import require_room
 
 Sample = Mapping[str, NDArray[Any]]

@@ -12,10 +12,10 @@ from trt_workbench.decide.scores import coco_scores
 from trt_workbench.decide.task import Detection
 from trt_workbench.decide.tried import Tried
 from trt_workbench.engine.documents import read_document
-from trt_workbench.engine.hashing import hash_model
 from trt_workbench.errors import UsageProblem
+from trt_workbench.model.facts import examine_model
+from trt_workbench.onnxtools.identity import hash_model
 from trt_workbench.onnxtools.precision import told
-from trt_workbench.onnxtools.preflight import examine_model
 from trt_workbench.onnxtools.quantize.evidence import Evidence, evidence_in
 from trt_workbench.runs.artefacts import read_bench_run
 from trt_workbench.runs.coco import CocoMetrics

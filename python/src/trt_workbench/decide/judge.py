@@ -11,9 +11,9 @@ from trt_workbench.decide.scores import Scores
 from trt_workbench.decide.task import Task
 from trt_workbench.decide.tried import Tried
 from trt_workbench.decide.words import recommendation
-from trt_workbench.engine.hashing import hash_model
 from trt_workbench.errors import UsageProblem
-from trt_workbench.onnxtools.preflight import examine_model
+from trt_workbench.model.facts import examine_model
+from trt_workbench.onnxtools.identity import hash_model
 from trt_workbench.runs.bootstrap import largest_loss
 from trt_workbench.runs.comparison import inseparable, telling_repetitions
 from trt_workbench.runs.decision import BASELINE, Decision, Row, RowScore, RowSpeed

@@ -8,13 +8,14 @@ from functools import cached_property
 from pathlib import Path
 
 from trt_workbench import __version__
+from trt_workbench.core.hashing import hash_document, hash_file
 from trt_workbench.decide.calibrate import Calibrated, calibrate
 from trt_workbench.decide.candidates import Candidate, evidence_path, make_candidate
 from trt_workbench.decide.data import data_hash
 from trt_workbench.decide.mixed import MIXED, MixedSearch
 from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings, SearchSettings
 from trt_workbench.engine.documents import read_document
-from trt_workbench.engine.hashing import hash_document, hash_file, hash_model
+from trt_workbench.onnxtools.identity import hash_model
 from trt_workbench.onnxtools.quantize.evidence import Evidence
 from trt_workbench.onnxtools.quantize.kinds import CALIBRATED, To
 from trt_workbench.system.workspace import output_root

@@ -27,7 +27,7 @@ from trt_workbench.decide.worker import start_worker
 from trt_workbench.engine.documents import write_json
 from trt_workbench.errors import CheckFailed, ComponentMissing, DeviceFailure, UsageProblem, WorkbenchError
 from trt_workbench.measure.worker_process import WorkerFailure
-from trt_workbench.onnxtools.preflight import examine_model
+from trt_workbench.model.facts import examine_model
 from trt_workbench.onnxtools.quantize.evidence import InputStatistics
 from trt_workbench.onnxtools.quantize.input_statistics import difference, input_statistics
 from trt_workbench.runs.decision import BASELINE, Decision, State

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from trt_workbench import __version__
+from trt_workbench.core.hashing import hash_document
 from trt_workbench.decide.calibrate import Calibrated, Progress, calibrate
 from trt_workbench.decide.candidates import Candidate, check_output
 from trt_workbench.decide.copies import named
@@ -18,8 +19,8 @@ from trt_workbench.decide.scores import Scores
 from trt_workbench.decide.sensitivity import Maker, measure_sensitivity
 from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings, SearchSettings
 from trt_workbench.engine.documents import read_document, write_json
-from trt_workbench.engine.hashing import hash_document, hash_model
 from trt_workbench.errors import UsageProblem
+from trt_workbench.onnxtools.identity import hash_model
 from trt_workbench.onnxtools.quantize.evidence import SearchEvidence, SearchPoint, digits_for
 from trt_workbench.onnxtools.quantize.kinds import CALIBRATED, To
 from trt_workbench.profiling.records import Operation, read_records

@@ -35,8 +35,8 @@ from trt_workbench.decide.candidates import (
 from trt_workbench.decide.copies import named
 from trt_workbench.decide.data import Batch, CalibrationData, Half, batches, calibration_data
 from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings
-from trt_workbench.engine.hashing import hash_model
 from trt_workbench.errors import UsageProblem
+from trt_workbench.onnxtools.identity import hash_model
 from trt_workbench.onnxtools.quantize.groups import HEAD, Group, Outsider, quantisable
 from trt_workbench.onnxtools.quantize.kinds import To
 from trt_workbench.onnxtools.quantize.preparation import prepare, raise_opset

@@ -22,8 +22,8 @@ from trt_workbench.evaluate.embedded.dataset import (
     make_calibration_scenes,
     make_embedded_dataset,
 )
+from trt_workbench.model.facts import examine_model
 from trt_workbench.onnxtools.graph_types import read_precision
-from trt_workbench.onnxtools.preflight import examine_model
 from trt_workbench.onnxtools.quantize.kinds import RANDOM
 from trt_workbench.onnxtools.quantize.preparation import refuse_quantised
 from trt_workbench.runs.decision import BASELINE

@@ -15,7 +15,7 @@ from trt_workbench.decide.scores import Scores, coco_scores
 from trt_workbench.decide.settings import CalibrationSettings
 from trt_workbench.decide.tried import Tried
 from trt_workbench.evaluate.coco_dataset import read_dataset
-from trt_workbench.onnxtools.preflight import examine_model
+from trt_workbench.model.facts import examine_model
 from trt_workbench.pipeline.calibration import calibration_images
 
 SCORED_SAMPLES = 64

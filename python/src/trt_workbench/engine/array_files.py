@@ -12,8 +12,8 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
+from trt_workbench.core.input_files import open_regular, require_regular
 from trt_workbench.errors import UsageProblem
-from trt_workbench.system.input_files import open_regular, require_regular
 
 ARRAY_SUFFIXES = (".npy", ".npz")
 _MOST_UNPACKED = 2**30

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from trt_workbench import __version__
+from trt_workbench.core.hashing import hash_bytes, hash_file
 from trt_workbench.engine import cache, native, timing_cache
 from trt_workbench.engine.build_phases import BuildPhases, Progress
 from trt_workbench.engine.calibration import (
@@ -22,7 +23,6 @@ from trt_workbench.engine.calibration import (
     hash_calibration,
 )
 from trt_workbench.engine.files import atomic_writer
-from trt_workbench.engine.hashing import hash_bytes, hash_file, hash_model
 from trt_workbench.engine.interruptible import call_interruptibly
 from trt_workbench.engine.loading import check_target, read_plan
 from trt_workbench.engine.manifest import (
@@ -40,8 +40,9 @@ from trt_workbench.engine.profiles import Profile, batch_profile
 from trt_workbench.engine.several_builds import keep_builder
 from trt_workbench.engine.target import Target, examine_target
 from trt_workbench.errors import CheckFailed, ComponentMissing, UsageProblem
-from trt_workbench.onnxtools.narrow_formats import TENSORRT_FROM
-from trt_workbench.onnxtools.preflight import ModelFacts, ModelTensor, examine_model
+from trt_workbench.model.facts import ModelFacts, ModelTensor, examine_model
+from trt_workbench.model.narrow_formats import TENSORRT_FROM
+from trt_workbench.onnxtools.identity import hash_model
 
 # From this version on every network is strongly typed: the graph alone says what its layers compute in (NvInfer.h).
 STRONGLY_TYPED_FROM = 11

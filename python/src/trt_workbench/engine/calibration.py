@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trt_workbench.core.hashing import hash_file, hash_folder
 from trt_workbench.engine.array_files import ARRAY_SUFFIXES, count_rows, load_arrays
-from trt_workbench.engine.hashing import hash_file, hash_folder
 from trt_workbench.engine.options import Calibration
 from trt_workbench.errors import UsageProblem
-from trt_workbench.onnxtools.preflight import ModelTensor
+from trt_workbench.model.facts import ModelTensor
 
 Batch = dict[str, NDArray[Any]]
 ImageReader = Callable[[Path], NDArray[Any]]

@@ -11,9 +11,9 @@ from typing import Annotated, Any, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import to_jsonable_python
 
+from trt_workbench.core.input_files import parse_json, read_text
 from trt_workbench.engine.files import path_within, write_text
 from trt_workbench.errors import UsageProblem
-from trt_workbench.system.input_files import parse_json, read_text
 
 T = TypeVar("T")
 Inside = Annotated[str, AfterValidator(lambda name: str(path_within(Path(), name)))]

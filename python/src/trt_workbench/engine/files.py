@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
-from trt_workbench.system.input_files import refuse_special
+from trt_workbench.core.input_files import refuse_special
 
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 REPLACED = ".replaced"

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from trt_workbench.core.hashing import hash_bytes, hash_file
+from trt_workbench.core.input_files import read_bytes
 from trt_workbench.engine import native
-from trt_workbench.engine.hashing import hash_bytes, hash_file
 from trt_workbench.engine.manifest import Manifest, manifest_path, read_manifest
 from trt_workbench.engine.target import Target, require_target
 from trt_workbench.errors import UsageProblem
-from trt_workbench.system.input_files import read_bytes
 
 WeightBudget = int | Literal["auto"]
 _MOST_BYTES = 2**40  # engines of language models are large; they are read from disk, so that the disk bounds them

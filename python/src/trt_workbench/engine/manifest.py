@@ -9,10 +9,10 @@ from typing import Any, Literal
 
 from pydantic import field_validator
 
+from trt_workbench.core.input_files import refuse_special
 from trt_workbench.engine.documents import Strict, read_document, write_json
 from trt_workbench.engine.verification import Verification
 from trt_workbench.errors import UsageProblem
-from trt_workbench.system.input_files import refuse_special
 
 SUFFIX = ".json"
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import datetime
 from pathlib import Path
 
+from trt_workbench.core.hashing import hash_bytes
 from trt_workbench.engine import native
 from trt_workbench.engine.files import write_bytes
-from trt_workbench.engine.hashing import hash_bytes, hash_model
 from trt_workbench.engine.loading import CheckedPlan, load_checked
 from trt_workbench.engine.manifest import EngineFile, Manifest, ModelFile, check_destination, write_manifest
 from trt_workbench.errors import UsageProblem
-from trt_workbench.onnxtools.preflight import examine_model
+from trt_workbench.model.facts import examine_model
+from trt_workbench.onnxtools.identity import hash_model
 
 
 def refit_plan(plan: CheckedPlan, model: Path, destination: Path, *, device: int = 0) -> Manifest:

@@ -18,7 +18,7 @@ from trt_workbench.engine.profiles import Profile
 from trt_workbench.engine.rtx_layers import BuiltLayer, built_layers
 from trt_workbench.engine.rtx_log import Complaint, Refusal, build_refusal, parser_refusal
 from trt_workbench.errors import ComponentMissing
-from trt_workbench.onnxtools.model_file import read_model
+from trt_workbench.model.reading import read_model
 from trt_workbench.system.launcher import task
 
 MODULE = "tensorrt_rtx"

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import filelock
 
+from trt_workbench.core.input_files import read_bytes, refuse_special
 from trt_workbench.engine.files import write_bytes
 from trt_workbench.errors import UsageProblem, WorkbenchError
-from trt_workbench.system.input_files import read_bytes, refuse_special
 from trt_workbench.system.workspace import output_root
 
 Merge = Callable[[bytes, bytes], bytes]

@@ -11,8 +11,8 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from trt_workbench.core.input_files import read_text
 from trt_workbench.errors import LARGEST_NUMBER, UsageProblem
-from trt_workbench.system.input_files import read_text
 
 Location = tuple[int | str, ...]
 M = TypeVar("M", bound=BaseModel)

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Backend, SessionOptions
 from trt_workbench.backends.registry import AUTO, require_backend
-from trt_workbench.engine.hashing import hash_model
 from trt_workbench.engine.profiles import Profile
 from trt_workbench.errors import UsageProblem
 from trt_workbench.evaluate.class_map import map_classes
@@ -28,6 +27,7 @@ from trt_workbench.evaluate.confusion import confuse
 from trt_workbench.evaluate.detections import DetectionStore
 from trt_workbench.evaluate.detector import Detector
 from trt_workbench.evaluate.loop import EvaluationLoop, LoopResult, LoopSettings
+from trt_workbench.onnxtools.identity import hash_model
 from trt_workbench.onnxtools.quantize.evidence import calibration_inputs
 from trt_workbench.onnxtools.quantize.input_statistics import difference, input_statistics
 from trt_workbench.pipeline.decode import read_image

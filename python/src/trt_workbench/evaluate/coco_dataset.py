@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trt_workbench.core.hashing import hash_bytes
+from trt_workbench.core.input_files import parse_json, read_bytes
 from trt_workbench.engine.files import path_within
-from trt_workbench.engine.hashing import hash_bytes
 from trt_workbench.errors import UsageProblem, is_text
-from trt_workbench.system.input_files import parse_json, read_bytes
 
 NAMES_SHOWN = 5  # how many absent images a message names
 

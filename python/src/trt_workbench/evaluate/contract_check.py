@@ -7,9 +7,9 @@ from typing import Any
 
 from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.backends.registry import AUTO, require_backend
+from trt_workbench.core.hashing import hash_file
 from trt_workbench.engine.array_files import load_arrays
 from trt_workbench.engine.documents import json_values
-from trt_workbench.engine.hashing import hash_file, hash_model
 from trt_workbench.errors import UsageProblem
 from trt_workbench.evaluate.contract_holds import invariants, sizes, streams
 from trt_workbench.evaluate.contract_rows import batch, padding
@@ -18,6 +18,7 @@ from trt_workbench.evaluate.contract_states import garbage, live, memory, reset,
 from trt_workbench.evaluate.contract_steps import CannotRun, Stepper, is_finite
 from trt_workbench.evaluate.contract_trial import Found, Trial
 from trt_workbench.evaluate.stream_gates import judged_as
+from trt_workbench.onnxtools.identity import hash_model
 from trt_workbench.pipeline.streaming.contract import Contract
 from trt_workbench.pipeline.streaming.expressions import Uncomputable
 from trt_workbench.pipeline.streaming.gates import Gate

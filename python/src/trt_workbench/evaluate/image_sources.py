@@ -10,9 +10,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from trt_workbench.core.input_files import require_regular
 from trt_workbench.errors import UsageProblem
 from trt_workbench.pipeline.decode import read_image
-from trt_workbench.system.input_files import require_regular
 
 IMAGES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff"})
 # No playlists, which would name further files.

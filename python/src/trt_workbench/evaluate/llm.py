@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.llm_tokenizer import load_tokenizer, other_tokens
 from trt_workbench.backends.registry import check_backend_options
-from trt_workbench.engine.hashing import hash_file
+from trt_workbench.core.hashing import hash_file
+from trt_workbench.core.input_files import read_text
 from trt_workbench.engine.verification import Mark
 from trt_workbench.errors import DeviceFailure, UsageProblem, WorkbenchError
 from trt_workbench.evaluate.llm_files import RecordWriter, write_metrics
@@ -36,7 +37,6 @@ from trt_workbench.pipeline.llm.choice import REFERENCE, BackendChoice
 from trt_workbench.pipeline.llm.models import LogitsModel
 from trt_workbench.pipeline.llm.opening import ModelSource, check_graphs, check_llm_options, open_logits
 from trt_workbench.runs.directory import destination_of
-from trt_workbench.system.input_files import read_text
 from trt_workbench.verify.gate import refuse_wrong
 
 Progress = Callable[[int, int], None]

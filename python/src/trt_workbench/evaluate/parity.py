@@ -12,7 +12,7 @@ from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.registry import REFERENCE, require_backend
 from trt_workbench.errors import UsageProblem, did_you_mean
 from trt_workbench.measure.inputs import complete_shapes, random_inputs, sum_parts
-from trt_workbench.onnxtools.preflight import examine_model
+from trt_workbench.model.facts import examine_model
 from trt_workbench.onnxtools.sanitize import save_model
 from trt_workbench.onnxtools.sanitize_check import Arrays, NotLoaded, compare
 

@@ -17,12 +17,12 @@ import numpy as np
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.registry import require_backend
 from trt_workbench.engine.documents import append_lines
-from trt_workbench.engine.hashing import hash_model
 from trt_workbench.errors import UsageProblem, did_you_mean, whole_number
 from trt_workbench.evaluate.coco_names import COCO_NAMES
 from trt_workbench.evaluate.detector import Detector, SingleImages
 from trt_workbench.evaluate.image_sources import Picture, Sources, find_sources
 from trt_workbench.evaluate.predict_settings import PredictSettings
+from trt_workbench.onnxtools.identity import hash_model
 from trt_workbench.pipeline.families import Detections
 from trt_workbench.runs.predict import Found, Prediction
 from trt_workbench.runs.statistics import summarize

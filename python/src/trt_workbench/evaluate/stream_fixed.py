@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trt_workbench.onnxtools.model_file import load_model
+from trt_workbench.model.reading import load_model
 from trt_workbench.onnxtools.sanitize import save_model
 from trt_workbench.pipeline.streaming.contract import Contract
 

@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trt_workbench.core.hashing import hash_file
+from trt_workbench.core.input_files import require_regular
 from trt_workbench.engine.array_files import load_arrays, numpy_dtype
-from trt_workbench.engine.hashing import hash_file
 from trt_workbench.errors import UsageProblem
 from trt_workbench.evaluate.embedded.stream_code import SYMBOL_SAMPLES, code_audio
 from trt_workbench.evaluate.stream_settings import CODE, RANDOM
 from trt_workbench.pipeline.streaming.contract import Contract
 from trt_workbench.pipeline.streaming.log_mel import BINS, HOP, SAMPLE_RATE, log_mel
 from trt_workbench.pipeline.streaming.parts import Signal
-from trt_workbench.system.input_files import require_regular
 
 # Seeds of streams on which faults are planted: no other draws them.
 HELD_OUT = 1_000_003

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.backends.registry import backend_names, require_backend
-from trt_workbench.engine.hashing import hash_file, hash_model
+from trt_workbench.core.hashing import hash_file
 from trt_workbench.engine.manifest import read_manifest
 from trt_workbench.engine.profiles import Profile
 from trt_workbench.engine.verification import Mark
@@ -20,6 +20,7 @@ from trt_workbench.evaluate.stream_fixed import write_fixed
 from trt_workbench.evaluate.stream_input import Stream
 from trt_workbench.evaluate.stream_reference import LiveReference, RecordedReference, contract_hash
 from trt_workbench.evaluate.stream_settings import DEVICE, StreamSettings
+from trt_workbench.onnxtools.identity import hash_model
 from trt_workbench.pipeline.streaming.contract import Contract
 from trt_workbench.pipeline.streaming.model_tensors import MODEL_SUFFIX, read_tensors
 from trt_workbench.pipeline.streaming.reading import read_contract

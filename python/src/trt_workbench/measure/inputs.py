@@ -17,7 +17,7 @@ from trt_workbench.errors import UsageProblem, whole_number
 from trt_workbench.system.memory import require_room
 
 if TYPE_CHECKING:
-    from trt_workbench.onnxtools.preflight import ModelTensor
+    from trt_workbench.model.facts import ModelTensor
 
 Symbols = Mapping[str, Sequence[int | str | None]]
 Arrays = dict[str, NDArray[Any]]
@@ -41,7 +41,7 @@ def onnx_inputs(model: Path) -> tuple[ModelTensor, ...]:
     """
     if model.suffix != ".onnx":
         return ()
-    from trt_workbench.onnxtools.preflight import examine_model
+    from trt_workbench.model.facts import examine_model
 
     return examine_model(model).inputs
 

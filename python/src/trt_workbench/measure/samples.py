@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Session
 from trt_workbench.engine.documents import json_values
-from trt_workbench.engine.hashing import hash_model
 from trt_workbench.errors import UsageProblem
 from trt_workbench.measure.arrays import Sample, file_name
 from trt_workbench.measure.queries import Measurement
 from trt_workbench.measure.request import InferRequest
 from trt_workbench.measure.tolerance import Deviation, compare, read_expected
+from trt_workbench.onnxtools.identity import hash_model
 from trt_workbench.runs.statistics import summarize
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import onnx
 
-from trt_workbench.onnxtools.proto import integer
+from trt_workbench.model.proto import integer
 from trt_workbench.onnxtools.sanitize_graph import Dims, static_dims, use_counts
 
 _TO_SOFTMAX = frozenset({"Add", "Sub", "Mul", "Div", "Where", "Cast", "Identity", "Clip", "Max", "Min"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import onnx
 
-from trt_workbench.onnxtools.proto import has_subgraph, operator_name
+from trt_workbench.model.proto import has_subgraph, operator_name
 
 # Operators whose output shapes are counted or chosen from values.
 _COUNTED = frozenset(

@@ -11,10 +11,10 @@ from pathlib import Path
 import onnx
 from onnx import TensorProto
 
-from trt_workbench.onnxtools.model_file import read_model
-from trt_workbench.onnxtools.narrow_formats import is_widening, widened_from
+from trt_workbench.model.narrow_formats import is_widening, widened_from
+from trt_workbench.model.proto import has_subgraph
+from trt_workbench.model.reading import read_model
 from trt_workbench.onnxtools.precision import Precision, shares_of
-from trt_workbench.onnxtools.proto import has_subgraph
 from trt_workbench.onnxtools.quantize.evidence import is_calibrated
 
 # Types of which there are several kinds, or that older releases of onnx lack.

@@ -10,9 +10,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from trt_workbench.core.input_files import open_regular, read_json
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.export_llm_known import is_known
-from trt_workbench.system.input_files import open_regular, read_json
 
 # Configurations name the longest sequence differently.
 _POSITION_KEYS = ("max_position_embeddings", "n_positions", "max_seq_len", "n_ctx", "seq_length")

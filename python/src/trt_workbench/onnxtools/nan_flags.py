@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from trt_workbench.onnxtools.proto import opset, subgraphs
+from trt_workbench.model.proto import opset, subgraphs
 
 FLAGS = "trtw__nan_flags"
 _FLOATS = frozenset({TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE})

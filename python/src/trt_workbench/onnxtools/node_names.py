@@ -8,7 +8,7 @@ from pathlib import Path
 
 import onnx
 
-from trt_workbench.onnxtools.model_file import read_model
+from trt_workbench.model.reading import read_model
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from typing import Any
 import onnx
 from onnx import TensorProto, helper
 
+from trt_workbench.model.proto import opset, subgraphs
 from trt_workbench.onnxtools.drawing import Drawing
-from trt_workbench.onnxtools.proto import opset, subgraphs
 
 _FLOATS = {TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE}
 # What these return does not depend on the values of their inputs.

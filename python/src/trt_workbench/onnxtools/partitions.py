@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from trt_workbench.onnxtools.graph_index import GraphIndex
+from trt_workbench.model.index import GraphIndex
 
 
 @dataclass(frozen=True)

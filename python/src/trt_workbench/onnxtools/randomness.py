@@ -5,8 +5,8 @@ from __future__ import annotations
 import onnx
 from onnx import numpy_helper
 
-from trt_workbench.onnxtools.model_file import all_graphs
-from trt_workbench.onnxtools.proto import operator_name
+from trt_workbench.model.proto import operator_name
+from trt_workbench.model.reading import all_graphs
 
 # A seed does not help: every runtime draws other numbers from it, and other ones again at the next call.
 _RANDOM = frozenset(

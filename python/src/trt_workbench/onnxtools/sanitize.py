@@ -15,14 +15,14 @@ import numpy as np
 import onnx
 
 from trt_workbench.errors import UsageProblem, did_you_mean
-from trt_workbench.onnxtools.graph_index import GraphIndex
-from trt_workbench.onnxtools.model_file import checked_on_error, load_model
-from trt_workbench.onnxtools.preflight import examine_model
+from trt_workbench.model.facts import examine_model
+from trt_workbench.model.index import GraphIndex
+from trt_workbench.model.reading import checked_on_error, load_model
+from trt_workbench.model.tensorrt_operators import why_not
 from trt_workbench.onnxtools.sanitize_graph import constants, is_external, weight_bytes, without_weights
 from trt_workbench.onnxtools.sanitize_integers import outside_int32
 from trt_workbench.onnxtools.sanitize_rewrites import REWRITES, SanitizeSettings
 from trt_workbench.onnxtools.staying_ifs import staying_ifs
-from trt_workbench.onnxtools.tensorrt_operators import why_not
 
 # One rewrite gives work to another: a frozen dimension lets shapes be folded, folded shapes leave nodes unused.
 _ROUNDS = 6

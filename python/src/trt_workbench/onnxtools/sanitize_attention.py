@@ -15,8 +15,8 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from trt_workbench.model.proto import opset
 from trt_workbench.onnxtools.attention_pattern import Attention, AttentionIndex
-from trt_workbench.onnxtools.proto import opset
 from trt_workbench.onnxtools.sanitize_folding import fold_constants, fold_shapes
 from trt_workbench.onnxtools.sanitize_graph import remove_nodes, remove_unused
 

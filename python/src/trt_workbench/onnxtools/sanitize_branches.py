@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping
 import onnx
 from onnx import helper
 
-from trt_workbench.onnxtools.sanitize_folding import evaluated, fold_constants, fold_shapes
-from trt_workbench.onnxtools.sanitize_graph import Array, constants, subgraphs, without_weights
+from trt_workbench.model.constants import Array, evaluated
+from trt_workbench.onnxtools.sanitize_folding import fold_constants, fold_shapes
+from trt_workbench.onnxtools.sanitize_graph import constants, subgraphs, without_weights
 
 _CONDITION = 0
 _BRANCHES = ("else_branch", "then_branch")

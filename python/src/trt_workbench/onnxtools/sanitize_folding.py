@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 import onnx
-from onnx.reference import ReferenceEvaluator
 
-from trt_workbench.onnxtools.sanitize_graph import Array, constants, remove_nodes, set_constant, static_dims, subgraphs
-
-# Different at every run, or constants already.
-_NEVER = frozenset(
-    {"Constant", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"}
-)
-# Scales in front of weights are what a quantised model is made of.
-_QUANTIZERS = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
+from trt_workbench.model.constants import Array, evaluated
+from trt_workbench.onnxtools.sanitize_graph import constants, remove_nodes, set_constant, static_dims
 
 
 def fold_constants(model: onnx.ModelProto, limit_bytes: int) -> list[str]:
@@ -42,29 +33,6 @@ def fold_constants(model: onnx.ModelProto, limit_bytes: int) -> list[str]:
         for name, result in results.items():
             set_constant(model.graph, name, result)
     return changed
-
-
-def evaluated(model: onnx.ModelProto, node: onnx.NodeProto, values: dict[str, Array]) -> dict[str, Array] | None:
-    """Return the outputs of a node by name; None if they are not constant or cannot be computed here."""
-    known = all(not name or name in values for name in node.input)
-    fixed = node.op_type not in _NEVER | _QUANTIZERS and node.domain in ("", "ai.onnx")
-    if not (known and fixed) or any(True for _ in subgraphs(node)):
-        return None
-    inputs = [
-        onnx.helper.make_tensor_value_info(name, onnx.helper.np_dtype_to_tensor_dtype(values[name].dtype), None)
-        for name in dict.fromkeys(filter(None, node.input))
-    ]
-    outputs = [onnx.helper.make_empty_tensor_value_info(name) for name in node.output if name]
-    graph = onnx.helper.make_graph([node], "node", inputs, outputs)
-    single = onnx.helper.make_model(graph, opset_imports=model.opset_import, ir_version=model.ir_version)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of arithmetic on values that the graph may never use
-            results = ReferenceEvaluator(single).run(None, {value.name: values[value.name] for value in inputs})
-    except Exception:  # the reference lacks some operators and types: such a node stays as it is
-        return None
-    arrays = [np.asarray(result) for result in results]
-    return dict(zip((value.name for value in outputs), arrays, strict=True))
 
 
 def _names_output(model: onnx.ModelProto, node: onnx.NodeProto) -> bool:

@@ -8,13 +8,12 @@ from contextlib import contextmanager
 
 import numpy as np
 import onnx
-from numpy.typing import NDArray
 from onnx import numpy_helper
 
-from trt_workbench.onnxtools.proto import value_shape
-from trt_workbench.onnxtools.tensor_checks import declared_bytes
+from trt_workbench.model.constants import Array, constant_value
+from trt_workbench.model.proto import value_shape
+from trt_workbench.model.tensor_checks import declared_bytes
 
-Array = NDArray[np.generic]
 # Shapes by tensor, None for a dynamic dimension.
 Dims = dict[str, list[int | None]]
 
@@ -163,19 +162,6 @@ def constants(graph: onnx.GraphProto) -> dict[str, Array]:
         if node.op_type == "Constant" and (value := constant_value(node)) is not None:
             found[node.output[0]] = value
     return found
-
-
-def constant_value(node: onnx.NodeProto) -> Array | None:
-    """Return what a Constant node holds; None for text and sparse values."""
-    for attribute in node.attribute:
-        value = onnx.helper.get_attribute_value(attribute)
-        if attribute.name == "value":
-            return numpy_helper.to_array(value)
-        if attribute.name in ("value_int", "value_ints"):
-            return np.array(value, np.int64)
-        if attribute.name in ("value_float", "value_floats"):
-            return np.array(value, np.float32)
-    return None
 
 
 def static_dims(inferred: onnx.GraphProto) -> Dims:

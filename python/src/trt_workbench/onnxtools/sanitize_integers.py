@@ -8,7 +8,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto
 
-from trt_workbench.onnxtools.sanitize_graph import Array, constants, fresh_name, set_constant
+from trt_workbench.model.constants import Array
+from trt_workbench.onnxtools.sanitize_graph import constants, fresh_name, set_constant
 
 INT32 = np.iinfo(np.int32)
 # Inputs that ONNX lets be int32 as well as int64, by operator.

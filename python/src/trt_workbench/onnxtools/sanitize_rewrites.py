@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto
 
-from trt_workbench.onnxtools.proto import integer
+from trt_workbench.model.proto import integer
 from trt_workbench.onnxtools.sanitize_attention import RULES as ATTENTION_RULES
 from trt_workbench.onnxtools.sanitize_attention import rewrite_attention
 from trt_workbench.onnxtools.sanitize_branches import inline_ifs

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import onnx
 
-from trt_workbench.onnxtools.proto import integer
-from trt_workbench.onnxtools.sanitize_graph import Array, Dims, constants, fresh_name, static_dims
+from trt_workbench.model.constants import Array
+from trt_workbench.model.proto import integer
+from trt_workbench.onnxtools.sanitize_graph import Dims, constants, fresh_name, static_dims
 
 
 @dataclass(frozen=True)

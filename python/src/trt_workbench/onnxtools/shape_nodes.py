@@ -6,7 +6,7 @@ from collections import defaultdict
 
 import onnx
 
-from trt_workbench.onnxtools.proto import has_subgraph, operator_name, value_shape
+from trt_workbench.model.proto import has_subgraph, operator_name, value_shape
 
 # What a node is called in a runtime's report: its operator (`domain::Name` outside the standard domain) and its name.
 NodeKey = tuple[str, str]

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 
 import onnx
 
+from trt_workbench.model.constants import Array
 from trt_workbench.onnxtools.sanitize_branches import has_if, known_values
-from trt_workbench.onnxtools.sanitize_graph import Array, subgraphs
+from trt_workbench.onnxtools.sanitize_graph import subgraphs
 
 _OF_SHAPES = frozenset({"Shape", "Size"})
 

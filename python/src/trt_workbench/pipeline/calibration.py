@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.images import ImageTransform
 from trt_workbench.engine.calibration import holds_images
-from trt_workbench.onnxtools.preflight import examine_model
+from trt_workbench.model.facts import examine_model
 from trt_workbench.pipeline.decode import read_image
 from trt_workbench.pipeline.families import recognise
 from trt_workbench.pipeline.letterbox import preprocess

@@ -9,8 +9,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from trt_workbench.core.input_files import read_bytes
 from trt_workbench.errors import UsageProblem
-from trt_workbench.system.input_files import read_bytes
 
 _FLAGS = cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION
 

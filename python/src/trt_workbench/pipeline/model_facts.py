@@ -11,16 +11,16 @@ import onnx
 
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.partitions import PartitionRequest, find_partitions
-from trt_workbench.engine.hashing import hash_model
+from trt_workbench.core.input_files import open_regular, parse_json
 from trt_workbench.errors import ComponentMissing, UsageProblem
+from trt_workbench.model.facts import QUANTIZERS, ModelFacts, ModelTensor, examine_model
+from trt_workbench.model.proto import STANDARD
+from trt_workbench.model.reading import all_graphs, all_tensors, checked_on_error, read_model
 from trt_workbench.onnxtools.graph_types import read_precision
+from trt_workbench.onnxtools.identity import hash_model
 from trt_workbench.onnxtools.llm_directory import examine_llm_directory
-from trt_workbench.onnxtools.model_file import all_graphs, all_tensors, checked_on_error, read_model
-from trt_workbench.onnxtools.preflight import QUANTIZERS, ModelFacts, ModelTensor, examine_model
-from trt_workbench.onnxtools.proto import STANDARD
 from trt_workbench.pipeline.families import recognise
 from trt_workbench.pipeline.families.recognise import ADVICE
-from trt_workbench.system.input_files import open_regular, parse_json
 
 # Names of nodes that are listed of an operator; the rest is counted.
 _NAMED = 5

@@ -12,8 +12,8 @@ from trt_workbench.backends.registry import AUTO, get_backend, require_backend
 from trt_workbench.backends.trt import TrtBackend
 from trt_workbench.engine.documents import append_lines
 from trt_workbench.errors import UsageProblem, WorkbenchError
+from trt_workbench.model.facts import examine_model
 from trt_workbench.onnxtools.node_names import ModelNodes, read_nodes
-from trt_workbench.onnxtools.preflight import examine_model
 from trt_workbench.profiling.capture import Capture, CaptureSettings
 from trt_workbench.profiling.nsight import NCU, NSYS, find_tool
 from trt_workbench.profiling.records import Kernel, ProfileLine, Side

@@ -13,11 +13,11 @@ from trt_workbench.backends.ort_backend import OrtBackend
 from trt_workbench.backends.ort_profile import profiled_runs
 from trt_workbench.backends.registry import get_backend
 from trt_workbench.backends.trt_options import RunnerChoice
-from trt_workbench.engine.hashing import hash_model
 from trt_workbench.engine.layer_times import time_layers
 from trt_workbench.errors import UsageProblem
 from trt_workbench.measure.loop import measure_calls
 from trt_workbench.measure.stability import noise_interval
+from trt_workbench.onnxtools.identity import hash_model
 from trt_workbench.onnxtools.node_names import ModelNodes
 from trt_workbench.profiling.layers import join_layers
 from trt_workbench.profiling.ort_trace import read_trace

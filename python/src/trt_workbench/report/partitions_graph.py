@@ -10,7 +10,7 @@ from trt_workbench.engine.files import atomic_writer
 from trt_workbench.report.style import label, settings
 
 if TYPE_CHECKING:
-    from trt_workbench.onnxtools.graph_index import GraphIndex
+    from trt_workbench.model.index import GraphIndex
     from trt_workbench.onnxtools.partitions import Partitions
 
 _COLOURS = {

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
+from trt_workbench.core.input_files import parse_json
 from trt_workbench.errors import UsageProblem, whole_number
-from trt_workbench.system.input_files import parse_json
 
 LOADING, MORE = "Loading an engine", "More options"
 _OF_BACKEND = re.compile(r"([^:=]+):([^=]+=.*)", re.DOTALL)

@@ -22,7 +22,7 @@ from trt_workbench.backends.base import TensorSpec
 from trt_workbench.errors import DeviceFailure, UsageProblem
 from trt_workbench.measure.arrays import file_name
 from trt_workbench.measure.inputs import random_inputs
-from trt_workbench.onnxtools.preflight import examine_model
+from trt_workbench.model.facts import examine_model
 from trt_workbench.verify.cut import CutSource, Form, read_source
 from trt_workbench.verify.fault import Fault
 from trt_workbench.verify.isolation import Isolated

@@ -17,11 +17,12 @@ from onnx import helper, numpy_helper
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.registry import REFERENCE, require_backend
 from trt_workbench.engine.profiles import Profile, ShapeRange
-from trt_workbench.onnxtools.graph_index import GraphIndex
-from trt_workbench.onnxtools.model_file import load_model
-from trt_workbench.onnxtools.proto import has_subgraph
+from trt_workbench.model.constants import constant_value
+from trt_workbench.model.index import GraphIndex
+from trt_workbench.model.proto import has_subgraph
+from trt_workbench.model.reading import load_model
 from trt_workbench.onnxtools.sanitize import save_model
-from trt_workbench.onnxtools.sanitize_graph import constant_value, subgraphs, use_counts, without_weights
+from trt_workbench.onnxtools.sanitize_graph import subgraphs, use_counts, without_weights
 from trt_workbench.verify.yardstick import typed_for
 
 Arrays = Mapping[str, NDArray[Any]]

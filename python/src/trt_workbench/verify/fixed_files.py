@@ -6,12 +6,12 @@ from pathlib import Path
 
 import onnx
 
+from trt_workbench.core.input_files import refuse_special
 from trt_workbench.engine.builder import BuiltEngine, export
-from trt_workbench.engine.hashing import hash_model
 from trt_workbench.engine.manifest import WayAround, check_destination, read_manifest
 from trt_workbench.errors import UsageProblem
+from trt_workbench.onnxtools.identity import hash_model
 from trt_workbench.onnxtools.sanitize import save_model
-from trt_workbench.system.input_files import refuse_special
 from trt_workbench.verify.opening import MODEL_SUFFIX, VerifyRequest
 from trt_workbench.verify.workarounds import Fixed, Tried
 

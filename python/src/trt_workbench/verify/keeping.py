@@ -9,12 +9,13 @@ from typing import Any, Literal
 
 from trt_workbench import __version__
 from trt_workbench.backends.registry import backend_names, get_backend
-from trt_workbench.engine.hashing import hash_bytes, hash_model
+from trt_workbench.core.hashing import hash_bytes
 from trt_workbench.engine.manifest import Manifest
 from trt_workbench.engine.target import examine_target
 from trt_workbench.engine.verdicts import keep_verdict
 from trt_workbench.engine.verification import UNVERIFIED, WRONG, Verification, VerifiedShapes
 from trt_workbench.errors import UsageProblem
+from trt_workbench.onnxtools.identity import hash_model
 from trt_workbench.verify.verdict import RIGHT
 from trt_workbench.verify.yardstick import PRECISIONS
 

@@ -11,14 +11,14 @@ from typing import Any
 from trt_workbench.backends.base import Session, SessionOptions, TensorSpec
 from trt_workbench.backends.registry import backend_names, require_backend, runs_plans
 from trt_workbench.backends.trt_opening import engine_session
-from trt_workbench.engine.hashing import hash_model
 from trt_workbench.engine.manifest import read_manifest
 from trt_workbench.engine.options import BuildSettings
 from trt_workbench.engine.profiles import Profile, ShapeRange
 from trt_workbench.errors import UsageProblem, WorkbenchError
 from trt_workbench.measure.inputs import with_limits
-from trt_workbench.onnxtools.model_file import read_model
-from trt_workbench.onnxtools.preflight import ModelFacts, examine_model
+from trt_workbench.model.facts import ModelFacts, examine_model
+from trt_workbench.model.reading import read_model
+from trt_workbench.onnxtools.identity import hash_model
 from trt_workbench.onnxtools.randomness import random_operators
 from trt_workbench.system.settings import with_flags
 from trt_workbench.verify.budget import Budget

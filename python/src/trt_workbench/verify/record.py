@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
+from trt_workbench.core.hashing import hash_document, hash_file
 from trt_workbench.engine.array_files import load_arrays
 from trt_workbench.engine.documents import Inside, Strict, read_document, write_json
-from trt_workbench.engine.hashing import hash_document, hash_file
 from trt_workbench.errors import UsageProblem
 from trt_workbench.verify.properties import EVERY_CALL, Check, Trial
 from trt_workbench.verify.reference import Arrays, Reference

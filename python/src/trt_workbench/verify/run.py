@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Session
+from trt_workbench.core.hashing import hash_arrays
 from trt_workbench.engine.documents import json_values
-from trt_workbench.engine.hashing import hash_arrays, hash_model
 from trt_workbench.engine.verification import UNDECIDED, UNVERIFIED, WRONG
 from trt_workbench.errors import DeviceFailure, UsageProblem
 from trt_workbench.measure.arrays import file_name
+from trt_workbench.onnxtools.identity import hash_model
 from trt_workbench.onnxtools.precision import told
 from trt_workbench.verify.calls import Arrays, Call, calls
 from trt_workbench.verify.crash import is_crash

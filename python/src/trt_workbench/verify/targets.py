@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from trt_workbench.engine.hashing import hash_model
 from trt_workbench.engine.profiles import Profile
 from trt_workbench.engine.rtx import Compiled
 from trt_workbench.engine.rtx_layers import BuiltLayer, built_precision
 from trt_workbench.errors import ComponentMissing
 from trt_workbench.measure.worker_process import WorkerFailure, WorkerProcess
+from trt_workbench.model.facts import ModelFacts
 from trt_workbench.onnxtools.graph_types import read_precision
-from trt_workbench.onnxtools.preflight import ModelFacts
+from trt_workbench.onnxtools.identity import hash_model
 from trt_workbench.runs.targets import CheckedTarget, TargetCheck, TargetLayers
 from trt_workbench.system.cards import Architecture
 from trt_workbench.system.interpreter import python_command

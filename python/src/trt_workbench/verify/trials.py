@@ -20,8 +20,8 @@ from pydantic import ValidationError
 from trt_workbench.backends.registry import require_backend
 from trt_workbench.engine.documents import Strict, append_lines, json_values
 from trt_workbench.engine.files import write_text
-from trt_workbench.engine.hashing import hash_model
 from trt_workbench.errors import DeviceFailure
+from trt_workbench.onnxtools.identity import hash_model
 from trt_workbench.onnxtools.sanitize import save_model
 from trt_workbench.runs.output_files import read_outputs, write_outputs
 from trt_workbench.verify.cut import Cut, CutSource, Form

@@ -17,9 +17,9 @@ from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.backends.registry import REFERENCE, require_backend
 from trt_workbench.engine.documents import json_values
 from trt_workbench.errors import UsageProblem
+from trt_workbench.model.proto import opset
 from trt_workbench.onnxtools.nan_flags import FLAGS, computed_floats, outputs_behind, with_flags
 from trt_workbench.onnxtools.noise import with_rounding
-from trt_workbench.onnxtools.proto import opset
 from trt_workbench.verify.difference import Difference, can_match, difference, matched, row_sizes, typical_error
 
 Arrays = Mapping[str, NDArray[Any]]

@@ -15,7 +15,7 @@ from tests.onnx_text import write_onnx
 from tests.random_models import write_model
 
 from trt_workbench.errors import UsageProblem
-from trt_workbench.onnxtools.model_file import load_model
+from trt_workbench.model.reading import load_model
 from trt_workbench.onnxtools.quantize.cast import cast_model
 from trt_workbench.onnxtools.quantize.lowered import Lowered
 from trt_workbench.onnxtools.quantize.preparation import raise_opset

@@ -16,7 +16,7 @@ from tests.onnx_text import parse_onnx, write_onnx
 from tests.unit.onnxtools.quantize.test_formats import mxfp8_values, nvfp4_values
 
 from trt_workbench.errors import UsageProblem
-from trt_workbench.onnxtools.narrow_formats import narrow_formats
+from trt_workbench.model.narrow_formats import narrow_formats
 from trt_workbench.onnxtools.quantize import formats
 from trt_workbench.onnxtools.quantize.blocks import quantize_blocks
 from trt_workbench.onnxtools.quantize.preparation import prepare, raise_opset

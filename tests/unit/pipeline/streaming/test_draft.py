@@ -8,7 +8,7 @@ import pytest
 from tests.streaming_models import attention, lstm, zipformer
 
 from trt_workbench.errors import UsageProblem
-from trt_workbench.onnxtools.preflight import ModelTensor
+from trt_workbench.model.facts import ModelTensor
 from trt_workbench.onnxtools.stream_graph import StreamGraph
 from trt_workbench.pipeline.streaming import draft as module
 from trt_workbench.pipeline.streaming.contract import Contract

@@ -2,7 +2,7 @@
 
 import pytest
 
-from trt_workbench.onnxtools.preflight import ModelTensor
+from trt_workbench.model.facts import ModelTensor
 from trt_workbench.pipeline.streaming.state_names import state_pairs
 
 Shape = tuple[int | str | None, ...]

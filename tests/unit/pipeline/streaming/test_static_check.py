@@ -24,7 +24,7 @@ from tests.streaming_models import (
 
 from trt_workbench.engine.profiles import Profile
 from trt_workbench.errors import UsageProblem
-from trt_workbench.onnxtools.preflight import ModelTensor
+from trt_workbench.model.facts import ModelTensor
 from trt_workbench.pipeline.streaming.model_tensors import ModelTensors, read_tensors
 from trt_workbench.pipeline.streaming.reading import Contradictions, read_contract
 from trt_workbench.pipeline.streaming.size_check import loosely_named

@@ -10,7 +10,7 @@ import onnx
 from onnx import numpy_helper
 
 from trt_workbench.errors import UsageProblem
-from trt_workbench.onnxtools.proto import operator_name
+from trt_workbench.model.proto import operator_name
 
 
 def attribute_value(attribute: onnx.AttributeProto) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 import onnx
 from torch import nn
 
-from trt_workbench.onnxtools.proto import subgraphs
+from trt_workbench.model.proto import subgraphs
 
 BRANCHES = ("then_branch", "else_branch")
 

@@ -31,8 +31,8 @@ from trt_workbench.backends.onnx_torch.attributes import attribute_value, consta
 from trt_workbench.backends.onnx_torch.dtypes import INTEGERS, TORCH_DTYPES, as_torch, compute_dtype, to_precision
 from trt_workbench.backends.onnx_torch.values import Value, eye_like, full, range_
 from trt_workbench.errors import UsageProblem
-from trt_workbench.onnxtools.model_file import checked_on_error, load_model
-from trt_workbench.onnxtools.proto import opset
+from trt_workbench.model.proto import opset
+from trt_workbench.model.reading import checked_on_error, load_model
 from trt_workbench.onnxtools.sanitize_branches import settle_ifs
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from trt_workbench.engine.hashing import hash_model
 from trt_workbench.engine.manifest import read_manifest
 from trt_workbench.evaluate.embedded.scenes import GENERATOR_VERSION, HELD_OUT_IMAGES, HELD_OUT_SEED, write_dataset
+from trt_workbench.onnxtools.identity import hash_model
 from trt_workbench.system.embedded import embedded_model
 from trt_workbench.system.workspace import output_root
 

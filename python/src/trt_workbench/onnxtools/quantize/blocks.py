@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
 from trt_workbench.errors import UsageProblem
-from trt_workbench.onnxtools.narrow_formats import TENSORRT_DOMAIN
-from trt_workbench.onnxtools.proto import integer
+from trt_workbench.model.narrow_formats import TENSORRT_DOMAIN
+from trt_workbench.model.proto import integer
 from trt_workbench.onnxtools.quantize import formats
 from trt_workbench.onnxtools.quantize.groups import ATTENTION, HEAD, Group
 from trt_workbench.onnxtools.quantize.kinds import To

@@ -16,13 +16,14 @@ import onnx.inliner
 from onnx import TensorProto, helper, numpy_helper
 
 from trt_workbench.errors import UsageProblem
+from trt_workbench.model.constants import Array, constant_value
+from trt_workbench.model.proto import STANDARD, has_subgraph, opset
+from trt_workbench.model.reading import all_graphs
 from trt_workbench.onnxtools.graph_types import output_type
-from trt_workbench.onnxtools.model_file import all_graphs
-from trt_workbench.onnxtools.proto import STANDARD, has_subgraph, opset
 from trt_workbench.onnxtools.quantize.cast_rules import BOUNDED, CENTRES, PRODUCTS, SHAPES_CONSTANTS, WIDE, NodeTypes
 from trt_workbench.onnxtools.quantize.kinds import To
 from trt_workbench.onnxtools.quantize.lowered import Lowered
-from trt_workbench.onnxtools.sanitize_graph import Array, constant_value, subgraphs, without_weights
+from trt_workbench.onnxtools.sanitize_graph import subgraphs, without_weights
 
 _TYPES: dict[To, int] = {"fp16": TensorProto.FLOAT16, "bf16": TensorProto.BFLOAT16}
 _OLDEST: dict[To, int] = {"fp16": 7, "bf16": 13}

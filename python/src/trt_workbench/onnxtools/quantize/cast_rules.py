@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import onnx
 from onnx import TensorProto
 
-from trt_workbench.onnxtools.proto import STANDARD
+from trt_workbench.model.proto import STANDARD
 
 TYPE_STRINGS: dict[int, str] = {TensorProto.FLOAT16: "tensor(float16)", TensorProto.BFLOAT16: "tensor(bfloat16)"}
 # Squares and sums leave fp16's range, and bf16 adds few digits: a variance of values around 300 is infinite in fp16.

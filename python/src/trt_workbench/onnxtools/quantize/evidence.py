@@ -8,8 +8,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from trt_workbench.core.input_files import parse_json
 from trt_workbench.onnxtools.quantize.kinds import Method, To
-from trt_workbench.system.input_files import parse_json
 
 METADATA_KEY = "trtw.quantization"
 

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import onnx
 
-from trt_workbench.onnxtools.graph_index import GraphIndex, TensorFacts
-from trt_workbench.onnxtools.proto import STANDARD, Shape, has_subgraph, integer
+from trt_workbench.model.index import GraphIndex, TensorFacts
+from trt_workbench.model.proto import STANDARD, Shape, has_subgraph, integer
 from trt_workbench.onnxtools.quantize.bodies import bodies
 from trt_workbench.onnxtools.quantize.kinds import To
 from trt_workbench.onnxtools.sanitize import MOST_WEIGHTS

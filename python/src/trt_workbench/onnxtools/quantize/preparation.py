@@ -11,13 +11,13 @@ import onnx.inliner
 from onnx import version_converter
 
 from trt_workbench.errors import UsageProblem
-from trt_workbench.onnxtools.graph_index import GraphIndex
-from trt_workbench.onnxtools.model_file import checked_on_error, load_model
-from trt_workbench.onnxtools.preflight import QUANTIZERS, ModelFacts, examine_model
-from trt_workbench.onnxtools.proto import has_subgraph, opset
+from trt_workbench.model.constants import evaluated
+from trt_workbench.model.facts import QUANTIZERS, ModelFacts, examine_model
+from trt_workbench.model.index import GraphIndex
+from trt_workbench.model.proto import has_subgraph, opset
+from trt_workbench.model.reading import checked_on_error, load_model
 from trt_workbench.onnxtools.quantize.groups import WEIGHTED, Group, quantisable
 from trt_workbench.onnxtools.quantize.kinds import To
-from trt_workbench.onnxtools.sanitize_folding import evaluated
 from trt_workbench.onnxtools.sanitize_graph import (
     bypass,
     constants,

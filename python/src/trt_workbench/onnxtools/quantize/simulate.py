@@ -15,11 +15,12 @@ import onnx.inliner
 from onnx import TensorProto, numpy_helper, version_converter
 
 from trt_workbench.errors import UsageProblem
+from trt_workbench.model.constants import Array, constant_value
+from trt_workbench.model.narrow_formats import TENSORRT_DOMAIN
+from trt_workbench.model.proto import STANDARD, has_subgraph, integer, opset
+from trt_workbench.model.reading import all_graphs
 from trt_workbench.onnxtools.graph_types import output_type
-from trt_workbench.onnxtools.model_file import all_graphs
-from trt_workbench.onnxtools.narrow_formats import TENSORRT_DOMAIN
 from trt_workbench.onnxtools.noise import MOVES
-from trt_workbench.onnxtools.proto import STANDARD, has_subgraph, integer, opset
 from trt_workbench.onnxtools.quantize import formats
 from trt_workbench.onnxtools.quantize.rounding_nodes import (
     NodeWriter,
@@ -30,7 +31,7 @@ from trt_workbench.onnxtools.quantize.rounding_nodes import (
     rounded,
     shaped_like,
 )
-from trt_workbench.onnxtools.sanitize_graph import Array, constant_value, subgraphs, without_weights
+from trt_workbench.onnxtools.sanitize_graph import subgraphs, without_weights
 
 _FLOAT8 = frozenset(value for name, value in TensorProto.DataType.items() if name.startswith("FLOAT8E"))
 _NARROW = _FLOAT8 | {TensorProto.FLOAT4E2M1}

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast
 
 from trt_workbench.backends.base import TensorSpec
+from trt_workbench.core.input_files import parse_json
 from trt_workbench.errors import UsageProblem, is_text
 from trt_workbench.pipeline.families.base import DetectorFacts
-from trt_workbench.system.input_files import parse_json
 
 # What a head of Ultralytics' is for, by a word in its name, where `task` is not told.
 _HEADS = (("Segment", "segment"), ("Pose", "pose"), ("OBB", "obb"), ("Classify", "classify"))

@@ -17,9 +17,10 @@ from typing_extensions import TypedDict
 
 from trt_workbench.backends.registry import REFERENCE, availability
 from trt_workbench.backends.torch_llm import TorchLlm
+from trt_workbench.core.hashing import hash_document
 from trt_workbench.engine.documents import Inside, having, read_document, write_json
-from trt_workbench.engine.hashing import hash_document
 from trt_workbench.errors import ComponentMissing, UsageProblem
+from trt_workbench.model.facts import examine_model
 from trt_workbench.onnxtools.export_llm import (
     GRAPHS,
     INLINE_LIMIT_BYTES,
@@ -31,7 +32,6 @@ from trt_workbench.onnxtools.export_llm import (
 from trt_workbench.onnxtools.export_llm_model import load_causal_lm
 from trt_workbench.onnxtools.llm_directory import LlmDirectory
 from trt_workbench.onnxtools.opsets import DEFAULT_OPSET
-from trt_workbench.onnxtools.preflight import examine_model
 from trt_workbench.pipeline.llm.proof import prove_export
 from trt_workbench.system.launcher import package
 from trt_workbench.system.workspace import output_root

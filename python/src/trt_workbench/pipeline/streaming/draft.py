@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from trt_workbench.errors import UsageProblem
-from trt_workbench.onnxtools.preflight import ModelTensor
+from trt_workbench.model.facts import ModelTensor
 from trt_workbench.onnxtools.stream_graph import StreamGraph
 from trt_workbench.pipeline.streaming.contract import CHUNK_NAMES
 from trt_workbench.pipeline.streaming.draft_stream import DraftedStream, Known

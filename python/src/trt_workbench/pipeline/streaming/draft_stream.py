@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from trt_workbench.errors import UsageProblem, did_you_mean
-from trt_workbench.onnxtools.preflight import ModelTensor
+from trt_workbench.model.facts import ModelTensor
 from trt_workbench.onnxtools.stream_graph import StreamGraph
 from trt_workbench.pipeline.streaming.exporters import chunk_of
 from trt_workbench.pipeline.streaming.model_tensors import ModelTensors

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from trt_workbench.onnxtools.preflight import ModelTensor
+from trt_workbench.model.facts import ModelTensor
 from trt_workbench.pipeline.streaming.contract import Contract
 from trt_workbench.pipeline.streaming.model_tensors import ModelTensors
 from trt_workbench.pipeline.streaming.parts import TensorOf

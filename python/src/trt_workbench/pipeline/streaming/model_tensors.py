@@ -9,7 +9,7 @@ from pathlib import Path
 from trt_workbench.engine.manifest import manifest_path, read_manifest
 from trt_workbench.engine.profiles import Profile
 from trt_workbench.errors import UsageProblem
-from trt_workbench.onnxtools.preflight import ModelTensor, examine_model
+from trt_workbench.model.facts import ModelTensor, examine_model
 
 MODEL_SUFFIX = ".onnx"
 

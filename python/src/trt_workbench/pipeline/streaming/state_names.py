@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from trt_workbench.onnxtools.preflight import ModelTensor
+from trt_workbench.model.facts import ModelTensor
 
 _WORD = "@"  # stands for `past` in one name and `present` in the other
 # A word stands apart, but for `hn`, `stateN` and `h0`. NeMo has `cache_last_channel_next_len`, WeNet `r_att_cache`.

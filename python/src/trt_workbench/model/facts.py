@@ -11,11 +11,11 @@ from pathlib import Path, PurePosixPath
 import onnx
 
 from trt_workbench.errors import UsageProblem
-from trt_workbench.onnxtools.index_limits import index_limits
-from trt_workbench.onnxtools.model_file import all_graphs, all_tensors, read_model
-from trt_workbench.onnxtools.narrow_formats import narrow_formats
-from trt_workbench.onnxtools.proto import STANDARD, Shape, operator_name, value_shape
-from trt_workbench.onnxtools.tensor_checks import declared_bytes
+from trt_workbench.model.index_limits import index_limits
+from trt_workbench.model.narrow_formats import narrow_formats
+from trt_workbench.model.proto import STANDARD, Shape, operator_name, value_shape
+from trt_workbench.model.reading import all_graphs, all_tensors, read_model
+from trt_workbench.model.tensor_checks import declared_bytes
 
 QUANTIZERS = frozenset({"QuantizeLinear", "DequantizeLinear"})
 # ONNX Runtime's container for a compiled engine: code in the guise of a model.

@@ -7,7 +7,7 @@ from collections import defaultdict
 import onnx
 from onnx import TensorProto
 
-from trt_workbench.onnxtools.proto import STANDARD
+from trt_workbench.model.proto import STANDARD
 
 _WHOLE = frozenset({TensorProto.INT8, TensorProto.UINT8, TensorProto.INT16, TensorProto.UINT16, TensorProto.INT32})
 _WHOLE |= {TensorProto.UINT32, TensorProto.INT64, TensorProto.UINT64}

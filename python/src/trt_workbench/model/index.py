@@ -10,9 +10,9 @@ from pathlib import Path
 import onnx
 from onnx import numpy_helper
 
-from trt_workbench.onnxtools.model_file import checked_on_error, read_model
-from trt_workbench.onnxtools.proto import Shape, operator_name, value_shape
-from trt_workbench.onnxtools.tensorrt_operators import OperatorUse
+from trt_workbench.model.proto import Shape, operator_name, value_shape
+from trt_workbench.model.reading import checked_on_error, read_model
+from trt_workbench.model.tensorrt_operators import OperatorUse
 
 
 @dataclass(frozen=True)

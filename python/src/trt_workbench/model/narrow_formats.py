@@ -8,8 +8,8 @@ from typing import Final
 import onnx
 from onnx import TensorProto
 
-from trt_workbench.onnxtools.model_file import all_graphs, all_tensors
-from trt_workbench.onnxtools.proto import STANDARD, integer
+from trt_workbench.model.proto import STANDARD, integer
+from trt_workbench.model.reading import all_graphs, all_tensors
 
 TENSORRT_DOMAIN: Final = "trt"
 """Of TensorRT's own ONNX operators."""

@@ -1,6 +1,6 @@
 import pytest
 
-from trt_workbench.onnxtools.tensorrt_operators import TYPES, OperatorUse, why_not
+from trt_workbench.model.tensorrt_operators import TYPES, OperatorUse, why_not
 
 
 def test_the_table_names_each_operator_once() -> None:

@@ -9,12 +9,12 @@ from pathlib import Path
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
+from trt_workbench.core.input_files import read_bytes
 from trt_workbench.errors import UsageProblem, WorkbenchError
-from trt_workbench.onnxtools.division import trapping_division
-from trt_workbench.onnxtools.proto import STANDARD, subgraphs
-from trt_workbench.onnxtools.sniff import describe_file
-from trt_workbench.onnxtools.tensor_checks import check_dims, check_tensor, check_value
-from trt_workbench.system.input_files import read_bytes
+from trt_workbench.model.division import trapping_division
+from trt_workbench.model.proto import STANDARD, subgraphs
+from trt_workbench.model.sniff import describe_file
+from trt_workbench.model.tensor_checks import check_dims, check_tensor, check_value
 
 
 def read_model(path: Path) -> onnx.ModelProto:

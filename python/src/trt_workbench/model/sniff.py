@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trt_workbench.system.input_files import open_regular
+from trt_workbench.core.input_files import open_regular
 
 # Offset, bytes, meaning with its fix. TensorRT's plan tag is not documented; these are the two seen in its releases.
 _SIGNATURES = (

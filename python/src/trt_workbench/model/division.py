@@ -10,8 +10,8 @@ from collections.abc import Iterable
 import numpy as np
 import onnx
 
-from trt_workbench.onnxtools.proto import STANDARD
-from trt_workbench.onnxtools.sanitize_graph import Array, constant_value
+from trt_workbench.model.constants import Array, constant_value, evaluated
+from trt_workbench.model.proto import STANDARD
 
 _DIVISIONS = ("Div", "Mod")
 
@@ -67,8 +67,6 @@ def _value(
     elif source.op_type == "Constant":
         values[name] = constant_value(source)
     else:
-        from trt_workbench.onnxtools.sanitize_folding import evaluated
-
         given = {item: _value(item, model, known, values) for item in source.input if item}
         if all(value is not None for value in given.values()):
             values |= evaluated(model, source, {key: value for key, value in given.items() if value is not None}) or {}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from trt_workbench.system.input_files import parse_json
+from trt_workbench.core.input_files import parse_json
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "-1E+400", "1" + "0" * 400 + ".0"])

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from trt_workbench.onnxtools.sniff import describe_file
+from trt_workbench.model.sniff import describe_file
 
 
 def zipped(path: Path) -> None:

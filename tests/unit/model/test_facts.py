@@ -7,7 +7,7 @@ from onnx import TensorProto, helper, numpy_helper
 from tests.onnx_text import parse_onnx, write_onnx
 
 from trt_workbench.errors import UsageProblem
-from trt_workbench.onnxtools.preflight import examine_model
+from trt_workbench.model.facts import examine_model
 
 WEIGHTS = numpy_helper.from_array(np.ones(4, np.float32), "weights")
 

@@ -1,0 +1,57 @@
+"""What Constant nodes hold, and what nodes of constants come to."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+from trt_workbench.model.proto import STANDARD, has_subgraph
+
+Array = NDArray[np.generic]
+# Different at every run, or constants already.
+_NEVER = frozenset(
+    {"Constant", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"}
+)
+# Scales in front of weights are what a quantised model is made of.
+_QUANTIZERS = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
+
+
+def constant_value(node: onnx.NodeProto) -> Array | None:
+    """Return what a Constant node holds; None for text and sparse values."""
+    for attribute in node.attribute:
+        value = onnx.helper.get_attribute_value(attribute)
+        if attribute.name == "value":
+            return numpy_helper.to_array(value)
+        if attribute.name in ("value_int", "value_ints"):
+            return np.array(value, np.int64)
+        if attribute.name in ("value_float", "value_floats"):
+            return np.array(value, np.float32)
+    return None
+
+
+def evaluated(model: onnx.ModelProto, node: onnx.NodeProto, values: dict[str, Array]) -> dict[str, Array] | None:
+    """Return the outputs of a node by name; None if they are not constant or cannot be computed here."""
+    known = all(not name or name in values for name in node.input)
+    fixed = node.op_type not in _NEVER | _QUANTIZERS and node.domain in STANDARD
+    if not (known and fixed) or has_subgraph(node):
+        return None
+    inputs = [
+        onnx.helper.make_tensor_value_info(name, onnx.helper.np_dtype_to_tensor_dtype(values[name].dtype), None)
+        for name in dict.fromkeys(filter(None, node.input))
+    ]
+    outputs = [onnx.helper.make_empty_tensor_value_info(name) for name in node.output if name]
+    graph = onnx.helper.make_graph([node], "node", inputs, outputs)
+    single = onnx.helper.make_model(graph, opset_imports=model.opset_import, ir_version=model.ir_version)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of arithmetic on values that the graph may never use
+            results = ReferenceEvaluator(single).run(None, {value.name: values[value.name] for value in inputs})
+    except Exception:  # the reference lacks some operators and types: such a node stays as it is
+        return None
+    arrays = [np.asarray(result) for result in results]
+    return dict(zip((value.name for value in outputs), arrays, strict=True))
