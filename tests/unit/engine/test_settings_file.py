@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trt_workbench.engine.options import PRECISIONS, BuildSettings
+from trt_workbench.engine.build_options import BUILT
+from trt_workbench.engine.options import BuildSettings
 from trt_workbench.engine.settings_file import load_settings
 from trt_workbench.errors import UsageProblem
 
@@ -93,7 +94,7 @@ def test_an_absent_file(tmp_path: Path) -> None:
         load_settings(tmp_path / "none.yaml")
 
 
-@given(st.lists(st.sampled_from(PRECISIONS), min_size=1, max_size=5))
+@given(st.lists(st.sampled_from(BUILT), min_size=1, max_size=5))
 def test_one_meaning_has_one_spelling(names: list[str]) -> None:
     forward, backward = BuildSettings(precision=names), BuildSettings(precision="+".join(reversed(names)))
     assert forward == backward

@@ -17,6 +17,7 @@ from trt_workbench.backends.ort_libraries import gpu_availability
 from trt_workbench.backends.ort_trt_options import PROFILE_OPTIONS, TRT_OPTIONS
 from trt_workbench.backends.tf32 import check_tf32_allowed, forbid_tf32
 from trt_workbench.core.hashing import hash_document, hash_file
+from trt_workbench.core.precision import names
 from trt_workbench.errors import UsageProblem
 from trt_workbench.model.facts import ModelFacts
 from trt_workbench.onnxtools.identity import hash_model
@@ -27,7 +28,7 @@ from trt_workbench.system.workspace import output_root
 _KEY_VERSION = 1
 # From TensorRT 11 on a network's types are those of its graph; the provider's flags have no effect.
 _TYPED_FROM = 110000
-_FLAGS = {"fp16": "trt_fp16_enable", "bf16": "trt_bf16_enable", "int8": "trt_int8_enable"}
+_FLAGS = {name: option for name in reversed(names()) if (option := f"trt_{name}_enable") in TRT_OPTIONS}
 # Where files are kept says nothing about what is in an engine.
 _NOT_IN_KEY = ("trt_engine_cache_path", "trt_timing_cache_path", "trt_detailed_build_log", "trt_dump_subgraphs")
 _PROFILE = re.compile(r"^[^,]+:\d+(x\d+)*(,[^,]+:\d+(x\d+)*)*$")
@@ -71,12 +72,11 @@ class OrtTrtBackend(OrtBackend):
         """
         from trt_workbench.backends.simulation import refuse_formats
         from trt_workbench.model.facts import examine_model
-        from trt_workbench.model.narrow_formats import TENSORRT_FROM
 
         extra = checked_options(self.name, TRT_OPTIONS, options)
         facts = examine_model(model)
         release = decode_version(int((versions or {}).get("tensorrt", 100000)))[0]
-        refuse_formats(self.name, model, facts, [name for name, oldest in TENSORRT_FROM.items() if oldest <= release])
+        refuse_formats(self.name, model, facts, names(lambda one: one.is_built_by(release)))
         _check_profiles(extra, facts, model)
         path, precision = self._precision(model, facts, options, extra, int((versions or {}).get("tensorrt", 0)))
         if options.tf32:

@@ -12,7 +12,6 @@ from trt_workbench.core.hashing import hash_document
 from trt_workbench.engine.documents import write_json
 from trt_workbench.errors import UsageProblem
 from trt_workbench.model.facts import ModelFacts
-from trt_workbench.model.narrow_formats import SIMULATED, TENSORRT_FROM
 from trt_workbench.model.reading import checked_on_error, load_model
 from trt_workbench.onnxtools.identity import hash_model
 from trt_workbench.onnxtools.quantize.simulate import simulated
@@ -32,7 +31,7 @@ def runnable_model(model: Path, facts: ModelFacts) -> tuple[Path, dict[str, Any]
     Raises:
         UsageProblem: the model cannot be simulated.
     """
-    found = [name for name in facts.formats if name in SIMULATED]
+    found = [row.name for row in facts.rows if not row.cpu]
     if not found:
         return model, {}
     key = {
@@ -62,10 +61,13 @@ def refuse_formats(backend: str, model: Path, facts: ModelFacts, runs: Collectio
         facts: of the file.
         runs: formats that it has, of those that ONNX Runtime's CPU provider lacks.
     """
-    lacking = [name for name in facts.formats if name in SIMULATED and name not in runs]
+    lacking = [row for row in facts.rows if not row.cpu and row.name not in runs]
     if lacking:
-        release = max(TENSORRT_FROM[name] for name in lacking)
+        built = ""
+        if all(row.tensorrt for row in lacking):
+            release = max(row.tensorrt for row in lacking)
+            built = f", and TensorRT {release} or newer builds it for GPUs that have the format"
         raise UsageProblem(
-            f"The model is in {' and '.join(lacking)}, which {backend} does not have; ort-cpu runs it simulated, and "
-            f"TensorRT {release} or newer builds it for GPUs that have the format: {model}"
+            f"The model is in {' and '.join(row.name for row in lacking)}, which {backend} does not have; ort-cpu runs "
+            f"it simulated{built}: {model}"
         )

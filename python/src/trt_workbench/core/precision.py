@@ -114,6 +114,10 @@ class Format:
         """What one result may be off by: it is rounded to the format, and summed in fp32 in another order."""
         return max(self.unit, _SUM)
 
+    def is_built_by(self, release: int) -> bool:
+        """Whether a major version of TensorRT reads graphs in it."""
+        return 0 < self.tensorrt <= release
+
     def made(self, mode: str = WHOLE) -> str:
         """Return the precision that `quantize` and `decide` know it as, such as "int8-mixed"."""
         return f"{self.name}-{mode}" if mode else self.name
@@ -140,8 +144,12 @@ FORMATS: list[Format] = [
         ir_version=10, recipe="weights", modes=(WEIGHTS,),
     ),
     Format(
-        "fp8-e5m2", 5, 2, largest=57344, infinity=True, onnx=("FLOAT8E5M2", "FLOAT8E5M2FNUZ"), numpy="float8_e5m2",
-        words=r"e5m2", since=19, cpu=False, simulation="cast",
+        "fp8-e5m2", 5, 2, largest=57344, infinity=True, onnx=("FLOAT8E5M2",), numpy="float8_e5m2", words=r"e5m2",
+        since=19, opset=19, ir_version=9, recipe="scales", modes=(WHOLE,), cpu=False, simulation="cast",
+    ),
+    Format(
+        "fp8-e5m2-fnuz", 5, 2, largest=57344, bias=16, onnx=("FLOAT8E5M2FNUZ",), numpy="float8_e5m2fnuz", since=19,
+        cpu=False, simulation="cast",
     ),
     Format(
         "mxfp8", 4, 3, largest=448, numpy="float8_e4m3fn", tensorrt=10,
@@ -149,13 +157,16 @@ FORMATS: list[Format] = [
         ir_version=9, recipe="blocks", modes=(WHOLE,), cpu=False, simulation="operators",
     ),
     Format(
-        "fp8", 4, 3, largest=448, onnx=("FLOAT8E4M3FN", "FLOAT8E4M3FNUZ"), numpy="float8_e4m3fn",
-        words=r"fp8|float8|e4m3", flag="fp8", tensorrt=10,
-        operators=("TRT_FP8QuantizeLinear", "TRT_FP8DequantizeLinear"), since=19, opset=19, ir_version=9,
-        recipe="scales", modes=(WHOLE,), by_default=(WHOLE,), cpu=False, simulation="cast",
+        "fp8-fnuz", 4, 3, largest=240, bias=8, onnx=("FLOAT8E4M3FNUZ",), numpy="float8_e4m3fnuz", since=19, cpu=False,
+        simulation="cast",
     ),
     Format(
-        "int8", 0, 7, largest=127, onnx=("INT8", "UINT8"), numpy="int8", words=r"\bint8", flag="int8", tensorrt=8,
+        "fp8", 4, 3, largest=448, onnx=("FLOAT8E4M3FN",), numpy="float8_e4m3fn", words=r"fp8|float8|e4m3",
+        flag="fp8", tensorrt=10, operators=("TRT_FP8QuantizeLinear", "TRT_FP8DequantizeLinear"), since=19, opset=19,
+        ir_version=9, recipe="scales", modes=(WHOLE,), by_default=(WHOLE,), cpu=False, simulation="cast",
+    ),
+    Format(
+        "int8", 0, 7, largest=127, onnx=("INT8", "UINT8"), numpy="int8", words=r"int8", flag="int8", tensorrt=8,
         since=10, opset=13, ir_version=7, recipe="scales", modes=(WHOLE, MIXED), by_default=(WHOLE, MIXED),
         graph="quantised",
     ),
@@ -170,11 +181,11 @@ FORMATS: list[Format] = [
         modes=(WHOLE,), by_default=(WHOLE,), graph="converted", simulation="cast",
     ),
     # The factors of products alone are rounded to it.
-    Format("tf32", 8, 10, largest=(2 - 2.0**-10) * 2.0**127, infinity=True, flag="tf32", simulation="operators"),
+    Format("tf32", 8, 10, largest=(2 - 2.0**-10) * 2.0**127, infinity=True, flag="tf32"),
     Format("int16", 0, 15, largest=32767, onnx=("INT16", "UINT16"), numpy="int16", since=21),
     Format(
         "fp32", 8, 23, largest=(2 - 2.0**-23) * 2.0**127, infinity=True, onnx=("FLOAT",), numpy="float32",
-        torch="float32", words=r"fp32|float", tensorrt=8, since=1, modes=(WHOLE,), by_default=(WHOLE,),
+        torch="float32", words=r"fp32|float(?!64)", tensorrt=8, since=1, modes=(WHOLE,), by_default=(WHOLE,),
         graph="as exported",
     ),
     Format(

@@ -12,11 +12,15 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from trt_workbench.core.precision import names
 from trt_workbench.system.settings import MORE, Setting, pairs, signed
 
 _PRECISION, _KERNELS, _IO = "Precision", "Search for kernels", "Inputs and outputs"
 _KIND, _INT8, _TIMINGS = "Kind of plan", "INT8 calibration", "Timing cache"
 _NONE: Any = {}
+
+BUILT = tuple(reversed(names(lambda one: one.flag or one.name == "fp32")))
+"""Types that layers may be built in, the finest first."""
 
 
 class MemoryPool(StrEnum):
@@ -73,7 +77,7 @@ class BuildOptions:
     precision: Annotated[
         Any,
         BuildSetting(
-            "Types that layers may use: fp32, tf32, fp16, bf16, int8, fp8, int4, fp4; several with +.",
+            f"Types that layers may use: {', '.join(BUILT)}; several with +.",
             kind=str,
             native=False,
         ),

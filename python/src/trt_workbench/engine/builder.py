@@ -12,6 +12,7 @@ from typing import Any
 
 from trt_workbench import __version__
 from trt_workbench.core.hashing import hash_bytes, hash_file
+from trt_workbench.core.precision import names
 from trt_workbench.engine import cache, native, timing_cache
 from trt_workbench.engine.build_phases import BuildPhases, Progress
 from trt_workbench.engine.calibration import (
@@ -41,13 +42,13 @@ from trt_workbench.engine.several_builds import keep_builder
 from trt_workbench.engine.target import Target, examine_target
 from trt_workbench.errors import CheckFailed, ComponentMissing, UsageProblem
 from trt_workbench.model.facts import ModelFacts, ModelTensor, examine_model
-from trt_workbench.model.narrow_formats import TENSORRT_FROM
 from trt_workbench.onnxtools.identity import hash_model
 
 # From this version on every network is strongly typed: the graph alone says what its layers compute in (NvInfer.h).
 STRONGLY_TYPED_FROM = 11
 _SHARING = "profile_sharing"
-_QUANTIZED = frozenset({"int8", "fp8", "int4", "fp4"})
+# Builder flags of quantised types.
+_QUANTIZED = names(lambda one: one.is_quantised and one.flag)
 
 Note = Callable[[str], None]
 
@@ -156,15 +157,17 @@ def _check_quantized(model: Path, facts: ModelFacts, settings: BuildSettings, ta
     """Raise UsageProblem if TensorRT would have to be allowed a quantised type that the settings leave out."""
     version = target.tensorrt_version
     release = int(version.split(".")[0]) if version else None
-    lacking = [name for name in facts.formats if release is not None and release < TENSORRT_FROM.get(name, 0)]
+    lacking = [row for row in facts.rows if release is not None and not row.is_built_by(release)]
     if lacking:
-        needed = max(TENSORRT_FROM[name] for name in lacking)
+        has = (
+            f"TensorRT {max(row.tensorrt for row in lacking)} has, and " if all(row.tensorrt for row in lacking) else ""
+        )
         raise UsageProblem(
-            f"The model is in {' and '.join(lacking)}, which TensorRT {version} does not have; TensorRT {needed} has, "
-            f"and ort-cpu runs the model: {model}"
+            f"The model is in {' and '.join(row.name for row in lacking)}, which TensorRT {version} does not have; "
+            f"{has}ort-cpu runs the model: {model}"
         )
     typed = settings.strongly_typed or release is None or release >= STRONGLY_TYPED_FROM
-    if typed or not facts.is_quantized or _QUANTIZED & set(settings.precision):
+    if typed or not facts.is_quantized or set(_QUANTIZED) & set(settings.precision):
         return
     kind = next((name for name in facts.formats if name in _QUANTIZED), "int8")
     wider = kind if settings.precision == ("fp32",) else f"{kind}+{settings.precision_text}"

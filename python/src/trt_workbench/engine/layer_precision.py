@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from trt_workbench.onnxtools.precision import TYPES, Precision, Source, shares_of
+from trt_workbench.core.precision import FORMATS, Format, find, ordered
+from trt_workbench.onnxtools.precision import Precision, Source, shares_of
 
 Move = Literal["reformat", "cast", "quantize", "copy", "other"]
 """What a layer is for that computes nothing the model asks for."""
@@ -22,28 +23,16 @@ _LAYER_TYPES: Mapping[str, Move] = {
     "reformat": "reformat",
     "shapehosttodevice": "copy",
 }
-# TensorRT's words for data types, the longer before those that they contain.
-_DATA_TYPES = (
-    ("fp4", r"fp4|e2m1"),
-    ("fp8", r"fp8|float8|e4m3"),
-    ("bf16", r"bf16|bfloat16"),
-    ("fp16", r"fp16|half|float16"),
-    ("fp64", r"fp64|float64|double"),
-    ("int64", r"\bint64"),
-    ("int32", r"\bint32"),
-    ("uint8", r"uint8"),
-    ("int8", r"int8"),
-    ("int4", r"int4"),
-    ("bool", r"bool"),
-    ("fp32", r"fp32|float"),
-)
-_FOUR_BITS = ("int4", "fp4")
+# TensorRT's words for types that are no formats. They come before those of the table, which has the longer ones first.
+_OTHER_TYPES = re.compile(r"\bint64|\bint32|uint8|bool")
 
 
 def data_type(description: str) -> str | None:
     """Return the precision in a runtime's words for a tensor, such as "Channel major FP16 format"; None if unknown."""
     text = description.lower()
-    return next((name for name, pattern in _DATA_TYPES if re.search(pattern, text)), None)
+    if other := _OTHER_TYPES.search(text):
+        return other[0]
+    return next((row.name for row in FORMATS if row.words and re.search(row.words, text)), None)
 
 
 def tensor_types(tensors: Any) -> list[str]:
@@ -91,15 +80,24 @@ def _is_region(layer: Mapping[str, Any]) -> bool:
 
 
 def _computes_in(layer: Mapping[str, Any]) -> str | None:
-    inputs = [name for name in tensor_types(layer.get("Inputs")) if name in TYPES]
+    inputs = _formats(tensor_types(layer.get("Inputs")))
     weights = layer.get("Weights")
-    held = data_type(str(weights.get("Type", ""))) if isinstance(weights, dict) and weights.get("Count") else None
-    candidates = [held] if held in TYPES else inputs or [n for n in tensor_types(layer.get("Outputs")) if n in TYPES]
-    if held in _FOUR_BITS:
+    told = data_type(str(weights.get("Type", ""))) if isinstance(weights, dict) and weights.get("Count") else None
+    held = _formats([told or ""])
+    candidates = held or inputs or _formats(tensor_types(layer.get("Outputs")))
+    if any(_is_widened(row) for row in held):
         candidates = [*candidates, *inputs]
-    # weights of four bits are widened to meet a wider input
-    wide = [name for name in candidates if name not in _FOUR_BITS] or candidates
+    wide = [row for row in candidates if not _is_widened(row)] or candidates
     if not wide:
         return None
-    name = min(wide, key=TYPES.index)
+    name = ordered(wide)[0].name
     return "tf32" if name == "fp32" and "tf32" in str(layer.get("TacticName", "")) else name
+
+
+def _is_widened(row: Format) -> bool:
+    """Whether weights of a format are widened to meet a wider input."""
+    return row.bits <= 4
+
+
+def _formats(names: Sequence[str]) -> list[Format]:
+    return [row for row in map(find, names) if row]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from trt_workbench.core.precision import names
 from trt_workbench.engine import native
 from trt_workbench.engine.options import MIB, BuildSettings, declared
 from trt_workbench.engine.profiles import Profile, ShapeRange
 from trt_workbench.system.environment import available_processors
-
-_FLAGS = ("fp16", "bf16", "int8", "fp8", "int4", "fp4", "tf32")
 
 
 def native_values(settings: BuildSettings, timing_cache: bytes | None) -> dict[str, Any]:
@@ -20,7 +19,7 @@ def native_values(settings: BuildSettings, timing_cache: bytes | None) -> dict[s
         timing_cache: bytes of an earlier timing cache, empty to start one, None for none.
     """
     values: dict[str, Any] = {name: getattr(settings, name) for name, said in declared().items() if said.native}
-    values |= {flag: flag in settings.precision for flag in _FLAGS}
+    values |= {flag: flag in settings.precision for flag in names(lambda one: one.flag)}
     # TensorRT's own default is one thread, and building keeps that one busy while the GPU waits.
     values["max_threads"] = settings.max_threads or available_processors()
     pools = {pool.value: mib for pool, mib in settings.memory_pools.items()}

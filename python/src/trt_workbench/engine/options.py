@@ -7,11 +7,10 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, field_validator, model_validator
 
-from trt_workbench.engine.build_options import BuildOptions, BuildSetting, CalibrationOptions, MemoryPool
+from trt_workbench.engine.build_options import BUILT, BuildOptions, BuildSetting, CalibrationOptions, MemoryPool
 from trt_workbench.engine.profiles import Profile
 
 MIB = 1 << 20
-PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "int8", "fp8", "int4", "fp4")
 _TACTIC_SOURCE = re.compile(r"[+-][A-Za-z_]+")
 
 
@@ -40,11 +39,11 @@ class BuildSettings(BuildOptions, BaseModel):
     @field_validator("precision")
     @classmethod
     def _known_precisions(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        if not value or (unknown := sorted(set(value) - set(PRECISIONS))):
+        if not value or (unknown := sorted(set(value) - set(BUILT))):
             named = f"{', '.join(unknown)} is none of" if value else "name at least one of"
-            raise ValueError(f"{named} {', '.join(PRECISIONS)}; several are joined by +, such as int8+fp16")
+            raise ValueError(f"{named} {', '.join(BUILT)}; several are joined by +, such as int8+fp16")
         # one spelling for one meaning, so that one engine has one cache key
-        chosen = tuple(name for name in PRECISIONS if name in value and name != "fp32")
+        chosen = tuple(name for name in BUILT if name in value and name != "fp32")
         return chosen or ("fp32",)
 
     @field_validator("tactic_sources")

@@ -10,9 +10,10 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
+from trt_workbench.core.precision import Format, find, ordered
 from trt_workbench.engine.documents import Strict
 from trt_workbench.engine.layer_precision import data_type
-from trt_workbench.onnxtools.precision import TYPES, Precision, shares_of
+from trt_workbench.onnxtools.precision import Precision, shares_of
 
 _LAYERS = "Layers:\n"
 _TENSOR = re.compile(r"\{ Name: .*?, Dimensions: \[([-\d,]*)\].*?Datatype: (\w+)", re.DOTALL)
@@ -83,24 +84,24 @@ def built_precision(layers: Iterable[BuiltLayer]) -> Precision:
     for layer in layers:
         if layer.kind not in _MULTIPLY:
             continue
-        types = [one.type for one in layer.inputs if one.type in TYPES]
+        types = [row for one in layer.inputs if (row := find(one.type))]
         weights = _weights(layer)
         factors = [*types[:1], weights[1]] if weights else types[:2]
         if types:
-            computed.append(max(factors, key=TYPES.index))
+            computed.append(ordered(factors)[-1].name)
         if weights:
-            held[weights[1]] += weights[0]
+            held[weights[1].name] += weights[0]
     return Precision(shares_of(computed), "layers", len(computed), "engine layers", shares_of(held))
 
 
-def _weights(layer: BuiltLayer) -> tuple[int, str] | None:
-    """Return how many elements a layer's weights have, and their type.
+def _weights(layer: BuiltLayer) -> tuple[int, Format] | None:
+    """Return how many elements a layer's weights have, and their format.
 
     They are the largest of its constants; scales that were widened to the same size are of a wider type.
     """
-    sizes = [(math.prod(one.shape), -TYPES.index(one.type)) for one in layer.constants if one.type in TYPES]
-    size, width = max(sizes, default=(0, 0))
-    return (size, TYPES[-width]) if size > 1 else None
+    known = [(math.prod(one.shape), row) for one in layer.constants if (row := find(one.type))]
+    size = max((size for size, _ in known), default=0)
+    return (size, ordered(row for count, row in known if count == size)[0]) if size > 1 else None
 
 
 def _tensors(text: str) -> tuple[BuiltTensor, ...]:

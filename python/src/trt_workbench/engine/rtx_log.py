@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import onnx
 
+from trt_workbench.core.precision import find
 from trt_workbench.engine.documents import Strict
 from trt_workbench.engine.layer_precision import data_type
+from trt_workbench.model.element_types import kinds
 
 # Of a machine without a GPU; nothing follows from it.
 _NOISE = re.compile(r"cudaError \d+|catchCudaError")
@@ -21,8 +23,6 @@ _FOREIGN = re.compile(r"\{ForeignNode\[(.*?)\.\.\.")
 _NAMED = (re.compile(r"// (\S+?),"), re.compile(r"\bnode (\S+?)[.\s]*$"), re.compile(r"^(\S+?):? (?=\S)"))
 _UNFIT_TYPES = re.compile(r"HW-specific datatypes: ([\w, ]+)")
 _HAS_TYPE = re.compile(r"\bhas type (\w+)|\bof types? (\w+)(?: and (\w+))?|\bdatatype (\w+)")
-# Names of ONNX's element types by the compiler's words for them.
-_ONNX_TYPES = {"fp4_e2m1": "FLOAT4E2M1", "fp8_e4m3": "FLOAT8E4M3FN", "fp8_e5m2": "FLOAT8E5M2", "int4": "INT4"}
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def build_refusal(errors: Sequence[str], graph: onnx.GraphProto) -> Refusal:
     if unfit := _UNFIT_TYPES.search(sentence):
         words = [word.strip() for word in unfit[1].split(",")]
         types = tuple(data_type(word) or word for word in words)
-        node = _first_of_type(graph, [_ONNX_TYPES[word] for word in words if word in _ONNX_TYPES])
+        node = _first_of_type(graph, {kind for name in types if find(name) for kind in kinds(name)})
         reason = f"the architecture has no arithmetic in {' or '.join(words)}"
         return Refusal(reason=reason, types=types, **_place(node))
     named = {name for pattern in (_FOREIGN, *_NAMED) for name in pattern.findall(sentence)}
@@ -134,15 +134,14 @@ def _types(sentence: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for word in words if (name := data_type(word))))
 
 
-def _first_of_type(graph: onnx.GraphProto, names: Sequence[str]) -> onnx.NodeProto | None:
-    """Return the first node that holds or makes values of one of the types."""
+def _first_of_type(graph: onnx.GraphProto, wanted: Collection[int]) -> onnx.NodeProto | None:
+    """Return the first node that holds or makes values of one of the element types."""
     node: onnx.NodeProto
-    wanted = {value for name, value in onnx.TensorProto.DataType.items() if name in names}
     held = {tensor.name for tensor in graph.initializer if tensor.data_type in wanted}
     for node in graph.node:
-        made = (entry.i for entry in node.attribute if entry.name in ("to", "output_dtype", "scale_type"))
-        kept = (entry.t.data_type for entry in node.attribute if entry.HasField("t"))
-        if held.intersection(node.input) or wanted.intersection(made) or wanted.intersection(kept):
+        made = [entry.i for entry in node.attribute if entry.name in ("to", "output_dtype", "scale_type")]
+        made += [entry.t.data_type for entry in node.attribute if entry.HasField("t")]
+        if held.intersection(node.input) or any(kind in wanted for kind in made):
             return node
     return None
 

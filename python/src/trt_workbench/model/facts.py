@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 
 import onnx
 
+from trt_workbench.core.precision import Format, find, get
 from trt_workbench.errors import UsageProblem
 from trt_workbench.model.index_limits import index_limits
 from trt_workbench.model.narrow_formats import narrow_formats
@@ -68,6 +69,13 @@ class ModelFacts:
     def is_quantized(self) -> bool:
         """Whether the graph carries its own scales as QuantizeLinear and DequantizeLinear pairs, of any format."""
         return bool(QUANTIZERS & self.operators.keys())
+
+    @property
+    def rows(self) -> tuple[Format, ...]:
+        """The formats as rows of the table. Raises UsageProblem for one that it lacks."""
+        if unknown := [name for name in self.formats if find(name) is None]:
+            raise UsageProblem(f"The model is in {unknown[0]}, a format that the workbench does not know.")
+        return tuple(map(get, self.formats))
 
 
 def examine_model(path: Path) -> ModelFacts:

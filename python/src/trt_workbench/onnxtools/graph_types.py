@@ -11,31 +11,16 @@ from pathlib import Path
 import onnx
 from onnx import TensorProto
 
+from trt_workbench.core.precision import find
+from trt_workbench.model.element_types import codes, kinds_where
 from trt_workbench.model.narrow_formats import is_widening, widened_from
 from trt_workbench.model.proto import has_subgraph
 from trt_workbench.model.reading import read_model
 from trt_workbench.onnxtools.precision import Precision, shares_of
 from trt_workbench.onnxtools.quantize.evidence import is_calibrated
 
-# Types of which there are several kinds, or that older releases of onnx lack.
-_NARROW = {"FLOAT8": "fp8", "FLOAT4": "fp4", "UINT4": "int4", "INT4": "int4", "UINT2": "int2", "INT2": "int2"}
-_NAMES = {
-    TensorProto.FLOAT: "fp32",
-    TensorProto.FLOAT16: "fp16",
-    TensorProto.BFLOAT16: "bf16",
-    TensorProto.DOUBLE: "fp64",
-    TensorProto.INT8: "int8",
-    TensorProto.UINT8: "int8",
-    TensorProto.INT16: "int16",
-    TensorProto.UINT16: "int16",
-    **{
-        value: name
-        for known, value in TensorProto.DataType.items()
-        for begins, name in _NARROW.items()
-        if known.startswith(begins)
-    },
-}
-_FLOATS = frozenset(value for value, name in _NAMES.items() if name in ("fp64", "fp32", "fp16", "bf16"))
+_FLOATS = kinds_where(lambda one: not one.is_quantised)
+_NAMES = codes() | _FLOATS
 
 # Nodes that multiply their first two inputs and add, where a model's time goes.
 _ARITHMETIC = frozenset(
@@ -154,9 +139,14 @@ def _computes_in(node: onnx.NodeProto, scope: _Scope) -> str | None:
     quantised = [_quantised_type(name, scope) for name in operands]
     if quantised and all(quantised):
         # a wider operand decides: int4 weights are widened to meet int8 values
-        return max((name for name in quantised if name), key=lambda name: ("4" not in name, name))
+        return max((name for name in quantised if name), key=_bits)
     floats = [scope.types[name] for name in operands if scope.types.get(name) in _FLOATS]
     return _NAMES[floats[0]] if floats else None
+
+
+def _bits(name: str) -> int:
+    row = find(name)
+    return row.bits if row else 0
 
 
 def _quantised_type(name: str, scope: _Scope) -> str | None:

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-# From the narrowest to the widest: the order in labels.
-TYPES = ("nvfp4", "fp4", "int4", "int2", "mxfp8", "fp8", "int8", "int16", "bf16", "fp16", "tf32", "fp32", "fp64")
+from trt_workbench.core.precision import FORMATS, find
+
 Source = Literal["graph", "engine layers", "build options", "program"]
 # Below this share a type is a detail, not a part of the label.
 _LEAST_SHARE = 0.01
@@ -21,7 +21,7 @@ class Precision:
     """What something computes in.
 
     Attributes:
-        shares: share of what is counted by type (names of TYPES), largest first; empty where there is nothing to count.
+        shares: share of what is counted by format, largest first; empty where there is nothing to count.
         unit: what is counted, such as "layers".
         counted: how many there are.
         source: where it was read from.
@@ -42,7 +42,7 @@ class Precision:
 
     @property
     def label(self) -> str:
-        """The types from the narrowest to the widest, such as "int8+fp16"; for tables."""
+        """The types from the coarsest to the finest, such as "int8+fp16"; for tables."""
         doubts = [*(["simulated"] if self.simulated else []), *([] if self.calibrated else ["not calibrated"])]
         return f"{self._types} ({', '.join(doubts)})" if doubts else self._types
 
@@ -106,13 +106,14 @@ def shares_of(names: Sequence[str] | Counter[str]) -> dict[str, float]:
 def _renamed(shares: Mapping[str, float], name: str) -> dict[str, float]:
     total: dict[str, float] = {}
     for own, share in shares.items():
-        held = name if own in ("fp16", "bf16", "fp32", "fp64") else own
+        held = own if (row := find(own)) is None or row.is_quantised else name
         total[held] = total.get(held, 0.0) + share
     return total
 
 
 def _width(name: str) -> int:
-    return TYPES.index(name) if name in TYPES else len(TYPES)
+    row = find(name)
+    return FORMATS.index(row) if row else len(FORMATS)
 
 
 def _percent(share: float) -> str:

@@ -15,8 +15,11 @@ from onnx import TensorProto, helper, numpy_helper
 from tests.onnx_text import parse_onnx, write_onnx
 from tests.unit.onnxtools.quantize.test_formats import mxfp8_values, nvfp4_values
 
+from trt_workbench.backends.ort_cpu import OrtCpuBackend
+from trt_workbench.core.precision import FORMATS, Format
 from trt_workbench.errors import UsageProblem
 from trt_workbench.model.narrow_formats import narrow_formats
+from trt_workbench.onnxtools.graph_types import read_precision
 from trt_workbench.onnxtools.quantize import formats
 from trt_workbench.onnxtools.quantize.blocks import quantize_blocks
 from trt_workbench.onnxtools.quantize.preparation import prepare, raise_opset
@@ -168,6 +171,42 @@ def test_a_quantised_model_multiplies_the_formats_values(tmp_path: Path, to: Any
 
     assert np.allclose(y, expected(to, x) @ weight(w.T).T, rtol=1e-5, atol=1e-5)
     assert np.allclose(u, expected(to, z) @ weight(v).T + np.arange(8), rtol=1e-5, atol=1e-5)
+
+
+def rounded_by(row: Format, values: np.ndarray) -> np.ndarray:
+    """Return values in a format, by the package that has it; a conversion of QuantizeLinear keeps the largest."""
+    dtype = np.dtype(getattr(ml_dtypes, row.numpy, row.numpy))
+    clipped = np.clip(values if row.is_float else np.rint(values), -row.largest - (not row.is_float), row.largest)
+    return clipped.astype(dtype).astype(np.float32)
+
+
+@pytest.mark.parametrize("row", [one for one in FORMATS if one.is_quantised and one.onnx], ids=lambda one: one.name)
+def test_every_format_of_the_table_is_found_and_computed(row: Format, tmp_path: Path) -> None:
+    kind = TensorProto.DataType.Value(row.onnx[0])
+    half, opset = {"s": np.float32(0.5)}, max(21, row.since)
+    pair = f"q = QuantizeLinear<output_dtype = {kind}>(x, s) y = DequantizeLinear(q, s)"
+    model = model_of(pair, half, opset)
+    assert narrow_formats(model) == (row.name,)
+    product = model_of(pair.replace("y =", "d =") + " y = MatMul(d, d)", half, opset)
+    assert read_precision(write(tmp_path, product)).label == row.name
+    x = np.clip(every(np.float16), -row.largest, row.largest) * np.float32(0.5)
+    (found,) = session(model if row.cpu else simulated(model)).run(None, {"x": x})
+    assert np.array_equal(found, rounded_by(row, x * 2) * np.float32(0.5))
+
+
+def test_a_format_that_the_table_lacks_is_named(tmp_path: Path) -> None:
+    kind = TensorProto.DataType.Value("FLOAT6E2M3")
+    model = model_of(
+        f"q = QuantizeLinear<output_dtype = {kind}>(x, s) y = DequantizeLinear(q, s)", {"s": np.float32(1)}, 28
+    )
+    assert narrow_formats(model) == ("float6e2m3",)
+    with pytest.raises(UsageProblem, match="in float6e2m3, a format that the workbench does not know"):
+        OrtCpuBackend().load(write(tmp_path, model))
+
+
+def write(folder: Path, model: onnx.ModelProto) -> Path:
+    onnx.save(model, folder / "model.onnx")
+    return folder / "model.onnx"
 
 
 def test_the_nodes_that_model_optimizer_writes() -> None:

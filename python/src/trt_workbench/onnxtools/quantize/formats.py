@@ -13,17 +13,15 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
+from trt_workbench.core.precision import get
+
 Floats = NDArray[np.floating[Any]]
 # Arrays of ml_dtypes' element types, which numpy's annotations do not know.
 Codes = NDArray[Any]
 
-E4M3_MAX = 448.0
-E2M1_MAX = 6.0
+E4M3_MAX, E2M1_MAX, INT4_MAX = (get(name).largest for name in ("fp8", "fp4", "int4"))
 E8M0_BIAS = 127
-MXFP8_BLOCK = 32
-NVFP4_BLOCK = 16
-INT4_BLOCK = 128
-INT4_MAX = 7
+MXFP8_BLOCK, NVFP4_BLOCK, INT4_BLOCK = (get(name).block for name in ("mxfp8", "nvfp4", "int4"))
 # Times the smallest scale of a block it is still a normal number.
 _LEAST_TENSOR_SCALE = 2.0**-110
 

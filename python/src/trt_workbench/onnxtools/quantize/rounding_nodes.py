@@ -11,6 +11,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from trt_workbench.core.precision import Format, get
+from trt_workbench.model.element_types import format_of
 from trt_workbench.onnxtools.quantize import formats
 
 
@@ -60,23 +62,29 @@ class NodeWriter:
 
 
 def rounded(writer: NodeWriter, name: str, kind: int, output: str = "") -> str:
-    """Return fp32 values rounded to a type: float8, bf16, or FP4."""
-    if kind == TensorProto.FLOAT4E2M1:
-        return fp4(writer, name, output)
+    """Return fp32 values rounded to the type of a format."""
+    row = get(format_of(kind) or "")
+    if row.simulation == "operators":
+        return in_steps(writer, name, row, output)
     return writer.node("Cast", writer.node("Cast", name, to=kind), output=output, to=TensorProto.FLOAT)
 
 
-def fp4(writer: NodeWriter, name: str, output: str = "") -> str:
-    """Return fp32 values rounded to FP4; NaN stays, so that it is seen.
+def in_steps(writer: NodeWriter, name: str, row: Format, output: str = "") -> str:
+    """Return fp32 values rounded to a float of few exponents without infinity; NaN stays, so that it is seen.
 
-    Below 2 the step is 1/2, below 4 it is 1, then 2. Round goes to the even neighbour, as the codes do.
+    The step doubles at every power of two: in FP4 it is 1/2 below 2, 1 below 4, then 2. Round goes to the even
+    neighbour, as the codes do.
     """
     size = writer.node("Abs", name)
-    small, middle = (writer.node("Less", size, writer.constant(np.float32(end))) for end in (2, 4))
-    wide = writer.node("Where", middle, writer.constant(np.float32(1)), writer.constant(np.float32(2)))
-    step = writer.node("Where", small, writer.constant(np.float32(0.5)), wide)
+    width, end = row.smallest, 2 * row.smallest_normal
+    step = writer.constant(np.float32(width))
+    while end <= row.largest:
+        width *= 2
+        is_less = writer.node("Less", size, writer.constant(np.float32(end)))
+        step = writer.node("Where", is_less, step, writer.constant(np.float32(width)))
+        end *= 2
     near = writer.node("Mul", writer.node("Round", writer.node("Div", name, step)), step)
-    return _clipped(writer, near, -formats.E2M1_MAX, formats.E2M1_MAX, output)
+    return _clipped(writer, near, -row.largest, row.largest, output)
 
 
 def power_of_two(writer: NodeWriter, largest: str) -> str:

@@ -14,8 +14,10 @@ import onnx
 import onnx.inliner
 from onnx import TensorProto, numpy_helper, version_converter
 
+from trt_workbench.core.precision import get
 from trt_workbench.errors import UsageProblem
 from trt_workbench.model.constants import Array, constant_value
+from trt_workbench.model.element_types import SCALES, kinds_where
 from trt_workbench.model.narrow_formats import TENSORRT_DOMAIN
 from trt_workbench.model.proto import STANDARD, has_subgraph, integer, opset
 from trt_workbench.model.reading import all_graphs
@@ -33,9 +35,9 @@ from trt_workbench.onnxtools.quantize.rounding_nodes import (
 )
 from trt_workbench.onnxtools.sanitize_graph import subgraphs, without_weights
 
-_FLOAT8 = frozenset(value for name, value in TensorProto.DataType.items() if name.startswith("FLOAT8E"))
-_NARROW = _FLOAT8 | {TensorProto.FLOAT4E2M1}
-_NAMES = {TensorProto.FLOAT4E2M1: "fp4", **dict.fromkeys(_FLOAT8, "fp8"), TensorProto.BFLOAT16: "bf16"}
+# What is widened: codes with scales, powers of two that scale them, and floats that are rounded to.
+_NARROW = {**kinds_where(lambda one: one.is_quantised and not one.cpu), **dict.fromkeys(SCALES, "e8m0")}
+_NAMES = _NARROW | kinds_where(lambda one: not one.is_quantised and not one.cpu)
 # Nodes of TensorRT's domain that do what ONNX's own do.
 _WIDENS = frozenset({"DequantizeLinear", "TRT_FP8DequantizeLinear", "TRT_MXFP8DequantizeLinear"})
 _NARROWS = frozenset({"QuantizeLinear", "TRT_FP8QuantizeLinear"})
@@ -43,8 +45,9 @@ _MXFP8, _NVFP4 = "TRT_MXFP8DynamicQuantize", "TRT_FP4DynamicQuantize"
 _PASSES_ON = frozenset(
     {"Transpose", "Reshape", "Squeeze", "Unsqueeze", "Identity", "Flatten", "Slice", "Concat", "Split"}
 )
-# Cast knows float8 from here on.
-_OLDEST = 19
+# Narrow types that values are rounded to by Cast, which knows them from here on.
+_CAST = kinds_where(lambda one: one.is_quantised and one.simulation == "cast")
+_OLDEST = max((get(name).since for name in _CAST.values()), default=0)
 
 
 def simulated(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -71,7 +74,7 @@ def simulated(model: onnx.ModelProto) -> onnx.ModelProto:
     if not any(node.domain == TENSORRT_DOMAIN for graph in all_graphs(copy) for node in graph.node):
         for entry in [entry for entry in copy.opset_import if entry.domain == TENSORRT_DOMAIN]:
             copy.opset_import.remove(entry)
-    if opset(copy) < _OLDEST and any(kind in _FLOAT8 for kind in rewriter.rounded):
+    if opset(copy) < _OLDEST and any(kind in _CAST for kind in rewriter.rounded):
         try:
             copy = version_converter.convert_version(copy, _OLDEST)
         except (RuntimeError, ValueError, IndexError) as error:
@@ -239,7 +242,9 @@ class _Rewriter:
         writer, (codes, scales) = self._writer, node.output
         source = self._floats(node.input[0])
         is_mxfp8 = node.op_type == _MXFP8
-        rows = in_rows(writer, source, integer(node, "block_size", formats.MXFP8_BLOCK if is_mxfp8 else 16))
+        rows = in_rows(
+            writer, source, integer(node, "block_size", formats.MXFP8_BLOCK if is_mxfp8 else formats.NVFP4_BLOCK)
+        )
         tops = largest(writer, rows)
         if is_mxfp8:
             self._types[codes], self._types[scales] = TensorProto.FLOAT8E4M3FN, TensorProto.FLOAT
