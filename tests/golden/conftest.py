@@ -1,0 +1,36 @@
+"""The folder in which all cases run, and the option that records."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.golden.cases import BENCH
+
+from trt_workbench.measure import worker_process
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--record` writes the records anew."""
+    parser.addoption("--record", action="store_true", help="write the golden records anew")
+
+
+@pytest.fixture(scope="session")
+def workplace(tmp_path_factory: pytest.TempPathFactory, forking: object) -> Iterator[Path]:
+    """The folder of all cases: models of the repository, an array of noise, the scenes that eval-coco draws."""
+    folder = tmp_path_factory.mktemp("golden").resolve()
+    scenes = folder / "tmp" / "datasets" / "shapes" / "v1"
+    (folder / "models").symlink_to(Path(__file__).parents[2] / "models")
+    (folder / "scenes").symlink_to(scenes / "val")
+    (folder / "scenes.json").symlink_to(scenes / "annotations" / "instances_val.json")
+    (folder / "bench.yaml").write_text(BENCH)
+    np.save(folder / "input.npy", np.random.default_rng(0).random((1, 3, 320, 320), dtype=np.float32))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("TRTW_TMP", str(folder / "tmp"))
+        patch.setenv("COLUMNS", "160")
+        patch.setattr(worker_process, "subprocess", forking)
+        for name in [name for name in os.environ if name.startswith("TRTW_") and name != "TRTW_TMP"]:
+            patch.delenv(name)
+        yield folder
