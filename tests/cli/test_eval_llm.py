@@ -244,7 +244,7 @@ def test_errors(llm_folder: Folders, tmp_path: Path, options: tuple[str, ...], c
     [
         (
             "ort-cpu:tf32",
-            "Backend ort-cpu runs language models in fp32, int8, fp8, mxfp8, nvfp4, int4-weights, fp16, bf16, not",
+            "Backend ort-cpu runs language models in fp32, fp16, bf16, int8, fp8, mxfp8, fp8-e5m2, int4-weights,",
         ),
         ("ort-cuda:int8", "Backend ort-cuda runs language models in fp32, fp16, not 'int8'."),
         ("ort-trt:fp8", "Backend ort-trt runs language models in fp32, fp16, bf16, not 'fp8'."),

@@ -14,15 +14,14 @@ import sys
 import tempfile
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from trt_workbench.core.hashing import hash_file
 from trt_workbench.decide.candidates import make_candidate
-from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings
+from trt_workbench.decide.settings import MADE, CalibrationSettings, PlacementSettings
 from trt_workbench.engine.documents import write_json
 from trt_workbench.evaluate.llm import LlmEvaluation, LlmRequest
 from trt_workbench.onnxtools.quantize.evidence import Evidence
-from trt_workbench.onnxtools.quantize.kinds import To
 from trt_workbench.pipeline.llm.choice import BackendChoice
 
 HERE = Path(__file__).parent
@@ -57,7 +56,7 @@ def _scores(calibration: Path, name: str, placement: PlacementSettings) -> list[
     made: dict[str, tuple[Path, Evidence]] = {}
     with tempfile.TemporaryDirectory() as folder:
 
-        def candidate(graph: Path, to: To) -> Path:
+        def candidate(graph: Path, to: str) -> Path:
             output = Path(folder) / f"{graph.stem}.{to}.onnx"
             data = CalibrationSettings(calibration=str(calibration), tokenizer=MODEL)
             chosen = PlacementSettings() if to in NOT_THE_HEAD else placement
@@ -67,7 +66,7 @@ def _scores(calibration: Path, name: str, placement: PlacementSettings) -> list[
             made[to] = output, found.evidence
             return output
 
-        formats = [to for to in get_args(To) if not (name == "everything" and to in NOT_THE_HEAD)]
+        formats = [to for to in MADE if not (name == "everything" and to in NOT_THE_HEAD)]
         backends = tuple(BackendChoice("ort-cpu", one) for one in ("fp32", *formats))
         text = MODEL / "held-out.txt"
         request = LlmRequest(model=MODEL, text=text, backends=backends, limit=TOKENS, candidate=candidate)

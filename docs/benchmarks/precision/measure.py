@@ -28,7 +28,7 @@ from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings
 from trt_workbench.evaluate.coco import CocoEvaluation, CocoRequest
 from trt_workbench.evaluate.embedded.dataset import make_embedded_dataset
 from trt_workbench.evaluate.embedded.scenes import write_dataset
-from trt_workbench.onnxtools.quantize.kinds import Method, To
+from trt_workbench.onnxtools.quantize.kinds import Method
 from trt_workbench.onnxtools.quantize.preparation import prepare, raise_opset
 from trt_workbench.onnxtools.sanitize import save_model
 from trt_workbench.system.embedded import embedded_model
@@ -116,7 +116,7 @@ def modelopt(python: Path, model: Path, data: CalibrationData, method: str, left
     subprocess.run(command, check=True)
 
 
-def plans(arguments: argparse.Namespace) -> Iterator[tuple[To, Method, str]]:
+def plans(arguments: argparse.Namespace) -> Iterator[tuple[str, Method, str]]:
     """Yield format, method and what is left alone."""
     for to in arguments.to.split(","):
         for method in METHODS:

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 from tests.onnx_text import write_onnx
 
-from trt_workbench.decide.making import _FORMATS, Candidates
-from trt_workbench.decide.settings import CalibrationSettings
+from trt_workbench.decide.making import Candidates
+from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings
 
 
 def test_another_tokenizer_at_the_same_place_makes_another_candidate(tmp_path: Path) -> None:
@@ -17,5 +17,7 @@ def test_another_tokenizer_at_the_same_place_makes_another_candidate(tmp_path: P
     folders = []
     for words in ("{}", "[]"):
         (tmp_path / "tokenizer.json").write_text(words)
-        folders.append(Candidates(path, CalibrationSettings(str(tmp_path / "a.txt")))._folder(*_FORMATS["int8"]))
+        folders.append(
+            Candidates(path, CalibrationSettings(str(tmp_path / "a.txt")))._folder("int8", PlacementSettings())
+        )
     assert folders[0] != folders[1]

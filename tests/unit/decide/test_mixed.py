@@ -9,7 +9,7 @@ import pytest
 from tests.unit.decide.planted import PLANTED, planted_data, planted_model
 
 from trt_workbench.decide.making import Candidates
-from trt_workbench.decide.mixed import MIXED, MixedSearch
+from trt_workbench.decide.mixed import INT8_MIXED, MixedSearch
 from trt_workbench.decide.request import DecideSettings
 from trt_workbench.decide.settings import CalibrationSettings, SearchSettings
 from trt_workbench.decide.subject import Subject, subject_of
@@ -24,7 +24,7 @@ def _workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def make(folder: Path, search: MixedSearch | None, calibration: CalibrationSettings) -> Any:
-    return Candidates(planted_model(folder / "m.onnx"), calibration, search=search).make(MIXED)
+    return Candidates(planted_model(folder / "m.onnx"), calibration, search=search).make(INT8_MIXED)
 
 
 def mixed(seconds: float = 600, bound: float = BOUND) -> MixedSearch:

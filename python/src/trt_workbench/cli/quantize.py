@@ -19,9 +19,9 @@ from trt_workbench.cli.common import (
     stdout_console,
 )
 from trt_workbench.cli.drawing import Drawing, draw
-from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings, SearchSettings
+from trt_workbench.decide.settings import MADE, CalibrationSettings, PlacementSettings, SearchSettings, made_precision
 from trt_workbench.errors import CheckFailed, UsageProblem
-from trt_workbench.onnxtools.quantize.kinds import CALIBRATED, To
+from trt_workbench.system.settings import Setting
 
 if TYPE_CHECKING:
     from trt_workbench.decide.candidates import Candidate
@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 def quantize(
     model: Annotated[Path, typer.Argument(help="ONNX file in float32.")],
     *,
-    to: Annotated[To, typer.Option(help="Format to make.")],
+    precision: Annotated[
+        str, Setting(f"Format to make: {', '.join(MADE)}.", flags="--to", kind=str, read=made_precision)
+    ],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="File to write; tmp/quantize/MODEL.TO.onnx by default.")
     ] = None,
@@ -50,22 +52,23 @@ def quantize(
     is 1 if it never is.
     """
     from trt_workbench.cli.progress import progress_bar
+    from trt_workbench.core.precision import read
     from trt_workbench.decide.candidates import evidence_path, make_candidate
     from trt_workbench.decide.search import Search
     from trt_workbench.system.workspace import output_root
 
     _require_a_bound(searching)
-    output = output or output_root() / "quantize" / f"{model.stem}.{to}.onnx"
+    output = output or output_root() / "quantize" / f"{model.stem}.{precision}.onnx"
     drawing = Drawing()
     with progress_bar("steps") as start:
         if searching.keep_score is not None:
             candidate, drawing = _searched(
-                Search(model, to, output, calibration, placement, searching, say, start), debug=debug
+                Search(model, precision, output, calibration, placement, searching, say, start), debug=debug
             )
         else:
-            on_progress = start("Calibrating") if to in CALIBRATED else None
+            on_progress = start("Calibrating") if read(precision)[0].is_calibrated else None
             candidate = make_candidate(
-                model, to, output, calibration=calibration, placement=placement, on_progress=on_progress
+                model, precision, output, calibration=calibration, placement=placement, on_progress=on_progress
             )
     if as_json:
         document = candidate.evidence.model_dump(mode="json")
@@ -99,8 +102,8 @@ def _searched(search: Search, *, debug: bool) -> tuple[Candidate, Drawing]:
         evidence, groups = found.document.evidence, len(found.document.order)
         last = evidence.curve[-1]
         raise CheckFailed(
-            f"Nothing in {search.to} keeps {evidence.figure} within {evidence.bound:g}: with {last.kept} of {groups} "
-            f"groups left alone the loss is {last.loss:.{digits_for(evidence.bound)}f}. No model was written."
+            f"Nothing in {search.precision} keeps {evidence.figure} within {evidence.bound:g}: with {last.kept} of "
+            f"{groups} groups left alone the loss is {last.loss:.{digits_for(evidence.bound)}f}. No model was written."
         )
     return found.candidate, drawing
 
@@ -112,7 +115,8 @@ def _show(candidate: Candidate) -> None:
     tell = partial(print_line, stdout_console(quiet=False))
     evidence = candidate.evidence
     tell(f"Precision: {read_precision(candidate.path).text}")
-    tell(f"In {candidate.to}: {evidence.low_macs:.1%} of the arithmetic, {evidence.low_weights:.1%} of the weights")
+    low = f"{evidence.low_macs:.1%} of the arithmetic, {evidence.low_weights:.1%} of the weights"
+    tell(f"In {candidate.precision}: {low}")
     for reason, count in Counter(evidence.kept.values()).most_common():
         tell(f"Left as it was: {count} group{'s' * (count > 1)}: {reason}")
     if found := evidence.search:

@@ -19,8 +19,8 @@ from trt_workbench.cli.common import (
     stdout_console,
 )
 from trt_workbench.cli.drawing import draw
-from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings, ScoreSettings
-from trt_workbench.onnxtools.quantize.kinds import CALIBRATED, To
+from trt_workbench.decide.settings import MADE, CalibrationSettings, PlacementSettings, ScoreSettings, made_precision
+from trt_workbench.system.settings import Setting
 
 if TYPE_CHECKING:
     from trt_workbench.runs.sensitivity import GroupLoss, Sensitivity
@@ -32,7 +32,9 @@ _SHOWN = 20
 def sensitivity(
     model: Annotated[Path, typer.Argument(help="ONNX file in float32.")],
     *,
-    to: Annotated[To, typer.Option(help="Format to try.")] = "int8",
+    precision: Annotated[
+        str, Setting(f"Format to try: {', '.join(MADE)}.", flags="--to", kind=str, read=made_precision, default="int8")
+    ] = "int8",
     worst: Annotated[int, typer.Option(min=0, help="Score the model with each of this many noisiest groups.")] = 5,
     output: OutputOption = None,
     calibration: CalibrationSettings,
@@ -47,6 +49,7 @@ def sensitivity(
     --score the noisiest are scored, too, on the half of the calibration data on which no ranges are found.
     """
     from trt_workbench.cli.progress import progress_bar
+    from trt_workbench.core.precision import read
     from trt_workbench.decide.calibrate import calibrate
     from trt_workbench.decide.held_out import RANGES
     from trt_workbench.decide.sensitivity import measure_sensitivity
@@ -58,9 +61,11 @@ def sensitivity(
     scored = worst > 0 and (scoring.annotations is not None or scoring.score is not None)
     half = RANGES if scored else None
     with run_directory("sensitivity", output) as run, progress_bar("groups") as start:
-        calibrated = calibrate(model, calibration, start("Calibrating"), half) if to in CALIBRATED else None
+        calibrated = (
+            calibrate(model, calibration, start("Calibrating"), half) if read(precision)[0].is_calibrated else None
+        )
         found = measure_sensitivity(
-            model, to, calibrated, calibration, placement, half=half, on_progress=start("Measuring")
+            model, precision, calibrated, calibration, placement, half=half, on_progress=start("Measuring")
         )
         if scored:
             found = with_scores(found, calibrated, calibration, placement, scoring, worst, start("Scoring"))

@@ -19,6 +19,9 @@ Simulation = Literal["cast", "operators"]
 WHOLE, MIXED, WEIGHTS = "", "mixed", "weights"
 """What of a model is in a format: all that can be, all but what a search or a rule leaves alone, its weights alone."""
 
+DEPTHWISE, HEAD, FEW_CHANNELS = "depthwise", "it makes an output", "at most 16 input channels"
+"""What loses most in a low precision."""
+
 
 @dataclass(frozen=True)
 class Format:
@@ -35,7 +38,8 @@ class Format:
         numpy: its name in numpy or ml_dtypes; "" of those that neither has.
         torch: PyTorch's dtype that a model can compute in; "" where there is none.
         words: regular expression of TensorRT's names for it, in lower case.
-        flag: TensorRT's builder flag, which is an attribute of the native core's options; "" where it has none.
+        flag: TensorRT's builder flag, an attribute of the native core's options; "" where it has none. Formats of
+            blocks are allowed by that of their elements.
         tensorrt: first major version of TensorRT that reads graphs in it; 0 where no version does.
         operators: of TensorRT's own domain, that quantise to it or widen it.
         block: values that share a scale; 0 where a tensor or a channel does.
@@ -46,6 +50,9 @@ class Format:
         recipe: how `quantize` makes it: casts; scales found on calibration data; scales of blocks, found while running;
             weights alone.
         modes: what of a model can be made in it.
+        method: how ranges are chosen, where they are found on data: of the smallest loss on the worst of three models
+            (docs/benchmarks/precision).
+        sensitive: what of a model is left alone unless asked: where that brought more than its arithmetic.
         by_default: those that `decide` tries unasked.
         graph: how an ONNX file is had in it where a runtime computes what the graph says.
         cpu: whether ONNX Runtime's CPU provider loads graphs in it.
@@ -73,6 +80,8 @@ class Format:
     ir_version: int = 0
     recipe: Recipe | None = None
     modes: tuple[str, ...] = ()
+    method: Literal["max", "mse"] = "max"
+    sensitive: tuple[str, ...] = ()
     by_default: tuple[str, ...] = ()
     graph: Literal["as exported", "converted", "quantised"] | None = None
     cpu: bool = True
@@ -110,6 +119,16 @@ class Format:
         return self.smallest_normal * 2.0**-self.mantissa_bits if self.is_float else 1.0
 
     @property
+    def is_calibrated(self) -> bool:
+        """Whether activations have scales of their own, found on calibration data."""
+        return self.recipe == "scales"
+
+    @property
+    def makes(self) -> tuple[str, ...]:
+        """The modes that `quantize` makes; what a mixed model leaves alone, `decide` finds."""
+        return tuple(mode for mode in self.modes if self.recipe and mode != MIXED)
+
+    @property
     def error(self) -> float:
         """What one result may be off by: it is rounded to the format, and summed in fp32 in another order."""
         return max(self.unit, _SUM)
@@ -130,7 +149,7 @@ _SUM = 2.0**-20
 FORMATS: list[Format] = [
     Format("int2", 0, 1, largest=1, onnx=("INT2", "UINT2"), numpy="int2", since=25),
     Format(
-        "nvfp4", 2, 1, largest=6, numpy="float4_e2m1fn", tensorrt=11, operators=("TRT_FP4DynamicQuantize",),
+        "nvfp4", 2, 1, largest=6, numpy="float4_e2m1fn", flag="fp4", tensorrt=11, operators=("TRT_FP4DynamicQuantize",),
         block=16, scale="fp8", since=23, opset=23, ir_version=11, recipe="blocks", modes=(WHOLE,), by_default=(WHOLE,),
         cpu=False, simulation="operators",
     ),
@@ -145,14 +164,15 @@ FORMATS: list[Format] = [
     ),
     Format(
         "fp8-e5m2", 5, 2, largest=57344, infinity=True, onnx=("FLOAT8E5M2",), numpy="float8_e5m2", words=r"e5m2",
-        since=19, opset=19, ir_version=9, recipe="scales", modes=(WHOLE,), cpu=False, simulation="cast",
+        since=19, opset=19, ir_version=9, recipe="scales", modes=(WHOLE,), sensitive=(DEPTHWISE, HEAD, FEW_CHANNELS),
+        cpu=False, simulation="cast",
     ),
     Format(
         "fp8-e5m2-fnuz", 5, 2, largest=57344, bias=16, onnx=("FLOAT8E5M2FNUZ",), numpy="float8_e5m2fnuz", since=19,
         cpu=False, simulation="cast",
     ),
     Format(
-        "mxfp8", 4, 3, largest=448, numpy="float8_e4m3fn", tensorrt=10,
+        "mxfp8", 4, 3, largest=448, numpy="float8_e4m3fn", flag="fp8", tensorrt=10,
         operators=("TRT_MXFP8DynamicQuantize", "TRT_MXFP8DequantizeLinear"), block=32, scale="e8m0", since=19, opset=19,
         ir_version=9, recipe="blocks", modes=(WHOLE,), cpu=False, simulation="operators",
     ),
@@ -163,12 +183,13 @@ FORMATS: list[Format] = [
     Format(
         "fp8", 4, 3, largest=448, onnx=("FLOAT8E4M3FN",), numpy="float8_e4m3fn", words=r"fp8|float8|e4m3",
         flag="fp8", tensorrt=10, operators=("TRT_FP8QuantizeLinear", "TRT_FP8DequantizeLinear"), since=19, opset=19,
-        ir_version=9, recipe="scales", modes=(WHOLE,), by_default=(WHOLE,), cpu=False, simulation="cast",
+        ir_version=9, recipe="scales", modes=(WHOLE,), sensitive=(DEPTHWISE, HEAD, FEW_CHANNELS), by_default=(WHOLE,),
+        cpu=False, simulation="cast",
     ),
     Format(
         "int8", 0, 7, largest=127, onnx=("INT8", "UINT8"), numpy="int8", words=r"int8", flag="int8", tensorrt=8,
-        since=10, opset=13, ir_version=7, recipe="scales", modes=(WHOLE, MIXED), by_default=(WHOLE, MIXED),
-        graph="quantised",
+        since=10, opset=13, ir_version=7, recipe="scales", modes=(WHOLE, MIXED), method="mse",
+        sensitive=(DEPTHWISE, HEAD), by_default=(WHOLE, MIXED), graph="quantised",
     ),
     Format(
         "bf16", 8, 7, largest=(2 - 2.0**-7) * 2.0**127, infinity=True, onnx=("BFLOAT16",), numpy="bfloat16",

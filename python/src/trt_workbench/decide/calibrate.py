@@ -25,7 +25,7 @@ from trt_workbench.onnxtools.identity import hash_model
 from trt_workbench.onnxtools.quantize.evidence import CalibrationEvidence, TensorRange
 from trt_workbench.onnxtools.quantize.groups import Shapes, tensor_elements
 from trt_workbench.onnxtools.quantize.input_statistics import Gatherer, gather
-from trt_workbench.onnxtools.quantize.kinds import Method, To
+from trt_workbench.onnxtools.quantize.kinds import Method
 from trt_workbench.onnxtools.quantize.preparation import prepare
 from trt_workbench.onnxtools.quantize.qdq import ranged_tensors
 from trt_workbench.onnxtools.quantize.ranges import Histogram
@@ -54,14 +54,16 @@ class Calibrated:
     histograms: Mapping[str, Histogram]
     evidence: CalibrationEvidence
     shapes: Shapes = field(default_factory=dict)
-    known: dict[tuple[str, Method, To], TensorRange] = field(default_factory=dict, repr=False)
+    known: dict[tuple[str, Method, str], TensorRange] = field(default_factory=dict, repr=False)
 
-    def ranges(self, tensors: Sequence[str], method: Method, to: To) -> dict[str, TensorRange]:
+    def ranges(self, tensors: Sequence[str], method: Method, precision: str) -> dict[str, TensorRange]:
         """Return the ranges of activations by one method."""
         for name in tensors:
-            if (name, method, to) not in self.known:
-                self.known[name, method, to] = self.histograms[name].range(method, to, self.evidence.percentile)
-        return {name: self.known[name, method, to] for name in tensors}
+            if (name, method, precision) not in self.known:
+                self.known[name, method, precision] = self.histograms[name].range(
+                    method, precision, self.evidence.percentile
+                )
+        return {name: self.known[name, method, precision] for name in tensors}
 
 
 def calibrate(

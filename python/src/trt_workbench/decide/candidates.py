@@ -14,6 +14,7 @@ import onnx
 
 from trt_workbench import __version__
 from trt_workbench.core.input_files import refuse_special
+from trt_workbench.core.precision import WEIGHTS, read
 from trt_workbench.decide.calibrate import Calibrated, Progress, calibrate
 from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings
 from trt_workbench.engine.documents import write_json
@@ -27,24 +28,18 @@ from trt_workbench.onnxtools.quantize.cast import cast_model
 from trt_workbench.onnxtools.quantize.evidence import METADATA_KEY, Evidence, SearchEvidence, TensorRange
 from trt_workbench.onnxtools.quantize.groups import (
     ATTENTION,
-    SENSITIVE,
     Group,
     Outsider,
     Shapes,
     outsiders,
     quantisable,
 )
-from trt_workbench.onnxtools.quantize.kinds import CALIBRATED, Method, To
+from trt_workbench.onnxtools.quantize.kinds import Method
 from trt_workbench.onnxtools.quantize.lowered import Lowered
 from trt_workbench.onnxtools.quantize.preparation import prepare, raise_opset
 from trt_workbench.onnxtools.quantize.qdq import insert_pairs, ranged_tensors
 from trt_workbench.onnxtools.sanitize import save_model
 from trt_workbench.system.environment import installed_packages
-
-# Of the smallest loss on the worst of three models (docs/benchmarks/precision).
-_METHODS: dict[To, Method] = {"int8": "mse", "fp8": "max"}
-_HALVES: tuple[To, ...] = ("fp16", "bf16")
-_BLOCKED: tuple[To, ...] = ("mxfp8", "nvfp4", "int4-weights")
 
 
 @dataclass(frozen=True)
@@ -53,18 +48,18 @@ class Candidate:
 
     Attributes:
         path: the ONNX file; its evidence lies beside it as `NAME.json` (`model.int8.onnx`: `model.int8.json`).
-        to: the format.
+        precision: the format.
         evidence: how it was made.
     """
 
     path: Path
-    to: To
+    precision: str
     evidence: Evidence
 
 
 def make_candidate(
     model: Path,
-    to: To,
+    precision: str,
     output: Path,
     *,
     calibration: CalibrationSettings | Calibrated | None = None,
@@ -76,7 +71,7 @@ def make_candidate(
 
     Args:
         model: a float ONNX file.
-        to: the format.
+        precision: the format.
         output: the ONNX file to write.
         calibration: the data, or what `calibrate` made of it (for several candidates of one model); formats with
             scales found while running (mxfp8, nvfp4) and those of weights alone need none.
@@ -95,36 +90,36 @@ def make_candidate(
     """
     placement = placement or PlacementSettings()
     check_output(model, output)
-    method = method_of(to, placement)
+    (row, mode), method = read(precision), method_of(precision, placement)
     document, groups = prepare(model)
-    kept = kept_groups(document, groups, to, placement, model)
+    kept = kept_groups(document, groups, precision, placement, model)
     if search:
         kept |= dict.fromkeys((name for name in placement.keep if name in kept), "chosen by the score")
     low = [group for group in groups if group.name not in kept]
     source = document
-    others = other_products(document, to)
+    others = other_products(document, precision)
     kept |= {name: one.reason for name, one in others.items()}
     if not low:
         reasons = ", ".join(dict.fromkeys(kept[group.name] for group in groups))
-        raise UsageProblem(f"{all_groups(len(groups))} left alone ({reasons}), so nothing becomes {to}: {model}")
-    document = raise_opset(document, to, model)  # before the data are run, which takes minutes
-    calibrated = _calibrated(model, calibration, on_progress) if to in CALIBRATED else None
-    ranges = calibrated.ranges(ranged_tensors(document, low), method, to) if calibrated else {}
+        raise UsageProblem(f"{all_groups(len(groups))} left alone ({reasons}), so nothing becomes {precision}: {model}")
+    document = raise_opset(document, precision, model)  # before the data are run, which takes minutes
+    calibrated = _calibrated(model, calibration, on_progress) if row.is_calibrated else None
+    ranges = calibrated.ranges(ranged_tensors(document, low), method, precision) if calibrated else {}
     if calibrated:  # arithmetic by the shapes that the data have
         macs_of = {group.name: group.macs for group in quantisable(source, calibrated.shapes)}
         groups = tuple(replace(group, macs=macs_of[group.name]) for group in groups)
         low = [group for group in groups if group.name not in kept]
-        others = other_products(source, to, calibrated.shapes)
-    made = lowered(document, low, to, ranges, placement)
+        others = other_products(source, precision, calibrated.shapes)
+    made = lowered(document, low, precision, ranges, placement)
     names = {group.name for group in low}
     kept |= {name: reason for name, reason in made.kept.items() if name in names}
     notes = tuple(f"{name} stays as it was: {reason}." for name, reason in made.kept.items() if name not in names)
     low = [group for group in low if group.name not in kept]
     products: list[Group | Outsider] = [*groups, *others.values()]
     # weights of 4 bits are widened in front of the products
-    macs = 0.0 if to == "int4-weights" else _share([group.macs for group in low], [one.macs for one in products])
+    macs = 0.0 if mode == WEIGHTS else _share([group.macs for group in low], [one.macs for one in products])
     evidence = Evidence(
-        to=to,
+        to=precision,
         method=method if calibrated else None,
         calibrated=calibrated is None or calibrated.evidence.kind == "data",
         calibration=calibrated.evidence if calibrated else None,
@@ -134,30 +129,30 @@ def make_candidate(
         low_weights=_share(weight_elements(low), weight_elements(products)),
         opset=opset(made.model),
         source_opset=examine_model(model).opset,
-        notes=(*made.notes, *notes, *_zeros(ranges), *_notes(to, opset(made.model), calibration)),
+        notes=(*made.notes, *notes, *_zeros(ranges), *_notes(precision, opset(made.model), calibration)),
         search=search,
         source=model.name,
         source_sha256=hash_model(model),
         versions=_versions(),
     )
     write_candidate(made.model, evidence, output)
-    return Candidate(output, to, evidence)
+    return Candidate(output, precision, evidence)
 
 
-def other_products(document: onnx.ModelProto, to: To, shapes: Shapes | None = None) -> dict[str, Outsider]:
+def other_products(document: onnx.ModelProto, precision: str, shapes: Shapes | None = None) -> dict[str, Outsider]:
     """Return the products that a format leaves alone as they are no group; their arithmetic counts in every share."""
-    return {} if to in _HALVES else outsiders(document, shapes)  # halves take every node
+    return {} if _is_cast(precision) else outsiders(document, shapes)  # casts take every node
 
 
 def kept_groups(
-    document: onnx.ModelProto, groups: Sequence[Group], to: To, placement: PlacementSettings, model: Path
+    document: onnx.ModelProto, groups: Sequence[Group], precision: str, placement: PlacementSettings, model: Path
 ) -> dict[str, str]:
     """Return the groups that are left alone, each with the reason.
 
     Args:
         document: of `prepare`.
         groups: of `prepare`.
-        to: the format.
+        precision: the format.
         placement: what is asked for.
         model: for messages.
 
@@ -165,12 +160,13 @@ def kept_groups(
         UsageProblem: a name or pattern fits no group.
     """
     names = [group.name for group in groups]
-    sensitive = SENSITIVE.get(to, ()) if placement.keep_sensitive else ()
+    row, _ = read(precision)
+    sensitive = row.sensitive if placement.keep_sensitive else ()
     kept = {group.name: group.sensitive for group in groups if group.sensitive in sensitive}
-    if to in CALIBRATED and not placement.attention:
+    if row.is_calibrated and not placement.attention:
         kept |= {group.name: "a product of two activations" for group in groups if group.op_type == ATTENTION}
-    if to in _BLOCKED:
-        kept |= without_form(document, groups, to)
+    if row.block:
+        kept |= without_form(document, groups, precision)
         last = heads(document, groups) if placement.keep_sensitive else {}
         kept |= last if len(kept | last) < len(groups) else {}
     for pattern in placement.keep:
@@ -184,21 +180,25 @@ def kept_groups(
 def lowered(
     document: onnx.ModelProto,
     low: Sequence[Group],
-    to: To,
+    precision: str,
     ranges: Mapping[str, TensorRange],
     placement: PlacementSettings,
 ) -> Lowered:
     """Return the model with groups in a format."""
-    if to in _HALVES:
+    if _is_cast(precision):
         names = {name for group in low for name in group.nodes}
         products = {name for group in quantisable(document) for name in group.nodes}
-        return cast_model(document, to, products - names)
-    if to in _BLOCKED:
-        quantize_blocks(document, low, to)
+        return cast_model(document, precision, products - names)
+    if read(precision)[0].block:
+        quantize_blocks(document, low, precision)
     else:
         thresholds = {name: found.threshold for name, found in ranges.items()}
-        insert_pairs(document, low, thresholds, to, compact=placement.compact)
+        insert_pairs(document, low, thresholds, precision, compact=placement.compact)
     return Lowered(document)
+
+
+def _is_cast(precision: str) -> bool:
+    return read(precision)[0].recipe == "cast"
 
 
 def all_groups(count: int) -> str:
@@ -248,14 +248,15 @@ def check_output(model: Path, output: Path) -> None:
             raise UsageProblem(f"The output would replace the model or its weights; give it another name: {file}")
 
 
-def method_of(to: To, placement: PlacementSettings) -> Method:
+def method_of(precision: str, placement: PlacementSettings) -> Method:
     """Return how ranges are chosen. Raises UsageProblem where the format has no such method."""
-    method = placement.method or _METHODS.get(to, "max")
-    if placement.method and to not in CALIBRATED:
-        raise UsageProblem(f"{to} has no ranges to find, so there is no method to choose.")
-    if to == "fp8" and method == "entropy":
+    row, _ = read(precision)
+    method = placement.method or row.method
+    if placement.method and not row.is_calibrated:
+        raise UsageProblem(f"{precision} has no ranges to find, so there is no method to choose.")
+    if row.is_float and method == "entropy":
         raise UsageProblem(
-            "entropy compares distributions over the even steps of int8; take max, percentile or mse for fp8."
+            f"entropy compares distributions over the even steps of int8; take max, percentile or mse for {precision}."
         )
     return method
 
@@ -277,10 +278,14 @@ def _zeros(ranges: Mapping[str, TensorRange]) -> tuple[str, ...]:
     return (f"0 in all calibration samples, so that their range means nothing: {named}.",) if zeros else ()
 
 
-def _notes(to: To, version: int, calibration: CalibrationSettings | Calibrated | None) -> tuple[str, ...]:
-    if to not in CALIBRATED and isinstance(calibration, CalibrationSettings) and calibration.calibration:
-        return (f"The calibration data were not used: {to} has no ranges to find.",)
-    if to == "int8" and version > OPSETS["8.6"]:
+def _notes(precision: str, version: int, calibration: CalibrationSettings | Calibrated | None) -> tuple[str, ...]:
+    if (
+        not read(precision)[0].is_calibrated
+        and isinstance(calibration, CalibrationSettings)
+        and calibration.calibration
+    ):
+        return (f"The calibration data were not used: {precision} has no ranges to find.",)
+    if precision == "int8" and version > OPSETS["8.6"]:
         return (
             f"TensorRT 8.6 reads operator sets up to {OPSETS['8.6']}, and this model has {version}; 10 and 11 read it.",
         )

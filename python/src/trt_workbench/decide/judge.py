@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from trt_workbench.bench.ranking import Standing, compare_records, kept_records, rank
+from trt_workbench.core.precision import WEIGHTS, read
 from trt_workbench.decide.request import DecideSettings
 from trt_workbench.decide.scores import Scores
 from trt_workbench.decide.task import Task
@@ -105,8 +106,8 @@ def _row(
         size_bytes=_size(one),
         simulated=one.simulated,
         calibrated=one.calibrated,
-        low_macs=made.low_macs if made and made.to != "int4-weights" else None,
-        low_weights=made.low_weights if made and made.to == "int4-weights" else None,
+        low_macs=made.low_macs if made and read(made.to)[1] != WEIGHTS else None,
+        low_weights=made.low_weights if made and read(made.to)[1] == WEIGHTS else None,
         directory=_within(one.folder, root) if score and one.folder else None,
         score=score,
         speed=None if one.simulated else speed,

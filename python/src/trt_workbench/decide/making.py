@@ -9,32 +9,21 @@ from pathlib import Path
 
 from trt_workbench import __version__
 from trt_workbench.core.hashing import hash_document, hash_file
+from trt_workbench.core.precision import MIXED, read
 from trt_workbench.decide.calibrate import Calibrated, calibrate
 from trt_workbench.decide.candidates import Candidate, evidence_path, make_candidate
 from trt_workbench.decide.data import data_hash
-from trt_workbench.decide.mixed import MIXED, MixedSearch
+from trt_workbench.decide.mixed import MixedSearch
 from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings, SearchSettings
 from trt_workbench.engine.documents import read_document
 from trt_workbench.onnxtools.identity import hash_model
 from trt_workbench.onnxtools.quantize.evidence import Evidence
-from trt_workbench.onnxtools.quantize.kinds import CALIBRATED, To
 from trt_workbench.system.workspace import output_root
 
 Progress = Callable[[int, int], None]
 
 # Raised when candidates come to be made otherwise, so that those made before are not taken again.
 _RECIPE = 6
-
-_FORMATS: dict[str, tuple[To, PlacementSettings]] = {
-    "fp16": ("fp16", PlacementSettings()),
-    "bf16": ("bf16", PlacementSettings()),
-    "int8": ("int8", PlacementSettings(keep_sensitive=False)),
-    MIXED: ("int8", PlacementSettings()),
-    "fp8": ("fp8", PlacementSettings()),
-    "mxfp8": ("mxfp8", PlacementSettings()),
-    "nvfp4": ("nvfp4", PlacementSettings()),
-    "int4-weights": ("int4-weights", PlacementSettings()),
-}
 
 
 class Candidates:
@@ -63,34 +52,38 @@ class Candidates:
             ComponentMissing: as `make_candidate`.
             OSError: it cannot be written.
         """
-        to, placement = _FORMATS[precision]
-        if precision == MIXED and self._search:
-            found = self._search.find(self.model, self._settings, self._folder(to, placement, self._search.settings))
-            if found:
+        row, mode = read(precision)
+        # where there is a mixed form, the other one is the whole model
+        placement = PlacementSettings(keep_sensitive=mode == MIXED or MIXED not in row.modes)
+        made = row.name if mode == MIXED else precision
+        if mode == MIXED and self._search:
+            folder = self._folder(made, placement, self._search.settings)
+            if found := self._search.find(self.model, self._settings, folder):
                 return found
-        output = self._folder(to, placement) / f"{self.model.stem}.{precision}.onnx"
+        output = self._folder(made, placement) / f"{self.model.stem}.{precision}.onnx"
         if output.is_file() and evidence_path(output).is_file():
-            return Candidate(output, to, read_document(evidence_path(output), Evidence))
-        return make_candidate(self.model, to, output, calibration=self._data(to), placement=placement)
+            return Candidate(output, made, read_document(evidence_path(output), Evidence))
+        calibrated = self._data() if row.is_calibrated else None
+        return make_candidate(self.model, made, output, calibration=calibrated, placement=placement)
 
-    def _data(self, to: To) -> Calibrated | None:
-        if to in CALIBRATED and self._calibrated is None:
+    def _data(self) -> Calibrated:
+        if self._calibrated is None:
             self._calibrated = calibrate(self.model, self._settings, self._on_progress)
-        return self._calibrated if to in CALIBRATED else None
+        return self._calibrated
 
     @cached_property
     def _data_sha256(self) -> str:
         return data_hash(self._settings.calibration)
 
-    def _folder(self, to: To, placement: PlacementSettings, search: SearchSettings | None = None) -> Path:
+    def _folder(self, precision: str, placement: PlacementSettings, search: SearchSettings | None = None) -> Path:
         key = {
             "recipe": _RECIPE,
             "version": __version__,
             "source": self.sha256,
-            "to": to,
+            "to": precision,
             "placement": asdict(placement),
         }
-        if to in CALIBRATED:
+        if read(precision)[0].is_calibrated:
             key |= {"data": self._data_sha256, "tokenizer": self._tokenizer()}
             key |= {"calibration": {**asdict(self._settings), "threads": None, "calibration": ""}}
         if search:
@@ -107,7 +100,7 @@ class Candidates:
         return hash_document({file.name: hash_file(file) for file in folder.glob("tokenizer*") if file.is_file()})
 
 
-def language_candidates(model: Path, calibration: str | None) -> Callable[[Path, To], Path]:
+def language_candidates(model: Path, calibration: str | None) -> Callable[[Path, str], Path]:
     """Return what makes a graph of the language model in folder `model` in another format, with what is sensitive kept.
 
     Args:
@@ -115,4 +108,10 @@ def language_candidates(model: Path, calibration: str | None) -> Callable[[Path,
         calibration: a text, or "random"; None where no format needs any.
     """
     settings = CalibrationSettings(calibration=calibration, tokenizer=model)
-    return lambda graph, to: Candidates(graph, settings).make(MIXED if to == "int8" else to).path
+    return lambda graph, precision: Candidates(graph, settings).make(_with_mixed(precision)).path
+
+
+def _with_mixed(precision: str) -> str:
+    """Return the mixed form of a precision, where there is one."""
+    row, _ = read(precision)
+    return row.made(MIXED) if MIXED in row.modes else precision

@@ -16,7 +16,7 @@ from trt_workbench.errors import CheckFailed, UsageProblem
 from trt_workbench.onnxtools.quantize.evidence import Evidence, digits_for
 from trt_workbench.runs.search import SearchDocument
 
-MIXED = "int8-mixed"
+INT8_MIXED = "int8-mixed"
 _BY_RULE = "It leaves alone what is known to lose most."
 
 
@@ -56,14 +56,14 @@ class MixedSearch:
             ComponentMissing: ONNX Runtime is absent.
             OSError: the folder cannot be written.
         """
-        output = folder / f"{model.stem}.{MIXED}.onnx"
+        output = folder / f"{model.stem}.{INT8_MIXED}.onnx"
         record = output.with_suffix(".search.json")
         try:
             self.document = self._found(model, calibration, output, record)
         except _OutOfTime:
             self.words.append(
-                f"The search for {MIXED} was left after {self.seconds:.0f} s; the next call goes on with its trials. "
-                f"{_BY_RULE}"
+                f"The search for {INT8_MIXED} was left after {self.seconds:.0f} s; the next call goes on with its "
+                f"trials. {_BY_RULE}"
             )
             return None
         except (UsageProblem, CheckFailed) as problem:
@@ -84,13 +84,13 @@ class MixedSearch:
 
         def progress(what: str) -> Progress:
             def report(done: int, total: int) -> None:
-                self.progress(f"{MIXED}: {what.lower()}", done, total, "")
+                self.progress(f"{INT8_MIXED}: {what.lower()}", done, total, "")
                 if time.monotonic() > ends and done < total:
                     raise _OutOfTime
 
             return report
 
-        self.note(f"Searching what {MIXED} leaves alone, {self.seconds:.0f} s at most")
+        self.note(f"Searching what {INT8_MIXED} leaves alone, {self.seconds:.0f} s at most")
         search = Search(model, "int8", output, calibration, PlacementSettings(), self.settings, self.note, progress)
         found = search.run().document
         write_json(record, found)
@@ -99,7 +99,7 @@ class MixedSearch:
 
 def by_rule(reason: str) -> str:
     """Say that no search chose what int8-mixed leaves alone, and why."""
-    return f"There was no search for {MIXED}: {reason.removesuffix('.')}. {_BY_RULE}"
+    return f"There was no search for {INT8_MIXED}: {reason.removesuffix('.')}. {_BY_RULE}"
 
 
 def told(found: SearchDocument) -> str:
@@ -107,7 +107,7 @@ def told(found: SearchDocument) -> str:
     evidence = found.evidence
     scored = f"{evidence.samples} {evidence.unit} of the calibration data that are not scored here"
     if (chosen := evidence.chosen) is None:
-        text = f"No {MIXED} that the search tried keeps {evidence.figure} within {evidence.bound:g} on {scored}"
+        text = f"No {INT8_MIXED} that the search tried keeps {evidence.figure} within {evidence.bound:g} on {scored}"
         return f"{text} ({found.wall_s:.0f} s)."
     digits = digits_for(evidence.bound)
     ends = f" (95 %: {chosen.loss_ci95[0]:.{digits}f} to {chosen.loss_ci95[1]:.{digits}f})" if chosen.loss_ci95 else ""
@@ -115,7 +115,7 @@ def told(found: SearchDocument) -> str:
         f" and {chosen.seen_loss:.{digits}f} on the half that gave the ranges" if chosen.seen_loss is not None else ""
     )
     return (
-        f"{MIXED} was found by search: {chosen.kept} of {len(found.order)} groups left alone, {chosen.low_macs:.1%} of "
-        f"the arithmetic in int8. On {scored} the loss of {evidence.figure} is {chosen.loss:.{digits}f}{ends}{seen}, "
-        f"with {evidence.bound:g} allowed ({found.wall_s:.0f} s)."
+        f"{INT8_MIXED} was found by search: {chosen.kept} of {len(found.order)} groups left alone, "
+        f"{chosen.low_macs:.1%} of the arithmetic in int8. On {scored} the loss of {evidence.figure} is "
+        f"{chosen.loss:.{digits}f}{ends}{seen}, with {evidence.bound:g} allowed ({found.wall_s:.0f} s)."
     )

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
+from trt_workbench.core.precision import precisions as all_precisions
 from trt_workbench.errors import UsageProblem, did_you_mean
 from trt_workbench.system.settings import AllowUnverified, OptionsByBackend, Seed, Setting
 
-PRECISIONS = ("fp32", "fp16", "bf16", "int8", "int8-mixed", "fp8", "mxfp8", "nvfp4", "int4-weights")
+PRECISIONS = all_precisions()
 """What can be asked for: `int8` is the whole model, `int8-mixed` leaves alone what a search found, else what is known
 to lose most."""
-DEFAULT_PRECISIONS = ("fp32", "fp16", "int8", "int8-mixed", "fp8", "nvfp4")
+DEFAULT_PRECISIONS = all_precisions(lambda one: one.by_default)
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 

@@ -15,6 +15,7 @@ from trt_workbench.bench.config import BenchConfig, ModelEntry, RuntimeEntry, Sc
 from trt_workbench.bench.matrix import expand
 from trt_workbench.bench.run import BenchRun
 from trt_workbench.bench.session_options import session_options
+from trt_workbench.core.precision import read
 from trt_workbench.decide.candidates import Candidate
 from trt_workbench.decide.judge import judged
 from trt_workbench.decide.making import Candidates
@@ -193,7 +194,7 @@ class DecideRun:
     @staticmethod
     def _serves(backend: Any, precision: str) -> bool:
         """Whether a backend takes a precision of floats of itself."""
-        if precision not in ("fp16", "bf16"):
+        if read(precision)[0].recipe != "cast":
             return False
         try:
             backend.check_precision(precision)
@@ -204,8 +205,9 @@ class DecideRun:
     @staticmethod
     def _asked(backend: Any, precision: str) -> str:
         """Return what a backend is asked for so that it runs a candidate as its graph says."""
-        kind = precision.split("-")[0]
-        for asked in (f"{kind}+{_BESIDE}", kind) if backend.plans else (kind,):
+        row, _ = read(precision)
+        name = row.flag or row.name
+        for asked in (f"{name}+{_BESIDE}", name) if backend.plans else (name,):
             try:
                 backend.check_precision(asked)
             except UsageProblem:
@@ -286,12 +288,12 @@ class DecideRun:
         return read_records(path) if path.is_file() else []
 
     def _config(self, rows: Sequence[Tried], repetitions: int) -> BenchConfig:
-        files = {one.file: one.path for one in rows if one.path and one.path != self.subject.model}
+        files = {one.precision: one.path for one in rows if one.path and one.path != self.subject.model}
         runtimes = tuple(
             RuntimeEntry(
                 backend=one.backend,
                 precision=one.asked,
-                file=one.file if one.path != self.subject.model else None,
+                file=one.precision if one.path != self.subject.model else None,
                 name=one.runtime,
                 # one value each, which may be a list: the bench sweeps a list
                 options={key: [value] for key, value in self.settings.options.get(one.backend, {}).items()},

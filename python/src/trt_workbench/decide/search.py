@@ -10,6 +10,7 @@ from pathlib import Path
 
 from trt_workbench import __version__
 from trt_workbench.core.hashing import hash_document
+from trt_workbench.core.precision import read
 from trt_workbench.decide.calibrate import Calibrated, Progress, calibrate
 from trt_workbench.decide.candidates import Candidate, check_output
 from trt_workbench.decide.copies import named
@@ -22,7 +23,6 @@ from trt_workbench.engine.documents import read_document, write_json
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.identity import hash_model
 from trt_workbench.onnxtools.quantize.evidence import SearchEvidence, SearchPoint, digits_for
-from trt_workbench.onnxtools.quantize.kinds import CALIBRATED, To
 from trt_workbench.profiling.records import Operation, read_records
 from trt_workbench.runs.search import SearchDocument, Trial
 from trt_workbench.runs.sensitivity import GroupLoss, Sensitivity
@@ -51,7 +51,7 @@ class Search:
 
     Attributes:
         model: the float ONNX file.
-        to: the format.
+        precision: the format.
         output: the ONNX file to write.
         calibration: the data, of which one half gives ranges and the other the score.
         placement: how ranges are chosen, and what is left alone in any case.
@@ -61,7 +61,7 @@ class Search:
     """
 
     model: Path
-    to: To
+    precision: str
     output: Path
     calibration: CalibrationSettings
     placement: PlacementSettings
@@ -98,7 +98,7 @@ class Search:
             )
             calibrated = self._calibrated()
             self._sha256, self._data_sha256 = hash_model(self.model), data_hash(self.calibration.calibration)
-            self._maker = Maker(self.model, self.to, calibrated, self.placement)
+            self._maker = Maker(self.model, self.precision, calibrated, self.placement)
             sensitivity = self._sensitivity(calibrated)
             names = {group.name for group in sensitivity.groups}
             times = layer_times(self.settings.profile, names) if self.settings.profile else None
@@ -136,7 +136,7 @@ class Search:
         return Found(document, candidate)
 
     def _calibrated(self) -> Calibrated | None:
-        if self.to not in CALIBRATED:
+        if not read(self.precision)[0].is_calibrated:
             return None
         return calibrate(self.model, self.calibration, self.progress("Calibrating"), RANGES)
 
@@ -147,7 +147,7 @@ class Search:
             return read_document(path, Sensitivity)
         found = measure_sensitivity(
             self.model,
-            self.to,
+            self.precision,
             calibrated,
             self.calibration,
             self.placement,
@@ -165,7 +165,7 @@ class Search:
             "recipe": _RECIPE,
             "version": __version__,
             "source": self._sha256,
-            "to": self.to,
+            "to": self.precision,
             "placement": asdict(self._maker.placement),
             "data": calibrated.evidence if calibrated else None,
             "seed": self.calibration.seed,
@@ -201,7 +201,7 @@ class Search:
         began = time.monotonic()
         made = self._maker.make(names, self._folder / f"{kept}" / self.model.name)
         seen_loss = None
-        with named(made.path, f"{self.model} in {self.to} with {kept} groups left alone"):
+        with named(made.path, f"{self.model} in {self.precision} with {kept} groups left alone"):
             score = self._score(self._scorer, made.path, f"score-{kept}", "float").against(self._baseline)
             if score.loss <= self._bound:
                 seen_score = self._score(self._seen, made.path, f"seen-{kept}", "float-seen")
@@ -222,9 +222,9 @@ class Search:
         ends = f" ({point.loss_ci95[0]:.{digits}f} to {point.loss_ci95[1]:.{digits}f})" if point.loss_ci95 else ""
         seen = f", {point.seen_loss:.{digits}f} on the other half" if point.seen_loss is not None else ""
         self.note(
-            f"{kept} of {len(self._order)} groups left alone, {point.low_macs:.1%} of the arithmetic in {self.to}: "
-            f"{self._scorer.figure} {point.value:.{digits}f}, loss {point.loss:.{digits}f}{ends}{seen}; "
-            f"about {seconds:.0f} s to go"
+            f"{kept} of {len(self._order)} groups left alone, {point.low_macs:.1%} of the arithmetic in "
+            f"{self.precision}: {self._scorer.figure} {point.value:.{digits}f}, loss "
+            f"{point.loss:.{digits}f}{ends}{seen}; about {seconds:.0f} s to go"
         )
         return point
 

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.registry import REFERENCE, require_backend
+from trt_workbench.core.precision import HEAD
 from trt_workbench.decide.calibrate import Calibrated, fixed_batch
 from trt_workbench.decide.candidates import (
     Candidate,
@@ -37,8 +38,7 @@ from trt_workbench.decide.data import Batch, CalibrationData, Half, batches, cal
 from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.identity import hash_model
-from trt_workbench.onnxtools.quantize.groups import HEAD, Group, Outsider, quantisable
-from trt_workbench.onnxtools.quantize.kinds import To
+from trt_workbench.onnxtools.quantize.groups import Group, Outsider, quantisable
 from trt_workbench.onnxtools.quantize.preparation import prepare, raise_opset
 from trt_workbench.onnxtools.quantize.qdq import ranged_tensors
 from trt_workbench.onnxtools.sanitize import save_model
@@ -55,19 +55,23 @@ _MOST_NOISE = 1e12
 class Maker:
     """Makes candidates of one model with chosen groups left alone; the calibration ran once."""
 
-    def __init__(self, model: Path, to: To, calibrated: Calibrated | None, placement: PlacementSettings) -> None:
-        self.model, self.to, self.placement = model, to, replace(placement, keep_sensitive=False)
+    def __init__(
+        self, model: Path, precision: str, calibrated: Calibrated | None, placement: PlacementSettings
+    ) -> None:
+        self.model, self.precision, self.placement = model, precision, replace(placement, keep_sensitive=False)
         self.calibrated = calibrated
 
     def make(self, kept: Sequence[str], output: Path, **facts: Any) -> Candidate:
         """Return the candidate with `kept` left alone. Raises as `make_candidate`."""
         placement = replace(self.placement, keep=(*self.placement.keep, *kept))
-        return make_candidate(self.model, self.to, output, calibration=self.calibrated, placement=placement, **facts)
+        return make_candidate(
+            self.model, self.precision, output, calibration=self.calibrated, placement=placement, **facts
+        )
 
 
 def measure_sensitivity(
     model: Path,
-    to: To,
+    precision: str,
     calibrated: Calibrated | None,
     settings: CalibrationSettings,
     placement: PlacementSettings,
@@ -79,7 +83,7 @@ def measure_sensitivity(
 
     Args:
         model: the float ONNX file.
-        to: the format.
+        precision: the format.
         calibrated: of the model; None for a format without ranges.
         settings: which samples the noise is measured on, the first few of them.
         placement: how ranges are chosen, and what is left alone in any case.
@@ -91,22 +95,22 @@ def measure_sensitivity(
         ComponentMissing: ONNX Runtime is absent.
     """
     began = time.monotonic()
-    method, placement = method_of(to, placement), replace(placement, keep_sensitive=False)
+    method, placement = method_of(precision, placement), replace(placement, keep_sensitive=False)
     document, groups = prepare(model)
     shapes = calibrated.shapes if calibrated else {}
     groups = quantisable(document, shapes)
-    left_out = kept_groups(document, groups, to, placement, model)
+    left_out = kept_groups(document, groups, precision, placement, model)
     free = [group for group in groups if group.name not in left_out]
     if not free:
         reasons = ", ".join(dict.fromkeys(left_out.values()))
         raise UsageProblem(f"{all_groups(len(groups))} left alone ({reasons}), so nothing can be measured: {model}")
-    products: list[Group | Outsider] = [*groups, *other_products(document, to, shapes).values()]
+    products: list[Group | Outsider] = [*groups, *other_products(document, precision, shapes).values()]
     macs, weights = sum(one.macs for one in products), sum(weight_elements(products))
     data = calibration_data(model, settings, half)
     taken = list(batches(_first(data, SAMPLES), fixed_batch(model)))
     tensors = _looked_at(document, groups)
     _return(document, tensors)
-    document = raise_opset(document, to, model)
+    document = raise_opset(document, precision, model)
     options = SessionOptions(threads=settings.threads)
     with tempfile.TemporaryDirectory() as name:
         path = Path(name) / model.name
@@ -119,8 +123,8 @@ def measure_sensitivity(
         def noise(low: Sequence[Group]) -> tuple[float, Mapping[str, str]]:
             copy = onnx.ModelProto()
             copy.CopyFrom(document)
-            ranges = calibrated.ranges(ranged_tensors(copy, low), method, to) if calibrated else {}
-            made = lowered(copy, low, to, ranges, placement)
+            ranges = calibrated.ranges(ranged_tensors(copy, low), method, precision) if calibrated else {}
+            made = lowered(copy, low, precision, ranges, placement)
             return _noise(reference, outputs(made.model)), made.kept
 
         reference = outputs(document)
@@ -135,7 +139,7 @@ def measure_sensitivity(
     return Sensitivity(
         model=str(model),
         model_sha256=hash_model(model),
-        to=to,
+        to=precision,
         method=method if calibrated else None,
         calibrated=calibrated is None or calibrated.evidence.kind == "data",
         data_sha256=calibrated.evidence.data_sha256 if calibrated else None,

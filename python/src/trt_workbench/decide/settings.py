@@ -6,15 +6,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
+from trt_workbench.core.precision import precisions
+from trt_workbench.errors import UsageProblem, did_you_mean
 from trt_workbench.evaluate.coco_settings import read_size
 from trt_workbench.onnxtools.quantize.kinds import Method
 from trt_workbench.system.settings import Seed, Setting
 
+MADE = precisions(lambda one: one.makes)
+"""What `quantize` and `sensitivity` make."""
 FEWEST_SAMPLES = 8
 """Ranges from fewer are refused."""
 _DATA = "Calibration"
 _PLACEMENT = "What is quantised"
 _SCORE = "What is scored"
+
+
+def made_precision(option: str, text: str) -> str:
+    """Return a precision that a model can be made in. Raises UsageProblem for any other text."""
+    if text not in MADE:
+        raise UsageProblem(f"{option}: there is no format {text!r} to make; {did_you_mean(text, MADE)}")
+    return text
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from trt_workbench.backends.registry import REFERENCE, backend_names, check_backend_options, check_name, get_backend
 from trt_workbench.decide.array_scores import NO_LOGITS, Figure
 from trt_workbench.decide.data import calibration_data, require_batch_first
-from trt_workbench.decide.mixed import MIXED
+from trt_workbench.decide.mixed import INT8_MIXED
 from trt_workbench.decide.overlap import images_overlap, samples_overlap
 from trt_workbench.decide.request import DecideSettings
 from trt_workbench.decide.settings import CalibrationSettings, SearchSettings
@@ -107,7 +107,7 @@ def backends_of(settings: DecideSettings) -> tuple[str, ...]:
 
 def _searched(subject: Subject, settings: DecideSettings, search: SearchSettings) -> Subject:
     """Return the subject with the search, if it may be searched: never on samples that are scored."""
-    if not settings.search or MIXED not in settings.precisions:
+    if not settings.search or INT8_MIXED not in settings.precisions:
         return subject
     unit = subject.task.unit
     if subject.calibration.calibration == RANDOM:

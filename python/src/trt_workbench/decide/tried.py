@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from trt_workbench.backends.registry import get_backend
+from trt_workbench.core.precision import read
 from trt_workbench.decide.scores import Scores
 from trt_workbench.onnxtools.precision import told
 from trt_workbench.onnxtools.quantize.evidence import Evidence
 from trt_workbench.runs.decision import BASELINE, State
-
-# Types as graphs name them, where they are not the precision's own name.
-_TYPES = {"int4-weights": "int4"}
 
 
 @dataclass
@@ -59,11 +57,6 @@ class Tried:
         return f"{self.precision} on {self.backend}"
 
     @property
-    def file(self) -> str:
-        """The name of its file in the bench."""
-        return self.precision
-
-    @property
     def computes_in(self) -> str | None:
         """What its graph or engine computes in, with shares."""
         return told(self.provenance, "text")
@@ -88,9 +81,9 @@ class Tried:
     def misses(self) -> bool:
         """Whether its graph computes in something else than was asked for."""
         ran = self.provenance.get("precision_ran") or {}
-        wanted = _TYPES.get(self.precision, self.precision.split("-")[0])
         found = {*ran.get("shares", {}), *ran.get("weight_shares", {})}
-        return ran.get("source") == "graph" and self.precision != BASELINE and wanted not in found
+        is_other = self.precision != BASELINE and read(self.precision)[0].name not in found
+        return ran.get("source") == "graph" and is_other
 
     def fail(self, state: State, reason: str, kind: str = "") -> None:
         """Note why it has no score."""

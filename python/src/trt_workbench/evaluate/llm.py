@@ -32,7 +32,6 @@ from trt_workbench.evaluate.llm_text import (
     scored_positions,
 )
 from trt_workbench.onnxtools.llm_directory import LlmDirectory, examine_llm_directory
-from trt_workbench.onnxtools.quantize.kinds import To
 from trt_workbench.pipeline.llm.choice import REFERENCE, BackendChoice
 from trt_workbench.pipeline.llm.models import LogitsModel
 from trt_workbench.pipeline.llm.opening import ModelSource, check_graphs, check_llm_options, open_logits
@@ -55,7 +54,7 @@ class LlmRequest(LlmSettings):
 
     model: Path
     text: Path
-    candidate: Callable[[Path, To], Path] | None = None
+    candidate: Callable[[Path, str], Path] | None = None
 
 
 @dataclass(frozen=True)

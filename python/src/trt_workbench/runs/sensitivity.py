@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import FiniteFloat, NonNegativeFloat, NonNegativeInt
 
 from trt_workbench.engine.documents import Strict
-from trt_workbench.onnxtools.quantize.kinds import Method, To
+from trt_workbench.onnxtools.quantize.kinds import Method
 
 
 class GroupScore(Strict):
@@ -72,7 +72,7 @@ class Sensitivity(Strict):
     schema_version: Literal[1] = 1
     model: str
     model_sha256: str
-    to: To
+    to: str
     method: Method | None
     calibrated: bool
     data_sha256: str | None

@@ -15,28 +15,26 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
+from trt_workbench.core.precision import HEAD, Format, read
 from trt_workbench.errors import UsageProblem
 from trt_workbench.model.narrow_formats import TENSORRT_DOMAIN
 from trt_workbench.model.proto import integer
 from trt_workbench.onnxtools.quantize import formats
-from trt_workbench.onnxtools.quantize.groups import ATTENTION, HEAD, Group
-from trt_workbench.onnxtools.quantize.kinds import To
+from trt_workbench.onnxtools.quantize.groups import ATTENTION, Group
 from trt_workbench.onnxtools.quantize.low_writer import LowWriter
 from trt_workbench.onnxtools.sanitize_graph import constants, remove_unread
 
-BLOCKS: dict[To, int] = {"mxfp8": formats.MXFP8_BLOCK, "nvfp4": formats.NVFP4_BLOCK}
-"""Values that share a scale; 4-bit integers take 128, or a whole channel."""
 _PRODUCTS = ("MatMul", "Gemm")
 _BEHIND_A_HEAD = frozenset(
     {"Add", "Mul", "Cast", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Identity", "Softmax"}
 )
 
 
-def without_form(model: onnx.ModelProto, groups: Sequence[Group], to: To) -> dict[str, str]:
+def without_form(model: onnx.ModelProto, groups: Sequence[Group], precision: str) -> dict[str, str]:
     """Return the groups that have no form in a format of blocks, each with the reason."""
     nodes = {node.name: node for node in model.graph.node}
     shapes = {name: value.shape for name, value in constants(model.graph).items()}
-    found = {group.name: _reason(group, nodes[group.name], shapes, to) for group in groups}
+    found = {group.name: _reason(group, nodes[group.name], shapes, precision) for group in groups}
     return {name: reason for name, reason in found.items() if reason}
 
 
@@ -59,23 +57,24 @@ def heads(model: onnx.ModelProto, groups: Sequence[Group]) -> dict[str, str]:
     return found
 
 
-def quantize_blocks(model: onnx.ModelProto, groups: Sequence[Group], to: To) -> None:
+def quantize_blocks(model: onnx.ModelProto, groups: Sequence[Group], precision: str) -> None:
     """Bring groups into a format of blocks.
 
     Args:
         model: with float32 weights and a large enough operator set; changed.
         groups: to be low; none that `without_form` names.
-        to: "mxfp8", "nvfp4" or "int4-weights".
+        precision: one of blocks, such as "mxfp8" or "int4-weights".
 
     Raises:
         UsageProblem: weights are NaN or infinite.
     """
     low = {group.name: group for group in groups}
-    writer = _Writer(model, to)
+    row, _ = read(precision)
+    writer = _Writer(model, row)
     nodes: list[onnx.NodeProto] = []
     for node in model.graph.node:
         if group := low.get(node.name):
-            if to in BLOCKS:
+            if _is_dynamic(row):
                 node.input[0] = writer.activation(node.input[0])
             node.input[1] = writer.weight(group, node)
         nodes += [*writer.taken(), node]
@@ -83,40 +82,46 @@ def quantize_blocks(model: onnx.ModelProto, groups: Sequence[Group], to: To) -> 
     model.graph.node.extend(nodes)
     model.graph.initializer.extend(writer.initializers)
     remove_unread(model.graph, (group.weight for group in groups))
-    if to in BLOCKS and not any(entry.domain == TENSORRT_DOMAIN for entry in model.opset_import):
+    if _is_dynamic(row) and not any(entry.domain == TENSORRT_DOMAIN for entry in model.opset_import):
         model.opset_import.append(helper.make_opsetid(TENSORRT_DOMAIN, 1))
 
 
-def _reason(group: Group, node: onnx.NodeProto, shapes: dict[str, tuple[int, ...]], to: To) -> str:
+def _reason(group: Group, node: onnx.NodeProto, shapes: dict[str, tuple[int, ...]], precision: str) -> str:
     if group.op_type == ATTENTION:
         return "a product of two activations"
     if group.op_type not in _PRODUCTS:
-        return f"{to} has no convolutions"
+        return f"{precision} has no convolutions"
     shape = shapes[group.weight]
     if len(shape) != 2:
-        return f"its weights have {len(shape)} dimensions, {to} takes matrices"
+        return f"its weights have {len(shape)} dimensions, {precision} takes matrices"
     if integer(node, "transA"):
         return "its activations are transposed"
     inner = shape[1] if integer(node, "transB") else shape[0]
-    if to in BLOCKS and inner % BLOCKS[to]:
-        return f"{inner} inputs are no whole number of blocks of {BLOCKS[to]}"
+    row, _ = read(precision)
+    if _is_dynamic(row) and inner % row.block:
+        return f"{inner} inputs are no whole number of blocks of {row.block}"
     return ""
+
+
+def _is_dynamic(row: Format) -> bool:
+    """Whether activations are in the format, too; their scales are found while running."""
+    return row.recipe == "blocks"
 
 
 class _Writer(LowWriter):
     """Makes what quantises and widens blocks, once for each tensor."""
 
-    def __init__(self, model: onnx.ModelProto, to: To) -> None:
+    def __init__(self, model: onnx.ModelProto, row: Format) -> None:
         super().__init__(model)
-        self._to = to
+        self._row, self._dynamic = row, _is_dynamic(row)
         self._done: dict[tuple[str, object], str] = {}
         self._whole = ""
 
     def activation(self, name: str) -> str:
         """Return the tensor behind the nodes that quantise an activation in blocks of its last axis, and widen it."""
         if (name, "activation") not in self._done:
-            block: dict[str, Any] = {"axis": -1, "block_size": BLOCKS[self._to], "domain": TENSORRT_DOMAIN}
-            if self._to == "mxfp8":
+            block: dict[str, Any] = {"axis": -1, "block_size": self._row.block, "domain": TENSORRT_DOMAIN}
+            if self._row.name == "mxfp8":
                 kind: dict[str, Any] = {"output_dtype": TensorProto.FLOAT8E4M3FN}
                 codes, scales = self.nodes("TRT_MXFP8DynamicQuantize", [name], name, 2, **block, **kind)
             else:
@@ -137,12 +142,12 @@ class _Writer(LowWriter):
                 "be quantised."
             )
         # the same matrix as [outputs, inputs] and as [inputs, outputs] has other blocks, as in a tied autoencoder
-        key = (group.weight, (transposed, node.op_type if self._to in BLOCKS else ""))
+        key = (group.weight, (transposed, node.op_type if self._dynamic else ""))
         if key not in self._done:
             rows = values if transposed else values.T  # [outputs, inputs]
-            made = self._integers(group.weight, rows, transposed) if self._to not in BLOCKS else None
+            made = self._integers(group.weight, rows, transposed) if not self._dynamic else None
             self._done[key] = made or self._floats(group.weight, rows, node.op_type)
-        if self._to in BLOCKS and node.op_type == "Gemm" and not transposed:
+        if self._dynamic and node.op_type == "Gemm" and not transposed:
             kept = [entry for entry in node.attribute if entry.name != "transB"]
             del node.attribute[:]
             node.attribute.extend([*kept, helper.make_attribute("transB", 1)])
@@ -150,7 +155,7 @@ class _Writer(LowWriter):
 
     def _floats(self, name: str, rows: NDArray[np.float32], operator: str) -> str:
         """Return weights [outputs, inputs] in blocks of inputs; transposed where a MatMul reads them."""
-        if self._to == "mxfp8":
+        if self._row.name == "mxfp8":
             codes, scales = formats.mxfp8(rows)
             whole = ""
         else:
@@ -175,8 +180,8 @@ class _Writer(LowWriter):
 
     def _widened(self, name: str, codes: str, scales: str, whole: str) -> str:
         """Return the values of codes with blocks along the last axis."""
-        block: dict[str, Any] = {"axis": -1, "block_size": BLOCKS[self._to]}
-        if self._to == "mxfp8":
+        block: dict[str, Any] = {"axis": -1, "block_size": self._row.block}
+        if self._row.name == "mxfp8":
             kind: dict[str, Any] = {"output_dtype": TensorProto.FLOAT, "domain": TENSORRT_DOMAIN}
             return self.node("TRT_MXFP8DequantizeLinear", [codes, scales], name, **block, **kind)
         scales = self.node("DequantizeLinear", [scales, whole], f"{name}_scale")

@@ -8,38 +8,40 @@ half types hold inexactly from 2048 (fp16) or 256 (bf16) on.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from typing import Any
 
-import ml_dtypes
 import numpy as np
 import onnx
 import onnx.inliner
 from onnx import TensorProto, helper, numpy_helper
 
+from trt_workbench.core.precision import Format, get
 from trt_workbench.errors import UsageProblem
 from trt_workbench.model.constants import Array, constant_value
+from trt_workbench.model.element_types import kinds, kinds_where
 from trt_workbench.model.proto import STANDARD, has_subgraph, opset
 from trt_workbench.model.reading import all_graphs
 from trt_workbench.onnxtools.graph_types import output_type
 from trt_workbench.onnxtools.quantize.cast_rules import BOUNDED, CENTRES, PRODUCTS, SHAPES_CONSTANTS, WIDE, NodeTypes
-from trt_workbench.onnxtools.quantize.kinds import To
 from trt_workbench.onnxtools.quantize.lowered import Lowered
 from trt_workbench.onnxtools.sanitize_graph import subgraphs, without_weights
 
-_TYPES: dict[To, int] = {"fp16": TensorProto.FLOAT16, "bf16": TensorProto.BFLOAT16}
-_OLDEST: dict[To, int] = {"fp16": 7, "bf16": 13}
-_HALVES = frozenset({TensorProto.FLOAT16, TensorProto.BFLOAT16})
-_LARGEST: dict[To, float] = {"fp16": 65504.0, "bf16": 2.0**127 * (2 - 2.0**-7)}
+_HALVES = kinds_where(lambda one: one.recipe == "cast")
+# Older operator sets broadcast by attributes, and their types differ.
+_OLDEST = 7
 # A constant of at least this size stands for infinity, as in masks: the largest value of a type does as well.
 _AS_GOOD_AS_INFINITE = 1e8
 _INTEGERS = frozenset({TensorProto.INT32, TensorProto.INT64, TensorProto.UINT32, TensorProto.UINT64})
 
 
-def cast_model(model: onnx.ModelProto, to: To, keep: Collection[str] = (), operators: Collection[str] = ()) -> Lowered:
+def cast_model(
+    model: onnx.ModelProto, precision: str, keep: Collection[str] = (), operators: Collection[str] = ()
+) -> Lowered:
     """Return `model` with its fp32 arithmetic in fp16 or bf16.
 
     Args:
         model: with its weights; not changed.
-        to: "fp16" or "bf16".
+        precision: a format of floats that is made by casts, such as "fp16".
         keep: names of nodes that stay in fp32.
         operators: whose nodes do, such as "Softmax".
 
@@ -49,9 +51,12 @@ def cast_model(model: onnx.ModelProto, to: To, keep: Collection[str] = (), opera
     Raises:
         UsageProblem: the model has no fp32 arithmetic, is in a half type already, or its operator set is too old.
     """
-    if opset(model) < _OLDEST[to]:
+    row = get(precision)
+    oldest = max(row.since, _OLDEST)
+    if opset(model) < oldest:
         raise UsageProblem(
-            f"The model is written in operator set {opset(model)}; {to} needs {_OLDEST[to]} or newer: export it again."
+            f"The model is written in operator set {opset(model)}; {precision} needs {oldest} or newer: export it "
+            "again."
         )
     copy = onnx.inliner.inline_local_functions(model) if model.functions else onnx.ModelProto()
     if not model.functions:
@@ -67,13 +72,13 @@ def cast_model(model: onnx.ModelProto, to: To, keep: Collection[str] = (), opera
         kind = TensorProto.DataType.Name(floats[0].data_type).lower()
         raise UsageProblem(f"The model is in a lower precision already: {floats[0].name} is {kind}.")
     result = Lowered(copy)
-    caster = _Caster(result, to, frozenset(keep), frozenset(operators))
+    caster = _Caster(result, row, frozenset(keep), frozenset(operators))
     caster.graph(copy.graph, inferred.graph, _Scope())
     if not caster.lowered:
-        raise UsageProblem(f"Nothing in the model computes in fp32 and could be in {to}.")
+        raise UsageProblem(f"Nothing in the model computes in fp32 and could be in {precision}.")
     if caster.clamped:
         names = ", ".join(caster.clamped[:5]) + (f" and {len(caster.clamped) - 5} more" if caster.clamped[5:] else "")
-        result.notes.append(f"Constants beyond {_LARGEST[to]:g} that stand for infinity became that: {names}.")
+        result.notes.append(f"Constants beyond {row.largest:g} that stand for infinity became that: {names}.")
     return result
 
 
@@ -97,8 +102,8 @@ class _Scope:
 
 
 class _Caster:
-    def __init__(self, result: Lowered, to: To, keep: frozenset[str], operators: frozenset[str]) -> None:
-        self._result, self._name, self._low = result, to, _TYPES[to]
+    def __init__(self, result: Lowered, row: Format, keep: frozenset[str], operators: frozenset[str]) -> None:
+        self._result, self._row, self._low = result, row, kinds(row.name)[0]
         self._keep, self._operators = keep, operators
         self._opset = opset(result.model)
         self._taken = {name for graph in all_graphs(result.model) for name in _names(graph)}
@@ -190,7 +195,7 @@ class _Caster:
             self.lowered += bool(places)
             scope.versions[name] = {self._low: name}
             if name in outputs:
-                node.output[place] = self._fresh(f"{name}_{self._name}")
+                node.output[place] = self._fresh(f"{name}_{self._row.name}")
                 scope.versions[name] = {self._low: node.output[place], TensorProto.FLOAT: name}
                 made = helper.make_node("Cast", [node.output[place]], [name], f"{name}_cast", to=TensorProto.FLOAT)
                 after.append(made)
@@ -223,7 +228,7 @@ class _Caster:
     def _beyond(self, value: Array) -> Array:
         """Return the absolute values that are finite in a constant and would not be in the type."""
         finite = np.abs(value[np.isfinite(value)])
-        return finite[finite > _LARGEST[self._name]]
+        return finite[finite > self._row.largest]
 
     def _reason(self, node: onnx.NodeProto, scope: _Scope, places: list[int], rules: NodeTypes) -> str | None:
         """Return why a node that computes on floats has to stay in fp32, if it has to."""
@@ -232,7 +237,7 @@ class _Caster:
         if not places:
             return None
         if not rules.known or (node.op_type in PRODUCTS and not rules.output_may_be(0, self._low)):
-            return f"{node.op_type} has no form in {self._name} in operator set {self._opset}"
+            return f"{node.op_type} has no form in {self._row.name} in operator set {self._opset}"
         if any(attribute.name == "block_size" for attribute in node.attribute):
             return "it widens blocks of a narrower format"
         for place in places:
@@ -241,9 +246,9 @@ class _Caster:
                 continue
             beyond = self._beyond(value)
             if beyond.size and (node.op_type in PRODUCTS or beyond.min() < _AS_GOOD_AS_INFINITE):
-                return f"{node.input[place]} has {float(beyond.max()):g}, beyond {_LARGEST[self._name]:g}"
+                return f"{node.input[place]} has {float(beyond.max()):g}, beyond {self._row.largest:g}"
             if value.size == 1 and value.any() and not self._converted(value).any():
-                return f"{node.input[place]} is {float(value.reshape(-1)[0]):g}, which is 0 in {self._name}"
+                return f"{node.input[place]} is {float(value.reshape(-1)[0]):g}, which is 0 in {self._row.name}"
         return None
 
     def _retyped(self, node: onnx.NodeProto, scope: _Scope) -> bool:
@@ -272,7 +277,7 @@ class _Caster:
         """Return the name of a tensor in a type, with the node or constant that makes it."""
         versions = scope.versions.setdefault(name, {TensorProto.FLOAT: name})
         if kind not in versions:
-            suffix = self._name if kind == self._low else "fp32"
+            suffix = self._row.name if kind == self._low else "fp32"
             versions[kind] = self._fresh(f"{name}_{suffix}")
             if name in scope.constants:
                 value = self._converted(scope.constants[name], name)
@@ -292,11 +297,12 @@ class _Caster:
 
     def _converted(self, value: Array, name: str = "") -> Array:
         """Return a constant in the low type; finite values stay finite, which is noted under `name`."""
-        largest = _LARGEST[self._name]
+        largest = self._row.largest
         clipped = np.where(np.isfinite(value), np.clip(value, -largest, largest), value)
         if name and self._beyond(value).size and name not in self.clamped:
             self.clamped.append(name)
-        return np.asarray(clipped.astype(np.float16 if self._name == "fp16" else ml_dtypes.bfloat16))
+        dtype: Any = helper.tensor_dtype_to_np_dtype(self._low)
+        return np.asarray(clipped.astype(dtype))
 
 
 def _names(graph: onnx.GraphProto) -> set[str]:

@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from trt_workbench.core.input_files import parse_json
-from trt_workbench.onnxtools.quantize.kinds import Method, To
+from trt_workbench.onnxtools.quantize.kinds import Method
 
 METADATA_KEY = "trtw.quantization"
 
@@ -152,7 +152,7 @@ class Evidence(_Part):
     """
 
     schema_version: Literal[1] = 1
-    to: To
+    to: str
     method: Method | None = None
     calibrated: bool
     calibration: CalibrationEvidence | None = None

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import onnx
 
+from trt_workbench.core.precision import DEPTHWISE, FEW_CHANNELS, HEAD
 from trt_workbench.model.index import GraphIndex, TensorFacts
 from trt_workbench.model.proto import STANDARD, Shape, has_subgraph, integer
 from trt_workbench.onnxtools.quantize.bodies import bodies
-from trt_workbench.onnxtools.quantize.kinds import To
 from trt_workbench.onnxtools.sanitize import MOST_WEIGHTS
 from trt_workbench.onnxtools.sanitize_graph import weight_bytes, without_weights
 
@@ -22,9 +22,6 @@ ATTENTION = "attention"
 # Of a dynamic dimension other than the first, where arithmetic is counted.
 _SIZE = 64
 _FEW = 16
-DEPTHWISE, HEAD, FEW_CHANNELS = "depthwise", "it makes an output", f"at most {_FEW} input channels"
-SENSITIVE: dict[To, tuple[str, ...]] = {"int8": (DEPTHWISE, HEAD), "fp8": (DEPTHWISE, HEAD, FEW_CHANNELS)}
-"""What is left alone by default, by format: where it brought more than its arithmetic (docs/benchmarks/precision)."""
 WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 """Operators that can be in low precision: they multiply their first input by the second."""
 _RECURRENT = ("LSTM", "GRU", "RNN")
@@ -44,7 +41,7 @@ class Group:
         activations: tensors that it multiplies and that have ranges.
         weight: the constant that it multiplies; "" of attention products.
         axis: of the weight's output channels; None where one scale must serve all.
-        sensitive: what makes it lose much, a reason of SENSITIVE; "" where nothing does.
+        sensitive: what makes it lose much, a reason of the table of formats; "" where nothing does.
     """
 
     name: str

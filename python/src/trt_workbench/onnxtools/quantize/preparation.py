@@ -10,6 +10,7 @@ import onnx
 import onnx.inliner
 from onnx import version_converter
 
+from trt_workbench.core.precision import read
 from trt_workbench.errors import UsageProblem
 from trt_workbench.model.constants import evaluated
 from trt_workbench.model.facts import QUANTIZERS, ModelFacts, examine_model
@@ -17,7 +18,6 @@ from trt_workbench.model.index import GraphIndex
 from trt_workbench.model.proto import has_subgraph, opset
 from trt_workbench.model.reading import checked_on_error, load_model
 from trt_workbench.onnxtools.quantize.groups import WEIGHTED, Group, quantisable
-from trt_workbench.onnxtools.quantize.kinds import To
 from trt_workbench.onnxtools.sanitize_graph import (
     bypass,
     constants,
@@ -27,9 +27,6 @@ from trt_workbench.onnxtools.sanitize_graph import (
     set_constant,
 )
 
-# Operator sets that have what a format needs: scales along an axis, float8, blocks and 4 bits, convolutions in bf16.
-OPSETS: dict[To, int] = {"int8": 13, "fp8": 19, "mxfp8": 19, "nvfp4": 23, "int4-weights": 21, "fp16": 7, "bf16": 22}
-_IR_VERSIONS: dict[To, int] = {"int8": 7, "fp8": 9, "mxfp8": 9, "nvfp4": 11, "int4-weights": 10, "fp16": 3, "bf16": 10}
 _QUANTISED = (
     "QLinear",
     "Integer",
@@ -86,25 +83,26 @@ def refuse_quantised(facts: ModelFacts, path: Path) -> None:
         raise UsageProblem(f"The model is quantised already (it has {', '.join(found)}); give the float model: {path}")
 
 
-def raise_opset(model: onnx.ModelProto, to: To, path: Path) -> onnx.ModelProto:
+def raise_opset(model: onnx.ModelProto, precision: str, path: Path) -> onnx.ModelProto:
     """Return the model in an operator set that has what a format needs.
 
     Raises:
         UsageProblem: ONNX's converter cannot bring it there.
     """
-    old, needed = opset(model), OPSETS[to]
+    row, _ = read(precision)
+    old, needed = opset(model), row.opset
     if old < needed:
-        read = {node.name: tuple(node.input) for node in model.graph.node if node.op_type in (*WEIGHTED, "Add")}
+        known = {node.name: tuple(node.input) for node in model.graph.node if node.op_type in (*WEIGHTED, "Add")}
         try:
             model = version_converter.convert_version(model, needed)
         except (RuntimeError, ValueError, IndexError, version_converter.ConvertError) as error:
             reason = " ".join(str(error).split())[:200]
             raise UsageProblem(
-                f"{to} needs operator set {needed}, the model has {old}, and ONNX cannot convert it ({reason}); export "
-                f"it with opset {needed} or newer: {path}"
+                f"{precision} needs operator set {needed}, the model has {old}, and ONNX cannot convert it ({reason}); "
+                f"export it with opset {needed} or newer: {path}"
             ) from error
-        _name_as_before(model.graph, read)
-    model.ir_version = max(model.ir_version, _IR_VERSIONS[to])
+        _name_as_before(model.graph, known)
+    model.ir_version = max(model.ir_version, row.ir_version)
     return model
 
 

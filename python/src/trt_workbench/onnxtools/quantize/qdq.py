@@ -9,23 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 
-import ml_dtypes
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import TensorProto
 
+from trt_workbench.core.precision import get
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.quantize.groups import Group, Residual, residuals
-from trt_workbench.onnxtools.quantize.kinds import To
 from trt_workbench.onnxtools.quantize.low_writer import LowWriter
-from trt_workbench.onnxtools.quantize.ranges import quantiser, scale_of
+from trt_workbench.onnxtools.quantize.ranges import codes_of, quantiser, scale_of
 from trt_workbench.onnxtools.sanitize_graph import remove_unread
 
-_CODES = {
-    "int8": (TensorProto.INT8, np.dtype(np.int8)),
-    "fp8": (TensorProto.FLOAT8E4M3FN, np.dtype(ml_dtypes.float8_e4m3fn)),
-}
 _LOW_OPERATORS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 
 
@@ -49,7 +43,12 @@ def _past(model: onnx.ModelProto, low: Container[str]) -> dict[str, Residual]:
 
 
 def insert_pairs(
-    model: onnx.ModelProto, groups: Sequence[Group], thresholds: Mapping[str, float], to: To, *, compact: bool = False
+    model: onnx.ModelProto,
+    groups: Sequence[Group],
+    thresholds: Mapping[str, float],
+    precision: str,
+    *,
+    compact: bool = False,
 ) -> None:
     """Put the pairs into a model.
 
@@ -57,7 +56,7 @@ def insert_pairs(
         model: with float32 weights and a large enough operator set; changed.
         groups: to be low, those of `quantisable`.
         thresholds: by activation, the absolute value that the largest code stands for.
-        to: "int8" or "fp8".
+        precision: one with scales, such as "int8".
         compact: keep int8 weights as integers, without QuantizeLinear, a quarter of the size; TensorRT 8.6 takes them
             as float alone. Those of fp8 are always kept so.
 
@@ -65,7 +64,7 @@ def insert_pairs(
         UsageProblem: weights are NaN or infinite.
     """
     low = {group.name: group for group in groups}
-    writer = _Writer(model, to, compact=compact or to == "fp8")
+    writer = _Writer(model, precision, compact=compact or get(precision).is_float)
     past = _past(model, low)
     nodes: list[onnx.NodeProto] = []
     for node in model.graph.node:
@@ -85,24 +84,24 @@ def insert_pairs(
 
 
 def quantised_weight(
-    values: NDArray[np.float32], axis: int | None, to: To
+    values: NDArray[np.float32], axis: int | None, precision: str
 ) -> tuple[NDArray[np.generic], NDArray[np.float32]]:
     """Return codes and scales of a weight, symmetric, with the largest value of a channel at the largest code.
 
     Args:
         values: float32, finite.
         axis: of the channels; None for one scale.
-        to: "int8" or "fp8".
+        precision: one with scales, such as "int8".
 
     Returns:
         Codes of the weight's shape, and scales float32 [channels], or a scalar.
     """
     others = None if axis is None else tuple(one for one in range(values.ndim) if one != axis)
     tops = np.max(np.abs(values), axis=others)
-    scales = np.array([scale_of(float(top), to) for top in np.atleast_1d(tops)], np.float32).reshape(tops.shape)
+    scales = np.array([scale_of(float(top), precision) for top in np.atleast_1d(tops)], np.float32).reshape(tops.shape)
     shape = [-1 if one == axis else 1 for one in range(values.ndim)]
-    codes = quantiser(to)((values / scales.reshape(shape if axis is not None else ())).astype(np.float64))
-    return codes.astype(_CODES[to][1]), scales
+    codes = quantiser(precision)((values / scales.reshape(shape if axis is not None else ())).astype(np.float64))
+    return codes.astype(codes_of(get(precision))), scales
 
 
 class _Writer(LowWriter):
@@ -112,9 +111,9 @@ class _Writer(LowWriter):
         replaced: weights whose codes stand in their place.
     """
 
-    def __init__(self, model: onnx.ModelProto, to: To, *, compact: bool) -> None:
+    def __init__(self, model: onnx.ModelProto, precision: str, *, compact: bool) -> None:
         super().__init__(model)
-        self._to, self._compact = to, compact
+        self._precision, self._compact = precision, compact
         self._done: dict[tuple[str, int | None], str] = {}
         self.replaced: set[str] = set()
 
@@ -122,7 +121,7 @@ class _Writer(LowWriter):
         """Return the tensor behind a pair over an activation."""
         key = (name, None)
         if key not in self._done:
-            scale, zero = self._scale(name, np.asarray(scale_of(threshold, self._to)))
+            scale, zero = self._scale(name, np.asarray(scale_of(threshold, self._precision)))
             self._done[key] = self._dequantised(
                 name, self.node("QuantizeLinear", [name, scale, zero], name), scale, zero
             )
@@ -138,7 +137,7 @@ class _Writer(LowWriter):
                     f"The weights {group.weight} of {group.op_type} {group.name} hold NaN or infinite "
                     "values; they cannot be quantised."
                 )
-            codes, scales = quantised_weight(values.astype(np.float32), group.axis, self._to)
+            codes, scales = quantised_weight(values.astype(np.float32), group.axis, self._precision)
             scale, zero = self._scale(group.weight, scales)
             axis = {} if group.axis is None else {"axis": group.axis}
             if self._compact:
@@ -153,5 +152,5 @@ class _Writer(LowWriter):
         return self.node("DequantizeLinear", [made, scale, zero], name, **axis)
 
     def _scale(self, stem: str, scales: NDArray[np.float32]) -> tuple[str, str]:
-        zeros = np.zeros(scales.shape, _CODES[self._to][1])
+        zeros = np.zeros(scales.shape, codes_of(get(self._precision)))
         return self.constant(f"{stem}_scale", scales), self.constant(f"{stem}_zero_point", zeros)

@@ -10,15 +10,15 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
+from trt_workbench.core.precision import Format, get
 from trt_workbench.onnxtools.quantize.evidence import TensorRange
-from trt_workbench.onnxtools.quantize.kinds import Method, To
+from trt_workbench.onnxtools.quantize.kinds import Method
 
 # Between half of them and all are in use, as a bin's width is a power of two.
 BINS = 4096
 _POSITIVE_CODES = 128
 # Thresholds tried by entropy lie so many bins apart, by mse so many in all.
 _STRIDE, _TRIED = 16, 128
-_LARGEST = {"int8": 127.0, "fp8": 448.0}
 
 Array = NDArray[np.float64]
 
@@ -74,14 +74,14 @@ class Histogram:
             self.counts = np.pad(self.counts.reshape(-1, merged).sum(axis=1), (0, BINS - BINS // merged))
         self.width = width
 
-    def threshold(self, method: Method, to: To, percentile: float = 99.99) -> float:
+    def threshold(self, method: Method, precision: str, percentile: float = 99.99) -> float:
         """Return the absolute value that the format's largest code is to stand for; never above the largest value.
 
         Args:
             method: "max" takes the largest value, "percentile" the value that so many percent do not exceed, "entropy"
                 the threshold whose 128 levels lose least information (Kullback-Leibler divergence, S. Migacz, 8-bit
                 inference with TensorRT, GTC 2017), "mse" the one of least squared error in the format.
-            to: "int8" or "fp8".
+            precision: one with scales, such as "int8".
             percentile: in percent.
         """
         if method == "max" or self.width == 0.0:
@@ -90,28 +90,35 @@ class Histogram:
         if method == "percentile":
             bins = _percentile(used, percentile)
         else:
-            bins = _entropy(used) if method == "entropy" else _mse(used, self.width, to)
+            bins = _entropy(used) if method == "entropy" else _mse(used, self.width, precision)
         return min(bins * self.width, self.largest)
 
-    def range(self, method: Method, to: To, percentile: float = 99.99) -> TensorRange:
+    def range(self, method: Method, precision: str, percentile: float = 99.99) -> TensorRange:
         """Return the threshold with what it cuts off."""
-        threshold = self.threshold(method, to, percentile)
+        threshold = self.threshold(method, precision, percentile)
         above = self.counts[math.ceil(threshold / self.width) :].sum() if self.width else 0
         clipped = 0.0 if threshold >= self.largest else float(above / self.values)
         return TensorRange(largest=self.largest, threshold=threshold, clipped=clipped)
 
 
-def quantiser(to: To) -> Callable[[Array], Array]:
+def quantiser(precision: str) -> Callable[[Array], Array]:
     """Return what rounds values, in units of the scale, to those of the format, and clips them."""
-    top = _LARGEST[to]
-    if to == "int8":
+    row = get(precision)
+    top = row.largest
+    if not row.is_float:
         return lambda values: np.clip(np.rint(values), -top, top)
-    return lambda values: np.clip(values, -top, top).astype(ml_dtypes.float8_e4m3fn).astype(np.float64)
+    dtype: Any = codes_of(row)
+    return lambda values: np.clip(values, -top, top).astype(dtype).astype(np.float64)
 
 
-def scale_of(threshold: float, to: To) -> np.float32:
+def codes_of(row: Format) -> np.dtype[Any]:
+    """Return the type of a format's codes in numpy or ml_dtypes."""
+    return np.dtype(getattr(ml_dtypes, row.numpy, row.numpy))
+
+
+def scale_of(threshold: float, precision: str) -> np.float32:
     """Return the scale at which the format's largest code stands for `threshold`; 1 where that is next to nothing."""
-    scale = np.float32(threshold / _LARGEST[to])
+    scale = np.float32(threshold / get(precision).largest)
     return scale if scale >= np.finfo(np.float32).tiny else np.float32(1.0)
 
 
@@ -157,9 +164,9 @@ def _divergence(reference: Array, inside: Array) -> float:
     return float(np.sum(p * np.log(p / q)))
 
 
-def _mse(counts: Array, width: float, to: To) -> float:
+def _mse(counts: Array, width: float, precision: str) -> float:
     """Return the threshold, in bins, at which the values lose least in the sum of squares."""
-    rounded, top = quantiser(to), _LARGEST[to]
+    rounded, top = quantiser(precision), get(precision).largest
     centres = (np.arange(len(counts)) + 0.5) * width
     places = np.linspace(len(counts) / _TRIED, len(counts), _TRIED)
     errors = []

@@ -6,19 +6,19 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.registry import AUTO, backend_names, get_backend, require_backend
 from trt_workbench.backends.state_session import StateSession
 from trt_workbench.backends.torch import TorchBackend
 from trt_workbench.backends.torch_llm import TorchLlm, load_torch_llm
+from trt_workbench.core.precision import precisions
 from trt_workbench.engine.profiles import Profile, ShapeRange
 from trt_workbench.engine.several_builds import several_builds
 from trt_workbench.errors import UsageProblem, did_you_mean
 from trt_workbench.onnxtools.export_llm import ExportedGraph, GraphKind, state_names
 from trt_workbench.onnxtools.llm_directory import LlmDirectory
-from trt_workbench.onnxtools.quantize.kinds import To
 from trt_workbench.pipeline.llm.choice import BackendChoice
 from trt_workbench.pipeline.llm.export import ExportSettings, Note, exported_graph, graph_from_export
 from trt_workbench.pipeline.llm.models import (
@@ -33,6 +33,8 @@ from trt_workbench.pipeline.llm.models import (
 # An exported graph is fp32 and holds no scales for int8: backends refuse that themselves, but only once they have the
 # graph, and to export a large model takes minutes.
 _WITH_SCALES = "int8"
+# Formats that graphs can be made in.
+_MADE = precisions(lambda one: one.makes)
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class ModelSource:
     say: Note
     graphs: Path | None = None
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    candidate: Callable[[Path, To], Path] | None = None
+    candidate: Callable[[Path, str], Path] | None = None
     note: Note = lambda _: None
 
     def graph(self, kind: GraphKind, *, slots: int | None = None, batch: int | None = None) -> ExportedGraph:
@@ -113,7 +115,7 @@ def check_precision(choice: BackendChoice, *, candidates: bool = False) -> None:
     backend = get_backend(choice.name)
     known = [name for name in backend.precisions if name != _WITH_SCALES]
     if candidates and _takes_candidates(choice.name):
-        known += get_args(To)
+        known += _MADE
     if not known:
         backend.check_precision(choice.precision)
     elif choice.precision not in known:
@@ -206,11 +208,11 @@ def _takes_candidates(backend: str) -> bool:
 
 def _in_format(choice: BackendChoice, source: ModelSource, graph: ExportedGraph) -> ExportedGraph:
     """Return the graph that a backend loads for a precision."""
-    to = next((name for name in get_args(To) if name == choice.precision), None)
-    if to is None or source.candidate is None or not _takes_candidates(choice.name):
+    precision = choice.precision
+    if precision not in _MADE or source.candidate is None or not _takes_candidates(choice.name):
         return graph
-    source.say(f"Making the {graph.kind} graph in {to}")
-    return replace(graph, path=source.candidate(graph.path, to), data=None)
+    source.say(f"Making the {graph.kind} graph in {precision}")
+    return replace(graph, path=source.candidate(graph.path, precision), data=None)
 
 
 def _options(
