@@ -70,15 +70,15 @@ def fork_server() -> ForkServer:
 @pytest.fixture(scope="session")
 def forking(fork_server: ForkServer) -> SimpleNamespace:
     """What workers are started by in place of `subprocess`; `own_processes` undoes it."""
-    return SimpleNamespace(Popen=fork_server.popen, PIPE=subprocess.PIPE, TimeoutExpired=subprocess.TimeoutExpired)
+    return SimpleNamespace(**{**vars(subprocess), "Popen": fork_server.popen})
 
 
 @pytest.fixture
 def own_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Start workers as users' commands do: each in an interpreter of its own."""
-    from trt_workbench.measure import worker_process
+    from trt_workbench.core import workers
 
-    monkeypatch.setattr(worker_process, "subprocess", subprocess)
+    monkeypatch.setattr(workers, "subprocess", subprocess)
 
 
 @pytest.fixture

@@ -50,7 +50,9 @@ class ForkServer:
         if "-m" not in command:
             return subprocess.Popen(command, stderr=stderr, **streams)
         requests, answers = os.pipe(), os.pipe()
-        worker = self._fork({"module": command[command.index("-m") + 1]}, requests[0], answers[1], stderr.fileno())
+        module, *arguments = command[command.index("-m") + 1 :]
+        order = {"module": module, "arguments": [module, *arguments]}
+        worker = self._fork(order, requests[0], answers[1], stderr.fileno())
         os.close(requests[0])
         os.close(answers[1])
         worker.stdin = os.fdopen(requests[1], "w", encoding="utf-8")
@@ -184,8 +186,8 @@ def become(order: dict[str, Any], handles: Sequence[int], searched: Sequence[str
         os.environ |= order["env"]
         sys.path[:] = [*filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)), *searched]
         importlib.invalidate_caches()
+        sys.argv = order["arguments"]
         if "program" in order:
-            sys.argv = order["arguments"]
             exec(compile(order["program"], "<string>", "exec"), {"__name__": "__main__"})
         else:
             sys.modules.pop(order["module"], None)

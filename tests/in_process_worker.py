@@ -1,4 +1,4 @@
-"""A stand-in for verify's worker process: the same conversation in this process, where tests plant their faults."""
+"""A stand-in for a worker process: the same conversation in this process, where tests plant their faults."""
 
 import io
 import json
@@ -6,16 +6,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from trt_workbench.measure.serving import serve
-from trt_workbench.measure.worker_process import WorkerFailure
-from trt_workbench.verify.worker import Verifier
+from trt_workbench.core.serving import resolve, serve
+from trt_workbench.core.workers import WorkerFailure
+from trt_workbench.errors import error_of
 
 
 class InProcessWorker:
-    """Has the interface of `WorkerProcess`."""
+    """Has the interface of `WorkerProcess`; what answers is made anew for each request."""
 
-    def __init__(self, log: Path, command: tuple[str, ...]) -> None:
+    def __init__(self, log: Path, target: str) -> None:
         """Take what a process would be started with."""
+        del log
+        self._target = target
 
     def __enter__(self) -> Self:
         return self
@@ -27,8 +29,8 @@ class InProcessWorker:
 
     def ask(self, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:  # noqa: ARG002 - it has no way to end a call
         answers = io.StringIO()
-        serve(Verifier(), io.StringIO(json.dumps(request, default=str) + "\n"), answers)
+        serve(resolve(self._target), io.StringIO(json.dumps(request, default=str) + "\n"), answers)
         answer: dict[str, Any] = json.loads(answers.getvalue())
         if not answer.pop("ok"):
-            raise WorkerFailure(answer["error"], answer["kind"], alive=True)
+            raise WorkerFailure(answer["error"], answer["kind"], alive=True, error=error_of(answer))
         return answer

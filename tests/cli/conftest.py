@@ -14,14 +14,14 @@ from typer.testing import CliRunner, Result
 
 from trt_workbench.cli.common import single_command_app
 from trt_workbench.cli.eval_coco import eval_coco
-from trt_workbench.measure import worker_process
+from trt_workbench.core import workers
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _forked_workers(forking: Any) -> Iterator[None]:
     """Start workers fast."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(worker_process, "subprocess", forking)
+        patch.setattr(workers, "subprocess", forking)
         yield
 
 

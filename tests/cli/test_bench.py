@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import signal
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from tests.in_app import json_of, measured, stderr_of, stdout_of, trtw
 from tests.onnx_text import write_onnx
 
 from trt_workbench.bench import run as bench_run
-from trt_workbench.bench import worker
 from trt_workbench.bench.config import shipped_configs
 from trt_workbench.runs.directory import run_directory
 from trt_workbench.runs.records import Record
@@ -335,44 +333,24 @@ def test_damaged_run_directories(
     assert message in stderr_of("compare", run, run)
 
 
-@pytest.mark.usefixtures("own_processes")
-def test_a_worker_that_dies_or_hangs_is_an_answer(tmp_path: Path) -> None:
-    from trt_workbench.measure.worker_process import WorkerFailure
-
-    with worker.start_worker(tmp_path / "log") as process:
-        assert process.ask({"verb": "availability", "backend": "ort-cpu"}, 60)["available"]
-        os.kill(process.pid, signal.SIGKILL)
-        with pytest.raises(WorkerFailure, match="killed by SIGKILL") as died:
-            process.ask({"verb": "availability", "backend": "ort-cpu"}, 60)
-        assert died.value.kind == "crash"
-    with worker.start_worker(tmp_path / "log") as process:
-        os.kill(process.pid, signal.SIGSTOP)
-        with pytest.raises(WorkerFailure, match="no answer within") as hung:
-            process.ask({"verb": "availability", "backend": "ort-cpu"}, 0.2)
-        assert hung.value.kind == "timeout"
-        assert not hung.value.alive
-
-
 def test_unknown_configuration() -> None:
     assert "shipped are detector" in stderr_of("bench", "nothing-of-the-kind")
 
 
 WAITS_FOR_ANOTHER = """
-import os, sys, time
+import os, time
 from pathlib import Path
-from trt_workbench.bench import worker
-from trt_workbench.bench.config import shipped_configs
-begun, load = Path(sys.argv[1]), worker.Worker._load
-def load_beside_another(self, request):
-    (begun / str(os.getpid())).touch()
-    ending = time.monotonic() + 15
-    while len(list(begun.iterdir())) < 2:
-        if time.monotonic() > ending:
-            raise RuntimeError("nothing else was loading")
-        time.sleep(0.01)
-    return load(self, request)
-worker.Worker._load = load_beside_another
-worker.main()
+from trt_workbench.bench.worker import Worker
+class Waiting(Worker):
+    def load(self, request):
+        begun = Path(os.environ["BEGUN"])
+        (begun / str(os.getpid())).touch()
+        ending = time.monotonic() + 15
+        while len(list(begun.iterdir())) < 2:
+            if time.monotonic() > ending:
+                raise RuntimeError("nothing else was loading")
+            time.sleep(0.01)
+        return super().load(request)
 """
 
 
@@ -380,7 +358,10 @@ def test_runtimes_load_together_where_asked(config: Path, tmp_path: Path, monkey
     """Either worker loads only once the other has begun to."""
     begun = tmp_path / "begun"
     begun.mkdir()
-    monkeypatch.setattr(worker, "COMMAND", (sys.executable, "-c", WAITS_FOR_ANOTHER, str(begun)))
+    (tmp_path / "waiting.py").write_text(WAITS_FOR_ANOTHER)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("BEGUN", str(begun))
+    monkeypatch.setattr(bench_run, "TARGET", "waiting:Waiting")
     config.write_text("loading: together\n" + config.read_text().replace("[1, 2]", "1"))
     stdout_of("bench", config, "--output", tmp_path / "run")
     assert {record.status for record in measured(tmp_path / "run")} == {"ok"}

@@ -2,7 +2,6 @@
 
 import importlib.util
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,23 +18,22 @@ ROOT = Path(__file__).parents[2]
 INSTALLED = importlib.util.find_spec(rtx.MODULE) is not None
 # In place of the compiler's process. What it does is said by the name of the architecture.
 _WORKER = """
-import json, os, sys, time
-request = json.loads(sys.stdin.readline())
-sm = request["sm"]
-compiled = {"build_s": 0.5, "version": "1.7", "log": ["a warning"]}
+import os, sys, time
+from trt_workbench.errors import ComponentMissing
 built = {"engine_size_bytes": 3 << 20, "layers": [{"name": "<l>", "kind": "gemm", "kernel": "", "nodes": ["mm"],
     "inputs": [{"type": "int8", "shape": [-1, 4]}], "constants": [], "outputs": []}]}
 refused = {"refusal": {"reason": "it cannot be", "layer": "mm", "operator": "MatMul", "types": ["fp8"]}}
-if sm == "sm80":
-    sys.stderr.write("a last word\\n")
-    sys.stderr.flush()
-    os.abort()
-if sm == "sm89":
-    time.sleep(60)
-if sm == "sm75":
-    print(json.dumps({"ok": False, "error": "no such library", "kind": "ComponentMissing", "exit_code": 3}))
-else:
-    print(json.dumps({"ok": True, "compiled": {**compiled, **(refused if sm == "sm86" else built)}}))
+def compiled(request):
+    if request["sm"] == "sm80":
+        sys.stderr.write("a last word\\n")
+        sys.stderr.flush()
+        os.abort()
+    if request["sm"] == "sm89":
+        time.sleep(60)
+    if request["sm"] == "sm75":
+        raise ComponentMissing("no such library")
+    found = {"build_s": 0.5, "version": "1.7", "log": ["a warning"]}
+    return {**found, **(refused if request["sm"] == "sm86" else built)}
 """
 
 
@@ -48,8 +46,9 @@ def model(tmp_path: Path) -> Path:
 @pytest.fixture
 def recorded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Let a script answer in place of the compiler's process."""
-    (tmp_path / "worker.py").write_text(_WORKER)
-    monkeypatch.setattr(targets, "COMMAND", (sys.executable, str(tmp_path / "worker.py")))
+    (tmp_path / "recorded_compiler.py").write_text(_WORKER)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(targets, "TARGET", "recorded_compiler")
     monkeypatch.setattr(rtx, "MODULE", "json")
 
 

@@ -19,7 +19,7 @@ from tests.unit.onnxtools.test_sanitize_attention import attention
 from typer.testing import Result
 
 from trt_workbench.backends.base import Session, SessionOptions
-from trt_workbench.verify import isolation
+from trt_workbench.core import workers
 
 DETECTOR = Path(__file__).parents[2] / "models" / "shapes-yolov10" / "shapes-yolov10.onnx"
 
@@ -28,7 +28,7 @@ DETECTOR = Path(__file__).parents[2] / "models" / "shapes-yolov10" / "shapes-yol
 def faulty(monkeypatch: pytest.MonkeyPatch, outside_backend: Callable[..., None]) -> None:
     outside_backend("faulty", "tests.faulty_backend:FaultyBackend")
     monkeypatch.setattr(faulty_backend.FaultySession, "opened", 0)
-    monkeypatch.setattr(isolation, "WorkerProcess", InProcessWorker)
+    monkeypatch.setattr(workers, "WorkerProcess", InProcessWorker)
 
 
 @pytest.fixture

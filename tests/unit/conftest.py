@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from trt_workbench.measure import worker_process
+from trt_workbench.core import workers
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _forked_workers(forking: Any) -> Iterator[None]:
     """Start workers fast."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(worker_process, "subprocess", forking)
+        patch.setattr(workers, "subprocess", forking)
         yield
 
 

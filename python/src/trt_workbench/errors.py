@@ -5,8 +5,8 @@ from __future__ import annotations
 import difflib
 import re
 import unicodedata
-from collections.abc import Iterable
-from typing import ClassVar
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
 
 # Exit code of what Ctrl-C ended: 128 + SIGINT, as shells report it.
 INTERRUPTED = 130
@@ -54,6 +54,22 @@ class DeviceFailure(WorkbenchError):
     """The device failed: out of memory, lost, or an error that poisons the process."""
 
     exit_code = 4
+
+
+def error_document(error: WorkbenchError) -> dict[str, Any]:
+    """Return an error as JSON values, for another process."""
+    return {"error": str(error), "kind": type(error).__name__, "exit_code": error.exit_code}
+
+
+def error_of(document: Mapping[str, Any]) -> WorkbenchError | None:
+    """Return the error of an `error_document`; one of a class elsewhere is of the class here with its exit code.
+
+    None for what is no error of this family.
+    """
+    kinds = [one for one in globals().values() if isinstance(one, type) and issubclass(one, WorkbenchError)]
+    like = [one for one in kinds if getattr(one, "exit_code", None) == document["exit_code"] is not None]
+    like.sort(key=lambda one: one.__name__ != document["kind"])
+    return like[0](document["error"]) if like else None
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -14,7 +14,7 @@ from trt_workbench.bench import run
 from trt_workbench.bench.config import BenchConfig
 from trt_workbench.bench.matrix import expand
 from trt_workbench.bench.worker import Worker
-from trt_workbench.measure.worker_process import WorkerFailure
+from trt_workbench.core.workers import WorkerFailure
 from trt_workbench.runs.records import Record, read_records, read_samples
 
 # By runtime: throughput of every repetition at the batches 1, 2, 4 and 8, items/s.
@@ -37,10 +37,10 @@ class TimedWorker:
         point = self._request["point"]
         self._items = point["work"]["batch"]
         self._rates = iter(self._all[point["runtime"]][SWEEP["batch"].index(self._items)])
-        return self._worker.answer(self._request)
+        return self._worker.load(self._request)
 
     def ask(self, request: dict[str, Any], _: float) -> dict[str, Any]:
-        answer = self._worker.answer(request)
+        answer = self._worker.measure(request)
         calls = len(read_samples(Path(request["samples"]))["latency_ms"])
         return {**answer, "wall_s": calls * self._items / next(self._rates)}
 
@@ -63,7 +63,7 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
             **changes,
         }
         config = BenchConfig.model_validate(settings)
-        monkeypatch.setattr(run, "start_worker", lambda _: nullcontext(TimedWorker(rates)))
+        monkeypatch.setattr(run, "WorkerProcess", lambda *_: nullcontext(TimedWorker(rates)))
         run.BenchRun(config, expand(config), tmp_path, unavailable or {}, kept).run()
         return read_records(tmp_path / "records.jsonl")
 

@@ -122,13 +122,13 @@ def test_a_worker_measures_and_compares_with_the_reference(tmp_path: Path) -> No
     request = {"point": asdict(point), "model": str(model), "contract": str(contract), "family": None, "seed": 0}
     worker, reference, expected = Worker(), Worker(), str(tmp_path / "expected.npz")
     try:
-        loaded = worker.answer({"verb": "load", **request, "graphs": None, "ranges": {}})
+        loaded = worker.load({**request, "graphs": None, "ranges": {}})
         assert (loaded["items"], loaded["shapes"]) == (3, None)
         limits = {"warmup_ms": 0, "duration_s": 0.0, "min_iterations": 2}
-        worker.answer({"verb": "measure", "limits": limits, "samples": str(tmp_path / "samples.npz")})
+        worker.measure({"limits": limits, "samples": str(tmp_path / "samples.npz")})
         assert read_samples(tmp_path / "samples.npz").keys() == {"latency_ms", "inference_ms", "state_ms", "host_ms"}
-        reference.answer({"verb": "reference", **request, "outputs": expected})
-        found = worker.answer({"verb": "check", **request, "reference": expected})["outputs"]
+        reference.reference({**request, "outputs": expected})
+        found = worker.check({**request, "reference": expected})["outputs"]
     finally:
         worker.close()
         reference.close()

@@ -107,9 +107,9 @@ def test_a_wrong_one_keeps_its_model_inputs_and_figures(
     from tests import faulty_backend
     from zoo import jobs
 
-    from trt_workbench.verify import isolation
+    from trt_workbench.core import workers
 
-    monkeypatch.setattr(isolation, "WorkerProcess", InProcessWorker)
+    monkeypatch.setattr(workers, "WorkerProcess", InProcessWorker)
     outside_backend("faulty", "tests.faulty_backend:FaultyBackend")
     monkeypatch.setattr(faulty_backend.FaultySession, "opened", 0)
     monkeypatch.setattr(jobs, "_options", lambda _: {"fault": "rows after the first"})

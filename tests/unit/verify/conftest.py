@@ -9,7 +9,7 @@ from tests import faulty_backend
 from tests.in_process_worker import InProcessWorker
 from tests.onnx_text import write_onnx
 
-from trt_workbench.verify import isolation
+from trt_workbench.core import workers
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +22,7 @@ def faulty(monkeypatch: pytest.MonkeyPatch, outside_backend: Callable[..., None]
 @pytest.fixture(autouse=True)
 def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let workers be in this process, where tests plant their faults; test_isolation.py has processes."""
-    monkeypatch.setattr(isolation, "WorkerProcess", InProcessWorker)
+    monkeypatch.setattr(workers, "WorkerProcess", InProcessWorker)
 
 
 @pytest.fixture

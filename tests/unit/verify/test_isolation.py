@@ -10,8 +10,9 @@ import pytest
 from tests.attention_model import attention_model
 from tests.crashing_backend import NAME
 
+from trt_workbench.core import workers
+from trt_workbench.core.workers import WorkerProcess
 from trt_workbench.errors import DeviceFailure, UsageProblem
-from trt_workbench.measure.worker_process import WorkerProcess
 from trt_workbench.verify import isolation, trials, workarounds
 from trt_workbench.verify.apart import verified_apart
 from trt_workbench.verify.bisect import Bisected, bisect
@@ -27,7 +28,7 @@ from trt_workbench.verify.workarounds import fixed
 
 @pytest.fixture(autouse=True)
 def _processes(in_process: None, monkeypatch: pytest.MonkeyPatch, outside_backend: Callable[..., None]) -> None:  # noqa: ARG001 - it comes first
-    monkeypatch.setattr(isolation, "WorkerProcess", WorkerProcess)
+    monkeypatch.setattr(workers, "WorkerProcess", WorkerProcess)
     outside_backend(NAME, "tests.crashing_backend:CrashingBackend")
 
 

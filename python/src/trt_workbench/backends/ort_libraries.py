@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import functools
-import json
-import os
 import re
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,9 +11,9 @@ from typing import Any
 from trt_workbench.backends.base import Availability
 from trt_workbench.backends.ort_common import CUDA_PROVIDER, MINIMUM_VERSION, TENSORRT_PROVIDER, release
 from trt_workbench.backends.ort_preload import library_files
+from trt_workbench.core.workers import WorkerFailure, ask_python
 from trt_workbench.system.environment import installed_packages
 from trt_workbench.system.gpu import GPU_ADVICE, driver_report, why_no_gpu
-from trt_workbench.system.interpreter import python_command
 from trt_workbench.system.launcher import launcher, package, task
 
 _FILES = {
@@ -128,15 +125,10 @@ def probe_provider(folder: Path, provider: str) -> dict[str, Any]:
     """
     import onnxruntime as ort
 
-    command = python_command("-c", _PROBE, str(folder), _FILES[provider], *library_files(ort))
     try:
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=120, env=dict(os.environ), check=True)
-        found: dict[str, Any] = json.loads(answer.stdout.splitlines()[-1])
-    except subprocess.CalledProcessError as error:
-        return {"error": (error.stderr.strip().splitlines() or [f"exit code {error.returncode}"])[-1]}
-    except (subprocess.TimeoutExpired, ValueError, IndexError) as error:
-        return {"error": type(error).__name__}
-    return found
+        return dict(ask_python(_PROBE, str(folder), _FILES[provider], *library_files(ort)))
+    except WorkerFailure as failure:
+        return {"error": str(failure)}
 
 
 def _driver_advice() -> str:

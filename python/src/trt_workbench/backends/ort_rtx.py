@@ -5,8 +5,6 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.util
-import json
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -26,9 +24,9 @@ from trt_workbench.backends.ort_common import (
 from trt_workbench.backends.ort_cpu import OrtCpuBackend, OrtCpuSession
 from trt_workbench.backends.ort_gpu import provider_text, shape_keys
 from trt_workbench.backends.tf32 import check_tf32_allowed, forbid_tf32
+from trt_workbench.core.workers import WorkerFailure, ask_python
 from trt_workbench.errors import ComponentMissing, UsageProblem
 from trt_workbench.system.gpu import GPU_ADVICE, driver_report, why_no_gpu
-from trt_workbench.system.interpreter import python_command
 from trt_workbench.system.launcher import task
 
 if TYPE_CHECKING:
@@ -221,15 +219,9 @@ def probe_plugin() -> dict[str, Any]:
         "plugin": its version; "devices": how many cards it serves, or "error": why it could not be opened.
     """
     try:
-        answer = subprocess.run(
-            python_command("-c", _PROBE), capture_output=True, text=True, timeout=120, check=True
-        ).stdout
-        found: dict[str, Any] = json.loads(answer.splitlines()[-1])
-    except subprocess.CalledProcessError as error:
-        return {"error": (error.stderr.strip().splitlines() or [f"exit code {error.returncode}"])[-1]}
-    except (subprocess.TimeoutExpired, ValueError, IndexError) as error:
-        return {"error": type(error).__name__}
-    return found
+        return dict(ask_python(_PROBE))
+    except WorkerFailure as failure:
+        return {"error": str(failure)}
 
 
 def _device(ort: Any, index: int) -> Any:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from trt_workbench.backends.registry import check_name
 from trt_workbench.bench.matrix import Point
-from trt_workbench.bench.worker import start_worker
+from trt_workbench.bench.worker import TARGET
+from trt_workbench.core.workers import WorkerFailure, WorkerProcess
 from trt_workbench.errors import ComponentMissing, UsageProblem
-from trt_workbench.measure.worker_process import WorkerFailure
 
 
 def require_known(points: Iterable[Point]) -> None:
@@ -26,12 +26,12 @@ def unavailable_backends(backends: Iterable[str], log: Path, timeout_s: float) -
     """
     reasons = {}
     for backend in dict.fromkeys(backends):
-        with start_worker(log) as worker:
+        with WorkerProcess(log, TARGET) as worker:
             try:
                 answer = worker.ask({"verb": "availability", "backend": backend}, timeout_s)
             except WorkerFailure as failure:
-                if failure.kind == UsageProblem.__name__:
-                    raise UsageProblem(str(failure)) from failure
+                if isinstance(failure.error, UsageProblem):
+                    raise failure.error from failure
                 answer = {"available": False, "reason": str(failure), "fix": ""}
         if not answer["available"]:
             reasons[backend] = f"{answer['reason']} {answer['fix']}".strip()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -13,8 +12,8 @@ from trt_workbench.backends.registry import REFERENCE
 from trt_workbench.bench.config import LLM_KINDS, BenchConfig
 from trt_workbench.bench.matrix import Point, Work
 from trt_workbench.bench.model_files import contract_file
-from trt_workbench.bench.worker import start_worker
-from trt_workbench.measure.worker_process import WorkerFailure, WorkerProcess
+from trt_workbench.bench.worker import TARGET
+from trt_workbench.core.workers import WorkerFailure, WorkerProcess, Workers
 from trt_workbench.pipeline.llm.choice import REFERENCE as LLM_REFERENCE
 
 
@@ -30,8 +29,7 @@ class ReferenceRuns:
             folder: where outputs lie while they are needed, and the worker's log.
         """
         self._config, self._models, self._folder = config, models, folder
-        self._worker: WorkerProcess | None = None
-        self._stack = contextlib.ExitStack()
+        self._workers = Workers(folder / "logs" / "reference.log", TARGET)
         self._made: tuple[Work, str, Path] | None = None
         self._rounding: dict[tuple[str, bool], dict[str, float]] = {}
 
@@ -44,7 +42,7 @@ class ReferenceRuns:
     ) -> None:
         """End the worker, at once where an error ends the bench, and remove what it wrote."""
         self._drop()
-        self._stack.__exit__(kind, error, trace)
+        self._workers.__exit__(kind, error, trace)
 
     def compare(self, worker: WorkerProcess, point: Point) -> dict[str, Any]:
         """Compare the outputs of a point that `worker` has loaded with those of the reference.
@@ -79,7 +77,7 @@ class ReferenceRuns:
         if key not in self._rounding:
             request = {**self._request("rounding", point.work, point.source), "point": asdict(point)}
             try:
-                found = self._ask({**request, "reference": str(reference)})
+                found = self._workers.ask({**request, "reference": str(reference)}, self._config.timeout_s)
             except WorkerFailure:
                 found = {"rounding": {}}
             self._rounding[key] = found["rounding"]
@@ -98,7 +96,7 @@ class ReferenceRuns:
         path = self._folder / ".reference.npz"
         request = {**self._request("reference", work, point.source), "point": asdict(_point(work))}
         try:
-            self._ask({**request, "outputs": str(path)})
+            self._workers.ask({**request, "outputs": str(path)}, self._config.timeout_s)
         except WorkerFailure as failure:
             return f"the reference failed: {failure}"
         self._made = work, point.source, path
@@ -114,21 +112,6 @@ class ReferenceRuns:
             "contract": contract and str(contract),
             "seed": self._config.seed,
         }
-
-    def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Ask the reference's worker, which is started anew the next time if it ended. Raises WorkerFailure."""
-        try:
-            return self._running().ask(request, self._config.timeout_s)
-        except WorkerFailure as failure:
-            if not failure.alive:
-                self._stack.close()
-                self._worker = None
-            raise
-
-    def _running(self) -> WorkerProcess:
-        if self._worker is None:
-            self._worker = self._stack.enter_context(start_worker(self._folder / "logs" / "reference.log"))
-        return self._worker
 
     def _drop(self) -> None:
         if self._made is not None:

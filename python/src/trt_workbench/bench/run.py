@@ -18,14 +18,14 @@ from trt_workbench.bench.config import BenchConfig
 from trt_workbench.bench.matrix import Point, Work, ranges, schedule
 from trt_workbench.bench.model_files import contract_file, model_files
 from trt_workbench.bench.reference import ReferenceRuns
-from trt_workbench.bench.worker import start_worker
+from trt_workbench.bench.worker import TARGET
+from trt_workbench.core.workers import WorkerFailure, WorkerProcess
 from trt_workbench.engine.documents import append_lines
 from trt_workbench.engine.verification import Mark
 from trt_workbench.errors import CheckFailed
 from trt_workbench.measure.repetition import Slice, merged
 from trt_workbench.measure.stability import instabilities, noise_interval, window_drift
 from trt_workbench.measure.telemetry import TelemetrySampler, gpu_in_use
-from trt_workbench.measure.worker_process import WorkerFailure, WorkerProcess
 from trt_workbench.onnxtools.identity import hash_model
 from trt_workbench.pipeline.llm.agreement import Disagreement
 from trt_workbench.runs.records import Record, Status, read_samples, write_samples
@@ -140,7 +140,7 @@ class BenchRun:
         return passed
 
     def _begin_loading(self, point: Point, stack: contextlib.ExitStack) -> WorkerProcess:
-        worker = stack.enter_context(start_worker(self.folder / "logs" / f"worker-{next(self._logs):03d}.log"))
+        worker = stack.enter_context(WorkerProcess(self.folder / "logs" / f"worker-{next(self._logs):03d}.log", TARGET))
         entry = self.config.models[point.work.model]
         contract = contract_file(entry)
         request = {

@@ -1,9 +1,4 @@
-"""The process in which one point is loaded and measured: `python -m trt_workbench.bench.worker`.
-
-It reads one JSON request a line on stdin and answers with one JSON line on its first stdout. What libraries print goes
-to stderr. Requests: `availability`, `load` (once), `measure`, `check` (outputs), `close`; or any number of `reference`
-and `rounding`.
-"""
+"""What runs in the process in which one point is loaded and measured."""
 
 from __future__ import annotations
 
@@ -11,37 +6,35 @@ import time
 from pathlib import Path
 from typing import Any
 
-from trt_workbench.measure.serving import run_worker
-from trt_workbench.measure.worker_process import WorkerProcess
-from trt_workbench.system.interpreter import python_command
-
-COMMAND = tuple(python_command("-m", "trt_workbench.bench.worker"))
+TARGET = "trt_workbench.bench.worker:Worker"
 
 
 class Worker:
-    """Answers requests; holds the loaded session and its scenario between them."""
+    """Answers requests; holds the loaded session and its scenario between them.
+
+    `load` comes once, before any `measure` and `check`; or there is any number of `reference` and `rounding`.
+    """
 
     def __init__(self) -> None:
         self._session: Any = None
         self._scenario: Any = None
         self._model: Path | None = None
 
-    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Return the answer to one request.
-
-        Raises:
-            WorkbenchError: the point cannot be loaded or measured.
-        """
-        verbs = {"availability": _availability, "load": self._load, "measure": self._measure, "check": self._check}
-        verbs |= {"reference": self._reference, "rounding": _rounding}
-        return verbs[request["verb"]](request)
-
     def close(self) -> None:
         """Release the session."""
         if self._session is not None:
             self._session.close()
 
-    def _load(self, request: dict[str, Any]) -> dict[str, Any]:
+    @staticmethod
+    def availability(request: dict[str, Any]) -> dict[str, Any]:
+        """Return whether a backend can serve here. Raises UsageProblem."""
+        from trt_workbench.backends.registry import get_backend
+
+        found = get_backend(request["backend"]).availability()
+        return {"available": found.ok, "reason": found.reason, "fix": found.fix, "versions": dict(found.versions)}
+
+    def load(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Load a point and run it once. Raises WorkbenchError."""
         from trt_workbench.bench.matrix import point_from_dict
         from trt_workbench.bench.scenarios import load_model, make_scenario
 
@@ -69,7 +62,8 @@ class Worker:
         session = self._session
         return session.record() if isinstance(session, Session) else dict(session.provenance)
 
-    def _measure(self, request: dict[str, Any]) -> dict[str, Any]:
+    def measure(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Measure the point that is loaded. Raises WorkbenchError."""
         from trt_workbench.backends.measuring import SamplingLimits
         from trt_workbench.runs.records import write_samples
 
@@ -79,7 +73,8 @@ class Worker:
         # again, as it is after measuring: a CUDA graph is captured only once calls repeat
         return {"wall_s": samples.wall_s, "provenance": self._record()}
 
-    def _check(self, request: dict[str, Any]) -> dict[str, Any]:
+    def check(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Compare the outputs of the point that is loaded with those of a file. Raises WorkbenchError."""
         from trt_workbench.bench import output_check
         from trt_workbench.bench.matrix import point_from_dict
         from trt_workbench.runs.output_files import read_outputs
@@ -97,7 +92,7 @@ class Worker:
             )
         }
 
-    def _reference(self, request: dict[str, Any]) -> dict[str, Any]:
+    def reference(self, request: dict[str, Any]) -> dict[str, Any]:
         """Run the model of a work once and write its outputs; the session is kept for the next work of the model."""
         from trt_workbench.bench.matrix import point_from_dict
         from trt_workbench.bench.output_check import refuse_random
@@ -113,6 +108,11 @@ class Worker:
         scenario: Any = make_scenario(self._session, model, request["family"], point.work, request["seed"], contract)
         write_outputs(Path(request["outputs"]), scenario.outputs())
         return {}
+
+    @staticmethod
+    def rounding(request: dict[str, Any]) -> dict[str, Any]:
+        """Return how far rounding takes each output of a point. Raises WorkbenchError."""
+        return _rounding(request)
 
 
 def _rounding(request: dict[str, Any]) -> dict[str, Any]:
@@ -151,24 +151,3 @@ def _rounding(request: dict[str, Any]) -> dict[str, Any]:
                 # one that is not finite explains nothing
                 rounding[name] = max(rounding.get(name, 0.0), one["relative_l2"] or 0.0)
     return {"rounding": rounding}
-
-
-def _availability(request: dict[str, Any]) -> dict[str, Any]:
-    from trt_workbench.backends.registry import get_backend
-
-    found = get_backend(request["backend"]).availability()
-    return {"available": found.ok, "reason": found.reason, "fix": found.fix, "versions": dict(found.versions)}
-
-
-def start_worker(log: Path) -> WorkerProcess:
-    """Start a worker, which prints into `log`."""
-    return WorkerProcess(log, COMMAND)
-
-
-def main() -> None:
-    """Run a worker of bench."""
-    run_worker(Worker())
-
-
-if __name__ == "__main__":
-    main()

@@ -16,6 +16,7 @@ from trt_workbench.bench.matrix import expand
 from trt_workbench.bench.run import BenchRun
 from trt_workbench.bench.session_options import session_options
 from trt_workbench.core.precision import read
+from trt_workbench.core.workers import WorkerFailure, WorkerProcess
 from trt_workbench.decide.candidates import Candidate
 from trt_workbench.decide.judge import judged
 from trt_workbench.decide.making import Candidates
@@ -24,10 +25,9 @@ from trt_workbench.decide.request import DecideSettings
 from trt_workbench.decide.subject import Subject, backends_of
 from trt_workbench.decide.timing import MEASURE, measuring_s, timing, wanted
 from trt_workbench.decide.tried import Tried, left_out
-from trt_workbench.decide.worker import start_worker
+from trt_workbench.decide.worker import TARGET
 from trt_workbench.engine.documents import write_json
 from trt_workbench.errors import CheckFailed, ComponentMissing, DeviceFailure, UsageProblem, WorkbenchError
-from trt_workbench.measure.worker_process import WorkerFailure
 from trt_workbench.model.facts import examine_model
 from trt_workbench.onnxtools.quantize.evidence import InputStatistics
 from trt_workbench.onnxtools.quantize.input_statistics import difference, input_statistics
@@ -236,7 +236,8 @@ class DecideRun:
             self.note(f"Scoring {one.label}")
             one.folder = self.folder / "scores" / one.precision / one.backend
             one.folder.mkdir(parents=True)
-            with start_worker(self.folder / "logs" / f"score-{one.precision}-{one.backend}.log") as worker:
+            log = self.folder / "logs" / f"score-{one.precision}-{one.backend}.log"
+            with WorkerProcess(log, TARGET) as worker:
                 try:
                     answer = worker.ask(self._request(one, baseline), _TIMEOUT_S)
                     one.provenance = answer["provenance"]

@@ -5,26 +5,21 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import signal
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trt_workbench.core.workers import ended_how, python_command, run_to_end
 from trt_workbench.engine.documents import write_json
-from trt_workbench.errors import CheckFailed, ComponentMissing, DeviceFailure, UsageProblem, WorkbenchError
+from trt_workbench.errors import ComponentMissing, DeviceFailure, error_of
 from trt_workbench.profiling import ncu_raw, nsys_stats
 from trt_workbench.profiling.kernel_layers import LayerIndex
 from trt_workbench.profiling.nsight import NCU, NSYS, Tool, find_tool, ncu_profile, nsys_profile
 from trt_workbench.profiling.nsight import nsys_stats as stats_command
 from trt_workbench.profiling.records import Kernel, Operation, Side
-from trt_workbench.system.interpreter import python_command
 
 MODULE = "trt_workbench.profiling.target"
-_KINDS: Mapping[str, type[WorkbenchError]] = {
-    kind.__name__: kind for kind in (CheckFailed, ComponentMissing, DeviceFailure, UsageProblem)
-}
 # Why a profiler may not see the device's counters: driver's setting, or a container without the capability.
 _FORBIDDEN = "ERR_NVGPUCTRPERM"
 
@@ -108,10 +103,10 @@ class Capture:
         self._settings.say(text)
         # digits without separators of thousands, whatever the user's language
         environment = {**os.environ, "LC_ALL": "C"}
-        code, stdout, stderr = _run(command, environment, self._settings.timeout_s)
-        if code is None:
+        ended = run_to_end(command, self._settings.timeout_s, environment)
+        if ended.code is None:
             raise DeviceFailure(f"{tool.title} was stopped after {self._settings.timeout_s:g} s (--timeout): {text}")
-        printed = stdout + stderr
+        printed = ended.stdout + ended.stderr
         kept = self._folder / f"{name or tool.command}.log"
         kept.write_text(printed, encoding="utf-8")
         told = printed + (log.read_text(encoding="utf-8", errors="replace") if log and log.is_file() else "")
@@ -121,32 +116,14 @@ class Capture:
                 f"{tool.title} may not read the GPU's counters ({_FORBIDDEN}); run as root, load the driver with "
                 f"NVreg_RestrictProfilingToAdminUsers=0, or give the container the capability SYS_ADMIN."
             )
-        if code != 0 and not may_fail:
+        if ended.code and not may_fail:
             last = next((line.strip() for line in reversed(told.splitlines()) if line.strip()), "it printed nothing")
-            raise ComponentMissing(f"{tool.title} ended with exit code {code}: {last[:300]} The command was: {text}")
-        return stdout
+            how = ended_how(ended.code)
+            raise ComponentMissing(f"{tool.title} {how}: {last[:300]} The command was: {text}")
+        return ended.stdout
 
     def _raise_failure(self) -> None:
         """Raise what the recorded process raised, if it failed."""
         if self._failure.is_file():
             failure = json.loads(self._failure.read_text(encoding="utf-8"))
-            raise _KINDS.get(failure["kind"], DeviceFailure)(failure["message"])
-
-
-def _run(command: list[str], environment: Mapping[str, str], timeout_s: float) -> tuple[int | None, str, str]:
-    """Return exit code, stdout and stderr; None as the code if the time was over and everything was stopped."""
-    # a session of its own: the profiler's children have to be stopped with it
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", env=environment,
-        start_new_session=True,
-    ) as process:  # fmt: skip
-        try:
-            stdout, stderr = process.communicate(timeout=timeout_s)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
-            return None, "", ""
-        except BaseException:
-            os.killpg(process.pid, signal.SIGKILL)
-            raise
-    return process.returncode, stdout, stderr
+            raise error_of(failure) or DeviceFailure(failure["error"])

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from trt_workbench.engine import native
 from trt_workbench.engine.documents import write_json
-from trt_workbench.errors import WorkbenchError
+from trt_workbench.errors import WorkbenchError, error_document
 from trt_workbench.profiling.workload import Workload, open_session, random_feed
 
 
@@ -39,7 +39,7 @@ def main() -> int:
     try:
         run(Workload.model_validate(request))
     except WorkbenchError as error:
-        write_json(failure, {"kind": type(error).__name__, "message": str(error)})
+        write_json(failure, error_document(error))
         return error.exit_code
     return 0
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from trt_workbench.core.workers import python_command
 from trt_workbench.errors import UsageProblem
 from trt_workbench.system.environment import available_processors
 from trt_workbench.system.gpu import driver_report
-from trt_workbench.system.interpreter import python_command
 from trt_workbench.system.memory import available_bytes
 from trt_workbench.system.ort_build_flags import SCRIPT
 from trt_workbench.system.tensorrt import current_root, setup_advice

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from trt_workbench.core.workers import WorkerFailure, ask_python
 from trt_workbench.errors import ComponentMissing
 from trt_workbench.system import launcher
 from trt_workbench.system.workspace import tensorrt_root
@@ -123,15 +122,10 @@ def library_version(library: Path) -> Version:
     environment = dict(os.environ)
     beside = [str(library.parent), str(library.resolve().parent)]
     environment["LD_LIBRARY_PATH"] = os.pathsep.join([*beside, *filter(None, [environment.get("LD_LIBRARY_PATH")])])
-    command = [sys.executable, "-I", "-c", _ASK_VERSION, str(library)]
     try:
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, check=True)
-        return decode_version(int(answer.stdout))
-    except subprocess.CalledProcessError as error:
-        lines = error.stderr.strip().splitlines() or [f"exit code {error.returncode}"]
-        raise ComponentMissing(f"TensorRT's library cannot be opened ({lines[-1]}): {library}") from error
-    except (subprocess.TimeoutExpired, ValueError) as error:
-        raise ComponentMissing(f"TensorRT's library does not report a version; set it up again: {library}") from error
+        return decode_version(int(ask_python(_ASK_VERSION, str(library), timeout_s=60, environment=environment)))
+    except WorkerFailure as failure:
+        raise ComponentMissing(f"TensorRT's library cannot be opened ({failure}): {library}") from failure
 
 
 def find_library(folder: Path, stem: str) -> Path | None:

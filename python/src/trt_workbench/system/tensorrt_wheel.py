@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from trt_workbench.core.workers import python_command
 from trt_workbench.errors import ComponentMissing
-from trt_workbench.system.interpreter import python_command
 from trt_workbench.system.tensorrt import Version
 from trt_workbench.system.tensorrt_sources import Source
 

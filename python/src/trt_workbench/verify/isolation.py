@@ -1,27 +1,26 @@
-"""Trying what may crash in a worker process, which lives on from request to request until it is suspect.
+"""Trying what may crash in a worker process.
 
 An engine that reads memory which is not its own can end the process, or kill its CUDA context: every later call in it
-fails. So the worker is replaced after a crash, a failure of the device, a defect, and where a time limit is over.
+fails.
 """
 
 from __future__ import annotations
 
-import contextlib
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-from trt_workbench.errors import CheckFailed, ComponentMissing, DeviceFailure, UsageProblem
-from trt_workbench.measure.worker_process import WorkerFailure, WorkerProcess
-from trt_workbench.system.interpreter import python_command
+from pydantic import TypeAdapter
+
+from trt_workbench.core.workers import TIMEOUT, WorkerFailure, Workers
+from trt_workbench.errors import DeviceFailure
 from trt_workbench.verify.crash import is_crash
 from trt_workbench.verify.opening import VerifyRequest
-from trt_workbench.verify.settings import Range
+from trt_workbench.verify.settings import VerifySettings
 
-COMMAND = tuple(python_command("-m", "trt_workbench.verify.worker"))
-# Of a healthy process: it can go on.
-_ERRORS = {error.__name__: error for error in (UsageProblem, ComponentMissing, CheckFailed)}
+_SETTINGS = TypeAdapter(VerifySettings)
+TARGET = "trt_workbench.verify.worker:Verifier"
 
 
 class Crashed(DeviceFailure):
@@ -36,31 +35,15 @@ class Crashed(DeviceFailure):
         self.timed_out = timed_out
 
 
-class Isolated:
-    """Workers, one at a time; the first is started by the first request. A context manager that ends the last."""
+class Isolated(Workers):
+    """Workers that try what may crash; failures are raised as errors."""
 
     def __init__(self, log: Path) -> None:
         """Let workers print into `log`."""
-        self._log = log
-        self._stack = contextlib.ExitStack()
-        self._worker: WorkerProcess | None = None
-        self._answered = 0  # by the worker that runs
+        super().__init__(log, TARGET)
 
-    def __enter__(self) -> Self:
-        """Return itself."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """End the worker, at once where an error is under way."""
-        self._stack.__exit__(kind, error, trace)
-
-    def ask(self, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+    def ask(self, request: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
         """Return the answer to a request.
-
-        One that fails in a worker which has answered others is asked once more in a new one: what failed there may be
-        what an earlier request left.
 
         Raises:
             Crashed: the worker crashed, lost its device, or did not answer in time.
@@ -68,37 +51,14 @@ class Isolated:
             UsageProblem, ComponentMissing, CheckFailed: as what was tried raised it.
             RuntimeError: what was tried failed in another way; the text says how.
         """
-        if self._worker is None:
-            self._worker, self._answered = self._stack.enter_context(WorkerProcess(self._log, COMMAND)), 0
         try:
-            answer = self._worker.ask(request, timeout_s)
+            return super().ask(request, timeout_s)
         except WorkerFailure as failure:
-            if failure.kind in _ERRORS:
-                self._answered += 1
-                raise _ERRORS[failure.kind](str(failure)) from failure
-            used = self._answered
-            self._discard()
-            if used and failure.kind in ("crash", DeviceFailure.__name__):
-                return self.ask(request, timeout_s)
-            raise _error(failure) from failure
-        self._answered += 1
-        return answer
-
-    def _discard(self) -> None:
-        self._worker = None
-        stack, self._stack = self._stack, contextlib.ExitStack()
-        error = RuntimeError()  # it may hang: no time to end by itself
-        stack.__exit__(RuntimeError, error, None)
-
-
-def _error(failure: WorkerFailure) -> Exception:
-    text = str(failure)
-    if failure.kind in ("crash", "timeout"):
-        return Crashed(text, timed_out=failure.kind == "timeout")
-    if failure.kind == DeviceFailure.__name__:
-        error = DeviceFailure(text)
-        return Crashed(text) if is_crash(error) else error
-    return RuntimeError(text)
+            if failure.error is not None and not is_crash(failure.error):
+                raise failure.error from failure
+            if failure.alive and failure.error is None:
+                raise RuntimeError(str(failure)) from failure
+            raise Crashed(str(failure), timed_out=failure.kind == TIMEOUT) from failure
 
 
 def document_of(request: VerifyRequest) -> dict[str, Any]:
@@ -109,7 +69,4 @@ def document_of(request: VerifyRequest) -> dict[str, Any]:
 
 def request_of(document: dict[str, Any]) -> VerifyRequest:
     """Return the request that `document_of` was given."""
-    model = Path(document["model"]) if document["model"] else None
-    ranges = {name: Range(**sizes) for name, sizes in document["ranges"].items()}
-    kept = {**document, "target": Path(document["target"]), "model": model, "ranges": ranges}
-    return VerifyRequest(**{**kept, "inputs": tuple(document["inputs"])})
+    return VerifyRequest(**vars(_SETTINGS.validate_python({**document, "budget": None})))

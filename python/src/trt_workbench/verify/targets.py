@@ -5,20 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+from pydantic import TypeAdapter
+
+from trt_workbench.core.workers import CRASH, TIMEOUT, WorkerFailure, WorkerProcess
 from trt_workbench.engine.profiles import Profile
-from trt_workbench.engine.rtx import Compiled
+from trt_workbench.engine.rtx import Compiled, compile_model
 from trt_workbench.engine.rtx_layers import BuiltLayer, built_precision
 from trt_workbench.errors import ComponentMissing
-from trt_workbench.measure.worker_process import WorkerFailure, WorkerProcess
 from trt_workbench.model.facts import ModelFacts
 from trt_workbench.onnxtools.graph_types import read_precision
 from trt_workbench.onnxtools.identity import hash_model
 from trt_workbench.runs.targets import CheckedTarget, TargetCheck, TargetLayers
 from trt_workbench.system.cards import Architecture
-from trt_workbench.system.interpreter import python_command
 
-COMMAND = tuple(python_command("-m", "trt_workbench.verify.target_worker"))
+TARGET = "trt_workbench.verify.targets"
+
+
+def compiled(request: dict[str, Any]) -> dict[str, Any]:
+    """Compile for one architecture, in a worker process. Raises WorkbenchError as `compile_model`."""
+    profiles = TypeAdapter(tuple[Profile, ...]).validate_python(request["profiles"])
+    return compile_model(Path(request["model"]), request["sm"], profiles).model_dump(mode="json")
 
 
 def check_targets(
@@ -50,12 +58,12 @@ def check_targets(
     logs.mkdir()
     for one in asked:
         update(f"Compiling for {one}")
-        compiled = _compiled(model, profiles, one.sm, logs / f"{one.sm}.log", time_limit_s)
-        targets.append(_target(one, compiled, calibrated=graph.calibrated))
-        if isinstance(compiled, Compiled):
-            version = compiled.version
-            if compiled.layers:
-                layers[one.sm] = compiled.layers
+        found = _compiled(model, profiles, one.sm, logs / f"{one.sm}.log", time_limit_s)
+        targets.append(_target(one, found, calibrated=graph.calibrated))
+        if isinstance(found, Compiled):
+            version = found.version
+            if found.layers:
+                layers[one.sm] = found.layers
     size = sum(path.stat().st_size for path in (model, *facts.external_files))
     check = TargetCheck(
         model=str(model),
@@ -74,24 +82,24 @@ def _compiled(
     model: Path, profiles: Sequence[Profile], sm: str, log: Path, time_limit_s: float
 ) -> Compiled | WorkerFailure:
     """Compile in a process of its own, so that nothing of one build reaches the next; a crash is returned."""
-    request = {"verb": "compile", "model": str(model.resolve()), "sm": sm, "profiles": list(map(str, profiles))}
+    request = {"verb": "compiled", "model": str(model.resolve()), "sm": sm, "profiles": list(map(str, profiles))}
     try:
-        with WorkerProcess(log, COMMAND) as worker:
-            compiled = Compiled.model_validate(worker.ask(request, time_limit_s)["compiled"])
+        with WorkerProcess(log, TARGET) as worker:
+            found = Compiled.model_validate(worker.ask(request, time_limit_s))
     except WorkerFailure as failure:
-        if failure.kind == ComponentMissing.__name__:
-            raise ComponentMissing(str(failure)) from failure
+        if isinstance(failure.error, ComponentMissing):
+            raise failure.error from failure
         return failure
     with log.open("a", encoding="utf-8") as file:
-        file.writelines(f"{text}\n" for text in compiled.log)
-    return compiled
+        file.writelines(f"{text}\n" for text in found.log)
+    return found
 
 
 def _target(asked: Architecture, compiled: Compiled | WorkerFailure, *, calibrated: bool) -> CheckedTarget:
     if isinstance(compiled, WorkerFailure):
         ended = {
-            "crash": "the compiler crashed: ",
-            "timeout": "the compiler was ended at its limit (--time-limit): ",
+            CRASH: "the compiler crashed: ",
+            TIMEOUT: "the compiler was ended at its limit (--time-limit): ",
         }
         reason = f"{ended.get(compiled.kind, '')}{compiled}"
         return CheckedTarget(sm=asked.sm, asked=asked.asked, outcome="failed", reason=reason)

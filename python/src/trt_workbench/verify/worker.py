@@ -1,4 +1,4 @@
-"""The process in which suspicious engines are tried: `python -m trt_workbench.verify.worker`.
+"""What runs in the process in which suspicious engines are tried.
 
 Whatever they do to it, or to its CUDA context, is an answer to who asked (`verify/isolation.py`). The reference of a
 bench, its copies and their threads are not in the processes that are measured either.
@@ -6,6 +6,7 @@ bench, its copies and their threads are not in the processes that are measured e
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,6 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from trt_workbench.engine.several_builds import several_builds
-from trt_workbench.measure.serving import run_worker
 from trt_workbench.runs.output_files import read_outputs, write_outputs
 from trt_workbench.verify.engine import PlanRequest, verify_plan
 from trt_workbench.verify.isolation import request_of
@@ -25,26 +25,19 @@ from trt_workbench.verify.way_trial import judged, milliseconds
 Answer = dict[str, Any]
 
 
-class Verifier:
-    """Answers `verify` with the verdict on a plan, and what `--bisect` and `--fix` ask for; keeps nothing."""
+def _noted(function: Callable[[dict[str, Any], Callable[[str], None]], Answer]) -> Callable[[dict[str, Any]], Answer]:
+    """Return a function of a request that answers with the notes that a person should read, too."""
 
-    def answer(self, request: dict[str, Any]) -> Answer:
-        """Return the answer to one request, with the notes that a person should read.
-
-        Raises:
-            WorkbenchError: as what is asked for raises it.
-        """
+    def answer(request: dict[str, Any]) -> Answer:
         notes: list[str] = []
 
         def note(text: str) -> None:
             print(text, file=sys.stderr, flush=True)  # noqa: T201 - into the worker's log: the answer may never come
             notes.append(text)
 
-        verbs = {"verify": _verify, "target": _target, "trial": _trial, "way": _way, "time": _time}
-        return {**verbs[request["verb"]](request, note), "notes": notes}
+        return {**function(request, note), "notes": notes}
 
-    def close(self) -> None:
-        """There is nothing to release."""
+    return answer
 
 
 def _verify(request: dict[str, Any], note: Callable[[str], None]) -> Answer:
@@ -79,6 +72,16 @@ def _time(request: dict[str, Any], note: Callable[[str], None]) -> Answer:
     return {"milliseconds": milliseconds(request_of(request["request"]), note)}
 
 
-if __name__ == "__main__":
-    with several_builds():  # a trial builds an engine, most a small one
-        run_worker(Verifier())
+class Verifier:
+    """Answers with the verdict on a plan or target, and with what `--bisect` and `--fix` ask for."""
+
+    verify, target, trial, way, time = map(staticmethod, map(_noted, (_verify, _target, _trial, _way, _time)))
+
+    def __init__(self) -> None:
+        """Keep TensorRT's builder between requests: a trial builds an engine, most a small one."""
+        self._builds = contextlib.ExitStack()
+        self._builds.enter_context(several_builds())
+
+    def close(self) -> None:
+        """Let go of the builder."""
+        self._builds.close()

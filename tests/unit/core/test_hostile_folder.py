@@ -9,7 +9,8 @@ import pytest
 
 import trt_workbench
 from trt_workbench.backends import ort_libraries
-from trt_workbench.bench.worker import start_worker
+from trt_workbench.bench.worker import TARGET
+from trt_workbench.core.workers import WorkerProcess, ask_python
 from trt_workbench.errors import ComponentMissing
 from trt_workbench.profiling.capture import Capture, CaptureSettings
 from trt_workbench.system import tensorrt_wheel
@@ -30,9 +31,14 @@ def executed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_workers(executed: Path, tmp_path: Path) -> None:
-    with start_worker(tmp_path / "log") as worker:
+    with WorkerProcess(tmp_path / "log", TARGET) as worker:
         answer = worker.ask({"verb": "availability", "backend": "ort-cpu"}, 60)
     assert "available" in answer
+    assert not executed.exists()
+
+
+def test_snippets(executed: Path) -> None:
+    assert ask_python("import json, sys; print(json.dumps(sys.argv[1:]))", "a", "b") == ["a", "b"]
     assert not executed.exists()
 
 
@@ -56,8 +62,8 @@ def test_what_a_profiler_records(executed: Path, tmp_path: Path) -> None:
 
 
 def test_no_other_place_starts_python() -> None:
-    """`sys.executable` stands in the helper, and where `-I` isolates the interpreter altogether."""
-    allowed = {"system/interpreter.py", "system/tensorrt.py", "system/ort_build_steps.py"}
+    """`sys.executable` stands in the helper, and where a build takes it as the interpreter to build for."""
+    allowed = {"core/workers.py", "system/ort_build_steps.py"}
     root = Path(trt_workbench.__file__).parent
     found = set()
     for path in root.rglob("*.py"):

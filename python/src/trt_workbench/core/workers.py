@@ -1,0 +1,288 @@
+"""Python processes of our own: workers that answer requests, and snippets that answer once.
+
+Whatever such a process does (crash, hang, run out of memory) is a result here and never our end. `serving.py` is the
+worker's side. Nothing of the folder in which the user happens to be is imported.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from trt_workbench.errors import DeviceFailure, WorkbenchError, error_of
+
+CRASH, TIMEOUT = "crash", "timeout"
+_TAIL_CHARACTERS = 600
+# What a worker may take to end once it is asked to.
+_GRACE_S = 20.0
+
+
+def python_command(*arguments: str, python: str | Path = sys.executable) -> list[str]:
+    """Return the command line that runs Python with `arguments`, such as "-m" and a module.
+
+    `-m` and `-c` alone would put the current folder first on the import path: a file `json.py` in it would be executed.
+    """
+    return [str(python), "-P", *arguments]
+
+
+class WorkerFailure(Exception):
+    """The process did not answer as asked; the text says what happened.
+
+    Attributes:
+        kind: "crash", "timeout", or the class of error that the worker met.
+        error: what was raised in the worker for users to see; None after a crash, a timeout or a defect.
+        alive: whether the worker can take another request.
+    """
+
+    def __init__(self, message: str, kind: str, *, alive: bool, error: WorkbenchError | None = None) -> None:
+        super().__init__(message)
+        self.kind, self.alive, self.error = kind, alive, error
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether the worker refused and is as good as before; a device that failed may stay so."""
+        return self.alive and self.error is not None and not isinstance(self.error, DeviceFailure)
+
+
+class WorkerProcess:
+    """One worker. A context manager that ends the process, and whatever that has started."""
+
+    def __init__(self, log: Path, target: str) -> None:
+        """Start the process.
+
+        Args:
+            log: what it prints is added there.
+            target: "MODULE" with a function, or "MODULE:CLASS" with a method, for each request; they are called by the
+                request's "verb" with the request, a dict, and return a dict. A class may have `close`.
+        """
+        self._log_path = log
+        self._log = log.open("ab")
+        self._log_start = self._log.tell()
+        try:
+            self._process = subprocess.Popen(
+                python_command("-m", "trt_workbench.core.serving", target),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._log,
+                text=True,
+                encoding="utf-8",
+                # Ctrl-C in a terminal reaches the whole group; the worker's end is ours to decide.
+                start_new_session=True,
+            )
+        except BaseException:
+            self._log.close()
+            raise
+        self._answers: queue.Queue[str | None] = queue.Queue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    @property
+    def pid(self) -> int:
+        """Number of the process."""
+        return self._process.pid
+
+    def __enter__(self) -> Self:
+        """Return the worker itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End the process, kindly first, but at once where an error is under way."""
+        with contextlib.suppress(OSError, ValueError):
+            self._write({"verb": "close"})
+        with contextlib.suppress(OSError):
+            if self._process.stdin:
+                self._process.stdin.close()
+        try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(timeout=0 if error else _GRACE_S)
+        finally:
+            self._kill()
+            self._reader.join()
+            if self._process.stdout:
+                self._process.stdout.close()
+            self._log.close()
+
+    def ask(self, request: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
+        """Send a request and return its answer. Raises WorkerFailure as `answer`."""
+        self.send(request)
+        return self.answer(timeout_s)
+
+    def send(self, request: Mapping[str, Any]) -> None:
+        """Send a request; `answer` fetches what comes of it."""
+        with contextlib.suppress(OSError):  # a dead worker: the missing answer says so
+            self._write(request)
+
+    def answer(self, timeout_s: float) -> dict[str, Any]:
+        """Return the answer to the oldest request that has none yet.
+
+        Raises:
+            WorkerFailure: the worker met an error, ended, or took longer than `timeout_s`.
+        """
+        try:
+            line = self._answers.get(timeout=timeout_s)
+        except queue.Empty:
+            self._kill()
+            raise WorkerFailure(f"no answer within {timeout_s:g} s", TIMEOUT, alive=False) from None
+        if line is None or not line.endswith("\n"):  # the end may come within an answer
+            self._answers.put(None)
+            raise WorkerFailure(self._death(), CRASH, alive=False)
+        answer: dict[str, Any] = json.loads(line)
+        if not answer.pop("ok"):
+            raise WorkerFailure(answer["error"], answer["kind"], alive=True, error=error_of(answer))
+        return answer
+
+    def _write(self, request: Mapping[str, Any]) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(request, default=str) + "\n")
+        self._process.stdin.flush()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._answers.put(line)
+        self._answers.put(None)
+
+    def _kill(self) -> None:
+        """End the process and what it has started, which are a group of their own."""
+        with contextlib.suppress(OSError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.kill()
+        self._process.wait()
+
+    def _death(self) -> str:
+        ended = ended_how(self._process.wait())
+        with self._log_path.open("rb") as log:
+            log.seek(self._log_start)
+            said = log.read().decode(errors="replace").strip()[-_TAIL_CHARACTERS:]
+        return f"the process {ended}" + (f"; its last words: {said}" if said else "")
+
+
+class Workers:
+    """Workers of one kind, one at a time: the first request starts the first, and one that is suspect is replaced.
+
+    Memory that was overwritten, or a device that failed, makes every later call in a process suspect. So a worker is
+    replaced after a crash, a failure of the device, a defect, and a time limit. A context manager that ends the last.
+    """
+
+    def __init__(self, log: Path, target: str) -> None:
+        """Let workers print into `log`; `target` as of WorkerProcess."""
+        self._log, self._target = log, target
+        self._stack = contextlib.ExitStack()
+        self._worker: WorkerProcess | None = None
+        self._answered = 0  # by the worker that runs
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End the worker, at once where an error is under way."""
+        self._stack.__exit__(kind, error, trace)
+
+    def ask(self, request: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
+        """Return the answer to a request.
+
+        One that crashes, or finds the device failed, in a worker which has answered others is asked once more in a new
+        one: what failed there may be what an earlier request left.
+
+        Raises:
+            WorkerFailure: as of WorkerProcess.
+        """
+        if self._worker is None:
+            self._worker, self._answered = self._stack.enter_context(WorkerProcess(self._log, self._target)), 0
+        try:
+            answer = self._worker.ask(request, timeout_s)
+        except WorkerFailure as failure:
+            if failure.is_sound:
+                self._answered += 1
+                raise
+            used = self._answered
+            self._discard()
+            if used and (failure.kind == CRASH or isinstance(failure.error, DeviceFailure)):
+                return self.ask(request, timeout_s)
+            raise
+        self._answered += 1
+        return answer
+
+    def _discard(self) -> None:
+        self._worker = None
+        stack, self._stack = self._stack, contextlib.ExitStack()
+        error = RuntimeError()  # it may hang: no time to end by itself
+        stack.__exit__(RuntimeError, error, None)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A process that ran to its end, or to its limit of time.
+
+    Attributes:
+        code: exit code; below zero the number of the signal that killed it; None where the time was over.
+        stdout: what it printed.
+        stderr: likewise.
+    """
+
+    code: int | None
+    stdout: str
+    stderr: str
+
+
+def run_to_end(command: list[str], timeout_s: float, environment: Mapping[str, str] | None = None) -> Ended:
+    """Run a command to its end; where the time is over, or we are interrupted, all that it started ends with it."""
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
+        env=environment, start_new_session=True,
+    ) as process:  # fmt: skip
+        try:
+            stdout, stderr = process.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+            return Ended(None, "", "")
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return Ended(process.returncode, stdout, stderr)
+
+
+def ask_python(code: str, *arguments: str, timeout_s: float = 120, environment: Mapping[str, str] | None = None) -> Any:
+    """Run Python code in a process of its own and return the JSON value that it prints last.
+
+    Raises:
+        WorkerFailure: it failed, took longer than `timeout_s`, or printed no such value.
+    """
+    ended = run_to_end(python_command("-c", code, *arguments), timeout_s, environment)
+    if ended.code is None:
+        raise WorkerFailure(f"no answer within {timeout_s:g} s", TIMEOUT, alive=False)
+    if ended.code:
+        said = ended.stderr.strip().splitlines()[-1:] or [f"the process {ended_how(ended.code)}"]
+        raise WorkerFailure(said[0], CRASH, alive=False)
+    try:
+        return json.loads(ended.stdout.splitlines()[-1])
+    except (ValueError, IndexError) as error:
+        raise WorkerFailure("no answer that can be read", CRASH, alive=False) from error
+
+
+def ended_how(code: int) -> str:
+    """Return how a process with this exit code ended, as the end of a sentence; below zero it is a signal's number."""
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = f"signal {-code}"
+    return f"was killed by {name}" + (", as the system does where memory runs out" if name == "SIGKILL" else "")
