@@ -12,12 +12,14 @@ from hypothesis import strategies as st
 from trt_workbench.engine.documents import write_json
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.quantize.evidence import SearchEvidence, SearchPoint
-from trt_workbench.report.decide import looked_at, losers, write_report
+from trt_workbench.report.decide import looked_at, losers
 from trt_workbench.report.decide_chart import scatter
+from trt_workbench.report.reports import write_report
 from trt_workbench.runs.decision import ClassLoss, Decision, Recommendation, Row, RowScore, RowSpeed
 from trt_workbench.runs.search import SearchDocument
 from trt_workbench.runs.sensitivity import GroupLoss, Sensitivity
 
+RUN = {"schema_version": 1, "command": "decide", "run_id": "r", "started_at": "now", "status": "complete"}
 NAMESPACE = "{http://www.w3.org/2000/svg}"
 
 
@@ -65,6 +67,7 @@ ROWS = (
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     write_json(tmp_path / "decision.json", decision(*ROWS))
+    write_json(tmp_path / "run.json", RUN)
     (tmp_path / "env.json").write_text(json.dumps({"schema_version": 1, "command_line": ["trtw", "decide", "m.onnx"]}))
     return tmp_path
 

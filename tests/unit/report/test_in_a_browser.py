@@ -19,12 +19,11 @@ from tests.kept_reports import checked_target, kept
 from tests.onnx_text import write_onnx
 from tests.streaming_models import attention, contract_of, write_contract
 from tests.unit.decide.planted import planted_data, planted_model
-from tests.unit.report.test_decide import ROWS, decision
+from tests.unit.report.test_decide import ROWS, RUN, decision
 
 from trt_workbench.engine.documents import write_json
-from trt_workbench.report import decide
 from trt_workbench.report.overview import write_overview
-from trt_workbench.report.rewrite import rewrite_report
+from trt_workbench.report.reports import write_report
 
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium (apt install chromium)"),
@@ -140,7 +139,7 @@ def pages(tmp_path: Path, make_run: Callable[..., Path], outside_backend: Callab
         tmp_path / "a model with a name that is quite long.onnx", text, {"w": np.ones((3, 4), np.float32)}
     )
     verify = ("verify", model, "--backend", "faulty", "--quick", "--dim", "batch=1:2:2")
-    coco, bench = rewrite_report(make_run()), kept(tmp_path, "bench-h200/yolov10m")
+    coco, bench = write_report(make_run()), kept(tmp_path, "bench-h200/yolov10m")
     llm = kept(tmp_path, "eval-llm/perplexity")
     made = {
         "eval-coco": coco,
@@ -155,9 +154,10 @@ def pages(tmp_path: Path, make_run: Callable[..., Path], outside_backend: Callab
     place = tmp_path / "decide"
     place.mkdir()
     write_json(place / "decision.json", decision(*ROWS))
+    write_json(place / "run.json", RUN)
     command = {"schema_version": 1, "command_line": ["trtw", "decide", "m.onnx"]}
     (place / "env.json").write_text(json.dumps(command), encoding="utf-8")
-    made["decide"] = decide.write_report(place)
+    made["decide"] = write_report(place)
     made["eval-stream"] = kept(tmp_path, "eval-stream/encoder-ort")
     made["check-target"] = checked_target(tmp_path / "target")
     contract = write_contract(tmp_path / "contract.json", contract_of("attention"))
@@ -165,7 +165,7 @@ def pages(tmp_path: Path, make_run: Callable[..., Path], outside_backend: Callab
     made["sensitivity"] = run(tmp_path / "sensitivity", "sensitivity", *words)
     groups = tmp_path / "sensitivity" / "sensitivity.json"
     groups.write_text(groups.read_text().replace("planted", "/one_to_one/boxes.0/boxes.0.1/boxes.0.1.0/" * 3 + "Conv"))
-    rewrite_report(groups.parent)
+    write_report(groups.parent)
     run(tmp_path / "made.onnx", "quantize", *words, "--to", "int8", "--score", "cosine", "--keep-score", 0.001)
     made["quantize"] = tmp_path / "made.search" / "report.html"
     made["check-contract"] = run(tmp_path / "contract", "check-contract", contract, attention(tmp_path))

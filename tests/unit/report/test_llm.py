@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from trt_workbench.report.llm import generation_failures, sameness, summarise, write_report
+from trt_workbench.report.llm import generation_failures, sameness, summarise
+from trt_workbench.report.reports import write_report
 
 KEPT = Path(__file__).parents[3] / "docs" / "benchmarks" / "eval-llm"
 

@@ -12,8 +12,8 @@ from markdown_it import MarkdownIt
 from tests.records import record
 
 from trt_workbench.errors import UsageProblem
-from trt_workbench.report.bench import write_report
 from trt_workbench.report.overview import write_overview
+from trt_workbench.report.reports import write_report
 
 REPOSITORY = Path(__file__).parents[3]
 TAGS = {"h1", "h2", "p", "table", "thead", "tbody", "tr", "th", "td", "ul", "li", "a", "pre", "code", "img"}

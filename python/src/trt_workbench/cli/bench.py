@@ -66,7 +66,6 @@ def bench(
         _show_points(planned.points, as_json=as_json)
         return
     from trt_workbench.cli.progress import progress_bar
-    from trt_workbench.report.bench import write_report
     from trt_workbench.runs.artefacts import read_bench_run
     from trt_workbench.verify.bench_gate import BenchGate
 
@@ -77,7 +76,7 @@ def bench(
             progress=start("Measuring"),
             gate=BenchGate(allow_unverified),
         )
-    drawing = draw(write_report, outcome.directory, debug=debug)
+    drawing = draw(outcome.directory, debug=debug)
     run = read_bench_run(outcome.directory)
     _show(run, as_json=as_json)
     if outcome.status == "partial":

@@ -170,9 +170,8 @@ def _require_right(found: Verification, plan: Path, model: Path, *, debug: bool)
     page = ""
     if found.evidence and (directory := Path(found.evidence)).is_dir():
         from trt_workbench.cli.drawing import draw
-        from trt_workbench.report.verify import write_report
 
-        draw(write_report, directory, debug=debug)
+        draw(directory, debug=debug)
         page = f" All of it: {directory / 'report.html'}."
     again = shlex.join(["verify", str(plan), "--model", str(model)])
     raise CheckFailed(

@@ -43,7 +43,6 @@ def check_contract(
     from trt_workbench.engine.documents import json_values, write_json
     from trt_workbench.evaluate.contract_check import check_contract as run_checks
     from trt_workbench.pipeline.streaming.reading import Contradictions
-    from trt_workbench.report.contract import write_report
     from trt_workbench.runs.directory import run_directory
 
     with run_directory("check-contract", output) as run:
@@ -57,7 +56,7 @@ def check_contract(
                 raise
         write_json(run.path / "check.json", found)
         directory = run.commit("complete", passed=found.passed)
-    drawing = draw(write_report, directory, debug=debug)
+    drawing = draw(directory, debug=debug)
     if as_json:
         print_json({**json_values(found), "directory": str(directory)})
     else:

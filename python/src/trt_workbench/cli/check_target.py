@@ -52,7 +52,6 @@ def check_target(
     from trt_workbench.engine.documents import json_values, write_json
     from trt_workbench.engine.rtx import SERVED, require_compiler
     from trt_workbench.model.facts import examine_model
-    from trt_workbench.report.targets import write_report
     from trt_workbench.runs.directory import run_directory
     from trt_workbench.system.cards import architectures
     from trt_workbench.verify.targets import check_targets
@@ -76,7 +75,7 @@ def check_target(
         write_json(run.path / "check-target.json", found)
         write_json(run.path / "layers.json", layers)
         directory = run.commit("complete", passed=found.passed)
-    drawing = draw(write_report, directory, debug=debug)
+    drawing = draw(directory, debug=debug)
     if as_json:
         print_json({**json_values(found), "directory": str(directory)})
     else:

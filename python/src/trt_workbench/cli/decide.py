@@ -50,7 +50,6 @@ def decide(
     from trt_workbench.cli.progress import Update, progress_bar
     from trt_workbench.decide.run import DecideRun
     from trt_workbench.decide.subject import subject_of
-    from trt_workbench.report.decide import write_report
     from trt_workbench.runs.directory import run_directory
 
     subject = subject_of(model, settings, calibration, say)
@@ -65,7 +64,7 @@ def decide(
         made = DecideRun(subject, settings, run.path, progress, say)
         decision = made.run()
         directory = run.commit("partial" if made.interrupted else "complete")
-    drawing = draw(write_report, directory, debug=debug)
+    drawing = draw(directory, debug=debug)
     if as_json:
         print_json({**decision.model_dump(mode="json"), "directory": str(directory)})
     else:

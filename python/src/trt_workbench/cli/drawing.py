@@ -27,18 +27,22 @@ class Drawing:
             raise typer.Exit(self.exit_code)
 
 
-def draw(write: Callable[[Path], object], directory: Path, *, again: str | None = None, debug: bool = False) -> Drawing:
+def draw(
+    directory: Path, write: Callable[[Path], object] | None = None, *, again: str | None = None, debug: bool = False
+) -> Drawing:
     """Draw into a finished run directory; a failure is a warning that says how to draw again.
 
     Args:
-        write: draws from the files of the run directory.
         directory: the run directory.
+        write: draws from the files of the run directory; None for the report of its command.
         again: how to draw again, in words; None for `trtw report`.
         debug: show the traceback of a failure.
     """
     try:
         with at_stage(lambda: "Drawing the report"):
-            write(directory)
+            from trt_workbench.report.reports import write_report
+
+            (write or write_report)(directory)
     except KeyboardInterrupt:
         problem, code = "interrupted", INTERRUPTED
     except WorkbenchError as error:

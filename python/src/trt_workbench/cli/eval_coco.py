@@ -58,9 +58,8 @@ def eval_coco(
     model, images, annotations = _inputs(file or model, images, annotations)
     request = CocoRequest(model=model, images=images, annotations=annotations, **vars(settings))
     outcome, directory = _evaluate(request, output)
-    from trt_workbench.report.coco import write_report
 
-    drawing = draw(write_report, directory, debug=debug) if report else Drawing()
+    drawing = draw(directory, debug=debug) if report else Drawing()
     for note in outcome.metrics["notes"]:
         say(f"note: {note}")
     if as_json:

@@ -52,14 +52,14 @@ def eval_llm(
     say_if_allowed(allow_unverified=settings.allow_unverified)
     from trt_workbench.decide.making import language_candidates
     from trt_workbench.evaluate.llm import LlmRequest
-    from trt_workbench.report.llm import generation_failures, write_report
+    from trt_workbench.report.llm import generation_failures
 
     place, file = _inputs(model, text)
     request = LlmRequest(
         model=place, text=file, candidate=language_candidates(place, settings.calibration), **vars(settings)
     )
     outcome, directory = _evaluate(request, output)
-    drawing = draw(write_report, directory, debug=debug) if report else Drawing()
+    drawing = draw(directory, debug=debug) if report else Drawing()
     for note in outcome.metrics["notes"]:
         say(f"note: {note}")
     for sentence in generation_failures(outcome.metrics):

@@ -50,9 +50,8 @@ def eval_stream(
     say_if_allowed(allow_unverified=settings.allow_unverified)
     metrics, directory = _evaluate(settings, output)
     from trt_workbench.engine.documents import json_values
-    from trt_workbench.report.stream import write_report
 
-    drawing = draw(write_report, directory, debug=debug) if report else Drawing()
+    drawing = draw(directory, debug=debug) if report else Drawing()
     for note in metrics.notes:
         say(f"note: {note}")
     if as_json:

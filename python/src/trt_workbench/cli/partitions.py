@@ -61,8 +61,8 @@ def partitions(
         write_json(run.path / "partitions.json", document)
         directory = run.commit("complete", nodes=len(found.nodes), source=found.source)
     drawing = draw(
-        lambda place: draw_partitions(found, read_index(model), place / "partitions.svg"),
         directory,
+        lambda place: draw_partitions(found, read_index(model), place / "partitions.svg"),
         again="run the command again to draw them",
         debug=debug,
     )

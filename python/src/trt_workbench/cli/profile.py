@@ -30,10 +30,9 @@ def profile(
     Layers of an engine are joined with the ONNX nodes that they compute. NVIDIA's profilers record the kernels.
     """
     from trt_workbench.profiling.run import profile as run_profile
-    from trt_workbench.report.profile import write_report
 
     directory = run_profile(request, output, partial(print_note, stderr_console()))
-    drawing = draw(write_report, directory, debug=debug)
+    drawing = draw(directory, debug=debug)
     from trt_workbench.cli.profile_tables import document, print_profile
 
     if as_json:

@@ -89,14 +89,13 @@ def _searched(search: Search, *, debug: bool) -> tuple[Candidate, Drawing]:
     """Return what a search made, with its run directory drawn. Raises CheckFailed where nothing keeps the bound."""
     from trt_workbench.engine.documents import write_json
     from trt_workbench.onnxtools.quantize.evidence import digits_for
-    from trt_workbench.report.search import write_report
     from trt_workbench.runs.directory import run_directory
 
     with run_directory("quantize", search.output.with_suffix(".search")) as run:
         found = search.run()
         write_json(run.path / "search.json", found.document)
         directory = run.commit("complete")
-    drawing = draw(write_report, directory, debug=debug)
+    drawing = draw(directory, debug=debug)
     say(f"Search: {directory}")
     if found.candidate is None:
         evidence, groups = found.document.evidence, len(found.document.order)

@@ -31,9 +31,13 @@ def report(
         raise UsageProblem(f"The output is a file; name a folder: {output}")
     from trt_workbench.report.decide import write_decision
     from trt_workbench.report.overview import write_overview
-    from trt_workbench.report.rewrite import rewrite_report
+    from trt_workbench.report.reports import write_report
+    from trt_workbench.runs.artefacts import foreign_files
 
-    written = [rewrite_report(directory) for directory in directories]
+    written = []
+    for directory in directories:
+        with foreign_files(directory):
+            written.append(write_report(directory))
     if output is not None:
         written.append(write_overview(directories, output))
         if page := write_decision(directories, output, max_loss):

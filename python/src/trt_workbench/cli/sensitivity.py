@@ -55,7 +55,6 @@ def sensitivity(
     from trt_workbench.decide.sensitivity import measure_sensitivity
     from trt_workbench.decide.worst import with_scores
     from trt_workbench.engine.documents import write_json
-    from trt_workbench.report.sensitivity import write_report
     from trt_workbench.runs.directory import run_directory
 
     scored = worst > 0 and (scoring.annotations is not None or scoring.score is not None)
@@ -71,7 +70,7 @@ def sensitivity(
             found = with_scores(found, calibrated, calibration, placement, scoring, worst, start("Scoring"))
         write_json(run.path / "sensitivity.json", found)
         directory = run.commit("complete")
-    drawing = draw(write_report, directory, debug=debug)
+    drawing = draw(directory, debug=debug)
     if not found.calibrated:
         say("Ranges are of noise: NOT CALIBRATED.")
     if as_json:

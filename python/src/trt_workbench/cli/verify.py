@@ -53,7 +53,6 @@ def verify(
     proven, 4 if the device failed at a shape.
     """
     from trt_workbench.engine.documents import write_json
-    from trt_workbench.report.verify import write_report
     from trt_workbench.runs.directory import run_directory
     from trt_workbench.verify.apart import verified_apart
     from trt_workbench.verify.bisect import bisect as run_bisect
@@ -92,7 +91,7 @@ def verify(
         if found.failures and ways.wanted:
             tried = run_fix(request, found, directory, ways, bisected.nodes if bisected else ())
     keep_found(found.document, directory)
-    drawing = draw(write_report, directory, debug=debug)
+    drawing = draw(directory, debug=debug)
     if as_json:
         parts = {"bisect": bisected_document(of_model(request), bisected)} if bisected else {}
         parts |= {"fix": tried.document()} if tried else {}

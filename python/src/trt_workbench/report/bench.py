@@ -7,12 +7,10 @@ from typing import Any
 
 import yaml
 
-from trt_workbench.engine.files import write_text
 from trt_workbench.report.bench_plots import write_plots
 from trt_workbench.report.bench_view import tables, winners
 from trt_workbench.report.bench_words import executed, machine, overall, problems, summary, unstable
 from trt_workbench.report.conditions import measuring_conditions
-from trt_workbench.report.page import render, write_html
 from trt_workbench.report.style import plots_folder
 from trt_workbench.report.verified import evidence_from
 from trt_workbench.runs.artefacts import read_bench_run
@@ -22,14 +20,11 @@ TAILS = ("p90", "p95", "p99")
 _MOST_SENTENCES = 6
 
 
-def write_report(directory: Path) -> Path:
-    """Write `report.html`, `report.md` and `plots/` into a bench run directory. It can be called again at any time.
+def view(directory: Path) -> dict[str, Any]:
+    """Return what the page of a run shows, and draw its `plots/`.
 
     Args:
-        directory: holds run.json, env.json, config.json and records.jsonl.
-
-    Returns:
-        The path of report.html, one file that needs no other.
+        directory: holds run.json, config.json and records.jsonl.
 
     Raises:
         UsageProblem: a file is missing, cut short or of another schema version.
@@ -37,7 +32,7 @@ def write_report(directory: Path) -> Path:
     run = read_bench_run(directory)
     made = tables(run)
     plots = write_plots(made, plots_folder(directory))
-    values: dict[str, Any] = {
+    return {
         "title": run.config.title,
         "run": run.run,
         "summary": (summary if len(made) <= _MOST_SENTENCES else overall)(run, made),
@@ -51,9 +46,7 @@ def write_report(directory: Path) -> Path:
         "unstable": unstable(run.records),
         "executed": executed(run.records),
         "conditions": measuring_conditions(run.environment),
-        "environment": run.environment,
         "configuration": yaml.safe_dump(run.config.model_dump(mode="json"), sort_keys=False),
+        "plots": plots,
+        "plot_files": {title: str(path.relative_to(directory)) for title, path in plots.items()},
     }
-    names = {title: str(path.relative_to(directory)) for title, path in plots.items()}
-    write_text(directory / "report.md", render("bench.md.j2", **values, plots=names))
-    return write_html(directory, "bench.html.j2", **values, plots=plots)

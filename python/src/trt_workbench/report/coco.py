@@ -8,7 +8,6 @@ from typing import Any
 from trt_workbench.report.coco_artefacts import CocoArtefacts, read_artefacts
 from trt_workbench.report.coco_gallery import build_gallery
 from trt_workbench.report.coco_plots import READABLE_CLASSES, write_plots
-from trt_workbench.report.page import write_html
 from trt_workbench.report.style import plots_folder
 from trt_workbench.report.verified import evidence_from
 from trt_workbench.runs.coco import FIGURES, LEAST_ANNOTATIONS, STAGES
@@ -18,14 +17,11 @@ from trt_workbench.verify.unverified import let_through
 _LATENCY_COLUMNS = ("mean", "p50", "p90", "p95", "p99", "min", "max")
 
 
-def write_report(directory: Path) -> Path:
-    """Write `report.html` and `plots/` into an eval-coco run directory. It can be called again at any time.
+def view(directory: Path) -> dict[str, Any]:
+    """Return what the page of a run shows, and draw its `plots/`.
 
     Args:
-        directory: holds metrics.json, curves.json, confusion.json, records.jsonl, predictions.json and env.json.
-
-    Returns:
-        The path of report.html, one file that needs no other.
+        directory: holds metrics.json, curves.json, confusion.json, records.jsonl, predictions.json.
 
     Raises:
         UsageProblem: a file is missing, cut short or of another schema version.
@@ -34,21 +30,18 @@ def write_report(directory: Path) -> Path:
     folder = plots_folder(directory)
     plots = write_plots(run, folder)
     gallery = build_gallery(run, folder / "gallery")
-    return write_html(
-        directory,
-        "coco.html.j2",
-        metrics=run.metrics,
-        summary=summarise(run),
-        evidence=evidence_from(directory),
-        figures=FIGURES,
-        latency=_latency_table(run),
-        latency_columns=_LATENCY_COLUMNS,
-        minimum_samples=MINIMUM_SAMPLES,
-        readable=READABLE_CLASSES,
-        plots=plots,
-        gallery=gallery,
-        environment=run.environment,
-    )
+    return {
+        "metrics": run.metrics,
+        "summary": summarise(run),
+        "evidence": evidence_from(directory),
+        "figures": FIGURES,
+        "latency": _latency_table(run),
+        "latency_columns": _LATENCY_COLUMNS,
+        "minimum_samples": MINIMUM_SAMPLES,
+        "readable": READABLE_CLASSES,
+        "plots": plots,
+        "gallery": gallery,
+    }
 
 
 def summarise(run: CocoArtefacts) -> list[str]:

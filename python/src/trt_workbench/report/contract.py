@@ -4,34 +4,28 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from trt_workbench.engine.documents import read_document
-from trt_workbench.report.page import small, write_html
-from trt_workbench.runs.artefacts import read_environment
+from trt_workbench.report.page import small
 from trt_workbench.runs.contract import ContractCheck
 
 
-def write_report(directory: Path) -> Path:
-    """Write `report.html` into a run directory of `check-contract`. It can be called again at any time.
+def view(directory: Path) -> dict[str, Any]:
+    """Return what the page of a run shows.
 
     Args:
-        directory: holds check.json and env.json.
-
-    Returns:
-        The path of report.html, one file that needs no other.
+        directory: holds check.json.
 
     Raises:
         UsageProblem: a file is missing, cut short or of another schema version.
     """
     document = read_document(directory / "check.json", ContractCheck)
-    return write_html(
-        directory,
-        "contract.html.j2",
-        document=document,
-        said=_said(document),
-        contract=json.dumps(document.contract, indent=1),
-        environment=read_environment(directory),
-    )
+    return {
+        "document": document,
+        "said": _said(document),
+        "contract": json.dumps(document.contract, indent=1),
+    }
 
 
 def _said(document: ContractCheck) -> list[str]:

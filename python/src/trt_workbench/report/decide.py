@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from trt_workbench.decide.existing import decision_about
 from trt_workbench.engine.documents import read_document, read_lines, write_json
@@ -13,10 +14,9 @@ from trt_workbench.report.coco_artefacts import read_predictions
 from trt_workbench.report.coco_gallery import Picture, f1, image_path, save_picture, side_by_side
 from trt_workbench.report.decide_chart import legend, scatter
 from trt_workbench.report.page import render
-from trt_workbench.report.rewrite import command_of
 from trt_workbench.report.search import draw_search
 from trt_workbench.report.style import label, plots_folder
-from trt_workbench.runs.artefacts import Environment, foreign_files, read_environment
+from trt_workbench.runs.artefacts import command_of, foreign_files, read_environment
 from trt_workbench.runs.coco import LEAST_ANNOTATIONS, CocoMetrics, ImageRecord
 from trt_workbench.runs.decision import BASELINE, ClassLoss, Decision, Row
 
@@ -34,53 +34,43 @@ class Losers:
     left_out: int
 
 
-def write_report(directory: Path) -> Path:
-    """Write `report.html` and `plots/` into a run directory of decide. It can be called again at any time.
+def view(directory: Path) -> dict[str, Any]:
+    """Return what the page of a run shows, and draw its `plots/`.
 
     Args:
-        directory: holds decision.json, env.json and scores/.
-
-    Returns:
-        The path of report.html, one file that needs no other.
+        directory: holds decision.json and scores/.
 
     Raises:
         UsageProblem: a file is missing, cut short or of another schema version.
     """
-    decision = read_document(directory / "decision.json", Decision)
-    return write_page(directory, decision, read_environment(directory), directory / "report.html")
+    return shown(directory, read_document(directory / "decision.json", Decision))
 
 
-def write_page(directory: Path, decision: Decision, environment: Environment, page: Path) -> Path:
-    """Write the page of a decision.
+def shown(directory: Path, decision: Decision) -> dict[str, Any]:
+    """Return what the page of a decision shows.
 
     Args:
         directory: that the folders of the scores are relative to, and `plots/` is written into.
         decision: what it shows.
-        environment: of the run.
-        page: the file to write, which is returned.
 
     Raises:
         UsageProblem: a file of a score is missing or damaged.
     """
     search = decision.search
-    text = render(
-        "decide.html.j2",
-        decision=decision,
-        chosen=decision.recommended,
-        name=Path(decision.model).name,
-        baseline_name=BASELINE,
-        wide=scatter(decision, _WIDE),
-        narrow=scatter(decision, _NARROW),
-        legend=legend(decision),
-        losers=losers(decision),
-        least=LEAST_ANNOTATIONS,
-        pictures=_pictures(directory, decision),
-        search=search,
-        search_pictures=draw_search(search, plots_folder(directory), "search-") if search else {},
-        environment=environment,
-    )
-    write_text(page, text)
-    return page
+    return {
+        "decision": decision,
+        "chosen": decision.recommended,
+        "name": Path(decision.model).name,
+        "baseline_name": BASELINE,
+        "wide": scatter(decision, _WIDE),
+        "narrow": scatter(decision, _NARROW),
+        "legend": legend(decision),
+        "losers": losers(decision),
+        "least": LEAST_ANNOTATIONS,
+        "pictures": _pictures(directory, decision),
+        "search": search,
+        "search_pictures": draw_search(search, plots_folder(directory), "search-") if search else {},
+    }
 
 
 def write_decision(directories: Sequence[Path], output: Path, max_loss: float) -> Path | None:
@@ -108,7 +98,9 @@ def write_decision(directories: Sequence[Path], output: Path, max_loss: float) -
         if decision is None:
             return None
         write_json(output / "decision.json", decision)
-        return write_page(output, decision, read_environment(evaluations[0]), output / "decision.html")
+        values = {"environment": read_environment(evaluations[0]), **shown(output, decision)}
+        write_text(output / "decision.html", render("decide.html.j2", **values))
+        return output / "decision.html"
 
 
 def looked_at(decision: Decision) -> Row | None:

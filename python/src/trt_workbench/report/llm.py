@@ -8,20 +8,15 @@ from typing import Any
 
 from trt_workbench.engine.documents import read_document, read_lines
 from trt_workbench.report.llm_plots import write_plots
-from trt_workbench.report.page import write_html
 from trt_workbench.report.style import plots_folder
-from trt_workbench.runs.artefacts import read_environment
 from trt_workbench.runs.llm import Generated, LlmMetrics, LlmRecord
 
 
-def write_report(directory: Path) -> Path:
-    """Write `report.html` and `plots/` into an eval-llm run directory. It can be called again at any time.
+def view(directory: Path) -> dict[str, Any]:
+    """Return what the page of a run shows, and draw its `plots/`.
 
     Args:
-        directory: holds metrics.json, records.jsonl and env.json.
-
-    Returns:
-        The path of report.html, one file that needs no other.
+        directory: holds metrics.json and records.jsonl.
 
     Raises:
         UsageProblem: a file is missing, cut short or of another schema version.
@@ -29,16 +24,13 @@ def write_report(directory: Path) -> Path:
     metrics = read_document(directory / "metrics.json", LlmMetrics)
     records = read_lines(directory / "records.jsonl", LlmRecord)
     plots = write_plots(metrics, records, plots_folder(directory))
-    return write_html(
-        directory,
-        "llm.html.j2",
-        metrics=metrics,
-        summary=summarise(metrics),
-        failures=generation_failures(metrics),
-        sameness=sameness,
-        plots=plots,
-        environment=read_environment(directory),
-    )
+    return {
+        "metrics": metrics,
+        "summary": summarise(metrics),
+        "failures": generation_failures(metrics),
+        "sameness": sameness,
+        "plots": plots,
+    }
 
 
 def summarise(metrics: LlmMetrics) -> list[str]:

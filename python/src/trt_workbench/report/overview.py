@@ -15,9 +15,8 @@ from trt_workbench.onnxtools.precision import told
 from trt_workbench.report.bench_view import Table, Winner, tables, winners
 from trt_workbench.report.bench_words import leaders, problems, unstable
 from trt_workbench.report.page import render, small
-from trt_workbench.report.rewrite import command_of
 from trt_workbench.report.verified import evidence_from
-from trt_workbench.runs.artefacts import Run, foreign_files, read_bench_run, read_environment
+from trt_workbench.runs.artefacts import Run, command_of, foreign_files, read_bench_run, read_environment
 from trt_workbench.runs.coco import CocoMetrics
 from trt_workbench.runs.llm import LlmMetrics
 from trt_workbench.verify.findings import VerifyFindings

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from trt_workbench import __version__
-from trt_workbench.engine.files import write_text
 from trt_workbench.errors import printable
 from trt_workbench.report.svg import within_page
 
@@ -81,19 +80,6 @@ def render(template: str, **values: Any) -> str:
     text = environment.get_template(template).render(version=__version__, **values)
     # halves of surrogate pairs, which JSON may hold and UTF-8 may not
     return text.encode(errors="replace").decode()
-
-
-def write_html(directory: Path, template: str, **values: Any) -> Path:
-    """Write the page of a run directory, and return its path: `report.html`.
-
-    Args:
-        directory: of the run.
-        template: a file name in `report/templates`.
-        values: what the template names.
-    """
-    path = directory / "report.html"
-    write_text(path, render(template, **values))
-    return path
 
 
 def _figure(value: float | None, digits: int = 4) -> str:

@@ -9,7 +9,6 @@ from trt_workbench.profiling.difference import difference
 from trt_workbench.profiling.ncu_raw import METRICS
 from trt_workbench.profiling.records import ProfileRun, read_records
 from trt_workbench.report.conditions import measuring_conditions
-from trt_workbench.report.page import write_html
 from trt_workbench.report.profile_view import SideView, precision_of, role_rows, side_views, summary, totals
 from trt_workbench.runs.artefacts import read_environment, read_run
 
@@ -25,22 +24,19 @@ METRIC_COLUMNS: dict[str, tuple[str, float, int]] = {
 }
 
 
-def write_report(directory: Path) -> Path:
-    """Write `report.html` into a run directory of `profile`. It can be called again at any time.
+def view(directory: Path) -> dict[str, Any]:
+    """Return what the page of a run shows.
 
     Args:
         directory: holds run.json, env.json and records.jsonl.
 
-    Returns:
-        The path of report.html, one file that needs no other.
-
     Raises:
         UsageProblem: a file is missing, cut short or of another schema version.
     """
-    run, environment = read_run(directory, "profile", ProfileRun), read_environment(directory)
+    run = read_run(directory, "profile", ProfileRun)
     sides = side_views(run.sides, read_records(directory / "records.jsonl"))
     groups = difference(sides[0].operations, sides[1].operations) if len(sides) > 1 else []
-    values: dict[str, Any] = {
+    return {
         "title": " against ".join(side.title for side in sides),
         "run": run,
         "sides": sides,
@@ -51,10 +47,8 @@ def write_report(directory: Path) -> Path:
         "types": precision_of,
         "summary": summary(sides, groups),
         "columns": _columns(sides),
-        "conditions": measuring_conditions(environment),
-        "environment": environment,
+        "conditions": measuring_conditions(read_environment(directory)),
     }
-    return write_html(directory, "profile.html.j2", **values)
 
 
 def _columns(sides: list[SideView]) -> dict[str, tuple[str, float, int]]:

@@ -3,42 +3,35 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from trt_workbench.engine.documents import read_document
 from trt_workbench.onnxtools.quantize.evidence import SearchEvidence
 from trt_workbench.report.hover import say_point
-from trt_workbench.report.page import write_html
 from trt_workbench.report.sensitivity import draw_groups
 from trt_workbench.report.style import ACCENT, PALETTE, figure, legend_below, plots_folder
-from trt_workbench.runs.artefacts import read_environment
 from trt_workbench.runs.search import SearchDocument
 
 _NAMED = 4  # groups in a sentence
 
 
-def write_report(directory: Path) -> Path:
-    """Write `report.html` and `plots/` into the run directory of a search. It can be called again at any time.
+def view(directory: Path) -> dict[str, Any]:
+    """Return what the page of a run shows, and draw its `plots/`.
 
     Args:
-        directory: holds search.json and env.json.
-
-    Returns:
-        The path of report.html, one file that needs no other.
+        directory: holds search.json.
 
     Raises:
         UsageProblem: a file is missing, cut short or of another schema version.
     """
     found = read_document(directory / "search.json", SearchDocument)
-    return write_html(
-        directory,
-        "search.html.j2",
-        found=found,
-        evidence=found.evidence,
-        said=_said(found),
-        name=Path(found.sensitivity.model).name,
-        pictures=draw_search(found, plots_folder(directory)),
-        environment=read_environment(directory),
-    )
+    return {
+        "found": found,
+        "evidence": found.evidence,
+        "said": _said(found),
+        "name": Path(found.sensitivity.model).name,
+        "pictures": draw_search(found, plots_folder(directory)),
+    }
 
 
 def _said(found: SearchDocument) -> list[str]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from trt_workbench.engine.documents import read_document
 from trt_workbench.report.hover import say_rows
-from trt_workbench.report.page import write_html
 from trt_workbench.report.style import ACCENT, PALETTE, WIDE, figure, label, legend_below, plots_folder
-from trt_workbench.runs.artefacts import read_environment
 from trt_workbench.runs.sensitivity import Sensitivity
 
 # Bars that can be read; the table has all groups.
@@ -17,29 +16,23 @@ _NAMED = 3  # groups in a sentence
 _LONGEST = 54  # characters of a group's name beside its bar
 
 
-def write_report(directory: Path) -> Path:
-    """Write `report.html` and `plots/` into a run directory of sensitivity. It can be called again at any time.
+def view(directory: Path) -> dict[str, Any]:
+    """Return what the page of a run shows, and draw its `plots/`.
 
     Args:
-        directory: holds sensitivity.json and env.json.
-
-    Returns:
-        The path of report.html, one file that needs no other.
+        directory: holds sensitivity.json.
 
     Raises:
         UsageProblem: a file is missing, cut short or of another schema version.
     """
     found = read_document(directory / "sensitivity.json", Sensitivity)
     picture = draw_groups(found, plots_folder(directory) / "groups.svg")
-    return write_html(
-        directory,
-        "sensitivity.html.j2",
-        found=found,
-        name=Path(found.model).name,
-        said=_said(found),
-        picture=picture,
-        environment=read_environment(directory),
-    )
+    return {
+        "found": found,
+        "name": Path(found.model).name,
+        "said": _said(found),
+        "picture": picture,
+    }
 
 
 def _said(found: Sensitivity) -> list[str]:

@@ -6,21 +6,17 @@ from pathlib import Path
 from typing import Any
 
 from trt_workbench.engine.documents import read_document, read_lines
-from trt_workbench.report.page import small, write_html
+from trt_workbench.report.page import small
 from trt_workbench.report.stream_plots import write_plots
 from trt_workbench.report.style import plots_folder
-from trt_workbench.runs.artefacts import read_environment
 from trt_workbench.runs.stream import ChunkRecord, Faults, StreamMetrics
 
 
-def write_report(directory: Path) -> Path:
-    """Write `report.html` and `plots/` into an eval-stream run directory. It can be called again at any time.
+def view(directory: Path) -> dict[str, Any]:
+    """Return what the page of a run shows, and draw its `plots/`.
 
     Args:
-        directory: holds metrics.json, records.jsonl and env.json.
-
-    Returns:
-        The path of report.html, one file that needs no other.
+        directory: holds metrics.json and records.jsonl.
 
     Raises:
         UsageProblem: a file is missing, cut short or of another schema version.
@@ -28,15 +24,12 @@ def write_report(directory: Path) -> Path:
     metrics = read_document(directory / "metrics.json", StreamMetrics)
     records = read_lines(directory / "records.jsonl", ChunkRecord)
     plots = write_plots(metrics, records, plots_folder(directory))
-    return write_html(
-        directory,
-        "stream.html.j2",
-        metrics=metrics,
-        said=_said(metrics),
-        matrix=fault_matrix(metrics.faults) if metrics.faults else None,
-        plots=plots,
-        environment=read_environment(directory),
-    )
+    return {
+        "metrics": metrics,
+        "said": _said(metrics),
+        "matrix": fault_matrix(metrics.faults) if metrics.faults else None,
+        "plots": plots,
+    }
 
 
 def _said(metrics: StreamMetrics) -> list[str]:

@@ -4,39 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from trt_workbench.engine.documents import read_document
 from trt_workbench.engine.rtx_layers import BuiltLayer, BuiltTensor
-from trt_workbench.report.page import write_html
-from trt_workbench.runs.artefacts import read_environment
 from trt_workbench.runs.targets import TargetCheck, TargetLayers
 
 
-def write_report(directory: Path) -> Path:
-    """Write `report.html` into a run directory of `check-target`. It can be called again at any time.
+def view(directory: Path) -> dict[str, Any]:
+    """Return what the page of a run shows.
 
     Args:
-        directory: holds check-target.json, layers.json and env.json.
-
-    Returns:
-        The path of report.html, one file that needs no other.
+        directory: holds check-target.json, layers.json.
 
     Raises:
         UsageProblem: a file is missing, cut short or of another schema version.
     """
     check = read_document(directory / "check-target.json", TargetCheck)
     layers = read_document(directory / "layers.json", TargetLayers).layers
-    return write_html(
-        directory,
-        "targets.html.j2",
-        check=check,
-        name=Path(check.model).name,
-        built=sum(target.outcome == "built" for target in check.targets),
-        said=_said(check),
-        largest=max((target.engine_size_bytes or 0 for target in check.targets), default=0),
-        layers={sm: rows(built) for sm, built in layers.items()},
-        environment=read_environment(directory),
-    )
+    return {
+        "check": check,
+        "name": Path(check.model).name,
+        "built": sum(target.outcome == "built" for target in check.targets),
+        "said": _said(check),
+        "largest": max((target.engine_size_bytes or 0 for target in check.targets), default=0),
+        "layers": {sm: rows(built) for sm, built in layers.items()},
+    }
 
 
 def _said(check: TargetCheck) -> list[str]:

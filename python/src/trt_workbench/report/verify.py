@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from trt_workbench.engine.documents import read_document
-from trt_workbench.report.page import write_html
-from trt_workbench.runs.artefacts import read_environment
 from trt_workbench.verify.findings import BisectFindings, CaseFindings, FixFindings, OutputFindings, VerifyFindings
 
 # From the best to the worst: fill, ink and mark of a cell. Colour alone is not read by everyone.
@@ -24,36 +22,30 @@ _ORDER = list(_COLOURS)
 _SIDE, _LABEL_CHARACTER = 26, 7
 
 
-def write_report(directory: Path) -> Path:
-    """Write `report.html` into a run directory of `verify`. It can be called again at any time.
+def view(directory: Path) -> dict[str, Any]:
+    """Return what the page of a run shows.
 
     Args:
-        directory: holds verify.json and env.json, bisect/bisect.json where the fault was looked for, and fix/fix.json
-            where ways around were tried.
-
-    Returns:
-        The path of report.html, one file that needs no other.
+        directory: holds verify.json, bisect/bisect.json where the fault was looked for, and fix/fix.json where
+            ways around were tried.
 
     Raises:
         UsageProblem: a file is missing, cut short or of another schema version.
     """
     document = read_document(directory / "verify.json", VerifyFindings)
     fix, bisect = directory / "fix" / "fix.json", directory / "bisect" / "bisect.json"
-    return write_html(
-        directory,
-        "verify.html.j2",
-        document=document,
-        said=[headline(document), *([f"Wrong {document['where']}."] if document["where"] else [])],
-        fix=read_document(fix, FixFindings) if fix.is_file() else None,
-        name=Path(document["target"]).name,
-        grid=grid(document["cases"]),
-        legend=_legend(document["cases"]),
-        properties=properties(document["cases"]),
-        worst=worst_differences(document),
-        unverified=[case for case in document["cases"] if case["verdict"] == "unverified"],
-        bisected=read_document(bisect, BisectFindings) if bisect.is_file() else None,
-        environment=read_environment(directory),
-    )
+    return {
+        "document": document,
+        "said": [headline(document), *([f"Wrong {document['where']}."] if document["where"] else [])],
+        "fix": read_document(fix, FixFindings) if fix.is_file() else None,
+        "name": Path(document["target"]).name,
+        "grid": grid(document["cases"]),
+        "legend": _legend(document["cases"]),
+        "properties": properties(document["cases"]),
+        "worst": worst_differences(document),
+        "unverified": [case for case in document["cases"] if case["verdict"] == "unverified"],
+        "bisected": read_document(bisect, BisectFindings) if bisect.is_file() else None,
+    }
 
 
 def headline(document: Mapping[str, Any]) -> str:

@@ -127,10 +127,19 @@ def read_run(directory: Path, command: str, kind: type[R]) -> R:
     Raises:
         UsageProblem: as `read_document`, or it is a run directory of another command.
     """
-    found = read_document(directory / "run.json", Run).command
+    found = command_of(directory)
     if found != command:
         raise UsageProblem(f"This is a run directory of {found!r}, not of {command!r}: {directory}")
     return read_document(directory / "run.json", kind)
+
+
+def command_of(directory: Path) -> str:
+    """Return the name of the command that made a run directory.
+
+    Raises:
+        UsageProblem: run.json is absent, damaged or of another schema version.
+    """
+    return read_document(directory / "run.json", Run).command
 
 
 def read_environment(directory: Path) -> Environment:
