@@ -24,6 +24,8 @@ from tempfile import TemporaryFile
 from threading import Lock
 from typing import IO, Any, NoReturn
 
+_WORKER = "trt_workbench.core.serving"
+
 
 def import_package(*, torch: bool) -> None:
     """Import all modules of the package, but for those that need what is absent; those of PyTorch only with `torch`."""
@@ -46,12 +48,11 @@ class ForkServer:
         self._ordering = Lock()
 
     def popen(self, command: Sequence[str], *, stderr: IO[bytes], **streams: Any) -> Any:
-        """Stand in for `subprocess.Popen`: fork for `python … -m MODULE`, and start a process for anything else."""
-        if "-m" not in command:
+        """Stand in for `subprocess.Popen`: fork for a worker, and start a process for anything else."""
+        if _WORKER not in command:
             return subprocess.Popen(command, stderr=stderr, **streams)
         requests, answers = os.pipe(), os.pipe()
-        module, *arguments = command[command.index("-m") + 1 :]
-        order = {"module": module, "arguments": [module, *arguments]}
+        order = {"module": _WORKER, "arguments": command[command.index(_WORKER) :]}
         worker = self._fork(order, requests[0], answers[1], stderr.fileno())
         os.close(requests[0])
         os.close(answers[1])

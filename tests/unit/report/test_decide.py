@@ -13,8 +13,9 @@ from trt_workbench.engine.documents import write_json
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.quantize.evidence import SearchEvidence, SearchPoint
 from trt_workbench.report.decide import looked_at, losers
-from trt_workbench.report.decide_chart import scatter
+from trt_workbench.report.decide_chart import draw_decision
 from trt_workbench.report.reports import write_report
+from trt_workbench.report.style import NARROW, WIDE
 from trt_workbench.runs.decision import ClassLoss, Decision, Recommendation, Row, RowScore, RowSpeed
 from trt_workbench.runs.search import SearchDocument
 from trt_workbench.runs.sensitivity import GroupLoss, Sensitivity
@@ -79,7 +80,7 @@ def test_latencies_that_cannot_be_told_apart_have_no_frontier(run: Path) -> None
         ]
         write_json(run / "decision.json", decision(*rows))
         page = write_report(run).read_text(encoding="utf-8")
-        assert ('class="frontier"' in page) is drawn
+        assert ("stroke-width: 1.2; stroke-linecap: square" in page) is drawn
         assert ("The line joins what nothing else beats" in page) is drawn
 
 
@@ -149,51 +150,57 @@ def test_classes_are_those_of_the_recommended_row_or_of_the_best_lower_one() -> 
     assert losers(decision(ROWS[0])) is None
 
 
-def texts(picture: str) -> list[ET.Element]:
-    return list(ET.fromstring(picture).iter("text"))
+def drawn(made: Decision, path: Path, width: float) -> ET.Element:
+    return ET.fromstring(draw_decision(made, path, width).read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("width", [1160, 340])
-def test_the_picture(width: float) -> None:
-    picture = scatter(decision(*ROWS), width)
-    root = ET.fromstring(picture)
-    circles = {one.get("class"): one for one in root.iter("circle")}
-    assert [one.get("class") for one in root.iter("circle")].count("point") == 3
-    assert "point hollow" in circles
-    assert "chosen" in circles
-    words = [one.text or "" for one in texts(picture)]
+def texts(picture: ET.Element) -> list[str]:
+    return [one.text or "" for one in picture.iter(f"{NAMESPACE}text")]
+
+
+@pytest.mark.parametrize("width", [WIDE, NARROW])
+def test_the_picture(tmp_path: Path, width: float) -> None:
+    picture = drawn(decision(*ROWS), tmp_path / "p.svg", width)
+    words = texts(picture)
     assert {"fp32", "fp16", "fp8", "allowed: 0.005", "simulated"} <= set(words)
     assert "int8 \N{UPWARDS ARROW}0.30" in words  # far beyond the bound: at the edge, with its figure
-    # the fastest that keeps something is joined with what loses less
-    assert any(one.get("class") == "frontier" for one in root.iter("path"))
+    assert [one.text for one in picture.iter(f"{NAMESPACE}title")] == [
+        "fp32 on ort-cpu: loss 0.0000, 10 ms",
+        "int8 (not calibrated) on ort-cpu: loss 0.3000, 4 ms",
+        "fp8 on ort-cpu: loss 0.0020",
+        "fp16 on ort-cpu: loss 0.0010, 6 ms",
+    ]
+    assert picture.get("class") == ("plot wide" if width == WIDE else "plot")
 
 
-def test_latencies_far_apart_are_on_a_marked_logarithmic_axis() -> None:
-    near, far = decision(ROWS[0], row("fp16", 0.001, 6)), decision(ROWS[0], row("fp16", 0.001, 0.1, "trt"))
-    assert "(logarithmic)" not in scatter(near, 900)
-    assert "(logarithmic)" in scatter(far, 900)
+def test_latencies_far_apart_are_on_a_marked_logarithmic_axis(tmp_path: Path) -> None:
+    for name, ms, marked in (("near", 6.0, False), ("far", 0.1, True)):
+        words = texts(drawn(decision(ROWS[0], row("fp16", 0.001, ms, "trt")), tmp_path / f"{name}.svg", WIDE))
+        assert any("logarithmic" in one for one in words) is marked
+        assert {"ort-cpu", "trt"} <= set(words)  # the legend
 
 
 LOSS = st.floats(-1, 1).map(lambda value: round(value, 4))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     st.lists(st.tuples(LOSS, st.none() | st.floats(0.01, 1000)), max_size=8),
-    st.sampled_from([340.0, 1160.0]),
+    st.sampled_from([NARROW, WIDE]),
     st.sampled_from([0.0, 0.005, 0.5]),
 )
-def test_whatever_there_is_to_draw_is_drawn_inside(rows: list[Any], width: float, bound: float) -> None:
+def test_whatever_there_is_to_draw_is_drawn_inside(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[Any], width: float, bound: float
+) -> None:
     made = [row(f"p{place}", loss, ms) for place, (loss, ms) in enumerate(rows)]
-    root = ET.fromstring(scatter(decision(*made, max_loss=bound), width))
-    height = float((root.get("viewBox") or "").split()[3])
-    for circle in root.iter("circle"):
-        assert 0 <= float(circle.get("cx") or -1) <= width
-        assert 0 <= float(circle.get("cy") or -1) <= height
-    for text in root.iter("text"):
-        if text.get("transform") is None:
-            assert -1 <= float(text.get("x") or -9) <= width
-            assert 0 <= float(text.get("y") or -9) <= height
+    picture = drawn(decision(*made, max_loss=bound), tmp_path_factory.getbasetemp() / "drawn.svg", width)
+    left, top, right, bottom = map(float, (picture.get("viewBox") or "").split())
+    circles = list(picture.iter(f"{NAMESPACE}circle"))
+    assert len(circles) == len(made)
+    places = [(one.get("cx"), one.get("cy")) for one in circles]
+    places += [(one.get("x"), one.get("y")) for one in picture.iter(f"{NAMESPACE}text") if one.get("x")]
+    assert all(left <= float(x or -9) <= right and top <= float(y or -9) <= bottom for x, y in places)
+    assert {f"p{place}" for place in range(len(made))} <= {one.split()[0] for one in texts(picture) if one.strip()}
 
 
 def test_damage_is_named(run: Path) -> None:

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 import trt_workbench
+from trt_workbench.core.workers import python_command
 from trt_workbench.system import environment
 from trt_workbench.system.git import ask_git
-from trt_workbench.system.interpreter import python_command
 
 
 def _git(folder: Path, *arguments: str) -> None:

@@ -12,15 +12,14 @@ from trt_workbench.engine.documents import read_document, read_lines, write_json
 from trt_workbench.engine.files import write_text
 from trt_workbench.report.coco_artefacts import read_predictions
 from trt_workbench.report.coco_gallery import Picture, f1, image_path, save_picture, side_by_side
-from trt_workbench.report.decide_chart import legend, scatter
+from trt_workbench.report.decide_chart import draw_decision
 from trt_workbench.report.page import render
 from trt_workbench.report.search import draw_search
-from trt_workbench.report.style import label, plots_folder
+from trt_workbench.report.style import NARROW, WIDE, label, plots_folder
 from trt_workbench.runs.artefacts import command_of, foreign_files, read_environment
 from trt_workbench.runs.coco import LEAST_ANNOTATIONS, CocoMetrics, ImageRecord
 from trt_workbench.runs.decision import BASELINE, ClassLoss, Decision, Row
 
-_WIDE, _NARROW = 1160.0, 340.0
 _CLASSES, _PICTURES = 8, 4
 _SHOWN = 0.25  # least score of a box that is drawn
 
@@ -56,20 +55,19 @@ def shown(directory: Path, decision: Decision) -> dict[str, Any]:
     Raises:
         UsageProblem: a file of a score is missing or damaged.
     """
-    search = decision.search
+    search, plots = decision.search, plots_folder(directory)
     return {
         "decision": decision,
         "chosen": decision.recommended,
         "name": Path(decision.model).name,
         "baseline_name": BASELINE,
-        "wide": scatter(decision, _WIDE),
-        "narrow": scatter(decision, _NARROW),
-        "legend": legend(decision),
+        "wide": draw_decision(decision, plots / "decision.svg", WIDE),
+        "narrow": draw_decision(decision, plots / "decision-narrow.svg", NARROW),
         "losers": losers(decision),
         "least": LEAST_ANNOTATIONS,
         "pictures": _pictures(directory, decision),
         "search": search,
-        "search_pictures": draw_search(search, plots_folder(directory), "search-") if search else {},
+        "search_pictures": draw_search(search, plots, "search-") if search else {},
     }
 
 

@@ -1,41 +1,33 @@
-"""The picture of a decision: loss of the score against latency, as SVG that follows the page's colours."""
+"""The picture of a decision: loss of the score against latency."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from trt_workbench.report.style import PALETTE
+from trt_workbench.report.hover import say_point
+from trt_workbench.report.style import INK, NARROW, PALETTE, by_powers, figure, label, legend_below
 from trt_workbench.runs.decision import BASELINE, Decision, Row
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.transforms import Bbox
 
 # Beyond this multiple of the bound a loss is drawn at the upper edge, with an arrow and its figure.
 _MOST_BOUNDS, _LEAST_TOP = 6.0, 0.03
 # Latencies further apart than this are drawn on a logarithmic axis.
 _LINEAR = 20.0
-_SMALLEST, _LARGEST = 5.0, 15.0  # radii, pixels
-_CHARACTER, _LINE = 6.9, 15.0  # pixels of a label
-
-
-@dataclass(frozen=True)
-class _Box:
-    """A rectangle in pixels: of a label, a point or an interval."""
-
-    left: float
-    top: float
-    right: float
-    bottom: float
-
-    def meets(self, other: _Box) -> bool:
-        return (
-            self.left < other.right and other.left < self.right and self.top < other.bottom and other.top < self.bottom
-        )
+_SMALLEST, _LARGEST = 3.5, 10.0  # radii, points
+_GAP = 3.0  # points between a point and its label
+_ALLOWED, _BOUND, _SOFT = "#e4f4ec", "#00704f", "#52606d"
 
 
 @dataclass(frozen=True)
 class _Point:
-    """A row as it is drawn."""
+    """A row as it is drawn; the radius is in points."""
 
     row: Row
     x: float
@@ -45,252 +37,189 @@ class _Point:
     clipped: bool
 
 
-class _Plot:
-    """Axes of a picture of a given width."""
+class _Scales:
+    """Where losses and latencies lie: the ends of both axes, and a strip at the right for rows without a latency."""
 
     def __init__(self, decision: Decision, width: float) -> None:
-        self.decision, self.width = decision, width
-        self.height = 440.0 if width > 500 else 400.0
         scored = [row for row in decision.rows if row.score]
         self.measured = [row for row in scored if row.speed]
         self.others = [row for row in scored if not row.speed]
-        self.strip = (40.0 + 60.0 * len(self.others) if width > 500 else 78.0) if self.others else 0.0
-        self.left, self.top, self.bottom = 74.0, 30.0, self.height - 50
-        self.right = width - 14 - self.strip
-        backends = dict.fromkeys(row.backend for row in scored)
-        self.colours = {name: PALETTE[place % len(PALETTE)] for place, name in enumerate(backends)}
-        self._choose_axes()
-
-    def _choose_axes(self) -> None:
-        losses = [value for row in self.measured + self.others for value in _ends(row)]
-        bound = self.decision.max_loss
+        strip = min(0.4, 0.05 + 0.07 * len(self.others)) if width > NARROW else 0.25
+        self.strip = strip if self.others else 0.0
+        losses = [value for row in scored if row.score for value in (row.score.loss, *(row.score.loss_ci95 or ()))]
+        bound = decision.max_loss
         cap = max(_MOST_BOUNDS * bound, _LEAST_TOP)
-        self.low = min([0.0, *(max(value, -cap) for value in losses)])
-        self.high = max([bound * 2, *(min(value, cap) for value in losses)])
-        margin = 0.06 * (self.high - self.low or 1)
-        self.low, self.high = self.low - margin, self.high + margin
-        times = [
-            value
-            for row in self.measured
-            if row.speed
-            for value in (row.speed.latency_low_ms, row.speed.latency_high_ms)
-        ]
+        low = min([0.0, *(max(value, -cap) for value in losses)])
+        high = max([bound * 2, *(min(value, cap) for value in losses)])
+        margin = 0.06 * (high - low or 1)
+        self.low, self.high = low - margin, high + margin
+        speeds = [row.speed for row in self.measured if row.speed]
+        times = [value for speed in speeds for value in (speed.latency_low_ms, speed.latency_high_ms)]
         self.is_log = bool(times) and max(times) / min(times) > _LINEAR
         self.fastest = min(times, default=1.0) / 1.4 if self.is_log else 0.0
         # a long interval of a noisy machine must not press all else to the left
-        middles = [row.speed.latency_ms for row in self.measured if row.speed]
-        longest = min(max(times, default=1.0), 1.25 * max(middles, default=1.0))
+        longest = min(max(times, default=1.0), 1.25 * max((speed.latency_ms for speed in speeds), default=1.0))
         self.slowest = longest * (1.5 if self.is_log else 1.12)
 
-    def x(self, latency: float) -> float:
-        share = latency / self.slowest
-        if self.is_log:
-            share = math.log(latency / self.fastest) / math.log(self.slowest / self.fastest)
-        return self.left + share * (self.right - self.left)
+    def across(self, share: float) -> float:
+        """Return the latency at a share of the width that rows with a latency have; beyond 1 is the strip."""
+        return self.fastest * (self.slowest / self.fastest) ** share if self.is_log else self.slowest * share
 
-    def y(self, loss: float) -> float:
-        inside = min(max(loss, self.low), self.high)
-        return self.bottom - (inside - self.low) / (self.high - self.low) * (self.bottom - self.top)
+    @property
+    def end(self) -> float:
+        """The right end of the strip."""
+        return self.across(1 / (1 - self.strip))
 
-    def points(self) -> list[_Point]:
-        largest = max((row.size_bytes or 1 for row in self.decision.rows), default=1)
+    def points(self, decision: Decision) -> list[_Point]:
+        """Return every row that has a score, with its place."""
+        largest = max((row.size_bytes or 1 for row in decision.rows), default=1)
+        rows = [*self.measured, *self.others]
+        backends = list(dict.fromkeys(row.backend for row in decision.rows if row.score))
         found = []
-        for place, row in enumerate([*self.measured, *self.others]):
+        for place, row in enumerate(rows):
             assert row.score is not None  # as they were chosen
-            radius = max(_SMALLEST, _LARGEST * math.sqrt((row.size_bytes or 1) / largest))
-            if row.speed:
-                x = self.x(row.speed.latency_ms)
-            else:
-                number = place - len(self.measured)
-                x = self.right + self.strip * (number + 0.7) / (len(self.others) + 0.4)
+            number = place - len(self.measured)
+            beyond = self.strip / (1 - self.strip) * (number + 0.7) / (len(self.others) + 0.4)
+            x = row.speed.latency_ms if row.speed else self.across(1 + beyond)
             clipped = row.score.loss > self.high
-            y = self.top + radius if clipped else self.y(row.score.loss)
-            found.append(_Point(row, x, y, radius, self.colours[row.backend], clipped))
+            y = self.high - 0.05 * (self.high - self.low) if clipped else max(row.score.loss, self.low)
+            radius = max(_SMALLEST, _LARGEST * math.sqrt((row.size_bytes or 1) / largest))
+            found.append(_Point(row, x, y, radius, PALETTE[backends.index(row.backend) % len(PALETTE)], clipped))
         return found
 
 
-def _ends(row: Row) -> tuple[float, ...]:
-    assert row.score is not None  # as they were chosen
-    return (row.score.loss, *(row.score.loss_ci95 or ()))
-
-
-def scatter(decision: Decision, width: float) -> str:
-    """Return the picture: rows at their latency and loss, with intervals, areas by size, and the frontier.
+def draw_decision(decision: Decision, path: Path, width: float) -> Path:
+    """Draw rows at their latency and loss, with intervals, areas by size, and what nothing else beats in both.
 
     Args:
         decision: with any number of rows that have a score.
-        width: pixels; the text stays of one size.
+        path: of the file.
+        width: inches.
     """
-    plot = _Plot(decision, width)
-    points = plot.points()
-    title = f"Loss of {decision.figure} against latency"
-    parts = [
-        f'<svg class="scatter" viewBox="0 0 {width:.0f} {plot.height:.0f}" role="img" aria-label="{escape(title)}">',
-        *_ground(plot),
-        *(_frontier(points) if decision.told else ()),
-        *(line for point in points for line in _intervals(plot, point)),
-        *(line for point in sorted(points, key=lambda one: -one.radius) for line in _mark(decision, point)),
-        *_labels(plot, points),
-        "</svg>",
-    ]
-    return "\n".join(parts)
+    scales = _Scales(decision, width)
+    points = scales.points(decision)
+    with figure(path, width=width, height=4.4) as axes:
+        _ground(axes, decision, scales)
+        if decision.told and len(line := frontier(points)) > 1:
+            axes.step([one.x for one in line], [one.y for one in line], color=_SOFT, where="post", linewidth=1.2)
+        for point in sorted(points, key=lambda one: -one.radius):
+            _mark(axes, decision, scales, point)
+        backends = {point.row.backend: point.colour for point in points}
+        if len(backends) > 1:
+            for name, colour in backends.items():
+                axes.scatter([], [], color=colour, label=label(name))
+            legend_below(axes)
+        _name(axes, decision, points, several=len(backends) > 1)
+    return path
 
 
-def _ground(plot: _Plot) -> Iterator[str]:
-    """Yield the area that is allowed, the axes and their words."""
-    bound = plot.decision.max_loss
-    right = plot.right + plot.strip
-    yield (
-        f'<rect class="allowed" x="{plot.left:.1f}" y="{plot.y(bound):.1f}" width="{right - plot.left:.1f}" '
-        f'height="{plot.bottom - plot.y(bound):.1f}"/>'
-    )
-    for value in _ticks(plot.low, plot.high, 6):
-        y = plot.y(value)
-        kind = "zero" if abs(value) < 1e-12 else "grid"
-        yield f'<line class="{kind}" x1="{plot.left:.1f}" x2="{right:.1f}" y1="{y:.1f}" y2="{y:.1f}"/>'
-        text = f"{value:g}".replace("-", "\N{MINUS SIGN}")
-        yield f'<text class="tick" x="{plot.left - 7:.1f}" y="{y + 4:.1f}" text-anchor="end">{text}</text>'
-    ticks = (
-        _decades(plot.fastest, plot.slowest) if plot.is_log else _ticks(0, plot.slowest, 6 if plot.width > 500 else 4)
-    )
-    for value in ticks if plot.measured else ():
-        x = plot.x(value)
-        yield f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{plot.top:.1f}" y2="{plot.bottom:.1f}"/>'
-        yield f'<text class="tick" x="{x:.1f}" y="{plot.bottom + 17:.1f}" text-anchor="middle">{value:g}</text>'
-    y = plot.y(bound)
-    yield f'<line class="bound" x1="{plot.left:.1f}" x2="{right:.1f}" y1="{y:.1f}" y2="{y:.1f}"/>'
-    yield f'<text class="tick bound-text" x="{plot.left + 5:.1f}" y="{y - 5:.1f}">allowed: {bound:g}</text>'
-    middle = (plot.left + plot.right) / 2
-    scale = " (logarithmic)" if plot.is_log else ""
-    yield (
-        f'<text class="axis" x="{middle:.1f}" y="{plot.bottom + 40:.1f}" text-anchor="middle">'
-        f"latency of a call, ms{scale}: faster to the left</text>"
-    )
-    centre = (plot.top + plot.bottom) / 2
-    yield (
-        f'<text class="axis" transform="translate(12 {centre:.1f}) rotate(-90)" text-anchor="middle">'
-        f"loss of {escape(plot.decision.figure)}: better below</text>"
-    )
-    if plot.strip:
-        yield (
-            f'<line class="edge" x1="{plot.right:.1f}" x2="{plot.right:.1f}" y1="{plot.top}" y2="{plot.bottom:.1f}"/>'
-        )
-        what = "simulated" if all(row.simulated for row in plot.others) else "no latency"
-        x = plot.right + plot.strip / 2
-        yield f'<text class="tick" x="{x:.1f}" y="{plot.top - 14:.1f}" text-anchor="middle">{what}</text>'
+def _ground(axes: Axes, decision: Decision, scales: _Scales) -> None:
+    """Draw the area that is allowed, and the axes with their words."""
+    bound = decision.max_loss
+    axes.set(xlim=(scales.fastest, scales.end), ylim=(scales.low, scales.high))
+    axes.axhspan(scales.low, bound, color=_ALLOWED, zorder=0)
+    axes.axhline(0, color=_SOFT, linewidth=0.8)
+    axes.axhline(bound, color=_BOUND, linestyle="--", linewidth=1.0)
+    axes.annotate(
+        f"allowed: {bound:g}", (0, bound), (4, 3), xycoords=axes.get_yaxis_transform(), textcoords="offset points",
+        color=_BOUND, fontsize=8,
+    )  # fmt: skip
+    if scales.is_log:
+        by_powers(axes, "x")
+    ticks = axes.get_xticks() if scales.measured else ()
+    axes.set_xticks([tick for tick in ticks if scales.fastest <= tick <= scales.slowest])
+    if scales.strip:
+        axes.axvline(scales.slowest, color=_SOFT, linestyle=":", linewidth=1.0)
+        what = "simulated" if all(row.simulated for row in scales.others) else "no latency"
+        place = 1 - scales.strip / 2
+        axes.annotate(what, (place, 1), (0, 3), xycoords="axes fraction", textcoords="offset points", ha="center")
+    axes.set_xlabel("latency of a call, ms: faster to the left")
+    axes.set_ylabel(label(f"loss of {decision.figure}: better below"))
 
 
-def _frontier(points: Sequence[_Point]) -> Iterator[str]:
-    """Yield the steps along what nothing else beats in both latency and loss."""
+def frontier(points: Sequence[_Point]) -> list[_Point]:
+    """Return what nothing else beats in both latency and loss, from the fastest on."""
     best: list[_Point] = []
-    lowest = math.inf
-    for point in sorted((one for one in points if one.row.speed and not one.clipped), key=lambda one: (one.x, -one.y)):
-        if -point.y < lowest:
+    for point in sorted((one for one in points if one.row.speed and not one.clipped), key=lambda one: (one.x, one.y)):
+        if not best or point.y < best[-1].y:
             best.append(point)
-            lowest = -point.y
-    if len(best) > 1:
-        steps = [f"M{best[0].x:.1f} {best[0].y:.1f}"]
-        steps += [f"H{point.x:.1f}V{point.y:.1f}" for point in best[1:]]
-        yield f'<path class="frontier" d="{"".join(steps)}"/>'
+    return best
 
 
-def _intervals(plot: _Plot, point: _Point) -> Iterator[str]:
+def _mark(axes: Axes, decision: Decision, scales: _Scales, point: _Point) -> None:
+    """Draw a point with its intervals, and say on hover what it is."""
     score, speed = point.row.score, point.row.speed
     assert score is not None  # as they were chosen
-    style = f'stroke="{point.colour}" class="interval"'
+    line: dict[str, Any] = {"color": point.colour, "linewidth": 1.3, "alpha": 0.75}
     if score.loss_ci95 and not point.clipped:
-        low, high = (plot.y(value) for value in score.loss_ci95)
-        yield f'<line {style} x1="{point.x:.1f}" x2="{point.x:.1f}" y1="{low:.1f}" y2="{high:.1f}"/>'
+        axes.plot([point.x, point.x], [max(scales.low, end) for end in score.loss_ci95], **line)
     if speed:
-        low, high = plot.x(speed.latency_low_ms), min(plot.x(speed.latency_high_ms), plot.right)
-        yield f'<line {style} x1="{low:.1f}" x2="{high:.1f}" y1="{point.y:.1f}" y2="{point.y:.1f}"/>'
+        axes.plot([speed.latency_low_ms, min(speed.latency_high_ms, scales.slowest)], [point.y, point.y], **line)
+    if point.row == decision.recommended:
+        ring = (2 * point.radius + 6) ** 2
+        axes.scatter([point.x], [point.y], ring, facecolors="none", edgecolors=INK, linewidths=1.5)
+    axes.scatter(
+        [point.x], [point.y], (2 * point.radius) ** 2, alpha=0.8, zorder=3, linewidths=1.2, edgecolors=point.colour,
+        facecolors=point.colour if speed else "none", linestyles="-" if speed else (0, (3, 2)),
+    )  # fmt: skip
+    words = f"{label(point.row.label)}: loss {score.loss:.4f}" + (f", {speed.latency_ms:.3g} ms" if speed else "")
+    say_point(axes, point.x, point.y, words)
 
 
-def _mark(decision: Decision, point: _Point) -> Iterator[str]:
-    row = point.row
-    words = f"{row.label}: loss {row.score.loss:.4f}" if row.score else row.label
-    words += f", {row.speed.latency_ms:.3g} ms" if row.speed else ""
-    if row == decision.recommended:
-        yield f'<circle class="chosen" cx="{point.x:.1f}" cy="{point.y:.1f}" r="{point.radius + 4:.1f}"/>'
-    kind = "point" if row.speed else "point hollow"
-    fill = point.colour if row.speed else "none"
-    yield (
-        f'<circle class="{kind}" cx="{point.x:.1f}" cy="{point.y:.1f}" r="{point.radius:.1f}" fill="{fill}" '
-        f'stroke="{point.colour}"><title>{escape(words)}</title></circle>'
-    )
+def _name(axes: Axes, decision: Decision, points: Sequence[_Point], *, several: bool) -> None:
+    """Write a label beside every point, where it covers neither a point nor another label."""
+    from matplotlib.transforms import Bbox
 
-
-def _labels(plot: _Plot, points: Sequence[_Point]) -> Iterator[str]:
-    """Yield a label beside every point, where it covers neither a point nor another label."""
-    several = len(plot.colours) > 1
-    taken = [_Box(p.x - p.radius, p.y - p.radius, p.x + p.radius, p.y + p.radius) for p in points]
-    order = sorted(points, key=lambda one: (one.row != plot.decision.recommended, one.row.precision != BASELINE))
-    for point in order:
+    drawing = axes.get_figure(root=True)
+    assert drawing is not None  # as it was just made
+    drawing.draw_without_rendering()  # the layout decides where points lie
+    scale = 72 / drawing.dpi
+    area = Bbox(axes.get_window_extent().get_points() * scale)
+    places = {}
+    for one in points:
+        x, y = axes.transData.transform((one.x, one.y)) * scale
+        places[id(one)] = (float(x), float(y))
+    taken = [_around(*places[id(one)], one.radius) for one in points]
+    for point in sorted(points, key=lambda one: (one.row != decision.recommended, one.row.precision != BASELINE)):
         row = point.row
         assert row.score is not None  # as they were chosen
         text = row.precision + (f" {row.backend}" if several and row.speed else "")
         text += f" \N{UPWARDS ARROW}{row.score.loss:.2f}" if point.clipped else ""
-        length = _CHARACTER * len(text)
-        box = next(
-            (
-                one
-                for one in _places(point, length)
-                if _inside(plot, one) and not any(one.meets(other) for other in taken)
-            ),
-            _free(plot, point, length, taken),
-        )
+        written = axes.annotate(
+            label(text), (point.x, point.y), (0, 0), textcoords="offset points", zorder=4, annotation_clip=False,
+            fontweight="bold" if row == decision.recommended else "normal", fontsize=8.5,
+            bbox={"fc": "#ffffff", "ec": "none", "alpha": 0.6, "pad": 0.5},
+        )  # fmt: skip
+        written.set_in_layout(False)
+        size = written.get_window_extent()
+        far = point.radius + (2 * _GAP if row == decision.recommended else _GAP)
+        boxes = list(_boxes(places[id(point)], far, (size.width * scale, size.height * scale), area))
+        box = next((one for one in boxes if not any(one.overlaps(other) for other in taken)), boxes[0])
         taken.append(box)
-        kind = "label best" if row == plot.decision.recommended else "label"
-        yield f'<text class="{kind}" x="{box.left:.1f}" y="{box.bottom - 4:.1f}">{escape(text)}</text>'
+        x, y = places[id(point)]
+        written.set_position((box.x0 - x, box.y0 - y))
 
 
-def _places(point: _Point, length: float) -> Iterator[_Box]:
-    far = point.radius + 4
-    for left, top in (
-        (point.x + far, point.y - _LINE - 2),
-        (point.x + far, point.y + 2),
-        (point.x - far - length, point.y - _LINE - 2),
-        (point.x - far - length, point.y + 2),
-        (point.x - length / 2, point.y - far - _LINE),
-        (point.x - length / 2, point.y + far),
-    ):
-        yield _Box(left, top, left + length, top + _LINE)
+def _around(x: float, y: float, radius: float) -> Bbox:
+    from matplotlib.transforms import Bbox
+
+    return Bbox.from_bounds(x - radius, y - radius, 2 * radius, 2 * radius)
 
 
-def _free(plot: _Plot, point: _Point, length: float, taken: Sequence[_Box]) -> _Box:
-    """Return the nearest free place above or below, moved into the picture."""
-    left = min(max(point.x - length / 2, plot.left), plot.width - 4 - length)
-    for step in range(1, 40):
-        for sign in (-1, 1):
-            top = point.y + sign * step * 8
-            box = _Box(left, top, left + length, top + _LINE)
-            if plot.top <= top <= plot.bottom - _LINE and not any(box.meets(other) for other in taken):
-                return box
-    return _Box(left, point.y, left + length, point.y + _LINE)
+def _boxes(place: tuple[float, float], far: float, size: tuple[float, float], area: Bbox) -> Iterator[Bbox]:
+    """Yield where a label may stand, inside of the area: beside its point, above and below it, then further away."""
+    from matplotlib.transforms import Bbox
 
-
-def _inside(plot: _Plot, box: _Box) -> bool:
-    return (
-        box.left >= plot.left and box.right <= plot.width - 4 and box.top >= plot.top - 10 and box.bottom <= plot.bottom
-    )
-
-
-def _ticks(low: float, high: float, most: int) -> list[float]:
-    """Return round values from `low` to `high`."""
-    step = 10 ** math.floor(math.log10((high - low) / most))
-    step *= next((factor for factor in (1, 2, 5, 10) if (high - low) / (step * factor) <= most), 10)
-    return [round(place * step, 12) for place in range(math.ceil(low / step), math.floor(high / step) + 1)]
-
-
-def _decades(low: float, high: float) -> list[float]:
-    """Return 1, 2 and 5 of every power of ten from `low` to `high`."""
-    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    return [
-        value for power in powers for value in (10.0**power, 2 * 10.0**power, 5 * 10.0**power) if low <= value <= high
-    ]
-
-
-def legend(decision: Decision) -> list[tuple[str, str]]:
-    """Return the runtimes that are drawn with their colours; nothing to tell apart where there is one."""
-    plot = _Plot(decision, 700)
-    return list(plot.colours.items()) if len(plot.colours) > 1 else []
+    (x, y), (width, height) = place, size
+    centre = x - width / 2
+    near = [(x + far, y + 1), (x + far, y - 1 - height), (x - far - width, y + 1), (x - far - width, y - 1 - height)]
+    near += [(centre, y + far), (centre, y - far - height)]
+    inside = max(area.x0, min(centre, area.x1 - width))
+    further = [(inside, y + sign * step * 6) for step in range(1, 60) for sign in (-1, 1)]
+    found = False
+    for left, bottom in [*near, *further]:
+        if area.x0 <= left and left + width <= area.x1 and area.y0 <= bottom and bottom + height <= area.y1:
+            found = True
+            yield Bbox.from_bounds(left, bottom, width, height)
+    if not found:
+        yield Bbox.from_bounds(inside, min(max(y, area.y0), area.y1 - height), width, height)

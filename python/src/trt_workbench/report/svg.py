@@ -16,13 +16,14 @@ if TYPE_CHECKING:
 # What the plots draw with, as the page names it; the colour itself holds where there is no page.
 _NAMED = {
     "#1f2933": "ink", "#52606d": "soft", "#9aa5b1": "weak", "#e4e7eb": "line", "#ffffff": "panel", "#2f6fb2": "accent",
-    "#d6e4f2": "pale", "#c3cad3": "many", "#c0392b": "limit",
+    "#d6e4f2": "pale", "#c3cad3": "many", "#c0392b": "limit", "#e4f4ec": "allowed", "#00704f": "good",
     "#0072b2": "series-1", "#e69f00": "series-2", "#009e73": "series-3", "#d55e00": "series-4",
     "#cc79a7": "series-5", "#56b4e9": "series-6", "#8a8d00": "series-7", "#555555": "series-8",
 }  # fmt: skip
 _STYLE = re.compile(r'style="[^"]*"')
 _COLOUR = re.compile(r"#[0-9a-f]{6}\b")
-_FAMILY = re.compile(r"(font: [^\"']*?px) [^;\"]*")
+# Of matplotlib before and after 3.11.
+_FAMILY = re.compile(r"(font: [^\"']*?px |font-family: )[^;\"]*")
 # Wider than this many points, a picture scrolls on a phone instead of shrinking.
 _WIDE = 400.0
 
@@ -38,7 +39,7 @@ def written(drawing: Figure) -> str:
     body = text[text.index(">", text.index("<svg ")) + 1 : text.rindex("</svg>")]
     body = re.sub(r"\s*<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
     body = re.sub(r'<g id="[^"]*"', "<g", body)
-    body = _STYLE.sub(lambda style: _COLOUR.sub(_by_name, _FAMILY.sub(r"\1 system-ui, sans-serif", style[0])), body)
+    body = _STYLE.sub(lambda style: _COLOUR.sub(_by_name, _FAMILY.sub(r"\1system-ui, sans-serif", style[0])), body)
     width, height = drawing.get_figwidth() * 72, drawing.get_figheight() * 72
     kind = "plot wide" if width > _WIDE else "plot"
     head = (
