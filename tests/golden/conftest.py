@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tests.golden.cases import BENCH
 
-from trt_workbench.measure import worker_process
+from trt_workbench.core import workers
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -30,7 +30,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory, forking: object) -> Iter
         patch.chdir(folder)
         patch.setenv("TRTW_TMP", str(folder / "tmp"))
         patch.setenv("COLUMNS", "160")
-        patch.setattr(worker_process, "subprocess", forking)
+        patch.setattr(workers, "subprocess", forking)
         for name in [name for name in os.environ if name.startswith("TRTW_") and name != "TRTW_TMP"]:
             patch.delenv(name)
         yield folder

@@ -12,7 +12,7 @@ from tests.in_app import stderr_of, trtw
 from tests.onnx_text import write_onnx
 
 from trt_workbench.backends.registry import availability
-from trt_workbench.engine import hashing
+from trt_workbench.onnxtools import identity
 
 DETECTOR = Path(__file__).parents[3] / "models" / "shapes-yolov10" / "shapes-yolov10.onnx"
 SESSIONS = ("ort-cpu", "torch")
@@ -143,13 +143,13 @@ def test_trt_builds_the_engine_and_runs_it_as_a_plan(tmp_path: Path) -> None:
 
 def test_trt_reads_the_model_once_to_hash_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model, hashed = write_model(tmp_path / "fixed.onnx"), []
-    hash_file = hashing.hash_file
+    hash_file = identity.hash_file
 
     def watched(path: Path) -> str:
         hashed.append(path)
         return hash_file(path)
 
-    monkeypatch.setattr(hashing, "hash_file", watched)
+    monkeypatch.setattr(identity, "hash_file", watched)
     for _ in ("built", "from the cache"):
         document = infer(model, "--backend", "trt", "--no-bench")
         assert document["model_sha256"] == hashlib.sha256(model.read_bytes()).hexdigest()
