@@ -30,6 +30,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory, forking: object) -> Iter
         patch.chdir(folder)
         patch.setenv("TRTW_TMP", str(folder / "tmp"))
         patch.setenv("COLUMNS", "160")
+        patch.setenv("CUDA_VISIBLE_DEVICES", "-1")  # records are of processors
         patch.setattr(workers, "subprocess", forking)
         for name in [name for name in os.environ if name.startswith("TRTW_") and name != "TRTW_TMP"]:
             patch.delenv(name)
