@@ -13,7 +13,7 @@ from tests.in_app import json_of, trtw
 from tests.onnx_text import write_onnx
 from typer.testing import Result
 
-from trt_workbench.onnxtools.identity import hash_model
+from trt_workbench.onnxtools.identity import sha256_of
 
 MODELS = Path(__file__).parents[2] / "models"
 QUANTISED = """g (float[N,4] x) => (float[N,2] y, float[found] z) {
@@ -50,7 +50,7 @@ def document(*words: object) -> dict[str, Any]:
 def test_a_model_is_told_whole(model: Path) -> None:
     found = document(model)
     assert (found["opset"], found["ir_version"], found["producer"]) == (17, 9, "a [test] 1.2")
-    assert found["sha256"] == hash_model(model)
+    assert found["sha256"] == sha256_of(model)
     assert found["inputs"] == [{"name": "x", "dtype": "float32", "shape": ["N", 4]}]
     assert [tensor["name"] for tensor in found["outputs"]] == ["y", "z"]
     assert found["operators"] == {"DequantizeLinear": 2, "MatMul": 1, "QuantizeLinear": 1, "Unique": 1}

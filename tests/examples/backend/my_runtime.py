@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from trt_workbench.backends.base import Availability, Backend, Session, SessionOptions, TensorSpec
-from trt_workbench.model.facts import ModelTensor, examine_model
+from trt_workbench.model.facts import ModelTensor
+from trt_workbench.model.opened import Model
 
 
 class MyBackend(Backend):
@@ -31,7 +32,7 @@ class MySession(Session):
     def __init__(self, model: Path, options: SessionOptions) -> None:
         import onnxruntime
 
-        facts = examine_model(model)  # refuses what no runtime should read, without reading the weights
+        facts = Model.open(model).facts  # refuses what no runtime should read, without reading the weights
         self.inputs, self.outputs = (tuple(map(_spec, tensors)) for tensors in (facts.inputs, facts.outputs))
         self._session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
         self.metadata = self._session.get_modelmeta().custom_metadata_map

@@ -16,9 +16,9 @@ def count_nodes(
     debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
 ) -> None:
     """Count the nodes of a model by operator."""
-    from trt_workbench.model.facts import examine_model  # here, so that --help stays quick
+    from trt_workbench.model.opened import Model  # here, so that --help stays quick
 
-    operators = examine_model(model).operators
+    operators = Model.open(model).facts.operators
     if as_json:
         print_json(operators)
         return

@@ -3,7 +3,7 @@
 from my_runtime import MyBackend, MySession
 
 from trt_workbench.backends.graph_precision import model_in_precision
-from trt_workbench.model.facts import examine_model
+from trt_workbench.model.opened import Model
 
 
 class MyHalfBackend(MyBackend):
@@ -11,7 +11,7 @@ class MyHalfBackend(MyBackend):
     precisions = ("fp32", "fp16")
 
     def _load(self, model, options):
-        path, record = model_in_precision(self.name, model, examine_model(model), options.precision)
+        path, record = model_in_precision(self.name, model, Model.open(model).facts, options.precision)
         session = MySession(path, options)
         session.provenance |= record  # what was asked for, and how it was had
         return session

@@ -16,7 +16,7 @@ from tests.random_models import write_model
 
 from trt_workbench.backends.graph_precision import model_in_precision
 from trt_workbench.errors import UsageProblem
-from trt_workbench.model.facts import examine_model
+from trt_workbench.model.opened import Model
 
 _KINDS = {"tensor(float)": np.float32, "tensor(int64)": np.int64, "tensor(bool)": np.bool_, "tensor(int32)": np.int32}
 _TEXT = "g (float[2,8] x) => (float[2,8] y) { a = MatMul(x, w) b = Softmax(a) y = MatMul(b, w) }"
@@ -30,7 +30,7 @@ def _workspace(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def fp16(path: Path, **more: Any) -> tuple[Path, dict[str, Any]]:
-    return model_in_precision("ort-cuda", path, examine_model(path), "fp16", **more)
+    return model_in_precision("ort-cuda", path, Model.open(path).facts, "fp16", **more)
 
 
 def outputs(model: onnx.ModelProto, optimised: Path | None = None) -> list[np.ndarray]:

@@ -16,7 +16,7 @@ from trt_workbench.backends.torch import TorchBackend
 from trt_workbench.decide.candidates import Candidate, make_candidate
 from trt_workbench.decide.settings import CalibrationSettings
 from trt_workbench.errors import UsageProblem
-from trt_workbench.model.facts import examine_model
+from trt_workbench.model.opened import Model
 
 RNG = np.random.default_rng(0)
 Make = Callable[[Any], Candidate]
@@ -57,7 +57,7 @@ def test_each_format_runs_under_its_own_name(
     make: Make, to: Any, label: str, formats: tuple[str, ...], error: float
 ) -> None:
     path = make(to).path
-    assert examine_model(path).formats == formats
+    assert Model.open(path).facts.formats == formats
     expected = run(OrtCpuBackend().load(path.with_name("model.onnx")))
     session = OrtCpuBackend().load(path)
     record = session.record()

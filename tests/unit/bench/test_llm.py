@@ -24,7 +24,7 @@ from trt_workbench.bench.scenarios import load_model, make_scenario
 from trt_workbench.bench.worker import Worker
 from trt_workbench.core.serving import serve
 from trt_workbench.errors import UsageProblem
-from trt_workbench.onnxtools.identity import hash_model
+from trt_workbench.onnxtools.identity import sha256_of
 from trt_workbench.pipeline.llm.choice import BackendChoice
 from trt_workbench.pipeline.llm.opening import check_precision
 
@@ -194,7 +194,7 @@ def test_configuration_of_a_language_model(llm_folder: Folders, tmp_path: Path) 
     path.write_text(text + "scenarios: {s: {kind: generate-cached, dims: {prompt: [8, 16]}}}\n")
     config = load_config(path)
     assert [one.work.dims for one in expand(config)] == [{"prompt": size, "new_tokens": 32} for size in (8, 16)]
-    assert len(hash_model(model_files(config)["lm"])) == 64
+    assert len(sha256_of(model_files(config)["lm"])) == 64
     for scenario, message in [
         ("{kind: prefill, dims: {sequence: 8}}", "prefill has no dimension sequence; it has: prompt"),
         ("{kind: prefill, imgsz: [8, 8]}", "prefill has no imgsz"),

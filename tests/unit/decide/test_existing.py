@@ -12,7 +12,7 @@ from tests.records import repetitions
 
 from trt_workbench.decide.existing import decision_about
 from trt_workbench.engine.documents import append_lines, write_json
-from trt_workbench.onnxtools.identity import hash_model
+from trt_workbench.onnxtools.identity import sha256_of
 from trt_workbench.onnxtools.quantize.evidence import METADATA_KEY, Evidence
 
 Make = Callable[..., Path]
@@ -94,10 +94,10 @@ def test_what_hardly_anything_is_in_is_not_recommended(evaluated: Make, bench: P
     metrics = json.loads((low / "metrics.json").read_text())
     metrics["model"]["path"] = str(path)
     runs = [evaluation(evaluated, "float", "fp32", "a" * 64), low]
-    for sha256, share, chosen in ((hash_model(path), 0.004, 0), ("b" * 64, None, 1)):
+    for sha256, share, chosen in ((sha256_of(path), 0.004, 0), ("b" * 64, None, 1)):
         metrics["model"]["sha256"] = sha256
         (low / "metrics.json").write_text(json.dumps(metrics))
-        records = (bench / "records.jsonl").read_text().replace(hash_model(path), "b" * 64).replace("b" * 64, sha256)
+        records = (bench / "records.jsonl").read_text().replace(sha256_of(path), "b" * 64).replace("b" * 64, sha256)
         (bench / "records.jsonl").write_text(records)
         found = decision_about(runs, [bench], 0.1, tmp_path)
         assert (found.rows[1].low_macs, found.recommended) == (share, found.rows[chosen])

@@ -10,7 +10,7 @@ from tests.onnx_text import write_onnx
 from trt_workbench.decide.candidates import Candidate, evidence_path, make_candidate
 from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings
 from trt_workbench.errors import UsageProblem
-from trt_workbench.model.facts import examine_model
+from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.graph_types import read_precision
 from trt_workbench.onnxtools.quantize.evidence import METADATA_KEY, Evidence
 
@@ -36,7 +36,7 @@ def test_blocks_beside_convolutions(tmp_path: Path, to: Any) -> None:
     assert (evidence.calibrated, evidence.calibration, evidence.method) == (True, None, None)
     assert evidence.kept == {"conv": f"{to} has no convolutions", "logits": "it makes an output"}
     assert evidence.low_weights == pytest.approx(32 * 64 / (32 * 16 * 9 + 32 * 64 + 64 * 10))
-    inside = Evidence.model_validate_json(examine_model(candidate.path).metadata[METADATA_KEY])
+    inside = Evidence.model_validate_json(Model.open(candidate.path).facts.metadata[METADATA_KEY])
     assert (inside.to, inside.low_weights) == (to, evidence.low_weights)
     assert evidence_path(candidate.path).is_file()
     whole = made(tmp_path, to, keep_sensitive=False).evidence

@@ -7,34 +7,33 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trt_workbench.core.hashing import hash_file, hash_folder, hash_parts
-from trt_workbench.model.facts import examine_model
-from trt_workbench.onnxtools.identity import hash_model
+from trt_workbench.model.opened import Model
+from trt_workbench.onnxtools.identity import sha256_of
 
 
 def test_a_plain_model_has_the_hash_that_sha256sum_prints(make_model: Callable[..., Path]) -> None:
     model = make_model()
-    assert hash_model(model) == hash_file(model) == hashlib.sha256(model.read_bytes()).hexdigest()
+    assert sha256_of(model) == hash_file(model) == hashlib.sha256(model.read_bytes()).hexdigest()
 
 
 def test_every_external_byte_counts(make_model: Callable[..., Path]) -> None:
     model = make_model(external=True)
-    locations = examine_model(model).external_locations
+    locations = Model.open(model).facts.external_locations
     assert locations == ("model.onnx.data",)
-    before = hash_model(model, locations)
-    assert hash_model(model) == before
+    before = sha256_of(model)
     data = model.parent / locations[0]
     content = bytearray(data.read_bytes())
     content[-1] ^= 1
     data.write_bytes(content)
-    assert hash_model(model) == hash_model(model, locations) != before
-    assert hash_model(model) != hash_file(model)
+    assert sha256_of(model) != before
+    assert sha256_of(model) != hash_file(model)
 
 
 @pytest.mark.parametrize("name", ["m.onnx", "m.plan", "m.pt2"])
 def test_a_file_that_is_no_onnx_model_has_the_hash_of_its_bytes(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     path.write_bytes(b"no model")
-    assert hash_model(path) == hash_file(path)
+    assert sha256_of(path) == hash_file(path)
 
 
 def test_a_renamed_file_counts(tmp_path: Path) -> None:

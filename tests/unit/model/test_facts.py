@@ -7,7 +7,7 @@ from onnx import TensorProto, helper, numpy_helper
 from tests.onnx_text import parse_onnx, write_onnx
 
 from trt_workbench.errors import UsageProblem
-from trt_workbench.model.facts import examine_model
+from trt_workbench.model.opened import Model
 
 WEIGHTS = numpy_helper.from_array(np.ones(4, np.float32), "weights")
 
@@ -31,14 +31,14 @@ def saved(folder: Path, weights: onnx.TensorProto = WEIGHTS, *more: onnx.NodePro
 
 def refused(path: Path, text: str) -> None:
     with pytest.raises(UsageProblem, match=text) as caught:
-        examine_model(path)
+        Model.open(path)
     assert str(path) in str(caught.value)
 
 
 def test_a_whole_model_passes(tmp_path: Path) -> None:
-    facts = examine_model(saved(tmp_path))
+    facts = Model.open(saved(tmp_path)).facts
     assert [tensor.name for tensor in facts.inputs] == ["x"]
-    assert facts.external_files == ()
+    assert facts.external_locations == ()
 
 
 @pytest.mark.parametrize("part", [0.2, 0.5, 0.99])
@@ -66,13 +66,13 @@ class TestExternalData:
         path = saved(tmp_path, external("data/weights.bin", offset=8, length=16))
         (tmp_path / "data").mkdir()
         (tmp_path / "data/weights.bin").write_bytes(bytes(24))
-        assert examine_model(path).external_files == (tmp_path / "data/weights.bin",)
+        assert Model.open(path).external_files == (tmp_path / "data/weights.bin",)
 
     def test_it_is_found_from_another_folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         path = saved(tmp_path / "model", external("weights.bin", length=16))
         (path.parent / "weights.bin").write_bytes(bytes(16))
         monkeypatch.chdir(tmp_path)
-        assert examine_model(path.relative_to(tmp_path)).external_files == (Path("model/weights.bin"),)
+        assert Model.open(path.relative_to(tmp_path)).external_files == (Path("model/weights.bin"),)
 
     def test_missing_is_refused(self, tmp_path: Path) -> None:
         refused(saved(tmp_path, external("weights.bin")), r"weights\.bin.* is missing")
@@ -136,7 +136,7 @@ def test_what_the_model_asks_for_is_listed(tmp_path: Path) -> None:
     made = parse_onnx(graph, {"w": np.eye(4, dtype=np.float16)})
     helper.set_model_props(made, {"task": "detect"})
     onnx.save(made, tmp_path / "model.onnx")
-    facts = examine_model(tmp_path / "model.onnx")
+    facts = Model.open(tmp_path / "model.onnx").facts
     assert [(tensor.dtype, tensor.shape) for tensor in facts.inputs] == [("float16", ("batch", 4))]
     assert facts.inputs[0].is_dynamic
     assert facts.outputs[0].shape is None
@@ -147,6 +147,6 @@ def test_what_the_model_asks_for_is_listed(tmp_path: Path) -> None:
 def test_operators_inside_subgraphs_are_seen(tmp_path: Path) -> None:
     inner = "() => (int8[] b) <float a = {1}, float s = {1}> { b = QuantizeLinear(a, s) }"
     graph = f"g (bool x) => (int8[] y) {{ y = If (x) <then_branch = t {inner}, else_branch = e {inner}> }}"
-    facts = examine_model(write_onnx(tmp_path / "model.onnx", graph))
+    facts = Model.open(write_onnx(tmp_path / "model.onnx", graph)).facts
     assert facts.operators == {"If": 1, "QuantizeLinear": 2}
     assert facts.is_quantized

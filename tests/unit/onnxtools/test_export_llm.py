@@ -8,7 +8,7 @@ import onnx
 import pytest
 
 from trt_workbench.errors import UsageProblem
-from trt_workbench.model.facts import examine_model
+from trt_workbench.model.opened import Model
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
@@ -30,7 +30,7 @@ class Bessel(torch.nn.Module):
 
 def test_inputs_and_outputs(llm_folder: Folders, tmp_path: Path) -> None:
     model = load_causal_lm(examine_llm_directory(llm_folder("llama")))
-    logits = examine_model(export_graph(model, "logits", tmp_path / "logits.onnx").path)
+    logits = Model.open(export_graph(model, "logits", tmp_path / "logits.onnx").path).facts
     assert [(tensor.name, tensor.dtype, tensor.shape) for tensor in logits.inputs] == [
         ("input_ids", "int64", ("batch", "sequence")),
         ("attention_mask", "int64", ("batch", "sequence")),
@@ -40,7 +40,7 @@ def test_inputs_and_outputs(llm_folder: Folders, tmp_path: Path) -> None:
     assert logits.metadata["trt_workbench.graph"] == "logits"
 
     cached = export_graph(model, "cached", tmp_path / "cached.onnx", opset=20)
-    facts = examine_model(cached.path)
+    facts = Model.open(cached.path).facts
     before, after = state_names(2)
     assert facts.opset == 20
     assert cached.layers == 2
@@ -59,7 +59,7 @@ def test_a_graph_of_slots_and_fixed_batch(
     model = load_causal_lm(examine_llm_directory(llm_folder("llama")))
     graph = export_graph(model, kind, tmp_path / "m.onnx", cache_length=48, batch=batch)
     assert (graph.kind, graph.cache_length, graph.batch) == (kind, 48, batch)
-    facts = examine_model(graph.path)
+    facts = Model.open(graph.path).facts
     assert [(tensor.name, tensor.shape) for tensor in facts.inputs[:3]] == [
         ("input_ids", (batch, sequence)),
         ("start", (1,)),
@@ -112,7 +112,7 @@ def test_weights_beside_the_graph(llm_folder: Folders, tmp_path: Path) -> None:
     beside = export_graph(model, "logits", tmp_path / "b.onnx", inline_limit_bytes=1000)
     assert inline.data is None
     assert beside.data == tmp_path / "b.onnx.data"
-    assert examine_model(beside.path).external_files == (beside.data,)
+    assert Model.open(beside.path).external_files == (beside.data,)
     assert beside.data.stat().st_mode == beside.path.stat().st_mode
     assert beside.path.stat().st_size < inline.path.stat().st_size / 2
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.onnx", "b.onnx", "b.onnx.data"]

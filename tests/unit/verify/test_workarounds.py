@@ -21,7 +21,7 @@ from trt_workbench.engine.builder import BuiltEngine, export
 from trt_workbench.engine.manifest import WayAround, read_manifest
 from trt_workbench.errors import CheckFailed, UsageProblem
 from trt_workbench.onnxtools.fences import fences
-from trt_workbench.onnxtools.identity import hash_model
+from trt_workbench.onnxtools.identity import sha256_of
 from trt_workbench.verify.fixed_files import check_output, write_fixed
 from trt_workbench.verify.opening import VerifyRequest, of_model
 from trt_workbench.verify.run import verify
@@ -285,7 +285,7 @@ def test_what_is_taken_is_written_with_its_cost(model: Path, tmp_path: Path, pla
     plan = write_fixed(found, request(model), tmp_path / "fixed.plan")
     manifest = read_manifest(plan)
     assert manifest.way_around.name == "attention-mask-in-keys"
-    assert manifest.way_around.model_sha256 == hash_model(model)
+    assert manifest.way_around.model_sha256 == sha256_of(model)
     assert manifest.way_around.plain_latency_ms == found.plain_milliseconds
     assert manifest.way_around.rows is None
     again = VerifyRequest(target=plan, model=model, quick=True)

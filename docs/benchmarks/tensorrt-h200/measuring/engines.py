@@ -79,10 +79,10 @@ def profiles(case: EngineCase, model: Path) -> tuple[str, ...]:
     """Return the case's profiles; for a model whose batch alone is dynamic, one from a single image to eight."""
     if case.profiles:
         return case.profiles
-    from trt_workbench.model.facts import examine_model
+    from trt_workbench.model.opened import Model
 
     found = []
-    for tensor in examine_model(model).inputs:
+    for tensor in Model.open(model).facts.inputs:
         if tensor.is_dynamic and tensor.shape:
             rest = "x".join(str(dim) for dim in tensor.shape[1:])
             found.append(f"{tensor.name}:" + "/".join(f"{batch}x{rest}" for batch in DETECTOR_BATCHES))

@@ -13,7 +13,7 @@ from trt_workbench.engine.documents import Strict, read_document, write_json
 from trt_workbench.errors import UsageProblem
 from trt_workbench.model.facts import ModelFacts
 from trt_workbench.onnxtools.graph_types import read_precision
-from trt_workbench.onnxtools.identity import hash_model
+from trt_workbench.onnxtools.identity import sha256_of
 from trt_workbench.system.workspace import output_root
 
 # Raised when the way of converting changes, so that files converted before are not taken again.
@@ -75,7 +75,7 @@ def _converted(model: Path, keep_fp32: tuple[str, ...]) -> tuple[Path, dict[str,
 
     key: dict[str, Any] = {
         "recipe": _RECIPE,
-        "model_sha256": hash_model(model),
+        "model_sha256": sha256_of(model),
         "onnx": str(onnx.__version__),
         "keep_fp32": sorted(keep_fp32),
     }
@@ -83,7 +83,7 @@ def _converted(model: Path, keep_fp32: tuple[str, ...]) -> tuple[Path, dict[str,
     path, record_path = folder / "model.onnx", folder / "conversion.json"
     if not (path.is_file() and record_path.is_file()):
         wide = _convert(model, path, keep_fp32)
-        write_json(record_path, Conversion(**key, kept_in_fp32=wide, converted_sha256=hash_model(path)))
+        write_json(record_path, Conversion(**key, kept_in_fp32=wide, converted_sha256=sha256_of(path)))
     record = read_document(record_path, Conversion, "remove it, and the model is converted again")
     return path, {
         "converted_by": f"trt-workbench {__version__}, inputs and outputs unchanged",

@@ -75,10 +75,10 @@ class OrtCpuBackend(OrtBackend):
     def request(self, model: Path, options: SessionOptions) -> LoadRequest:
         """Return what a session would be made with, as `OrtBackend` says."""
         from trt_workbench.backends.simulation import runnable_model
-        from trt_workbench.model.facts import examine_model
+        from trt_workbench.model.opened import Model
 
         extra = self._checked(options)
-        path, simulation = runnable_model(model, examine_model(model))
+        path, simulation = runnable_model(model, Model.open(model).facts)
         record = {"precision": "as exported", **simulation}
         return LoadRequest(self.name, path, model, ((CPU_PROVIDER, {}),), (CPU_PROVIDER,), extra, record)
 

@@ -63,13 +63,13 @@ class OrtCudaBackend(OrtBackend):
     def request(self, model: Path, options: SessionOptions) -> LoadRequest:
         """Return what a session would be made with, as `OrtBackend` says."""
         from trt_workbench.backends.simulation import refuse_formats
-        from trt_workbench.model.facts import examine_model
+        from trt_workbench.model.opened import Model
 
         extra = checked_options(self.name, CUDA_OPTIONS, options)
         if options.tf32:
             check_tf32_allowed()
         keep = tuple(filter(None, extra["keep_fp32"].split(",")))
-        facts = examine_model(model)
+        facts = Model.open(model).facts
         refuse_formats(self.name, model, facts, ("bf16",))
         path, precision = model_in_precision(self.name, model, facts, options.precision, keep_fp32=keep)
         provider = {name: provider_text(extra[name]) for name in CUDA_OPTIONS if extra[name] is not None}

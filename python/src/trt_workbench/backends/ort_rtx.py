@@ -123,13 +123,15 @@ class OrtRtxBackend(Backend):
         Raises:
             UsageProblem: an option is unknown or does not fit the others, or the model cannot be had as asked.
         """
-        from trt_workbench.model.facts import examine_model
+        from trt_workbench.model.opened import Model
 
         extra = self._checked(options)
         if options.tf32:
             check_tf32_allowed()
         keep = tuple(filter(None, extra["keep_fp32"].split(",")))
-        path, precision = model_in_precision(self.name, model, examine_model(model), options.precision, keep_fp32=keep)
+        path, precision = model_in_precision(
+            self.name, model, Model.open(model).facts, options.precision, keep_fp32=keep
+        )
         provider = {name: provider_text(extra[name]) for name in PROVIDER_OPTIONS if extra[name] is not None}
         if options.shapes and not any(extra[name] for name in _SHAPES):
             provider |= _ranges(options.shapes)

@@ -20,7 +20,7 @@ from trt_workbench.core.hashing import hash_document, hash_file
 from trt_workbench.core.precision import names
 from trt_workbench.errors import UsageProblem
 from trt_workbench.model.facts import ModelFacts
-from trt_workbench.onnxtools.identity import hash_model
+from trt_workbench.onnxtools.identity import sha256_of
 from trt_workbench.system.tensorrt import decode_version
 from trt_workbench.system.workspace import output_root
 
@@ -71,10 +71,10 @@ class OrtTrtBackend(OrtBackend):
             UsageProblem: an option is unknown, or does not fit the others or the model.
         """
         from trt_workbench.backends.simulation import refuse_formats
-        from trt_workbench.model.facts import examine_model
+        from trt_workbench.model.opened import Model
 
         extra = checked_options(self.name, TRT_OPTIONS, options)
-        facts = examine_model(model)
+        facts = Model.open(model).facts
         release = decode_version(int((versions or {}).get("tensorrt", 100000)))[0]
         refuse_formats(self.name, model, facts, names(lambda one: one.is_built_by(release)))
         _check_profiles(extra, facts, model)
@@ -84,7 +84,7 @@ class OrtTrtBackend(OrtBackend):
         provider = {name: provider_text(extra[name]) for name in TRT_OPTIONS if extra[name] is not None}
         if extra["trt_cuda_graph_enable"] is None:
             provider["trt_cuda_graph_enable"] = provider_text(extra["cuda_graph"])
-        digest = _cache_key(model, facts, provider, options, versions or {})
+        digest = _cache_key(model, provider, options, versions or {})
         folder = output_root() / "ort-trt" / digest
         if extra["trt_engine_cache_enable"]:
             provider.setdefault("trt_engine_cache_path", str(folder))
@@ -167,9 +167,7 @@ def _check_profiles(extra: Mapping[str, Any], facts: ModelFacts, model: Path) ->
             )
 
 
-def _cache_key(
-    model: Path, facts: ModelFacts, provider: Mapping[str, str], options: SessionOptions, versions: Mapping[str, str]
-) -> str:
+def _cache_key(model: Path, provider: Mapping[str, str], options: SessionOptions, versions: Mapping[str, str]) -> str:
     """Return the hash of everything that can change an engine, 32 hexadecimal digits."""
     from trt_workbench.system.gpu import driver_report
 
@@ -180,7 +178,7 @@ def _cache_key(
     table, plugins = provider.get("trt_int8_calibration_table_name"), provider.get("trt_extra_plugin_lib_paths")
     document = {
         "key_version": _KEY_VERSION,
-        "model_sha256": hash_model(model, facts.external_locations),
+        "model_sha256": sha256_of(model),
         "provider": {name: value for name, value in sorted(provider.items()) if name not in _NOT_IN_KEY},
         "precision": options.precision,
         "tf32": options.tf32,

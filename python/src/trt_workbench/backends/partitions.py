@@ -14,7 +14,6 @@ from trt_workbench.backends.ort_common import CPU_PROVIDER, CUDA_PROVIDER, TENSO
 from trt_workbench.backends.ort_preload import preload
 from trt_workbench.backends.registry import get_backend
 from trt_workbench.errors import ComponentMissing, UsageProblem, WorkbenchError, did_you_mean
-from trt_workbench.model.facts import examine_model
 from trt_workbench.model.index import GraphIndex, read_index
 from trt_workbench.model.tensorrt_operators import SOURCE, why_not
 from trt_workbench.onnxtools.partitions import Partitions, make_partitions, split_small
@@ -55,7 +54,6 @@ def find_partitions(request: PartitionRequest) -> Partitions:
     provider = backend.provider
     if provider != TENSORRT_PROVIDER and (request.exclude or request.minimum > 1):
         raise UsageProblem(f"--exclude and --min-subgraph-size are of ort-trt; {request.backend} takes neither.")
-    examine_model(request.model)
     index = read_index(request.model)
     operators = {index.operator(place) for place in range(len(index.nodes))}
     if unknown := [name for name in request.exclude if name not in operators]:

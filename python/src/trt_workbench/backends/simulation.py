@@ -13,7 +13,7 @@ from trt_workbench.engine.documents import write_json
 from trt_workbench.errors import UsageProblem
 from trt_workbench.model.facts import ModelFacts
 from trt_workbench.model.reading import checked_on_error, load_model
-from trt_workbench.onnxtools.identity import hash_model
+from trt_workbench.onnxtools.identity import sha256_of
 from trt_workbench.onnxtools.quantize.simulate import simulated
 from trt_workbench.onnxtools.sanitize import save_model
 from trt_workbench.system.workspace import output_root
@@ -36,7 +36,7 @@ def runnable_model(model: Path, facts: ModelFacts) -> tuple[Path, dict[str, Any]
         return model, {}
     key = {
         "recipe": _RECIPE,
-        "model_sha256": hash_model(model, facts.external_locations),
+        "model_sha256": sha256_of(model),
         "onnx": str(onnx.__version__),
     }
     folder = output_root() / "simulated" / hash_document(key)

@@ -57,9 +57,9 @@ def load_model(path: Path, precision: torch.dtype, *, trust: bool = False) -> To
 def _from_onnx(path: Path, precision: torch.dtype) -> TorchModel:
     from trt_workbench.backends.onnx_torch.convert import convert
     from trt_workbench.backends.simulation import refuse_formats
-    from trt_workbench.model.facts import examine_model
+    from trt_workbench.model.opened import Model
 
-    facts = examine_model(path)
+    facts = Model.open(path).facts
     refuse_formats("PyTorch", path, facts, ("bf16",))
     converted = convert(path, precision)
 

@@ -15,7 +15,7 @@ from trt_workbench.engine.profiles import batch_profile
 from trt_workbench.engine.settings_file import load_settings
 from trt_workbench.engine.target import examine_target
 from trt_workbench.errors import UsageProblem
-from trt_workbench.model.facts import examine_model
+from trt_workbench.model.opened import Model
 
 
 class TrtBackend(Backend):
@@ -83,7 +83,7 @@ def _typed(model: Path, settings: BuildSettings, options: SessionOptions) -> tup
     version = examine_target(settings.device).tensorrt_version or "0"
     if not settings.strongly_typed and int(version.split(".")[0]) < STRONGLY_TYPED_FROM:
         return model, {}
-    typed, record = model_in_precision(TrtBackend.name, model, examine_model(model), "fp16")
+    typed, record = model_in_precision(TrtBackend.name, model, Model.open(model).facts, "fp16")
     if typed != model:
         options.say(f"TensorRT {version} takes types from the graph; {model.name} was converted to fp16: {typed}")
     return typed, record
@@ -92,7 +92,7 @@ def _typed(model: Path, settings: BuildSettings, options: SessionOptions) -> tup
 def _build(model: Path, settings: BuildSettings, choice: RunnerChoice, options: SessionOptions) -> Path:
     if not settings.profiles:
         profile = options.shapes if choice.max_batch is None else None
-        inputs = [(tensor.name, tensor.shape) for tensor in examine_model(model).inputs]
+        inputs = [(tensor.name, tensor.shape) for tensor in Model.open(model).facts.inputs]
         if profile := profile or batch_profile(inputs, choice.max_batch or 1):
             settings = settings.model_copy(update={"profiles": (profile,)})
     return build(prepare_build(model, settings), force=choice.force, note=options.say).path

@@ -108,16 +108,16 @@ def _in_use(precision: str, model: Path, *, tf32: bool) -> set[str]:
 
 def chooses(model: Path) -> bool:
     """Return whether a model chooses among candidates, whose order near ties leave open. Raises UsageProblem."""
-    from trt_workbench.model.facts import examine_model
+    from trt_workbench.model.opened import Model
 
-    return bool(_CHOOSING & examine_model(model).operators.keys())
+    return bool(_CHOOSING & Model.open(model).facts.operators.keys())
 
 
 def refuse_random(model: Path) -> None:
     """Raise UsageProblem for a model that draws random numbers, or that cannot be read: no two calls are the same."""
-    from trt_workbench.model.facts import examine_model
+    from trt_workbench.model.opened import Model
 
-    if drawn := _RANDOM & examine_model(model).operators.keys():
+    if drawn := _RANDOM & Model.open(model).facts.operators.keys():
         raise UsageProblem(f"the model draws random numbers ({', '.join(sorted(drawn))})")
 
 
@@ -224,9 +224,9 @@ def _own_precisions(model: Path) -> set[str]:
     """Return the precisions below fp32 that stand in the graph itself."""
     import onnx
 
-    from trt_workbench.model.facts import examine_model
+    from trt_workbench.model.opened import Model
 
-    facts = examine_model(model)
+    facts = Model.open(model).facts
     types = {onnx.TensorProto.FLOAT16: "fp16", onnx.TensorProto.BFLOAT16: "bf16"}
     loaded = onnx.load(model, load_external_data=False)
     found = {types[tensor.data_type] for tensor in loaded.graph.initializer if tensor.data_type in types}

@@ -26,7 +26,7 @@ from trt_workbench.errors import CheckFailed
 from trt_workbench.measure.repetition import Slice, merged
 from trt_workbench.measure.stability import instabilities, noise_interval, window_drift
 from trt_workbench.measure.telemetry import TelemetrySampler, gpu_in_use
-from trt_workbench.onnxtools.identity import hash_model
+from trt_workbench.onnxtools.identity import sha256_of
 from trt_workbench.pipeline.llm.agreement import Disagreement
 from trt_workbench.runs.records import Record, Status, read_samples, write_samples
 from trt_workbench.runs.statistics import percentile, summarize
@@ -61,7 +61,7 @@ class BenchRun:
     def __post_init__(self) -> None:
         """Prepare the folders. Raises UsageProblem or ComponentMissing as `model_files` does."""
         self._models = model_files(self.config)
-        self._hashes = {name: hash_model(path) for name, path in self._models.items()}
+        self._hashes = {name: sha256_of(path) for name, path in self._models.items()}
         self._records = self.folder / "records.jsonl"
         self._done = {(one.key, one.repetition) for one in self.kept}
         self._throughput: dict[tuple[Any, ...], dict[int, list[float]]] = {}

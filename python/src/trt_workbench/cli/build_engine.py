@@ -87,7 +87,7 @@ def build_engine(
     reader = images.read if images else None
     prepared = prepare_build(model, settings, images.description if images else "", reader)
     if plan is not None:
-        check_destination(plan, (model, *prepared.facts.external_files))
+        check_destination(plan, prepared.model.files)
     if dry_run:
         _show_request(prepared, as_json=as_json)
         return
@@ -128,11 +128,11 @@ def with_batch_profile(model: Path, settings: BuildSettings, max_batch: int | No
     if max_batch is None:
         return settings
     from trt_workbench.engine.profiles import batch_profile
-    from trt_workbench.model.facts import examine_model
+    from trt_workbench.model.opened import Model
 
     if settings.profiles:
         raise UsageProblem("Give either --max-batch or profiles, not both.")
-    made = batch_profile([(tensor.name, tensor.shape) for tensor in examine_model(model).inputs], max_batch)
+    made = batch_profile([(tensor.name, tensor.shape) for tensor in Model.open(model).facts.inputs], max_batch)
     if made is None:
         raise UsageProblem(
             f"--max-batch is for a model whose batch alone is dynamic; give each range with --profile: {model}"

@@ -51,21 +51,20 @@ def check_target(
     from trt_workbench.engine.builder import check_request
     from trt_workbench.engine.documents import json_values, write_json
     from trt_workbench.engine.rtx import SERVED, require_compiler
-    from trt_workbench.model.facts import examine_model
+    from trt_workbench.model.opened import Model
     from trt_workbench.runs.directory import run_directory
     from trt_workbench.system.cards import architectures
     from trt_workbench.verify.targets import check_targets
 
     asked = architectures(gpu, SERVED)
-    facts = examine_model(model)
+    opened = Model.open(model)
     settings = with_batch_profile(model, _settings(profiles), max_batch)
-    check_request(model, facts, settings)
+    check_request(opened, settings)
     require_compiler()
     with run_directory("check-target", output) as run:
         with waiting("Compiling") as update:
             found, layers = check_targets(
-                model,
-                facts,
+                opened,
                 settings.profiles,
                 asked,
                 run.path / "logs",

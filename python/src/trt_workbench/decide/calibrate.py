@@ -20,8 +20,8 @@ from trt_workbench.decide.copies import named
 from trt_workbench.decide.data import RANDOM_SIZE, Batch, CalibrationData, Half, batches, calibration_data
 from trt_workbench.decide.settings import CalibrationSettings
 from trt_workbench.errors import UsageProblem
-from trt_workbench.model.facts import examine_model
-from trt_workbench.onnxtools.identity import hash_model
+from trt_workbench.model.opened import Model
+from trt_workbench.onnxtools.identity import sha256_of
 from trt_workbench.onnxtools.quantize.evidence import CalibrationEvidence, TensorRange
 from trt_workbench.onnxtools.quantize.groups import Shapes, tensor_elements
 from trt_workbench.onnxtools.quantize.input_statistics import Gatherer, gather
@@ -113,9 +113,9 @@ def calibrate(
         percentile=settings.percentile,
         inputs={name: gatherer.statistics() for name, gatherer in fed.items()},
     )
-    used = {*(tensor.name for tensor in examine_model(model).inputs), *tensors}
+    used = {*(tensor.name for tensor in Model.open(model).facts.inputs), *tensors}
     return Calibrated(
-        hash_model(model), histograms, evidence, {name: shape for name, shape in shapes.items() if name in used}
+        sha256_of(model), histograms, evidence, {name: shape for name, shape in shapes.items() if name in used}
     )
 
 
@@ -179,7 +179,7 @@ def _save_with_outputs(document: onnx.ModelProto, tensors: Sequence[str], path: 
 
 def fixed_batch(model: Path) -> int:
     """Return the batch of the model's inputs; 1 where it is open."""
-    first = {tensor.shape[0] for tensor in examine_model(model).inputs if tensor.shape}
+    first = {tensor.shape[0] for tensor in Model.open(model).facts.inputs if tensor.shape}
     return max((size for size in first if isinstance(size, int)), default=1)
 
 

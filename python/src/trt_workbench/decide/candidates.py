@@ -19,9 +19,9 @@ from trt_workbench.decide.calibrate import Calibrated, Progress, calibrate
 from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings
 from trt_workbench.engine.documents import write_json
 from trt_workbench.errors import UsageProblem, did_you_mean
-from trt_workbench.model.facts import examine_model
+from trt_workbench.model.opened import Model
 from trt_workbench.model.proto import opset
-from trt_workbench.onnxtools.identity import hash_model
+from trt_workbench.onnxtools.identity import sha256_of
 from trt_workbench.onnxtools.opsets import OPSETS
 from trt_workbench.onnxtools.quantize.blocks import heads, quantize_blocks, without_form
 from trt_workbench.onnxtools.quantize.cast import cast_model
@@ -128,11 +128,11 @@ def make_candidate(
         low_macs=macs,
         low_weights=_share(weight_elements(low), weight_elements(products)),
         opset=opset(made.model),
-        source_opset=examine_model(model).opset,
+        source_opset=Model.open(model).facts.opset,
         notes=(*made.notes, *notes, *_zeros(ranges), *_notes(precision, opset(made.model), calibration)),
         search=search,
         source=model.name,
-        source_sha256=hash_model(model),
+        source_sha256=sha256_of(model),
         versions=_versions(),
     )
     write_candidate(made.model, evidence, output)
@@ -240,7 +240,7 @@ def check_output(model: Path, output: Path) -> None:
     """Refuse an output that is no ONNX file, or that would take the place of the model, its weights or a device."""
     if output.suffix != ".onnx" or output.is_dir():
         raise UsageProblem(f"The output is an ONNX file, NAME.onnx: {output}")
-    sources = {os.path.realpath(file) for file in (model, *examine_model(model).external_files)}
+    sources = {os.path.realpath(file) for file in Model.open(model).files}
     for file in (output, evidence_path(output), output.with_name(f"{output.name}.data")):
         refuse_special(file)
         # not resolve(): on a ring of links it raises RuntimeError
@@ -266,7 +266,7 @@ def _calibrated(
 ) -> Calibrated:
     if not isinstance(calibration, Calibrated):
         return calibrate(model, calibration or CalibrationSettings(), on_progress)
-    if calibration.source_sha256 != hash_model(model):
+    if calibration.source_sha256 != sha256_of(model):
         raise UsageProblem(f"The ranges were found on another model: {model}")
     return calibration
 

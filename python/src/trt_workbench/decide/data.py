@@ -22,7 +22,8 @@ from trt_workbench.engine.array_files import count_rows
 from trt_workbench.engine.calibration import array_columns, calibration_files, check_sample, holds_images
 from trt_workbench.errors import ComponentMissing, UsageProblem
 from trt_workbench.measure.inputs import complete_shapes, random_inputs
-from trt_workbench.model.facts import ModelFacts, ModelTensor, examine_model
+from trt_workbench.model.facts import ModelFacts, ModelTensor
+from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.llm_directory import examine_llm_directory
 from trt_workbench.onnxtools.quantize.kinds import RANDOM
 from trt_workbench.pipeline.calibration import calibration_images, image_transform
@@ -132,7 +133,7 @@ def calibration_data(model: Path, settings: CalibrationSettings, half: Half | No
             "Ranges of activations need data: pass --calibration with images, .npy or .npz files or a text, or "
             "--calibration random for a model that is labelled as not calibrated."
         )
-    facts = examine_model(model)
+    facts = Model.open(model).facts
     inputs = facts.inputs
     if empty := [one.name for one in inputs if one.shape and one.shape[0] == 0]:
         raise UsageProblem(f"Input {empty[0]} was exported for a batch of 0, so that it takes no sample: {model}")

@@ -13,8 +13,8 @@ from trt_workbench.decide.task import Detection
 from trt_workbench.decide.tried import Tried
 from trt_workbench.engine.documents import read_document
 from trt_workbench.errors import UsageProblem
-from trt_workbench.model.facts import examine_model
-from trt_workbench.onnxtools.identity import hash_model
+from trt_workbench.model.opened import Model
+from trt_workbench.onnxtools.identity import sha256_of
 from trt_workbench.onnxtools.precision import told
 from trt_workbench.onnxtools.quantize.evidence import Evidence, evidence_in
 from trt_workbench.runs.artefacts import read_bench_run
@@ -83,9 +83,9 @@ def _tried(directory: Path, metrics: CocoMetrics) -> Tried:
 
 def _evidence(path: Path, sha256: str) -> Evidence | None:
     """Return how the file was made that was evaluated; None where it says nothing, is gone or is another one now."""
-    if path.suffix != ".onnx" or not path.is_file() or hash_model(path) != sha256:
+    if path.suffix != ".onnx" or not path.is_file() or sha256_of(path) != sha256:
         return None
-    return evidence_in(examine_model(path).metadata)
+    return evidence_in(Model.open(path).facts.metadata)
 
 
 def _name_apart(tried: Sequence[Tried], documents: Sequence[CocoMetrics]) -> None:

@@ -13,8 +13,8 @@ from trt_workbench.decide.task import Task
 from trt_workbench.decide.tried import Tried
 from trt_workbench.decide.words import recommendation
 from trt_workbench.errors import UsageProblem
-from trt_workbench.model.facts import examine_model
-from trt_workbench.onnxtools.identity import hash_model
+from trt_workbench.model.opened import Model
+from trt_workbench.onnxtools.identity import sha256_of
 from trt_workbench.runs.bootstrap import largest_loss
 from trt_workbench.runs.comparison import inseparable, telling_repetitions
 from trt_workbench.runs.decision import BASELINE, Decision, Row, RowScore, RowSpeed
@@ -102,7 +102,7 @@ def _row(
         reason=reason,
         computes_in=one.computes_in,
         file=str(file.absolute()) if file else None,
-        sha256=hash_model(file) if file else None,
+        sha256=sha256_of(file) if file else None,
         size_bytes=_size(one),
         simulated=one.simulated,
         calibrated=one.calibrated,
@@ -156,7 +156,7 @@ def _size(one: Tried) -> int | None:
         return Path(str(plan)).stat().st_size
     if one.path is None:
         return None
-    parts = (one.path, *examine_model(one.path).external_files) if one.path.suffix == ".onnx" else (one.path,)
+    parts = Model.open(one.path).files if one.path.suffix == ".onnx" else (one.path,)
     return sum(part.stat().st_size for part in parts)
 
 

@@ -16,7 +16,7 @@ from trt_workbench.decide.data import data_hash
 from trt_workbench.decide.mixed import MixedSearch
 from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings, SearchSettings
 from trt_workbench.engine.documents import read_document
-from trt_workbench.onnxtools.identity import hash_model
+from trt_workbench.onnxtools.identity import sha256_of
 from trt_workbench.onnxtools.quantize.evidence import Evidence
 from trt_workbench.system.workspace import output_root
 
@@ -40,7 +40,7 @@ class Candidates:
         on_progress: Progress | None = None,
         search: MixedSearch | None = None,
     ) -> None:
-        self.model, self.sha256, self._search = model, hash_model(model), search
+        self.model, self.sha256, self._search = model, sha256_of(model), search
         self._settings, self._on_progress = calibration, on_progress
         self._calibrated: Calibrated | None = None
 

@@ -28,7 +28,7 @@ from trt_workbench.decide.tried import Tried, left_out
 from trt_workbench.decide.worker import TARGET
 from trt_workbench.engine.documents import write_json
 from trt_workbench.errors import CheckFailed, ComponentMissing, DeviceFailure, UsageProblem, WorkbenchError
-from trt_workbench.model.facts import examine_model
+from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.quantize.evidence import InputStatistics
 from trt_workbench.onnxtools.quantize.input_statistics import difference, input_statistics
 from trt_workbench.runs.decision import BASELINE, Decision, State
@@ -112,7 +112,7 @@ class DecideRun:
 
     def _fit_batch(self) -> None:
         """Time calls of the batch that the model was exported with, where it takes no single items."""
-        sizes = {tensor.shape[0] for tensor in examine_model(self.subject.model).inputs if tensor.shape}
+        sizes = {tensor.shape[0] for tensor in Model.open(self.subject.model).facts.inputs if tensor.shape}
         size = sizes.pop() if len(sizes) == 1 else None
         if self.settings.batch == 1 and isinstance(size, int) and size > 1:
             self.settings = replace(self.settings, batch=size)

@@ -21,7 +21,7 @@ from trt_workbench.decide.sensitivity import Maker, measure_sensitivity
 from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings, SearchSettings
 from trt_workbench.engine.documents import read_document, write_json
 from trt_workbench.errors import UsageProblem
-from trt_workbench.onnxtools.identity import hash_model
+from trt_workbench.onnxtools.identity import sha256_of
 from trt_workbench.onnxtools.quantize.evidence import SearchEvidence, SearchPoint, digits_for
 from trt_workbench.profiling.records import Operation, read_records
 from trt_workbench.runs.search import SearchDocument, Trial
@@ -97,7 +97,7 @@ class Search:
                 for half in (HELD_OUT, RANGES)
             )
             calibrated = self._calibrated()
-            self._sha256, self._data_sha256 = hash_model(self.model), data_hash(self.calibration.calibration)
+            self._sha256, self._data_sha256 = sha256_of(self.model), data_hash(self.calibration.calibration)
             self._maker = Maker(self.model, self.precision, calibrated, self.placement)
             sensitivity = self._sensitivity(calibrated)
             names = {group.name for group in sensitivity.groups}

@@ -37,7 +37,7 @@ from trt_workbench.decide.copies import named
 from trt_workbench.decide.data import Batch, CalibrationData, Half, batches, calibration_data
 from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings
 from trt_workbench.errors import UsageProblem
-from trt_workbench.onnxtools.identity import hash_model
+from trt_workbench.onnxtools.identity import sha256_of
 from trt_workbench.onnxtools.quantize.groups import Group, Outsider, quantisable
 from trt_workbench.onnxtools.quantize.preparation import prepare, raise_opset
 from trt_workbench.onnxtools.quantize.qdq import ranged_tensors
@@ -138,7 +138,7 @@ def measure_sensitivity(
                 on_progress(number + 1, len(free))
     return Sensitivity(
         model=str(model),
-        model_sha256=hash_model(model),
+        model_sha256=sha256_of(model),
         to=precision,
         method=method if calibrated else None,
         calibrated=calibrated is None or calibrated.evidence.kind == "data",

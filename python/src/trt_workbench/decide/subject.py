@@ -22,7 +22,7 @@ from trt_workbench.evaluate.embedded.dataset import (
     make_calibration_scenes,
     make_embedded_dataset,
 )
-from trt_workbench.model.facts import examine_model
+from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.graph_types import read_precision
 from trt_workbench.onnxtools.quantize.kinds import RANDOM
 from trt_workbench.onnxtools.quantize.preparation import refuse_quantised
@@ -69,7 +69,7 @@ def subject_of(
         raise UsageProblem(f"The model file does not exist: {model}")
     if model.suffix != ".onnx":
         raise UsageProblem(f"Candidates are made from a float ONNX model, not from this file: {model}")
-    refuse_quantised(examine_model(model), model)
+    refuse_quantised(Model.open(model).facts, model)
     shares = read_precision(model).shares
     if shares and BASELINE not in shares:
         raise UsageProblem(f"The model computes in {', '.join(shares)}; losses are measured from {BASELINE}: {model}")
@@ -122,7 +122,7 @@ def _searched(subject: Subject, settings: DecideSettings, search: SearchSettings
 
 
 def _likeness(model: Path, settings: DecideSettings, data: Path, calibration: CalibrationSettings) -> Likeness:
-    require_batch_first(examine_model(model), model)  # before anything is made for many minutes
+    require_batch_first(Model.open(model).facts, model)  # before anything is made for many minutes
     is_text = data.is_file() and data.suffix == ".txt"
     if settings.score == "ap" or (not is_text and holds_images(data)):
         raise UsageProblem(
@@ -139,7 +139,7 @@ def _likeness(model: Path, settings: DecideSettings, data: Path, calibration: Ca
 
 def _require_logits(model: Path, samples: CalibrationSettings) -> None:
     """Raise UsageProblem where the first output of floats can be no logits of the samples' tokens."""
-    facts = examine_model(model)
+    facts = Model.open(model).facts
     shape = next((output.shape for output in facts.outputs if output.dtype.startswith(("float", "bfloat"))), None)
     takes_ids = any(tensor.name == "input_ids" for tensor in facts.inputs)
     if not takes_ids or (shape is not None and len(shape) != 3):

@@ -15,7 +15,7 @@ from trt_workbench.decide.scores import Scores, coco_scores
 from trt_workbench.decide.settings import CalibrationSettings
 from trt_workbench.decide.tried import Tried
 from trt_workbench.evaluate.coco_dataset import read_dataset
-from trt_workbench.model.facts import examine_model
+from trt_workbench.model.opened import Model
 from trt_workbench.pipeline.calibration import calibration_images
 
 SCORED_SAMPLES = 64
@@ -127,7 +127,7 @@ class Detection:
         prepared = calibration_images(model, self.images, self.family, self.imgsz)
         listed = read_dataset(self.images, self.annotations, allow_missing=True)
         files = [file for image in listed.images if (file := listed.path(image)).is_file()]
-        name = examine_model(model).inputs[0].name
+        name = Model.open(model).facts.inputs[0].name
         if prepared is not None:
             for file in files[:: max(1, len(files) // SCORED_SAMPLES)]:
                 yield {name: prepared.read(file)}
@@ -197,7 +197,7 @@ class Likeness:
         """Return the dynamic dimensions of a sample."""
         sample = next(iter(calibration_data(self.model, self.samples).read()))
         found = {}
-        for tensor in examine_model(self.model).inputs:
+        for tensor in Model.open(self.model).facts.inputs:
             for axis, dim in enumerate(tensor.shape or ()):
                 if axis and not isinstance(dim, int):
                     found[dim or f"{tensor.name}.{axis}"] = sample[tensor.name].shape[axis - 1]

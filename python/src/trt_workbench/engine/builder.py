@@ -41,8 +41,8 @@ from trt_workbench.engine.profiles import Profile, batch_profile
 from trt_workbench.engine.several_builds import keep_builder
 from trt_workbench.engine.target import Target, examine_target
 from trt_workbench.errors import CheckFailed, ComponentMissing, UsageProblem
-from trt_workbench.model.facts import ModelFacts, ModelTensor, examine_model
-from trt_workbench.onnxtools.identity import hash_model
+from trt_workbench.model.facts import ModelTensor
+from trt_workbench.model.opened import Model
 
 # From this version on every network is strongly typed: the graph alone says what its layers compute in (NvInfer.h).
 STRONGLY_TYPED_FROM = 11
@@ -58,18 +58,16 @@ class PreparedBuild:
     """What a build would do, found out without TensorRT or a GPU as far as that goes.
 
     Attributes:
-        model: the ONNX file.
+        model: what is built.
         settings: the resolved settings.
-        facts: what the model asks for.
         target: TensorRT and GPU of this machine.
         key: the cache key; without TensorRT or GPU it is not the one of a real build (`key.is_complete`).
         cached: the engine that the cache holds already; None where it must be built.
         read_image: turns a calibration image into the model's input.
     """
 
-    model: Path
+    model: Model
     settings: BuildSettings
-    facts: ModelFacts
     target: Target
     key: cache.CacheKey
     cached: Path | None
@@ -101,16 +99,16 @@ def prepare_build(
         UsageProblem: the model or its external data is damaged or missing, or the settings or the calibration data do
             not fit the model.
     """
-    facts = examine_model(model)
-    check_request(model, facts, settings)
+    opened = Model.open(model)
+    check_request(opened, settings)
     target = examine_target(settings.device)
-    _check_quantized(model, facts, settings, target)
-    if settings.calibration and not facts.is_quantized:
-        fitting = fit_calibration(settings.calibration, facts.inputs, read_image)
+    _check_quantized(opened, settings, target)
+    if settings.calibration and not opened.facts.is_quantized:
+        fitting = fit_calibration(settings.calibration, opened.facts.inputs, read_image)
         settings = settings.model_copy(update={"calibration": fitting})
     settings = _for_version(settings, target)
     key = cache.CacheKey(
-        model_sha256=hash_model(model, facts.external_locations),
+        model_sha256=opened.sha256,
         options=settings.key_fields(),
         tensorrt_version=target.tensorrt_version,
         driver_version=target.driver_version,
@@ -121,22 +119,23 @@ def prepare_build(
         plugins_sha256=tuple(_hash_plugin(path) for path in settings.plugins),
     )
     cached = cache.cached_plan(key.digest()) if key.is_complete else None
-    return PreparedBuild(model, settings, facts, target, key, cached, read_image)
+    return PreparedBuild(opened, settings, target, key, cached, read_image)
 
 
-def check_request(model: Path, facts: ModelFacts, settings: BuildSettings) -> None:
+def check_request(model: Model, settings: BuildSettings) -> None:
     """Check what can be checked before TensorRT is asked: profiles against inputs, INT8 against scales.
 
     Raises:
         UsageProblem: the settings do not fit the model.
     """
+    facts, path = model.facts, model.path
     names = {tensor.name for tensor in facts.inputs}
     for number, profile in enumerate(settings.profiles):
         if unknown := sorted((profile.shapes.keys() | profile.values.keys()) - names):
             known = ", ".join(sorted(names))
-            raise UsageProblem(f"Profile {number} names {', '.join(unknown)}; the model's inputs are {known}: {model}")
+            raise UsageProblem(f"Profile {number} names {', '.join(unknown)}; the model's inputs are {known}: {path}")
         for tensor in facts.inputs:
-            _check_range(model, number, profile, tensor)
+            _check_range(path, number, profile, tensor)
     dynamic = [tensor for tensor in facts.inputs if tensor.is_dynamic]
     if dynamic and not settings.profiles:
         shapes = ", ".join(f"{tensor.name} {_shape_text(tensor.shape)}" for tensor in dynamic)
@@ -144,18 +143,18 @@ def check_request(model: Path, facts: ModelFacts, settings: BuildSettings) -> No
         short = " or, as the batch alone is dynamic, --max-batch N" if batch_alone else ""
         raise UsageProblem(
             f"The model has dynamic inputs ({shapes}); give each its range with --profile NAME:MIN/OPT/MAX"
-            f"{short}: {model}"
+            f"{short}: {path}"
         )
     if "int8" in settings.precision and "int8" not in facts.formats and settings.calibration is None:
         raise UsageProblem(
             "INT8 needs scales: give calibration data (--calibration FOLDER, TensorRT 8 and 10), or a model with "
-            f"QuantizeLinear and DequantizeLinear nodes: {model}"
+            f"QuantizeLinear and DequantizeLinear nodes: {path}"
         )
 
 
-def _check_quantized(model: Path, facts: ModelFacts, settings: BuildSettings, target: Target) -> None:
+def _check_quantized(model: Model, settings: BuildSettings, target: Target) -> None:
     """Raise UsageProblem if TensorRT would have to be allowed a quantised type that the settings leave out."""
-    version = target.tensorrt_version
+    facts, version = model.facts, target.tensorrt_version
     release = int(version.split(".")[0]) if version else None
     lacking = [row for row in facts.rows if release is not None and not row.is_built_by(release)]
     if lacking:
@@ -164,7 +163,7 @@ def _check_quantized(model: Path, facts: ModelFacts, settings: BuildSettings, ta
         )
         raise UsageProblem(
             f"The model is in {' and '.join(row.name for row in lacking)}, which TensorRT {version} does not have; "
-            f"{has}ort-cpu runs the model: {model}"
+            f"{has}ort-cpu runs the model: {model.path}"
         )
     typed = settings.strongly_typed or release is None or release >= STRONGLY_TYPED_FROM
     if typed or not facts.is_quantized or set(_QUANTIZED) & set(settings.precision):
@@ -173,7 +172,7 @@ def _check_quantized(model: Path, facts: ModelFacts, settings: BuildSettings, ta
     wider = kind if settings.precision == ("fp32",) else f"{kind}+{settings.precision_text}"
     raise UsageProblem(
         f"The model has QuantizeLinear nodes, and TensorRT {version} builds it only if their type is allowed; ask for "
-        f"--precision {wider}: {model}"
+        f"--precision {wider}: {model.path}"
     )
 
 
@@ -272,7 +271,9 @@ def _build(
     options = to_native(settings, earlier)
     notes = _add_calibration(options, prepared)
     native.require("drain_log")()  # of earlier work
-    note(f"Building a TensorRT engine ({settings.precision_text}) for {prepared.model.name}; this can take minutes.")
+    note(
+        f"Building a TensorRT engine ({settings.precision_text}) for {prepared.model.path.name}; this can take minutes."
+    )
     result = _run_build(prepared, options, progress, time_limit_s)
     manifest = _manifest(prepared, digest, result)
     if result.skipped_tactics:
@@ -296,7 +297,7 @@ def _run_build(prepared: PreparedBuild, options: Any, progress: Progress | None,
     calibration = prepared.settings.calibration
     batches = count_samples(calibration) // (calibration.batch or 1) if calibration else 0
     phases = BuildPhases(progress, time_limit_s, batches)
-    work = partial(native.require("build_engine"), str(prepared.model), options, phases)
+    work = partial(native.require("build_engine"), str(prepared.model.path), options, phases)
     try:
         with native.translated():
             # version 8 reports no progress, at which the core serves Ctrl-C and a limit
@@ -307,7 +308,7 @@ def _run_build(prepared: PreparedBuild, options: Any, progress: Progress | None,
         raise CheckFailed(
             f"The build was ended at its limit of {time_limit_s:g} s, in the phase {phases.text}. Give it more time "
             "(--time-limit), let it try less (--optimization-level 0 to 2, fewer types in --precision, "
-            f"--tactic-source -JIT_CONVOLUTIONS), or free the machine of other work: {prepared.model}"
+            f"--tactic-source -JIT_CONVOLUTIONS), or free the machine of other work: {prepared.model.path}"
         ) from error
 
 
@@ -330,9 +331,9 @@ def _merge_timings(result: Any, first: bytes, second: bytes) -> bytes:
 
 def _add_calibration(options: Any, prepared: PreparedBuild) -> list[str]:
     calibration = prepared.settings.calibration
-    if calibration is None or prepared.facts.is_quantized:
+    if calibration is None or prepared.model.facts.is_quantized:
         return ["The model carries its own scales; the calibration data is not used."] if calibration else []
-    inputs = [tensor.name for tensor in prepared.facts.inputs]
+    inputs = [tensor.name for tensor in prepared.model.facts.inputs]
     options.calibration = native.require("Calibration")(
         algorithm=calibration.algorithm,
         batches=lambda: calibration_batches(calibration, inputs, prepared.read_image),
@@ -344,7 +345,7 @@ def _add_calibration(options: Any, prepared: PreparedBuild) -> list[str]:
 
 
 def _manifest(prepared: PreparedBuild, digest: str, result: Any) -> Manifest:
-    target, facts = prepared.target, prepared.facts
+    target, model = prepared.target, prepared.model
     assert target.tensorrt_version
     assert target.gpu_name
     assert target.compute_capability
@@ -353,11 +354,11 @@ def _manifest(prepared: PreparedBuild, digest: str, result: Any) -> Manifest:
         cache_key=digest,
         engine=EngineFile(sha256=hash_bytes(result.plan), size_bytes=len(result.plan)),
         model=ModelFile(
-            file=prepared.model.name,
+            file=model.path.name,
             sha256=prepared.key.model_sha256,
-            size_bytes=prepared.model.stat().st_size + sum(path.stat().st_size for path in facts.external_files),
-            external_files=facts.external_locations,
-            metadata=facts.metadata,
+            size_bytes=model.size_bytes,
+            external_files=model.facts.external_locations,
+            metadata=model.facts.metadata,
         ),
         tensorrt_version=target.tensorrt_version,
         cuda_version=target.cuda_version,

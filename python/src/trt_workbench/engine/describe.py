@@ -20,11 +20,11 @@ def request_document(prepared: PreparedBuild) -> dict[str, Any]:
     where = str(engines_dir() / digest / PLAN_NAME) if digest else None
     return {
         "schema_version": 1,
-        "model": str(prepared.model),
-        "inputs": [_tensor(tensor) for tensor in prepared.facts.inputs],
-        "outputs": [_tensor(tensor) for tensor in prepared.facts.outputs],
-        "operators": prepared.facts.operators,
-        "opset": prepared.facts.opset,
+        "model": str(prepared.model.path),
+        "inputs": [_tensor(tensor) for tensor in prepared.model.facts.inputs],
+        "outputs": [_tensor(tensor) for tensor in prepared.model.facts.outputs],
+        "operators": prepared.model.facts.operators,
+        "opset": prepared.model.facts.opset,
         "options": options,
         "key": key,
         "cache_key": digest,

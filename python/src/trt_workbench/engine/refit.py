@@ -11,8 +11,7 @@ from trt_workbench.engine.files import write_bytes
 from trt_workbench.engine.loading import CheckedPlan, load_checked
 from trt_workbench.engine.manifest import EngineFile, Manifest, ModelFile, check_destination, write_manifest
 from trt_workbench.errors import UsageProblem
-from trt_workbench.model.facts import examine_model
-from trt_workbench.onnxtools.identity import hash_model
+from trt_workbench.model.opened import Model
 
 
 def refit_plan(plan: CheckedPlan, model: Path, destination: Path, *, device: int = 0) -> Manifest:
@@ -37,22 +36,21 @@ def refit_plan(plan: CheckedPlan, model: Path, destination: Path, *, device: int
     made = plan.manifest
     if made is None:
         raise UsageProblem(f"A plan without a matching manifest cannot be refitted; build it again: {plan.path}")
-    facts = examine_model(model)
-    check_destination(destination, (model, *facts.external_files))
+    opened = Model.open(model)
+    check_destination(destination, opened.files)
     loaded = load_checked(plan, device=device)
     with native.translated():
         data: bytes = native.require("refit")(loaded.engine, model=str(model))
-    size = model.stat().st_size + sum(path.stat().st_size for path in facts.external_files)
     manifest = made.model_copy(
         update={
             "created_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             "engine": EngineFile(sha256=hash_bytes(data), size_bytes=len(data)),
             "model": ModelFile(
                 file=model.name,
-                sha256=hash_model(model, facts.external_locations),
-                size_bytes=size,
-                external_files=facts.external_locations,
-                metadata=facts.metadata,
+                sha256=opened.sha256,
+                size_bytes=opened.size_bytes,
+                external_files=opened.facts.external_locations,
+                metadata=opened.facts.metadata,
             ),
             "options": {**made.options, "strip_weights": False},
             "verification": None,  # of other weights

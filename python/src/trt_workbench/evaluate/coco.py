@@ -27,7 +27,7 @@ from trt_workbench.evaluate.confusion import confuse
 from trt_workbench.evaluate.detections import DetectionStore
 from trt_workbench.evaluate.detector import Detector
 from trt_workbench.evaluate.loop import EvaluationLoop, LoopResult, LoopSettings
-from trt_workbench.onnxtools.identity import hash_model
+from trt_workbench.onnxtools.identity import sha256_of
 from trt_workbench.onnxtools.quantize.evidence import calibration_inputs
 from trt_workbench.onnxtools.quantize.input_statistics import difference, input_statistics
 from trt_workbench.pipeline.decode import read_image
@@ -107,7 +107,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
         options = _session_options(request, backend, on_note)
         self.detector = Detector(request.model, request, backend, options, on_note)
         try:
-            self._model_sha256 = hash_model(request.model)
+            self._model_sha256 = sha256_of(request.model)
             family = self.detector.family
             self.category_ids: NDArray[np.int64] = map_classes(
                 family.class_count, family.names, self.dataset.categories

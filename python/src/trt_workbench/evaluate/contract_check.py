@@ -18,7 +18,7 @@ from trt_workbench.evaluate.contract_states import garbage, live, memory, reset,
 from trt_workbench.evaluate.contract_steps import CannotRun, Stepper, is_finite
 from trt_workbench.evaluate.contract_trial import Found, Trial
 from trt_workbench.evaluate.stream_gates import judged_as
-from trt_workbench.onnxtools.identity import hash_model
+from trt_workbench.onnxtools.identity import sha256_of
 from trt_workbench.pipeline.streaming.contract import Contract
 from trt_workbench.pipeline.streaming.expressions import Uncomputable
 from trt_workbench.pipeline.streaming.gates import Gate
@@ -147,7 +147,7 @@ def _document(
     return ContractCheck(
         contract=json_values(contract),
         contract_sha256=hash_file(settings.contract),
-        target={"file": settings.target.name, "sha256": hash_model(settings.target)},
+        target={"file": settings.target.name, "sha256": sha256_of(settings.target)},
         backend=backend,
         session=json_values(session.record(), str) if session else None,
         precision=settings.precision,

@@ -12,7 +12,7 @@ from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.registry import REFERENCE, require_backend
 from trt_workbench.errors import UsageProblem, did_you_mean
 from trt_workbench.measure.inputs import complete_shapes, random_inputs, sum_parts
-from trt_workbench.model.facts import examine_model
+from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.sanitize import save_model
 from trt_workbench.onnxtools.sanitize_check import Arrays, NotLoaded, compare
 
@@ -66,7 +66,7 @@ def check_parity(before: Path, after: onnx.ModelProto, request: ParityRequest) -
         with session:
             return session.run(arrays)
 
-    tensors = examine_model(before).inputs
+    tensors = Model.open(before).facts.inputs
     symbols = sorted({name for tensor in tensors for name in tensor.shape or () if isinstance(name, str)})
     # the 1 of "past + 1" is no name
     parts = {part for symbol in symbols for part in sum_parts(symbol) if not part.isdecimal()}

@@ -22,7 +22,7 @@ from trt_workbench.evaluate.coco_names import COCO_NAMES
 from trt_workbench.evaluate.detector import Detector, SingleImages
 from trt_workbench.evaluate.image_sources import Picture, Sources, find_sources
 from trt_workbench.evaluate.predict_settings import PredictSettings
-from trt_workbench.onnxtools.identity import hash_model
+from trt_workbench.onnxtools.identity import sha256_of
 from trt_workbench.pipeline.families import Detections
 from trt_workbench.runs.predict import Found, Prediction
 from trt_workbench.runs.statistics import summarize
@@ -179,7 +179,7 @@ class Predictor(AbstractContextManager["Predictor"]):
             "status": outcome["status"],
             "model": {
                 "path": str(request.model.absolute()),
-                "sha256": hash_model(request.model),
+                "sha256": sha256_of(request.model),
                 "family": detector.family.name,
                 "class_count": detector.family.class_count,
             },

@@ -20,7 +20,7 @@ from trt_workbench.evaluate.stream_fixed import write_fixed
 from trt_workbench.evaluate.stream_input import Stream
 from trt_workbench.evaluate.stream_reference import LiveReference, RecordedReference, contract_hash
 from trt_workbench.evaluate.stream_settings import DEVICE, StreamSettings
-from trt_workbench.onnxtools.identity import hash_model
+from trt_workbench.onnxtools.identity import sha256_of
 from trt_workbench.pipeline.streaming.contract import Contract
 from trt_workbench.pipeline.streaming.model_tensors import MODEL_SUFFIX, read_tensors
 from trt_workbench.pipeline.streaming.reading import read_contract
@@ -60,7 +60,7 @@ class OpenedStream:
             raise UsageProblem(f"The model or engine does not exist: {self.target}")
         self._graph = settings.model or own_model(self.target)
         self._model_sha256 = self._graph_hash()
-        self.is_embedded = self._model_sha256 == hash_model(embedded_model(ENCODER))
+        self.is_embedded = self._model_sha256 == sha256_of(embedded_model(ENCODER))
         self.contract_path = self._contract_path()
         self.contract: Contract = read_contract(self.contract_path, read_tensors(self.target))
         backend = require_backend(settings.backend, self.target.suffix, say)
@@ -191,7 +191,7 @@ class OpenedStream:
     def _graph_hash(self) -> str | None:
         """Return the hash of the ONNX model that the target is, or was built from; None where nothing tells it."""
         if self._graph:
-            return hash_model(self._graph)
+            return sha256_of(self._graph)
         manifest = read_manifest(self.target)
         return manifest.model.sha256 if manifest else None
 

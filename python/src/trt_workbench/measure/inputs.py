@@ -41,9 +41,9 @@ def onnx_inputs(model: Path) -> tuple[ModelTensor, ...]:
     """
     if model.suffix != ".onnx":
         return ()
-    from trt_workbench.model.facts import examine_model
+    from trt_workbench.model.opened import Model
 
-    return examine_model(model).inputs
+    return Model.open(model).facts.inputs
 
 
 def dimension_symbols(tensors: Iterable[ModelTensor]) -> dict[str, tuple[int | str | None, ...]]:

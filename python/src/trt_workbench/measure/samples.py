@@ -17,7 +17,7 @@ from trt_workbench.measure.arrays import Sample, file_name
 from trt_workbench.measure.queries import Measurement
 from trt_workbench.measure.request import InferRequest
 from trt_workbench.measure.tolerance import Deviation, compare, read_expected
-from trt_workbench.onnxtools.identity import hash_model
+from trt_workbench.onnxtools.identity import sha256_of
 from trt_workbench.runs.statistics import summarize
 
 
@@ -95,7 +95,7 @@ class SampleRun:
             return None
         if manifest := provenance.get("manifest"):
             return str(manifest["model"]["sha256"])
-        return hash_model(self._request.model)
+        return sha256_of(self._request.model)
 
     def _one(self, sample: Sample, *, only: bool) -> dict[str, Any]:
         start = time.perf_counter()

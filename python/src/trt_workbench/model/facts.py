@@ -15,7 +15,7 @@ from trt_workbench.errors import UsageProblem
 from trt_workbench.model.index_limits import index_limits
 from trt_workbench.model.narrow_formats import narrow_formats
 from trt_workbench.model.proto import STANDARD, Shape, operator_name, value_shape
-from trt_workbench.model.reading import all_graphs, all_tensors, read_model
+from trt_workbench.model.reading import all_graphs, all_tensors
 from trt_workbench.model.tensor_checks import declared_bytes
 
 QUANTIZERS = frozenset({"QuantizeLinear", "DequantizeLinear"})
@@ -51,8 +51,7 @@ class ModelFacts:
         operators: how often each operator occurs, `domain::Name` outside the standard domain; subgraphs included.
         opset: version of the standard operator set.
         metadata: the model's key-value metadata.
-        external_files: files that hold weights, in order of first use.
-        external_locations: the same as the model names them, relative to its folder.
+        external_locations: files that hold weights, in order of first use, relative to the model's folder.
         formats: below fp16, and bf16, as `narrow_formats` finds them.
     """
 
@@ -61,7 +60,6 @@ class ModelFacts:
     operators: dict[str, int]
     opset: int
     metadata: dict[str, str]
-    external_files: tuple[Path, ...]
     external_locations: tuple[str, ...]
     formats: tuple[str, ...] = ()
 
@@ -78,14 +76,12 @@ class ModelFacts:
         return tuple(map(get, self.formats))
 
 
-def examine_model(path: Path) -> ModelFacts:
-    """Read `path` without its external data and check that this data is there and within the model's folder.
+def facts_of(path: Path, model: onnx.ModelProto) -> ModelFacts:
+    """Return the facts of a model, and check that its external data is there and within the folder of its file.
 
     Raises:
-        UsageProblem: the file is absent, no ONNX, an engine in disguise, or its external data is missing, too short or
-            outside the folder.
+        UsageProblem: it is an engine in disguise, or its external data is missing, too short or outside the folder.
     """
-    model = read_model(path)
     graphs = list(all_graphs(model))
     operators = Counter(operator_name(node) for graph in graphs for node in graph.node)
     operators.update(operator_name(node) for function in model.functions for node in function.node)
@@ -107,7 +103,6 @@ def examine_model(path: Path) -> ModelFacts:
         operators=dict(sorted(operators.items())),
         opset=max(opsets, default=0),
         metadata={entry.key: entry.value for entry in model.metadata_props},
-        external_files=tuple(path.parent / location for location in locations),
         external_locations=tuple(locations),
         formats=narrow_formats(model),
     )

@@ -26,6 +26,11 @@ def integer(node: onnx.NodeProto, name: str, default: int = 0) -> int:
     return next((int(entry.i) for entry in node.attribute if entry.name == name), default)
 
 
+def is_external(tensor: onnx.TensorProto) -> bool:
+    """Return whether the values of a tensor are not in it."""
+    return bool(tensor.data_location == onnx.TensorProto.EXTERNAL)
+
+
 def has_subgraph(node: onnx.NodeProto) -> bool:
     """Return whether a node holds graphs of its own, as If and Loop do."""
     kinds = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)

@@ -17,23 +17,32 @@ from trt_workbench.model.sniff import describe_file
 from trt_workbench.model.tensor_checks import check_dims, check_tensor, check_value
 
 
-def read_model(path: Path) -> onnx.ModelProto:
-    """Return the model in a file, without its external data.
+def read_file(path: Path) -> bytes:
+    """Return the content of a model file.
 
     Raises:
-        UsageProblem: the file is absent, no regular file, no ONNX, or a part of it contradicts the format so that
-            libraries would fail on it or crash.
+        UsageProblem: the file is absent, no regular file, or cannot be read.
     """
     try:
         str(path).encode()
     except UnicodeEncodeError as error:
         raise UsageProblem(f"The model's path is not UTF-8 text, which the runtimes need; rename it: {path}") from error
     try:
-        model = onnx.load_model_from_string(read_bytes(path))
+        return read_bytes(path)
     except FileNotFoundError as error:
         raise UsageProblem(f"The model file does not exist: {path}") from error
     except OSError as error:
         raise UsageProblem(f"The model file cannot be read ({error.strerror or error}): {path}") from error
+
+
+def parse_model(path: Path, data: bytes) -> onnx.ModelProto:
+    """Return the model in a file's content, without its external data.
+
+    Raises:
+        UsageProblem: it is no ONNX, or a part of it contradicts the format so that libraries would fail on it or crash.
+    """
+    try:
+        model = onnx.load_model_from_string(data)
     except DecodeError as error:
         raise UsageProblem(f"The file is not a whole ONNX model: it {describe_file(path)}. File: {path}") from error
     # Protobuf takes an empty file, and some others, for a message without any field.
@@ -44,6 +53,11 @@ def read_model(path: Path) -> onnx.ModelProto:
     except (ValueError, RecursionError) as error:
         raise UsageProblem(f"The file is no sound ONNX model ({error}); export it again: {path}") from error
     return model
+
+
+def read_model(path: Path) -> onnx.ModelProto:
+    """Return the model in a file, without its external data; errors are those of `read_file` and `parse_model`."""
+    return parse_model(path, read_file(path))
 
 
 def load_model(path: Path) -> onnx.ModelProto:

@@ -15,11 +15,12 @@ import numpy as np
 import onnx
 
 from trt_workbench.errors import UsageProblem, did_you_mean
-from trt_workbench.model.facts import examine_model
 from trt_workbench.model.index import GraphIndex
+from trt_workbench.model.opened import Model
+from trt_workbench.model.proto import is_external
 from trt_workbench.model.reading import checked_on_error, load_model
 from trt_workbench.model.tensorrt_operators import why_not
-from trt_workbench.onnxtools.sanitize_graph import constants, is_external, weight_bytes, without_weights
+from trt_workbench.onnxtools.sanitize_graph import constants, weight_bytes, without_weights
 from trt_workbench.onnxtools.sanitize_integers import outside_int32
 from trt_workbench.onnxtools.sanitize_rewrites import REWRITES, SanitizeSettings
 from trt_workbench.onnxtools.staying_ifs import staying_ifs
@@ -86,7 +87,7 @@ def sanitize(
     """
     _check_names(rewrites)
     settings = settings or SanitizeSettings()
-    facts = examine_model(path)
+    facts = Model.open(path).facts
     symbols = {dim for tensor in facts.inputs for dim in tensor.shape or () if isinstance(dim, str)}
     if missing := sorted(settings.dims.keys() - symbols):
         raise UsageProblem(

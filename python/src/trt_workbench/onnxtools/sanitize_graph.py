@@ -11,7 +11,7 @@ import onnx
 from onnx import numpy_helper
 
 from trt_workbench.model.constants import Array, constant_value
-from trt_workbench.model.proto import value_shape
+from trt_workbench.model.proto import is_external, value_shape
 from trt_workbench.model.tensor_checks import declared_bytes
 
 # Shapes by tensor, None for a dynamic dimension.
@@ -64,11 +64,6 @@ def without_weights(model: onnx.ModelProto) -> Iterator[dict[str, bytes]]:
                 tensor.raw_data = taken[tensor.name]
                 tensor.ClearField("data_location")
                 del tensor.external_data[:]
-
-
-def is_external(tensor: onnx.TensorProto) -> bool:
-    """Return whether the values of a tensor are not in it."""
-    return bool(tensor.data_location == onnx.TensorProto.EXTERNAL)
 
 
 def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:

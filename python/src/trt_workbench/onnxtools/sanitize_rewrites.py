@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto
 
-from trt_workbench.model.proto import integer
+from trt_workbench.model.proto import integer, is_external
 from trt_workbench.onnxtools.sanitize_attention import RULES as ATTENTION_RULES
 from trt_workbench.onnxtools.sanitize_attention import rewrite_attention
 from trt_workbench.onnxtools.sanitize_branches import inline_ifs
@@ -18,7 +18,6 @@ from trt_workbench.onnxtools.sanitize_folding import fold_constants, fold_shapes
 from trt_workbench.onnxtools.sanitize_graph import (
     bypass,
     constants,
-    is_external,
     remove_nodes,
     remove_unused,
     rename_uses,

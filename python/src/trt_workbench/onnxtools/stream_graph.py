@@ -9,9 +9,9 @@ import onnx
 from onnx import numpy_helper
 
 from trt_workbench.model.index import GraphIndex
-from trt_workbench.model.proto import Shape, integer, value_shape
+from trt_workbench.model.proto import Shape, integer, is_external, value_shape
 from trt_workbench.model.reading import checked_on_error, read_model
-from trt_workbench.onnxtools.sanitize_graph import is_external, without_weights
+from trt_workbench.onnxtools.sanitize_graph import without_weights
 
 # Nodes that are followed from the signal on: a convolution or linear layer comes early.
 _MOST_NODES = 64

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.images import ImageTransform
 from trt_workbench.engine.calibration import holds_images
-from trt_workbench.model.facts import examine_model
+from trt_workbench.model.opened import Model
 from trt_workbench.pipeline.decode import read_image
 from trt_workbench.pipeline.families import recognise
 from trt_workbench.pipeline.letterbox import preprocess
@@ -59,6 +59,6 @@ def calibration_images(
 
 def image_transform(model: Path, family: str | None = None, imgsz: tuple[int, int] | None = None) -> ImageTransform:
     """Return how inference prepares images for a detector. Raises UsageProblem where its family is unknown."""
-    facts = examine_model(model)
+    facts = Model.open(model).facts
     inputs, outputs = (tuple(map(TensorSpec.of, tensors)) for tensors in (facts.inputs, facts.outputs))
     return recognise(inputs, outputs, facts.metadata, family=family, imgsz=imgsz).transform()

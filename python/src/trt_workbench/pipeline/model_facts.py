@@ -13,11 +13,11 @@ from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.partitions import PartitionRequest, find_partitions
 from trt_workbench.core.input_files import open_regular, parse_json
 from trt_workbench.errors import ComponentMissing, UsageProblem
-from trt_workbench.model.facts import QUANTIZERS, ModelFacts, ModelTensor, examine_model
+from trt_workbench.model.facts import QUANTIZERS, ModelFacts, ModelTensor
+from trt_workbench.model.opened import Model
 from trt_workbench.model.proto import STANDARD
-from trt_workbench.model.reading import all_graphs, all_tensors, checked_on_error, read_model
+from trt_workbench.model.reading import all_graphs, all_tensors, checked_on_error
 from trt_workbench.onnxtools.graph_types import read_precision
-from trt_workbench.onnxtools.identity import hash_model
 from trt_workbench.onnxtools.llm_directory import examine_llm_directory
 from trt_workbench.pipeline.families import recognise
 from trt_workbench.pipeline.families.recognise import ADVICE
@@ -34,19 +34,20 @@ def model_facts(path: Path) -> dict[str, Any]:
     Raises:
         UsageProblem: the file is absent or no sound ONNX, or its external data does not fit.
     """
-    facts, model = examine_model(path), read_model(path)
+    model = Model.open(path)
     with checked_on_error(path):
-        return _facts(path, facts, model)
+        return _facts(model)
 
 
-def _facts(path: Path, facts: ModelFacts, model: onnx.ModelProto) -> dict[str, Any]:
+def _facts(opened: Model) -> dict[str, Any]:
+    path, facts, model = opened.path, opened.facts, opened.proto
     nodes = sum(facts.operators.values())  # those in subgraphs and functions, of which nothing is predicted, included
     return {
         "schema_version": 1,
         "kind": "model",
         "model": str(path),
-        "sha256": hash_model(path),
-        "size_bytes": sum(file.stat().st_size for file in (path, *facts.external_files)),
+        "sha256": opened.sha256,
+        "size_bytes": opened.size_bytes,
         "producer": " ".join(filter(None, (model.producer_name, model.producer_version))),
         "ir_version": model.ir_version,
         "opset": facts.opset,
@@ -62,7 +63,7 @@ def _facts(path: Path, facts: ModelFacts, model: onnx.ModelProto) -> dict[str, A
         "tensorrt": {**_refused(path), "nodes_inside_others": nodes - len(model.graph.node)},
         "external_files": [
             {"file": name, "size_bytes": file.stat().st_size}
-            for name, file in zip(facts.external_locations, facts.external_files, strict=True)
+            for name, file in zip(facts.external_locations, opened.external_files, strict=True)
         ],
         "metadata": facts.metadata,
     }

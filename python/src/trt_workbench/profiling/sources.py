@@ -17,7 +17,7 @@ from trt_workbench.engine.layer_times import time_layers
 from trt_workbench.errors import UsageProblem
 from trt_workbench.measure.loop import measure_calls
 from trt_workbench.measure.stability import noise_interval
-from trt_workbench.onnxtools.identity import hash_model
+from trt_workbench.onnxtools.identity import sha256_of
 from trt_workbench.onnxtools.node_names import ModelNodes
 from trt_workbench.profiling.layers import join_layers
 from trt_workbench.profiling.ort_trace import read_trace
@@ -146,7 +146,7 @@ def _onnxruntime(backend: OrtBackend, work: Workload, nodes: ModelNodes, side: S
     facts = {
         **_facts(work),
         "precision_ran": precision_ran,
-        "sha256": hash_model(work.path),
+        "sha256": sha256_of(work.path),
         **_timed("own", own.tolist()),
         **_timed("profiled", trace.run_ms),
         "sum_ms": _sum(trace.operations),

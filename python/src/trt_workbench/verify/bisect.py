@@ -22,7 +22,7 @@ from trt_workbench.backends.base import TensorSpec
 from trt_workbench.errors import DeviceFailure, UsageProblem
 from trt_workbench.measure.arrays import file_name
 from trt_workbench.measure.inputs import random_inputs
-from trt_workbench.model.facts import examine_model
+from trt_workbench.model.opened import Model
 from trt_workbench.verify.cut import CutSource, Form, read_source
 from trt_workbench.verify.fault import Fault
 from trt_workbench.verify.isolation import Isolated
@@ -160,7 +160,7 @@ class _Search:
             seconds=seconds,
             step=step,
         )
-        tensors = examine_model(request.target).inputs
+        tensors = Model.open(request.target).facts.inputs
         self._specs = [TensorSpec(one.name, one.dtype, (), one.below) for one in tensors]
         self._form, self._wrong = Form.FOLDED, Verdict("right")
         self._best: frozenset[int] = frozenset()
@@ -334,6 +334,6 @@ class _Search:
 
 def _read(folder: Path, model: Path) -> Arrays:
     """Return the arrays of a failure's inputs."""
-    names = [tensor.name for tensor in examine_model(model).inputs]
+    names = [tensor.name for tensor in Model.open(model).facts.inputs]
     files = {name: folder / f"{file_name(name)}.npy" for name in names}
     return {name: np.load(file, allow_pickle=False) for name, file in files.items() if file.is_file()}

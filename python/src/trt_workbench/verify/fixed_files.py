@@ -10,7 +10,7 @@ from trt_workbench.core.input_files import refuse_special
 from trt_workbench.engine.builder import BuiltEngine, export
 from trt_workbench.engine.manifest import WayAround, check_destination, read_manifest
 from trt_workbench.errors import UsageProblem
-from trt_workbench.onnxtools.identity import hash_model
+from trt_workbench.onnxtools.identity import sha256_of
 from trt_workbench.onnxtools.sanitize import save_model
 from trt_workbench.verify.opening import MODEL_SUFFIX, VerifyRequest
 from trt_workbench.verify.workarounds import Fixed, Tried
@@ -64,7 +64,7 @@ def way_around(found: Fixed, taken: Tried, request: VerifyRequest) -> WayAround:
     assert taken.milliseconds is not None
     return WayAround(
         name=taken.name,
-        model_sha256=hash_model(request.model or request.target),
+        model_sha256=sha256_of(request.model or request.target),
         verdict=taken.verdict,
         latency_ms=taken.milliseconds,
         plain_latency_ms=found.plain_milliseconds,

@@ -14,7 +14,7 @@ from trt_workbench.engine.manifest import read_manifest
 from trt_workbench.engine.verdicts import keep_verdict, kept_verdict
 from trt_workbench.engine.verification import UNVERIFIED, WRONG, Mark, Shapes, Verification
 from trt_workbench.errors import CheckFailed
-from trt_workbench.onnxtools.identity import hash_model
+from trt_workbench.onnxtools.identity import sha256_of
 from trt_workbench.verify.engine import Note, PlanRequest, verify_plan
 from trt_workbench.verify.keeping import agreed
 from trt_workbench.verify.opening import MODEL_SUFFIX
@@ -83,7 +83,7 @@ def require_verified(
         return None
     engine, is_model = found[0], model.suffix == MODEL_SUFFIX
     kept = _kept(engine)
-    problem = _problem(kept, engine, needed, hash_model(model) if is_model else None)
+    problem = _problem(kept, engine, needed, sha256_of(model) if is_model else None)
     if problem and not allow_unverified and is_model and engine.has_manifest and not _is_wrong(kept):
         note(f"Verifying the engine beside {model.name} on ort-cpu.")
         kept = verify(PlanRequest(engine.plan, model, needed=tuple(needed), device=device), note)

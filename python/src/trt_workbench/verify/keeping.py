@@ -15,7 +15,7 @@ from trt_workbench.engine.target import examine_target
 from trt_workbench.engine.verdicts import keep_verdict
 from trt_workbench.engine.verification import UNVERIFIED, WRONG, Verification, VerifiedShapes
 from trt_workbench.errors import UsageProblem
-from trt_workbench.onnxtools.identity import hash_model
+from trt_workbench.onnxtools.identity import sha256_of
 from trt_workbench.verify.verdict import RIGHT
 from trt_workbench.verify.yardstick import PRECISIONS
 
@@ -38,7 +38,7 @@ def verdict_of(document: Mapping[str, Any], *, wall_s: float = 0.0, evidence: Pa
         reason=document["failures"][0] if document["failures"] else "",
         mode="quick" if document["quick"] else "full",
         engine_sha256=ran["plan_sha256"],
-        model_sha256=hash_model(Path(model)) if model else None,
+        model_sha256=sha256_of(Path(model)) if model else None,
         reference=reference,
         precision=document["precision"],
         inputs=document["inputs"],

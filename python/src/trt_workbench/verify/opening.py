@@ -16,9 +16,10 @@ from trt_workbench.engine.options import BuildSettings
 from trt_workbench.engine.profiles import Profile, ShapeRange
 from trt_workbench.errors import UsageProblem, WorkbenchError
 from trt_workbench.measure.inputs import with_limits
-from trt_workbench.model.facts import ModelFacts, examine_model
+from trt_workbench.model.facts import ModelFacts
+from trt_workbench.model.opened import Model
 from trt_workbench.model.reading import read_model
-from trt_workbench.onnxtools.identity import hash_model
+from trt_workbench.onnxtools.identity import sha256_of
 from trt_workbench.onnxtools.randomness import random_operators
 from trt_workbench.system.settings import with_flags
 from trt_workbench.verify.budget import Budget
@@ -71,7 +72,7 @@ class Opened:
         """
         self._request, self._sessions = request, []  # type: ignore[var-annotated]
         self.graph = graph = request.model or own_model(request.target)
-        self.facts: ModelFacts | None = examine_model(graph) if graph else None
+        self.facts: ModelFacts | None = Model.open(graph).facts if graph else None
         for model in {graph, request.target}:
             if model and model.suffix == MODEL_SUFFIX:
                 _refuse_random(model)
@@ -144,7 +145,7 @@ class Opened:
                 "A record brings its own inputs; leave out --inputs, or name a backend with --reference."
             )
         record = KeptReference(Path(request.reference))
-        if self.graph and hash_model(self.graph) != record.model_sha256:
+        if self.graph and sha256_of(self.graph) != record.model_sha256:
             raise UsageProblem(
                 f"The record is of another model; name its own with --model, or record again: {self.graph}"
             )
@@ -216,7 +217,7 @@ def own_model(target: Path) -> Path | None:
         return target
     manifest = read_manifest(target) if target.is_file() else None
     beside = target.with_name(manifest.model.file) if manifest else None
-    return beside if manifest and beside and beside.is_file() and hash_model(beside) == manifest.model.sha256 else None
+    return beside if manifest and beside and beside.is_file() and sha256_of(beside) == manifest.model.sha256 else None
 
 
 def of_model(request: VerifyRequest) -> VerifyRequest:

@@ -17,7 +17,7 @@ from trt_workbench.engine.documents import json_values
 from trt_workbench.engine.verification import UNDECIDED, UNVERIFIED, WRONG
 from trt_workbench.errors import DeviceFailure, UsageProblem
 from trt_workbench.measure.arrays import file_name
-from trt_workbench.onnxtools.identity import hash_model
+from trt_workbench.onnxtools.identity import sha256_of
 from trt_workbench.onnxtools.precision import told
 from trt_workbench.verify.calls import Arrays, Call, calls
 from trt_workbench.verify.crash import is_crash
@@ -359,7 +359,7 @@ def _recorder(request: VerifyRequest, opened: Opened, folder: Path) -> Recorder:
         raise UsageProblem("There is nothing to record without a reference on a backend; name one with --reference.")
     return Recorder(
         folder,
-        model_sha256=hash_model(opened.graph),
+        model_sha256=sha256_of(opened.graph),
         reference=request.reference,
         provenance=opened.reference.provenance(),
         ranges={name: [r.low, r.best, r.high] for name, r in opened.spaces[0].ranges.items()},

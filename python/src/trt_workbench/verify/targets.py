@@ -14,9 +14,8 @@ from trt_workbench.engine.profiles import Profile
 from trt_workbench.engine.rtx import Compiled, compile_model
 from trt_workbench.engine.rtx_layers import BuiltLayer, built_precision
 from trt_workbench.errors import ComponentMissing
-from trt_workbench.model.facts import ModelFacts
+from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.graph_types import read_precision
-from trt_workbench.onnxtools.identity import hash_model
 from trt_workbench.runs.targets import CheckedTarget, TargetCheck, TargetLayers
 from trt_workbench.system.cards import Architecture
 
@@ -30,8 +29,7 @@ def compiled(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_targets(
-    model: Path,
-    facts: ModelFacts,
+    model: Model,
     profiles: Sequence[Profile],
     asked: Sequence[Architecture],
     logs: Path,
@@ -42,8 +40,7 @@ def check_targets(
     """Compile `model` for each architecture.
 
     Args:
-        model: the ONNX file.
-        facts: what `examine_model` found in it.
+        model: what is compiled.
         profiles: ranges of shapes of dynamic inputs.
         asked: the architectures.
         logs: folder to make, for what the compiler says.
@@ -53,22 +50,21 @@ def check_targets(
     Raises:
         ComponentMissing: the compiler's package cannot be opened.
     """
-    graph = read_precision(model)
+    graph = read_precision(model.path)
     targets, layers, version = [], {}, None
     logs.mkdir()
     for one in asked:
         update(f"Compiling for {one}")
-        found = _compiled(model, profiles, one.sm, logs / f"{one.sm}.log", time_limit_s)
+        found = _compiled(model.path, profiles, one.sm, logs / f"{one.sm}.log", time_limit_s)
         targets.append(_target(one, found, calibrated=graph.calibrated))
         if isinstance(found, Compiled):
             version = found.version
             if found.layers:
                 layers[one.sm] = found.layers
-    size = sum(path.stat().st_size for path in (model, *facts.external_files))
     check = TargetCheck(
-        model=str(model),
-        model_sha256=hash_model(model, facts.external_locations),
-        model_size_bytes=size,
+        model=str(model.path),
+        model_sha256=model.sha256,
+        model_size_bytes=model.size_bytes,
         graph_precision=graph.document(),
         compiler_version=version,
         profiles=tuple(map(str, profiles)),

@@ -21,7 +21,7 @@ from trt_workbench.backends.registry import require_backend
 from trt_workbench.engine.documents import Strict, append_lines, json_values
 from trt_workbench.engine.files import write_text
 from trt_workbench.errors import DeviceFailure
-from trt_workbench.onnxtools.identity import hash_model
+from trt_workbench.onnxtools.identity import sha256_of
 from trt_workbench.onnxtools.sanitize import save_model
 from trt_workbench.runs.output_files import read_outputs, write_outputs
 from trt_workbench.verify.cut import Cut, CutSource, Form
@@ -272,7 +272,7 @@ def _context(request: VerifyRequest, precision: str, inputs: Arrays) -> str:
     versions = require_backend(request.backend, MODEL_SUFFIX).availability().versions
     asked = [request.backend, request.precision, precision, request.seed, sorted(versions.items())]
     asked.append(sorted((name, str(value)) for name, value in request.options.items()))
-    total = hashlib.sha256(json.dumps([_VERSION, hash_model(request.target), asked]).encode())
+    total = hashlib.sha256(json.dumps([_VERSION, sha256_of(request.target), asked]).encode())
     for name, array in sorted(inputs.items()):
         total.update(f"{name} {array.dtype} {array.shape}".encode() + np.ascontiguousarray(array).tobytes())
     return total.hexdigest()

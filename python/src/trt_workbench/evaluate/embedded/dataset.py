@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from trt_workbench.engine.manifest import read_manifest
 from trt_workbench.evaluate.embedded.scenes import GENERATOR_VERSION, HELD_OUT_IMAGES, HELD_OUT_SEED, write_dataset
-from trt_workbench.onnxtools.identity import hash_model
+from trt_workbench.onnxtools.identity import sha256_of
 from trt_workbench.system.embedded import embedded_model
 from trt_workbench.system.workspace import output_root
 
@@ -35,9 +35,9 @@ def fits_embedded_dataset(model: Path) -> bool:
     if not model.is_file():
         return False
     if model.suffix == ".onnx":
-        return hash_model(model) == hash_model(embedded_model())
+        return sha256_of(model) == sha256_of(embedded_model())
     manifest = read_manifest(model)
-    return manifest is not None and manifest.model.sha256 == hash_model(embedded_model())
+    return manifest is not None and manifest.model.sha256 == sha256_of(embedded_model())
 
 
 def embedded_dataset() -> EmbeddedDataset:

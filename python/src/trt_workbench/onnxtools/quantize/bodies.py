@@ -11,8 +11,8 @@ from onnx import numpy_helper
 
 from trt_workbench.model.constants import Array, constant_value
 from trt_workbench.model.index import GraphIndex, TensorFacts
-from trt_workbench.model.proto import has_subgraph, integer, value_shape
-from trt_workbench.onnxtools.sanitize_graph import is_external, tensor_bytes, use_counts
+from trt_workbench.model.proto import has_subgraph, integer, is_external, value_shape
+from trt_workbench.onnxtools.sanitize_graph import tensor_bytes, use_counts
 
 # Larger constants are no shapes, and shape inference does not read them.
 _VALUES_READ = 1 << 12

@@ -13,8 +13,9 @@ from onnx import version_converter
 from trt_workbench.core.precision import read
 from trt_workbench.errors import UsageProblem
 from trt_workbench.model.constants import evaluated
-from trt_workbench.model.facts import QUANTIZERS, ModelFacts, examine_model
+from trt_workbench.model.facts import QUANTIZERS, ModelFacts
 from trt_workbench.model.index import GraphIndex
+from trt_workbench.model.opened import Model
 from trt_workbench.model.proto import has_subgraph, opset
 from trt_workbench.model.reading import checked_on_error, load_model
 from trt_workbench.onnxtools.quantize.groups import WEIGHTED, Group, quantisable
@@ -50,7 +51,7 @@ def prepare(path: Path) -> tuple[onnx.ModelProto, tuple[Group, ...]]:
     Raises:
         UsageProblem: the file is no sound model, is quantised already, or nothing in it can be quantised.
     """
-    facts = examine_model(path)
+    facts = Model.open(path).facts
     refuse_quantised(facts, path)
     model = load_model(path)
     with checked_on_error(path):

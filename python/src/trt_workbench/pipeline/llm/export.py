@@ -20,7 +20,7 @@ from trt_workbench.backends.torch_llm import TorchLlm
 from trt_workbench.core.hashing import hash_document
 from trt_workbench.engine.documents import Inside, having, read_document, write_json
 from trt_workbench.errors import ComponentMissing, UsageProblem
-from trt_workbench.model.facts import examine_model
+from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.export_llm import (
     GRAPHS,
     INLINE_LIMIT_BYTES,
@@ -252,7 +252,7 @@ def _graph(folder: Path, entry: Entry) -> ExportedGraph:
 
 
 def _entry(graph: ExportedGraph, proof: dict[str, Any] | None) -> dict[str, Any]:
-    facts = examine_model(graph.path)
+    facts = Model.open(graph.path).facts
     files = [graph.path, *([graph.data] if graph.data else [])]
     return {
         "kind": graph.kind,

@@ -9,7 +9,8 @@ from pathlib import Path
 from trt_workbench.engine.manifest import manifest_path, read_manifest
 from trt_workbench.engine.profiles import Profile
 from trt_workbench.errors import UsageProblem
-from trt_workbench.model.facts import ModelTensor, examine_model
+from trt_workbench.model.facts import ModelTensor
+from trt_workbench.model.opened import Model
 
 MODEL_SUFFIX = ".onnx"
 
@@ -47,7 +48,7 @@ def read_tensors(path: Path) -> ModelTensors:
         UsageProblem: the file cannot be read, or an engine has no manifest.
     """
     if path.suffix == MODEL_SUFFIX:
-        facts = examine_model(path)
+        facts = Model.open(path).facts
         inputs, outputs = ({one.name: one for one in many} for many in (facts.inputs, facts.outputs))
         return ModelTensors(inputs, outputs, metadata=facts.metadata)
     if not path.is_file():

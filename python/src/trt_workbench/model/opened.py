@@ -1,0 +1,194 @@
+"""The opened model: an ONNX file that is parsed, checked and hashed once a process, whoever asks for it."""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import onnx
+
+from trt_workbench.core.hashing import hash_bytes, hash_file, hash_parts
+from trt_workbench.errors import UsageProblem
+from trt_workbench.model.facts import ModelFacts, facts_of
+from trt_workbench.model.reading import check_model, parse_model, read_file
+from trt_workbench.model.weights import put_back, take_out
+
+Result = TypeVar("Result")
+# What says that a file is the one that was read: device, inode, size, time of the last change.
+_Stamp = tuple[int, int, int, int]
+# Graphs without their weights are small; a search makes hundreds of models and looks at each for a while.
+_MOST_MODELS = 64
+# File systems date a change by a clock that ticks this seldom at most: a second change within a tick is not seen.
+_TICK_NS = 20_000_000
+
+_lock = threading.RLock()
+_opened: OrderedDict[str, _Content] = OrderedDict()
+
+
+class _Content:
+    """What a file held when it was read."""
+
+    def __init__(self, path: Path) -> None:
+        self.lock = threading.RLock()
+        self.worked_out: dict[Callable[..., Any], Any] = {}
+        _wait_for_tick(path)
+        before = _stamp(path)
+        data = read_file(path)
+        model = parse_model(path, data)
+        self.own_sha256 = hash_bytes(data)
+        self.facts = facts_of(path, model)
+        self.proto = take_out(model, data)
+        for location in self.facts.external_locations:
+            _wait_for_tick(path.parent / location)
+        self.stamps = self.stamps_now(path)
+        if self.stamps[0] != before:
+            raise UsageProblem(f"The model file changes while it is read; wait until it is written: {path}")
+
+    def stamps_now(self, path: Path) -> list[_Stamp | None]:
+        """Return the stamps that the model's file and its external data have now."""
+        return [_stamp(file) for file in (path, *(path.parent / name for name in self.facts.external_locations))]
+
+
+class Model:
+    """An ONNX model that is sound as far as it can be told without running it.
+
+    `open` parses a file once a process; all who open it share what was read and worked out. Weights are read where
+    they are asked for, and nothing keeps them. What changed on disk is read again by `open`, and refused by a model
+    that was opened before.
+
+    Attributes:
+        path: the file, as it was named.
+    """
+
+    def __init__(self, path: Path, content: _Content) -> None:
+        """Use `open`."""
+        self.path, self._content = path, content
+
+    @classmethod
+    def open(cls, path: Path) -> Model:
+        """Return the model in a file, parsed and checked before or now.
+
+        Raises:
+            UsageProblem: the file is absent, no sound ONNX model, or an engine in disguise, or its external data is
+                missing, too short or outside the folder.
+        """
+        key = str(Path(os.path.realpath(path.parent)) / path.name)
+        with _lock:
+            content = _opened.pop(key, None)
+            if content is None or content.stamps != content.stamps_now(path):
+                content = _Content(path)
+            _opened[key] = content
+            if len(_opened) > _MOST_MODELS:
+                _opened.popitem(last=False)
+        return cls(path, content)
+
+    @property
+    def facts(self) -> ModelFacts:
+        """What the model asks for."""
+        return self._content.facts
+
+    @property
+    def proto(self) -> onnx.ModelProto:
+        """The model without its large weights, which are marked as external data; shared, so never change it."""
+        return self._content.proto
+
+    @property
+    def external_files(self) -> tuple[Path, ...]:
+        """Files beside the model that hold weights, in order of first use."""
+        return tuple(self.path.parent / location for location in self.facts.external_locations)
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The model's own file, and those that hold weights."""
+        return (self.path, *self.external_files)
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of all files."""
+        return sum(stamp[2] for stamp in self._content.stamps if stamp)
+
+    @property
+    def sha256(self) -> str:
+        """The hash by which the model is known in records, caches and manifests.
+
+        Without external data it is the SHA-256 of the file. With it, it is the SHA-256 over the file's hash and then,
+        in alphabetical order, each location with the hash of its file, so that a renamed or changed weight file counts.
+
+        Raises:
+            UsageProblem: a file has changed since the model was opened.
+        """
+        return _sha256(self)
+
+    def load(self) -> onnx.ModelProto:
+        """Return a copy with all its weights, the caller's own.
+
+        Raises:
+            UsageProblem: a file has changed since the model was opened, or the external data does not fit.
+        """
+        self._require_unchanged()
+        model = onnx.ModelProto()
+        model.CopyFrom(self.proto)
+        try:
+            put_back(model, self.path)
+            onnx.load_external_data_for_model(model, str(self.path.parent))
+            check_model(model)
+        except (OSError, ValueError, onnx.checker.ValidationError) as error:
+            raise UsageProblem(f"The model's external data does not fit ({error}): {self.path}") from error
+        self._require_unchanged()
+        return model
+
+    def _require_unchanged(self) -> None:
+        if self._content.stamps_now(self.path) != self._content.stamps:
+            raise UsageProblem(f"The model has changed on disk since it was opened; start again: {self.path}")
+
+    def __repr__(self) -> str:
+        """Name the file."""
+        return f"Model({str(self.path)!r})"
+
+
+def once(work: Callable[[Model], Result]) -> Callable[[Model], Result]:
+    """Let a function of a model work out its result once a process, for all who open the file."""
+
+    @functools.wraps(work)
+    def known(model: Model) -> Result:
+        content = model._content
+        with content.lock:
+            if work not in content.worked_out:
+                content.worked_out[work] = work(model)
+            result: Result = content.worked_out[work]
+            return result
+
+    return known
+
+
+@once
+def _sha256(model: Model) -> str:
+    own, locations = model._content.own_sha256, sorted(model.facts.external_locations)
+    if not locations:
+        return own
+    model._require_unchanged()
+    parts = [("", own), *((location, hash_file(model.path.parent / location)) for location in locations)]
+    model._require_unchanged()
+    return hash_parts(parts)
+
+
+def _stamp(path: Path) -> _Stamp | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _wait_for_tick(path: Path) -> None:
+    """Wait until a further change of a file would give it another date than it has."""
+    stamp = _stamp(path)
+    age = time.time_ns() - stamp[3] if stamp else _TICK_NS
+    if 0 <= age < _TICK_NS:
+        time.sleep((_TICK_NS - age) / 1e9)
