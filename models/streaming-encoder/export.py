@@ -13,6 +13,7 @@ from model import LEFT_FRAMES, SUBSAMPLING, Size, StreamingEncoder
 from safetensors.torch import load_model
 from torch import Tensor
 
+from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.sanitize import sanitize, save_model
 
 OPSET = 17
@@ -73,7 +74,7 @@ def export(model: StreamingEncoder, path: Path) -> None:
             opset_version=OPSET,
             dynamo=False,
         )
-        document, _ = sanitize(Path(folder) / path.name, REWRITES)
+        document, _ = sanitize(Model.open(Path(folder) / path.name), REWRITES)
     document.graph.name = "streaming-encoder"
     shapes = {value.name: value.type.tensor_type.shape for value in [*document.graph.input, *document.graph.output]}
     for name in INPUTS[2:]:  # the exporter names next-cache dimensions after nodes

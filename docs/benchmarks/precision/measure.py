@@ -28,6 +28,7 @@ from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings
 from trt_workbench.evaluate.coco import CocoEvaluation, CocoRequest
 from trt_workbench.evaluate.embedded.dataset import make_embedded_dataset
 from trt_workbench.evaluate.embedded.scenes import write_dataset
+from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.quantize.kinds import Method
 from trt_workbench.onnxtools.quantize.preparation import prepare, raise_opset
 from trt_workbench.onnxtools.sanitize import save_model
@@ -82,7 +83,7 @@ def onnxruntime_static(model: Path, data: CalibrationData, method: str, path: Pa
             return next(self._samples, None)
 
     ort.quantize_static(
-        raise_opset(prepare(model)[0], "int8", model),
+        raise_opset(prepare(Model.open(model))[0], "int8", model),
         path,
         Reader(),
         quant_format=ort.QuantFormat.QDQ,
@@ -162,7 +163,7 @@ def main() -> None:
             }
 
         record(to="fp32", **scores(model, "fp32"))
-        _, groups = prepare(model)
+        _, groups = prepare(Model.open(model))
         settings = CalibrationSettings(calibration=str(data), samples=arguments.samples)
         if arguments.onnxruntime:
             for name in ("MinMax", "Entropy", "Percentile"):
@@ -172,7 +173,7 @@ def main() -> None:
             return
         if arguments.modelopt:
             path, named = folder / "modelopt.onnx", folder / model.name
-            save_model(raise_opset(prepare(model)[0], "int8", model), named)
+            save_model(raise_opset(prepare(Model.open(model))[0], "int8", model), named)
             depthwise = [group.name for group in groups if group.sensitive == DEPTHWISE]
             for method, left in (("max", ()), ("entropy", ()), ("max", depthwise), ("entropy", depthwise)):
                 modelopt(arguments.modelopt, named, calibration_data(model, settings), method, left, path)

@@ -30,7 +30,7 @@ def _workspace(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def fp16(path: Path, **more: Any) -> tuple[Path, dict[str, Any]]:
-    return model_in_precision("ort-cuda", path, Model.open(path).facts, "fp16", **more)
+    return model_in_precision("ort-cuda", Model.open(path), "fp16", **more)
 
 
 def outputs(model: onnx.ModelProto, optimised: Path | None = None) -> list[np.ndarray]:

@@ -20,6 +20,7 @@ from trt_workbench.decide.candidates import Candidate, make_candidate
 from trt_workbench.decide.sensitivity import measure_sensitivity
 from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings
 from trt_workbench.errors import UsageProblem
+from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.graph_types import read_precision
 from trt_workbench.onnxtools.quantize.evidence import METADATA_KEY, Evidence
 
@@ -69,7 +70,7 @@ def test_a_candidate_has_its_evidence_inside_and_beside_it(model: Path, data: Ca
     metadata = {entry.key: entry.value for entry in onnx.load(candidate.path).metadata_props}
     inside = Evidence.model_validate_json(metadata[METADATA_KEY])
     assert inside == whole.model_copy(update={"ranges": {}, "kept": {}})
-    precision = read_precision(candidate.path)
+    precision = read_precision(Model.open(candidate.path))
     assert precision.label == "int8+fp32"
     assert precision.shares == {"int8": 0.5, "fp32": 0.5}
     macs = {"w0": 20 * 20 * 9, "w1": 20 * 9, "w2": 20 * 20 * 9, "w3": 400}
@@ -307,7 +308,7 @@ def test_formats_that_need_no_data(tmp_path: Path, to: Any, label: str) -> None:
     arrays = {"w0": GENERATOR.standard_normal((128, 256)), "w1": GENERATOR.standard_normal((256, 64))}
     arrays = {name: array.astype(np.float32) for name, array in arrays.items()}
     candidate = made(write_onnx(tmp_path / "m.onnx", PRODUCTS, arrays), None, to, keep_sensitive=False)
-    assert read_precision(candidate.path).label == label
+    assert read_precision(Model.open(candidate.path)).label == label
     evidence = candidate.evidence
     assert (evidence.calibrated, evidence.method, evidence.ranges, evidence.kept) == (True, None, {}, {})
     assert (evidence.low_weights, evidence.low_macs) == (1.0, 0.0 if to == "int4-weights" else 1.0)
@@ -370,7 +371,7 @@ def test_a_tensor_that_the_operator_set_renames_is_quantised(tmp_path: Path) -> 
     path = write_onnx(tmp_path / "m.onnx", text, arrays, 9)
     candidate = made(path, CalibrationSettings(calibration="random"), keep_sensitive=False)
     assert candidate.evidence.ranges.keys() == {"x", "u", "p"}
-    assert read_precision(candidate.path).label == "int8 (not calibrated)"
+    assert read_precision(Model.open(candidate.path)).label == "int8 (not calibrated)"
     graph = onnx.load(candidate.path).graph
     makers = {name: node.op_type for node in graph.node for name in node.output}
     for node in graph.node:
@@ -401,8 +402,8 @@ def test_products_in_functions_of_the_model_are_quantised(tmp_path: Path) -> Non
         model.graph.initializer.append(onnx.numpy_helper.from_array(np.eye(8, dtype=np.float32), name))
     onnx.save(model, tmp_path / "m.onnx")
     candidate = made(tmp_path / "m.onnx", CalibrationSettings(calibration="random"))
-    assert (candidate.evidence.low_macs, read_precision(candidate.path).counted) == (1.0, 3)
-    assert read_precision(candidate.path).text == "int8 (not calibrated)"
+    assert (candidate.evidence.low_macs, read_precision(Model.open(candidate.path)).counted) == (1.0, 3)
+    assert read_precision(Model.open(candidate.path)).text == "int8 (not calibrated)"
 
 
 def test_weights_that_layers_share_count_once(tmp_path: Path) -> None:

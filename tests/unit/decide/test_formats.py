@@ -46,11 +46,11 @@ def test_blocks_beside_convolutions(tmp_path: Path, to: Any) -> None:
 @pytest.mark.parametrize(("to", "opset"), [("fp16", 17), ("bf16", 22)])
 def test_sixteen_bits_take_everything(tmp_path: Path, to: Any, opset: int) -> None:
     candidate = made(tmp_path, to)
-    assert read_precision(candidate.path).label == to
+    assert read_precision(Model.open(candidate.path)).label == to
     assert (candidate.evidence.kept, candidate.evidence.low_macs, candidate.evidence.opset) == ({}, 1.0, opset)
     kept = made(tmp_path, to, keep=("hidden",))
     assert kept.evidence.kept == {"hidden": "asked for"}
-    assert read_precision(kept.path).shares["fp32"] == pytest.approx(1 / 3)
+    assert read_precision(Model.open(kept.path)).shares["fp32"] == pytest.approx(1 / 3)
 
 
 def test_a_product_alone_is_not_left_alone(tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ def test_what_is_worked_out_once_is_shared_and_errors_are_not_kept(tmp_path: Pat
     def nodes(model: Model) -> int:
         calls.append(model.path)
         if len(calls) == 1:
-            raise ValueError
+            raise ValueError("not yet")
         return len(model.proto.graph.node)
 
     with pytest.raises(ValueError, match="not yet"):

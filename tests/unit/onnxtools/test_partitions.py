@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.onnx_text import parse_onnx, write_onnx
 
-from trt_workbench.model.index import GraphIndex, read_index
+from trt_workbench.model.index import GraphIndex
+from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.partitions import make_partitions, split_small
 
 A, B = "A", "B"
@@ -88,7 +89,7 @@ def test_subgraphs_form_no_cycle(data: st.DataObject) -> None:
 def test_nodes_without_a_name_get_one_and_constants_are_no_nodes(tmp_path: Path) -> None:
     nodes = "c = Constant<value_floats=[1.0, 2.0, 3.0]>() a = Add(x, c) [same] y = Relu(a) [same] z = Relu(y)"
     write_onnx(tmp_path / "m.onnx", f"g (float[n,3] x) => (float[n,3] z) {{ {nodes} }}")
-    index = read_index(tmp_path / "m.onnx")
+    index = Model.open(tmp_path / "m.onnx").index
     assert [node.name for node in index.nodes] == ["Add_1", "same", "same_3"]
     assert index.renamed
     assert index.facts("a").shape == ("n", 3)

@@ -11,6 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 from tests.onnx_text import write_onnx
 
 from trt_workbench.errors import CheckFailed, UsageProblem
+from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools import sanitize as sanitize_module
 from trt_workbench.onnxtools import sanitize_graph
 from trt_workbench.onnxtools.sanitize import SanitizeReport, default_rewrites, sanitize, save_model
@@ -34,7 +35,7 @@ def run(path: Path, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 def rewritten(path: Path, *names: str, **dims: int) -> tuple[onnx.GraphProto, SanitizeReport]:
     """Run rewrites and check that the result says the same, exactly."""
-    model, report = sanitize(path, names, SanitizeSettings(dims=dims))
+    model, report = sanitize(Model.open(path), names, SanitizeSettings(dims=dims))
     after = path.with_name("after.onnx")
     save_model(model, after)
     shape = [dims.get(dim, 2) if isinstance(dim, str) else dim for dim in onnx_shape(path)]
@@ -57,7 +58,7 @@ def test_name_nodes(tmp_path: Path) -> None:
     assert [node.name for node in graph.node] == ["Abs_0", "n"]
     assert report.changes["name-nodes"] == ["(no name) is now Abs_0"]
     # ONNX Runtime does not even load this
-    model, _ = sanitize(write(tmp_path / "twice.onnx", "[n] a = Abs(x) [n] y = Neg(a)"), ["name-nodes"])
+    model, _ = sanitize(Model.open(write(tmp_path / "twice.onnx", "[n] a = Abs(x) [n] y = Neg(a)")), ["name-nodes"])
     assert [node.name for node in model.graph.node] == ["n", "n_1"]
 
 
@@ -83,7 +84,7 @@ def test_a_dimension_of_minus_one_is_dynamic(tmp_path: Path) -> None:
     model = onnx.load(path)
     model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = -1  # as some exporters write it
     onnx.save(model, path)
-    rewritten_model, report = sanitize(path, ["fold-shapes"])
+    rewritten_model, report = sanitize(Model.open(path), ["fold-shapes"])
     assert report.changes["fold-shapes"] == []
     assert operators(rewritten_model.graph) == ["Shape", "Reshape"]
 
@@ -143,7 +144,7 @@ def test_clamp_int64(tmp_path: Path) -> None:
     assert max(ends) == np.iinfo(np.int32).max
     assert len(report.changes["clamp-int64"]) == 2
     assert report.findings == []
-    assert any("int32" in finding for finding in sanitize(path, [])[1].findings)
+    assert any("int32" in finding for finding in sanitize(Model.open(path), [])[1].findings)
 
 
 def test_int32_indices(tmp_path: Path) -> None:
@@ -199,9 +200,9 @@ def test_every_rewrite_is_tested() -> None:
 def test_what_does_not_fit_is_named(tmp_path: Path) -> None:
     path = write(tmp_path / "m.onnx", "y = Abs(x)", shape="batch,3")
     with pytest.raises(UsageProblem, match="no rewrite called fold; there are: freeze-dims"):
-        sanitize(path, ["fold"])
+        sanitize(Model.open(path), ["fold"])
     with pytest.raises(UsageProblem, match="no dimension called n; there are: batch"):
-        sanitize(path, [], SanitizeSettings(dims={"n": 1}))
+        sanitize(Model.open(path), [], SanitizeSettings(dims={"n": 1}))
 
 
 def test_the_check_fails_on_a_difference(tmp_path: Path) -> None:
@@ -273,7 +274,7 @@ def test_a_model_above_the_limit_of_protobuf(tmp_path: Path, monkeypatch: pytest
     nodes = "i = Identity(x) a = MatMul(i, u) b = MatMul(a, v) y = MatMul(b, w)"
     path = write(tmp_path / "m.onnx", nodes, weights, shape="2,40")
     onnx.save(with_typed_fields(onnx.load(path), "u"), path)
-    model, report = sanitize(path, default_rewrites())
+    model, report = sanitize(Model.open(path), default_rewrites())
     assert report.after == {"MatMul": 3}
     assert serialised
     assert max(serialised) < 2_000

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 from tests.onnx_text import parse_onnx
 
+from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.attention_pattern import AttentionIndex
 from trt_workbench.onnxtools.sanitize import sanitize
 from trt_workbench.onnxtools.sanitize_attention import RULES, candidates, rewrite_attention
@@ -120,7 +121,7 @@ def test_a_rule_keeps_the_function_for_any_mask_and_shape(rule: str, data: st.Da
 def test_a_rule_is_applied_once_by_its_name(rule: str, tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     onnx.save(attention(), path)
-    model, report = sanitize(path, [rule])
+    model, report = sanitize(Model.open(path), [rule])
     assert report.changes == {rule: ["softmax"]}
     inputs = inputs_of(np.random.default_rng(0), 3, 2, 1, 5, 1)
     np.testing.assert_allclose(run(model, inputs), run(onnx.load(path), inputs), atol=2e-2)

@@ -9,6 +9,7 @@ import onnxruntime as ort
 import pytest
 from tests.onnx_text import write_onnx
 
+from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.sanitize import SanitizeReport, default_rewrites, sanitize, save_model
 from trt_workbench.onnxtools.sanitize_rewrites import SanitizeSettings
 
@@ -31,7 +32,7 @@ def check(
     path: Path, *rewrites: str, dims: dict[str, int] | None = None, **inputs: Any
 ) -> tuple[onnx.GraphProto, SanitizeReport]:
     """Sanitise and compare both models in ONNX Runtime, exactly."""
-    model, report = sanitize(path, rewrites or ("inline-if",), SanitizeSettings(dims=dims or {}))
+    model, report = sanitize(Model.open(path), rewrites or ("inline-if",), SanitizeSettings(dims=dims or {}))
     onnx.checker.check_model(model, full_check=True)
     after = path.with_name("after.onnx")
     save_model(model, after)
@@ -117,7 +118,7 @@ def test_one_tensor_as_two_results_and_a_result_that_nobody_asked_for(tmp_path: 
         p = Neg(x) r = Abs(x) }, else_branch = b () => (float[N,3] q, float[N,3] q, float[N,3] r) {
         q = Exp(x) r = Abs(x) }>"""
     path = write_onnx(tmp_path / "m.onnx", text(nodes, outputs="float[N,3] y, float[N,3] z"), YES)
-    model, _ = sanitize(path, ["inline-if"])
+    model, _ = sanitize(Model.open(path), ["inline-if"])
     save_model(model, tmp_path / "after.onnx")
     x = np.random.default_rng(0).standard_normal((2, 3)).astype(np.float32)
     for found in run(tmp_path / "after.onnx", {"x": x}):

@@ -8,6 +8,7 @@ import onnxruntime as ort
 import pytest
 from tests.onnx_text import write_onnx
 
+from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.sanitize import sanitize, save_model
 
 INDICES = {f"i{number}": np.array(number, np.int64) for number in range(4)}
@@ -20,7 +21,7 @@ def shape_after(path: Path, nodes: str, *rewrites: str) -> list[int] | list[list
     """Sanitise, compare at two sizes, and return the shape that the Reshape reads: its parts where it is computed."""
     inputs = "float[B,T,6] x, float[B,T,6] other"
     write_onnx(path, f"g ({inputs}) => (float[P,Q] flat) {{ {nodes} flat = Flatten(y) }}", VALUES)
-    model, report = sanitize(path, rewrites or ("copy-sizes", "remove-unused"))
+    model, report = sanitize(Model.open(path), rewrites or ("copy-sizes", "remove-unused"))
     onnx.checker.check_model(model, full_check=True)
     after = path.with_name("after.onnx")
     save_model(model, after)

@@ -8,6 +8,7 @@ import pytest
 from tests.onnx_text import write_onnx
 from tests.streaming_models import attention
 
+from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.stream_graph import StreamGraph
 
 _WEIGHTS = {
@@ -39,11 +40,11 @@ def test_axes_that_layers_sum_over_hold_no_frames(shape: str, nodes: str, expect
     text = f"g (float[{shape}] x, float[1,8,8] x2) => (float[A,B,C] y) {{ {nodes} }}"
     weights = {**_WEIGHTS, "two": np.asarray([2], np.int64), "flat": np.asarray([-1, 8], np.int64)}
     path = write_onnx(tmp_path / "m.onnx", text, weights)
-    assert StreamGraph(path).without_frames("x", shape.count(",") + 1) == expected
+    assert StreamGraph(Model.open(path)).without_frames("x", shape.count(",") + 1) == expected
 
 
 def test_shapes_of_outputs_at_sizes(tmp_path: Path) -> None:
-    graph = StreamGraph(attention(tmp_path))
+    graph = StreamGraph(Model.open(attention(tmp_path)))
     assert graph.output_shapes({"B": 2, "T": 9})["encoded"] == (2, 4, 4)
     assert graph.output_shapes({"B": 2, "T": 15})["encoded"] == (2, 4, 7)
     assert graph.output_shapes({"B": 2})["encoded"][2] != 4
@@ -54,7 +55,7 @@ def test_operators_that_nobody_knows_tell_no_shape(tmp_path: Path) -> None:
     model = onnx.load(path)
     model.graph.node[0].domain = "vendor"
     onnx.save(model, path)
-    graph = StreamGraph(path)
+    graph = StreamGraph(Model.open(path))
     assert graph.output_shapes({"T": 7}) == {}
     assert graph.without_frames("x", 3) == set()
 
@@ -62,6 +63,6 @@ def test_operators_that_nobody_knows_tell_no_shape(tmp_path: Path) -> None:
 def test_weights_are_not_needed(tmp_path: Path) -> None:
     text = "g (float[1,T,600] x) => (float[1,T,600] y) { y = MatMul(x, w) }"
     path = write_onnx(tmp_path / "m.onnx", text, {"w": np.ones((600, 600), np.float32)})
-    graph = StreamGraph(path)
+    graph = StreamGraph(Model.open(path))
     assert graph.without_frames("x", 3) == {2}
     assert graph.output_shapes({"T": 7})["y"] == (1, 7, 600)

@@ -13,6 +13,7 @@ from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.ort_cpu import OrtCpuBackend
 from trt_workbench.backends.ort_profile import profiled_runs
 from trt_workbench.errors import UsageProblem
+from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.node_names import ModelNodes, read_nodes
 from trt_workbench.profiling.ort_names import origin
 from trt_workbench.profiling.ort_trace import OrtTrace, read_trace
@@ -36,7 +37,7 @@ def traced(model: Path, folder: Path, level: str = "all", runs: int = 5) -> OrtT
         OrtCpuBackend(), model, options, lambda specs: feed_for(specs, work), runs + 2, folder
     )
     assert provenance["providers"] == ["CPUExecutionProvider"]
-    return read_trace(file, 2, read_nodes(model))
+    return read_trace(file, 2, read_nodes(Model.open(model)))
 
 
 def test_every_node_of_a_real_run_is_found_by_name_provider_and_type(convolutions: Path, tmp_path: Path) -> None:
@@ -140,4 +141,4 @@ def test_a_damaged_or_empty_trace_is_refused(text: str, words: str, tmp_path: Pa
     ],
 )
 def test_names_that_onnx_runtime_makes(name: str, operator: str, nodes: list[str], convolutions: Path) -> None:
-    assert origin(name, operator, read_nodes(convolutions)) == nodes
+    assert origin(name, operator, read_nodes(Model.open(convolutions))) == nodes

@@ -17,6 +17,7 @@ from typing import Any
 
 from trt_workbench.engine.documents import write_json
 from trt_workbench.errors import WorkbenchError
+from trt_workbench.model.opened import Model
 from trt_workbench.verify.bisect import bisect
 from trt_workbench.verify.opening import VerifyRequest
 from trt_workbench.verify.reproduction import bisected_document, write_bisected
@@ -188,7 +189,7 @@ def _fix(path: Path, symbol: str, batch: int) -> None:
     from trt_workbench.onnxtools.sanitize import chosen_rewrites, sanitize, save_model
     from trt_workbench.onnxtools.sanitize_rewrites import SanitizeSettings
 
-    model, _ = sanitize(path, chosen_rewrites(only=["freeze-dims"]), SanitizeSettings(dims={symbol: batch}))
+    model, _ = sanitize(Model.open(path), chosen_rewrites(only=["freeze-dims"]), SanitizeSettings(dims={symbol: batch}))
     save_model(model, path)
 
 

@@ -130,9 +130,10 @@ def _network(name: str, path: Path) -> None:
     _seeded()
     NETWORKS[name]().write(path)
     if name in _SANITIZED:
+        from trt_workbench.model.opened import Model
         from trt_workbench.onnxtools.sanitize import chosen_rewrites, sanitize, save_model
 
-        model, _ = sanitize(path, chosen_rewrites())
+        model, _ = sanitize(Model.open(path), chosen_rewrites())
         save_model(model, path)
 
 

@@ -11,9 +11,8 @@ from typing import Any, Literal
 from trt_workbench.core.hashing import hash_document
 from trt_workbench.engine.documents import Strict, read_document, write_json
 from trt_workbench.errors import UsageProblem
-from trt_workbench.model.facts import ModelFacts
+from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.graph_types import read_precision
-from trt_workbench.onnxtools.identity import sha256_of
 from trt_workbench.system.workspace import output_root
 
 # Raised when the way of converting changes, so that files converted before are not taken again.
@@ -35,7 +34,7 @@ class Conversion(Strict):
 
 
 def model_in_precision(
-    backend: str, model: Path, facts: ModelFacts, precision: str, *, keep_fp32: tuple[str, ...] = ()
+    backend: str, model: Model, precision: str, *, keep_fp32: tuple[str, ...] = ()
 ) -> tuple[Path, dict[str, Any]]:
     """Return the model to load in `precision` and the record of what was done for it.
 
@@ -44,8 +43,7 @@ def model_in_precision(
 
     Args:
         backend: for messages.
-        model: the ONNX file.
-        facts: of the file.
+        model: the ONNX model.
         precision: "fp32", "fp16" or "int8".
         keep_fp32: operators left in fp32 beside those that lose their meaning in fp16, or have no kernel there.
 
@@ -53,21 +51,21 @@ def model_in_precision(
         UsageProblem: the precision is unknown here, or the file cannot be had in it.
     """
     if precision == "fp32":
-        return model, {"precision": "as exported"}
+        return model.path, {"precision": "as exported"}
     if precision == "int8":
-        if "int8" not in facts.formats:
-            held = f"is quantised to {' and '.join(facts.formats)}" if facts.formats else "has no QuantizeLinear nodes"
-            raise UsageProblem(f"The model {held}, so {backend} cannot run it in int8; quantize it: {model}")
-        return model, {"precision": "as exported", "quantized": True}
+        if "int8" not in (formats := model.facts.formats):
+            held = f"is quantised to {' and '.join(formats)}" if formats else "has no QuantizeLinear nodes"
+            raise UsageProblem(f"The model {held}, so {backend} cannot run it in int8; quantize it: {model.path}")
+        return model.path, {"precision": "as exported", "quantized": True}
     if precision != "fp16":
         raise UsageProblem(f"A model can be had in fp32 (as exported), fp16 or int8 for {backend}, not {precision!r}.")
     if "fp16" in read_precision(model).shares:
-        return model, {"precision": "as exported", "exported_in": "fp16"}
+        return model.path, {"precision": "as exported", "exported_in": "fp16"}
     converted, record = _converted(model, keep_fp32)
     return converted, {"precision": "fp16", **record}
 
 
-def _converted(model: Path, keep_fp32: tuple[str, ...]) -> tuple[Path, dict[str, Any]]:
+def _converted(model: Model, keep_fp32: tuple[str, ...]) -> tuple[Path, dict[str, Any]]:
     """Return the converted file, made once for every model and recipe, and its record."""
     import onnx
 
@@ -75,7 +73,7 @@ def _converted(model: Path, keep_fp32: tuple[str, ...]) -> tuple[Path, dict[str,
 
     key: dict[str, Any] = {
         "recipe": _RECIPE,
-        "model_sha256": sha256_of(model),
+        "model_sha256": model.sha256,
         "onnx": str(onnx.__version__),
         "keep_fp32": sorted(keep_fp32),
     }
@@ -83,7 +81,7 @@ def _converted(model: Path, keep_fp32: tuple[str, ...]) -> tuple[Path, dict[str,
     path, record_path = folder / "model.onnx", folder / "conversion.json"
     if not (path.is_file() and record_path.is_file()):
         wide = _convert(model, path, keep_fp32)
-        write_json(record_path, Conversion(**key, kept_in_fp32=wide, converted_sha256=sha256_of(path)))
+        write_json(record_path, Conversion(**key, kept_in_fp32=wide, converted_sha256=Model.open(path).sha256))
     record = read_document(record_path, Conversion, "remove it, and the model is converted again")
     return path, {
         "converted_by": f"trt-workbench {__version__}, inputs and outputs unchanged",
@@ -93,15 +91,14 @@ def _converted(model: Path, keep_fp32: tuple[str, ...]) -> tuple[Path, dict[str,
     }
 
 
-def _convert(model: Path, path: Path, keep_fp32: tuple[str, ...]) -> list[str]:
+def _convert(model: Model, path: Path, keep_fp32: tuple[str, ...]) -> list[str]:
     """Write the converted file and return the operators of it that stayed in fp32 somewhere."""
-    from trt_workbench.model.reading import load_model
     from trt_workbench.onnxtools.quantize.cast import cast_model
     from trt_workbench.onnxtools.sanitize import save_model
 
     try:
-        made = cast_model(load_model(model), "fp16", operators={*_WITHOUT_FP16, *keep_fp32})
+        made = cast_model(model.load(), "fp16", operators={*_WITHOUT_FP16, *keep_fp32})
     except UsageProblem as problem:
-        raise UsageProblem(f"The model cannot be converted to fp16: {problem} Model: {model}") from problem
+        raise UsageProblem(f"The model cannot be converted to fp16: {problem} Model: {model.path}") from problem
     save_model(made.model, path)
     return sorted(made.wide)

@@ -122,9 +122,10 @@ class BoundSession(Session):
         self._slots.put(slot)
 
     def _precision(self) -> Precision:
+        from trt_workbench.model.opened import Model
         from trt_workbench.onnxtools.graph_types import read_precision
 
-        return dataclasses.replace(read_precision(self._graph), may_choose=self._may_choose)
+        return dataclasses.replace(read_precision(Model.open(self._graph)), may_choose=self._may_choose)
 
     def _infer(self, inputs: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         return self._with_slot(inputs, lambda slot: slot.run(inputs))

@@ -78,7 +78,7 @@ class OrtCpuBackend(OrtBackend):
         from trt_workbench.model.opened import Model
 
         extra = self._checked(options)
-        path, simulation = runnable_model(model, Model.open(model).facts)
+        path, simulation = runnable_model(Model.open(model))
         record = {"precision": "as exported", **simulation}
         return LoadRequest(self.name, path, model, ((CPU_PROVIDER, {}),), (CPU_PROVIDER,), extra, record)
 
@@ -120,9 +120,10 @@ class OrtCpuSession(Session):
         self._output_names = [spec.name for spec in self.outputs]
 
     def _precision(self) -> Precision:
+        from trt_workbench.model.opened import Model
         from trt_workbench.onnxtools.graph_types import read_precision
 
-        return replace(read_precision(self._model), simulated=bool(self.provenance.get("simulated")))
+        return replace(read_precision(Model.open(self._model)), simulated=bool(self.provenance.get("simulated")))
 
     def _infer(self, inputs: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         session = self._session

@@ -69,9 +69,9 @@ class OrtCudaBackend(OrtBackend):
         if options.tf32:
             check_tf32_allowed()
         keep = tuple(filter(None, extra["keep_fp32"].split(",")))
-        facts = Model.open(model).facts
-        refuse_formats(self.name, model, facts, ("bf16",))
-        path, precision = model_in_precision(self.name, model, facts, options.precision, keep_fp32=keep)
+        opened = Model.open(model)
+        refuse_formats(self.name, opened, ("bf16",))
+        path, precision = model_in_precision(self.name, opened, options.precision, keep_fp32=keep)
         provider = {name: provider_text(extra[name]) for name in CUDA_OPTIONS if extra[name] is not None}
         provider |= {"use_tf32": provider_text(options.tf32), "enable_cuda_graph": provider_text(extra["cuda_graph"])}
         return LoadRequest(

@@ -85,7 +85,7 @@ def load_gpu_session(request: LoadRequest, options: SessionOptions) -> BoundSess
     """
     import onnxruntime as ort
 
-    from trt_workbench.model.reading import read_model
+    from trt_workbench.model.opened import Model
     from trt_workbench.onnxtools.data_shapes import data_shaped_outputs
 
     level, spinning = request.extra["graph_optimization_level"], request.extra["allow_spinning"]
@@ -95,7 +95,7 @@ def load_gpu_session(request: LoadRequest, options: SessionOptions) -> BoundSess
     if on_device:
         preload(ort)
     session = _session(ort, request, config)
-    graph = read_model(request.model).graph
+    graph = Model.open(request.model).proto.graph
     assignment = read_assignment(session)
     assigned = check_assignment(
         assignment,

@@ -129,9 +129,7 @@ class OrtRtxBackend(Backend):
         if options.tf32:
             check_tf32_allowed()
         keep = tuple(filter(None, extra["keep_fp32"].split(",")))
-        path, precision = model_in_precision(
-            self.name, model, Model.open(model).facts, options.precision, keep_fp32=keep
-        )
+        path, precision = model_in_precision(self.name, Model.open(model), options.precision, keep_fp32=keep)
         provider = {name: provider_text(extra[name]) for name in PROVIDER_OPTIONS if extra[name] is not None}
         if options.shapes and not any(extra[name] for name in _SHAPES):
             provider |= _ranges(options.shapes)
@@ -158,7 +156,7 @@ class OrtRtxBackend(Backend):
         found = self.availability().required(self.name)
         import onnxruntime as ort
 
-        from trt_workbench.model.reading import read_model
+        from trt_workbench.model.opened import Model
 
         # the provider has no option for it
         tf32 = {} if options.tf32 else {"tf32_how": forbid_tf32()}
@@ -178,7 +176,7 @@ class OrtRtxBackend(Backend):
         assigned = check_assignment(
             assignment,
             request.accepted,
-            shape_keys(ort, request, read_model(request.model).graph, assignment),
+            shape_keys(ort, request, Model.open(request.model).proto.graph, assignment),
             allow_fallback=extra["allow_fallback"],
             model=model,
         )

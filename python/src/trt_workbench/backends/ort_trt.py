@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from trt_workbench.backends.base import Availability, Session, SessionOptions
 from trt_workbench.backends.graph_precision import model_in_precision
@@ -19,10 +19,11 @@ from trt_workbench.backends.tf32 import check_tf32_allowed, forbid_tf32
 from trt_workbench.core.hashing import hash_document, hash_file
 from trt_workbench.core.precision import names
 from trt_workbench.errors import UsageProblem
-from trt_workbench.model.facts import ModelFacts
-from trt_workbench.onnxtools.identity import sha256_of
 from trt_workbench.system.tensorrt import decode_version
 from trt_workbench.system.workspace import output_root
+
+if TYPE_CHECKING:
+    from trt_workbench.model.opened import Model
 
 # Part of every cache folder's name: raised when the meaning of a setting changes.
 _KEY_VERSION = 1
@@ -74,17 +75,17 @@ class OrtTrtBackend(OrtBackend):
         from trt_workbench.model.opened import Model
 
         extra = checked_options(self.name, TRT_OPTIONS, options)
-        facts = Model.open(model).facts
+        opened = Model.open(model)
         release = decode_version(int((versions or {}).get("tensorrt", 100000)))[0]
-        refuse_formats(self.name, model, facts, names(lambda one: one.is_built_by(release)))
-        _check_profiles(extra, facts, model)
-        path, precision = self._precision(model, facts, options, extra, int((versions or {}).get("tensorrt", 0)))
+        refuse_formats(self.name, opened, names(lambda one: one.is_built_by(release)))
+        _check_profiles(extra, opened)
+        path, precision = self._precision(opened, options, extra, int((versions or {}).get("tensorrt", 0)))
         if options.tf32:
             check_tf32_allowed()
         provider = {name: provider_text(extra[name]) for name in TRT_OPTIONS if extra[name] is not None}
         if extra["trt_cuda_graph_enable"] is None:
             provider["trt_cuda_graph_enable"] = provider_text(extra["cuda_graph"])
-        digest = _cache_key(model, provider, options, versions or {})
+        digest = _cache_key(opened, provider, options, versions or {})
         folder = output_root() / "ort-trt" / digest
         if extra["trt_engine_cache_enable"]:
             provider.setdefault("trt_engine_cache_path", str(folder))
@@ -118,7 +119,7 @@ class OrtTrtBackend(OrtBackend):
         return load_gpu_session(self.prepare(model, options), options)
 
     def _precision(
-        self, model: Path, facts: ModelFacts, options: SessionOptions, extra: dict[str, Any], tensorrt: int
+        self, model: Model, options: SessionOptions, extra: dict[str, Any], tensorrt: int
     ) -> tuple[Path, dict[str, Any]]:
         """Set the provider's flags for the precision that was asked for, or convert the model where there are none."""
         asked = options.precision
@@ -131,10 +132,10 @@ class OrtTrtBackend(OrtBackend):
             )
         if asked in ("fp32", "int8") or tensorrt >= _TYPED_FROM:
             path, record = model_in_precision(
-                self.name, model, facts, asked, keep_fp32=tuple(filter(None, extra["keep_fp32"].split(",")))
+                self.name, model, asked, keep_fp32=tuple(filter(None, extra["keep_fp32"].split(",")))
             )
         else:
-            path, record = model, {"precision": asked, "how": f"{flag}=1: TensorRT may choose {asked} or fp32"}
+            path, record = model.path, {"precision": asked, "how": f"{flag}=1: TensorRT may choose {asked} or fp32"}
         if flag and tensorrt < _TYPED_FROM and extra[flag] is None:
             extra[flag] = True
         if flag and extra[flag] is False and tensorrt < _TYPED_FROM:
@@ -142,19 +143,19 @@ class OrtTrtBackend(OrtBackend):
         return path, record
 
 
-def _check_profiles(extra: Mapping[str, Any], facts: ModelFacts, model: Path) -> None:
+def _check_profiles(extra: Mapping[str, Any], model: Model) -> None:
     """Raise UsageProblem unless min, opt and max are given together, well formed and for inputs of the model."""
     given = [name for name in PROFILE_OPTIONS if extra[name]]
     if given and len(given) < len(PROFILE_OPTIONS):
         raise UsageProblem(f"A profile needs {', '.join(PROFILE_OPTIONS)}; only {', '.join(given)} was given.")
-    names = {tensor.name for tensor in facts.inputs}
+    names = {tensor.name for tensor in model.facts.inputs}
     shapes: list[dict[str, list[int]]] = []
     for option in given:
         if not _PROFILE.match(extra[option]):
             raise UsageProblem(f"{option} is written input:1x3x640x640,other:1x77, not {extra[option]!r}.")
         parts = dict(part.rsplit(":", 1) for part in extra[option].split(","))
         if unknown := sorted(parts.keys() - names):
-            raise UsageProblem(f"{option} names {unknown}, the model's inputs are {sorted(names)}: {model}")
+            raise UsageProblem(f"{option} names {unknown}, the model's inputs are {sorted(names)}: {model.path}")
         shapes.append({name: [int(dim) for dim in shape.split("x")] for name, shape in parts.items()})
     for name in shapes[0] if shapes else ():
         lowest, best, highest = (part.get(name, []) for part in shapes)
@@ -167,7 +168,7 @@ def _check_profiles(extra: Mapping[str, Any], facts: ModelFacts, model: Path) ->
             )
 
 
-def _cache_key(model: Path, provider: Mapping[str, str], options: SessionOptions, versions: Mapping[str, str]) -> str:
+def _cache_key(model: Model, provider: Mapping[str, str], options: SessionOptions, versions: Mapping[str, str]) -> str:
     """Return the hash of everything that can change an engine, 32 hexadecimal digits."""
     from trt_workbench.system.gpu import driver_report
 
@@ -178,7 +179,7 @@ def _cache_key(model: Path, provider: Mapping[str, str], options: SessionOptions
     table, plugins = provider.get("trt_int8_calibration_table_name"), provider.get("trt_extra_plugin_lib_paths")
     document = {
         "key_version": _KEY_VERSION,
-        "model_sha256": sha256_of(model),
+        "model_sha256": model.sha256,
         "provider": {name: value for name, value in sorted(provider.items()) if name not in _NOT_IN_KEY},
         "precision": options.precision,
         "tf32": options.tf32,

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import onnx
+
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.ort_assignment import RECORD_ENTRY, Assignment, read_assignment
 from trt_workbench.backends.ort_backend import OrtBackend
@@ -14,8 +16,10 @@ from trt_workbench.backends.ort_common import CPU_PROVIDER, CUDA_PROVIDER, TENSO
 from trt_workbench.backends.ort_preload import preload
 from trt_workbench.backends.registry import get_backend
 from trt_workbench.errors import ComponentMissing, UsageProblem, WorkbenchError, did_you_mean
-from trt_workbench.model.index import GraphIndex, read_index
+from trt_workbench.model.index import GraphIndex
+from trt_workbench.model.opened import Model
 from trt_workbench.model.tensorrt_operators import SOURCE, why_not
+from trt_workbench.model.weights import put_back
 from trt_workbench.onnxtools.partitions import Partitions, make_partitions, split_small
 from trt_workbench.onnxtools.shape_nodes import shape_nodes
 
@@ -54,7 +58,7 @@ def find_partitions(request: PartitionRequest) -> Partitions:
     provider = backend.provider
     if provider != TENSORRT_PROVIDER and (request.exclude or request.minimum > 1):
         raise UsageProblem(f"--exclude and --min-subgraph-size are of ort-trt; {request.backend} takes neither.")
-    index = read_index(request.model)
+    index = Model.open(request.model).index
     operators = {index.operator(place) for place in range(len(index.nodes))}
     if unknown := [name for name in request.exclude if name not in operators]:
         raise UsageProblem(
@@ -98,7 +102,10 @@ def _ask(ort: Any, request: PartitionRequest, index: GraphIndex, provider: str) 
         preload(ort)
     model: Any = request.model
     if index.renamed:
-        model = index.model.SerializeToString()
+        named = onnx.ModelProto()
+        named.CopyFrom(index.model)
+        put_back(named, request.model)
+        model = named.SerializeToString()
         config.add_session_config_entry(_FOLDER_ENTRY, str(request.model.parent.resolve()))
     chain: list[Any] = [(provider, _provider_options(request, provider))]
     if provider == TENSORRT_PROVIDER:

@@ -11,9 +11,7 @@ import onnx
 from trt_workbench.core.hashing import hash_document
 from trt_workbench.engine.documents import write_json
 from trt_workbench.errors import UsageProblem
-from trt_workbench.model.facts import ModelFacts
-from trt_workbench.model.reading import checked_on_error, load_model
-from trt_workbench.onnxtools.identity import sha256_of
+from trt_workbench.model.opened import Model, checked_on_error
 from trt_workbench.onnxtools.quantize.simulate import simulated
 from trt_workbench.onnxtools.sanitize import save_model
 from trt_workbench.system.workspace import output_root
@@ -22,7 +20,7 @@ from trt_workbench.system.workspace import output_root
 _RECIPE = 2
 
 
-def runnable_model(model: Path, facts: ModelFacts) -> tuple[Path, dict[str, Any]]:
+def runnable_model(model: Model) -> tuple[Path, dict[str, Any]]:
     """Return the file that ONNX Runtime's CPU provider loads in place of `model`, and the record of it.
 
     A model in FP8, MXFP8, NVFP4 or bf16 is rewritten, once for every model, into standard operators and fp32 with
@@ -31,12 +29,12 @@ def runnable_model(model: Path, facts: ModelFacts) -> tuple[Path, dict[str, Any]
     Raises:
         UsageProblem: the model cannot be simulated.
     """
-    found = [row.name for row in facts.rows if not row.cpu]
+    found = [row.name for row in model.facts.rows if not row.cpu]
     if not found:
-        return model, {}
+        return model.path, {}
     key = {
         "recipe": _RECIPE,
-        "model_sha256": sha256_of(model),
+        "model_sha256": model.sha256,
         "onnx": str(onnx.__version__),
     }
     folder = output_root() / "simulated" / hash_document(key)
@@ -44,7 +42,7 @@ def runnable_model(model: Path, facts: ModelFacts) -> tuple[Path, dict[str, Any]
     if not (path.is_file() and record.is_file()):
         try:
             with checked_on_error(model):
-                rewritten = simulated(load_model(model))
+                rewritten = simulated(model.load())
         except UsageProblem as error:
             raise UsageProblem(f"The model is in {' and '.join(found)} and cannot be simulated. {error}") from error
         save_model(rewritten, path)
@@ -52,16 +50,15 @@ def runnable_model(model: Path, facts: ModelFacts) -> tuple[Path, dict[str, Any]
     return path, {"simulated": True, "simulated_formats": found, "simulated_file": str(path)}
 
 
-def refuse_formats(backend: str, model: Path, facts: ModelFacts, runs: Collection[str] = ()) -> None:
+def refuse_formats(backend: str, model: Model, runs: Collection[str] = ()) -> None:
     """Raise UsageProblem if a model is in a format that a backend lacks.
 
     Args:
         backend: its name.
-        model: the file.
-        facts: of the file.
+        model: the model.
         runs: formats that it has, of those that ONNX Runtime's CPU provider lacks.
     """
-    lacking = [row for row in facts.rows if not row.cpu and row.name not in runs]
+    lacking = [row for row in model.facts.rows if not row.cpu and row.name not in runs]
     if lacking:
         built = ""
         if all(row.tensorrt for row in lacking):
@@ -69,5 +66,5 @@ def refuse_formats(backend: str, model: Path, facts: ModelFacts, runs: Collectio
             built = f", and TensorRT {release} or newer builds it for GPUs that have the format"
         raise UsageProblem(
             f"The model is in {' and '.join(row.name for row in lacking)}, which {backend} does not have; ort-cpu runs "
-            f"it simulated{built}: {model}"
+            f"it simulated{built}: {model.path}"
         )

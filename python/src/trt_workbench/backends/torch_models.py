@@ -59,9 +59,10 @@ def _from_onnx(path: Path, precision: torch.dtype) -> TorchModel:
     from trt_workbench.backends.simulation import refuse_formats
     from trt_workbench.model.opened import Model
 
-    facts = Model.open(path).facts
-    refuse_formats("PyTorch", path, facts, ("bf16",))
-    converted = convert(path, precision)
+    opened = Model.open(path)
+    facts = opened.facts
+    refuse_formats("PyTorch", opened, ("bf16",))
+    converted = convert(opened, precision)
 
     return TorchModel(
         converted.module,

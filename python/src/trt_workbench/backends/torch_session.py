@@ -50,12 +50,13 @@ class TorchSession(Session):
         self._constants = {tensor.data_ptr() for tensor in (*loaded.module.parameters(), *loaded.module.buffers())}
 
     def _precision(self) -> Precision:
+        from trt_workbench.model.opened import Model
         from trt_workbench.onnxtools.graph_types import read_precision
         from trt_workbench.onnxtools.precision import Precision, shares_of
 
         if self._model.suffix != ".onnx":
             return Precision(shares_of(self._held), "weights", self._held.total(), "program")
-        found = read_precision(self._model)
+        found = read_precision(Model.open(self._model))
         if self._asked != "fp32":
             found = found.held_in(self._asked)
         return replace(found, may_choose=("tf32",) if self._tf32 and self._device.type == "cuda" else ())

@@ -83,7 +83,7 @@ def _typed(model: Path, settings: BuildSettings, options: SessionOptions) -> tup
     version = examine_target(settings.device).tensorrt_version or "0"
     if not settings.strongly_typed and int(version.split(".")[0]) < STRONGLY_TYPED_FROM:
         return model, {}
-    typed, record = model_in_precision(TrtBackend.name, model, Model.open(model).facts, "fp16")
+    typed, record = model_in_precision(TrtBackend.name, Model.open(model), "fp16")
     if typed != model:
         options.say(f"TensorRT {version} takes types from the graph; {model.name} was converted to fp16: {typed}")
     return typed, record

@@ -226,9 +226,9 @@ def _own_precisions(model: Path) -> set[str]:
 
     from trt_workbench.model.opened import Model
 
-    facts = Model.open(model).facts
+    opened = Model.open(model)
     types = {onnx.TensorProto.FLOAT16: "fp16", onnx.TensorProto.BFLOAT16: "bf16"}
-    loaded = onnx.load(model, load_external_data=False)
-    found = {types[tensor.data_type] for tensor in loaded.graph.initializer if tensor.data_type in types}
-    casts = [attribute.i for node in loaded.graph.node if node.op_type == "Cast" for attribute in node.attribute]
-    return found | {types[to] for to in casts if to in types} | set(facts.formats)
+    graph = opened.proto.graph
+    found = {types[tensor.data_type] for tensor in graph.initializer if tensor.data_type in types}
+    casts = [attribute.i for node in graph.node if node.op_type == "Cast" for attribute in node.attribute]
+    return found | {types[to] for to in casts if to in types} | set(opened.facts.formats)

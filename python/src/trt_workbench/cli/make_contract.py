@@ -45,6 +45,7 @@ def make_contract(
     `check-contract` refuses a contract until everything is decided.
     """
     from trt_workbench.engine.documents import write_json
+    from trt_workbench.model.opened import Model
     from trt_workbench.onnxtools.stream_graph import StreamGraph
     from trt_workbench.pipeline.streaming.draft import draft
     from trt_workbench.pipeline.streaming.draft_stream import Known
@@ -58,7 +59,7 @@ def make_contract(
     refuse_special(output)
     streams = None if batch is None else (1, batch, batch)
     known = Known(first, later, left_context, init, streams, signal, time_axis, state or {})
-    graph = StreamGraph(model) if model.suffix == MODEL_SUFFIX else None
+    graph = StreamGraph(Model.open(model)) if model.suffix == MODEL_SUFFIX else None
     document, notes = draft(model.stem, read_tensors(model), known, graph)
     write_json(output, document)
     left = dict(undecided(document))

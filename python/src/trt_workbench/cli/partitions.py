@@ -48,13 +48,13 @@ def partitions(
     """
     from trt_workbench.backends.partitions import PartitionRequest, find_partitions
     from trt_workbench.engine.documents import write_json
-    from trt_workbench.model.index import read_index
-    from trt_workbench.model.reading import checked_on_error
+    from trt_workbench.model.opened import Model, checked_on_error
     from trt_workbench.report.partitions_graph import draw_partitions
     from trt_workbench.runs.directory import run_directory
 
     excluded = tuple(filter(None, (part.strip() for part in exclude.split(","))))
-    with checked_on_error(model):
+    opened = Model.open(model)
+    with checked_on_error(opened):
         found = find_partitions(PartitionRequest(model, backend, predict, min_subgraph_size, excluded))
     document = {**found.document(), "model": str(model)}
     with run_directory("partitions", output) as run:
@@ -62,7 +62,7 @@ def partitions(
         directory = run.commit("complete", nodes=len(found.nodes), source=found.source)
     drawing = draw(
         directory,
-        lambda place: draw_partitions(found, read_index(model), place / "partitions.svg"),
+        lambda place: draw_partitions(found, opened.index, place / "partitions.svg"),
         again="run the command again to draw them",
         debug=debug,
     )

@@ -109,11 +109,12 @@ def _searched(search: Search, *, debug: bool) -> tuple[Candidate, Drawing]:
 
 def _show(candidate: Candidate) -> None:
     from trt_workbench.decide.candidates import evidence_path
+    from trt_workbench.model.opened import Model
     from trt_workbench.onnxtools.graph_types import read_precision
 
     tell = partial(print_line, stdout_console(quiet=False))
     evidence = candidate.evidence
-    tell(f"Precision: {read_precision(candidate.path).text}")
+    tell(f"Precision: {read_precision(Model.open(candidate.path)).text}")
     low = f"{evidence.low_macs:.1%} of the arithmetic, {evidence.low_weights:.1%} of the weights"
     tell(f"In {candidate.precision}: {low}")
     for reason, count in Counter(evidence.kept.values()).most_common():

@@ -48,6 +48,7 @@ def sanitize_onnx(
     check fails.
     """
     from trt_workbench.evaluate.parity import ParityRequest, check_parity
+    from trt_workbench.model.opened import Model
     from trt_workbench.onnxtools.sanitize import chosen_rewrites, sanitize, save_model
     from trt_workbench.onnxtools.sanitize_rewrites import SanitizeSettings
 
@@ -58,7 +59,7 @@ def sanitize_onnx(
     if output.is_dir():
         raise UsageProblem(f"The output is a folder; name a file: {output}")
     refuse_special(output)
-    rewritten, report = sanitize(model, chosen, SanitizeSettings(dims=dims))
+    rewritten, report = sanitize(Model.open(model), chosen, SanitizeSettings(dims=dims))
     wanted = ParityRequest({**sizes, **dims}, shapes, seed, rtol, atol)
     compared = check_parity(model, rewritten, wanted) if check else None
     save_model(rewritten, output)

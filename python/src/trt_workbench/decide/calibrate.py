@@ -82,7 +82,7 @@ def calibrate(
             the message names its layer and the sample.
         ComponentMissing: ONNX Runtime is absent, or transformers for a text.
     """
-    document, groups = prepare(model)
+    document, groups = prepare(Model.open(model))
     data = calibration_data(model, settings, half)
     tensors = ranged_tensors(document, groups, every_choice=True)
     histograms = {name: Histogram() for name in tensors}

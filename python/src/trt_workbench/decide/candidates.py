@@ -91,7 +91,7 @@ def make_candidate(
     placement = placement or PlacementSettings()
     check_output(model, output)
     (row, mode), method = read(precision), method_of(precision, placement)
-    document, groups = prepare(model)
+    document, groups = prepare(Model.open(model))
     kept = kept_groups(document, groups, precision, placement, model)
     if search:
         kept |= dict.fromkeys((name for name in placement.keep if name in kept), "chosen by the score")

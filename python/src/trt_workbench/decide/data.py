@@ -22,7 +22,7 @@ from trt_workbench.engine.array_files import count_rows
 from trt_workbench.engine.calibration import array_columns, calibration_files, check_sample, holds_images
 from trt_workbench.errors import ComponentMissing, UsageProblem
 from trt_workbench.measure.inputs import complete_shapes, random_inputs
-from trt_workbench.model.facts import ModelFacts, ModelTensor
+from trt_workbench.model.facts import ModelTensor
 from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.llm_directory import examine_llm_directory
 from trt_workbench.onnxtools.quantize.kinds import RANDOM
@@ -133,13 +133,13 @@ def calibration_data(model: Path, settings: CalibrationSettings, half: Half | No
             "Ranges of activations need data: pass --calibration with images, .npy or .npz files or a text, or "
             "--calibration random for a model that is labelled as not calibrated."
         )
-    facts = Model.open(model).facts
-    inputs = facts.inputs
+    opened = Model.open(model)
+    inputs = opened.facts.inputs
     if empty := [one.name for one in inputs if one.shape and one.shape[0] == 0]:
         raise UsageProblem(f"Input {empty[0]} was exported for a batch of 0, so that it takes no sample: {model}")
     if settings.calibration == RANDOM:
         return _random(model, inputs, settings)
-    require_batch_first(facts, model)
+    require_batch_first(opened)
     path = Path(settings.calibration)
     if path.suffix in _TEXT and path.exists():
         return _text(model, path, inputs, settings, half)
@@ -159,13 +159,13 @@ def calibration_data(model: Path, settings: CalibrationSettings, half: Half | No
     return CalibrationData(tuple(map(str, chosen)), len(files), images.description, False, read)
 
 
-def require_batch_first(facts: ModelFacts, model: Path) -> None:
+def require_batch_first(model: Model) -> None:
     """Raise UsageProblem where another dimension of an input than the first one is the batch.
 
     It is called so, or all outputs begin with it and the first dimension is in none of them.
     """
-    outputs = [output.shape or () for output in facts.outputs]
-    for tensor in facts.inputs:
+    outputs = [output.shape or () for output in model.facts.outputs]
+    for tensor in model.facts.inputs:
         first, *others = tensor.shape or (None,)
         for axis, dim in enumerate(others, 1):
             called = _names_a_batch(dim) and (first != 1 or dim not in _LETTERS)  # of [1, n, 3] n may be points
@@ -174,7 +174,7 @@ def require_batch_first(facts: ModelFacts, model: Path) -> None:
                 shape = ", ".join(str(one or "?") for one in (first, *others))
                 raise UsageProblem(
                     f"Samples are taken along the first dimension, and the batch of the input {tensor.name} [{shape}] "
-                    f"is dimension {axis}, {dim}; export the model with the batch first: {model}"
+                    f"is dimension {axis}, {dim}; export the model with the batch first: {model.path}"
                 )
 
 

@@ -37,6 +37,7 @@ from trt_workbench.decide.copies import named
 from trt_workbench.decide.data import Batch, CalibrationData, Half, batches, calibration_data
 from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings
 from trt_workbench.errors import UsageProblem
+from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.identity import sha256_of
 from trt_workbench.onnxtools.quantize.groups import Group, Outsider, quantisable
 from trt_workbench.onnxtools.quantize.preparation import prepare, raise_opset
@@ -96,7 +97,7 @@ def measure_sensitivity(
     """
     began = time.monotonic()
     method, placement = method_of(precision, placement), replace(placement, keep_sensitive=False)
-    document, groups = prepare(model)
+    document, groups = prepare(Model.open(model))
     shapes = calibrated.shapes if calibrated else {}
     groups = quantisable(document, shapes)
     left_out = kept_groups(document, groups, precision, placement, model)

@@ -69,8 +69,9 @@ def subject_of(
         raise UsageProblem(f"The model file does not exist: {model}")
     if model.suffix != ".onnx":
         raise UsageProblem(f"Candidates are made from a float ONNX model, not from this file: {model}")
-    refuse_quantised(Model.open(model).facts, model)
-    shares = read_precision(model).shares
+    opened = Model.open(model)
+    refuse_quantised(opened)
+    shares = read_precision(opened).shares
     if shares and BASELINE not in shares:
         raise UsageProblem(f"The model computes in {', '.join(shares)}; losses are measured from {BASELINE}: {model}")
     if settings.calibration_annotations is not None:
@@ -122,7 +123,7 @@ def _searched(subject: Subject, settings: DecideSettings, search: SearchSettings
 
 
 def _likeness(model: Path, settings: DecideSettings, data: Path, calibration: CalibrationSettings) -> Likeness:
-    require_batch_first(Model.open(model).facts, model)  # before anything is made for many minutes
+    require_batch_first(Model.open(model))  # before anything is made for many minutes
     is_text = data.is_file() and data.suffix == ".txt"
     if settings.score == "ap" or (not is_text and holds_images(data)):
         raise UsageProblem(

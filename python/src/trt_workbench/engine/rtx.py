@@ -18,7 +18,7 @@ from trt_workbench.engine.profiles import Profile
 from trt_workbench.engine.rtx_layers import BuiltLayer, built_layers
 from trt_workbench.engine.rtx_log import Complaint, Refusal, build_refusal, parser_refusal
 from trt_workbench.errors import ComponentMissing
-from trt_workbench.model.reading import read_model
+from trt_workbench.model.opened import Model
 from trt_workbench.system.launcher import task
 
 MODULE = "tensorrt_rtx"
@@ -69,7 +69,7 @@ def compile_model(model: Path, sm: str, profiles: Sequence[Profile]) -> Compiled
         UsageProblem: the file is no ONNX.
     """
     trt = _module()
-    graph = read_model(model).graph
+    graph = Model.open(model).proto.graph
     messages = _messages(trt)
     begin = time.perf_counter()
     builder = trt.Builder(messages)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trt_workbench.model.reading import load_model
+from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.sanitize import save_model
 from trt_workbench.pipeline.streaming.contract import Contract
 
@@ -31,7 +31,7 @@ def write_fixed(model: Path, contract: Contract, folder: Path) -> Path:
         UsageProblem: the model cannot be read.
         OSError: the folder cannot be written.
     """
-    document, sizes = load_model(model), fixed_sizes(contract)
+    document, sizes = Model.open(model).load(), fixed_sizes(contract)
     for value in (*document.graph.input, *document.graph.output):
         for axis, size in sizes.get(value.name, {}).items():
             value.type.tensor_type.shape.dim[axis].dim_value = size

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 import onnx
 from onnx import numpy_helper
 
 from trt_workbench.model.proto import Shape, operator_name, value_shape
-from trt_workbench.model.reading import checked_on_error, read_model
 from trt_workbench.model.tensorrt_operators import OperatorUse
 
 
@@ -106,13 +104,6 @@ class GraphIndex:
             return None
         value = numpy_helper.to_array(tensor)
         return float(value.reshape(-1)[0]) if value.dtype.kind in "iuf" else None
-
-
-def read_index(path: Path) -> GraphIndex:
-    """Read a model, without its external data, infer its shapes and index it."""
-    model = read_model(path)
-    with checked_on_error(path):
-        return GraphIndex(onnx.shape_inference.infer_shapes(model))
 
 
 def _name_all(nodes: Iterable[onnx.NodeProto]) -> bool:

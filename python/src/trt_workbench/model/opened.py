@@ -7,15 +7,17 @@ import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 import onnx
 
 from trt_workbench.core.hashing import hash_bytes, hash_file, hash_parts
-from trt_workbench.errors import UsageProblem
+from trt_workbench.errors import UsageProblem, WorkbenchError
 from trt_workbench.model.facts import ModelFacts, facts_of
+from trt_workbench.model.index import GraphIndex
 from trt_workbench.model.reading import check_model, parse_model, read_file
 from trt_workbench.model.weights import put_back, take_out
 
@@ -125,6 +127,11 @@ class Model:
         """
         return _sha256(self)
 
+    @property
+    def index(self) -> GraphIndex:
+        """The main graph with its shapes inferred, as far as they can be; shared, as `proto`."""
+        return _index(self)
+
     def load(self) -> onnx.ModelProto:
         """Return a copy with all its weights, the caller's own.
 
@@ -165,6 +172,34 @@ def once(work: Callable[[Model], Result]) -> Callable[[Model], Result]:
             return result
 
     return known
+
+
+@contextmanager
+def checked_on_error(model: Model) -> Iterator[None]:
+    """Let an error of any kind, while a graph is followed, be the model's where ONNX itself has something against it.
+
+    ONNX's checker is not asked first: it refuses operators that it does not know, such as TensorRT's plugins.
+
+    Raises:
+        UsageProblem: in place of the block's error, with what ONNX says; else the error is the block's own.
+    """
+    try:
+        yield
+    except (WorkbenchError, OSError, MemoryError):
+        raise
+    except Exception as error:
+        try:
+            onnx.checker.check_model(model.path)
+            onnx.shape_inference.infer_shapes(model.proto, strict_mode=True, data_prop=True)
+        except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError, ValueError, RuntimeError) as reason:
+            raise UsageProblem(f"The file is no sound ONNX model ({reason}); export it again: {model.path}") from error
+        raise
+
+
+@once
+def _index(model: Model) -> GraphIndex:
+    with checked_on_error(model):
+        return GraphIndex(onnx.shape_inference.infer_shapes(model.proto))
 
 
 @once

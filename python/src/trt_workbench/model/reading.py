@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from trt_workbench.core.input_files import read_bytes
-from trt_workbench.errors import UsageProblem, WorkbenchError
+from trt_workbench.errors import UsageProblem
 from trt_workbench.model.division import trapping_division
 from trt_workbench.model.proto import STANDARD, subgraphs
 from trt_workbench.model.sniff import describe_file
@@ -53,48 +52,6 @@ def parse_model(path: Path, data: bytes) -> onnx.ModelProto:
     except (ValueError, RecursionError) as error:
         raise UsageProblem(f"The file is no sound ONNX model ({error}); export it again: {path}") from error
     return model
-
-
-def read_model(path: Path) -> onnx.ModelProto:
-    """Return the model in a file, without its external data; errors are those of `read_file` and `parse_model`."""
-    return parse_model(path, read_file(path))
-
-
-def load_model(path: Path) -> onnx.ModelProto:
-    """Return the model in a file with the external data that `preflight.examine_model` checked.
-
-    Raises:
-        UsageProblem: as `read_model`, or the external data does not fit.
-    """
-    model = read_model(path)
-    try:
-        onnx.load_external_data_for_model(model, str(path.parent))
-        check_model(model)
-    except (ValueError, onnx.checker.ValidationError) as error:
-        raise UsageProblem(f"The model's external data does not fit ({error}): {path}") from error
-    return model
-
-
-@contextmanager
-def checked_on_error(path: Path) -> Iterator[None]:
-    """Let an error of any kind, while a graph is followed, be the model's where ONNX itself has something against it.
-
-    ONNX's checker is not asked first: it refuses operators that it does not know, such as TensorRT's plugins.
-
-    Raises:
-        UsageProblem: in place of the block's error, with what ONNX says; else the error is the block's own.
-    """
-    try:
-        yield
-    except (WorkbenchError, OSError, MemoryError):
-        raise
-    except Exception as error:
-        try:
-            onnx.checker.check_model(read_model(path))
-            onnx.shape_inference.infer_shapes(read_model(path), strict_mode=True, data_prop=True)
-        except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError, ValueError, RuntimeError) as reason:
-            raise UsageProblem(f"The file is no sound ONNX model ({reason}); export it again: {path}") from error
-        raise
 
 
 def check_model(model: onnx.ModelProto) -> None:

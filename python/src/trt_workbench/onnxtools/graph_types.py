@@ -6,7 +6,6 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import onnx
 from onnx import TensorProto
@@ -14,8 +13,8 @@ from onnx import TensorProto
 from trt_workbench.core.precision import find
 from trt_workbench.model.element_types import codes, kinds_where
 from trt_workbench.model.narrow_formats import is_widening, widened_from
+from trt_workbench.model.opened import Model, once
 from trt_workbench.model.proto import has_subgraph
-from trt_workbench.model.reading import read_model
 from trt_workbench.onnxtools.precision import Precision, shares_of
 from trt_workbench.onnxtools.quantize.evidence import is_calibrated
 
@@ -71,18 +70,16 @@ class _Scope:
         return _Scope(dict(self.types), dict(self.producers), dict(self.weights))
 
 
-def read_precision(path: Path) -> Precision:
+@once
+def read_precision(opened: Model) -> Precision:
     """Return what an ONNX graph computes in.
 
     Nodes that multiply and add are counted, each with the type of the values that it multiplies: one whose operands
     all come from DequantizeLinear counts as quantised, as runtimes fuse them; one with quantised weights alone computes
     in the type of its other operand. A graph without such nodes is judged by all that compute on floats. Weights are
-    counted by elements. External data is not read.
-
-    Raises:
-        UsageProblem: the file is absent or no ONNX.
+    counted by elements.
     """
-    model = read_model(path)
+    model = opened.proto
     found = _Found()
     _walk(model.graph, _Scope({}, {}, {}), found)
     counts, unit = (found.arithmetic, "arithmetic nodes") if found.arithmetic else (found.others, "nodes")

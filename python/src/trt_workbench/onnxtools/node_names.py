@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import onnx
 
-from trt_workbench.model.reading import read_model
+from trt_workbench.model.opened import Model, once
 
 
 @dataclass(frozen=True)
@@ -27,9 +26,10 @@ class ModelNodes:
     sources: Mapping[str, str] = field(default_factory=dict)
 
 
-def read_nodes(path: Path) -> ModelNodes:
-    """Return the nodes of an ONNX file that `examine_model` accepted; weights in other files are not read."""
-    named = list(_named(read_model(path).graph))
+@once
+def read_nodes(model: Model) -> ModelNodes:
+    """Return the names of a model's nodes."""
+    named = list(_named(model.proto.graph))
     producers = {tensor: name for name, node in named for tensor in node.output if tensor}
     operators = {name: node.op_type for name, node in named}
     operators |= {f"node_of_{node.output[0]}": node.op_type for _, node in named if not node.name and node.output}

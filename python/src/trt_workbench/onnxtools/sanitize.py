@@ -16,9 +16,8 @@ import onnx
 
 from trt_workbench.errors import UsageProblem, did_you_mean
 from trt_workbench.model.index import GraphIndex
-from trt_workbench.model.opened import Model
+from trt_workbench.model.opened import Model, checked_on_error
 from trt_workbench.model.proto import is_external
-from trt_workbench.model.reading import checked_on_error, load_model
 from trt_workbench.model.tensorrt_operators import why_not
 from trt_workbench.onnxtools.sanitize_graph import constants, weight_bytes, without_weights
 from trt_workbench.onnxtools.sanitize_integers import outside_int32
@@ -78,29 +77,29 @@ def chosen_rewrites(only: Sequence[str] = (), also: Sequence[str] = (), skip: Se
 
 
 def sanitize(
-    path: Path, rewrites: Sequence[str], settings: SanitizeSettings | None = None
+    source: Model, rewrites: Sequence[str], settings: SanitizeSettings | None = None
 ) -> tuple[onnx.ModelProto, SanitizeReport]:
-    """Return the rewritten model of `path`, with all its weights, and the report.
+    """Return the rewritten model, with all its weights, and the report.
 
     Raises:
-        UsageProblem: the file is no model, a rewrite is unknown, or a dimension to fix does not exist.
+        UsageProblem: a rewrite is unknown, or a dimension to fix does not exist.
     """
     _check_names(rewrites)
     settings = settings or SanitizeSettings()
-    facts = Model.open(path).facts
-    symbols = {dim for tensor in facts.inputs for dim in tensor.shape or () if isinstance(dim, str)}
+    symbols = {dim for tensor in source.facts.inputs for dim in tensor.shape or () if isinstance(dim, str)}
     if missing := sorted(settings.dims.keys() - symbols):
         raise UsageProblem(
-            f"The inputs have no dimension called {', '.join(missing)}; there are: {', '.join(sorted(symbols))}. {path}"
+            f"The inputs have no dimension called {', '.join(missing)}; there are: {', '.join(sorted(symbols))}. "
+            f"{source.path}"
         )
-    model = load_model(path)
+    model = source.load()
     before = _operators(model)
     large = weight_bytes(model) > MOST_WEIGHTS
-    with checked_on_error(path), without_weights(model) if large else nullcontext():
+    with checked_on_error(source), without_weights(model) if large else nullcontext():
         changes = _rewrite(model, rewrites, settings)
         findings = _findings(model)
     if not large:
-        findings += _checked(model, path)
+        findings += _checked(model, source.path)
     return model, SanitizeReport(changes, before, _operators(model), findings)
 
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 import onnx
 from onnx import numpy_helper
 
 from trt_workbench.model.index import GraphIndex
+from trt_workbench.model.opened import Model, checked_on_error
 from trt_workbench.model.proto import Shape, integer, is_external, value_shape
-from trt_workbench.model.reading import checked_on_error, read_model
-from trt_workbench.onnxtools.sanitize_graph import without_weights
 
 # Nodes that are followed from the signal on: a convolution or linear layer comes early.
 _MOST_NODES = 64
@@ -27,18 +25,12 @@ _Axes = tuple[int | None, ...]
 
 
 class StreamGraph:
-    """A model's graph without its weights."""
+    """A model's graph, and what it tells of a stream."""
 
-    def __init__(self, path: Path) -> None:
-        """Read a model.
-
-        Raises:
-            UsageProblem: the file is no sound model.
-        """
-        self._path, model = path, read_model(path)
-        with without_weights(model):
-            self._model = onnx.ModelProto()
-            self._model.CopyFrom(model)
+    def __init__(self, source: Model) -> None:
+        """Take a model's graph."""
+        self._source, self._model = source, onnx.ModelProto()
+        self._model.CopyFrom(source.proto)
         del self._model.graph.value_info[:]
 
     def output_shapes(self, sizes: Mapping[str, int]) -> dict[str, Shape]:
@@ -71,7 +63,7 @@ class StreamGraph:
 
         Those are the second dimension of a convolution's input and the last one of a linear or recurrent layer's.
         """
-        with checked_on_error(self._path):
+        with checked_on_error(self._source):
             return _Follower(GraphIndex(self._model)).follow(name, tuple(range(rank)))
 
 

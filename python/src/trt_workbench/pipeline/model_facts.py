@@ -14,9 +14,9 @@ from trt_workbench.backends.partitions import PartitionRequest, find_partitions
 from trt_workbench.core.input_files import open_regular, parse_json
 from trt_workbench.errors import ComponentMissing, UsageProblem
 from trt_workbench.model.facts import QUANTIZERS, ModelFacts, ModelTensor
-from trt_workbench.model.opened import Model
+from trt_workbench.model.opened import Model, checked_on_error
 from trt_workbench.model.proto import STANDARD
-from trt_workbench.model.reading import all_graphs, all_tensors, checked_on_error
+from trt_workbench.model.reading import all_graphs, all_tensors
 from trt_workbench.onnxtools.graph_types import read_precision
 from trt_workbench.onnxtools.llm_directory import examine_llm_directory
 from trt_workbench.pipeline.families import recognise
@@ -35,7 +35,7 @@ def model_facts(path: Path) -> dict[str, Any]:
         UsageProblem: the file is absent or no sound ONNX, or its external data does not fit.
     """
     model = Model.open(path)
-    with checked_on_error(path):
+    with checked_on_error(model):
         return _facts(model)
 
 
@@ -55,7 +55,7 @@ def _facts(opened: Model) -> dict[str, Any]:
         "inputs": [_tensor(tensor) for tensor in facts.inputs],
         "outputs": [_tensor(tensor) for tensor in facts.outputs],
         "detector": _detector(facts),
-        "precision": read_precision(path).document(),
+        "precision": read_precision(opened).document(),
         "quantizers": {name: facts.operators[name] for name in sorted(QUANTIZERS & facts.operators.keys())},
         "parameters": _parameters(model),
         "nodes": nodes,

@@ -12,6 +12,7 @@ from trt_workbench.backends.registry import AUTO, get_backend, require_backend
 from trt_workbench.backends.trt import TrtBackend
 from trt_workbench.engine.documents import append_lines
 from trt_workbench.errors import UsageProblem, WorkbenchError
+from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.node_names import ModelNodes, read_nodes
 from trt_workbench.profiling.capture import Capture, CaptureSettings
 from trt_workbench.profiling.nsight import NCU, NSYS, find_tool
@@ -97,7 +98,7 @@ class _Filling:
         model = self._request.model or (work.path if work.path.suffix == ".onnx" else None)
         if model is None:
             return ModelNodes()
-        return read_nodes(model)
+        return read_nodes(Model.open(model))
 
     def _kernels(self, found: ProfiledSide, side: Side, folder: Path) -> list[Kernel]:
         if not self._request.tools or found.work is None:

@@ -19,8 +19,8 @@ from trt_workbench.backends.registry import REFERENCE, require_backend
 from trt_workbench.engine.profiles import Profile, ShapeRange
 from trt_workbench.model.constants import constant_value
 from trt_workbench.model.index import GraphIndex
+from trt_workbench.model.opened import Model
 from trt_workbench.model.proto import has_subgraph
-from trt_workbench.model.reading import load_model
 from trt_workbench.onnxtools.sanitize import save_model
 from trt_workbench.onnxtools.sanitize_graph import subgraphs, use_counts, without_weights
 from trt_workbench.verify.yardstick import typed_for
@@ -238,7 +238,7 @@ def read_source(path: Path, inputs: Arrays) -> CutSource:
     Raises:
         UsageProblem: the model cannot be read or run.
     """
-    model = load_model(path)
+    model = Model.open(path).load()
     index = GraphIndex(model)
     initial = {tensor.name: tensor for tensor in model.graph.initializer}
     for node in model.graph.node:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import onnx
-
 from trt_workbench.core.input_files import refuse_special
 from trt_workbench.engine.builder import BuiltEngine, export
 from trt_workbench.engine.manifest import WayAround, check_destination, read_manifest
 from trt_workbench.errors import UsageProblem
+from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.identity import sha256_of
 from trt_workbench.onnxtools.sanitize import save_model
 from trt_workbench.verify.opening import MODEL_SUFFIX, VerifyRequest
@@ -50,7 +49,7 @@ def write_fixed(found: Fixed, request: VerifyRequest, output: Path) -> Path:
     taken = found.chosen
     assert taken is not None
     if taken.plan is None:
-        save_model(onnx.load(taken.request.target), output)
+        save_model(Model.open(taken.request.target).load(), output)
         return output
     manifest = read_manifest(taken.plan)
     assert manifest is not None

@@ -18,7 +18,6 @@ from trt_workbench.errors import UsageProblem, WorkbenchError
 from trt_workbench.measure.inputs import with_limits
 from trt_workbench.model.facts import ModelFacts
 from trt_workbench.model.opened import Model
-from trt_workbench.model.reading import read_model
 from trt_workbench.onnxtools.identity import sha256_of
 from trt_workbench.onnxtools.randomness import random_operators
 from trt_workbench.system.settings import with_flags
@@ -245,7 +244,7 @@ def of_model(request: VerifyRequest) -> VerifyRequest:
 
 
 def _refuse_random(model: Path) -> None:
-    if found := random_operators(read_model(model)):
+    if found := random_operators(Model.open(model).proto):
         raise UsageProblem(
             f"The model is random by design ({', '.join(found)}): two right runs of it differ, whatever its seeds are, "
             f"so nothing can be verified. Export it without (for inference), or cut it before: {model}"

@@ -50,7 +50,7 @@ def check_targets(
     Raises:
         ComponentMissing: the compiler's package cannot be opened.
     """
-    graph = read_precision(model.path)
+    graph = read_precision(model)
     targets, layers, version = [], {}, None
     logs.mkdir()
     for one in asked:

@@ -9,12 +9,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import onnx
-
 from trt_workbench.backends.registry import REFERENCE, require_backend
 from trt_workbench.engine.documents import json_values
 from trt_workbench.engine.verification import WRONG
 from trt_workbench.errors import CheckFailed
+from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.sanitize import save_model
 from trt_workbench.onnxtools.sanitize_check import Arrays, compare
 from trt_workbench.verify.isolation import Isolated, document_of
@@ -132,7 +131,7 @@ def fixed(
         ComponentMissing: a backend cannot serve here.
     """
     request = of_model(request)
-    model = onnx.load(request.target)
+    model = Model.open(request.target).load()
     end = time.monotonic() + seconds
     tried: list[Tried] = []
     left: list[str] = []

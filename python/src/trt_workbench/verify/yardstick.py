@@ -17,6 +17,7 @@ from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.backends.registry import REFERENCE, require_backend
 from trt_workbench.engine.documents import json_values
 from trt_workbench.errors import UsageProblem
+from trt_workbench.model.opened import Model
 from trt_workbench.model.proto import opset
 from trt_workbench.onnxtools.nan_flags import FLAGS, computed_floats, outputs_behind, with_flags
 from trt_workbench.onnxtools.noise import with_rounding
@@ -206,7 +207,7 @@ class Yardstick:
         key = (precision, strength)
         if key not in self._sessions:
             if self._model is None:
-                self._model = onnx.load(self._path)
+                self._model = Model.open(self._path).load()
             self._sessions[key] = [
                 self._load(self._copy(precision, strength, number), f"noisy-{precision}-{strength:g}-{number}")
                 for number in range(_COPIES)

@@ -10,6 +10,7 @@ import pytest
 from tests.onnx_text import parse_onnx, write_onnx
 
 from trt_workbench.errors import UsageProblem
+from trt_workbench.model.opened import Model
 
 torch = pytest.importorskip("torch")
 convert = pytest.importorskip("trt_workbench.backends.onnx_torch.convert").convert
@@ -29,7 +30,7 @@ def check(path: Path, text: str, **more: Any) -> Any:
     options = ort.SessionOptions()
     options.log_severity_level = 4
     session = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    converted = convert(path)
+    converted = convert(Model.open(path))
     for batch in (1, 2, 3):
         x = np.random.default_rng(batch).standard_normal((batch, 3)).astype(np.float32)
         given = {"x": x, **more}
@@ -97,7 +98,7 @@ def test_what_lies_in_a_branch_is_looked_through_for_operators(tmp_path: Path) -
     path = tmp_path / "m.onnx"
     write_onnx(path, graph(nodes, "float[1,4,4] u, float[1,4,4] v, bool c", "int64[K,3] y"))
     with pytest.raises(UsageProblem, match=r"no counterpart of NonMaxSuppression \(node keep\)"):
-        convert(path)
+        convert(Model.open(path))
 
 
 def test_results_that_are_no_tensors_are_refused(tmp_path: Path) -> None:
@@ -109,13 +110,13 @@ def test_results_that_are_no_tensors_are_refused(tmp_path: Path) -> None:
         value.type.sequence_type.elem_type.CopyFrom(onnx.TypeProto(tensor_type=value.type.tensor_type))
     onnx.save(model, tmp_path / "m.onnx")
     with pytest.raises(UsageProblem, match="with results that are no tensors"):
-        convert(tmp_path / "m.onnx")
+        convert(Model.open(tmp_path / "m.onnx"))
 
 
 def test_in_a_half_type_and_compiled(tmp_path: Path) -> None:
     text = graph(f"{SIZE} c = Equal(n, two) y = If(c) <{PLAIN}>")
     path = write_onnx(tmp_path / "m.onnx", text, CONSTANTS)
-    module = convert(path, torch.bfloat16).module
+    module = convert(Model.open(path), torch.bfloat16).module
     for batch in (1, 2):
         x = torch.randn(batch, 3)
         wanted = x.bfloat16() * 0.5 if batch == 2 else x.bfloat16().abs()

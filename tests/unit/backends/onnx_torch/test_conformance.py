@@ -10,6 +10,7 @@ import pytest
 from tests.onnx_text import write_onnx
 
 from trt_workbench.errors import UsageProblem
+from trt_workbench.model.opened import Model
 
 torch = pytest.importorskip("torch")
 conversion = pytest.importorskip("trt_workbench.backends.onnx_torch.convert")
@@ -53,7 +54,7 @@ def check(case: Any, folder: Path) -> bool:
         if any(isinstance(item, list | dict) or item is None for item in [*given, *expected]):
             return False
         try:
-            module = convert(folder / "case.onnx").module
+            module = convert(Model.open(folder / "case.onnx")).module
             with torch.inference_mode():
                 results = module(*[as_torch(np.asarray(item)) for item in given])
         except UsageProblem:
@@ -86,5 +87,5 @@ def test_an_operator_without_counterpart_is_named(tmp_path: Path) -> None:
     }"""
     write_onnx(tmp_path / "m.onnx", graph)
     with pytest.raises(UsageProblem, match=r"NonMaxSuppression \(node suppress\), me::MyOp") as caught:
-        convert(tmp_path / "m.onnx")
+        convert(Model.open(tmp_path / "m.onnx"))
     assert "ort-cpu" in str(caught.value)

@@ -11,6 +11,7 @@ from onnx import TensorProto
 from tests.onnx_text import write_onnx
 
 from trt_workbench.errors import UsageProblem
+from trt_workbench.model.opened import Model
 
 torch = pytest.importorskip("torch")
 convert = pytest.importorskip("trt_workbench.backends.onnx_torch.convert").convert
@@ -30,7 +31,7 @@ def compare(
     dims = shape or ",".join(map(str, x.shape))
     write_onnx(path, f"g (float[{dims}] x) => ({output}[] y) {{ {nodes} }}", constants, opset)
     (expected,) = ort.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, {"x": x})
-    converted = convert(path)
+    converted = convert(Model.open(path))
     with torch.inference_mode():
         (result,) = converted.module(torch.from_numpy(x))
     assert result.numpy().dtype == expected.dtype
@@ -58,7 +59,7 @@ def test_an_output_without_counterpart_is_refused_where_it_is_used(tmp_path: Pat
 
 def test_an_error_while_running_prints_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     write_onnx(tmp_path / "m.onnx", "g (float[N, M] x, float[N, K] y) => (float[N, M] z) { z = Add(x, y) }")
-    module = convert(tmp_path / "m.onnx").module
+    module = convert(Model.open(tmp_path / "m.onnx")).module
     with pytest.raises(RuntimeError, match="must match"):
         module(torch.zeros(1, 3), torch.zeros(1, 5))
     assert capfd.readouterr() == ("", "")
@@ -132,7 +133,7 @@ def test_an_expansion_as_exporters_write_it_reads_no_tensor(tmp_path: Path) -> N
 def test_a_node_without_its_inputs_is_refused(inputs: str, has: int, tmp_path: Path) -> None:
     path = write_onnx(tmp_path / "m.onnx", f"g (float[2] x) => (float[2] y) {{ [sum] y = Add({inputs}) }}")
     with pytest.raises(UsageProblem, match=rf"Add \(node sum\) has {has} of 2 inputs"):
-        convert(path)
+        convert(Model.open(path))
 
 
 def test_an_output_without_a_name_is_refused(tmp_path: Path) -> None:
@@ -141,7 +142,7 @@ def test_an_output_without_a_name_is_refused(tmp_path: Path) -> None:
     model.graph.output[1].name = ""
     onnx.save(model, path)
     with pytest.raises(UsageProblem, match="An output of the model has no name"):
-        convert(path)
+        convert(Model.open(path))
 
 
 def test_functions_of_the_model_s_own_are_spelled_out(tmp_path: Path) -> None:
@@ -153,7 +154,7 @@ def test_functions_of_the_model_s_own_are_spelled_out(tmp_path: Path) -> None:
       <domain: "own", opset_import: ["" : 17, "own" : 1]> twice (a) => (b) { s = own.swish(a) b = Add(s, s) }"""
     onnx.save(onnx.parser.parse_model(text), tmp_path / "m.onnx")
     session, x = ort.InferenceSession(tmp_path / "m.onnx"), noise(2, 3)
-    module = convert(tmp_path / "m.onnx").module
+    module = convert(Model.open(tmp_path / "m.onnx")).module
     for c in (True, False):
         (expected,) = session.run(None, {"x": x, "c": np.array(c)})
         np.testing.assert_allclose(module(torch.from_numpy(x), torch.tensor(c))[0].numpy(), expected, rtol=1e-5)
@@ -197,7 +198,7 @@ def test_arithmetic_of_sizes_is_compiled_for_sizes_that_are_not_fixed(nodes: str
     constants = {name: np.int64(value) for name, value in (("zero", 0), ("two", 2), ("four", 4))}
     text = f"s = Shape(x) n = Gather(s, zero) {nodes} f = Cast<to = 1>(d) y = Mul(x, f)"
     path = write_onnx(tmp_path / "m.onnx", f"g (float[N,2] x) => (float[N,2] y) {{ {text} }}", constants)
-    module = convert(path).module
+    module = convert(Model.open(path)).module
     torch._dynamo.reset()
     compiled = torch.compile(module, backend="eager", fullgraph=True)
     for batch in (1, 2, 3, 4, 8):
@@ -213,7 +214,7 @@ def test_a_quotient_of_a_size_is_compiled_behind_a_tensor_that_is_read(tmp_path:
       v = Unsqueeze(i, first) [read] e = ConstantOfShape(v) d = Div(m, two) f = Cast<to = 1>(d) p = Mul(x, f)
       y = Add(p, e)"""
     path = write_onnx(tmp_path / "m.onnx", f"g (float[N,2] x) => (float[N,2] y) {{ {text} }}", constants)
-    converted = convert(path)
+    converted = convert(Model.open(path))
     assert converted.host_reads == ["ConstantOfShape read"]
     torch._dynamo.reset()
     compiled = torch.compile(converted.module, backend="eager")

@@ -12,6 +12,7 @@ import pytest
 from tests.onnx_text import write_onnx
 
 from trt_workbench.errors import UsageProblem
+from trt_workbench.model.opened import Model
 
 torch = pytest.importorskip("torch")
 convert = pytest.importorskip("trt_workbench.backends.onnx_torch.convert").convert
@@ -32,7 +33,7 @@ def check(path: Path, given: dict[str, np.ndarray], *, beside: str = "onnxruntim
     else:
         (expected,) = onnx.reference.ReferenceEvaluator(onnx.load(path)).run(None, given)
     with torch.inference_mode():
-        (found,) = convert(path).module(*(torch.from_numpy(array) for array in given.values()))
+        (found,) = convert(Model.open(path)).module(*(torch.from_numpy(array) for array in given.values()))
     assert found.numpy().dtype == expected.dtype
     np.testing.assert_allclose(found.numpy(), expected, rtol=2e-5, atol=2e-5)
 
@@ -75,7 +76,7 @@ def test_what_resize_cannot_do_is_named(attributes: str, named: str, tmp_path: P
     text = f'g (float[1,1,4,4] x) => (float[] y) {{ y = Resize<{attributes}>(x, "", "", s) }}'
     path = write_onnx(tmp_path / "m.onnx", text, {"s": np.array([1, 1, 2, 2])}, 18)
     with pytest.raises(UsageProblem, match=named):
-        convert(path).module(torch.zeros(1, 1, 4, 4))
+        convert(Model.open(path)).module(torch.zeros(1, 1, 4, 4))
 
 
 MODES = {16: ("bilinear", "nearest", "bicubic"), 20: ("linear", "nearest", "cubic")}
@@ -122,7 +123,7 @@ def test_grid_sample_in_half_takes_exact_places(tmp_path: Path) -> None:
     x, grid = noise(1, 1, 64, 64), noise(1, 9, 9, 2, seed=1).clip(-1, 1).astype(np.float16).astype(np.float32)
     with torch.inference_mode():
         given = torch.from_numpy(x), torch.from_numpy(grid)
-        half, full = (convert(path, kind).module(*given)[0] for kind in (torch.float16, torch.float32))
+        half, full = (convert(Model.open(path), kind).module(*given)[0] for kind in (torch.float16, torch.float32))
     np.testing.assert_allclose(half.numpy(), full.numpy(), rtol=2e-3, atol=2e-3)
 
 
@@ -133,4 +134,4 @@ def test_what_grid_sample_cannot_do_is_named(mode: str, shape: str, tmp_path: Pa
     text = f"g (float[{shape}] x, float[{','.join(map(str, grid))}] grid) => (float[] y)"
     path = write_onnx(tmp_path / "m.onnx", f'{text} {{ y = GridSample<mode = "{mode}">(x, grid) }}', opset=20)
     with pytest.raises(UsageProblem, match=f"GridSample with mode {mode}, padding_mode zeros, {len(sizes)} dimensions"):
-        convert(path).module(torch.zeros(sizes), torch.zeros(grid))
+        convert(Model.open(path)).module(torch.zeros(sizes), torch.zeros(grid))

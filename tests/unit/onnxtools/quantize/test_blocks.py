@@ -11,6 +11,7 @@ from tests.onnx_text import write_onnx
 
 from trt_workbench.backends.ort_cpu import OrtCpuBackend
 from trt_workbench.errors import UsageProblem
+from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.quantize import formats
 from trt_workbench.onnxtools.quantize.blocks import heads, quantize_blocks, without_form
 from trt_workbench.onnxtools.quantize.preparation import prepare, raise_opset
@@ -38,7 +39,7 @@ def weights() -> dict[str, np.ndarray]:
 
 
 def made(path: Path, to: Any) -> tuple[onnx.ModelProto, dict[str, str]]:
-    model, groups = prepare(path)
+    model, groups = prepare(Model.open(path))
     kept = without_form(model, groups, to)
     model = raise_opset(model, to, path)
     quantize_blocks(model, [group for group in groups if group.name not in kept], to)
@@ -162,7 +163,7 @@ def test_a_matrix_that_is_read_both_ways_has_blocks_of_each(tmp_path: Path, to: 
 
 
 def test_what_has_no_form_is_named(path: Path) -> None:
-    model, groups = prepare(path)
+    model, groups = prepare(Model.open(path))
     assert without_form(model, groups, "nvfp4") == {
         "conv": "nvfp4 has no convolutions",
         "attention": "a product of two activations",
@@ -173,7 +174,7 @@ def test_what_has_no_form_is_named(path: Path) -> None:
         "{ [few] y = MatMul(x, w) [turned] z = Gemm<transA=1>(t, w) }",
         {"w": np.ones((24, 4), np.float32)},
     )
-    model, groups = prepare(odd)
+    model, groups = prepare(Model.open(odd))
     assert without_form(model, groups, "mxfp8") == {
         "few": "24 inputs are no whole number of blocks of 32",
         "turned": "its activations are transposed",
@@ -184,7 +185,7 @@ def test_what_has_no_form_is_named(path: Path) -> None:
         "g (float[2,3,32] x) => (float[2,3,4] y) { [deep] y = MatMul(x, w) }",
         {"w": np.ones((2, 32, 4), np.float32)},
     )
-    model, groups = prepare(deep)
+    model, groups = prepare(Model.open(deep))
     assert without_form(model, groups, "mxfp8") == {"deep": "its weights have 3 dimensions, mxfp8 takes matrices"}
 
 
@@ -194,7 +195,7 @@ def test_a_product_that_makes_an_output_is_a_head(tmp_path: Path) -> None:
     }"""
     arrays = {"w0": np.ones((32, 32)), "w1": np.ones((32, 4)), "bias": np.ones(4)}
     path = write_onnx(tmp_path / "a.onnx", text, {name: value.astype(np.float32) for name, value in arrays.items()})
-    assert heads(*prepare(path)) == {"logits": "it makes an output"}
+    assert heads(*prepare(Model.open(path))) == {"logits": "it makes an output"}
 
 
 def test_weights_that_are_not_finite_are_named(tmp_path: Path) -> None:

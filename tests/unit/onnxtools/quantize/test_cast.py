@@ -15,7 +15,7 @@ from tests.onnx_text import write_onnx
 from tests.random_models import write_model
 
 from trt_workbench.errors import UsageProblem
-from trt_workbench.model.reading import load_model
+from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.quantize.cast import cast_model
 from trt_workbench.onnxtools.quantize.lowered import Lowered
 from trt_workbench.onnxtools.quantize.preparation import raise_opset
@@ -37,7 +37,7 @@ def run(model: onnx.ModelProto, **inputs: np.ndarray) -> list[np.ndarray]:
 
 
 def lowered(path: Path, to: Any = "fp16", keep: tuple[str, ...] = ()) -> Lowered:
-    result = cast_model(load_model(path), to, keep)
+    result = cast_model(Model.open(path).load(), to, keep)
     onnx.checker.check_model(result.model, full_check=True)
     return result
 
@@ -67,7 +67,7 @@ NETWORK = """g (float[N,3,8,8] x) => (float[N,5] y, float[N,4,16,16] up) {
 def test_a_network_with_its_inputs_and_outputs_in_fp32(tmp_path: Path, to: Any) -> None:
     given_weights = weights(w0=(4, 3, 3, 3), bias=(4,), w1=(4, 5)) | {"scales": np.float32([1, 1, 2, 2])}
     path = write_onnx(tmp_path / "a.onnx", NETWORK, given_weights, opset=13)
-    model = raise_opset(load_model(path), to, path)
+    model = raise_opset(Model.open(path).load(), to, path)
     result = cast_model(model, to)
     onnx.checker.check_model(result.model, full_check=True)
     assert {tensor.name: tensor.data_type for tensor in result.model.graph.initializer} == {
@@ -83,7 +83,7 @@ def test_a_network_with_its_inputs_and_outputs_in_fp32(tmp_path: Path, to: Any) 
     assert not result.notes
     x = RNG.standard_normal((2, 3, 8, 8)).astype(np.float32)
     ours = run(result.model if to == "fp16" else simulated(result.model), x=x)
-    for expected, got in zip(run(load_model(path), x=x), ours, strict=True):
+    for expected, got in zip(run(Model.open(path).load(), x=x), ours, strict=True):
         assert got.dtype == np.float32
         difference = np.abs(got - expected).max() / np.abs(expected).max()
         assert 0 < difference < {"fp16": 2e-3, "bf16": 2e-2}[to]
@@ -97,7 +97,7 @@ def test_bf16_rounds_every_result_and_sums_products_in_fp32(tmp_path: Path) -> N
     def bf16(values: np.ndarray) -> np.ndarray:
         return values.astype(ml_dtypes.bfloat16).astype(np.float32)
 
-    (weight,) = (onnx.numpy_helper.to_array(one) for one in load_model(path).graph.initializer)
+    (weight,) = (onnx.numpy_helper.to_array(one) for one in Model.open(path).load().graph.initializer)
     product = bf16(bf16(x) @ bf16(weight))
     (found,) = run(simulated(lowered(path, "bf16").model), x=x)
     assert np.mean(found == bf16(product * product)) > 0.95  # the sums' order is the runtime's
@@ -117,7 +117,7 @@ def test_positions_stay_in_fp32(tmp_path: Path) -> None:
     assert found["angle"] == found["cos"][:1] * 2 == [TensorProto.FLOAT] * 2
     assert found["out"] == [TensorProto.FLOAT16] * 2
     inputs = {"ids": np.zeros(6001, np.int64), "x": np.ones((6001, 4), np.float32)}
-    assert np.abs(run(result.model, **inputs)[0] - run(load_model(path), **inputs)[0]).max() < 1e-3
+    assert np.abs(run(result.model, **inputs)[0] - run(Model.open(path).load(), **inputs)[0]).max() < 1e-3
 
 
 def test_a_normalisation_of_large_values_stays_finite(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_a_normalisation_of_large_values_stays_finite(tmp_path: Path) -> None:
     assert {found[name][0] for name in ("square", "mean", "plus", "root")} == {TensorProto.FLOAT}
     assert found["norm"] == [TensorProto.FLOAT] * 2  # both are there in fp32, and runtimes fuse them so
     assert found["scaled"] == [TensorProto.FLOAT16] * 2
-    (got,), (expected,) = run(result.model, x=x), run(load_model(path), x=x)
+    (got,), (expected,) = run(result.model, x=x), run(Model.open(path).load(), x=x)
     assert np.allclose(got, expected, rtol=5e-3)
 
 
@@ -190,7 +190,7 @@ def test_branches_and_what_they_capture(tmp_path: Path, *, flag: bool) -> None:
     for to in ("fp16", "bf16"):
         model = lowered(path, to).model
         model = simulated(model) if to == "bf16" else model
-        (got,), (expected,) = run(model, **inputs), run(load_model(path), **inputs)
+        (got,), (expected,) = run(model, **inputs), run(Model.open(path).load(), **inputs)
         assert np.abs(got - expected).max() < 2e-2
 
 
@@ -210,14 +210,14 @@ def test_a_convolution_without_a_bf16_form_is_named(tmp_path: Path) -> None:
 
 def test_what_cannot_be_cast_is_refused(tmp_path: Path) -> None:
     text = "g (float[2,4] x) => (float[2,4] y) { y = MatMul(x, w) }"
-    old = load_model(write_onnx(tmp_path / "a.onnx", text, weights(w=(4, 4)), opset=11))
+    old = Model.open(write_onnx(tmp_path / "a.onnx", text, weights(w=(4, 4)), opset=11)).load()
     with pytest.raises(UsageProblem, match=r"operator set 11; bf16 needs 13"):
         cast_model(old, "bf16")
     with pytest.raises(UsageProblem, match=r"in a lower precision already: w_fp16 is float16"):
         cast_model(cast_model(old, "fp16").model, "fp16")
     whole = write_onnx(tmp_path / "b.onnx", "g (int64[2] x) => (int64[2] y) { y = Add(x, x) }")
     with pytest.raises(UsageProblem, match="Nothing in the model computes in fp32"):
-        cast_model(load_model(whole), "fp16")
+        cast_model(Model.open(whole).load(), "fp16")
 
 
 @settings(deadline=None, max_examples=8)
@@ -225,7 +225,7 @@ def test_what_cannot_be_cast_is_refused(tmp_path: Path) -> None:
 def test_any_model_stays_sound(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
     path = tmp_path_factory.mktemp("random") / "model.onnx"
     write_model(seed, path)
-    model = load_model(path)
+    model = Model.open(path).load()
     try:
         result = cast_model(model, "fp16")
     except UsageProblem:

@@ -9,6 +9,7 @@ from onnx import parser
 from tests.onnx_text import write_onnx
 
 from trt_workbench.errors import UsageProblem
+from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.quantize.preparation import prepare, raise_opset
 from trt_workbench.onnxtools.sanitize_graph import constants
 
@@ -32,7 +33,7 @@ def test_weights_that_are_cast_or_laid_out_anew_are_weights(tmp_path: Path) -> N
     rng = np.random.default_rng(0)
     arrays = {"half": rng.standard_normal((4, 3, 1, 1)).astype(np.float16),
               "odd": rng.standard_normal((4, 5, 1, 1)).astype(np.float32)}  # fmt: skip
-    model, groups = prepare(write_onnx(tmp_path / "m.onnx", text, arrays))
+    model, groups = prepare(Model.open(write_onnx(tmp_path / "m.onnx", text, arrays)))
     assert [(group.name, group.weight) for group in groups] == [
         ("first", "wide"), ("second", "same"), ("third", "table"),
     ]  # fmt: skip
@@ -49,6 +50,6 @@ def test_a_weight_that_is_read_as_it_is_and_laid_out_anew(tmp_path: Path) -> Non
       wide = Cast<to=1>(half) turned = Transpose(wide) [first] a = MatMul(x, turned) [second] y = MatMul(a, wide)
     }"""
     half = np.arange(16, dtype=np.float16).reshape(4, 4)
-    model, groups = prepare(write_onnx(tmp_path / "m.onnx", text, {"half": half}))
+    model, groups = prepare(Model.open(write_onnx(tmp_path / "m.onnx", text, {"half": half})))
     assert [(group.name, group.weight) for group in groups] == [("first", "turned"), ("second", "wide")]
     assert constants(model.graph).keys() == {"wide", "turned"}

@@ -15,6 +15,7 @@ from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantTy
 from tests.onnx_text import write_onnx
 
 from trt_workbench.errors import UsageProblem
+from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.quantize.preparation import prepare, raise_opset
 from trt_workbench.onnxtools.quantize.qdq import insert_pairs, quantised_weight, ranged_tensors
 from trt_workbench.onnxtools.sanitize_graph import constants
@@ -39,7 +40,7 @@ def weights() -> dict[str, np.ndarray]:
 
 
 def quantised(path: Path, to: Any = "int8", *, low: set[str] | None = None, compact: bool = False) -> onnx.ModelProto:
-    model, groups = prepare(path)
+    model, groups = prepare(Model.open(path))
     groups = tuple(group for group in groups if low is None or group.name in low)
     thresholds = dict.fromkeys(ranged_tensors(model, groups), 4.0)
     model = raise_opset(model, to, path)
@@ -115,7 +116,7 @@ def run(model: onnx.ModelProto, feed: dict[str, np.ndarray], level: str = "ORT_E
 @pytest.mark.parametrize("to", ["int8", "fp8"])
 def test_the_result_is_near_the_float_model(block: Path, to: str) -> None:
     feed = {"x": GENERATOR.uniform(-1, 1, (1, 4, 8, 8)).astype(np.float32)}
-    model, groups = prepare(block)
+    model, groups = prepare(Model.open(block))
     expected = run(onnx.load(block), feed)
     wide = onnx.ModelProto()
     wide.CopyFrom(model)
@@ -130,7 +131,7 @@ def test_the_result_is_near_the_float_model(block: Path, to: str) -> None:
 
 def test_with_nothing_low_the_model_computes_the_same_bits(block: Path) -> None:
     feed = {"x": GENERATOR.standard_normal((1, 4, 8, 8)).astype(np.float32)}
-    model, _ = prepare(block)
+    model, _ = prepare(Model.open(block))
     insert_pairs(model, (), {}, "int8")
     for one, other in zip(run(model, feed), run(onnx.load(block), feed), strict=True):
         np.testing.assert_array_equal(one, other)
@@ -215,7 +216,7 @@ def test_of_two_convolutions_in_a_sum_one_is_fused_and_the_other_quantised(tmp_p
     path = write_onnx(tmp_path / "m.onnx", text, {name: weights()[name] for name in ("w0", "w1")})
     assert feeders(quantised(path))["sum"] == ["Conv", "DequantizeLinear"]
     assert feeders(quantised(path, low={"two"}))["sum"] == ["DequantizeLinear", "Conv"]
-    model, groups = prepare(path)
+    model, groups = prepare(Model.open(path))
     assert ranged_tensors(model, groups) == ("x", "b")
     assert ranged_tensors(model, groups, every_choice=True) == ("x", "b", "a")
 
@@ -248,7 +249,7 @@ def test_products_of_activations_are_groups_of_their_own(tmp_path: Path) -> None
       [mix] y = MatMul(p, x)
     }"""
     path = write_onnx(tmp_path / "m.onnx", text, {"w": GENERATOR.standard_normal((4, 4)).astype(np.float32)})
-    _, groups = prepare(path)
+    _, groups = prepare(Model.open(path))
     assert [(group.name, group.op_type, group.macs) for group in groups] == [
         ("q", "MatMul", 128),
         ("scores", "attention", 256),
@@ -281,7 +282,7 @@ def test_a_weight_behind_an_identity_is_a_weight(tmp_path: Path) -> None:
 def test_a_weight_that_is_an_output_is_a_weight(tmp_path: Path) -> None:
     text = "g (float[N,4] x) => (float[N,4] y, float[4,4] w) { [a] y = MatMul(x, w) }"
     path = write_onnx(tmp_path / "output.onnx", text, {"w": np.eye(4, dtype=np.float32)})
-    assert [group.macs for group in prepare(path)[1]] == [16]
+    assert [group.macs for group in prepare(Model.open(path))[1]] == [16]
     assert feeders(quantised(path, compact=True))["a"] == ["DequantizeLinear", "DequantizeLinear"]
 
 

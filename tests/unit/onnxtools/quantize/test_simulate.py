@@ -19,6 +19,7 @@ from trt_workbench.backends.ort_cpu import OrtCpuBackend
 from trt_workbench.core.precision import FORMATS, Format
 from trt_workbench.errors import UsageProblem
 from trt_workbench.model.narrow_formats import narrow_formats
+from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.graph_types import read_precision
 from trt_workbench.onnxtools.quantize import formats
 from trt_workbench.onnxtools.quantize.blocks import quantize_blocks
@@ -155,7 +156,7 @@ def test_a_quantised_model_multiplies_the_formats_values(tmp_path: Path, to: Any
     }"""
     w, v = (RNG.standard_normal(shape).astype(np.float32) for shape in ((64, 8), (8, 64)))
     path = write_onnx(tmp_path / "a.onnx", text, {"w": w, "v": v, "bias": np.arange(8, dtype=np.float32)})
-    model, groups = prepare(path)
+    model, groups = prepare(Model.open(path))
     model = raise_opset(model, to, path)
     quantize_blocks(model, groups, to)
     assert narrow_formats(model) == (to,)
@@ -188,7 +189,7 @@ def test_every_format_of_the_table_is_found_and_computed(row: Format, tmp_path: 
     model = model_of(pair, half, opset)
     assert narrow_formats(model) == (row.name,)
     product = model_of(pair.replace("y =", "d =") + " y = MatMul(d, d)", half, opset)
-    assert read_precision(write(tmp_path, product)).label == row.name
+    assert read_precision(Model.open(write(tmp_path, product))).label == row.name
     x = np.clip(every(np.float16), -row.largest, row.largest) * np.float32(0.5)
     (found,) = session(model if row.cpu else simulated(model)).run(None, {"x": x})
     assert np.array_equal(found, rounded_by(row, x * 2) * np.float32(0.5))
@@ -280,7 +281,7 @@ def test_what_stands_before_a_branch_keeps_its_constants(tmp_path: Path, to: Any
                     else_branch = e () => (float[4,64] other) { other = Neg(a) }>
     }"""
     path = write_onnx(tmp_path / "branch.onnx", text, {"w": np.eye(64, dtype=np.float32)})
-    model, groups = prepare(path)
+    model, groups = prepare(Model.open(path))
     model = raise_opset(model, to, path)
     quantize_blocks(model, groups, to)
     session = ort.InferenceSession(simulated(model).SerializeToString())

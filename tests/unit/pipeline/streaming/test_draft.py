@@ -9,6 +9,7 @@ from tests.streaming_models import attention, lstm, zipformer
 
 from trt_workbench.errors import UsageProblem
 from trt_workbench.model.facts import ModelTensor
+from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.stream_graph import StreamGraph
 from trt_workbench.pipeline.streaming import draft as module
 from trt_workbench.pipeline.streaming.contract import Contract
@@ -26,7 +27,7 @@ def draft(name: str, model: ModelTensors, known: Known) -> Any:
 
 def drafted(path: Path, **known: Any) -> tuple[Any, dict[str, str], list[str]]:
     """Return the draft of a file, what it leaves open, and what was concluded."""
-    document, notes = module.draft(path.stem, read_tensors(path), Known(**known), StreamGraph(path))
+    document, notes = module.draft(path.stem, read_tensors(path), Known(**known), StreamGraph(Model.open(path)))
     return document, dict(undecided(document)), notes
 
 

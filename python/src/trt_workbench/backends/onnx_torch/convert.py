@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,8 +30,8 @@ from trt_workbench.backends.onnx_torch.attributes import attribute_value, consta
 from trt_workbench.backends.onnx_torch.dtypes import INTEGERS, TORCH_DTYPES, as_torch, compute_dtype, to_precision
 from trt_workbench.backends.onnx_torch.values import Value, eye_like, full, range_
 from trt_workbench.errors import UsageProblem
+from trt_workbench.model.opened import Model, checked_on_error
 from trt_workbench.model.proto import opset
-from trt_workbench.model.reading import checked_on_error, load_model
 from trt_workbench.onnxtools.sanitize_branches import settle_ifs
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -78,19 +77,19 @@ class Converted:
     operators: set[str]
 
 
-def convert(path: Path, precision: torch.dtype = torch.float32) -> Converted:
+def convert(source: Model, precision: torch.dtype = torch.float32) -> Converted:
     """Convert an ONNX file.
 
     Args:
-        path: the file; external data is read from beside it.
+        source: the ONNX model.
         precision: what fp32 tensors are held and computed in; inputs and outputs keep the types of the file.
 
     Raises:
         UsageProblem: an operator has no counterpart; the message names all of them.
     """
-    model = load_model(path)
+    model, path = source.load(), source.path
     try:
-        with checked_on_error(path):
+        with checked_on_error(source):
             if model.functions:
                 model = onnx.inliner.inline_local_functions(model)
             settle_ifs(model, _FOLDED_BYTES)

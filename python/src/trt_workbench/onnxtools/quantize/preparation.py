@@ -13,11 +13,10 @@ from onnx import version_converter
 from trt_workbench.core.precision import read
 from trt_workbench.errors import UsageProblem
 from trt_workbench.model.constants import evaluated
-from trt_workbench.model.facts import QUANTIZERS, ModelFacts
+from trt_workbench.model.facts import QUANTIZERS
 from trt_workbench.model.index import GraphIndex
-from trt_workbench.model.opened import Model
+from trt_workbench.model.opened import Model, checked_on_error
 from trt_workbench.model.proto import has_subgraph, opset
-from trt_workbench.model.reading import checked_on_error, load_model
 from trt_workbench.onnxtools.quantize.groups import WEIGHTED, Group, quantisable
 from trt_workbench.onnxtools.sanitize_graph import (
     bypass,
@@ -42,19 +41,18 @@ _QUANTISED = (
 _LAY_OUT = frozenset({"Cast", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
 
 
-def prepare(path: Path) -> tuple[onnx.ModelProto, tuple[Group, ...]]:
+def prepare(source: Model) -> tuple[onnx.ModelProto, tuple[Group, ...]]:
     """Return a float model and what of it can be quantised.
 
     Every node has a name, functions of the model's own are written out, and weights that are only cast or laid out anew
     are constants.
 
     Raises:
-        UsageProblem: the file is no sound model, is quantised already, or nothing in it can be quantised.
+        UsageProblem: the model is quantised already, or nothing in it can be quantised.
     """
-    facts = Model.open(path).facts
-    refuse_quantised(facts, path)
-    model = load_model(path)
-    with checked_on_error(path):
+    refuse_quantised(source)
+    model, path = source.load(), source.path
+    with checked_on_error(source):
         if model.functions:
             model = onnx.inliner.inline_local_functions(model)
         _drop_defaults(model)
@@ -66,7 +64,7 @@ def prepare(path: Path) -> tuple[onnx.ModelProto, tuple[Group, ...]]:
         outside = " outside the bodies of If, Loop and Scan" if any(map(has_subgraph, model.graph.node)) else ""
         raise UsageProblem(
             "Nothing in the model can be quantised: it has no Conv, ConvTranspose, Gemm or MatMul with constant "
-            f"weights{outside}; it has {', '.join(facts.operators)}: {path}"
+            f"weights{outside}; it has {', '.join(source.facts.operators)}: {path}"
         )
     values = constants(model.graph)
     if wrong := next((one for one in groups if one.weight and values[one.weight].dtype != np.float32), None):
@@ -77,11 +75,14 @@ def prepare(path: Path) -> tuple[onnx.ModelProto, tuple[Group, ...]]:
     return model, groups
 
 
-def refuse_quantised(facts: ModelFacts, path: Path) -> None:
+def refuse_quantised(model: Model) -> None:
     """Raise UsageProblem for a model that is quantised already."""
-    found = sorted(name for name in facts.operators if name in QUANTIZERS or any(part in name for part in _QUANTISED))
+    operators = model.facts.operators
+    found = sorted(name for name in operators if name in QUANTIZERS or any(part in name for part in _QUANTISED))
     if found:
-        raise UsageProblem(f"The model is quantised already (it has {', '.join(found)}); give the float model: {path}")
+        raise UsageProblem(
+            f"The model is quantised already (it has {', '.join(found)}); give the float model: {model.path}"
+        )
 
 
 def raise_opset(model: onnx.ModelProto, precision: str, path: Path) -> onnx.ModelProto:
