@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Availability, Backend, Session, SessionOptions
 from trt_workbench.backends.ort_cpu import OrtCpuBackend
-from trt_workbench.errors import DeviceFailure
+from trt_workbench.errors import DeviceLost
 
 NAME = "crashing"
 
@@ -39,9 +39,7 @@ class CrashingSession(Session):
         if self._crash == "sticky":
             type(self).dead = True
         if self.dead:
-            raise DeviceFailure(
-                "The GPU failed: cudaErrorIllegalAddress. Every later call of this process will fail too."
-            )
+            raise DeviceLost("The GPU failed: cudaErrorIllegalAddress.")
         found = self._inner.run(inputs)
         if not self._is_wrong:
             return found

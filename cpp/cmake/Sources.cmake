@@ -66,6 +66,7 @@ set(TRTW_TENSORRT_SOURCES
   src/run/state.cpp
   src/run/transfers.cpp
   src/trt/api.cpp
+  src/trt/failure.cpp
   src/trt/logger.cpp
   src/trt/plan.cpp
   src/trt/plugins.cpp

@@ -37,6 +37,8 @@ def test_build_info_tells_what_the_module_was_compiled_with() -> None:
 def test_every_error_is_a_native_error_of_a_known_name() -> None:
     for name in ("UsageProblem", "ComponentMissing", "DeviceFailure", "CheckFailed", "Cancelled"):
         assert issubclass(getattr(core, name), core.NativeError)
+    for name in ("OutOfMemory", "DeviceLost"):
+        assert issubclass(getattr(core, name), core.DeviceFailure)
 
 
 def test_a_folder_without_tensorrt_is_told_and_not_raised(tmp_path: Path) -> None:

@@ -36,6 +36,12 @@ public:
     using DeviceFailure::DeviceFailure;
 };
 
+/// The GPU failed for good: every later call of this process fails, too.
+class DeviceLost : public DeviceFailure {
+public:
+    using DeviceFailure::DeviceFailure;
+};
+
 /// A check of results or contents did not hold.
 class CheckFailed : public Error {
 public:

@@ -22,6 +22,12 @@ class ComponentMissing(NativeError):
 class DeviceFailure(NativeError):
     """The GPU or its driver failed: out of memory, lost, or not usable at all."""
 
+class OutOfMemory(DeviceFailure):
+    """Device or page-locked memory could not be had. What was allocated before stays valid."""
+
+class DeviceLost(DeviceFailure):
+    """The GPU failed for good: every later call of this process fails, too."""
+
 class CheckFailed(NativeError):
     """A check of results or contents did not hold."""
 

@@ -23,7 +23,10 @@ void register_errors(py::module_& m) {
     const auto& base = py::register_exception<trtw::Error>(m, "NativeError");
     py::register_exception<trtw::UsageProblem>(m, "UsageProblem", base);
     py::register_exception<trtw::ComponentMissing>(m, "ComponentMissing", base);
-    py::register_exception<trtw::DeviceFailure>(m, "DeviceFailure", base);
+    // those that derive from another one after it: the last that is registered is tried first
+    const auto& device = py::register_exception<trtw::DeviceFailure>(m, "DeviceFailure", base);
+    py::register_exception<trtw::OutOfMemory>(m, "OutOfMemory", device);
+    py::register_exception<trtw::DeviceLost>(m, "DeviceLost", device);
     py::register_exception<trtw::CheckFailed>(m, "CheckFailed", base);
     py::register_exception<trtw::Cancelled>(m, "Cancelled", base);
 }

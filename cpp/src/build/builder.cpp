@@ -10,6 +10,7 @@
 #include "device/scope.hpp"
 #include "device/status.hpp"
 #include "trt/api.hpp"
+#include "trt/failure.hpp"
 #include "trt/logger.hpp"
 #include "trt/plugins.hpp"
 #include "trtw/error.hpp"
@@ -59,7 +60,7 @@ private:
         network_ = create_network(*builder_, options_.strongly_typed);
         config_.reset(builder_->createBuilderConfig());
         if (!config_) {
-            throw DeviceFailure("TensorRT could not create a builder configuration: " + capture_.errors());
+            raise_device("creating a builder configuration", capture_.errors());
         }
     }
 
@@ -165,8 +166,10 @@ private:
             log = "no reason given";
         }
         const std::string text = "TensorRT " TRTW_TRT_VERSION_TEXT " could not build the engine: " + log;
+        raise_if_device("building the engine", log,
+                        ". Free GPU memory or lower the workspace limit. Model: " + model_path_);
         if (speaks_of_device(log)) {
-            throw DeviceFailure(text + ". Free GPU memory or lower the workspace limit. Model: " + model_path_);
+            throw DeviceFailure(text + ". Model: " + model_path_);
         }
         throw UsageProblem(text + ". Model: " + model_path_);
     }

@@ -1,6 +1,7 @@
 #include "trtw/inspect.hpp"
 
 #include "build/builder_config.hpp"
+#include "trt/failure.hpp"
 #include "trt/logger.hpp"
 #include "trtw/error.hpp"
 #include "trtw/library.hpp"
@@ -39,7 +40,7 @@ EngineDescription inspect(const Plan& plan) {
     const LogCapture capture{logger().buffer()};
     const std::unique_ptr<nvinfer1::IEngineInspector> inspector{engine.createEngineInspector()};
     if (!inspector) {
-        throw DeviceFailure("TensorRT could not create an engine inspector: " + capture.errors());
+        raise_device("creating an engine inspector", capture.errors());
     }
     EngineDescription description;
     description.name = text_of(engine.getName());

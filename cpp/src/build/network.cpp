@@ -1,5 +1,6 @@
 #include "build/network.hpp"
 
+#include "trt/failure.hpp"
 #include "trt/logger.hpp"
 #include "trt/version.hpp"
 #include "trtw/error.hpp"
@@ -38,7 +39,7 @@ std::unique_ptr<nvinfer1::INetworkDefinition> create_network(nvinfer1::IBuilder&
     const LogCapture capture{logger().buffer()};
     std::unique_ptr<nvinfer1::INetworkDefinition> network{builder.createNetworkV2(flags)};
     if (!network) {
-        throw DeviceFailure("TensorRT could not create a network: " + capture.errors());
+        raise_device("creating a network", capture.errors());
     }
     return network;
 }

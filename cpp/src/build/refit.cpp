@@ -4,6 +4,7 @@
 #include "device/scope.hpp"
 #include "trt/api.hpp"
 #include "trt/entry_points.hpp"
+#include "trt/failure.hpp"
 #include "trt/joined.hpp"
 #include "trt/logger.hpp"
 #include "trt/types.hpp"
@@ -56,7 +57,7 @@ std::shared_ptr<nvinfer1::IHostMemory> serialize(const Plan& plan, const LogCapt
 #if TRTW_TRT_STRIP_PLAN
     const std::unique_ptr<nvinfer1::ISerializationConfig> config{engine.createSerializationConfig()};
     if (!config) {
-        throw DeviceFailure("TensorRT could not create a serialisation configuration: " + capture.errors());
+        raise_device("creating a serialisation configuration", capture.errors());
     }
     // The plan keeps its weights, also where it was stripped before.
     config->clearFlag(nvinfer1::SerializationFlag::kEXCLUDE_WEIGHTS);
@@ -68,7 +69,7 @@ std::shared_ptr<nvinfer1::IHostMemory> serialize(const Plan& plan, const LogCapt
     std::shared_ptr<nvinfer1::IHostMemory> bytes{engine.serialize()};
 #endif
     if (!bytes || bytes->size() == 0) {
-        throw DeviceFailure("TensorRT could not serialise the refitted engine: " + capture.errors());
+        raise_device("serialising the refitted engine", capture.errors());
     }
     return bytes;
 }
@@ -93,7 +94,7 @@ std::shared_ptr<nvinfer1::IHostMemory> refit_from_onnx(const Plan& plan, const s
     const std::unique_ptr<nvonnxparser::IParserRefitter> parser{static_cast<nvonnxparser::IParserRefitter*>(
         entry.create_parser_refitter(refitter.get(), &logger(), NV_ONNX_PARSER_VERSION))};
     if (!parser) {
-        throw DeviceFailure("TensorRT could not create an ONNX refitter: " + capture.errors());
+        raise_device("creating an ONNX refitter", capture.errors());
     }
     const bool parsed = parser->refitFromFile(model_path.c_str());
     const auto problems = parser_problems(*parser, model_path);

@@ -12,6 +12,10 @@ std::string function_name(const char* call) {
     return text.substr(0, text.find('('));
 }
 
+std::string described(cudaError_t status) {
+    return std::string{cudaGetErrorName(status)} + " (" + cudaGetErrorString(status) + ")";
+}
+
 } // namespace
 
 bool poisons_process(cudaError_t status) noexcept {
@@ -26,25 +30,35 @@ bool poisons_process(cudaError_t status) noexcept {
     case cudaErrorHardwareStackError:
     case cudaErrorAssert:
     case cudaErrorECCUncorrectable:
+    case cudaErrorNvlinkUncorrectable:
+    case cudaErrorContextIsDestroyed:
         return true;
-    default:
-        return false;
+    default: {
+        // Not in every toolkit's headers: cudaErrorContained, cudaErrorTensorMemoryLeak, cudaErrorMpsClientTerminated.
+        const int number = static_cast<int>(status);
+        return number == 226 || number == 721 || number == 810;
     }
+    }
+}
+
+std::string lost(cudaError_t status) {
+    return "CUDA reports " + described(status) + ". Every later call of this process will fail too; start it again.";
 }
 
 void raise(cudaError_t status, const char* call) {
     // Otherwise the next, unrelated call would report this error again.
     static_cast<void>(cudaGetLastError());
-    const std::string what = std::string{cudaGetErrorName(status)} + " (" + cudaGetErrorString(status) + ")";
+    const std::string what = described(status);
     const std::string where = function_name(call);
     if (status == cudaErrorMemoryAllocation) {
         throw OutOfMemory("The GPU is out of memory: " + where + " failed with " + what +
                           ". Use smaller shapes or fewer slots, or free memory on the device.");
     }
-    std::string message = "The GPU failed: " + where + " returned " + what + ".";
     if (poisons_process(status)) {
-        message += " Every later call of this process will fail too; start it again.";
-    } else if (status == cudaErrorInsufficientDriver || status == cudaErrorNoDevice) {
+        throw DeviceLost("The GPU failed: " + where + ". " + lost(status));
+    }
+    std::string message = "The GPU failed: " + where + " returned " + what + ".";
+    if (status == cudaErrorInsufficientDriver || status == cudaErrorNoDevice) {
         message += " `trtw doctor` shows the driver and the devices.";
     }
     throw DeviceFailure(message);

@@ -5,12 +5,17 @@
 
 #include <cuda_runtime_api.h>
 
+#include <string>
+
 namespace trtw::device {
 
 /// True for errors after which every later call of this process fails (an illegal address, say).
 bool poisons_process(cudaError_t status) noexcept;
 
-/// Throws OutOfMemory or DeviceFailure that names `call`; clears the runtime's last error first.
+/// What to say of such an error: its name, and what is left to do.
+std::string lost(cudaError_t status);
+
+/// Throws OutOfMemory, DeviceLost or DeviceFailure that names `call`; clears the runtime's last error first.
 [[noreturn]] void raise(cudaError_t status, const char* call);
 
 inline void check(cudaError_t status, const char* call) {

@@ -2,6 +2,7 @@
 
 #include "device/check.hpp"
 #include "trt/api.hpp"
+#include "trt/failure.hpp"
 #include "trt/logger.hpp"
 #include "trt/types.hpp"
 #include "trt/version.hpp"
@@ -55,18 +56,6 @@ private:
 namespace {
 
 using Spoken = LogCapture::Of; // TensorRT reports what fails on the thread that asked for it
-
-[[noreturn]] void raise_device(const std::string& what, const std::string& log) {
-    const cudaError_t last = cudaGetLastError();
-    const std::string said = log.empty() ? std::string{} : " TensorRT says: " + log;
-    if (last == cudaErrorMemoryAllocation || mentions_any(log, {"OutOfMemory", "out of memory"})) {
-        throw OutOfMemory("The GPU is out of memory while " + what + "." + said);
-    }
-    if (last != cudaSuccess && device::poisons_process(last)) {
-        device::raise(last, what.c_str());
-    }
-    throw DeviceFailure("TensorRT failed while " + what + "." + said);
-}
 
 bool has_open_inputs(const Plan& plan) {
     return std::ranges::any_of(plan.inputs(), [](const TensorInfo& input) {

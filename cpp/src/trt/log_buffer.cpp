@@ -116,10 +116,14 @@ bool mentions_any(std::string_view text, std::initializer_list<std::string_view>
     return std::ranges::any_of(phrases, [&](std::string_view phrase) { return text.find(phrase) != text.npos; });
 }
 
-bool speaks_of_device(std::string_view log) noexcept {
+bool speaks_of_memory(std::string_view log) noexcept {
     return mentions_any(log, {"out of memory", "OutOfMemory", "Out of memory", "OUT_OF_MEMORY", "insufficient memory",
-                              "memory is insufficient", "Cuda Runtime", "CUDA error", "Cuda failure", "Cuda Driver",
-                              "CUDA initialization failure"});
+                              "memory is insufficient"});
+}
+
+bool speaks_of_device(std::string_view log) noexcept {
+    return speaks_of_memory(log) || mentions_any(log, {"Cuda Runtime", "CUDA error", "Cuda failure", "Cuda Driver",
+                                                       "CUDA initialization failure"});
 }
 
 } // namespace trtw::engine

@@ -26,7 +26,10 @@ Severity parse_severity(std::string_view name);
 /// Whether a text holds one of the phrases.
 bool mentions_any(std::string_view text, std::initializer_list<std::string_view> phrases) noexcept;
 
-/// Whether TensorRT's words tell of exhausted device memory or a failed GPU rather than of the model.
+/// Whether TensorRT's words tell of exhausted memory rather than of the model.
+bool speaks_of_memory(std::string_view log) noexcept;
+
+/// Whether they tell of that or of a failed GPU.
 bool speaks_of_device(std::string_view log) noexcept;
 
 struct LogLine {

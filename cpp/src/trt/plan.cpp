@@ -3,6 +3,7 @@
 #include "device/scope.hpp"
 #include "device/status.hpp"
 #include "trt/api.hpp"
+#include "trt/failure.hpp"
 #include "trt/logger.hpp"
 #include "trt/plan_file.hpp"
 #include "trt/plugins.hpp"
@@ -197,11 +198,8 @@ std::shared_ptr<Plan> Plan::load(std::span<const std::byte> bytes, const PlanOpt
                          delete engine; // NOLINT(cppcoreguidelines-owning-memory)
                      }};
     if (!plan->engine_) {
-        static_cast<void>(cudaGetLastError());
         const std::string log = capture.errors();
-        if (mentions_any(log, {"OutOfMemory", "out of memory"})) {
-            throw OutOfMemory("The GPU is out of memory while loading the engine. TensorRT says: " + log);
-        }
+        raise_if_device("loading the engine", log);
         throw UsageProblem(
             explain_refusal(log, "TensorRT " + library.version + " (" + library.libnvinfer.string() + ")"));
     }

@@ -31,7 +31,9 @@ enum cudaError_t {
     cudaErrorInvalidPc,
     cudaErrorHardwareStackError,
     cudaErrorAssert,
-    cudaErrorECCUncorrectable
+    cudaErrorECCUncorrectable,
+    cudaErrorNvlinkUncorrectable,
+    cudaErrorContextIsDestroyed
 };
 enum cudaMemcpyKind {
     cudaMemcpyHostToHost,

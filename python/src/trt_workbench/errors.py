@@ -51,9 +51,21 @@ class ComponentMissing(WorkbenchError):
 
 
 class DeviceFailure(WorkbenchError):
-    """The device failed: out of memory, lost, or an error that poisons the process."""
+    """The device failed, or a runtime did in a way that says nothing of what it was asked."""
 
     exit_code = 4
+
+
+class OutOfMemory(DeviceFailure, MemoryError):
+    """Memory of the device or of the process did not suffice: less at once may work. Python's own is one as well."""
+
+
+class DeviceLost(DeviceFailure):
+    """The device failed for good: every later call of this process fails too."""
+
+
+class BackendFailure(DeviceFailure):
+    """A backend of another package raised what is no error of ours, or answered what no backend may."""
 
 
 def error_document(error: WorkbenchError) -> dict[str, Any]:
@@ -66,10 +78,19 @@ def error_of(document: Mapping[str, Any]) -> WorkbenchError | None:
 
     None for what is no error of this family.
     """
-    kinds = [one for one in globals().values() if isinstance(one, type) and issubclass(one, WorkbenchError)]
-    like = [one for one in kinds if getattr(one, "exit_code", None) == document["exit_code"] is not None]
+    like = [one for one in _kinds() if one.exit_code == document["exit_code"]]
     like.sort(key=lambda one: one.__name__ != document["kind"])
     return like[0](document["error"]) if like else None
+
+
+def error_kind(name: str) -> type[WorkbenchError] | None:
+    """Return the class of this family that has a name; None where there is none."""
+    return next((one for one in _kinds() if one.__name__ == name), None)
+
+
+def _kinds() -> list[type[WorkbenchError]]:
+    found = [one for one in globals().values() if isinstance(one, type) and issubclass(one, WorkbenchError)]
+    return [one for one in found if hasattr(one, "exit_code")]
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -41,6 +41,14 @@ class DeviceFailure(NativeError):
     pass
 
 
+class OutOfMemory(DeviceFailure):
+    pass
+
+
+class DeviceLost(DeviceFailure):
+    pass
+
+
 class CheckFailed(NativeError):
     pass
 
@@ -350,7 +358,7 @@ def _spoiled(array: Any) -> Any:
     if fault == "abort":
         os.abort()
     if fault == "crash":
-        raise DeviceFailure("The GPU failed. Every later call of this process will fail too; start it again.")
+        raise DeviceLost("The GPU failed. Every later call of this process will fail too; start it again.")
     if fault.isdecimal() and array.dtype.kind == "f" and array.ndim and len(array) >= int(fault):
         return np.concatenate([array[:1], array[1:] / 2])
     return array

@@ -284,6 +284,16 @@ def test_a_gpu_that_fails_is_one_that_is_missing(monkeypatch: pytest.MonkeyPatch
     assert found.reason == "No GPU can be used: cudaErrorECCUncorrectable."
 
 
+def test_the_cores_errors_become_ours_of_the_same_name() -> None:
+    from trt_workbench import errors
+    from trt_workbench.engine import native
+
+    core = native.native()
+    for name in ("UsageProblem", "ComponentMissing", "DeviceFailure", "OutOfMemory", "DeviceLost", "CheckFailed"):
+        assert type(native.translation(getattr(core, name)("said"))) is getattr(errors, name)
+    assert native.translation(ValueError("said")) is None
+
+
 @pytest.mark.parametrize("calibrated", [True, False])
 def test_an_engine_of_a_model_with_ranges_from_noise_is_labelled(model: Path, *, calibrated: bool) -> None:
     marked = onnx.load(model)

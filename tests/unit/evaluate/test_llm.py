@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trt_workbench.errors import DeviceFailure, UsageProblem
+from trt_workbench.errors import DeviceFailure, OutOfMemory, UsageProblem
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
@@ -175,11 +175,11 @@ def test_nan_fails_the_gate(llm_folder: Folders, tmp_path: Path, monkeypatch: py
 def test_out_of_memory(llm_folder: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def small_device(logits: np.ndarray) -> np.ndarray:
         if len(logits) > 2:
-            raise DeviceFailure("Out of memory.")
+            raise OutOfMemory("It is full.")
         return logits
 
     wrap(monkeypatch, small_device)
-    with pytest.raises(DeviceFailure, match="Out of memory"):
+    with pytest.raises(OutOfMemory, match="It is full"):
         evaluate(llm_folder("llama"), tmp_path, batch=8)
     halved = evaluate(llm_folder("llama"), tmp_path, batch=8, halve_batch=True)
     assert halved.metrics["batch"] == 2
@@ -187,6 +187,17 @@ def test_out_of_memory(llm_folder: Folders, tmp_path: Path, monkeypatch: pytest.
     # nothing is counted twice
     assert halved.metrics["tokens"] == 699
     assert halved.metrics["perplexity"] == pytest.approx(plain_perplexity(llm_folder("llama"), 64, 32, 700)[0])
+
+
+def test_half_the_batch_is_for_want_of_memory_alone(
+    llm_folder: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken_device(_: np.ndarray) -> np.ndarray:
+        raise DeviceFailure("An illegal memory access was encountered.")
+
+    wrap(monkeypatch, broken_device)
+    with pytest.raises(DeviceFailure, match="illegal memory access"):
+        evaluate(llm_folder("llama"), tmp_path, batch=8, halve_batch=True)
 
 
 def test_an_interrupt_keeps_what_was_done(llm_folder: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

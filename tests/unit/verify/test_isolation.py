@@ -12,11 +12,10 @@ from tests.crashing_backend import NAME
 
 from trt_workbench.core import workers
 from trt_workbench.core.workers import WorkerProcess
-from trt_workbench.errors import DeviceFailure, UsageProblem
+from trt_workbench.errors import UsageProblem
 from trt_workbench.verify import isolation, trials, workarounds
 from trt_workbench.verify.apart import verified_apart
 from trt_workbench.verify.bisect import Bisected, bisect
-from trt_workbench.verify.crash import is_crash
 from trt_workbench.verify.isolation import Crashed, Isolated, document_of, request_of
 from trt_workbench.verify.opening import VerifyRequest
 from trt_workbench.verify.reproduction import write_bisected
@@ -197,17 +196,3 @@ def test_what_was_found_apart_is_what_is_found_here(model: Path, tmp_path: Path)
     assert found.failures == expected.failures
     assert found.faults == expected.faults
     assert found.document == json.loads(json.dumps(expected.document))
-
-
-@pytest.mark.parametrize(
-    ("text", "crashed"),
-    [
-        ("The GPU failed. Every later call of this process will fail too; start it again.", True),
-        ("The device failed. (…). Start a new process before trying again: m.onnx", True),
-        ("The GPU is out of memory: cudaMalloc failed", False),
-        ("No GPU can be used here.", False),
-    ],
-)
-def test_failures_for_good_are_known_by_their_words(text: str, *, crashed: bool) -> None:
-    assert is_crash(DeviceFailure(text)) == crashed
-    assert not is_crash(UsageProblem(text))

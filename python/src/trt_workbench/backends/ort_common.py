@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trt_workbench.backends.base import SessionOptions, TensorSpec
-from trt_workbench.errors import DeviceFailure, UsageProblem, WorkbenchError
+from trt_workbench.core.device_errors import device_error, device_message
+from trt_workbench.errors import UsageProblem, WorkbenchError
 from trt_workbench.system.environment import available_processors
 
 if TYPE_CHECKING:
@@ -36,9 +37,6 @@ _DTYPES = {
     **{f"{sign}int{bits}": f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
 }
 
-# ONNX Runtime reports what a device did by text alone.
-_OUT_OF_MEMORY = ("bad allocation", "bad_alloc", "failed to allocate", "out of memory", "cudaerrormemoryallocation")
-_DEVICE_SIGNS = ("cuda failure", "cudnn failure", "cublas failure", "cudnn_status", "cublas_status", "cuda error")
 # A provider reports an option that it does not take by the text of a plain RuntimeError.
 _REFUSED_OPTION = re.compile(r'Failed to parse provider option "(\w+)": (.*)')
 _SHARED_WEIGHT = "AddInitializedOrtValue Attempt to replace the existing tensor"
@@ -137,11 +135,8 @@ def tensor_spec(node: ort.NodeArg, model: Path, backend: str) -> TensorSpec:
 def translated(error: Exception, what: str, model: Path) -> WorkbenchError | None:
     """Return the error to raise instead of one of ONNX Runtime's, None for one that is not its own."""
     text = " ".join(str(error).split())
-    lower = text.lower()
-    if isinstance(error, MemoryError) or any(sign in lower for sign in _OUT_OF_MEMORY):
-        return DeviceFailure(f"Out of memory. {what} ({text}). Use a smaller batch or fewer runs at once: {model}")
-    if any(sign in lower for sign in _DEVICE_SIGNS):
-        return DeviceFailure(f"The device failed. {what} ({text}). Start a new process before trying again: {model}")
+    if kind := device_error(error):
+        return kind(f"{device_message(kind, what, text)}: {model}")
     if absent := _ABSENT_DEVICE.search(text):
         count = int(absent[2])
         seen = f"GPUs 0 to {count - 1}" if count > 1 else "GPU 0 alone" if count else "no GPU"

@@ -7,7 +7,8 @@ import math
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from trt_workbench.errors import ComponentMissing, DeviceFailure
+from trt_workbench.core.device_errors import cuda_error
+from trt_workbench.errors import ComponentMissing
 
 if TYPE_CHECKING:
     import onnxruntime as ort
@@ -69,7 +70,9 @@ class PinnedHost:
         # cudaHostAlloc(void** pHost, size_t size, unsigned int flags); 0 is cudaHostAllocDefault
         code = self._runtime.cudaHostAlloc(ctypes.byref(address), ctypes.c_size_t(size), ctypes.c_uint(0))
         if code or not address.value:
-            raise DeviceFailure(f"CUDA gave no {size} bytes of page-locked memory (error {code}); use a smaller batch.")
+            raise cuda_error(code)(
+                f"CUDA gave no {size} bytes of page-locked memory (error {code}); use a smaller batch."
+            )
         block = (ctypes.c_byte * size).from_address(address.value)
         weakref.finalize(block, self._runtime.cudaFreeHost, address)
         return np.frombuffer(memoryview(block), np.dtype(dtype)).reshape(shape)
@@ -110,6 +113,6 @@ class PinnedHost:
             ctypes.c_int(_TO_HOST),
         )
         if code:
-            raise DeviceFailure(
+            raise cuda_error(code)(
                 f"CUDA failed to copy {width * rows} bytes from the device (error {code}); start a new process."
             )

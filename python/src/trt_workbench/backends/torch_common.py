@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from trt_workbench.backends.base import Availability, SessionOptions
 from trt_workbench.backends.tf32 import check_tf32_allowed
-from trt_workbench.errors import ComponentMissing, DeviceFailure, UsageProblem, WorkbenchError
+from trt_workbench.core.device_errors import device_error, device_message
+from trt_workbench.errors import ComponentMissing, UsageProblem, WorkbenchError
 from trt_workbench.system.environment import available_processors
 from trt_workbench.system.launcher import package, task
 
@@ -133,15 +134,11 @@ def translated(error: Exception, what: str, model: Path) -> WorkbenchError | Non
 
     A graph that is not sound fails inside PyTorch in any way: an absent input is None, whose attributes are asked for.
     """
-    import torch
-
     if isinstance(error, WorkbenchError):
         return None
     text = _shortened(error)
-    if isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in text:
-        return DeviceFailure(f"Out of memory. {what} ({text}). Use a smaller batch or fewer runs at once: {model}")
-    if any(sign in text for sign in ("CUDA error", "cuDNN error", "CUBLAS_STATUS", "CUDNN_STATUS")):
-        return DeviceFailure(f"The device failed. {what} ({text}). Start a new process before trying again: {model}")
+    if kind := device_error(error):
+        return kind(f"{device_message(kind, what, text)}: {model}")
     if why := not_compiled(error):
         return UsageProblem(f"{what}: {why}. The backend torch runs it uncompiled: {model}")
     return UsageProblem(f"{what} ({text or type(error).__name__}): {model}")

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import closed
 from trt_workbench.backends.torch_common import not_compiled, plain_strides
-from trt_workbench.errors import ComponentMissing, DeviceFailure, UsageProblem
+from trt_workbench.core.device_errors import device_error, device_message
+from trt_workbench.errors import ComponentMissing, UsageProblem
 from trt_workbench.onnxtools.export_llm_model import REFUSALS, load_causal_lm, quiet_transformers
 from trt_workbench.onnxtools.llm_directory import LlmDirectory
 from trt_workbench.onnxtools.precision import Precision
@@ -281,20 +282,11 @@ def choose_device(device: str) -> str:
 @contextmanager
 def device_errors() -> Iterator[None]:
     """Turn PyTorch's errors of a device that is out of memory or failed into DeviceFailure."""
-    import torch
-
     try:
         yield
-    except (torch.OutOfMemoryError, MemoryError) as error:
-        raise DeviceFailure(
-            f"Out of memory on the device of PyTorch ({_first_line(error)}). Use a smaller batch or window."
-        ) from error
-    except RuntimeError as error:
-        text = str(error)
-        if "can't allocate memory" in text or "not enough memory" in text:
-            raise DeviceFailure(f"Out of memory ({_first_line(error)}). Use a smaller batch or window.") from error
-        if "CUDA error" in text:
-            raise DeviceFailure(f"The GPU failed ({_first_line(error)}).") from error
+    except (RuntimeError, MemoryError) as error:
+        if kind := device_error(error):
+            raise kind(f"{device_message(kind, 'PyTorch cannot run the model', _first_line(error))}.") from error
         raise
 
 

@@ -12,19 +12,12 @@ import importlib.util
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from trt_workbench.errors import CheckFailed, ComponentMissing, DeviceFailure, UsageProblem, WorkbenchError
+from trt_workbench.errors import ComponentMissing, WorkbenchError, error_kind
 from trt_workbench.system.launcher import task
 from trt_workbench.system.tensorrt import find_library, library_dir, setup_advice
 
 MODULE = "trt_workbench_native"
 CUDA = "Install the CUDA toolkit (cuda_runtime_api.h, libcudart_static.a, nvcc)."
-# By name: the classes exist only where the module does.
-_TRANSLATION: dict[str, type[WorkbenchError]] = {
-    "UsageProblem": UsageProblem,
-    "ComponentMissing": ComponentMissing,
-    "DeviceFailure": DeviceFailure,
-    "CheckFailed": CheckFailed,
-}
 
 
 def build_advice() -> str:
@@ -86,10 +79,11 @@ def translated() -> Iterator[None]:
 
 
 def translation(error: Exception) -> WorkbenchError | None:
-    """Return the workbench's error for one of the native core's; None for any other."""
+    """Return the workbench's error for one of the native core's, which has its name; None for any other."""
+    # by name: the core's classes exist only where the module does
     for base in type(error).__mro__:
-        if base.__name__ in _TRANSLATION and base.__module__.split(".")[0] == MODULE:
-            return _TRANSLATION[base.__name__](str(error))
+        if base.__module__.split(".")[0] == MODULE and (kind := error_kind(base.__name__)):
+            return kind(str(error))
     return None
 
 

@@ -17,7 +17,7 @@ from trt_workbench.backends.registry import check_backend_options
 from trt_workbench.core.hashing import hash_file
 from trt_workbench.core.input_files import read_text
 from trt_workbench.engine.verification import Mark
-from trt_workbench.errors import DeviceFailure, UsageProblem, WorkbenchError
+from trt_workbench.errors import UsageProblem, WorkbenchError
 from trt_workbench.evaluate.llm_files import RecordWriter, write_metrics
 from trt_workbench.evaluate.llm_generation import Generation, check_generation, compare_generation
 from trt_workbench.evaluate.llm_scores import Scores, score_logits
@@ -243,8 +243,8 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
                     reference = chosen
                 scores = score_logits(reference, None if candidate.is_reference else chosen, targets)
                 found.append((candidate, scores))
-        except DeviceFailure as error:
-            if not self.request.halve_batch or self._batch == 1 or "memory" not in str(error).lower():
+        except MemoryError:  # of a backend or of Python
+            if not self.request.halve_batch or self._batch == 1:
                 raise
             self.notes.append(f"Out of memory at batch {self._batch}: {candidate.choice} went on with half of it.")
             self._batch //= 2

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import onnx
 
+from trt_workbench.core.device_errors import device_error, device_message
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.export_llm_model import REFUSALS
 from trt_workbench.onnxtools.opsets import DEFAULT_OPSET, NEWEST_OPSET, OLDEST_OPSET
@@ -235,6 +236,8 @@ def _not_exportable(model: PreTrainedModel, kind: str, opset: int, error: Except
     text = " ".join(str(error).split())
     if isinstance(error, torch.onnx.errors.UnsupportedOperatorError):
         return UsageProblem(f"{what}: an operator has no ONNX form. {text}")
-    if isinstance(error, MemoryError | OSError):
+    if isinstance(error, OSError):
         return error
+    if failed := device_error(error):
+        return failed(f"{device_message(failed, what, text)}.")
     return UsageProblem(f"{what} ({text or type(error).__name__}).")

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
-from trt_workbench.errors import ComponentMissing, DeviceFailure, UsageProblem
+from trt_workbench.core.device_errors import device_error, device_message
+from trt_workbench.errors import ComponentMissing, UsageProblem
 from trt_workbench.onnxtools.llm_directory import LlmDirectory
 from trt_workbench.system.launcher import package
 
@@ -63,13 +64,12 @@ def load_causal_lm(
                 ignore_mismatched_sizes=True,  # what does not fit is named below, not in a log
                 output_loading_info=True,
             )
-    except MemoryError as error:
-        raise DeviceFailure(f"Out of memory while loading the model: {directory.path}") from error
     # whatever transformers and safetensors raise for a broken checkpoint: OSError, KeyError, SafetensorError, …
     except Exception as error:
-        raise UsageProblem(
-            f"transformers cannot load this {directory.model_type} model ({_reason(error)}): {directory.path}"
-        ) from error
+        what = f"transformers cannot load this {directory.model_type} model"
+        if kind := device_error(error):
+            raise kind(f"{device_message(kind, what, _reason(error))}: {directory.path}") from error
+        raise UsageProblem(f"{what} ({_reason(error)}): {directory.path}") from error
     _check_complete(directory, info, note)
     loaded: PreTrainedModel = model.eval()
     if dtype == "float32":  # rounding would look like the influence of later tokens

@@ -11,10 +11,9 @@ from trt_workbench.engine.documents import write_json
 from trt_workbench.engine.manifest import Manifest, read_manifest
 from trt_workbench.engine.verdicts import keep_verdict, kept_verdict
 from trt_workbench.engine.verification import UNVERIFIED, WRONG, Shapes, Verification
-from trt_workbench.errors import UsageProblem
+from trt_workbench.errors import DeviceLost, UsageProblem
 from trt_workbench.runs.directory import run_directory
 from trt_workbench.verify.budget import Budget
-from trt_workbench.verify.crash import is_crash
 from trt_workbench.verify.keeping import Mode, crashed, unverified, verdict_of
 from trt_workbench.verify.opening import VerifyRequest
 from trt_workbench.verify.run import verify
@@ -67,7 +66,7 @@ def verify_plan(request: PlanRequest, note: Note = lambda _: None, step: Note = 
         found = None if reason else _verified(request, manifest, note, step)
     except Exception as error:  # a defect of the verification is none of the engine, and no end of its build
         reason = str(error) if isinstance(error, UsageProblem) else f"{type(error).__name__}: {error}"
-        found = crashed(manifest, request.mode, str(error), request.device) if is_crash(error) else None
+        found = crashed(manifest, request.mode, str(error), request.device) if isinstance(error, DeviceLost) else None
     if found is None:
         found = unverified(manifest, request.mode, reason, request.device)
     elif earlier := kept_verdict(manifest):

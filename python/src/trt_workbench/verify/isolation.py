@@ -14,8 +14,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from trt_workbench.core.workers import TIMEOUT, WorkerFailure, Workers
-from trt_workbench.errors import DeviceFailure
-from trt_workbench.verify.crash import is_crash
+from trt_workbench.errors import DeviceFailure, DeviceLost
 from trt_workbench.verify.opening import VerifyRequest
 from trt_workbench.verify.settings import VerifySettings
 
@@ -54,7 +53,7 @@ class Isolated(Workers):
         try:
             return super().ask(request, timeout_s)
         except WorkerFailure as failure:
-            if failure.error is not None and not is_crash(failure.error):
+            if failure.error is not None and not isinstance(failure.error, DeviceLost):
                 raise failure.error from failure
             if failure.alive and failure.error is None:
                 raise RuntimeError(str(failure)) from failure

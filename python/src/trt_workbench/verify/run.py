@@ -15,12 +15,11 @@ from trt_workbench.backends.base import Session
 from trt_workbench.core.hashing import hash_arrays
 from trt_workbench.engine.documents import json_values
 from trt_workbench.engine.verification import UNDECIDED, UNVERIFIED, WRONG
-from trt_workbench.errors import DeviceFailure, UsageProblem
+from trt_workbench.errors import DeviceFailure, DeviceLost, UsageProblem
 from trt_workbench.measure.arrays import file_name
 from trt_workbench.onnxtools.identity import sha256_of
 from trt_workbench.onnxtools.precision import told
 from trt_workbench.verify.calls import Arrays, Call, calls
-from trt_workbench.verify.crash import is_crash
 from trt_workbench.verify.diagnosis import diagnose
 from trt_workbench.verify.fault import Fault
 from trt_workbench.verify.opening import Opened, VerifyRequest
@@ -167,7 +166,7 @@ class _Run:
         except _Refused as error:
             row |= {"reason": str(error), "refused": True}
         except (UsageProblem, DeviceFailure, MemoryError) as error:
-            if is_crash(error):
+            if isinstance(error, DeviceLost):
                 row["outputs"].append(self._crash(call, label, str(error)))
                 return {**row, "verdict": WRONG}
             row |= {"reason": str(error) or "out of memory", "device_failed": not isinstance(error, UsageProblem)}

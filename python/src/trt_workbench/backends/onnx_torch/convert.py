@@ -29,6 +29,7 @@ from trt_workbench.backends.onnx_torch import (
 from trt_workbench.backends.onnx_torch.attributes import attribute_value, constant_value, refuse_unknown
 from trt_workbench.backends.onnx_torch.dtypes import INTEGERS, TORCH_DTYPES, as_torch, compute_dtype, to_precision
 from trt_workbench.backends.onnx_torch.values import Value, eye_like, full, range_
+from trt_workbench.core.device_errors import device_error, device_message
 from trt_workbench.errors import UsageProblem
 from trt_workbench.model.opened import Model, checked_on_error
 from trt_workbench.model.proto import opset
@@ -95,9 +96,10 @@ def convert(source: Model, precision: torch.dtype = torch.float32) -> Converted:
             settle_ifs(model, _FOLDED_BYTES)
         return _Converter(model.graph, opset(model), precision).run()
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RuntimeError) as error:
-        raise UsageProblem(
-            f"The model cannot be converted to PyTorch ({type(error).__name__}: {error}): {path}"
-        ) from error
+        what = "The model cannot be converted to PyTorch"
+        if failed := device_error(error):
+            raise failed(f"{device_message(failed, what, str(error))}: {path}") from error
+        raise UsageProblem(f"{what} ({type(error).__name__}: {error}): {path}") from error
     except UsageProblem as error:
         raise UsageProblem(f"{error} Use ort-cpu or ort-cuda, which run all of ONNX. File: {path}") from error
 
