@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from trt_workbench.backends.base import TensorSpec
-from trt_workbench.errors import ComponentMissing, UsageProblem
+from trt_workbench.errors import BackendFailure, ComponentMissing, UsageProblem
 from trt_workbench.pipeline.families import DecodeSettings, Family, family_names, recognise
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "family"
@@ -53,3 +53,44 @@ def test_a_package_that_cannot_be_used_is_one_sentence(outside_package: Callable
         seen(5, "broken")
     with pytest.raises(ComponentMissing, match=r"family addon:yolox cannot be had.*the name yolox is taken"):
         seen(5, "addon:yolox")
+
+
+ODD = """
+import numpy as np
+from faces import Faces
+
+class Odd(Faces):
+    name = "odd"
+
+    @classmethod
+    def create(cls, output, facts):
+        if output.name == "raises":
+            raise KeyError("rows")
+        return None if output.name == "nothing" else super().create(output, facts)
+
+    def _candidates(self, image, conf):
+        found = super()._candidates(image, conf)
+        return found if conf > 0.5 else found._replace(scores=np.zeros(9)) if conf > 0.1 else 1 / 0
+"""
+
+
+def test_one_that_fails_is_a_sentence_with_its_name(outside_package: Callable[..., None], tmp_path: Path) -> None:
+    (tmp_path / "odd_family.py").write_text(ODD)
+    outside_package({"trt_workbench.families": {"odd": "odd_family:Odd"}}, EXAMPLE, tmp_path)
+
+    def made(output: str, family: str | None = "odd") -> Family:
+        return recognise(IMAGES, (TensorSpec(output, "float32", (1, 3, 5)),), {}, family=family)
+
+    who = r"^Detector family odd \(package addon 1\.0\) failed in "
+    with pytest.raises(BackendFailure, match=f"{who}create: KeyError: 'rows'"):
+        made("raises")
+    with pytest.raises(BackendFailure, match=f"{who}create: it returned a NoneType, not a Family"):
+        made("nothing")
+    with pytest.raises(UsageProblem, match=r"not certain which .* family .*failed in create: KeyError"):
+        made("raises", family=None)
+    rows = {"rows": np.array([[[1, 2, 30, 40, 0.9]]], np.float32)}
+    assert len(made("rows").decode(rows, DecodeSettings(conf=0.6))[0].scores) == 1
+    with pytest.raises(BackendFailure, match=f"{who}_candidates: it returned no Detections"):
+        made("rows").decode(rows, DecodeSettings(conf=0.2))
+    with pytest.raises(BackendFailure, match=f"{who}_candidates: ZeroDivisionError: division by zero"):
+        made("rows").decode(rows, DecodeSettings(conf=0.01))

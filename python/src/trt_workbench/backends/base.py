@@ -107,6 +107,8 @@ class Session(abc.ABC):
         metadata: the model's own key-value metadata (such as `names`, `stride`, `imgsz`).
         provenance: what really executes the model (providers, engine hash, thread counts), for the record.
         concurrency: how many `run` calls may be in flight at once.
+        refuses_misfits: whether an array that is not what `outputs` says, from a backend of another package, is an
+            error; `verify` judges such arrays itself.
     """
 
     inputs: tuple[TensorSpec, ...]
@@ -114,6 +116,7 @@ class Session(abc.ABC):
     metadata: Mapping[str, str]
     provenance: Mapping[str, Any]
     concurrency: int = 1
+    refuses_misfits: bool = True
     _closed: bool = False
     _precision_ran: Mapping[str, Any] | None = None
 
@@ -317,23 +320,30 @@ def check_inputs(specs: tuple[TensorSpec, ...], inputs: Mapping[str, NDArray[Any
             f"Inputs do not match the model: missing {missing}, unknown {unknown}; it takes {list(map(str, specs))}."
         )
     # not ascontiguousarray: that turns a scalar into a vector
-    return {spec.name: np.asarray(_checked(spec, inputs[spec.name]), order="C") for spec in specs}
+    return {spec.name: np.asarray(checked_array(spec, inputs[spec.name]), order="C") for spec in specs}
 
 
 # numpy makes a dtype's name anew each time, which takes longer than all else that is checked
 _dtype_name = functools.cache(lambda dtype: str(dtype.name))
 
 
-def _checked(spec: TensorSpec, array: NDArray[Any]) -> NDArray[Any]:
+def checked_array(
+    spec: TensorSpec,
+    array: NDArray[Any],
+    what: str = "Input",
+    does: str = "takes",
+    error: type[Exception] = UsageProblem,
+) -> NDArray[Any]:
+    """Return an array that has the dtype of its spec, native byte order and a shape that fits; raise `error` if not."""
     dtype, shape = array.dtype, array.shape
     if not dtype.isnative:
-        raise UsageProblem(f"Input {spec.name} is in foreign byte order ({dtype.str}); use .astype({spec.dtype!r}).")
+        raise error(f"{what} {spec.name} is in foreign byte order ({dtype.str}); use .astype({spec.dtype!r}).")
     if _dtype_name(dtype) != spec.dtype:
-        raise UsageProblem(f"Input {spec.name} is {dtype.name}, the model takes {spec}; convert it first.")
+        raise error(f"{what} {spec.name} is {dtype.name}, the model {does} {spec}; convert it first.")
     fits = shape == spec.shape or (
         len(shape) == len(spec.shape)
         and all(want is None or want == got for want, got in zip(spec.shape, shape, strict=True))
     )
     if not fits:
-        raise UsageProblem(f"Input {spec.name} has shape {list(array.shape)}, the model takes {spec}.")
+        raise error(f"{what} {spec.name} has shape {list(array.shape)}, the model {does} {spec}.")
     return array

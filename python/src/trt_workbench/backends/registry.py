@@ -6,9 +6,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib.metadata import EntryPoint
 from typing import Any
 
+from trt_workbench.backends.answers import ANSWERS, wrong_trait
 from trt_workbench.backends.base import Availability, Backend, SessionOptions
-from trt_workbench.errors import ComponentMissing, UsageProblem, did_you_mean
-from trt_workbench.system.extensions import BACKENDS, broken, extensions, load_extension
+from trt_workbench.errors import ComponentMissing, UsageProblem, WorkbenchError, did_you_mean
+from trt_workbench.system.extensions import BACKENDS, broken, extensions, load_extension, package_of
+from trt_workbench.system.guarding import Guard
 from trt_workbench.system.launcher import task
 from trt_workbench.system.unused_gpu import other_environment, unused_gpu
 
@@ -78,15 +80,11 @@ def availability(name: str) -> Availability:
     Raises:
         UsageProblem: there is no such backend.
     """
-    entry = _entry(name)
+    check_name(name)
     try:
-        return _load(name).availability()
-    except Exception as error:  # another package must not take `trtw backends` down
-        if entry.dist is None:
-            raise
-        return Availability(
-            ok=False, reason=str(error if isinstance(error, ComponentMissing) else broken(entry, error))
-        )
+        return _asked(name)
+    except WorkbenchError as error:  # another package must not take `trtw backends` down
+        return Availability(ok=False, reason=str(error))
 
 
 def availabilities() -> dict[str, Availability]:
@@ -110,8 +108,9 @@ def require_backend(name: str, suffix: str = ".onnx", say: Callable[[str], None]
     """
     if name == AUTO:
         return _first_that_serves(suffix, say or (lambda _: None))
-    availability(name).required(name)
-    return get_backend(name)
+    backend = get_backend(name)
+    _asked(name).required(name)
+    return backend
 
 
 def check_name(name: str, also: Sequence[str] = ()) -> None:
@@ -144,9 +143,20 @@ def _entry(name: str) -> EntryPoint:
     return _BACKENDS.get(name) or extensions(BACKENDS, _BACKENDS)[name]
 
 
+def _asked(name: str) -> Availability:
+    return _load(name).availability()
+
+
 def _load(name: str) -> Backend:
-    kind: type[Backend] = load_extension(_entry(name), Backend, name)  # type: ignore[type-abstract]
-    return kind()
+    entry = _entry(name)
+    kind: type[Backend] = load_extension(entry, Backend, name)  # type: ignore[type-abstract]
+    if entry.dist is None:
+        return kind()
+    if problem := wrong_trait(kind):
+        raise broken(entry, problem)
+    guard = Guard(f"Backend {name}", package_of(entry), ANSWERS)
+    backend: Backend = guard.guarded(guard.call(kind))
+    return backend
 
 
 def _first_that_serves(suffix: str, say: Callable[[str], None]) -> Backend:

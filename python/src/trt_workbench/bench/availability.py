@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from trt_workbench.backends.registry import check_name
 from trt_workbench.bench.matrix import Point
 from trt_workbench.bench.worker import TARGET
 from trt_workbench.core.workers import WorkerFailure, WorkerProcess
-from trt_workbench.errors import ComponentMissing, UsageProblem
+from trt_workbench.errors import ComponentMissing, UsageProblem, WorkbenchError
 
 
 def require_known(points: Iterable[Point]) -> None:
@@ -18,13 +18,13 @@ def require_known(points: Iterable[Point]) -> None:
         check_name(backend)
 
 
-def unavailable_backends(backends: Iterable[str], log: Path, timeout_s: float) -> dict[str, str]:
+def unavailable_backends(backends: Iterable[str], log: Path, timeout_s: float) -> dict[str, WorkbenchError]:
     """Return why each backend that cannot serve here cannot, by name.
 
     Raises:
         UsageProblem: a backend is unknown.
     """
-    reasons = {}
+    reasons: dict[str, WorkbenchError] = {}
     for backend in dict.fromkeys(backends):
         with WorkerProcess(log, TARGET) as worker:
             try:
@@ -32,17 +32,18 @@ def unavailable_backends(backends: Iterable[str], log: Path, timeout_s: float) -
             except WorkerFailure as failure:
                 if isinstance(failure.error, UsageProblem):
                     raise failure.error from failure
-                answer = {"available": False, "reason": str(failure), "fix": ""}
+                reasons[backend] = failure.error or ComponentMissing(str(failure))
+                continue
         if not answer["available"]:
-            reasons[backend] = f"{answer['reason']} {answer['fix']}".strip()
+            reasons[backend] = ComponentMissing(f"{answer['reason']} {answer['fix']}".strip())
     return reasons
 
 
-def require_available(reasons: dict[str, str]) -> None:
-    """Raise ComponentMissing if a backend of the matrix cannot serve here."""
+def require_available(reasons: Mapping[str, WorkbenchError]) -> None:
+    """Raise ComponentMissing, or what asking it raised, if a backend of the matrix cannot serve here."""
     if reasons:
         name, reason = next(iter(reasons.items()))
         others = f" Nor can {', '.join(list(reasons)[1:])}." if len(reasons) > 1 else ""
-        raise ComponentMissing(
+        raise type(reason)(
             f"Backend {name} cannot serve here: {reason}{others} --skip-unavailable leaves them out and says so."
         )

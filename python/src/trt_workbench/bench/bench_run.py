@@ -75,7 +75,8 @@ class PreparedBench:
                 require_available(reasons)
             write_json(run.path / "config.json", self.config)
             kept = self._keep(run.path)
-            bench = BenchRun(self.config, self.points, run.path, reasons, kept, progress, gate)
+            unavailable = {name: str(reason) for name, reason in reasons.items()}
+            bench = BenchRun(self.config, self.points, run.path, unavailable, kept, progress, gate)
             facts = {"allow_unverified": bool(gate and gate.allows_unverified)}
             status: Status = "complete"
             try:

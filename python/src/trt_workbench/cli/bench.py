@@ -19,7 +19,8 @@ from trt_workbench.cli.common import (
     stdout_console,
 )
 from trt_workbench.cli.drawing import draw
-from trt_workbench.errors import INTERRUPTED, CheckFailed, ComponentMissing, UsageProblem
+from trt_workbench.core.workers import CRASH, TIMEOUT
+from trt_workbench.errors import INTERRUPTED, CheckFailed, ComponentMissing, DeviceFailure, UsageProblem, error_kind
 from trt_workbench.system.settings import AllowUnverified, Setting
 
 if TYPE_CHECKING:
@@ -108,11 +109,14 @@ def _require_verified(run: BenchArtefacts) -> None:
 
 
 def _require_a_measurement(run: BenchArtefacts) -> None:
-    """Raise CheckFailed or ComponentMissing: failures do not end a matrix, but one without any figure is none."""
+    """Raise if there is no figure: a ComponentMissing or DeviceFailure that was the first reason, else CheckFailed."""
     if any(record.status == "ok" for record in run.records):
         return
-    raise (ComponentMissing if all(record.status == "unavailable" for record in run.records) else CheckFailed)(
-        f"Nothing was measured; the first reason of {run.directory / 'report.html'}: {run.records[0].error}"
+    first = run.records[0]
+    ended = first.error_kind in (CRASH, TIMEOUT)
+    kind = DeviceFailure if ended else error_kind(str(first.error_kind)) or CheckFailed
+    raise (kind if issubclass(kind, (DeviceFailure, ComponentMissing)) else CheckFailed)(
+        f"Nothing was measured; the first reason of {run.directory / 'report.html'}: {first.error}"
     )
 
 

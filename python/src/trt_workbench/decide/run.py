@@ -27,7 +27,7 @@ from trt_workbench.decide.timing import MEASURE, measuring_s, timing, wanted
 from trt_workbench.decide.tried import Tried, left_out
 from trt_workbench.decide.worker import TARGET
 from trt_workbench.engine.documents import write_json
-from trt_workbench.errors import CheckFailed, ComponentMissing, DeviceFailure, UsageProblem, WorkbenchError
+from trt_workbench.errors import CheckFailed, UsageProblem, WorkbenchError, error_kind
 from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.quantize.evidence import InputStatistics
 from trt_workbench.onnxtools.quantize.input_statistics import difference, input_statistics
@@ -141,7 +141,8 @@ class DecideRun:
         made: dict[str, Candidate | tuple[State, str]] = {}
         for one in tried:
             if one.backend in self._unavailable:
-                one.fail("unavailable", self._unavailable[one.backend], ComponentMissing.__name__)
+                reason = self._unavailable[one.backend]
+                one.fail("unavailable", str(reason), type(reason).__name__)
                 continue
             backend = get_backend(one.backend)
             if one.precision == BASELINE or self._serves(backend, one.precision):
@@ -329,5 +330,4 @@ def _require_a_baseline(tried: Sequence[Tried]) -> None:
     """Raise the first error of the baseline's rows where none has a score: there is nothing to decide then."""
     rows = [one for one in tried if one.precision == BASELINE]
     if not any(one.scores for one in rows):
-        kinds = {kind.__name__: kind for kind in (UsageProblem, ComponentMissing, DeviceFailure)}
-        raise kinds.get(rows[0].kind, CheckFailed)(f"{rows[0].label} has no score: {rows[0].reason}")
+        raise (error_kind(rows[0].kind) or CheckFailed)(f"{rows[0].label} has no score: {rows[0].reason}")

@@ -46,7 +46,9 @@ def load_extension(entry: EntryPoint, kind: type[Kind], name: str) -> type[Kind]
     """
     try:
         found = entry.load()
-    except Exception as error:  # a package that is out of step fails in any way; a module of ours is no package
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:  # a package that is out of step fails in any way; a module of ours is no package
         if entry.dist is None:
             raise
         raise broken(entry, error) from error
@@ -59,8 +61,13 @@ def load_extension(entry: EntryPoint, kind: type[Kind], name: str) -> type[Kind]
     return found
 
 
-def broken(entry: EntryPoint, why: Exception | str) -> ComponentMissing:
+def package_of(entry: EntryPoint) -> str:
+    """Return name and version of the package that an entry point is of."""
+    return f"{entry.dist.name} {entry.dist.version}" if entry.dist else "trt-workbench"
+
+
+def broken(entry: EntryPoint, why: BaseException | str) -> ComponentMissing:
     """Return the error for an entry point that cannot be used."""
-    package = f"{entry.dist.name} {entry.dist.version}" if entry.dist else "trt-workbench"
+    package = package_of(entry)
     text = why if isinstance(why, str) else f"{type(why).__name__}: {why}"
     return ComponentMissing(f"Its package {package} cannot be used here ({text}); update or uninstall it.")

@@ -106,6 +106,7 @@ class Opened:
             precision=request.precision, concurrency=concurrency, extra=options, shapes=self._shapes(), note=self._note
         )
         session = backend.load(request.target, chosen)
+        session.refuses_misfits = False
         self._sessions.append(session)
         return session
 

@@ -46,6 +46,7 @@ def run_part(
     if backend.plans and profile:
         options["profiles"] = [profile]  # in place of those of a settings file
     session = backend.load(path, SessionOptions(precision=request.precision, extra=options))
+    session.refuses_misfits = False
     try:
         given = typed_for(session, inputs)
         found = {name: np.array(array) for name, array in session.run(given).items()}

@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from trt_workbench.backends.registry import require_backend
 from trt_workbench.engine.documents import Strict, append_lines, json_values
 from trt_workbench.engine.files import write_text
-from trt_workbench.errors import DeviceFailure
+from trt_workbench.errors import BackendFailure, DeviceFailure
 from trt_workbench.onnxtools.identity import sha256_of
 from trt_workbench.onnxtools.sanitize import save_model
 from trt_workbench.runs.output_files import read_outputs, write_outputs
@@ -198,8 +198,10 @@ class Trials:
         except Crashed as error:
             verdict = Verdict("crashed", reason=str(error))
             return Outcome(cut, verdict, cut.inputs, cut.expected, {}, {}, {}, {})
-        except (DeviceFailure, OutOfTime):
-            raise
+        except (DeviceFailure, OutOfTime) as error:
+            if not isinstance(error, BackendFailure):
+                raise
+            return Verdict("fails", reason=str(error))
         except Exception as error:  # runtimes fail in many ways on graphs that no exporter would write
             return Verdict("fails", reason=str(error) or type(error).__name__)
         wrong, differences, worst = [], {}, 0.0

@@ -7,14 +7,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from trt_workbench.backends.base import TensorSpec
-from trt_workbench.errors import ComponentMissing, UsageProblem, did_you_mean
-from trt_workbench.pipeline.families.base import DetectorFacts, DoesNotFit, Family
+from trt_workbench.backends.images import ImageTransform
+from trt_workbench.errors import ComponentMissing, DeviceFailure, UsageProblem, did_you_mean
+from trt_workbench.pipeline.families.base import Detections, DetectorFacts, DoesNotFit, Family
 from trt_workbench.pipeline.families.detr import Detr
 from trt_workbench.pipeline.families.metadata import read_facts
 from trt_workbench.pipeline.families.yolov8 import YoloV8
 from trt_workbench.pipeline.families.yolov10 import YoloV10
 from trt_workbench.pipeline.families.yolox import YoloX
-from trt_workbench.system.extensions import FAMILIES, extensions, load_extension
+from trt_workbench.system.extensions import FAMILIES, extensions, load_extension, package_of
+from trt_workbench.system.guarding import Answer, Guard, WrongAnswer
 
 _FAMILIES: dict[str, type[Family]] = {family.name: family for family in (YoloV10, YoloV8, YoloX, Detr)}
 # Outputs of DETR models as their own repositories and transformers export them: boxes and class logits apart.
@@ -97,7 +99,9 @@ def _named(name: str, source: str, outputs: Sequence[TensorSpec], facts: Detecto
 def _guessed(outputs: Sequence[TensorSpec], facts: DetectorFacts) -> Family:
     fits, reasons = _try(_FAMILIES, outputs, facts)
     if not fits:
-        fits, more = _try(extensions(FAMILIES, _OWN_NAMES), outputs, facts)
+        # a package that breaks must not stand in the way of a family that nobody named
+        answers = (DoesNotFit, ComponentMissing, DeviceFailure)
+        fits, more = _try(extensions(FAMILIES, _OWN_NAMES), outputs, facts, answers)
         reasons += more
     if len(outputs) == 1 and len(fits) == 1:
         return fits[0]
@@ -123,7 +127,47 @@ def _kind(name: str) -> type[Family]:
         raise ComponentMissing(f"The detector family {name} cannot be had: {problem}") from problem
 
 
-def _try(names: Iterable[str], outputs: Sequence[TensorSpec], facts: DetectorFacts) -> tuple[list[Family], list[str]]:
+def _create(name: str, output: TensorSpec, facts: DetectorFacts) -> Family:
+    kind = _kind(name)
+    if name in _OWN_NAMES:
+        return kind.create(output, facts)
+    package = package_of(extensions(FAMILIES, _OWN_NAMES)[name])
+    guard = Guard(f"Detector family {name}", package, _ANSWERS, (DoesNotFit,))
+    family: Family = guard.guarded(guard.call(kind.create, output, facts))
+    return family
+
+
+def _of(kind: type) -> Answer:
+    def check(_: Guard, __: object, found: object) -> object:
+        if not isinstance(found, kind):
+            raise WrongAnswer(f"it returned a {type(found).__name__}, not a {kind.__name__}")
+        return found
+
+    return check
+
+
+def _detections(_: Guard, __: object, found: object) -> object:
+    shapes = [getattr(one, "shape", None) for one in found] if isinstance(found, Detections) else []
+    count = shapes[0][0] if shapes and shapes[0] else None
+    if shapes != [(count, 4), (count,), (count,)]:
+        raise WrongAnswer("it returned no Detections with arrays of one length")
+    return found
+
+
+_ANSWERS: dict[str, Answer] = {
+    "create": _of(Family),
+    "transform": _of(ImageTransform),
+    "decode": _of(list),
+    "_candidates": _detections,
+}
+
+
+def _try(
+    names: Iterable[str],
+    outputs: Sequence[TensorSpec],
+    facts: DetectorFacts,
+    answers: tuple[type[Exception], ...] = (DoesNotFit, ComponentMissing),
+) -> tuple[list[Family], list[str]]:
     fits, reasons = [], []
     for output in outputs:
         for name in names:
@@ -131,8 +175,8 @@ def _try(names: Iterable[str], outputs: Sequence[TensorSpec], facts: DetectorFac
                 if not output.dtype.startswith("float"):
                     text = f"it holds {output.dtype}, not floating-point numbers"
                     raise DoesNotFit(text)
-                fits.append(_kind(name).create(output, facts))
-            except (DoesNotFit, ComponentMissing) as reason:
+                fits.append(_create(name, output, facts))
+            except answers as reason:
                 reasons.append(f"not {name} from {output.name}, because {reason}")
     return fits, reasons
 
