@@ -58,18 +58,23 @@ def test_eval_coco_and_its_reports(coco: Any, kind: str) -> None:
     make(coco, kind)
     result = coco.invoke()
     assert result.exit_code == 0, result.output
-    assert f"Precision: {kind} (asked for: fp32)" in result.stdout
+    label = {"fp16": "fp16 (simulated)"}.get(kind, kind)
+    assert f"Precision: {label} (asked for: fp32)" in result.stdout
     metrics = json.loads((coco.output / "metrics.json").read_text())
     assert metrics["AP"] == pytest.approx(1.0)
     ran = metrics["precision_ran"]
-    assert (ran["label"], ran["shares"], ran["source"]) == (kind, {kind: 1.0}, "graph")
+    source = "graph" if kind == "fp16" else "optimised graph"
+    assert (ran["label"], ran["shares"], ran["source"]) == (label, {kind: 1.0}, source)
+    # times of what is simulated say nothing about it
+    assert (metrics["latency_ms"] is None, metrics["images_per_s"] is None) == (kind == "fp16",) * 2
     assert metrics["provenance"]["precision_ran"] == ran
     assert metrics["settings"]["precision"] == "fp32"
     assert (
-        f"It computes in {kind}, read from the graph; fp32 was asked for." in (coco.output / "report.html").read_text()
+        f"It computes in {label}, read from the {source}; fp32 was asked for."
+        in (coco.output / "report.html").read_text()
     )
     run("report", coco.output, "--output", coco.root / "overview")
-    assert f"| model.onnx | ort-cpu | {kind} |" in (coco.root / "overview" / "overview.md").read_text()
+    assert f"| model.onnx | ort-cpu | {label} |" in (coco.root / "overview" / "overview.md").read_text()
 
 
 @pytest.mark.parametrize("backend", ["torch:fp32", "torch:bf16", "torch:fp16"])
@@ -122,29 +127,31 @@ def test_an_engine_says_what_its_layers_compute_in(
 
 def test_bench_its_report_and_the_overview(coco: Any, tmp_path: Path) -> None:
     files = {}
-    for kind in ("fp16", "int8"):
+    for kind in ("fp32", "fp16", "int8"):
         make(coco, kind)
         files[kind] = coco.model.rename(tmp_path / f"{kind}.onnx")
     config, directory = tmp_path / "bench.yaml", tmp_path / "run"
     config.write_text(
         "repetitions: 2\nmeasure: {warmup_ms: 1, duration_s: 0.02}\n"
-        f"models: {{half: {{path: {files['fp16']}}}, quantised: {{path: {files['int8']}}}}}\n"
+        f"models: {{float: {{path: {files['fp32']}}}, half: {{path: {files['fp16']}}}, "
+        f"quantised: {{path: {files['int8']}}}}}\n"
         "runtimes: [{backend: ort-cpu}]\nscenarios: {s: {kind: arrays}}\n"
     )
     shown = run("bench", config, "--output", directory).stdout
     found = {record.model: record for record in read_records(directory / "records.jsonl")}
-    for model, kind in (("half", "fp16"), ("quantised", "int8")):
+    for model, kind in (("float", "fp32"), ("quantised", "int8")):
         assert found[model].provenance["precision_ran"]["label"] == kind
         assert found[model].precision == "fp32"  # what was asked for
         assert found[model].runtime == "ort-cpu"
         assert kind in shown
-    assert "fp32" not in shown
+    assert found["half"].status == "failed"
+    assert "It computes in fp16 (simulated): with the format's values, in wider floats." in str(found["half"].error)
     run("report", directory, "--output", tmp_path / "overview")
     for page in (directory / "report.md", tmp_path / "overview" / "overview.md"):
-        assert "| ort-cpu | fp16 |" in page.read_text()
+        assert "| ort-cpu | fp16" not in page.read_text()
         assert "| ort-cpu | int8 |" in page.read_text()
     for page in (directory / "report.html", tmp_path / "overview" / "overview.html"):
-        assert '<td class="text">fp16</td>' in page.read_text()
+        assert '<td class="text">fp16' not in page.read_text()
         assert '<td class="text">int8</td>' in page.read_text()
 
 

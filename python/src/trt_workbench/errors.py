@@ -38,6 +38,19 @@ class CheckFailed(WorkbenchError):
     exit_code = 1
 
 
+class NotFinite(CheckFailed):
+    """A model returned NaN or infinite values.
+
+    Attributes:
+        what: where they are, a sentence without its end.
+    """
+
+    def __init__(self, what: str, reason: str = "") -> None:
+        """Take what happened, and which inner values it comes from, as the end of that sentence."""
+        super().__init__(f"{what}{reason}. Where it runs in reduced precision, keep the layers that overflow in fp32.")
+        self.what = what
+
+
 class UsageProblem(WorkbenchError):
     """Bad usage or bad input: an argument, a file or a model that cannot be used as asked."""
 

@@ -5,13 +5,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
+from tests.half_models import half_model
 from tests.onnx_text import write_onnx
 
 from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.backends.ort_cpu import OrtCpuBackend
 from trt_workbench.backends.ort_cuda import OrtCudaBackend
 from trt_workbench.backends.ort_trt import OrtTrtBackend
+from trt_workbench.backends.registry import load_reference
 from trt_workbench.backends.torch import TorchBackend
 from trt_workbench.decide.candidates import Candidate, make_candidate
 from trt_workbench.decide.settings import CalibrationSettings
@@ -45,7 +48,7 @@ def run(session: Session) -> np.ndarray:
 @pytest.mark.parametrize(
     ("to", "label", "formats", "error"),
     [
-        ("fp16", "fp16", (), 0.002),
+        ("fp16", "fp16 (simulated)", ("fp16",), 0.002),
         ("bf16", "bf16 (simulated)", ("bf16",), 0.02),
         ("fp8", "fp8 (simulated, not calibrated)", ("fp8",), 0.3),
         ("mxfp8", "mxfp8+fp32 (simulated)", ("mxfp8",), 0.1),
@@ -57,7 +60,7 @@ def test_each_format_runs_under_its_own_name(
     make: Make, to: Any, label: str, formats: tuple[str, ...], error: float
 ) -> None:
     path = make(to).path
-    assert Model.open(path).facts.formats == formats
+    assert Model.open(path).facts.formats == tuple(name for name in formats if name != "fp16")
     expected = run(OrtCpuBackend().load(path.with_name("model.onnx")))
     session = OrtCpuBackend().load(path)
     record = session.record()
@@ -106,3 +109,36 @@ def test_pytorch_has_bf16(make: Make) -> None:
     pytest.importorskip("torch")
     path = make("bf16").path
     assert np.allclose(run(TorchBackend().load(path)), run(OrtCpuBackend().load(path)), atol=0.03)
+
+
+def test_references_keep_the_digits_of_fp32(make: Make) -> None:
+    path = make("fp16").path
+    session = load_reference(path)
+    assert not session.simulated
+    assert not np.array_equal(run(session), run(OrtCpuBackend().load(path)))
+
+
+def test_fp16_leaves_its_range_as_in_pytorch(tmp_path: Path) -> None:
+    text = "g (float16[4,64] x) => (float16[4,8] y) { a = MatMul(x, w0) b = Relu(a) y = MatMul(b, w1) }"
+    weights = {"w0": np.full((64, 64), 2000, np.float16), "w1": np.full((64, 8), 1e-4, np.float16)}
+    path = write_onnx(tmp_path / "m.onnx", text, weights)
+    x = np.full((4, 64), 2, np.float16)
+    for backend, infinite in ((OrtCpuBackend(), True), (TorchBackend(), True)):
+        with backend.load(path) as session:
+            assert np.isinf(session.run({"x": x})["y"]).all() == infinite
+    with load_reference(path) as session:
+        assert np.isfinite(session.run({"x": x})["y"]).all()
+
+
+def test_weights_that_are_only_stored_in_fp16_are_no_fp16(tmp_path: Path) -> None:
+    text = "g (float[4,64] x) => (float[4,8] y) { w = Cast<to = 1>(h) y = MatMul(x, w) }"
+    path = write_onnx(tmp_path / "m.onnx", text, {"h": np.ones((64, 8), np.float16)})
+    session = OrtCpuBackend().load(path)
+    assert (session.simulated, session.record()["precision_ran"]["label"]) == (False, "fp32, fp16 weights")
+
+
+def test_functions_branches_and_loops_in_fp16_are_found(tmp_path: Path) -> None:
+    for seed in range(12):
+        onnx.save(half_model(seed, blocks=1), path := tmp_path / f"{seed}.onnx")
+        session = OrtCpuBackend().load(path)
+        assert session.record()["precision_ran"]["label"] == "fp16 (simulated)"

@@ -145,4 +145,4 @@ def test_formats_in_blocks_have_their_own_names(tmp_path: Path, to: Any, label: 
     placement = PlacementSettings(keep_sensitive=False)
     found = read_precision(Model.open(make_candidate(model, to, tmp_path / "b.onnx", placement=placement).path))
     assert (found.label, found.weight_shares, found.counted) == (label, shares, 2)
-    assert replace(found, simulated=True, calibrated=False).label == f"{label} (simulated, not calibrated)"
+    assert replace(found, native=0.0, calibrated=False).label == f"{label} (simulated, not calibrated)"

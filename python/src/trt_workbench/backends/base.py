@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import abc
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -76,6 +76,8 @@ class SessionOptions:
         concurrency: how many `run` calls the caller will have in flight at once.
         precision: "fp32", "fp16", … as the backend defines it; a backend that cannot honour it raises.
         tf32: whether fp32 matrix products may use TF32, the same knob on every runtime.
+        exact: whether results keep the digits of fp32 where a backend would simulate types of 16 bits, as those of a
+            reference do. Other backends ignore it.
         extra: options of one backend only, checked by that backend.
         shapes: that the caller will use; a backend that builds for ranges of shapes builds for these, unless its own
             options name others. The rest ignore them.
@@ -86,6 +88,7 @@ class SessionOptions:
     concurrency: int = 1
     precision: str = "fp32"
     tf32: bool = False
+    exact: bool = False
     extra: Mapping[str, Any] = field(default_factory=dict)
     shapes: Profile | None = None
     note: Callable[[str], None] | None = None
@@ -107,6 +110,8 @@ class Session(abc.ABC):
         metadata: the model's own key-value metadata (such as `names`, `stride`, `imgsz`).
         provenance: what really executes the model (providers, engine hash, thread counts), for the record.
         concurrency: how many `run` calls may be in flight at once.
+        model: the file that was loaded.
+        asked: the precision that it was asked for.
         refuses_misfits: whether an array that is not what `outputs` says, from a backend of another package, is an
             error; `verify` judges such arrays itself.
     """
@@ -116,6 +121,8 @@ class Session(abc.ABC):
     metadata: Mapping[str, str]
     provenance: Mapping[str, Any]
     concurrency: int = 1
+    model: Path | None = None
+    asked: str = "fp32"
     refuses_misfits: bool = True
     _closed: bool = False
     _precision_ran: Mapping[str, Any] | None = None
@@ -188,8 +195,32 @@ class Session(abc.ABC):
         """
         if self._precision_ran is None:
             found = self._precision()
-            self._precision_ran = {"precision_ran": found.document() if found else None}
+            simulated = {"simulated": True} if found and found.simulated else {}
+            self._precision_ran = {**simulated, "precision_ran": found.document() if found else None}
         return {**self.provenance, **self._precision_ran}
+
+    @property
+    def simulated(self) -> bool:
+        """Whether what it computes in is no format of its runtime, so that its times say nothing about the format."""
+        return bool(self.record().get("simulated"))
+
+    def require_native(self) -> None:
+        """Raise UsageProblem where its times would say nothing about the format that it is said to compute in."""
+        if self.simulated:
+            ran = self.record()["precision_ran"]["text"]
+            raise UsageProblem(
+                f"It computes in {ran}: with the format's values, in wider floats. Its time would say nothing about "
+                "the format; take a runtime that has it."
+            )
+
+    def explained(self, samples: Iterable[Mapping[str, NDArray[Any]]]) -> str:
+        """Return which inner values leave the range of its 16-bit format, as the end of a sentence; "" for none known.
+
+        The model runs on the samples once more for it, on the CPU.
+        """
+        from trt_workbench.backends.overflow import explained
+
+        return explained(self.model, self.asked, samples) if self.model else ""
 
     def _precision(self) -> Precision | None:
         """Read what the session computes in."""
@@ -297,8 +328,11 @@ class Backend(abc.ABC):
             raise UsageProblem(f"Backend {self.name} loads {' or '.join(self.file_kinds)} files, not this one: {model}")
         if not model.is_file():
             raise UsageProblem(f"The model file does not exist: {model}")
-        self.check_precision((options or SessionOptions()).precision)
-        return self._load(model, options or SessionOptions())
+        options = options or SessionOptions()
+        self.check_precision(options.precision)
+        session = self._load(model, options)
+        session.model, session.asked = model, options.precision
+        return session
 
     @abc.abstractmethod
     def _load(self, model: Path, options: SessionOptions) -> Session:

@@ -16,6 +16,7 @@ from trt_workbench.backends.ort_state import SessionState, state_pairs
 from trt_workbench.errors import UsageProblem
 
 if TYPE_CHECKING:
+    import onnx
     import onnxruntime as ort
     from numpy.typing import NDArray
 
@@ -46,6 +47,7 @@ class BoundSession(Session):
         *,
         graph: Path | None = None,
         may_choose: tuple[str, ...] = (),
+        optimised: Callable[[], onnx.ModelProto | None] = lambda: None,
     ) -> None:
         """Take over a loaded session.
 
@@ -59,6 +61,7 @@ class BoundSession(Session):
             data_shaped: outputs whose shape may differ between runs with inputs of the same shapes.
             graph: the file that was loaded, if it is a converted copy of the model.
             may_choose: precisions that the runtime may take beside those of the graph.
+            optimised: returns the graph as the runtime executes it; None where that cannot be had.
 
         Raises:
             UsageProblem: a tensor's type does not exist in numpy or on a device, CUDA graphs were asked for and the
@@ -70,7 +73,7 @@ class BoundSession(Session):
         self.metadata = dict(session.get_modelmeta().custom_metadata_map)
         self.concurrency = concurrency
         self._model = model
-        self._graph, self._may_choose = graph or model, may_choose
+        self._graph, self._may_choose, self._optimised = graph or model, may_choose, optimised
         for spec in (*inputs, *outputs):
             if spec.dtype == "object":
                 raise UsageProblem(f"Backend {backend} cannot put the text tensor {spec.name} on a device: {model}")
@@ -123,9 +126,11 @@ class BoundSession(Session):
 
     def _precision(self) -> Precision:
         from trt_workbench.model.opened import Model
-        from trt_workbench.onnxtools.graph_types import read_precision
+        from trt_workbench.onnxtools.graph_types import as_optimised, read_precision
 
-        return dataclasses.replace(read_precision(Model.open(self._graph)), may_choose=self._may_choose)
+        asked, ran = read_precision(Model.open(self._graph)), self._optimised()
+        asked = dataclasses.replace(asked, may_choose=self._may_choose)
+        return as_optimised(ran, asked) if ran else asked
 
     def _infer(self, inputs: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         return self._with_slot(inputs, lambda slot: slot.run(inputs))

@@ -39,6 +39,7 @@ _DTYPES = {
 
 # A provider reports an option that it does not take by the text of a plain RuntimeError.
 _REFUSED_OPTION = re.compile(r'Failed to parse provider option "(\w+)": (.*)')
+_NO_KERNEL = re.compile("kernel for (com.microsoft.)?(QLinear|QGemm|MatMulInteger|ConvInteger)")
 _SHARED_WEIGHT = "AddInitializedOrtValue Attempt to replace the existing tensor"
 _ABSENT_DEVICE = re.compile(r"Invalid device ID: (-?\d+), must be between 0 \(inclusive\) and (\d+) \(exclusive\)")
 
@@ -103,20 +104,27 @@ def cpu_session(ort: Any, model: Path, config: ort.SessionOptions) -> tuple[ort.
     (`session.qdq_matmulnbits_accuracy_level`: 4 is its default, 1 is fp32). Without VNNI the sums of the default int8
     kernels saturate in 16 bits, which costs a quantised model most of its accuracy. The rewrite that avoids it stops at
     weights that several products share (ONNX Runtime 1.31): such a model is computed in fp32, as its Q/DQ nodes say.
+    In one of QLinearMatMul and its like it leaves types that no kernel takes: below that level there are no rewrites.
 
     Raises:
         Exception: as ONNX Runtime does.
     """
     config.add_session_config_entry("session.x64quantprecision", "1")
     config.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "1")
+    plain = ort.GraphOptimizationLevel.ORT_DISABLE_ALL, ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    record: dict[str, Any] = {}
     try:
-        return ort.InferenceSession(model, config, providers=[CPU_PROVIDER], enable_fallback=0), {}
+        return ort.InferenceSession(model, config, providers=[CPU_PROVIDER], enable_fallback=0), record
     except Exception as error:
-        if _SHARED_WEIGHT not in str(error):
+        if _SHARED_WEIGHT in str(error):
+            config.add_session_config_entry("session.disable_quant_qdq", "1")
+            record = {"simulated": True, "int8_products": "in fp32: several share a weight"}
+        elif _NO_KERNEL.search(str(error)) and config.graph_optimization_level not in plain:
+            config.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
+            record = {"graph_optimization_level": "basic"}
+        else:
             raise
-    config.add_session_config_entry("session.disable_quant_qdq", "1")
-    session = ort.InferenceSession(model, config, providers=[CPU_PROVIDER], enable_fallback=0)
-    return session, {"simulated": True, "int8_products": "in fp32: several share a weight"}
+    return ort.InferenceSession(model, config, providers=[CPU_PROVIDER], enable_fallback=0), record
 
 
 def tensor_spec(node: ort.NodeArg, model: Path, backend: str) -> TensorSpec:

@@ -25,6 +25,7 @@ from trt_workbench.errors import ComponentMissing
 from trt_workbench.system.launcher import package
 
 if TYPE_CHECKING:
+    import onnx
     import onnxruntime as ort
     from numpy.typing import NDArray
 
@@ -78,7 +79,7 @@ class OrtCpuBackend(OrtBackend):
         from trt_workbench.model.opened import Model
 
         extra = self._checked(options)
-        path, simulation = runnable_model(Model.open(model))
+        path, simulation = runnable_model(Model.open(model), exact=options.exact)
         record = {"precision": "as exported", **simulation}
         return LoadRequest(self.name, path, model, ((CPU_PROVIDER, {}),), (CPU_PROVIDER,), extra, record)
 
@@ -99,7 +100,7 @@ class OrtCpuBackend(OrtBackend):
             if problem := translated(error, "ONNX Runtime cannot load the model", model):
                 raise problem from error
             raise
-        return OrtCpuSession(session, model, options.concurrency, {**provenance, **int8})
+        return OrtCpuSession(session, model, request.model, options.concurrency, {**provenance, **int8})
 
 
 class OrtCpuSession(Session):
@@ -108,10 +109,10 @@ class OrtCpuSession(Session):
     _backend: ClassVar[str] = OrtCpuBackend.name
 
     def __init__(
-        self, session: ort.InferenceSession, model: Path, concurrency: int, provenance: Mapping[str, Any]
+        self, session: ort.InferenceSession, model: Path, loaded: Path, concurrency: int, provenance: Mapping[str, Any]
     ) -> None:
         self._session: ort.InferenceSession | None = session
-        self._model = model
+        self._model, self._loaded = model, loaded
         self.inputs = tuple(tensor_spec(node, model, self._backend) for node in session.get_inputs())
         self.outputs = tuple(tensor_spec(node, model, self._backend) for node in session.get_outputs())
         self.metadata = dict(session.get_modelmeta().custom_metadata_map)
@@ -121,9 +122,22 @@ class OrtCpuSession(Session):
 
     def _precision(self) -> Precision:
         from trt_workbench.model.opened import Model
-        from trt_workbench.onnxtools.graph_types import read_precision
+        from trt_workbench.onnxtools.graph_types import as_optimised, read_precision
 
-        return replace(read_precision(Model.open(self._model)), simulated=bool(self.provenance.get("simulated")))
+        asked = read_precision(Model.open(self._model))
+        if self.provenance.get("simulated"):
+            return replace(asked, native=0.0)
+        graph = self._optimised()
+        return as_optimised(graph, asked) if graph else asked
+
+    def _optimised(self) -> onnx.ModelProto | None:
+        """Return the graph that is executed; None where it cannot be had."""
+        import onnxruntime as ort
+
+        from trt_workbench.backends.ort_rewrites import optimised_model
+
+        level = self.provenance["graph_optimization_level"]
+        return optimised_model(ort, level, lambda config: cpu_session(ort, self._loaded, config))
 
     def _infer(self, inputs: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         session = self._session

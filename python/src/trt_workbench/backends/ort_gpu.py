@@ -20,7 +20,7 @@ from trt_workbench.backends.ort_common import (
     translated,
 )
 from trt_workbench.backends.ort_preload import preload
-from trt_workbench.backends.ort_rewrites import assigned_graph
+from trt_workbench.backends.ort_rewrites import assigned_graph, optimised_model
 from trt_workbench.backends.ort_slot import Binding
 from trt_workbench.backends.pinned import PageableHost, PinnedHost
 from trt_workbench.errors import ComponentMissing, UsageProblem
@@ -119,7 +119,16 @@ def load_gpu_session(request: LoadRequest, options: SessionOptions) -> BoundSess
     return BoundSession(
         request.backend, session, request.source, binding, options.concurrency, provenance, data_shaped_outputs(graph),
         graph=request.model, may_choose=(*request.may_choose, *(("tf32",) if options.tf32 else ())),
+        optimised=lambda: _optimised(ort, request),
     )  # fmt: skip
+
+
+def _optimised(ort: Any, request: LoadRequest) -> onnx.ModelProto | None:
+    """Return the graph that the session executes; None of a provider that compiles it, once more at every session."""
+    if request.providers[0][0] not in (CPU_PROVIDER, CUDA_PROVIDER):
+        return None
+    level = request.extra["graph_optimization_level"]
+    return optimised_model(ort, level, lambda config: _session(ort, request, config))
 
 
 def shape_keys(ort: Any, request: LoadRequest, graph: onnx.GraphProto, assignment: Assignment) -> frozenset[NodeKey]:

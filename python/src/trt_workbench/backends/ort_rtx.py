@@ -181,13 +181,18 @@ class OrtRtxBackend(Backend):
             model=model,
         )
         provenance = {**record, **request.provenance, **tf32, **assigned, "provider_options": provider}
-        return OrtRtxSession(session, request.model, options.concurrency, {**provenance, **found.versions})
+        return OrtRtxSession(
+            session, request.model, request.model, options.concurrency, {**provenance, **found.versions}
+        )
 
 
 class OrtRtxSession(OrtCpuSession):
     """A model in ONNX Runtime, computed on the card; the provider moves inputs and outputs."""
 
     _backend: ClassVar[str] = OrtRtxBackend.name
+
+    def _optimised(self) -> None:
+        """Return nothing: the provider compiles the graph, and does not tell what it computes in."""
 
 
 def _is_served(gpu: Mapping[str, Any]) -> bool:

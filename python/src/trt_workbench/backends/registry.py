@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from importlib.metadata import EntryPoint
+from pathlib import Path
 from typing import Any
 
 from trt_workbench.backends.answers import ANSWERS, wrong_trait
-from trt_workbench.backends.base import Availability, Backend, SessionOptions
+from trt_workbench.backends.base import Availability, Backend, Session, SessionOptions
 from trt_workbench.errors import ComponentMissing, UsageProblem, WorkbenchError, did_you_mean
 from trt_workbench.system.extensions import BACKENDS, broken, extensions, load_extension, package_of
 from trt_workbench.system.guarding import Guard
@@ -50,6 +52,16 @@ _NOT_COMPARED = {
 def backend_names() -> tuple[str, ...]:
     """Return the names of all backends, our own first."""
     return (*_BACKENDS, *extensions(BACKENDS, _BACKENDS))
+
+
+def load_reference(model: Path, options: SessionOptions | None = None, name: str = REFERENCE) -> Session:
+    """Return a session whose results others are compared with: in the digits of fp32, whatever the graph's types.
+
+    Raises:
+        UsageProblem: the model cannot be loaded.
+        ComponentMissing: the backend cannot serve here.
+    """
+    return require_backend(name, model.suffix).load(model, replace(options or SessionOptions(), exact=True))
 
 
 def get_backend(name: str) -> Backend:

@@ -8,46 +8,72 @@ from typing import Any
 
 import onnx
 
+from trt_workbench.backends.ort_common import CPU_PROVIDER
+from trt_workbench.backends.ort_rewrites import optimised_model
 from trt_workbench.core.hashing import hash_document
 from trt_workbench.engine.documents import write_json
 from trt_workbench.errors import UsageProblem
-from trt_workbench.model.opened import Model, checked_on_error
+from trt_workbench.model.opened import Model, checked_on_error, once
+from trt_workbench.onnxtools.graph_types import computed_results
 from trt_workbench.onnxtools.quantize.simulate import simulated
 from trt_workbench.onnxtools.sanitize import save_model
 from trt_workbench.system.workspace import output_root
 
 # Raised when the way of simulating changes, so that files made before are not taken again.
-_RECIPE = 2
+_RECIPE = 3
 
 
-def runnable_model(model: Model) -> tuple[Path, dict[str, Any]]:
+def runnable_model(model: Model, *, exact: bool = False) -> tuple[Path, dict[str, Any]]:
     """Return the file that ONNX Runtime's CPU provider loads in place of `model`, and the record of it.
 
-    A model in FP8, MXFP8, NVFP4 or bf16 is rewritten, once for every model, into standard operators and fp32 with
-    exactly the formats' values; any other is loaded as it is.
+    A model in FP8, MXFP8, NVFP4, bf16 or fp16 is rewritten, once for every model, into standard operators and fp32 with
+    exactly the formats' values; any other is loaded as it is. So is one in fp16 where the provider's own kernels
+    compute in it, as on some processors of ARM, and where `exact` asks for the digits of fp32.
 
     Raises:
         UsageProblem: the model cannot be simulated.
     """
     found = [row.name for row in model.facts.rows if not row.cpu]
+    if not exact and _lacks_fp16(model):
+        found.append("fp16")
     if not found:
         return model.path, {}
     key = {
         "recipe": _RECIPE,
         "model_sha256": model.sha256,
         "onnx": str(onnx.__version__),
+        "formats": found,
     }
     folder = output_root() / "simulated" / hash_document(key)
     path, record = folder / "model.onnx", folder / "simulation.json"
     if not (path.is_file() and record.is_file()):
         try:
             with checked_on_error(model):
-                rewritten = simulated(model.load())
+                rewritten = simulated(model.load(), ("bf16", *(["fp16"] if "fp16" in found else [])))
         except UsageProblem as error:
             raise UsageProblem(f"The model is in {' and '.join(found)} and cannot be simulated. {error}") from error
         save_model(rewritten, path)
-        write_json(record, {"schema_version": 1, **key, "formats": found})
+        write_json(record, {"schema_version": 1, **key})
     return path, {"simulated": True, "simulated_formats": found, "simulated_file": str(path)}
+
+
+@once
+def _lacks_fp16(model: Model) -> bool:
+    """Whether a model computes in fp16, and ONNX Runtime's CPU provider would compute a part of that in fp32.
+
+    It casts what it has no kernel for, and drops the casts between: nothing is rounded to fp16 then.
+    """
+    own = computed_results(model.proto)
+    if "fp16" not in own.values():
+        return False
+    import onnxruntime as ort
+
+    def load(config: Any) -> None:
+        ort.InferenceSession(model.path, config, providers=[CPU_PROVIDER], enable_fallback=0)
+
+    ran = optimised_model(ort, "basic", load)
+    wide = {name for name, kind in computed_results(ran).items() if kind != "fp16"} if ran else {*own}
+    return any(own.get(name) != "fp32" for name in wide)
 
 
 def refuse_formats(backend: str, model: Model, runs: Collection[str] = ()) -> None:

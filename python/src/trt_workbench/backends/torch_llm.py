@@ -104,6 +104,10 @@ class TorchLlm:
         with self._inference():
             return _host(self._logits(input_ids)[:, -1])
 
+    def explained(self, input_ids: NDArray[np.int64]) -> str:  # noqa: ARG002 - a graph in a session needs it
+        """Return nothing: which inner values leave a format's range is known of graphs alone."""
+        return ""
+
     def prefill(self, input_ids: NDArray[np.int64], capacity: int) -> NDArray[np.float32]:
         """Start sequences: forget earlier ones, run the prompt [B,S] and keep its keys and values.
 

@@ -73,7 +73,9 @@ def _without_shape(point: Point) -> dict[str, Any]:
 
 
 def _asked(point: Point, extra: Mapping[str, Any], shapes: Profile | None = None) -> SessionOptions:
-    return SessionOptions(point.threads, point.concurrency, point.precision, point.tf32, extra, shapes)
+    return SessionOptions(
+        point.threads, point.concurrency, point.precision, tf32=point.tf32, extra=extra, shapes=shapes
+    )
 
 
 def _profile(point: Point, model: Path, ranges: Ranges, contract: Path | None) -> Profile | None:

@@ -35,6 +35,7 @@ class Worker:
 
     def load(self, request: dict[str, Any]) -> dict[str, Any]:
         """Load a point and run it once. Raises WorkbenchError."""
+        from trt_workbench.backends.base import Session
         from trt_workbench.bench.matrix import point_from_dict
         from trt_workbench.bench.scenarios import load_model, make_scenario
 
@@ -47,6 +48,8 @@ class Worker:
         ready = time.perf_counter()
         self._scenario.once()
         first = time.perf_counter()
+        if isinstance(self._session, Session):
+            self._session.require_native()
         return {
             "load_s": loaded - started,
             "first_run_ms": (first - ready) * 1000,
@@ -94,16 +97,18 @@ class Worker:
 
     def reference(self, request: dict[str, Any]) -> dict[str, Any]:
         """Run the model of a work once and write its outputs; the session is kept for the next work of the model."""
+        from trt_workbench.backends.registry import load_reference
         from trt_workbench.bench.matrix import point_from_dict
         from trt_workbench.bench.output_check import refuse_random
-        from trt_workbench.bench.scenarios import load_model, make_scenario
+        from trt_workbench.bench.scenarios import make_scenario
+        from trt_workbench.bench.session_options import session_options
         from trt_workbench.runs.output_files import write_outputs
 
         point, model = point_from_dict(request["point"]), Path(request["model"])
         refuse_random(model)
         if self._session is None or self._model != model:
             self.close()
-            self._session, self._model = load_model(point, model, {}), model
+            self._session, self._model = load_reference(model, session_options(point, model, {})), model
         contract = Path(request["contract"]) if request["contract"] else None
         scenario: Any = make_scenario(self._session, model, request["family"], point.work, request["seed"], contract)
         write_outputs(Path(request["outputs"]), scenario.outputs())

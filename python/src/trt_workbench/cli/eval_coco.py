@@ -142,17 +142,19 @@ def _show(metrics: dict[str, Any], directory: Path) -> None:
         figures.add_row(
             name, "-" if value is None else f"{value:.4f}", f"{ends[0]:.3f} to {ends[1]:.3f}" if ends else "-"
         )
-    columns = ("mean", "p50", "p90", "p99", "max")
-    latency = Table("stage", *columns, title="Latency per image, ms")
-    for stage, summary in metrics["latency_ms"].items():
-        latency.add_row(stage, *(f"{summary[column]:.2f}" for column in columns))
-    console.print(figures, latency)
+    console.print(figures)
+    if metrics["latency_ms"]:
+        columns = ("mean", "p50", "p90", "p99", "max")
+        latency = Table("stage", *columns, title="Latency per image, ms")
+        for stage, summary in metrics["latency_ms"].items():
+            latency.add_row(stage, *(f"{summary[column]:.2f}" for column in columns))
+        console.print(latency)
     if ran := told(metrics, "text"):
         print_line(console, f"Precision: {ran} (asked for: {metrics['settings']['precision']})")
-    speed = f"{metrics['images']} images at {metrics['images_per_s']:.1f} images/s, {metrics['detections']} detections"
+    speed = "" if metrics["images_per_s"] is None else f" at {metrics['images_per_s']:.1f} images/s"
     if mark:
         print_line(console, f"Engine: {mark['text']}")
-    print_line(console, speed)
+    print_line(console, f"{metrics['images']} images{speed}, {metrics['detections']} detections")
     print_line(console, f"Run directory: {directory}")
     print_report(console, directory)
 

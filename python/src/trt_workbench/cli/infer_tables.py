@@ -57,10 +57,11 @@ def _about_model(metrics: Mapping[str, Any]) -> list[str]:
     asked = " (chosen by auto)" if metrics["backend"] != metrics["backend_requested"] else ""
     device = f", device {memory['device_bytes'] / _MIB:.1f} MiB" if memory["device_bytes"] is not None else ""
     outside = f"; {len(where['fallback_nodes'])} nodes elsewhere" if where.get("fallback_nodes") else ""
+    first = metrics["first_run_ms"]
     return [
         f"{_samples(metrics)} on {metrics['backend']}{asked}{outside}",
         f"Precision: {told(where, 'text')}",
-        f"Loaded in {metrics['load_s']:.2f} s, first call {metrics['first_run_ms']:.3f} ms",
+        f"Loaded in {metrics['load_s']:.2f} s" + ("" if first is None else f", first call {first:.3f} ms"),
         f"Memory: process {memory['host_bytes'] / _MIB:.1f} MiB, at most {memory['host_peak_bytes'] / _MIB:.1f} MiB"
         f"{device}",
     ]

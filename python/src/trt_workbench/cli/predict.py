@@ -22,6 +22,7 @@ from trt_workbench.cli.common import (
 from trt_workbench.cli.progress import at_stage, progress_bar
 from trt_workbench.errors import INTERRUPTED
 from trt_workbench.evaluate.predict_settings import PredictSettings
+from trt_workbench.onnxtools.precision import told
 from trt_workbench.system.settings import Setting
 
 if TYPE_CHECKING:
@@ -102,11 +103,13 @@ def _show(document: Prediction, directory: Path) -> None:
     for name, count in document["by_class"].items():
         table.add_row(escape(name), str(count))
     console.print(table)
+    print_line(console, f"Precision: {told(document, 'text') or 'unknown'}")
     bare, least = document["images_without"], document["settings"]["conf"]
     without = f", {bare} of them without any at --conf {least}" if bare else ""
     print_line(console, f"Objects: {document['detections']}; images: {document['images']}{without}")
-    median = document["latency_ms"]["detect"]["p50"]
-    print_line(console, f"Time per image: {median:.2f} ms (median, from decoded image to boxes)")
+    if document["latency_ms"]:
+        median = document["latency_ms"]["detect"]["p50"]
+        print_line(console, f"Time per image: {median:.2f} ms (median, from decoded image to boxes)")
     print_line(console, f"Detections: {directory / 'detections.jsonl'}")
     if (directory / PICTURES).is_dir():
         print_line(console, f"Pictures: {directory / PICTURES}")

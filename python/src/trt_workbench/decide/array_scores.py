@@ -19,7 +19,7 @@ from trt_workbench.decide.scores import Scores
 from trt_workbench.decide.settings import CalibrationSettings
 from trt_workbench.engine.documents import Strict, read_document, write_json
 from trt_workbench.engine.profiles import Profile
-from trt_workbench.errors import CheckFailed, UsageProblem
+from trt_workbench.errors import NotFinite, UsageProblem
 from trt_workbench.evaluate.llm_scores import log_softmax
 from trt_workbench.runs.bootstrap import draw_counts
 from trt_workbench.runs.output_files import read_outputs, write_outputs
@@ -164,12 +164,10 @@ def _run(session: Session, taken: Sequence[Batch]) -> tuple[Outputs, float]:
         for name, array in found.items():
             if array.ndim == 0 or len(array) != batch.size:
                 raise UsageProblem(f"Output {name} has no entry for each sample, so that samples cannot be compared.")
+            if np.issubdtype(array.dtype, np.floating) and not np.isfinite(array).all():
+                raise NotFinite(f"Output {name} holds NaN or infinite values", session.explained([batch.inputs]))
         parts.append({name: batch.of_samples(array) for name, array in found.items()})
-    whole = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    for name, array in whole.items():
-        if np.issubdtype(array.dtype, np.floating) and not np.isfinite(array).all():
-            raise CheckFailed(f"Output {name} holds NaN or infinite values.")
-    return whole, median(times)
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}, median(times)
 
 
 def _compared(found: Outputs, expected: Outputs, names: Sequence[str], ids: NDArray[Any] | None) -> SampleScores:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
 from trt_workbench.backends.base import SessionOptions
-from trt_workbench.backends.registry import REFERENCE, require_backend
+from trt_workbench.backends.registry import load_reference
 from trt_workbench.core.hashing import hash_arrays
 from trt_workbench.decide.copies import named
 from trt_workbench.decide.data import RANDOM_SIZE, Batch, CalibrationData, Half, batches, calibration_data
@@ -142,7 +142,7 @@ def _runs(
         path = Path(folder) / model.name
         _save_with_outputs(document, part, path)
         with named(path, model):
-            session = require_backend(REFERENCE).load(path, options)
+            session = load_reference(path, options)
         with session:
             for batch in batches(data, fixed_batch(model)):
                 try:

@@ -129,5 +129,5 @@ def coco_scores(directory: Path, seed: int) -> Scores:
         figures={name: metrics[name] for name in _FURTHER},  # type: ignore[literal-required]
         classes=tuple((row["name"], row["ground_truths"], row["AP"] or 0.0) for row in rows),
         class_resampled=resampled.class_ap[:, rated],
-        call_ms=metrics["latency_ms"]["inference"]["p50"],
+        call_ms=metrics["latency_ms"]["inference"]["p50"] if metrics["latency_ms"] else None,
     )

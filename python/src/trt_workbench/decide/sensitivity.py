@@ -20,7 +20,7 @@ import onnx
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import SessionOptions
-from trt_workbench.backends.registry import REFERENCE, require_backend
+from trt_workbench.backends.registry import load_reference
 from trt_workbench.core.precision import HEAD
 from trt_workbench.decide.calibrate import Calibrated, fixed_batch
 from trt_workbench.decide.candidates import (
@@ -118,7 +118,7 @@ def measure_sensitivity(
 
         def outputs(changed: onnx.ModelProto) -> Outputs:
             save_model(changed, path)
-            with named(path, model), require_backend(REFERENCE).load(path, options) as session:
+            with named(path, model), load_reference(path, options) as session:
                 return [_floats(batch, session.run(batch.inputs), tensors) for batch in taken]
 
         def noise(low: Sequence[Group]) -> tuple[float, Mapping[str, str]]:

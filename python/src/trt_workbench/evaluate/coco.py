@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from trt_workbench.backends.base import Backend, SessionOptions
 from trt_workbench.backends.registry import AUTO, require_backend
 from trt_workbench.engine.profiles import Profile
-from trt_workbench.errors import UsageProblem
+from trt_workbench.errors import NotFinite, UsageProblem
 from trt_workbench.evaluate.class_map import map_classes
 from trt_workbench.evaluate.coco_dataset import NAMES_SHOWN, read_dataset
 from trt_workbench.evaluate.coco_files import write_run
@@ -44,6 +44,8 @@ _MOST_WORKERS, _MOST_CONCURRENT = 8, 16
 _DYNAMIC_BATCH_ON_CPU, _DYNAMIC_BATCH = 1, 8
 # Images whose values are compared with those of calibration.
 _COMPARED = 32
+# Images that a search for overflowing values goes through.
+_EXPLAINED = 8
 
 Progress = Callable[[int, int], None]
 
@@ -147,7 +149,10 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
         paths = [self.dataset.path(image) for image in self.dataset.images]
         detector = self.detector
         loop = EvaluationLoop(detector.feed, detector.family, detector.decoding, paths, store, self.settings)
-        result = loop.run(on_images)
+        try:
+            result = loop.run(on_images)
+        except NotFinite as error:
+            raise NotFinite(error.what, self._explained()) from error
         self.notes += self._notes_after(result)
         dataset = self.dataset.subset(image_ids[result.done])
         detections = store.collect()
@@ -183,15 +188,25 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
             notes.append(f"{len(self.dataset.missing)} absent images are left out.")
         return notes + self.detector.notes + self._unlike_calibration()
 
+    def _explained(self) -> str:
+        """Say which inner values leave the range of the format on some of the images; "" where that is not known."""
+        session, batch = self.detector.session, self.detector.fixed_batch or 1
+        name = session.inputs[0].name
+        return session.explained({name: np.repeat(one[None], batch, axis=0)} for one in self._prepared(_EXPLAINED))
+
+    def _prepared(self, count: int) -> Iterator[NDArray[Any]]:
+        """Yield images as the model takes them, evenly chosen."""
+        listed, transform = self.dataset.images, self.detector.transform
+        for image in listed[:: max(1, len(listed) // count)]:
+            yield preprocess(read_image(self.dataset.path(image)), transform)[0]
+
     def _unlike_calibration(self) -> list[str]:
         """Say how what the model's ranges were found on differs from these images as they are prepared."""
-        session, listed = self.detector.session, self.dataset.images
+        session = self.detector.session
         if not (fed := calibration_inputs(session.metadata)):
             return []
-        chosen = listed[:: max(1, len(listed) // _COMPARED)]
-        name, transform = session.inputs[0].name, self.detector.transform
-        tensors = (preprocess(read_image(self.dataset.path(image)), transform)[0] for image in chosen)
-        found = difference(fed, input_statistics({name: tensor} for tensor in tensors))
+        name = session.inputs[0].name
+        found = difference(fed, input_statistics({name: tensor} for tensor in self._prepared(_COMPARED)))
         return [found.words] if found else []
 
     def _notes_after(self, result: LoopResult) -> list[str]:

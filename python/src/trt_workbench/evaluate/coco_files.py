@@ -49,6 +49,8 @@ def write_run(
         UsageProblem: a file cannot be written.
     """
     metrics = _metrics(dataset, result, len(detections), scores, resampled, facts)
+    if (facts["precision_ran"] or {}).get("simulated"):  # times say nothing about the format
+        metrics |= {"images_per_s": None, "latency_ms": None}
     try:
         write_predictions(folder / "predictions.json", detections)
         append_lines(folder / "records.jsonl", _records(dataset, result, confusion))

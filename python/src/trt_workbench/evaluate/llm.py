@@ -86,6 +86,7 @@ class _Candidate:
     is_reference: bool
     verification: list[Mark]
     scores: Scores = field(default_factory=Scores)
+    overflow: str = ""
 
 
 class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
@@ -242,6 +243,8 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
                 if reference is None:
                     reference = chosen
                 scores = score_logits(reference, None if candidate.is_reference else chosen, targets)
+                if not candidate.overflow and not np.isfinite(chosen).all():
+                    candidate.overflow = candidate.model.explained(tokens)
                 found.append((candidate, scores))
         except MemoryError:  # of a backend or of Python
             if not self.request.halve_batch or self._batch == 1:
@@ -263,7 +266,7 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
             shown = f"{change:+.3%}" if math.isfinite(change) else "not a number"
             failure = (
                 f"{candidate.choice}: perplexity {perplexity:.4f} against {expected:.4f} is {shown}, the gate is "
-                f"+{self.request.max_ppl_increase:.3%}."
+                f"+{self.request.max_ppl_increase:.3%}{candidate.overflow}."
             )
         return {
             "backend": candidate.choice.name,

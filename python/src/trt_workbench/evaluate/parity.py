@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trt_workbench.backends.base import TensorSpec
-from trt_workbench.backends.registry import REFERENCE, require_backend
+from trt_workbench.backends.registry import load_reference
 from trt_workbench.errors import UsageProblem, did_you_mean
 from trt_workbench.measure.inputs import complete_shapes, random_inputs, sum_parts
 from trt_workbench.model.opened import Model
@@ -56,11 +56,10 @@ def check_parity(before: Path, after: onnx.ModelProto, request: ParityRequest) -
         UsageProblem: a size or shape is of nothing in the model, no inputs can be drawn, or the first model does not
             run on them.
     """
-    backend = require_backend(REFERENCE)
 
     def run(path: Path, arrays: Arrays) -> Arrays:
         try:
-            session = backend.load(path)
+            session = load_reference(path)
         except UsageProblem as error:
             raise NotLoaded(str(error)) from error
         with session:

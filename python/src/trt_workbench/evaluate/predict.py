@@ -201,6 +201,6 @@ class Predictor(AbstractContextManager["Predictor"]):
             "images_without": outcome["images_without"],
             "detections": sum(outcome["by_class"].values()),
             "by_class": outcome["by_class"],
-            "latency_ms": {"detect": outcome["detect"]},
+            "latency_ms": None if detector.session.simulated else {"detect": outcome["detect"]},
             "notes": self.notes,
         }

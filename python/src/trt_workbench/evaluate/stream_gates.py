@@ -66,6 +66,7 @@ def judge(lane: Lane, contract: Contract, gates: Gates, record: Mapping[str, Any
     agreed = {name: same / clear for name, (same, clear, _) in lane.heads.items() if clear}
     dead = {pair.output for pair in contract.state if pair.dead}
     results = [_compared(lane, dead), *_results(lane, getattr(gates, kind), gates, fit, may_grow=may_grow)]
+    simulated = bool((record.get("precision_ran") or {}).get("simulated"))  # its times say nothing about the format
     states = {pair.output for pair in contract.state}
     integers = {name for name in lane.tensors if contract.outputs[name].dtype.startswith(("int", "uint", "bool"))}
     return LaneMetrics(
@@ -85,8 +86,8 @@ def judge(lane: Lane, contract: Contract, gates: Gates, record: Mapping[str, Any
             name: _summary(lane.figures, column, is_state=name in states, is_integer=name in integers)
             for column, name in enumerate(lane.tensors)
         },
-        latency_ms={part: summarize(times.tolist()) for part, times in lane.latency_ms.items()},
-        first_call_ms=float(lane.latency_ms["inference"][0]),
+        latency_ms={} if simulated else {part: summarize(ms.tolist()) for part, ms in lane.latency_ms.items()},
+        first_call_ms=None if simulated else float(lane.latency_ms["inference"][0]),
         bit_equal=lane.unequal_chunk is None if lane.paired else None,
     )
 
@@ -94,7 +95,9 @@ def judge(lane: Lane, contract: Contract, gates: Gates, record: Mapping[str, Any
 def _results(lane: Lane, gate: Gate, gates: Gates, fit: Drift | None, *, may_grow: bool) -> Iterator[GateResult]:
     figures = lane.figures
     if gates.finite:
-        yield _exact("finite", lane, ~figures["finite"].astype(bool), "not finite")
+        found = _exact("finite", lane, ~figures["finite"].astype(bool), "not finite")
+        reason = lane.session.explained([lane.broken]) if found.verdict == "failed" and lane.broken else ""
+        yield found.model_copy(update={"text": f"{found.text}{reason}"})
     if gates.integers:
         apart = np.isfinite(figures["rel_l2"]) & (figures["rel_l2"] == 0) & (figures["abs_max"] > 0)
         yield _exact("integers", lane, apart, "not equal to the reference's")

@@ -80,6 +80,9 @@ class Lane:
         self.done = 0
         self.last: dict[str, NDArray[Any]] = {}
         self.unequal_chunk: int | None = None
+        self.broken: Mapping[str, NDArray[Any]] | None = (
+            None  # what the first call was fed whose outputs are not finite
+        )
         self.paired = False
         if mode == DEVICE:
             session.reset_state()  # type: ignore[attr-defined]
@@ -123,6 +126,9 @@ class Lane:
         for part, value in zip(PARTS, (*times, sum(times)), strict=True):
             self._latency[part][self.done] = value
         self.last = outputs
+        broken = any(one.dtype.kind == "f" and not np.isfinite(one).all() for one in outputs.values())
+        if broken and self.broken is None and self.mode != DEVICE:
+            self.broken = inputs
 
     def compare(self, expected: Mapping[str, NDArray[Any]], slices: Mapping[str, tuple[slice, ...]]) -> ChunkRecord:
         """Compare the chunk that was run with the reference's outputs."""

@@ -10,7 +10,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Session, SessionOptions
-from trt_workbench.backends.registry import backend_names, require_backend
+from trt_workbench.backends.registry import backend_names, load_reference, require_backend
 from trt_workbench.core.hashing import hash_file
 from trt_workbench.engine.manifest import read_manifest
 from trt_workbench.engine.profiles import Profile
@@ -264,7 +264,7 @@ class OpenedStream:
                 f"that the target was made from with --model: {self._graph}"
             )
         try:
-            return require_backend(asked, MODEL_SUFFIX).load(self._graph, SessionOptions())
+            return load_reference(self._graph, name=asked)
         except WorkbenchError as error:
             raise type(error)(
                 f"The reference {asked} cannot be opened; choose another with --reference. {error}"

@@ -43,10 +43,11 @@ def run_paced(
         progress: called with chunks that were run.
 
     Raises:
-        UsageProblem: the contract does not fit the target.
+        UsageProblem: the contract does not fit the target, or its format is simulated.
         DeviceFailure: the device failed.
     """
     settings, session, contract = opened.settings, opened.joined_session(precision), opened.contract
+    session.require_native()
     folder, record = opened.contract_path.parent, opened.record(session)
     kind = judged_as(record.get("precision_ran"), precision, opened.contract)
     limit = getattr(contract.gates, kind).rel_l2_max or getattr(Gates(), kind).rel_l2_max

@@ -73,7 +73,11 @@ def infer(request: InferRequest, folder: Path, say: Note = lambda _: None, step:
         for number, record in enumerate(run.execute(_source(request, opened)), start=1):
             append_lines(folder / "records.jsonl", [record])
             step(number)
-        measured = _measured(opened, run.first, request.measure, say)
+        measured = None
+        if opened.session.simulated:
+            say("Not timed: it computes in simulated formats, so that its times say nothing about them.")
+        else:
+            measured = _measured(opened, run.first, request.measure, say)
         append_lines(folder / "records.jsonl", measured.records if measured else ())
         metrics = run.metrics(opened.backend, load_s, opened.memory(), measured)
     write_json(folder / "metrics.json", metrics)

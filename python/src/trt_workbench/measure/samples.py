@@ -80,8 +80,8 @@ class SampleRun:
             "state": dict(request.state),
             "samples": len(self._latencies),
             "load_s": load_s,
-            "first_run_ms": self._latencies[0],
-            "latency_ms": summarize(self._latencies),
+            "first_run_ms": None if self._session.simulated else self._latencies[0],
+            "latency_ms": None if self._session.simulated else summarize(self._latencies),
             "outputs": self._outputs,
             "comparison": comparison if request.expect else None,
             "check_finite": request.check_finite,
@@ -108,7 +108,7 @@ class SampleRun:
         arrays = {name: _saveable(array) for name, array in outputs.items()}
         expect = self._request.expect
         expected = read_expected(expect, sample.name, list(arrays), only=only) if expect else {}
-        found = {name: self._judge(sample.name, name, array, expected.get(name)) for name, array in arrays.items()}
+        found = {name: self._judge(sample, name, array, expected.get(name)) for name, array in arrays.items()}
         if self._request.save:
             target = self._folder / "outputs" / sample.name
             target.mkdir(parents=True, exist_ok=True)
@@ -117,19 +117,22 @@ class SampleRun:
         record = {"schema_version": 1, "kind": "sample", "sample": sample.name}
         return {**record, "latency_ms": latency_ms, "outputs": found}
 
-    def _judge(self, sample: str, name: str, array: NDArray[Any], expected: NDArray[Any] | None) -> dict[str, Any]:
+    def _judge(self, sample: Sample, name: str, array: NDArray[Any], expected: NDArray[Any] | None) -> dict[str, Any]:
         nonfinite = int(array.size - np.count_nonzero(np.isfinite(array))) if array.dtype.kind == "f" else 0
         document: dict[str, Any] = {"dtype": array.dtype.name, "shape": list(array.shape), "nonfinite": nonfinite}
         total = self._outputs.setdefault(name, {"dtype": array.dtype.name, "nonfinite": 0})
         total["nonfinite"] += nonfinite
         if nonfinite and self._request.check_finite:
-            self.failures.append(f"Output {name} of sample {sample} holds {nonfinite} NaN or infinite values.")
+            reason = "" if self.failures else self._session.explained([sample.inputs])
+            self.failures.append(
+                f"Output {name} of sample {sample.name} holds {nonfinite} NaN or infinite values{reason}."
+            )
         if expected is not None:
             result = compare(array, expected, self._request.rtol, self._request.atol)
             document["comparison"] = json_values(result)
             _worst(total, result)
             if not result.passed:
-                self.failures.append(_mismatch(sample, name, result))
+                self.failures.append(_mismatch(sample.name, name, result))
         return document
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import onnx
+import onnx.inliner
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from trt_workbench.core.input_files import read_bytes
@@ -52,6 +53,11 @@ def parse_model(path: Path, data: bytes) -> onnx.ModelProto:
     except (ValueError, RecursionError) as error:
         raise UsageProblem(f"The file is no sound ONNX model ({error}); export it again: {path}") from error
     return model
+
+
+def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a model without functions of its own: what they hold stands in its graphs."""
+    return onnx.inliner.inline_local_functions(model) if model.functions else model
 
 
 def check_model(model: onnx.ModelProto) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import onnx
 from onnx import TensorProto
@@ -14,7 +14,8 @@ from trt_workbench.core.precision import find
 from trt_workbench.model.element_types import codes, kinds_where
 from trt_workbench.model.narrow_formats import is_widening, widened_from
 from trt_workbench.model.opened import Model, once
-from trt_workbench.model.proto import has_subgraph
+from trt_workbench.model.proto import integer, subgraphs
+from trt_workbench.model.reading import inlined
 from trt_workbench.onnxtools.precision import Precision, shares_of
 from trt_workbench.onnxtools.quantize.evidence import is_calibrated
 
@@ -32,12 +33,16 @@ _IN_INT8 = frozenset(
 )
 # Weights of a few bits that are widened inside the kernel: it computes in the type of its input.
 _PACKED_WEIGHTS = frozenset({"MatMulNBits", "MatMulBnb4", "GatherBlockQuantized"})
+# Their attribute `accuracy_level` of this value lets ONNX Runtime round the activations to int8.
+_ACTIVATIONS_INT8 = 4
 # What passes values on without computing: between a DequantizeLinear and what uses it.
-_PASSES_ON = frozenset({"Transpose", "Reshape", "Squeeze", "Unsqueeze", "Identity", "Expand", "Flatten", "Slice"})
+_PASSES_ON = frozenset(
+    {"Transpose", "Reshape", "Squeeze", "Unsqueeze", "Identity", "Expand", "Flatten", "Slice", "ReorderInput"}
+)
 _NO_COMPUTATION = _PASSES_ON | {
     "Cast", "CastLike", "Constant", "ConstantOfShape", "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear",
     "TRT_FP4DynamicQuantize", "TRT_MXFP8DynamicQuantize", "TRT_MXFP8DequantizeLinear", "TRT_FP8QuantizeLinear",
-    "TRT_FP8DequantizeLinear", "Concat", "Split", "Gather", "Pad", "If", "Loop", "Scan",
+    "TRT_FP8DequantizeLinear", "Concat", "Split", "Gather", "Pad", "If", "Loop", "Scan", "ReorderOutput",
 }  # fmt: skip
 # What these nodes of TensorRT's domain make.
 _TENSORRT_CODES: dict[str, int] = {
@@ -51,11 +56,17 @@ _BOOLEAN_RESULT = frozenset({"Equal", "Greater", "GreaterOrEqual", "Less", "Less
 
 @dataclass
 class _Found:
-    """What is counted while the graphs are walked."""
+    """What is counted while the graphs are walked: arithmetic by the type asked for and the one it computes in."""
 
-    arithmetic: Counter[str] = field(default_factory=Counter)
-    others: Counter[str] = field(default_factory=Counter)
+    arithmetic: Counter[tuple[str, str]] = field(default_factory=Counter)
+    others: Counter[tuple[str, str]] = field(default_factory=Counter)
     weights: Counter[str] = field(default_factory=Counter)
+    results: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def counted(self) -> tuple[Counter[tuple[str, str]], str]:
+        """What tells the precision, and what it counts."""
+        return (self.arithmetic, "arithmetic nodes") if self.arithmetic else (self.others, "nodes")
 
 
 @dataclass
@@ -67,6 +78,7 @@ class _Scope:
     weights: dict[str, onnx.TensorProto]
 
     def inner(self) -> _Scope:
+        """Return what a graph in one of the nodes sees."""
         return _Scope(dict(self.types), dict(self.producers), dict(self.weights))
 
 
@@ -80,12 +92,49 @@ def read_precision(opened: Model) -> Precision:
     counted by elements.
     """
     model = opened.proto
-    found = _Found()
-    _walk(model.graph, _Scope({}, {}, {}), found)
-    counts, unit = (found.arithmetic, "arithmetic nodes") if found.arithmetic else (found.others, "nodes")
+    found = _walked(model)
+    counts, unit = found.counted
+    asked = [name for (name, _), count in counts.items() for _ in range(count)]
     calibrated = is_calibrated({entry.key: entry.value for entry in model.metadata_props})
     weights = shares_of(found.weights)
-    return Precision(shares_of(counts), unit, counts.total(), "graph", weights, calibrated=calibrated)
+    return Precision(shares_of(asked), unit, counts.total(), "graph", weights, calibrated=calibrated)
+
+
+def as_optimised(graph: onnx.ModelProto, asked: Precision) -> Precision:
+    """Return what a runtime computes in, by the graph that it has made of a model: with its own fused operators.
+
+    A product whose factors all come from DequantizeLinear still is computed in floats there: what the model asks for is
+    simulated.
+
+    Args:
+        graph: as the runtime has optimised it.
+        asked: of the model itself.
+    """
+    counts, unit = _walked(graph).counted
+    if not counts:
+        return asked
+    names = [name for (name, _), count in counts.items() for _ in range(count)]
+    low = Counter({pair: count for pair, count in counts.items() if pair[0] not in ("fp32", "fp64")})
+    native = sum(count for (name, computed), count in low.items() if name == computed) / (low.total() or 1)
+    return replace(
+        asked,
+        shares=shares_of(names),
+        unit=unit,
+        counted=counts.total(),
+        source="optimised graph",
+        native=native if low else 1.0,
+    )
+
+
+def computed_results(model: onnx.ModelProto) -> dict[str, str]:
+    """Return the types of the floats that nodes compute, by tensor; values that are only moved are left out."""
+    return _walked(model).results
+
+
+def _walked(model: onnx.ModelProto) -> _Found:
+    found = _Found()
+    _walk(inlined(model).graph, _Scope({}, {}, {}), found)
+    return found
 
 
 def _walk(graph: onnx.GraphProto, scope: _Scope, found: _Found) -> None:
@@ -95,9 +144,12 @@ def _walk(graph: onnx.GraphProto, scope: _Scope, found: _Found) -> None:
         if value.type.tensor_type.elem_type:
             scope.types.setdefault(value.name, value.type.tensor_type.elem_type)
     for node in graph.node:
-        for attribute in node.attribute if has_subgraph(node) else ():
-            for inner in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
-                _walk(inner, scope.inner(), found)
+        for inner in subgraphs([node]):
+            seen = scope.inner()
+            _walk(inner, seen, found)
+            # a Loop's first output is its condition
+            outer = [value.name for value in inner.output][len(inner.output) - len(node.output) :]
+            scope.types |= {name: seen.types[own] for name, own in zip(node.output, outer, strict=False)}
         made = output_type(node, scope.types)
         for name in filter(None, node.output):
             scope.types.setdefault(name, made)
@@ -116,29 +168,35 @@ def _keep_constant(node: onnx.NodeProto, scope: _Scope) -> None:
 
 def _count(node: onnx.NodeProto, scope: _Scope, found: _Found) -> None:
     operator = node.op_type
-    if operator in _IN_INT8:
-        found.arithmetic["int8"] += 1
+    computed = None if operator in _NO_COMPUTATION else _FLOATS.get(scope.types.get(next(iter(node.output), ""), 0))
+    if computed:
+        found.results |= {name: computed for name in node.output if scope.types.get(name) in _FLOATS}
+    if operator in _IN_INT8 or (operator in _PACKED_WEIGHTS and integer(node, "accuracy_level") == _ACTIVATIONS_INT8):
+        found.arithmetic["int8", "int8"] += 1
+    elif operator.startswith("QLinear"):
+        found.others["int8", "int8"] += 1
     elif operator in _PACKED_WEIGHTS:
         if name := _NAMES.get(scope.types.get(node.input[0], 0)):
-            found.arithmetic[name] += 1
+            found.arithmetic[name, name] += 1
     elif operator in _ARITHMETIC:
-        if name := _computes_in(node, scope):
-            found.arithmetic[name] += 1
-    elif operator not in _NO_COMPUTATION and node.output:
-        element = scope.types.get(node.output[0], 0)
-        if element in _FLOATS:
-            found.others[_NAMES[element]] += 1
+        if types := _computes_in(node, scope):
+            found.arithmetic[types] += 1
+    elif computed:
+        found.others[computed, computed] += 1
 
 
-def _computes_in(node: onnx.NodeProto, scope: _Scope) -> str | None:
-    """Return the type of a node that multiplies its first inputs; None for integers, which compute shapes."""
+def _computes_in(node: onnx.NodeProto, scope: _Scope) -> tuple[str, str] | None:
+    """Return the type that a node multiplies its first inputs in as its graph asks, and the type that they have.
+
+    None for integers, which compute shapes.
+    """
     operands = list(filter(None, node.input))[:2]
-    quantised = [_quantised_type(name, scope) for name in operands]
-    if quantised and all(quantised):
+    floats = [_FLOATS[scope.types[name]] for name in operands if scope.types.get(name) in _FLOATS]
+    quantised = [name for operand in operands if (name := _quantised_type(operand, scope))]
+    if quantised and len(quantised) == len(operands):
         # a wider operand decides: int4 weights are widened to meet int8 values
-        return max((name for name in quantised if name), key=_bits)
-    floats = [scope.types[name] for name in operands if scope.types.get(name) in _FLOATS]
-    return _NAMES[floats[0]] if floats else None
+        return max(quantised, key=_bits), next(iter(floats), "fp32")
+    return (floats[0], floats[0]) if floats else None
 
 
 def _bits(name: str) -> int:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from trt_workbench.core.precision import FORMATS, find
 
-Source = Literal["graph", "engine layers", "build options", "program"]
+Source = Literal["graph", "optimised graph", "engine layers", "build options", "program"]
 # Below this share a type is a detail, not a part of the label.
 _LEAST_SHARE = 0.01
 # From this share on, weights that are narrower than what is computed in are.
@@ -28,7 +28,8 @@ class Precision:
         weight_shares: share of the weights' elements by type; empty where they are not told.
         may_choose: types that the runtime was also allowed, without telling where it takes them.
         calibrated: False of a model whose ranges come from noise; its label ends in "(not calibrated)" everywhere.
-        simulated: whether the formats' values are computed in fp32, where the runtime lacks them; its label says so.
+        native: share of what is counted in lower formats that the runtime computes in these. The rest has the formats'
+            values, computed in wider floats; the label calls that simulated.
     """
 
     shares: Mapping[str, float]
@@ -38,12 +39,18 @@ class Precision:
     weight_shares: Mapping[str, float] = field(default_factory=dict)
     may_choose: tuple[str, ...] = ()
     calibrated: bool = True
-    simulated: bool = False
+    native: float = 1.0
+
+    @property
+    def simulated(self) -> bool:
+        """Whether anything is computed in another format than its own."""
+        return self.native < 1
 
     @property
     def label(self) -> str:
         """The types from the coarsest to the finest, such as "int8+fp16"; for tables."""
-        doubts = [*(["simulated"] if self.simulated else []), *([] if self.calibrated else ["not calibrated"])]
+        simulated = ["partly simulated" if self.native else "simulated"] if self.simulated else []
+        doubts = [*simulated, *([] if self.calibrated else ["not calibrated"])]
         return f"{self._types} ({', '.join(doubts)})" if doubts else self._types
 
     @property
@@ -54,6 +61,8 @@ class Precision:
         parts += "".join(f" or {name}" for name in self.may_choose if name not in self.shares)
         narrowest = min(map(_width, self.shares))
         held = [name for name, share in self.weight_shares.items() if share >= _MOST and _width(name) < narrowest]
+        # who reads "int16" or "int8" beside other weights is to know that it is no format of those
+        parts += " activations" if held and all(name.startswith("int") for name in self.shares) else ""
         return parts + "".join(f", {name} weights" for name in held)
 
     @property
@@ -61,11 +70,12 @@ class Precision:
         """The label with shares, such as "int8+fp16 (61 % of layers int8, 39 % fp16)"."""
         if not self.shares:
             return f"{self.label} (no {self.unit} to tell it by)"
+        partly = f"; {_percent(self.native)} of the low ones computed natively" if 0 < self.native < 1 else ""
         if len(self.shares) == 1:
-            return self.label
+            return self.label + (f" ({partly[2:]})" if partly else "")
         first, *more = sorted(self.shares.items(), key=lambda one: _width(one[0]))
         rest = "".join(f", {_percent(share)} {name}" for name, share in more)
-        return f"{self.label} ({_percent(first[1])} of {self.unit} {first[0]}{rest})"
+        return f"{self.label} ({_percent(first[1])} of {self.unit} {first[0]}{rest}{partly})"
 
     def held_in(self, name: str) -> Precision:
         """Return the precision of the same graph where all its floats are held in one type."""
@@ -85,6 +95,7 @@ class Precision:
             "may_choose": list(self.may_choose),
             "calibrated": self.calibrated,
             "simulated": self.simulated,
+            "native": self.native,
         }
 
     def _counts(self, name: str) -> bool:

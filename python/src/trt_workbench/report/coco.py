@@ -10,7 +10,7 @@ from trt_workbench.report.coco_gallery import build_gallery
 from trt_workbench.report.coco_plots import READABLE_CLASSES, write_plots
 from trt_workbench.report.style import plots_folder
 from trt_workbench.report.verified import evidence_from
-from trt_workbench.runs.coco import FIGURES, LEAST_ANNOTATIONS, STAGES
+from trt_workbench.runs.coco import FIGURES, LEAST_ANNOTATIONS, STAGES, CocoMetrics
 from trt_workbench.runs.statistics import MINIMUM_SAMPLES
 from trt_workbench.verify.unverified import let_through
 
@@ -55,7 +55,7 @@ def summarise(run: CocoArtefacts) -> list[str]:
     sentences = [
         *allowed,
         f"{model} on {metrics['backend']} reaches AP {metrics['AP']:.4f} (AP50 {metrics['AP50']:.4f}) "
-        f"on {metrics['images']} images, evaluated at {metrics['images_per_s']:.1f} images/s.",
+        f"on {metrics['images']} images{_speed(metrics)}.",
     ]
     if ends := metrics.get("AP_ci95"):
         sentences.append(
@@ -74,13 +74,20 @@ def summarise(run: CocoArtefacts) -> list[str]:
     sizes = {"small": metrics["AP_small"], "medium": metrics["AP_medium"], "large": metrics["AP_large"]}
     if measured := sorted((value, size) for size, value in sizes.items() if value is not None):
         sentences.append(f"By size, {measured[0][1]} objects are the hardest (AP {measured[0][0]:.3f}).")
-    means = {stage: metrics["latency_ms"][stage]["mean"] for stage in STAGES}
+    if not (latency := metrics["latency_ms"]):
+        return [*sentences, "It was not timed: times of what is simulated say nothing about the format."]
+    means = {stage: latency[stage]["mean"] for stage in STAGES}
     slowest = max(means, key=lambda stage: means[stage])
     share = means[slowest] / sum(means.values())
     sentences.append(f"Of the time spent per image, {slowest} takes {share:.0%} ({means[slowest]:.2f} ms on average).")
     return sentences
 
 
+def _speed(metrics: CocoMetrics) -> str:
+    speed = metrics["images_per_s"]
+    return "" if speed is None else f", evaluated at {speed:.1f} images/s"
+
+
 def _latency_table(run: CocoArtefacts) -> list[dict[str, Any]]:
     stages = (*STAGES, "total")
-    return [{"stage": stage, **run.metrics["latency_ms"][stage]} for stage in stages]
+    return [{"stage": stage, **latency[stage]} for stage in stages] if (latency := run.metrics["latency_ms"]) else []

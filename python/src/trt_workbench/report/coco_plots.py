@@ -29,7 +29,7 @@ def write_plots(run: CocoArtefacts, folder: Path) -> dict[str, Path]:
         "precision_recall": _precision_recall,
         "per_class_ap": _per_class_ap,
         "confusion_matrix": _confusion_matrix,
-        "latency_histogram": _latency_histogram,
+        **({"latency_histogram": _latency_histogram} if run.metrics["latency_ms"] else {}),
     }
     paths = {name: folder / f"{name}.{'png' if name == 'confusion_matrix' else 'svg'}" for name in plots}
     for name, draw in plots.items():
@@ -148,6 +148,7 @@ def most_confused(labels: Sequence[str], counts: NDArray[np.float64]) -> tuple[l
 def _latency_histogram(run: CocoArtefacts, path: Path) -> None:
     import numpy as np
 
+    latency = run.metrics["latency_ms"] or {}
     with figure(path, height=3.7) as axes:
         records: list[Mapping[str, Any]] = [*run.records]
         stages = {stage: np.array([record[f"{stage}_ms"] for record in records]) for stage in STAGES}
@@ -168,7 +169,7 @@ def _latency_histogram(run: CocoArtefacts, path: Path) -> None:
             },
         )
         for colour, (stage, values) in zip(PALETTE, stages.items(), strict=False):
-            text = f"{stage}, p50 {run.metrics['latency_ms'][stage]['p50']:.2f} ms"
+            text = f"{stage}, p50 {latency[stage]['p50']:.2f} ms"
             axes.hist(values, bins=bins, histtype="stepfilled", alpha=0.55, color=colour, label=text)
         by_powers(axes, "x")
         axes.set(xlabel="time per image, ms", ylabel="images")

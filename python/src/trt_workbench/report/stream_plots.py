@@ -24,10 +24,9 @@ def write_plots(metrics: StreamMetrics, records: list[ChunkRecord], folder: Path
     lanes = {name: rows for name, rows in lanes.items() if rows}
     if not lanes:
         return {}
-    plots = {
-        "error": _error(metrics, lanes, folder / "error.svg"),
-        "latency": _latency(metrics, folder / "latency.svg"),
-    }
+    plots = {"error": _error(metrics, lanes, folder / "error.svg")}
+    if any(lane.latency_ms for lane in metrics.lanes):
+        plots["latency"] = _latency(metrics, folder / "latency.svg")
     for paced in metrics.streams:
         if paced.levels:
             plots[f"streams {paced.precision}"] = _paced(paced, folder / f"{file_stem('streams', paced.precision)}.svg")
@@ -119,8 +118,9 @@ def _shown(one: Any) -> float:
 
 def _latency(metrics: StreamMetrics, path: Path) -> Path:
     """Median time of each part of a chunk, stacked, with the 99th percentile of the whole."""
-    with figure(path, height=max(2.2, 0.5 * len(metrics.lanes) + 1.4)) as axes:
-        for place, lane in enumerate(metrics.lanes):
+    lanes = [lane for lane in metrics.lanes if lane.latency_ms]
+    with figure(path, height=max(2.2, 0.5 * len(lanes) + 1.4)) as axes:
+        for place, lane in enumerate(lanes):
             _stack(axes, place, {part: lane.latency_ms[part]["p50"] for part in PARTS[:-1]}, first=place == 0)
             p99 = lane.latency_ms["total"]["p99"]
             axes.plot([p99], [place], marker="|", markersize=12, color="#1f2933", label="p99" if place == 0 else None)
@@ -130,10 +130,10 @@ def _latency(metrics: StreamMetrics, path: Path) -> Path:
                 {part: f"{lane.latency_ms[part]['p50']:.3g} ms" for part in PARTS}
                 | {"p99 of a chunk": f"{lane.latency_ms['total']['p99']:.3g} ms"},
             )
-            for place, lane in enumerate(metrics.lanes)
+            for place, lane in enumerate(lanes)
         }
         say_rows(axes, said)
-        axes.set_yticks(range(len(metrics.lanes)), [label(lane.name) for lane in metrics.lanes])
+        axes.set_yticks(range(len(lanes)), [label(lane.name) for lane in lanes])
         axes.invert_yaxis()
         axes.set(title="Time of a chunk by part, median", xlabel="ms")
         axes.set_xlim(left=0)

@@ -87,8 +87,8 @@ class CocoMetrics(Figures, Intervals):
     verification: NotRequired[Mark | None]
     settings: Annotated[dict[str, Any], having("batch", "workers", "concurrency", "seed")]
     images: NonNegativeInt
-    images_per_s: FiniteFloat
-    latency_ms: Annotated[dict[str, Summary], having(*STAGES, "total")]
+    images_per_s: FiniteFloat | None
+    latency_ms: Annotated[dict[str, Summary], having(*STAGES, "total")] | None
     per_class: list[ClassScores]
     dataset: Annotated[dict[str, Any], having("images", "annotations", "annotations_sha256", "missing")]
 

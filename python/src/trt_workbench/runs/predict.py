@@ -43,5 +43,5 @@ class Prediction(TypedDict):
     images_without: NonNegativeInt
     detections: NonNegativeInt
     by_class: dict[str, NonNegativeInt]
-    latency_ms: Annotated[dict[str, Summary], having("detect")]
+    latency_ms: Annotated[dict[str, Summary], having("detect")] | None
     notes: list[str]

@@ -80,6 +80,7 @@ class LaneMetrics(Strict):
         rel_l2_p50: median over chunks of the largest relative L2 of a chunk's tensors.
         rel_l2_max: the largest of all.
         head_agreement: share of rows with a clear answer in which a head's largest entry is the reference's.
+        latency_ms: by part; empty where what computes is simulated, as `first_call_ms` is None.
         bit_equal: whether a lane with its state on the device equals the closed loop through the host.
     """
 
@@ -97,7 +98,7 @@ class LaneMetrics(Strict):
     gates: list[GateResult]
     tensors: dict[str, TensorSummary]
     latency_ms: dict[str, Summary]
-    first_call_ms: NonNegativeFloat
+    first_call_ms: NonNegativeFloat | None
     bit_equal: bool | None = None
 
 

@@ -14,8 +14,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
-from trt_workbench.backends.base import SessionOptions
-from trt_workbench.backends.registry import REFERENCE, require_backend
+from trt_workbench.backends.registry import load_reference
 from trt_workbench.engine.profiles import Profile, ShapeRange
 from trt_workbench.model.constants import constant_value
 from trt_workbench.model.index import GraphIndex
@@ -288,7 +287,7 @@ def _every_value(model: onnx.ModelProto, inputs: Arrays) -> dict[str, NDArray[An
     with tempfile.TemporaryDirectory(prefix="trtw-values-") as folder:
         path = Path(folder) / "marked.onnx"
         save_model(marked, path)
-        with require_backend(REFERENCE).load(path, SessionOptions()) as session:
+        with load_reference(path) as session:
             fed = typed_for(session, inputs)
             return {**fed, **session.run(fed)}
 

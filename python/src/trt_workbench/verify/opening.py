@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from trt_workbench.backends.base import Session, SessionOptions, TensorSpec
-from trt_workbench.backends.registry import backend_names, require_backend, runs_plans
+from trt_workbench.backends.registry import backend_names, load_reference, require_backend, runs_plans
 from trt_workbench.backends.trt_opening import engine_session
 from trt_workbench.engine.manifest import read_manifest
 from trt_workbench.engine.options import BuildSettings
@@ -158,9 +158,9 @@ class Opened:
         if graph is None:
             self._note("The model of the plan is not at hand (--model names it): properties alone are verified.")
             return None
-        backend = require_backend(request.reference, MODEL_SUFFIX)
+        require_backend(request.reference, MODEL_SUFFIX)  # says itself what there is
         try:
-            session = backend.load(graph, SessionOptions())
+            session = load_reference(graph, name=request.reference)
         except WorkbenchError as error:
             raise type(error)(
                 f"The reference {request.reference} cannot be opened; choose another with --reference. {error}"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from trt_workbench.backends.registry import REFERENCE, require_backend
+from trt_workbench.backends.registry import REFERENCE, load_reference
 from trt_workbench.engine.documents import json_values
 from trt_workbench.engine.verification import WRONG
 from trt_workbench.errors import CheckFailed
@@ -216,10 +216,9 @@ def _check_same(request: VerifyRequest, rewritten: Path) -> None:
         CheckFailed: they differ.
         UsageProblem: one of them does not run.
     """
-    backend = require_backend(REFERENCE)
 
     def run(path: Path, arrays: Arrays) -> Mapping[str, Any]:
-        with backend.load(path) as session:
+        with load_reference(path) as session:
             return session.run(arrays)
 
     plain = replace(request, backend=REFERENCE, precision="fp32", options={}, reference="none", model=None)

@@ -13,8 +13,8 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto
 
-from trt_workbench.backends.base import Session, SessionOptions
-from trt_workbench.backends.registry import REFERENCE, require_backend
+from trt_workbench.backends.base import Session
+from trt_workbench.backends.registry import load_reference
 from trt_workbench.engine.documents import json_values
 from trt_workbench.errors import UsageProblem
 from trt_workbench.model.opened import Model
@@ -184,7 +184,7 @@ class Yardstick:
     def exact(self, inputs: Arrays) -> dict[str, NDArray[Any]]:
         """Return what the model itself gives, undisturbed. Raises UsageProblem if it does not take the inputs."""
         if self._exact is None:
-            self._exact = require_backend(REFERENCE).load(self._path, SessionOptions())
+            self._exact = load_reference(self._path)
         return dict(self._exact.run(typed_for(self._exact, inputs)))
 
     def prepare(self, precision: str) -> None:
@@ -227,7 +227,7 @@ class Yardstick:
         path = self._folder / f"{name}.onnx"
         big = model.ByteSize() > onnx.checker.MAXIMUM_PROTOBUF
         onnx.save(model, path, save_as_external_data=big, location=f"{path.name}.data" if big else None)
-        return require_backend(REFERENCE).load(path, SessionOptions())
+        return load_reference(path)
 
     def _overflowed(self, precision: str, inputs: Arrays) -> set[str]:
         """Return the outputs behind a tensor that is NaN in a copy and not in the model."""

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnx.inliner
 import torch
 from onnx import numpy_helper
 from torch import fx, nn
@@ -33,6 +32,7 @@ from trt_workbench.core.device_errors import device_error, device_message
 from trt_workbench.errors import UsageProblem
 from trt_workbench.model.opened import Model, checked_on_error
 from trt_workbench.model.proto import opset
+from trt_workbench.model.reading import inlined
 from trt_workbench.onnxtools.sanitize_branches import settle_ifs
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -91,8 +91,7 @@ def convert(source: Model, precision: torch.dtype = torch.float32) -> Converted:
     model, path = source.load(), source.path
     try:
         with checked_on_error(source):
-            if model.functions:
-                model = onnx.inliner.inline_local_functions(model)
+            model = inlined(model)
             settle_ifs(model, _FOLDED_BYTES)
         return _Converter(model.graph, opset(model), precision).run()
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RuntimeError) as error:

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnx.inliner
 from onnx import TensorProto, helper, numpy_helper
 
 from trt_workbench.core.precision import Format, get
@@ -20,7 +19,7 @@ from trt_workbench.errors import UsageProblem
 from trt_workbench.model.constants import Array, constant_value
 from trt_workbench.model.element_types import kinds, kinds_where
 from trt_workbench.model.proto import STANDARD, has_subgraph, opset
-from trt_workbench.model.reading import all_graphs
+from trt_workbench.model.reading import all_graphs, inlined
 from trt_workbench.onnxtools.graph_types import output_type
 from trt_workbench.onnxtools.quantize.cast_rules import BOUNDED, CENTRES, PRODUCTS, SHAPES_CONSTANTS, WIDE, NodeTypes
 from trt_workbench.onnxtools.quantize.lowered import Lowered
@@ -58,9 +57,8 @@ def cast_model(
             f"The model is written in operator set {opset(model)}; {precision} needs {oldest} or newer: export it "
             "again."
         )
-    copy = onnx.inliner.inline_local_functions(model) if model.functions else onnx.ModelProto()
-    if not model.functions:
-        copy.CopyFrom(model)
+    copy = onnx.ModelProto()
+    copy.CopyFrom(inlined(model))
     with without_weights(copy):
         inferred = onnx.shape_inference.infer_shapes(copy)
     computed = {

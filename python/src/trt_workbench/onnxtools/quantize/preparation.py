@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-import onnx.inliner
 from onnx import version_converter
 
 from trt_workbench.core.precision import read
@@ -17,6 +16,7 @@ from trt_workbench.model.facts import QUANTIZERS
 from trt_workbench.model.index import GraphIndex
 from trt_workbench.model.opened import Model, checked_on_error
 from trt_workbench.model.proto import has_subgraph, opset
+from trt_workbench.model.reading import inlined
 from trt_workbench.onnxtools.quantize.groups import WEIGHTED, Group, quantisable
 from trt_workbench.onnxtools.sanitize_graph import (
     bypass,
@@ -53,8 +53,7 @@ def prepare(source: Model) -> tuple[onnx.ModelProto, tuple[Group, ...]]:
     refuse_quantised(source)
     model, path = source.load(), source.path
     with checked_on_error(source):
-        if model.functions:
-            model = onnx.inliner.inline_local_functions(model)
+        model = inlined(model)
         _drop_defaults(model)
         GraphIndex(model)  # names the nodes
         _pass_identities(model)

@@ -20,29 +20,36 @@ class NodeWriter:
     """Makes nodes and constants with names that a model does not have.
 
     Attributes:
-        nodes: in order; whoever takes them clears the list.
+        nodes: in order, since they were last taken.
         initializers: constants that the nodes read.
     """
 
     def __init__(self, taken: set[str]) -> None:
         self._taken = taken
         self._constants: dict[tuple[bytes, str, tuple[int, ...]], str] = {}
-        self._count = 0
+        self._count = self._made = 0
         self.nodes: list[onnx.NodeProto] = []
         self.initializers: list[onnx.TensorProto] = []
 
     def node(self, operator: str, *inputs: str, output: str = "", **attributes: Any) -> str:
         """Add a node with one output and return that."""
-        output = output or self._fresh()
-        self.nodes.append(helper.make_node(operator, list(inputs), [output], name=f"{output}_made", **attributes))
+        output = output or self.fresh()
+        self._made += 1
+        name = f"{output}_made_{self._made}"
+        self.nodes.append(helper.make_node(operator, list(inputs), [output], name=name, **attributes))
         return output
+
+    def taken(self) -> list[onnx.NodeProto]:
+        """Return the nodes made so far, and begin anew."""
+        nodes, self.nodes = self.nodes, []
+        return nodes
 
     def constant(self, value: Any) -> str:
         """Return the name of a constant, the same for the same value."""
         array = np.asarray(value)
         key = (array.tobytes(), array.dtype.str, array.shape)
         if key not in self._constants:
-            self._constants[key] = self._fresh()
+            self._constants[key] = self.fresh()
             self.initializers.append(numpy_helper.from_array(array, self._constants[key]))
         return self._constants[key]
 
@@ -54,7 +61,8 @@ class NodeWriter:
         yield
         self._constants, self.initializers = outer
 
-    def _fresh(self) -> str:
+    def fresh(self) -> str:
+        """Return a tensor's name that nothing has."""
         while (name := f"simulated_{self._count}") in self._taken:
             self._count += 1
         self._count += 1

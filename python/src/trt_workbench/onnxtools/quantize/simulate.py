@@ -1,17 +1,17 @@
 """Formats that ONNX Runtime's CPU provider cannot run, computed in fp32 with exactly the formats' values.
 
 Tensors in a narrow type become fp32 tensors of the values that their codes stand for, scales included; constants are
-widened, and what quantises is written in standard operators that round as the format does. bf16 is fp32 whose every
-result is rounded to bf16: products sum in fp32, as hardware does.
+widened, and what quantises is written in standard operators that round as the format does. fp16 and bf16 are fp32 whose
+every result is rounded to them, beyond their range to infinity: products sum in fp32, as hardware does.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 import onnx
-import onnx.inliner
 from onnx import TensorProto, numpy_helper, version_converter
 
 from trt_workbench.core.precision import get
@@ -20,7 +20,7 @@ from trt_workbench.model.constants import Array, constant_value
 from trt_workbench.model.element_types import SCALES, kinds_where
 from trt_workbench.model.narrow_formats import TENSORRT_DOMAIN
 from trt_workbench.model.proto import STANDARD, has_subgraph, integer, opset
-from trt_workbench.model.reading import all_graphs
+from trt_workbench.model.reading import all_graphs, inlined
 from trt_workbench.onnxtools.graph_types import output_type
 from trt_workbench.onnxtools.noise import MOVES
 from trt_workbench.onnxtools.quantize import formats
@@ -33,7 +33,7 @@ from trt_workbench.onnxtools.quantize.rounding_nodes import (
     rounded,
     shaped_like,
 )
-from trt_workbench.onnxtools.sanitize_graph import subgraphs, without_weights
+from trt_workbench.onnxtools.sanitize_graph import rename_uses, subgraphs, without_weights
 
 # What is widened: codes with scales, powers of two that scale them, and floats that are rounded to.
 _NARROW = {**kinds_where(lambda one: one.is_quantised and not one.cpu), **dict.fromkeys(SCALES, "e8m0")}
@@ -48,29 +48,34 @@ _PASSES_ON = frozenset(
 # Narrow types that values are rounded to by Cast, which knows them from here on.
 _CAST = kinds_where(lambda one: one.is_quantised and one.simulation == "cast")
 _OLDEST = max((get(name).since for name in _CAST.values()), default=0)
+_TYPE_ATTRIBUTES = ("dtype", "output_dtype", "precision")
+UNROUNDED = "__unrounded"
+"""Ends the name of a result before it is rounded to a half type."""
 
 
-def simulated(model: onnx.ModelProto) -> onnx.ModelProto:
+def simulated(model: onnx.ModelProto, halves: Collection[str] = ("bf16",)) -> onnx.ModelProto:
     """Return a model of standard operators and fp32 that computes with the values of the formats in `model`.
 
     Args:
         model: with its weights; not changed.
+        halves: types of 16 bits that are simulated, of "fp16" and "bf16"; the other one stays in the model.
 
     Raises:
         UsageProblem: an input or output is in such a format, a node computes in it otherwise than by widening it, or
             blocks of a tensor that is no constant lie along another axis than the last.
     """
+    kinds = frozenset({*_NARROW, *kinds_where(lambda one: one.name in halves)})
     for value in (*model.graph.input, *model.graph.output):
-        if value.type.tensor_type.elem_type in _NAMES:
+        if value.type.tensor_type.elem_type in kinds & {*_NAMES}:
             kind = _NAMES[value.type.tensor_type.elem_type]
             raise UsageProblem(f"{value.name} is in {kind}, which cannot be exchanged with numpy; let it be fp32.")
     copy = onnx.ModelProto()
-    copy.CopyFrom(onnx.inliner.inline_local_functions(model) if model.functions else model)
+    copy.CopyFrom(inlined(model))
     with without_weights(copy):
         inferred = onnx.shape_inference.infer_shapes(copy).graph
     taken = {name for graph in all_graphs(copy) for node in graph.node for name in (*node.input, *node.output)}
-    rewriter = _Rewriter(NodeWriter(taken))
-    rewriter.graph(copy.graph, inferred)
+    rewriter = _Rewriter(NodeWriter(taken), kinds)
+    rewriter.model(copy.graph, inferred)
     if not any(node.domain == TENSORRT_DOMAIN for graph in all_graphs(copy) for node in graph.node):
         for entry in [entry for entry in copy.opset_import if entry.domain == TENSORRT_DOMAIN]:
             copy.opset_import.remove(entry)
@@ -92,23 +97,56 @@ class _Rewriter:
         rounded: types that results are rounded to.
     """
 
-    def __init__(self, writer: NodeWriter) -> None:
-        self._writer = writer
+    def __init__(self, writer: NodeWriter, kinds: frozenset[int]) -> None:
+        """Rewrite into `writer`; tensors of one of the types `kinds` become fp32."""
+        self._writer, self._kinds = writer, kinds
         self._types: dict[str, int] = {}
         self._ranks: dict[str, int] = {}
         self._given: dict[str, onnx.TensorProto] = {}
         self._folded: dict[str, Array] = {}
+        self._compound: set[str] = set()  # sequences and their like: what they hold is rounded already
         self.rounded: set[int] = set()
+
+    def model(self, graph: onnx.GraphProto, inferred: onnx.GraphProto) -> None:
+        """Rewrite a model's graph; its inputs and outputs keep their types."""
+        typed = {value.name: value.type.tensor_type.elem_type for value in (*graph.input, *graph.output)}
+        self.graph(graph, inferred)
+        initial = {tensor.name: tensor for tensor in graph.initializer}
+        halves = {name for name, kind in typed.items() if kind in self._kinds}
+        inputs, outputs = ([one for one in side if one.name in halves] for side in (graph.input, graph.output))
+        before, after = [], []
+        for value in inputs:
+            if value.name not in initial:
+                value.type.tensor_type.elem_type = typed[value.name]
+                inner = self._writer.node("Cast", value.name, to=TensorProto.FLOAT)
+                rename_uses(graph, value.name, inner)
+                before += self._writer.taken()
+        for value in outputs:
+            value.type.tensor_type.elem_type = typed[value.name]
+            if value.name in {one.name for one in inputs}:
+                continue
+            inner = self._writer.fresh()
+            rename_uses(graph, value.name, inner)
+            for node in graph.node:
+                node.output[:] = [inner if name == value.name else name for name in node.output]
+            if value.name in initial:
+                initial[value.name].name = inner
+            self._writer.node("Cast", inner, output=value.name, to=typed[value.name])
+            after += self._writer.taken()
+        nodes = [*before, *graph.node, *after]
+        del graph.node[:]
+        graph.node.extend(nodes)
 
     def graph(self, graph: onnx.GraphProto, inferred: onnx.GraphProto) -> None:
         for value in (*inferred.value_info, *inferred.input, *inferred.output):
             if kind := value.type.tensor_type.elem_type:
                 self._types[value.name] = kind
+            if value.type.WhichOneof("value") not in (None, "tensor_type"):
+                self._compound.add(value.name)
             if value.type.tensor_type.HasField("shape"):
                 self._ranks[value.name] = len(value.type.tensor_type.shape.dim)
         for value in (*graph.input, *graph.output):
-            if value.type.tensor_type.elem_type in _NAMES:
-                value.type.tensor_type.elem_type = TensorProto.FLOAT
+            _widen_type(value.type, self._kinds)
         for tensor in graph.initializer:
             self._types[tensor.name], self._ranks[tensor.name] = tensor.data_type, len(tensor.dims)
             self._given[tensor.name] = tensor
@@ -119,8 +157,7 @@ class _Rewriter:
                 with self._writer.graph():
                     self.graph(inner, facts)
             self._node(node)
-            nodes += self._writer.nodes
-            self._writer.nodes.clear()
+            nodes += self._writer.taken()
         self._finish(graph, nodes, self._folded.keys() - outer)
 
     def _finish(self, graph: onnx.GraphProto, nodes: list[onnx.NodeProto], folded: set[str]) -> None:
@@ -129,10 +166,16 @@ class _Rewriter:
         own = {value.name for value in graph.input}
         tensors = []
         for tensor in graph.initializer:
-            if tensor.data_type in _NAMES and tensor.name in read:
-                tensors.append(numpy_helper.from_array(_wide(numpy_helper.to_array(tensor)), tensor.name))
+            if tensor.data_type == TensorProto.FLOAT16 in self._kinds and tensor.name in read - own:
+                # widened when it is loaded, so that the file is no larger
+                wide, tensor.name = tensor.name, self._writer.fresh()
+                self._writer.node("Cast", tensor.name, output=wide, to=TensorProto.FLOAT)
+                tensors.append(tensor)
+            elif tensor.data_type in self._kinds and tensor.name in read:
+                tensors.append(numpy_helper.from_array(self._as_floats(numpy_helper.to_array(tensor)), tensor.name))
             elif tensor.name in read | own:
                 tensors.append(tensor)
+        nodes = [*self._writer.taken(), *nodes]
         values = {name: self._folded.pop(name) for name in sorted(folded)}
         tensors += [numpy_helper.from_array(value, name) for name, value in values.items() if name in read]
         tensors += self._writer.initializers
@@ -170,33 +213,33 @@ class _Rewriter:
         name = node.output[0]
         self._given[name], self._ranks[name] = numpy_helper.from_array(value), value.ndim
         self._types[name] = self._given[name].data_type
-        if self._types[name] in _NAMES:
-            self._folded[name] = _wide(value)
+        if self._types[name] in self._kinds:
+            self._folded[name] = self._as_floats(value)
         else:
             self._writer.nodes.append(node)
 
     def _other(self, node: onnx.NodeProto) -> None:
-        """Keep a node; what it makes in bf16 is rounded to that, what it passes on is narrow still."""
+        """Keep a node; what it makes in a half type is rounded to that, what it passes on is narrow still."""
         for name in node.output:
-            if name and not self._types.get(name):
+            if name and not self._types.get(name) and name not in self._compound:
                 self._types[name] = output_type(node, self._types)
         for entry in node.attribute:
-            if entry.name in ("dtype", "output_dtype") and entry.i == TensorProto.BFLOAT16:
+            if entry.name in _TYPE_ATTRIBUTES and entry.i in self._kinds:
                 entry.i = TensorProto.FLOAT
-            if entry.HasField("t") and entry.t.data_type in _NAMES:
-                entry.t.CopyFrom(numpy_helper.from_array(_wide(numpy_helper.to_array(entry.t))))
+            if entry.HasField("t") and entry.t.data_type in self._kinds:
+                entry.t.CopyFrom(numpy_helper.from_array(self._as_floats(numpy_helper.to_array(entry.t))))
         exact = node.op_type in MOVES or has_subgraph(node)
-        rounds = [] if exact else [name for name in node.output if self._types.get(name) == TensorProto.BFLOAT16]
-        plain = {name: f"{name}__unrounded" for name in rounds}
+        rounds = [] if exact else [name for name in node.output if self._types.get(name) in self._kinds - {*_NARROW}]
+        plain = {name: f"{name}{UNROUNDED}" for name in rounds}
         node.output[:] = [plain.get(name, name) for name in node.output]
         self._writer.nodes.append(node)
         for name in rounds:
-            self._round(plain[name], TensorProto.BFLOAT16, name)
+            self._round(plain[name], self._types[name], name)
 
     def _cast(self, node: onnx.NodeProto, kind: int) -> None:
         to = integer(node, "to")
         self._types[node.output[0]] = to
-        if to not in _NAMES:
+        if to not in self._kinds:
             self._writer.nodes.append(node)
         elif kind == to:
             self._writer.node("Identity", node.input[0], output=node.output[0])
@@ -220,8 +263,9 @@ class _Rewriter:
         block = integer(node, "block_size")
         constants = self._constant_of(codes), self._constant_of(scale)
         if constants[0] is not None and constants[1] is not None:
-            values = _product(constants[0], _scales(constants[1]), integer(node, "axis", 1), block)
-            self._folded[made] = _wide(_in_type(values, kind))
+            floats = self._as_floats(constants[0]).astype(np.float32)
+            values = _product(floats, _scales(constants[1]), integer(node, "axis", 1), block)
+            self._folded[made] = self._as_floats(_in_type(values, kind))
             self._ranks[made] = values.ndim
             return
         wide = made if kind == TensorProto.FLOAT else ""
@@ -232,10 +276,10 @@ class _Rewriter:
             rows = in_rows(self._writer, self._floats(codes), block)
             product = self._writer.node("Mul", rows, in_rows(self._writer, self._floats(scale), 1))
             found = shaped_like(self._writer, product, codes, wide)
-        if kind == TensorProto.FLOAT16:
-            self._writer.node("Cast", found, output=made, to=kind)
-        elif kind == TensorProto.BFLOAT16:
+        if kind in self._kinds:
             self._round(found, kind, made)
+        elif kind != TensorProto.FLOAT:
+            self._writer.node("Cast", found, output=made, to=kind)
 
     def _dynamic(self, node: onnx.NodeProto) -> None:
         self._last_axis(node)
@@ -265,6 +309,11 @@ class _Rewriter:
         self.rounded.add(kind)
         rounded(self._writer, name, kind, output)
 
+    def _as_floats(self, values: Array) -> Array:
+        """Return codes as the fp32 values that they stand for; other arrays as they are."""
+        known = onnx.helper.np_dtype_to_tensor_dtype(values.dtype) in self._kinds
+        return values.astype(np.float32) if known else values
+
     def _constant_of(self, name: str) -> Array | None:
         """Return the value of a constant, given or folded; codes as codes."""
         if name in self._folded and name not in self._given:
@@ -274,7 +323,7 @@ class _Rewriter:
     def _floats(self, name: str) -> str:
         """Return a tensor in fp32."""
         kind = self._types.get(name, TensorProto.FLOAT)
-        if kind == TensorProto.FLOAT or kind in _NAMES:
+        if kind == TensorProto.FLOAT or kind in self._kinds:
             return name
         return self._writer.node("Cast", name, to=TensorProto.FLOAT)
 
@@ -305,9 +354,8 @@ class _Rewriter:
             )
 
 
-def _product(codes: Array, scales: Any, axis: int, block: int) -> Array:
-    """Return codes times scales: one for all, one for each index of an axis, or one for each block along it."""
-    wide = _wide(codes).astype(np.float32)
+def _product(wide: Array, scales: Any, axis: int, block: int) -> Array:
+    """Return values times scales: one for all, one for each index of an axis, or one for each block along it."""
     if block:
         scales = np.repeat(scales, block, axis=axis)[tuple(slice(0, size) for size in wide.shape)]
     elif scales.ndim == 1 and scales.size > 1:
@@ -327,9 +375,13 @@ def _in_type(values: Array, kind: int) -> Array:
     return values.astype(dtype)
 
 
-def _wide(values: Array) -> Array:
-    """Return codes as the fp32 values that they stand for; other arrays as they are."""
-    return values.astype(np.float32) if onnx.helper.np_dtype_to_tensor_dtype(values.dtype) in _NAMES else values
+def _widen_type(kind: onnx.TypeProto, kinds: Collection[int]) -> None:
+    """Let a tensor, or what a sequence or an optional value holds, be fp32 in place of a type of `kinds`."""
+    which = kind.WhichOneof("value")
+    if which == "tensor_type" and kind.tensor_type.elem_type in kinds:
+        kind.tensor_type.elem_type = TensorProto.FLOAT
+    elif which in ("sequence_type", "optional_type"):
+        _widen_type(getattr(kind, which).elem_type, kinds)
 
 
 def _reads(nodes: list[onnx.NodeProto]) -> set[str]:

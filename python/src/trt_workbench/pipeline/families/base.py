@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.images import ImageTransform
-from trt_workbench.errors import CheckFailed, UsageProblem
+from trt_workbench.errors import NotFinite, UsageProblem
 from trt_workbench.pipeline.nms import class_aware_nms
 
 # Sigmoids stay within 0 and 1; reduced precision may round a little beyond.
@@ -215,11 +215,8 @@ class Family(abc.ABC):
             )
 
 
-def _not_finite(output: TensorSpec) -> CheckFailed:
-    return CheckFailed(
-        f"The model returned NaN or infinite values in output {output}. Where it runs in reduced precision, "
-        "keep the layers that overflow in float32."
-    )
+def _not_finite(output: TensorSpec) -> NotFinite:
+    return NotFinite(f"The model returned NaN or infinite values in output {output}")
 
 
 def corners(centre_x: Any, centre_y: Any, width: Any, height: Any) -> NDArray[np.float32]:

@@ -38,6 +38,9 @@ class LogitsModel(Protocol):
             DeviceFailure: the device is out of memory or failed.
         """
 
+    def explained(self, input_ids: Tokens) -> str:
+        """Return which inner values leave the range of its format, as the end of a sentence; "" for none known."""
+
     def close(self) -> None:
         """Release the model."""
 
@@ -90,6 +93,10 @@ class SessionLogits:
     def last_logits(self, input_ids: Tokens) -> Logits:
         """Run the graph once without padding; it computes all positions, and a device gives the last one alone."""
         return self.session.run_at(self._feed(input_ids), "logits", -1).astype(np.float32, copy=False)
+
+    def explained(self, input_ids: Tokens) -> str:
+        """Return which inner values leave the range of its format, as the end of a sentence; "" for none known."""
+        return self.session.explained([self._feed(input_ids)])
 
     def memory_bytes(self) -> dict[str, int]:
         """Return what the session says it holds; empty if it does not say."""

@@ -6,8 +6,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from trt_workbench.backends.base import Session, SessionOptions
-from trt_workbench.backends.registry import REFERENCE, require_backend
+from trt_workbench.backends.base import Session
+from trt_workbench.backends.registry import REFERENCE, load_reference
 from trt_workbench.errors import CheckFailed, UsageProblem
 from trt_workbench.onnxtools.export_llm import ExportedGraph
 from trt_workbench.pipeline.llm.models import (
@@ -58,7 +58,7 @@ def prove_export(
     random = np.random.default_rng(seed)
     limit = min(size for size in (positions, graph.cache_length, _CASES[-1][1]) if size)
     cases = []
-    with require_backend(REFERENCE).load(graph.path, SessionOptions()) as session:
+    with load_reference(graph.path) as session:
         fixed = session.inputs[0].shape[0]
         for batch, length in dict.fromkeys((fixed or rows, min(tokens, limit)) for rows, tokens in _CASES):
             tokens = random.integers(0, vocabulary, (batch, length))

@@ -1,0 +1,122 @@
+"""Which inner values of a model leave the range of a 16-bit format on given inputs: by name, with their range."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trt_workbench.backends.base import SessionOptions
+from trt_workbench.backends.ort_common import CPU_PROVIDER, session_config
+from trt_workbench.core.precision import Format, get, parse
+from trt_workbench.errors import UsageProblem
+from trt_workbench.model.reading import load_model
+from trt_workbench.onnxtools.graph_types import computed_results
+from trt_workbench.onnxtools.quantize.simulate import simulated
+from trt_workbench.onnxtools.quantize.watch import RANGES, Watched, with_ranges
+from trt_workbench.onnxtools.sanitize import save_model
+
+Inputs = Mapping[str, NDArray[Any]]
+_NAMED = 3
+
+
+@dataclass(frozen=True)
+class Overflow:
+    """A tensor that leaves a format's range.
+
+    Attributes:
+        watched: the tensor and its node.
+        low: the least value before it is rounded.
+        high: the largest.
+        name: of the format.
+    """
+
+    watched: Watched
+    low: float
+    high: float
+    name: str
+
+    @property
+    def size(self) -> float:
+        """The largest absolute value."""
+        return max(-self.low, self.high)
+
+    def __str__(self) -> str:
+        """Return the form used in messages."""
+        return f"{self.watched.tensor} ({self.watched.node}) goes from {self.low:.5g} to {self.high:.5g}"
+
+
+def overflows(model: Path, precision: str, samples: Iterable[Inputs]) -> list[Overflow]:
+    """Return the tensors of a model that leave the range of fp16 or bf16, in the graph's order.
+
+    Args:
+        model: an ONNX file; of one that has results in fp16 or bf16 these are looked at, else all results in fp32.
+        precision: that the model is asked for, such as "fp16".
+        samples: inputs of calls.
+
+    Raises:
+        UsageProblem: the model cannot be simulated, or does not run on the inputs.
+    """
+    document = load_model(model)
+    types = set(computed_results(document).values())
+    asked = [row.name for row in parse(precision)] if precision else []
+    name = next((one for one in ("fp16", "bf16") if one in types or one in asked), None)
+    if name is None:
+        return []
+    if {"fp16", "bf16"} & types:
+        document = simulated(document, ("fp16", "bf16"))
+    watching, rows = with_ranges(document)
+    if not rows:
+        return []
+    ranges = np.zeros((len(rows), 2))
+    with tempfile.TemporaryDirectory(prefix="trtw-ranges-") as folder:
+        path = Path(folder, "model.onnx")
+        save_model(watching, path)
+        for found in _ranges(path, samples):
+            ranges = np.maximum(ranges, found)
+    found = [Overflow(row, -float(low), float(high), name) for row, (low, high) in zip(rows, ranges, strict=True)]
+    found = [one for one in found if one.size >= _beyond(get(name))]
+    # what is infinite comes of the others
+    return [one for one in found if one.size < math.inf] or found
+
+
+def explained(model: Path, precision: str, samples: Iterable[Inputs]) -> str:
+    """Return why values of a model in 16 bits are not finite, as the end of a sentence; "" where that is not known."""
+    if model.suffix != ".onnx":
+        return ""
+    try:
+        found = overflows(model, precision, samples)
+    except UsageProblem:
+        return ""
+    return words(found)
+
+
+def words(found: list[Overflow]) -> str:
+    """Say which tensors leave the range, as the end of a sentence; "" for none."""
+    if not found:
+        return ""
+    name, more = found[0].name, f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+    return f": beyond {name}'s {get(name).largest:g}, {', '.join(map(str, found[:_NAMED]))}{more}"
+
+
+def _beyond(row: Format) -> float:
+    """Return the least value that is rounded to infinity."""
+    return row.largest * (1 + row.unit / (2 - 2 * row.unit))
+
+
+def _ranges(path: Path, samples: Iterable[Inputs]) -> Iterable[NDArray[Any]]:
+    import onnxruntime as ort
+
+    config, _ = session_config(ort, SessionOptions(), "basic", allow_spinning=False)
+    try:
+        session = ort.InferenceSession(path, config, providers=[CPU_PROVIDER], enable_fallback=0)
+        for inputs in samples:
+            yield session.run([RANGES], dict(inputs))[0]
+    except Exception as error:  # ONNX Runtime raises many kinds
+        raise UsageProblem(f"The ranges of the model's inner values cannot be computed ({error}).") from error

@@ -1,0 +1,122 @@
+"""fp16 simulated in ONNX Runtime: its values and its infinities are those of PyTorch in fp16, whatever is fused."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from onnx import TensorProto
+from tests.half_models import HALF, half_input, half_model
+from tests.onnx_text import parse_onnx
+
+from trt_workbench.onnxtools.quantize.simulate import simulated
+
+# What one rounding may be off by, some dozens of times.
+CLOSE = 2.0**-11 * 20
+
+
+def run(model: onnx.ModelProto, inputs: dict[str, Any], level: str = "ORT_ENABLE_ALL") -> list[np.ndarray]:
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, level)
+    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    found: list[np.ndarray] = session.run(None, inputs)
+    return found
+
+
+def fp16(model: onnx.ModelProto) -> onnx.ModelProto:
+    made = simulated(model, ("fp16", "bf16"))
+    onnx.checker.check_model(made, full_check=True)
+    return made
+
+
+def assert_alike(found: np.ndarray, expected: np.ndarray) -> None:
+    finite = np.isfinite(expected)
+    assert np.array_equal(np.isfinite(found), finite)
+    size = max(float(np.linalg.norm(expected[finite].astype(np.float64))), 1e-9)
+    assert np.linalg.norm(found[finite].astype(np.float64) - expected[finite]) / size < CLOSE
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_models_are_as_in_pytorch(tmp_path: Path, seed: int) -> None:
+    pytest.importorskip("torch")
+    from trt_workbench.backends.torch import TorchBackend
+
+    model = half_model(seed)
+    onnx.save(model, tmp_path / "m.onnx")
+    x = half_input(seed)
+    (found,) = run(fp16(model), {"x": x})
+    (plain,) = run(fp16(model), {"x": x}, "ORT_DISABLE_ALL")
+    assert_alike(found, plain)
+    if any(node.op_type == "Loop" for node in model.graph.node):
+        return  # which PyTorch has no counterpart of
+    assert_alike(found, TorchBackend().load(tmp_path / "m.onnx").run({"x": x})["y"])
+
+
+def test_the_random_models_overflow() -> None:
+    """Else the test above would show little."""
+    outputs = [run(fp16(half_model(seed)), {"x": half_input(seed)})[0] for seed in range(40)]
+    assert sum(not np.isfinite(output).all() for output in outputs) > 4
+
+
+@pytest.mark.parametrize("level", ["ORT_DISABLE_ALL", "ORT_ENABLE_ALL"])
+def test_every_result_is_an_fp16_number(level: str) -> None:
+    text = "g (float16[N] x) => (float16[N] y, float16[N] z) { y = Mul(x, x) u = Add(y, x) z = Sub(u, y) }"
+    values = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    model = parse_onnx(text)
+    y, z = run(fp16(model), {"x": values}, level)
+    with np.errstate(all="ignore"):
+        square = values * values
+        np.testing.assert_array_equal(y, square)
+        np.testing.assert_array_equal(z, (square + values) - square)
+    (native,) = run(model, {"x": values}, "ORT_ENABLE_ALL")[1:]
+    # ONNX Runtime alone rounds nothing between
+    assert not np.array_equal(native, z, equal_nan=True)
+
+
+def test_inputs_and_outputs_keep_their_types() -> None:
+    text = """g (float16[N,2] x, float16[N,2] same) => (float16[N,2] same, float16[2] w, float16[N,2] y, float[N,2] z) {
+      y = Mul(x, w) wide = Cast<to = 1>(y) z = Relu(wide)
+    }"""
+    model = parse_onnx(text, {"w": np.float16([300, 2])})
+    made = fp16(model)
+    assert [one.type for one in made.graph.output] == [one.type for one in model.graph.output]
+    x = np.float16([[300, 0.1]])
+    same, w, y, z = run(made, {"x": x, "same": x})
+    assert (same.dtype, w.dtype, y.dtype, z.dtype) == (np.float16, np.float16, np.float16, np.float32)
+    np.testing.assert_array_equal(w, np.float16([300, 2]))
+    np.testing.assert_array_equal(y, [[np.inf, np.float16(0.1) * 2]])
+    np.testing.assert_array_equal(z, y.astype(np.float32))
+
+
+def test_sequences_and_sizes_and_random_draws() -> None:
+    text = """g (float16[4,2] x) => (float16[2,2] y, int64[2] shape, float16[3] filled, float16[2] drawn) {
+      parts = SplitToSequence<axis = 0>(x, two) one = SequenceAt(parts, zero) y = Mul(one, one) shape = Shape(one)
+      filled = ConstantOfShape<value = float16[1] {1}>(three) drawn = RandomUniform<dtype = 10, shape = [2]>()
+    }"""
+    model = parse_onnx(text, {"two": np.array(2), "zero": np.array(0), "three": np.array([3])})
+    y, shape, filled, drawn = run(fp16(model), {"x": np.full((4, 2), 300, np.float16)})
+    assert np.isinf(y).all()
+    assert (list(shape), filled.dtype, drawn.dtype) == ([2, 2], np.float16, np.float16)
+
+
+def test_weights_are_no_larger_on_disk() -> None:
+    model = parse_onnx(
+        "g (float16[N,64] x) => (float16[N,64] y) { y = MatMul(x, w) }", {"w": np.ones((64, 64), np.float16)}
+    )
+    assert fp16(model).ByteSize() < model.ByteSize() + 1024
+
+
+def test_a_model_of_both_halves() -> None:
+    text = f"""g (float[N] x) => (float[N] y) {{
+      b = Cast<to = {TensorProto.BFLOAT16}>(x) c = Mul(b, b) d = Cast<to = {HALF}>(c) e = Mul(d, d) y = Cast<to = 1>(e)
+    }}"""
+    (y,) = run(fp16(parse_onnx(text, opset=22)), {"x": np.float32([1.01, 15.9, 16.1])})
+    import ml_dtypes
+
+    b = np.float32([1.01, 15.9, 16.1]).astype(ml_dtypes.bfloat16)
+    with np.errstate(over="ignore"):
+        d = (b * b).astype(np.float32).astype(np.float16)
+        np.testing.assert_array_equal(y, (d * d).astype(np.float32))
