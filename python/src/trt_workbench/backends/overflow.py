@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -32,8 +31,8 @@ class Overflow:
 
     Attributes:
         watched: the tensor and its node.
-        low: the least value before it is rounded.
-        high: the largest.
+        low: the least finite value before it is rounded, at most 0.
+        high: the largest, at least 0; where both are within the range, values are infinite.
         name: of the format.
     """
 
@@ -49,7 +48,8 @@ class Overflow:
 
     def __str__(self) -> str:
         """Return the form used in messages."""
-        return f"{self.watched.tensor} ({self.watched.node}) goes from {self.low:.5g} to {self.high:.5g}"
+        what = f"{self.watched.tensor} ({self.watched.node})"
+        return f"{what} goes from {self.low:.5g} to {self.high:.5g}" if self.size >= _beyond(get(self.name)) else what
 
 
 def overflows(model: Path, precision: str, samples: Iterable[Inputs]) -> list[Overflow]:
@@ -74,16 +74,17 @@ def overflows(model: Path, precision: str, samples: Iterable[Inputs]) -> list[Ov
     watching, rows = with_ranges(document)
     if not rows:
         return []
-    ranges = np.zeros((len(rows), 2))
+    ranges = np.zeros((len(rows), 3))
     with tempfile.TemporaryDirectory(prefix="trtw-ranges-") as folder:
         path = Path(folder, "model.onnx")
         save_model(watching, path)
-        for found in _ranges(path, samples):
-            ranges = np.maximum(ranges, found)
-    found = [Overflow(row, -float(low), float(high), name) for row, (low, high) in zip(rows, ranges, strict=True)]
-    found = [one for one in found if one.size >= _beyond(get(name))]
-    # what is infinite comes of the others
-    return [one for one in found if one.size < math.inf] or found
+        for values in _ranges(path, samples):
+            ranges = np.maximum(ranges, values)
+    both = zip(rows, ranges.tolist(), strict=True)
+    found = [(Overflow(row, -low, high, name), bool(infinite)) for row, (low, high, infinite) in both]
+    beyond = [one for one, _ in found if one.size >= _beyond(get(name))]
+    # where nothing finite is beyond, the first infinities are those that the others come of
+    return beyond or [one for one, infinite in found if infinite][:1]
 
 
 def explained(model: Path, precision: str, samples: Iterable[Inputs]) -> str:

@@ -17,8 +17,9 @@ from trt_workbench.onnxtools.quantize.rounding_nodes import NodeWriter
 from trt_workbench.onnxtools.quantize.simulate import UNROUNDED
 
 RANGES = "trtw__ranges"
-"""Output [watched, 2]: minus the least, and the largest value of each tensor; NaN counts as 0."""
-_OLDEST = 9  # IsNaN, and Where
+"""Output [watched, 3]: minus the least and the largest finite value of each tensor, 0 among them; 1 with infinities."""
+_COLUMNS = 3
+_OLDEST = 9  # Where, and comparisons of all floats
 _AXES_ARE_AN_INPUT = 18
 _HALVES = (*kinds("fp16"), *kinds("bf16"))
 # What a node reads before it is rounded.
@@ -57,7 +58,7 @@ def with_ranges(model: onnx.ModelProto) -> tuple[onnx.ModelProto, list[Watched]]
         found, made = watcher.graph(copy.graph)
         if made:
             copy.graph.node.append(helper.make_node("Identity", [made], [RANGES], name=RANGES))
-            copy.graph.output.append(helper.make_tensor_value_info(RANGES, TensorProto.FLOAT, [len(found), 2]))
+            copy.graph.output.append(helper.make_tensor_value_info(RANGES, TensorProto.FLOAT, [len(found), _COLUMNS]))
     return copy, found
 
 
@@ -125,7 +126,7 @@ class _Watcher:
         """Let a body return the ranges of all bodies of its node; of the others', zeros."""
         own = body.node[-1].output[0] if rows[place] else ""
         parts = [
-            own if index == place else self.writer.constant(np.zeros((len(several), 2), np.float32))
+            own if index == place else self.writer.constant(np.zeros((len(several), _COLUMNS), np.float32))
             for index, several in enumerate(rows)
             if several
         ]
@@ -137,7 +138,7 @@ class _Watcher:
     def _over_rounds(self, name: str, count: int) -> str:
         """Return the ranges over all rounds of a loop, of which there may be none."""
         writer, axes = self.writer, np.array([0], np.int64)
-        none = writer.constant(np.zeros((1, count, 2), np.float32))
+        none = writer.constant(np.zeros((1, count, _COLUMNS), np.float32))
         joined = writer.node("Concat", none, name, axis=0)
         if self._opset < _AXES_ARE_AN_INPUT:
             return writer.node("ReduceMax", joined, axes=[0], keepdims=0)
@@ -145,9 +146,11 @@ class _Watcher:
 
     def _range(self, name: str) -> str:
         writer, zero = self.writer, self.writer.constant(np.zeros(1, np.float32))
-        known = writer.node("Where", writer.node("IsNaN", name), zero, name)
-        flat = writer.node("Reshape", known, writer.constant(np.array([-1], np.int64)))
+        flat = writer.node("Reshape", name, writer.constant(np.array([-1], np.int64)))
         values = writer.node("Concat", flat, zero, axis=0)  # of a tensor without values there is no largest one
-        ends = [writer.node("ReduceMax", one, keepdims=1) for one in (writer.node("Neg", values), values)]
-        pair = writer.node("Concat", *ends, axis=0)
-        return writer.node("Reshape", pair, writer.constant(np.array([1, 2], np.int64)))
+        sizes = writer.node("Abs", values)
+        known = writer.node("Where", writer.node("Less", sizes, writer.constant(np.float32(np.inf))), values, zero)
+        infinite = writer.node("Greater", sizes, writer.constant(np.finfo(np.float32).max))
+        columns = (writer.node("Neg", known), known, writer.node("Cast", infinite, to=TensorProto.FLOAT))
+        row = writer.node("Concat", *(writer.node("ReduceMax", one, keepdims=1) for one in columns), axis=0)
+        return writer.node("Reshape", row, writer.constant(np.array([1, _COLUMNS], np.int64)))
