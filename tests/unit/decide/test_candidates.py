@@ -103,7 +103,7 @@ def test_noise_is_labelled_wherever_the_model_goes(model: Path) -> None:
     assert not candidate.evidence.calibrated
     with OrtCpuBackend().load(candidate.path) as session:
         ran = session.record()["precision_ran"]
-    assert ran["label"] == "int8+fp32 (not calibrated)"
+    assert ran["label"] == "int8+fp32 (simulated, not calibrated)"
     assert not ran["calibrated"]
 
 

@@ -15,7 +15,7 @@ from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.ort_common import CPU_PROVIDER, session_config
 from trt_workbench.core.precision import Format, get, parse
 from trt_workbench.errors import UsageProblem
-from trt_workbench.model.reading import load_model
+from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.graph_types import computed_results
 from trt_workbench.onnxtools.quantize.simulate import simulated
 from trt_workbench.onnxtools.quantize.watch import RANGES, Watched, with_ranges
@@ -63,7 +63,7 @@ def overflows(model: Path, precision: str, samples: Iterable[Inputs]) -> list[Ov
     Raises:
         UsageProblem: the model cannot be simulated, or does not run on the inputs.
     """
-    document = load_model(model)
+    document = Model.open(model).load()
     types = set(computed_results(document).values())
     asked = [row.name for row in parse(precision)] if precision else []
     name = next((one for one in ("fp16", "bf16") if one in types or one in asked), None)
