@@ -12,7 +12,6 @@ from tests.in_app import stderr_of, trtw
 from tests.onnx_text import write_onnx
 
 from trt_workbench.backends.registry import availability
-from trt_workbench.onnxtools import identity
 
 DETECTOR = Path(__file__).parents[3] / "models" / "shapes-yolov10" / "shapes-yolov10.onnx"
 SESSIONS = ("ort-cpu", "torch")
@@ -139,21 +138,6 @@ def test_trt_builds_the_engine_and_runs_it_as_a_plan(tmp_path: Path) -> None:
     assert (Path(document["directory"]) / "layers.json").is_file()
     state = infer(write_model(tmp_path / "fixed.onnx"), "--backend", "trt", "--no-bench", "--state", "total=x")
     assert state["state"] == {"total": "x"}
-
-
-def test_trt_reads_the_model_once_to_hash_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, hashed = write_model(tmp_path / "fixed.onnx"), []
-    hash_file = identity.hash_file
-
-    def watched(path: Path) -> str:
-        hashed.append(path)
-        return hash_file(path)
-
-    monkeypatch.setattr(identity, "hash_file", watched)
-    for _ in ("built", "from the cache"):
-        document = infer(model, "--backend", "trt", "--no-bench")
-        assert document["model_sha256"] == hashlib.sha256(model.read_bytes()).hexdigest()
-    assert hashed == [model, model]
 
 
 @pytest.mark.parametrize(

@@ -137,7 +137,7 @@ def test_a_model_is_built_kept_and_run(model: Path) -> None:
 
 def test_a_plan_refuses_what_only_a_build_could_honour(model: Path, tmp_path: Path) -> None:
     plan = tmp_path / "means.plan"
-    export(build(prepare_build(model, BuildSettings(profiles=["images:1x3x8x8"]))), plan)
+    export(build(prepare_build(model, BuildSettings(profiles=["images:1x3x8x8"]))).plan, plan)
     TrtBackend().load(plan, SessionOptions(extra={"device": 0, "max_batch": 4, "spin": False})).close()
     for name, value in (("optimization_level", 5), ("precision", "fp16"), ("force", True)):
         with pytest.raises(UsageProblem, match=f"Option {name} is for building, and this is a plan"):
@@ -228,7 +228,7 @@ def test_a_plan_is_taken_with_its_own_precision_alone(model: Path, tmp_path: Pat
         prepare_build(model, BuildSettings.model_validate({"precision": "fp16", "profiles": ["images:1x3x8x8"]}))
     )
     plan = tmp_path / "means.plan"
-    export(engine, plan)
+    export(engine.plan, plan)
     TrtBackend().load(plan, SessionOptions(precision="fp16")).close()
     TrtBackend().load(plan).close()
     with pytest.raises(UsageProblem, match="built with fp16, not bf16"):

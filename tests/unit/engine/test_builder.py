@@ -158,7 +158,7 @@ def test_two_threads_give_one_build(make_model: MakeModel, native_double: Any) -
 def test_export_copies_plan_and_manifest(make_model: MakeModel, native_double: Any, tmp_path: Path) -> None:
     engine = build(prepare_build(make_model(), BuildSettings()))
     assert native_double.builds
-    export(engine, tmp_path / "deep" / "my.plan")
+    export(engine.plan, tmp_path / "deep" / "my.plan")
     assert (tmp_path / "deep" / "my.plan").read_bytes() == engine.path.read_bytes()
     assert read_manifest(tmp_path / "deep" / "my.plan") == engine.manifest
     assert manifest_path(tmp_path / "deep" / "my.plan").name == "my.plan.json"

@@ -152,8 +152,8 @@ def test_libraries_and_budget_reach_the_core(plan: Path, library: Path, native_d
     given: list[dict[str, Any]] = []
     native_double.Engine = lambda _, **options: given.append(options) or SimpleNamespace()
     with_plugin(plan, library, weight_streaming=True)
-    (note,) = load_engine(plan).notes
+    (note,) = load_engine(read_plan(plan)).notes
     assert "no weight_streaming_budget" in note
-    assert load_engine(plan, weight_streaming_budget="auto").notes == ()
+    assert load_engine(read_plan(plan), weight_streaming_budget="auto").notes == ()
     assert [options["plugins"] for options in given] == [[str(library)]] * 2
     assert [options["weight_streaming_budget"] for options in given] == [None, "auto"]

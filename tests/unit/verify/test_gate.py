@@ -29,7 +29,7 @@ def model(tmp_path: Path) -> Path:
 @pytest.fixture
 def plan(model: Path, tmp_path: Path) -> Path:
     path = tmp_path / "model.plan"
-    export(build(prepare_build(model, BuildSettings())), path)
+    export(build(prepare_build(model, BuildSettings())).plan, path)
     return path
 
 

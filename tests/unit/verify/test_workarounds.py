@@ -17,7 +17,8 @@ from tests.onnx_text import write_onnx
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.trt import TrtBackend
 from trt_workbench.backends.trt_opening import engine_session
-from trt_workbench.engine.builder import BuiltEngine, export
+from trt_workbench.engine.builder import export
+from trt_workbench.engine.loading import read_plan
 from trt_workbench.engine.manifest import WayAround, read_manifest
 from trt_workbench.errors import CheckFailed, UsageProblem
 from trt_workbench.onnxtools.fences import fences
@@ -216,11 +217,11 @@ def test_batches_are_split_into_what_is_right(model: Path, tmp_path: Path, plant
 def test_a_plan_is_run_as_its_manifest_says(model: Path, tmp_path: Path) -> None:
     taken = fixed(request(model), tmp_path).tried[0]
     assert taken.plan is not None
-    manifest = read_manifest(taken.plan)
-    assert manifest.way_around is None
+    made = read_plan(taken.plan)
+    assert made.manifest.way_around is None
     around = WayAround(name="rows-1", model_sha256="0", verdict="right", latency_ms=1, plain_latency_ms=None, rows=1)
     plan = tmp_path / "fixed.plan"
-    export(BuiltEngine(taken.plan, manifest.model_copy(update={"way_around": around}), built=False), plan)
+    export(replace(made, manifest=made.manifest.model_copy(update={"way_around": around})), plan)
     with TrtBackend().load(plan, SessionOptions()) as session:
         assert session.record()["rows"] == 1
 
@@ -266,7 +267,7 @@ def test_a_plan_is_built_anew_as_its_manifest_says(model: Path, tmp_path: Path, 
     manifest = read_manifest(plan)
     assert manifest is not None
     copy = tmp_path / "m.plan"
-    export(BuiltEngine(plan, manifest, built=False), copy)
+    export(read_plan(plan), copy)
     asked = of_model(VerifyRequest(target=copy, quick=True))  # the model lies beside it
     assert (asked.target, asked.model, asked.precision) == (model, model, "fp16")
     taken = require_chosen(fixed(VerifyRequest(target=copy, quick=True), tmp_path), copy)

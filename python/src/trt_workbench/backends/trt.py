@@ -9,7 +9,7 @@ from trt_workbench.backends.base import Availability, Backend, Session, SessionO
 from trt_workbench.backends.graph_precision import model_in_precision
 from trt_workbench.backends.trt_options import RunnerChoice, split_options
 from trt_workbench.engine.builder import STRONGLY_TYPED_FROM, build, prepare_build
-from trt_workbench.engine.loading import LoadedEngine, load_engine
+from trt_workbench.engine.loading import CheckedPlan, LoadedEngine, load_engine, read_plan
 from trt_workbench.engine.options import BuildSettings
 from trt_workbench.engine.profiles import batch_profile
 from trt_workbench.engine.settings_file import load_settings
@@ -54,13 +54,13 @@ class TrtBackend(Backend):
         if not is_model:
             _refuse_build_options(model, options)
         conversion: dict[str, Any] = {}
-        plan = model
         if is_model:
             model, conversion = _typed(model, settings, options)
             plan = _build(model, settings, choice, options)
+        else:
+            plan = read_plan(model, trust=choice.trust)
         loaded = load_engine(
             plan,
-            trust=choice.trust,
             allow_host_code=choice.allow_host_code,
             device=settings.device,
             plugins=settings.plugins,
@@ -89,13 +89,13 @@ def _typed(model: Path, settings: BuildSettings, options: SessionOptions) -> tup
     return typed, record
 
 
-def _build(model: Path, settings: BuildSettings, choice: RunnerChoice, options: SessionOptions) -> Path:
+def _build(model: Path, settings: BuildSettings, choice: RunnerChoice, options: SessionOptions) -> CheckedPlan:
     if not settings.profiles:
         profile = options.shapes if choice.max_batch is None else None
         inputs = [(tensor.name, tensor.shape) for tensor in Model.open(model).facts.inputs]
         if profile := profile or batch_profile(inputs, choice.max_batch or 1):
             settings = settings.model_copy(update={"profiles": (profile,)})
-    return build(prepare_build(model, settings), force=choice.force, note=options.say).path
+    return build(prepare_build(model, settings), force=choice.force, note=options.say).plan
 
 
 def _refuse_build_options(plan: Path, options: SessionOptions) -> None:

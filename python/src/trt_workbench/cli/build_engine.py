@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -96,8 +97,9 @@ def build_engine(
     if plan is not None:
         from trt_workbench.engine.builder import export
 
-        export(engine, plan)
+        export(engine.plan, plan)
         where = plan
+    engine = replace(engine, plan=engine.plan.let_go())  # verifying it reads what was written
     from trt_workbench.engine.verification import WRONG
 
     verdict = None if verify == "off" else _verify(where, model, verify, settings.device)

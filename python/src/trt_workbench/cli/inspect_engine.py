@@ -73,7 +73,7 @@ def _document(plan: Path, checked: Any, found: Any) -> dict[str, Any]:
         "schema_version": 1,
         "plan": str(plan),
         "sha256": checked.sha256,
-        "size_bytes": len(checked.data),
+        "size_bytes": checked.size_bytes,
         "notes": [*checked.notes, *(found.notes if found else ())],
         "manifest": checked.manifest.model_dump(mode="json") if checked.manifest else None,
         "engine": found.document() if found else None,

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
+import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trt_workbench.core.input_files import open_regular
+from trt_workbench.core.input_files import MOST_BYTES, open_regular, read_all
+from trt_workbench.core.stamps import Stamp, is_settled, settled_stamp, stamp_of
+
+# What files had when they were hashed; the oldest are forgotten.
+_known: dict[Stamp, str] = {}
+_MOST_KNOWN = 4096
+_lock = threading.Lock()
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -20,9 +28,42 @@ def hash_bytes(data: bytes | bytearray | memoryview) -> str:
 
 
 def hash_file(path: Path) -> str:
-    """Return the SHA-256 of a file in hexadecimal. Raises OSError if it cannot be read."""
+    """Return the SHA-256 of a file in hexadecimal: worked out once a process until the file changes, unless it is new.
+
+    Raises:
+        OSError: it cannot be read.
+    """
     with open_regular(path) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        stamp = stamp_of(file.fileno())
+        if stamp and (known := _known.get(stamp)):
+            return known
+        lasts = stamp and is_settled(stamp)
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if lasts:
+            _keep(stamp, digest, file)
+    return digest
+
+
+def read_hashed(path: Path, limit: int = MOST_BYTES) -> tuple[bytes, str]:
+    """Return a file's content, and the SHA-256 of this content in hexadecimal, which `hash_file` knows from then on.
+
+    Raises:
+        OSError: it cannot be read, or has more than `limit` bytes.
+    """
+    with open_regular(path) as file:
+        stamp = settled_stamp(file.fileno())
+        data = read_all(file, path, limit)
+        digest = hash_bytes(data)
+        _keep(stamp, digest, file)
+    return data, digest
+
+
+def _keep(stamp: Stamp | None, digest: str, file: io.BufferedReader) -> None:
+    if stamp and stamp == stamp_of(file.fileno()):
+        with _lock:
+            _known[stamp] = digest
+            while len(_known) > _MOST_KNOWN:
+                _known.pop(next(iter(_known)))
 
 
 def hash_folder(folder: Path, pattern: str = "*") -> str:

@@ -59,11 +59,16 @@ def read_bytes(path: Path, limit: int = MOST_BYTES) -> bytes:
         OSError: as `open_regular`, or the file is larger.
     """
     with open_regular(path) as file:
-        size = os.fstat(file.fileno()).st_size
-        data = file.read(size + 1) if size <= limit else b""
-        # what the system makes up, as under /proc, has no size, and a file may grow
-        while size < len(data) <= limit and (more := file.read(_CHUNK)):
-            data += more
+        return read_all(file, path, limit)
+
+
+def read_all(file: io.BufferedReader, path: Path, limit: int = MOST_BYTES) -> bytes:
+    """Return the content of a file that `open_regular` opened. Raises OSError if it is larger than `limit` bytes."""
+    size = os.fstat(file.fileno()).st_size
+    data = file.read(size + 1) if size <= limit else b""
+    # what the system makes up, as under /proc, has no size, and a file may grow
+    while size < len(data) <= limit and (more := file.read(_CHUNK)):
+        data += more
     if max(size, len(data)) > limit:
         raise OSError(errno.EFBIG, f"it has more than the {limit} bytes that are read of such a file", str(path))
     return data

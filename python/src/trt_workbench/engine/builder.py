@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,9 +22,9 @@ from trt_workbench.engine.calibration import (
     fit_calibration,
     hash_calibration,
 )
-from trt_workbench.engine.files import atomic_writer
+from trt_workbench.engine.files import write_bytes
 from trt_workbench.engine.interruptible import call_interruptibly
-from trt_workbench.engine.loading import check_target, read_plan
+from trt_workbench.engine.loading import CheckedPlan, check_target, read_plan
 from trt_workbench.engine.manifest import (
     EngineFile,
     GpuIdentity,
@@ -76,12 +75,22 @@ class PreparedBuild:
 
 @dataclass(frozen=True)
 class BuiltEngine:
-    """An engine on disk: where, its manifest, whether it was built now, and notes for the user."""
+    """An engine in the cache, with its bytes and manifest: whether it was built now, and notes for the user."""
 
-    path: Path
-    manifest: Manifest
+    plan: CheckedPlan
     built: bool
     notes: tuple[str, ...] = field(default=())
+
+    @property
+    def path(self) -> Path:
+        """Where it lies."""
+        return self.plan.path
+
+    @property
+    def manifest(self) -> Manifest:
+        """What describes it."""
+        assert self.plan.manifest
+        return self.plan.manifest
 
 
 def prepare_build(
@@ -228,11 +237,11 @@ def build(
         return _build(prepared, digest, progress, note, time_limit_s)
 
 
-def export(engine: BuiltEngine, destination: Path) -> None:
-    """Copy an engine and its manifest to `destination`, the manifest last. Raises OSError."""
-    with atomic_writer(destination) as target, engine.path.open("rb") as source:
-        shutil.copyfileobj(source, target, 1 << 20)
-    write_manifest(destination, engine.manifest)
+def export(plan: CheckedPlan, destination: Path) -> None:
+    """Write a plan and its manifest to `destination`, the manifest last. Raises OSError."""
+    assert plan.manifest
+    write_bytes(destination, plan.data)
+    write_manifest(destination, plan.manifest)
 
 
 def _for_version(settings: BuildSettings, target: Target) -> BuildSettings:
@@ -256,8 +265,7 @@ def _from_cache(digest: str, target: Target, note: Note) -> BuiltEngine | None:
     except UsageProblem as error:
         note(f"The cached engine cannot be used and is built again. {error}")
         return None
-    assert checked.manifest is not None
-    return BuiltEngine(path, checked.manifest, built=False)
+    return BuiltEngine(checked, built=False)
 
 
 def _build(
@@ -290,7 +298,8 @@ def _build(
         notes += [unmerged] if unmerged else []
     for text in notes:
         note(text)
-    return BuiltEngine(path, manifest, built=True, notes=tuple(notes))
+    plan = CheckedPlan(path, result.plan, manifest.engine.sha256, manifest.engine.size_bytes, manifest)
+    return BuiltEngine(plan, built=True, notes=tuple(notes))
 
 
 def _run_build(prepared: PreparedBuild, options: Any, progress: Progress | None, time_limit_s: float | None) -> Any:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from trt_workbench.core.hashing import hash_bytes, hash_file
-from trt_workbench.core.input_files import read_bytes
+from trt_workbench.core.hashing import hash_file, read_hashed
 from trt_workbench.engine import native
 from trt_workbench.engine.manifest import Manifest, manifest_path, read_manifest
 from trt_workbench.engine.target import Target, require_target
@@ -28,9 +28,10 @@ class CheckedPlan:
     """A plan's bytes that may be loaded.
 
     Attributes:
-        path: where they were read from.
-        data: the bytes that TensorRT gets.
+        path: where they lie.
+        data: the bytes that TensorRT gets; empty once they are let go.
         sha256: of these bytes.
+        size_bytes: how many they are.
         manifest: that describes them; None where a plan was trusted without a matching one.
         notes: what a person should know, such as a plan tuned on another model of GPU.
     """
@@ -38,13 +39,18 @@ class CheckedPlan:
     path: Path
     data: bytes
     sha256: str
+    size_bytes: int
     manifest: Manifest | None
     notes: tuple[str, ...] = ()
+
+    def let_go(self) -> CheckedPlan:
+        """Return what is known of the plan, without its bytes, which take as much memory as the engine."""
+        return replace(self, data=b"")
 
 
 @dataclass(frozen=True)
 class LoadedEngine:
-    """A deserialised engine of the native core, and the plan that it came from."""
+    """A deserialised engine of the native core, and the plan that it came from, without its bytes."""
 
     engine: Any
     plan: CheckedPlan
@@ -64,7 +70,8 @@ def read_plan(path: Path, *, trust: bool = False, advise_trust: bool = True) -> 
         UsageProblem: the file is absent or empty, or not to be trusted.
     """
     try:
-        data = read_bytes(path, limit=_MOST_BYTES)
+        # the hash is of this buffer, not of the file: nobody can change it between check and use
+        data, digest = read_hashed(path, limit=_MOST_BYTES)
     except OSError as error:
         raise UsageProblem(f"The plan cannot be read ({error.strerror}): {path}") from error
     if path.suffix == ".onnx":
@@ -73,22 +80,21 @@ def read_plan(path: Path, *, trust: bool = False, advise_trust: bool = True) -> 
         )
     if not data:
         raise UsageProblem(f"The plan is empty. {REBUILD} {path}")
-    # the hash is of this buffer, not of the file: nobody can change it between check and use
-    digest = hash_bytes(data)
+    checked = partial(CheckedPlan, path, data, digest, len(data))
     try:
         manifest = read_manifest(path)
     except UsageProblem:
         if not trust:
             raise
-        return CheckedPlan(path, data, digest, None, ("The plan's damaged manifest was ignored (--trust).",))
+        return checked(None, ("The plan's damaged manifest was ignored (--trust).",))
     if manifest is None:
         if not trust:
             raise UsageProblem(
                 f"The plan has no manifest ({manifest_path(path).name}). {TRUST if advise_trust else REBUILD} {path}"
             )
-        return CheckedPlan(path, data, digest, None, ("The plan has no manifest (--trust).",))
+        return checked(None, ("The plan has no manifest (--trust).",))
     if manifest.engine.sha256 == digest:
-        return CheckedPlan(path, data, digest, manifest)
+        return checked(manifest)
     if not trust:
         size = f"{len(data)} bytes instead of {manifest.engine.size_bytes}, " if _other_size(data, manifest) else ""
         raise UsageProblem(
@@ -96,7 +102,7 @@ def read_plan(path: Path, *, trust: bool = False, advise_trust: bool = True) -> 
             f"{manifest.engine.sha256[:16]}…): it was truncated, replaced or tampered with. {REBUILD} "
             f"{TRUST + ' ' if advise_trust else ''}{path}"
         )
-    return CheckedPlan(path, data, digest, None, ("The plan does not match its manifest (--trust).",))
+    return checked(None, ("The plan does not match its manifest (--trust).",))
 
 
 def check_target(plan: CheckedPlan, target: Target) -> tuple[str, ...]:
@@ -126,19 +132,17 @@ def check_target(plan: CheckedPlan, target: Target) -> tuple[str, ...]:
 
 
 def load_engine(
-    path: Path,
+    plan: CheckedPlan,
     *,
-    trust: bool = False,
     allow_host_code: bool = False,
     device: int = 0,
     plugins: Sequence[Path] = (),
     weight_streaming_budget: WeightBudget | None = None,
 ) -> LoadedEngine:
-    """Check a plan and deserialise it.
+    """Deserialise a plan that can compute: one with its weights.
 
     Args:
-        path: the plan.
-        trust: accept a plan without a manifest, or one that does not match.
+        plan: from `read_plan`, or just built.
         allow_host_code: let a version-compatible plan execute the host code it carries.
         device: index of the CUDA device.
         plugins: plugin libraries to load beside those of the manifest, or in their place where the content is the same.
@@ -146,15 +150,15 @@ def load_engine(
             or "auto" to let TensorRT choose by what is free; None keeps all weights on the device.
 
     Raises:
-        UsageProblem: the plan is absent, damaged, not to be trusted, or made for another version or GPU.
+        UsageProblem: the plan is damaged, lacks its weights, or was made for another version or GPU.
         ComponentMissing: the native core, TensorRT or the GPU is absent.
         DeviceFailure: the device is out of memory or failed.
     """
-    plan = read_plan(path, trust=trust)
     if plan.manifest and plan.manifest.options.get("strip_weights"):
         # TensorRT would run it, and return zeros
         raise UsageProblem(
-            f"The plan was built without weights; put them in first: `trtw refit-engine {path.name} MODEL.onnx`. {path}"
+            f"The plan was built without weights; put them in first: `trtw refit-engine {plan.path.name} MODEL.onnx`. "
+            f"{plan.path}"
         )
     return load_checked(
         plan,
@@ -173,7 +177,7 @@ def load_checked(
     plugins: Sequence[Path] = (),
     weight_streaming_budget: WeightBudget | None = None,
 ) -> LoadedEngine:
-    """Deserialise a plan that `read_plan` returned. Arguments and errors are those of `load_engine`."""
+    """Deserialise a plan, with its weights or without. Arguments and errors are those of `load_engine`."""
     target = require_target(device)
     notes = [*plan.notes, *check_target(plan, target)]
     libraries = plugin_libraries(plan, plugins)
@@ -192,7 +196,7 @@ def load_checked(
             plugins=[str(path) for path in libraries],
             weight_streaming_budget=weight_streaming_budget,
         )
-    return LoadedEngine(engine, plan, target, tuple(notes))
+    return LoadedEngine(engine, plan.let_go(), target, tuple(notes))
 
 
 def plugin_libraries(plan: CheckedPlan, given: Sequence[Path]) -> tuple[Path, ...]:

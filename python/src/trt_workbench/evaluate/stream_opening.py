@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.backends.registry import backend_names, load_reference, require_backend
-from trt_workbench.core.hashing import hash_file
 from trt_workbench.engine.manifest import read_manifest
 from trt_workbench.engine.profiles import Profile
 from trt_workbench.engine.verification import Mark
@@ -127,7 +126,7 @@ class OpenedStream:
 
     def model_record(self) -> dict[str, Any]:
         """Return which model it is."""
-        model = {"path": str(self.target), "sha256": hash_file(self.target), "size_bytes": self.target.stat().st_size}
+        model = {"path": str(self.target), "sha256": sha256_of(self.target), "size_bytes": self.target.stat().st_size}
         return {**model, "graph_sha256": self._model_sha256, "embedded": self.is_embedded}
 
     def reference_record(self) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from trt_workbench.backends.trt import TrtBackend
 from trt_workbench.backends.trt_options import RunnerChoice
 from trt_workbench.backends.trt_session import TrtSession
 from trt_workbench.engine import native
-from trt_workbench.engine.loading import load_engine
+from trt_workbench.engine.loading import load_engine, read_plan
 from trt_workbench.engine.profiles import fixed_profile
 from trt_workbench.errors import UsageProblem
 from trt_workbench.measure.inputs import limited
@@ -67,7 +67,7 @@ class NativeEngine:
         if self._memory is not None:
             return self._memory
         found: dict[str, Any] = {
-            "plan_bytes": len(self._loaded.plan.data),
+            "plan_bytes": self._loaded.plan.size_bytes,
             "context_scratch_bytes": self._loaded.engine.device_memory_bytes,
             "runner_bytes": self.session.memory_bytes(),
         }
@@ -100,8 +100,7 @@ def open_native(request: InferRequest, say: Note) -> NativeEngine:
 
 def _from_plan(request: InferRequest, say: Note) -> TrtSession:
     loaded = load_engine(
-        request.model,
-        trust=request.trust,
+        read_plan(request.model, trust=request.trust),
         allow_host_code=request.allow_host_code,
         device=request.device,
         plugins=request.plugins,

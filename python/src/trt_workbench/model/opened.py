@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import os
 import threading
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,7 +13,8 @@ from typing import Any, TypeVar
 
 import onnx
 
-from trt_workbench.core.hashing import hash_bytes, hash_file, hash_parts
+from trt_workbench.core.hashing import hash_file, hash_parts
+from trt_workbench.core.stamps import Stamp, settled_stamp, stamp_of
 from trt_workbench.errors import UsageProblem, WorkbenchError
 from trt_workbench.model.facts import ModelFacts, facts_of
 from trt_workbench.model.index import GraphIndex
@@ -22,12 +22,10 @@ from trt_workbench.model.reading import check_model, parse_model, read_file
 from trt_workbench.model.weights import put_back, take_out
 
 Result = TypeVar("Result")
-# What says that a file is the one that was read: device, inode, size, time of the last change.
-_Stamp = tuple[int, int, int, int]
 # Graphs without their weights are small; a search makes hundreds of models and looks at each for a while.
 _MOST_MODELS = 64
-# File systems date a change by a clock that ticks this seldom at most: a second change within a tick is not seen.
-_TICK_NS = 20_000_000
+# So much of the content of files that were read last is kept for who loads their weights; external data never is.
+_MOST_KEPT_BYTES = 1 << 28
 
 _lock = threading.RLock()
 _opened: OrderedDict[str, _Content] = OrderedDict()
@@ -39,30 +37,27 @@ class _Content:
     def __init__(self, path: Path) -> None:
         self.lock = threading.RLock()
         self.worked_out: dict[Callable[..., Any], Any] = {}
-        _wait_for_tick(path)
-        before = _stamp(path)
-        data = read_file(path)
-        model = parse_model(path, data)
-        self.own_sha256 = hash_bytes(data)
+        self.data: bytes | None
+        stamp = settled_stamp(path)
+        self.data, self.own_sha256 = read_file(path)
+        model = parse_model(path, self.data)
         self.facts = facts_of(path, model)
-        self.proto = take_out(model, data)
-        for location in self.facts.external_locations:
-            _wait_for_tick(path.parent / location)
-        self.stamps = self.stamps_now(path)
-        if self.stamps[0] != before:
-            raise UsageProblem(f"The model file changes while it is read; wait until it is written: {path}")
+        self.proto = take_out(model, self.data)
+        self.stamps = [stamp, *(settled_stamp(path.parent / name) for name in self.facts.external_locations)]
+        if self.stamps != self.stamps_now(path):
+            raise UsageProblem(f"The model changes while it is read; wait until it is written: {path}")
 
-    def stamps_now(self, path: Path) -> list[_Stamp | None]:
+    def stamps_now(self, path: Path) -> list[Stamp | None]:
         """Return the stamps that the model's file and its external data have now."""
-        return [_stamp(file) for file in (path, *(path.parent / name for name in self.facts.external_locations))]
+        return [stamp_of(file) for file in (path, *(path.parent / name for name in self.facts.external_locations))]
 
 
 class Model:
     """An ONNX model that is sound as far as it can be told without running it.
 
-    `open` parses a file once a process; all who open it share what was read and worked out. Weights are read where
-    they are asked for, and nothing keeps them. What changed on disk is read again by `open`, and refused by a model
-    that was opened before.
+    `open` reads and parses a file once a process; all who open it share what was read and worked out. External data is
+    read where it is asked for, and nothing keeps it. What changed on disk is read again by `open`, and refused by a
+    model that was opened before.
 
     Attributes:
         path: the file, as it was named.
@@ -86,8 +81,7 @@ class Model:
             if content is None or content.stamps != content.stamps_now(path):
                 content = _Content(path)
             _opened[key] = content
-            if len(_opened) > _MOST_MODELS:
-                _opened.popitem(last=False)
+            _let_go()
         return cls(path, content)
 
     @property
@@ -113,7 +107,7 @@ class Model:
     @property
     def size_bytes(self) -> int:
         """Size of all files."""
-        return sum(stamp[2] for stamp in self._content.stamps if stamp)
+        return sum(stamp.size for stamp in self._content.stamps if stamp)
 
     @property
     def sha256(self) -> str:
@@ -142,7 +136,7 @@ class Model:
         model = onnx.ModelProto()
         model.CopyFrom(self.proto)
         try:
-            put_back(model, self.path)
+            put_back(model, self.path, self._content.data)
             onnx.load_external_data_for_model(model, str(self.path.parent))
             check_model(model)
         except (OSError, ValueError, onnx.checker.ValidationError) as error:
@@ -151,7 +145,8 @@ class Model:
         return model
 
     def _require_unchanged(self) -> None:
-        if self._content.stamps_now(self.path) != self._content.stamps:
+        pairs = zip(self._content.stamps_now(self.path), self._content.stamps, strict=True)
+        if not all(now and before and now.has_content_of(before) for now, before in pairs):
             raise UsageProblem(f"The model has changed on disk since it was opened; start again: {self.path}")
 
     def __repr__(self) -> str:
@@ -213,17 +208,12 @@ def _sha256(model: Model) -> str:
     return hash_parts(parts)
 
 
-def _stamp(path: Path) -> _Stamp | None:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
-
-
-def _wait_for_tick(path: Path) -> None:
-    """Wait until a further change of a file would give it another date than it has."""
-    stamp = _stamp(path)
-    age = time.time_ns() - stamp[3] if stamp else _TICK_NS
-    if 0 <= age < _TICK_NS:
-        time.sleep((_TICK_NS - age) / 1e9)
+def _let_go() -> None:
+    """Forget models that were opened long ago, and the content of files beyond what may be kept."""
+    while len(_opened) > _MOST_MODELS:
+        _opened.popitem(last=False)
+    kept = 0
+    for content in reversed(_opened.values()):
+        kept += len(content.data or b"")
+        if kept > _MOST_KEPT_BYTES:
+            content.data = None

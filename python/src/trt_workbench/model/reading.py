@@ -9,7 +9,7 @@ import onnx
 import onnx.inliner
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
-from trt_workbench.core.input_files import read_bytes
+from trt_workbench.core.hashing import read_hashed
 from trt_workbench.errors import UsageProblem
 from trt_workbench.model.division import trapping_division
 from trt_workbench.model.proto import STANDARD, subgraphs
@@ -17,8 +17,8 @@ from trt_workbench.model.sniff import describe_file
 from trt_workbench.model.tensor_checks import check_dims, check_tensor, check_value
 
 
-def read_file(path: Path) -> bytes:
-    """Return the content of a model file.
+def read_file(path: Path) -> tuple[bytes, str]:
+    """Return the content of a model file, and its SHA-256.
 
     Raises:
         UsageProblem: the file is absent, no regular file, or cannot be read.
@@ -28,7 +28,7 @@ def read_file(path: Path) -> bytes:
     except UnicodeEncodeError as error:
         raise UsageProblem(f"The model's path is not UTF-8 text, which the runtimes need; rename it: {path}") from error
     try:
-        return read_bytes(path)
+        return read_hashed(path)
     except FileNotFoundError as error:
         raise UsageProblem(f"The model file does not exist: {path}") from error
     except OSError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -45,9 +46,13 @@ def take_out(model: onnx.ModelProto, data: bytes) -> onnx.ModelProto:
     return copy
 
 
-def put_back(model: onnx.ModelProto, path: Path) -> None:
-    """Put the values into a copy of what `take_out` returned, from the file. Raises OSError."""
-    with open_regular(path) as file:
+def put_back(model: onnx.ModelProto, path: Path, data: bytes | None = None) -> None:
+    """Put the values into a copy of what `take_out` returned, from the file, or from its content where that is at hand.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    with open_regular(path) if data is None else io.BytesIO(data) as file:
         for tensor in model.graph.initializer:
             entries = {entry.key: entry.value for entry in tensor.external_data} if is_external(tensor) else {}
             if entries.get("location") == _OWN_FILE:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from trt_workbench.core.input_files import refuse_special
-from trt_workbench.engine.builder import BuiltEngine, export
-from trt_workbench.engine.manifest import WayAround, check_destination, read_manifest
+from trt_workbench.engine.builder import export
+from trt_workbench.engine.loading import read_plan
+from trt_workbench.engine.manifest import WayAround, check_destination
 from trt_workbench.errors import UsageProblem
 from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.identity import sha256_of
@@ -51,10 +53,10 @@ def write_fixed(found: Fixed, request: VerifyRequest, output: Path) -> Path:
     if taken.plan is None:
         save_model(Model.open(taken.request.target).load(), output)
         return output
-    manifest = read_manifest(taken.plan)
-    assert manifest is not None
-    marked = manifest.model_copy(update={"way_around": way_around(found, taken, request)})
-    export(BuiltEngine(taken.plan, marked, built=False), output)
+    plan = read_plan(taken.plan)
+    assert plan.manifest is not None
+    marked = plan.manifest.model_copy(update={"way_around": way_around(found, taken, request)})
+    export(replace(plan, manifest=marked), output)
     return output
 
 
