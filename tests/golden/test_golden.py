@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.golden.cases import CASES, run
-from tests.golden.golden import RECORDS, differences, masked, written
+from tests.golden.golden import RECORDS, differences, masked, same_but_for_numbers, same_elsewhere, same_here, written
 
 ROOT = Path(__file__).parents[2]
 MACHINE = RECORDS / "machine.json"
@@ -21,7 +21,7 @@ def machine() -> dict[str, Any]:
     words = set(flags.read_text().split()) if flags.exists() else set()
     instructions = sorted(word for word in words if word.startswith(("avx", "amx", "fma")))
     runtimes = {name: version(name) for name in ("onnxruntime", "torch") if find_spec(name)}
-    return {**runtimes, "instructions": instructions}
+    return {**runtimes, "numpy": version("numpy").split(".")[0], "instructions": instructions}
 
 
 def check(name: str, folder: Path, request: pytest.FixtureRequest) -> None:
@@ -32,8 +32,9 @@ def check(name: str, folder: Path, request: pytest.FixtureRequest) -> None:
         file.write_text(written(now) + "\n", encoding="utf-8")
         MACHINE.write_text(written(machine()) + "\n")
         return
-    rounding = machine().items() <= json.loads(MACHINE.read_text()).items()
-    found = list(differences(json.loads(file.read_text(encoding="utf-8")), now, rounding=rounding))
+    elsewhere = same_but_for_numbers if CASES[name].jumps else same_elsewhere
+    same = same_here if machine().items() <= json.loads(MACHINE.read_text()).items() else elsewhere
+    found = list(differences(json.loads(file.read_text(encoding="utf-8")), now, same))
     shown = [*found[:40], f"and {len(found) - 40} more"] if len(found) > 40 else found
     first = f"`trtw {CASES[name].words}` differs from tests/golden/records/{name}.json:"
     last = f"If that is on purpose: `pixi run golden -k {name}`, and say why in the message of the commit."
@@ -57,18 +58,19 @@ def test_every_record_belongs_to_a_case() -> None:
 
 def test_a_changed_score_verdict_text_or_length_is_a_difference_by_its_field() -> None:
     kept = {"AP": 0.5, "cases": [{"verdict": "right", "max_abs": 1.5e-7}], "why": "changes by 0.5", "n": 1}
-    assert not list(differences(kept, kept, rounding=True))
+    assert not list(differences(kept, kept, same_here))
     other = {"AP": 0.5000001, "cases": [{"verdict": "wrong", "max_abs": 2.5e-7}], "why": "changes by 0.7", "new": 1}
     everywhere = ["AP: was 0.5, is 0.5000001", 'cases[0].verdict: was "right", is "wrong"']
     ends = ["n: was 1, is gone", "new: is new, 1"]
-    assert list(differences(kept, other, rounding=False)) == [*everywhere, *ends]
-    assert list(differences(kept, other, rounding=True)) == [
+    assert list(differences(kept, other, same_elsewhere)) == [*everywhere, *ends]
+    assert list(differences(kept, other, same_here)) == [
         *everywhere,
         "cases[0].max_abs: was 1.5e-07, is 2.5e-07",
         'why: was "changes by 0.5", is "changes by 0.7"',
         *ends,
     ]
-    assert list(differences([1, 2], [1], rounding=False)) == [": had 2 entries, has 1"]
+    assert list(differences(kept, other, same_but_for_numbers)) == [everywhere[1], *ends]
+    assert list(differences([1, 2], [1], same_elsewhere)) == [": had 2 entries, has 1"]
 
 
 def test_folders_times_versions_and_hashes_are_masked_and_scores_are_whole() -> None:
