@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto
 from tests.onnx_text import parse_onnx
 
+from trt_workbench.model.editing import Names, NodeWriter
 from trt_workbench.onnxtools.drawing import Drawing
 
 KINDS = {TensorProto.FLOAT: "float", TensorProto.DOUBLE: "double", TensorProto.FLOAT16: "float16"}
@@ -21,8 +22,10 @@ def drawn(folder: Path, opset: int, x: NDArray, kind: int = TensorProto.FLOAT, s
     model.graph.input[0].type.tensor_type.ClearField("shape")
     model.graph.output[0].type.tensor_type.ClearField("shape")
     del model.graph.node[:]
-    drawing = Drawing(opset)
-    model.graph.node.extend(drawing.nodes("x", "y", kind, low=-2.0, high=5.0, seed=seed))
+    drawing = Drawing(opset, NodeWriter(Names.of(model)))
+    made = drawing.draw("x", "y", kind, low=-2.0, high=5.0, seed=seed)
+    model.graph.node.extend(drawing.writer.taken())
+    model.graph.node.append(onnx.helper.make_node("Identity", [made], ["y"]))
     model.graph.initializer.extend(drawing.constants())
     onnx.save(model, folder / "m.onnx")
     session = ort.InferenceSession(folder / "m.onnx", providers=["CPUExecutionProvider"])

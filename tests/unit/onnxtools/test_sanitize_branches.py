@@ -245,5 +245,5 @@ def test_results_of_an_if_that_stays_get_two_names(tmp_path: Path) -> None:
       else_branch = b () => (float[N,3] p) { p = Abs(x) }>"""
     path = write_onnx(tmp_path / "m.onnx", text(nodes, "float[N,3] x, bool d"))
     graph, report = check(path, d=np.array(False))
-    assert report.changes["inline-if"] == ["If i: p of else_branch is now p_0"]
-    assert [attribute.g.output[0].name for attribute in graph.node[0].attribute] == ["p", "p_0"]
+    assert report.changes["inline-if"] == ["If i: p of else_branch is now p_1"]
+    assert [attribute.g.output[0].name for attribute in graph.node[0].attribute] == ["p", "p_1"]

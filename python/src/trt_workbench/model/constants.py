@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from onnx import numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from trt_workbench.model.proto import STANDARD, has_subgraph
+from trt_workbench.model.proto import STANDARD, is_external
+from trt_workbench.model.walking import has_subgraph
 
 Array = NDArray[np.generic]
 # Different at every run, or constants already.
@@ -55,3 +56,17 @@ def evaluated(model: onnx.ModelProto, node: onnx.NodeProto, values: dict[str, Ar
         return None
     arrays = [np.asarray(result) for result in results]
     return dict(zip((value.name for value in outputs), arrays, strict=True))
+
+
+def constants(graph: onnx.GraphProto) -> dict[str, Array]:
+    """Return the values of initialisers and Constant nodes by name; a graph input with a default is no constant.
+
+    Values that `without_weights` took out are not known.
+    """
+    defaults = {value.name for value in graph.input}
+    inside = (tensor for tensor in graph.initializer if tensor.name not in defaults and not is_external(tensor))
+    found = {tensor.name: numpy_helper.to_array(tensor) for tensor in inside}
+    for node in graph.node:
+        if node.op_type == "Constant" and (value := constant_value(node)) is not None:
+            found[node.output[0]] = value
+    return found

@@ -15,8 +15,9 @@ from trt_workbench.errors import UsageProblem
 from trt_workbench.model.index_limits import index_limits
 from trt_workbench.model.narrow_formats import narrow_formats
 from trt_workbench.model.proto import STANDARD, Shape, operator_name, value_shape
-from trt_workbench.model.reading import all_graphs, all_tensors
+from trt_workbench.model.reading import all_tensors
 from trt_workbench.model.tensor_checks import declared_bytes
+from trt_workbench.model.walking import all_graphs, all_nodes
 
 QUANTIZERS = frozenset({"QuantizeLinear", "DequantizeLinear"})
 # ONNX Runtime's container for a compiled engine: code in the guise of a model.
@@ -83,8 +84,7 @@ def facts_of(path: Path, model: onnx.ModelProto) -> ModelFacts:
         UsageProblem: it is an engine in disguise, or its external data is missing, too short or outside the folder.
     """
     graphs = list(all_graphs(model))
-    operators = Counter(operator_name(node) for graph in graphs for node in graph.node)
-    operators.update(operator_name(node) for function in model.functions for node in function.node)
+    operators = Counter(map(operator_name, all_nodes(model)))
     if any(name.split("::")[-1] == _ENGINE_IN_DISGUISE for name in operators):
         raise UsageProblem(
             f"This file holds a compiled engine ({_ENGINE_IN_DISGUISE}), not a model; export the model itself: {path}"

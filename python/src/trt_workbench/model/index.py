@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import onnx
 from onnx import numpy_helper
 
+from trt_workbench.model.editing import name_nodes
 from trt_workbench.model.proto import Shape, operator_name, value_shape
 from trt_workbench.model.tensorrt_operators import OperatorUse
 
@@ -57,7 +57,7 @@ class GraphIndex:
     def __init__(self, model: onnx.ModelProto) -> None:
         """Index `model`; nodes without a name of their own are named in it."""
         self.model = model
-        self.renamed = _name_all(model.graph.node)
+        self.renamed = bool(name_nodes(model.graph.node))
         self.nodes = [node for node in model.graph.node if node.op_type != "Constant"]
         self.producer = {name: place for place, node in enumerate(self.nodes) for name in node.output if name}
         self.users: dict[str, list[int]] = defaultdict(list)
@@ -104,16 +104,6 @@ class GraphIndex:
             return None
         value = numpy_helper.to_array(tensor)
         return float(value.reshape(-1)[0]) if value.dtype.kind in "iuf" else None
-
-
-def _name_all(nodes: Iterable[onnx.NodeProto]) -> bool:
-    taken: set[str] = set()
-    renamed = False
-    for place, node in enumerate(nodes):
-        if not node.name or node.name in taken:
-            node.name, renamed = f"{node.name or node.op_type}_{place}", True
-        taken.add(node.name)
-    return renamed
 
 
 def _tensor_facts(model: onnx.ModelProto) -> dict[str, TensorFacts]:

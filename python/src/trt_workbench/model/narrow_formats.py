@@ -11,7 +11,8 @@ from onnx import TensorProto
 from trt_workbench.core.precision import FORMATS, get, names
 from trt_workbench.model.element_types import codes, kinds, kinds_where
 from trt_workbench.model.proto import STANDARD, integer
-from trt_workbench.model.reading import all_graphs, all_tensors
+from trt_workbench.model.reading import all_tensors
+from trt_workbench.model.walking import all_graphs, all_nodes
 
 TENSORRT_DOMAIN: Final = "trt"
 """Of TensorRT's own ONNX operators."""
@@ -30,8 +31,7 @@ def narrow_formats(model: onnx.ModelProto) -> tuple[str, ...]:
     """
     graphs = list(all_graphs(model))
     tensors = {tensor.name: tensor.data_type for tensor in all_tensors(model, graphs)}
-    nodes = [node for graph in graphs for node in graph.node]
-    nodes += [node for function in model.functions for node in function.node]
+    nodes = list(all_nodes(model))
     for node in [one for one in nodes if one.op_type == "Constant" and one.output]:
         tensors |= dict.fromkeys(node.output, max((entry.t.data_type for entry in node.attribute), default=0))
     values = [value for graph in graphs for value in (*graph.input, *graph.output)]

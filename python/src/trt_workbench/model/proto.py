@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import onnx
 
 # What the domain of ONNX's own operators is called.
@@ -31,12 +29,6 @@ def is_external(tensor: onnx.TensorProto) -> bool:
     return bool(tensor.data_location == onnx.TensorProto.EXTERNAL)
 
 
-def has_subgraph(node: onnx.NodeProto) -> bool:
-    """Return whether a node holds graphs of its own, as If and Loop do."""
-    kinds = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
-    return any(attribute.type in kinds for attribute in node.attribute)
-
-
 def value_shape(value: onnx.ValueInfoProto) -> Shape | None:
     """Return the shape of an input, output or inner tensor, a dynamic dimension as its symbol or None.
 
@@ -51,11 +43,15 @@ def value_shape(value: onnx.ValueInfoProto) -> Shape | None:
     )
 
 
-def subgraphs(nodes: Iterable[onnx.NodeProto]) -> list[onnx.GraphProto]:
-    """Return the graphs that nodes hold in their attributes."""
-    return [
-        graph
-        for node in nodes
-        for attribute in node.attribute
-        for graph in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs)
-    ]
+# Shapes by tensor, None for a dynamic dimension.
+Dims = dict[str, list[int | None]]
+
+
+def static_dims(inferred: onnx.GraphProto) -> Dims:
+    """Return the dimensions of every tensor of a graph, shapes inferred, whose rank is known."""
+    dims: Dims = {tensor.name: list(tensor.dims) for tensor in inferred.initializer}
+    for value in (*inferred.value_info, *inferred.input, *inferred.output):
+        shape = value_shape(value)
+        if shape is not None:
+            dims[value.name] = [dim if isinstance(dim, int) else None for dim in shape]
+    return dims

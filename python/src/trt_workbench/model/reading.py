@@ -6,15 +6,15 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import onnx
-import onnx.inliner
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from trt_workbench.core.hashing import read_hashed
 from trt_workbench.errors import UsageProblem
 from trt_workbench.model.division import trapping_division
-from trt_workbench.model.proto import STANDARD, subgraphs
+from trt_workbench.model.proto import STANDARD
 from trt_workbench.model.sniff import describe_file
 from trt_workbench.model.tensor_checks import check_dims, check_tensor, check_value
+from trt_workbench.model.walking import all_graphs, nodes_within
 
 
 def read_file(path: Path) -> tuple[bytes, str]:
@@ -55,11 +55,6 @@ def parse_model(path: Path, data: bytes) -> onnx.ModelProto:
     return model
 
 
-def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a model without functions of its own: what they hold stands in its graphs."""
-    return onnx.inliner.inline_local_functions(model) if model.functions else model
-
-
 def check_model(model: onnx.ModelProto) -> None:
     """Raise ValueError if a part of the model contradicts the format; weights outside the file are not looked at."""
     graphs = list(all_graphs(model))
@@ -77,15 +72,6 @@ def check_model(model: onnx.ModelProto) -> None:
             check_dims(sparse.values.name, sparse.dims)
     if found := trapping_division(model, graphs):
         raise ValueError(found)
-
-
-def all_graphs(model: onnx.ModelProto) -> Iterator[onnx.GraphProto]:
-    """Yield the graph and every subgraph, those in functions included."""
-    waiting = [model.graph, *(graph for function in model.functions for graph in subgraphs(function.node))]
-    while waiting:
-        graph = waiting.pop()
-        yield graph
-        waiting += subgraphs(graph.node)
 
 
 def all_tensors(model: onnx.ModelProto, graphs: Iterable[onnx.GraphProto]) -> Iterator[onnx.TensorProto]:
@@ -142,14 +128,8 @@ def _check_functions(model: onnx.ModelProto) -> None:
     """Raise ValueError if a function calls itself, directly or through others: inlining it would never end."""
     calls: dict[tuple[str, str], set[tuple[str, str]]] = {}
     for function in model.functions:
-        nodes = [*function.node]
-        waiting = subgraphs(function.node)
-        while waiting:
-            graph = waiting.pop()
-            nodes += graph.node
-            waiting += subgraphs(graph.node)
         key = (function.domain, function.name)
-        calls.setdefault(key, set()).update((node.domain, node.op_type) for node in nodes)
+        calls.setdefault(key, set()).update((node.domain, node.op_type) for node in nodes_within(function.node))
     settled: set[tuple[str, str]] = set()
     while ready := {key for key in calls if key not in settled and calls[key] & calls.keys() <= settled}:
         settled |= ready
@@ -159,13 +139,9 @@ def _check_functions(model: onnx.ModelProto) -> None:
 
 def _check_references(model: onnx.ModelProto) -> None:
     """Raise ValueError if an attribute outside of every function refers to one of a function."""
-    waiting = [model.graph]
-    while waiting:
-        graph = waiting.pop()
-        for node in graph.node:
-            if found := next((one.name for one in node.attribute if one.ref_attr_name), None):
-                raise ValueError(f"the attribute {found} of {node.op_type} refers to a function's, and is in none")
-        waiting += subgraphs(graph.node)
+    for node in nodes_within(model.graph.node):
+        if found := next((one.name for one in node.attribute if one.ref_attr_name), None):
+            raise ValueError(f"the attribute {found} of {node.op_type} refers to a function's, and is in none")
 
 
 def _check_operator_sets(model: onnx.ModelProto, graphs: Iterable[onnx.GraphProto]) -> None:

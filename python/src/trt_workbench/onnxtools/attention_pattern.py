@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import onnx
 
-from trt_workbench.model.proto import integer
-from trt_workbench.onnxtools.sanitize_graph import Dims, static_dims, use_counts
+from trt_workbench.model.proto import Dims, integer, static_dims
+from trt_workbench.model.walking import use_counts
 
 _TO_SOFTMAX = frozenset({"Add", "Sub", "Mul", "Div", "Where", "Cast", "Identity", "Clip", "Max", "Min"})
 _AFTER_SOFTMAX = frozenset({"Cast", "Identity", "Dropout", "Mul", "Where"})

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import onnx
 
-from trt_workbench.model.proto import has_subgraph, operator_name
+from trt_workbench.model.proto import operator_name
+from trt_workbench.model.walking import has_subgraph
 
 # Operators whose output shapes are counted or chosen from values.
 _COUNTED = frozenset(

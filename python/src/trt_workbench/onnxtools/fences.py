@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 import onnx
 from onnx import TensorProto
 
+from trt_workbench.model.editing import Names, rename_uses
 from trt_workbench.onnxtools.attention_pattern import AttentionIndex
-from trt_workbench.onnxtools.sanitize_graph import rename_uses
 
 _PREFIX = "trtw_fence_"
 _FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16)
@@ -46,9 +46,10 @@ def fences(model: onnx.ModelProto, nodes: Sequence[str] = ()) -> Iterator[tuple[
 def _fenced(model: onnx.ModelProto, tensors: Sequence[str], index: AttentionIndex) -> onnx.ModelProto:
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
+    names = Names.of(copy)
     maker = {name: (node, place) for node in copy.graph.node for place, name in enumerate(node.output)}
     for number, name in enumerate(tensors):
-        fence = f"{_PREFIX}{number}"
+        fence = names.fresh(f"{_PREFIX}{number}")
         node, place = maker[name]
         node.output[place] = fence
         rename_uses(copy.graph, name, fence)

@@ -11,11 +11,12 @@ import onnx
 from onnx import TensorProto
 
 from trt_workbench.core.precision import find
+from trt_workbench.model.editing import inlined
 from trt_workbench.model.element_types import codes, kinds_where
 from trt_workbench.model.narrow_formats import is_widening, widened_from
 from trt_workbench.model.opened import Model, once
-from trt_workbench.model.proto import integer, subgraphs
-from trt_workbench.model.reading import inlined
+from trt_workbench.model.proto import integer
+from trt_workbench.model.walking import Scope, subgraphs
 from trt_workbench.onnxtools.precision import Precision, shares_of
 from trt_workbench.onnxtools.quantize.evidence import is_calibrated
 
@@ -70,16 +71,12 @@ class _Found:
 
 
 @dataclass
-class _Scope:
-    """Element types of a graph's tensors, the nodes that make them, and its weights; an inner graph sees the outer."""
+class _Scope(Scope):
+    """Element types of a graph's tensors, the nodes that make them, and its weights."""
 
     types: dict[str, int]
     producers: dict[str, onnx.NodeProto]
     weights: dict[str, onnx.TensorProto]
-
-    def inner(self) -> _Scope:
-        """Return what a graph in one of the nodes sees."""
-        return _Scope(dict(self.types), dict(self.producers), dict(self.weights))
 
 
 @once
@@ -145,7 +142,7 @@ def _walk(graph: onnx.GraphProto, scope: _Scope, found: _Found) -> None:
             scope.types.setdefault(value.name, value.type.tensor_type.elem_type)
     for node in graph.node:
         for inner in subgraphs([node]):
-            seen = scope.inner()
+            seen = scope.inside(inner)
             _walk(inner, seen, found)
             # a Loop's first output is its condition
             outer = [value.name for value in inner.output][len(inner.output) - len(node.output) :]

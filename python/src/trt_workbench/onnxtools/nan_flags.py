@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
-from trt_workbench.model.proto import opset, subgraphs
+from trt_workbench.model.editing import Names, NodeWriter
+from trt_workbench.model.proto import opset
+from trt_workbench.model.walking import reads
 
 FLAGS = "trtw__nan_flags"
 _FLOATS = frozenset({TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE})
@@ -37,22 +39,15 @@ def with_flags(model: onnx.ModelProto, names: Sequence[str]) -> onnx.ModelProto:
     copy.CopyFrom(model)
     if not names or opset(model) < _IS_NAN_OPSET:
         return copy
-    graph, one = copy.graph, f"{FLAGS}__one"
-    graph.initializer.append(numpy_helper.from_array(np.array([1]), one))
-    for place, name in enumerate(names):
-        last = name
-        for operator, more in (
-            ("Cast", {"to": TensorProto.FLOAT}),
-            ("IsNaN", {}),
-            ("Cast", {"to": TensorProto.FLOAT}),
-            ("ReduceSum", {"keepdims": 0}),
-        ):
-            made = f"{FLAGS}__{place}_{len(graph.node)}"
-            graph.node.append(helper.make_node(operator, [last], [made], **more))
-            last = made
-        graph.node.append(helper.make_node("Reshape", [last, one], [f"{FLAGS}__{place}"]))
-    parts = [f"{FLAGS}__{place}" for place in range(len(names))]
-    graph.node.append(helper.make_node("Concat", parts, [FLAGS], axis=0))
+    graph, writer = copy.graph, NodeWriter(Names.of(copy), f"{FLAGS}_of")
+    one, parts = writer.constant(np.array([1])), []
+    for name in names:
+        is_nan = writer.node("IsNaN", writer.node("Cast", name, to=TensorProto.FLOAT))
+        count = writer.node("ReduceSum", writer.node("Cast", is_nan, to=TensorProto.FLOAT), keepdims=0)
+        parts.append(writer.node("Reshape", count, one))
+    writer.node("Concat", *parts, output=FLAGS, axis=0)
+    graph.initializer.extend(writer.initializers)
+    graph.node.extend(writer.taken())
     graph.output.append(helper.make_tensor_value_info(FLAGS, TensorProto.FLOAT, [len(names)]))
     return copy
 
@@ -61,12 +56,6 @@ def outputs_behind(model: onnx.ModelProto, tensors: set[str]) -> set[str]:
     """Return the outputs of a model that are, or are computed from, one of these tensors."""
     reached = set(tensors)
     for node in model.graph.node:
-        if reached & _read(node):
+        if reached & reads(node).keys():
             reached.update(node.output)
     return reached & {value.name for value in model.graph.output}
-
-
-def _read(node: onnx.NodeProto) -> set[str]:
-    """Return the tensors that a node reads, those that its graphs capture among them."""
-    inner = [one for graph in subgraphs([node]) for one in graph.node]
-    return set(node.input).union(*(_read(one) for one in inner)) if inner else set(node.input)

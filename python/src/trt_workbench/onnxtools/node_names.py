@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import onnx
 
 from trt_workbench.model.opened import Model, once
+from trt_workbench.model.walking import subgraphs
 
 
 @dataclass(frozen=True)
@@ -40,8 +41,5 @@ def read_nodes(model: Model) -> ModelNodes:
 def _named(graph: onnx.GraphProto) -> Iterator[tuple[str, onnx.NodeProto]]:
     for place, node in enumerate(graph.node):
         yield node.name or f"{node.op_type}_{place}", node
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                yield from _named(attribute.g)
-            for inner in attribute.graphs:
-                yield from _named(inner)
+        for inner in subgraphs([node]):
+            yield from _named(inner)

@@ -7,14 +7,16 @@ Carlo Arithmetic, UCLA CSD-970002, 1997): a correct engine differs from exact ar
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from math import inf
-from typing import Any
 
 import onnx
 from onnx import TensorProto, helper
 
-from trt_workbench.model.proto import opset, subgraphs
+from trt_workbench.model.editing import Names, NodeWriter, replace_nodes
+from trt_workbench.model.proto import opset
+from trt_workbench.model.walking import Scope, reads, subgraphs
 from trt_workbench.onnxtools.drawing import Drawing
 
 _FLOATS = {TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE}
@@ -75,18 +77,19 @@ def with_rounding(
     """
     copy = onnx.ModelProto()
     copy.CopyFrom(onnx.shape_inference.infer_shapes(model, strict_mode=False, data_prop=False))
-    inputs = {value.name for value in copy.graph.input} - {tensor.name for tensor in copy.graph.initializer}
-    exact = set() if ranged or held else inputs
-    drawing = Drawing(opset(model))
+    weights = {tensor.name for tensor in copy.graph.initializer}
+    inputs = [value.name for value in copy.graph.input if value.name not in weights]
+    exact = set() if ranged or held else set(inputs)
+    drawing = Drawing(opset(model), NodeWriter(Names.of(copy)))
     tells = opset(model) >= _WHERE_OPSET
     rounding = _Rounding(unit, seed, drawing, ranged=ranged, held=held, tells_infinite=tells)
-    rounding.of_graph(copy.graph, _Scope({}, inputs, exact, {}), inputs)
+    rounding.of_graph(copy.graph, _Scope({}, set(inputs), exact, {}), inputs)
     copy.graph.initializer.extend(drawing.constants())
     return copy
 
 
 @dataclass
-class _Scope:
+class _Scope(Scope):
     """What is known of the tensors that a graph sees.
 
     Attributes:
@@ -109,44 +112,40 @@ class _Rounding:
         self, unit: float, seed: int, drawing: Drawing, *, ranged: bool, held: int | None, tells_infinite: bool
     ) -> None:
         self._unit, self._seed, self._ranged, self._held = unit, seed, ranged, held
-        self._drawing, self._tells_infinite = drawing, tells_infinite
+        self._drawing, self._writer, self._tells_infinite = drawing, drawing.writer, tells_infinite
         self._scores: set[str] = set()
         self._count = 0
 
-    def of_graph(self, graph: onnx.GraphProto, outer: _Scope, inputs: Collection[str]) -> None:
+    def of_graph(self, graph: onnx.GraphProto, scope: _Scope, inputs: Collection[str]) -> None:
         """Disturb a graph in place; `inputs` are those of the model, none in a subgraph."""
         values = (*graph.input, *graph.value_info, *graph.output)
-        types = outer.types | {value.name: value.type.tensor_type.elem_type for value in values}
-        scope = _Scope(types, set(outer.live), set(outer.exact), dict(outer.renamed))
+        scope.types |= {value.name: value.type.tensor_type.elem_type for value in values}
         self._scores |= _scores(graph)
-        nodes: list[onnx.NodeProto] = []
         for name in inputs:
             # A runtime gets its inputs as they are; it may hold them in its precision, in which zeros, ones and other
             # small integers are exact: masks and lengths.
-            if types.get(name) in _FLOATS and (self._ranged or self._held):
-                scope.renamed[name] = self._copy(nodes, scope, name, spared=not self._ranged)
+            if scope.types.get(name) in _FLOATS and (self._ranged or self._held):
+                scope.renamed[name] = self._copy(scope, name, spared=not self._ranged)
         summed: dict[str, str] = {}
         for node in graph.node:
-            self._of_node(node, nodes, scope, summed)
-        del graph.node[:]
-        graph.node.extend(nodes)
+            self._of_node(node, scope, summed)
+        replace_nodes(graph, self._writer.taken())
         del graph.value_info[:]
 
-    def _of_node(
-        self, node: onnx.NodeProto, nodes: list[onnx.NodeProto], scope: _Scope, summed: dict[str, str]
-    ) -> None:
-        """Append a node to `nodes`, with what disturbs it; `summed` holds the copies of exact tensors so far."""
+    def _of_node(self, node: onnx.NodeProto, scope: _Scope, summed: dict[str, str]) -> None:
+        """Write a node, with what disturbs it; `summed` holds the copies of exact tensors so far."""
         inner = subgraphs([node])
         exact = {name for name in node.input if name in scope.exact}
         read = {name for name in node.input if name in scope.live}
         node.input[:] = [scope.renamed.get(name, name) for name in node.input]
         if not read and not inner:
-            nodes.append(node)
+            self._writer.nodes.append(node)
             return
         for graph in inner:
-            own = {value.name for value in graph.input}
-            live = scope.live | _live_inputs(node, graph, scope.live)
-            self.of_graph(graph, replace(scope, live=live, exact=scope.exact - own), ())
+            within = scope.inside(graph)
+            within.live |= _live_inputs(node, graph, scope.live)
+            with self._writer.apart():
+                self.of_graph(graph, within, ())
         outputs = [name for name in node.output if name]
         if node.op_type not in _OF_SHAPES:
             scope.live.update(outputs)
@@ -156,29 +155,26 @@ class _Rounding:
             # terms that cancel leave the error of the largest of them, which a share of the sum does not show
             for place, name in enumerate(node.input):
                 if name in scope.exact and scope.types.get(name) in _FLOATS:
-                    summed[name] = summed.get(name) or self._copy(nodes, scope, name, spared=True)
+                    summed[name] = summed.get(name) or self._copy(scope, name, spared=True)
                     node.input[place] = summed[name]
-        rounded = [
-            name
+        rounded = {
+            name: self._writer.names.fresh(f"{name}__exact")
             for name in outputs
             if name in scope.live and scope.types.get(name) in _FLOATS and node.op_type not in MOVES and not inner
-        ]
-        for name in rounded:
-            node.output[list(node.output).index(name)] = f"{name}__exact"
-        nodes.append(node)
-        for name in rounded:
-            self._disturb(nodes, f"{name}__exact", name, scope.types[name], node.op_type)
+        }
+        node.output[:] = [rounded.get(name, name) for name in node.output]
+        self._writer.nodes.append(node)
+        for name, clean in rounded.items():
+            self._disturb(clean, name, scope.types[name], node.op_type)
 
-    def _copy(self, nodes: list[onnx.NodeProto], scope: _Scope, name: str, *, spared: bool) -> str:
+    def _copy(self, scope: _Scope, name: str, *, spared: bool) -> str:
         """Return the name of a disturbed copy of a tensor."""
-        copy = f"{name}__rounded{self._count}"  # a graph and its subgraphs may each make one
+        copy = self._writer.names.fresh(f"{name}__rounded")
         scope.live.add(copy)
-        self._disturb(nodes, name, copy, scope.types[name], spared=spared)
+        self._disturb(name, copy, scope.types[name], spared=spared)
         return copy
 
-    def _disturb(
-        self, nodes: list[onnx.NodeProto], clean: str, name: str, kind: int, operator: str = "", *, spared: bool = False
-    ) -> None:
+    def _disturb(self, clean: str, name: str, kind: int, operator: str = "", *, spared: bool = False) -> None:
         self._count += 1
         number = self._seed * 100_003 + self._count
         share = max(self._unit, _APPROXIMATED.get(operator, 0.0))
@@ -188,9 +184,57 @@ class _Rounding:
             is_score = self._tells_infinite and not self._scores.isdisjoint((clean, name))
             ranged = (_INFINITE_SCORE if is_score else _INFINITE) if self._tells_infinite else inf
             spared = is_score  # the zeros and ones of a mask, which grow to tens beside -10000
-        nodes += _disturbed(
-            clean, name, kind, share, number, self._drawing, least=least, ranged=ranged, held=self._held, spared=spared
-        )
+        self._write(clean, name, kind, share, number, least=least, ranged=ranged, spared=spared)
+
+    def _write(
+        self,
+        clean: str,
+        name: str,
+        kind: int,
+        unit: float,
+        seed: int,
+        *,
+        least: float,
+        ranged: float | None,
+        spared: bool,
+    ) -> None:
+        """Write the nodes that make `name` from `clean`; integers are spared where that is asked for.
+
+        What is left of a number below it is more than 0 if it is no integer, and at most 1: rounded up, it says so.
+
+        `least` is an error that is added whatever the value. `ranged` is where values begin that stand for infinity, if
+        the disturbance is relative to the largest of the others; None where it is relative to each value.
+        """
+        node = partial(self._writer.node, stem=f"{name}__noise")
+
+        def draw(low: float, high: float) -> str:
+            return self._drawing.draw(clean, f"{name}__noise", kind, low=low, high=high, seed=seed)
+
+        is_ranged = ranged is not None
+        noise = draw(*((-unit, unit) if is_ranged or spared else (1.0 - unit, 1.0 + unit)))
+        held = None if self._held == kind else self._held
+        last = {"output": name} if held is None else {}
+        if ranged is not None:
+            size = node("Abs", clean)
+            if ranged < inf:
+                end = min(ranged, _LARGEST_FP16) if kind == TensorProto.FLOAT16 else ranged
+                high, none = (
+                    node("Constant", value=helper.make_tensor("bound", kind, [], [value])) for value in (end, 0.0)
+                )
+                size = node("Where", node("Less", size, high), size, none)
+            error = node("Mul", noise, node("ReduceMax", size, keepdims=0))
+            if spared:
+                error = node("Mul", error, node("Ceil", node("Sub", size, node("Floor", size))))
+            made = node("Add", clean, error, **last)
+        elif spared:
+            size = node("Mul", clean, node("Ceil", node("Sub", clean, node("Floor", clean))))
+            made = node("Add", clean, node("Mul", noise, size), **last)
+        elif least:
+            made = node("Add", node("Mul", clean, noise), draw(-least, least), **last)
+        else:
+            made = node("Mul", clean, noise, **last)
+        if held is not None:
+            node("Cast", node("Cast", made, to=held), output=name, to=kind)
 
 
 def _scores(graph: onnx.GraphProto) -> set[str]:
@@ -210,73 +254,9 @@ def _live_inputs(node: onnx.NodeProto, graph: onnx.GraphProto, live: Collection[
     while True:
         reached = found | set(live)
         for one in graph.node:
-            captured = {name for inner in subgraphs([one]) for step in inner.node for name in step.input}
-            if reached & (captured | set(one.input)):
+            if reached & reads(one).keys():
                 reached.update(one.output)
         again = found | {own for own, given in zip(fed, outputs, strict=False) if given in reached}
         if again == found:
             return found
         found = again
-
-
-def _disturbed(
-    clean: str,
-    name: str,
-    kind: int,
-    unit: float,
-    seed: int,
-    drawing: Drawing,
-    *,
-    least: float,
-    ranged: float | None,
-    held: int | None,
-    spared: bool,
-) -> list[onnx.NodeProto]:
-    """Return the nodes that make `name` from `clean`; integers are spared where that is asked for.
-
-    What is left of a number below it is more than 0 if it is no integer, and at most 1: rounded up, it says so.
-
-    `least` is an error that is added whatever the value. `ranged` is where values begin that stand for infinity, if the
-    disturbance is relative to the largest of the others; None where it is relative to each value.
-    """
-    nodes: list[onnx.NodeProto] = []
-
-    def node(operator: str, inputs: list[str], output: str, **attributes: Any) -> str:
-        nodes.append(helper.make_node(operator, inputs, [output], **attributes))
-        return output
-
-    def draw(low: float, high: float, made: str) -> str:
-        nodes.extend(drawing.nodes(clean, made, kind, low=low, high=high, seed=seed))
-        return made
-
-    is_ranged = ranged is not None
-    noise = draw(*((-unit, unit) if is_ranged or spared else (1.0 - unit, 1.0 + unit)), f"{name}__noise")
-    last = name if held is None or held == kind else f"{name}__wide"
-    if ranged is not None:
-        size = node("Abs", [clean], f"{name}__abs")
-        if ranged < inf:
-            end = min(ranged, _LARGEST_FP16) if kind == TensorProto.FLOAT16 else ranged
-            bounds = {"high": end, "none": 0.0}
-            high, none = (
-                node("Constant", [], f"{name}__{key}", value=helper.make_tensor(key, kind, [], [value]))
-                for key, value in bounds.items()
-            )
-            size = node("Where", [node("Less", [size, high], f"{name}__finite"), size, none], f"{name}__known")
-        top = node("ReduceMax", [size], f"{name}__top", keepdims=0)
-        error = node("Mul", [noise, top], f"{name}__scaled")
-        if spared:
-            rest = node("Sub", [size, node("Floor", [size], f"{name}__floor")], f"{name}__rest")
-            error = node("Mul", [error, node("Ceil", [rest], f"{name}__broken")], f"{name}__error")
-        node("Add", [clean, error], last)
-    elif spared:
-        rest = node("Sub", [clean, node("Floor", [clean], f"{name}__floor")], f"{name}__rest")
-        size = node("Mul", [clean, node("Ceil", [rest], f"{name}__broken")], f"{name}__size")
-        node("Add", [clean, node("Mul", [noise, size], f"{name}__error")], last)
-    elif least:
-        share = node("Mul", [clean, noise], f"{name}__share")
-        node("Add", [share, draw(-least, least, f"{name}__least")], last)
-    else:
-        node("Mul", [clean, noise], last)
-    if last != name:
-        node("Cast", [node("Cast", [last], f"{name}__held", to=held)], name, to=kind)
-    return nodes

@@ -6,7 +6,7 @@ import onnx
 from onnx import numpy_helper
 
 from trt_workbench.model.proto import operator_name
-from trt_workbench.model.reading import all_graphs
+from trt_workbench.model.walking import all_graphs, all_nodes
 
 # A seed does not help: every runtime draws other numbers from it, and other ones again at the next call.
 _RANDOM = frozenset(
@@ -25,7 +25,7 @@ def random_operators(model: onnx.ModelProto) -> list[str]:
         model: with or without its weights.
     """
     graphs = list(all_graphs(model))
-    nodes = [node for part in (*graphs, *model.functions) for node in part.node]
+    nodes = list(all_nodes(model))
     off = {name for name, value in _flags(graphs, nodes).items() if not value}
     found = set()
     for node in nodes:

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
+from onnx import helper
 
+from trt_workbench.model.editing import Names, NodeWriter, put_nodes, remove_nodes, remove_unused
 from trt_workbench.model.proto import opset
 from trt_workbench.onnxtools.attention_pattern import Attention, AttentionIndex
 from trt_workbench.onnxtools.sanitize_folding import fold_constants, fold_shapes
-from trt_workbench.onnxtools.sanitize_graph import remove_nodes, remove_unused
 
 # Axes of Unsqueeze and ReduceSum, and Slice's bounds, are inputs from here on.
 _OLDEST_OPSET = 13
@@ -26,36 +26,26 @@ _AXES_ARE_INPUTS = {"ReduceMax": 18, "ReduceSum": 13, "Unsqueeze": 13}
 _FOLD_BYTES = 1 << 20
 
 
-class _Splice:
+class _Splice(NodeWriter):
     """New nodes of one rewrite at one attention, put before a node that is there."""
 
-    def __init__(self, model: onnx.ModelProto, rule: str, place: Attention, index: AttentionIndex) -> None:
-        self.graph, self.index, self.place = model.graph, index, place
-        self._stem, self._opset = f"{rule}/{place.softmax.output[0]}", opset(model)
-        self._new: list[onnx.NodeProto] = []
-        self._count = 0
+    def __init__(self, model: onnx.ModelProto, names: Names, rule: str, place: Attention, index: AttentionIndex):
+        super().__init__(names, f"{rule}/{place.softmax.output[0]}/1")
+        self.graph, self.index, self.place, self._opset = model.graph, index, place, opset(model)
 
-    def node(self, operator: str, *inputs: str, **attributes: Any) -> str:
-        """Add a node and return its output."""
-        name = self._name()
-        self._new.append(helper.make_node(operator, list(inputs), [name], name=name, **attributes))
-        return name
-
-    def constant(self, value: Any, dtype: Any = np.int64) -> str:
-        """Add an initialiser and return its name."""
-        name = self._name()
-        self.graph.initializer.append(numpy_helper.from_array(np.asarray(value, dtype), name))
-        return name
+    def number(self, value: Any, dtype: Any = np.int64) -> str:
+        """Return a constant of a type."""
+        return self.constant(np.asarray(value, dtype))
 
     def over(self, operator: str, x: str, axis: int, **attributes: Any) -> str:
         """Add a node that takes axes."""
         if self._opset >= _AXES_ARE_INPUTS[operator]:
-            return self.node(operator, x, self.constant([axis]), **attributes)
+            return self.node(operator, x, self.number([axis]), **attributes)
         return self.node(operator, x, axes=[axis], **attributes)
 
     def sizes(self, x: str, first: int, end: int) -> str:
         """Add what computes the sizes of dimensions `first` to `end` - 1."""
-        return self.node("Slice", self.node("Shape", x), self.constant([first]), self.constant([end]))
+        return self.node("Slice", self.node("Shape", x), self.number([first]), self.number([end]))
 
     def before(self, node: onnx.NodeProto) -> None:
         """Put the nodes so far before `node`."""
@@ -63,29 +53,25 @@ class _Splice:
 
     def instead_of(self, node: onnx.NodeProto) -> None:
         """Put the nodes so far in the place of `node`; the last one makes what it made."""
-        self._new[-1].output[0] = node.output[0]
+        self.nodes[-1].output[0] = node.output[0]
         self._put(self._place(node))
         remove_nodes(self.graph, [node])
 
     def after(self, node: onnx.NodeProto, make: Callable[[str], str]) -> None:
         """Put what `make` adds for the output of `node` after it; the last node makes what `node` made."""
         output = node.output[0]
-        node.output[0] = self._name()
+        node.output[0] = self.names.fresh(self._stem)
         make(node.output[0])
-        self._new[-1].output[0] = output
+        self.nodes[-1].output[0] = output
         self._put(self._place(node) + 1)
 
     def _place(self, node: onnx.NodeProto) -> int:
         return next(place for place, one in enumerate(self.graph.node) if one is node)
 
     def _put(self, at: int) -> None:
-        for new in reversed(self._new):
-            self.graph.node.insert(at, new)
-        self._new.clear()
-
-    def _name(self) -> str:
-        self._count += 1
-        return f"{self._stem}/{self._count}"
+        put_nodes(self.graph, at, self.taken())
+        self.graph.initializer.extend(self.initializers)
+        self.initializers.clear()
 
 
 Rule = Callable[[_Splice, Attention], bool]
@@ -128,10 +114,10 @@ def _mask_in_keys(on: _Splice, place: Attention) -> bool:
         if not on.index.is_scalar(second) or first not in (place.product.output[0], *[n.output[0] for n in way]):
             return False
         queries = on.node(scale.op_type, queries, second)
-    one = on.constant(1, helper.tensor_dtype_to_np_dtype(dtype))
-    row = on.node("Concat", on.sizes(keys, 0, 2), on.constant([1]), on.sizes(keys, 3, 4), axis=0)
+    one = on.number(1, helper.tensor_dtype_to_np_dtype(dtype))
+    row = on.node("Concat", on.sizes(keys, 0, 2), on.number([1]), on.sizes(keys, 3, 4), axis=0)
     keys = on.node("Concat", keys, on.node("Expand", place.mask, row), axis=-2)
-    on.node("MatMul", on.node("Pad", queries, on.constant([0] * 7 + [1]), one), keys)
+    on.node("MatMul", on.node("Pad", queries, on.number([0] * 7 + [1]), one), keys)
     on.instead_of(masked)
     return True
 
@@ -145,7 +131,7 @@ def _two_queries(on: _Splice, place: Attention) -> bool:
         return False
     place.product.input[0] = on.node("Concat", queries, queries, axis=-2)
     on.before(place.product)
-    on.after(place.mixing, lambda x: on.node("Slice", x, *[on.constant([number]) for number in (0, 1, -2)]))
+    on.after(place.mixing, lambda x: on.node("Slice", x, *[on.number([number]) for number in (0, 1, -2)]))
     return True
 
 
@@ -180,7 +166,7 @@ def _copied_shares(on: _Splice, place: Attention) -> bool:
 def _copied(on: _Splice, x: str) -> str:
     """Take one of two copies."""
     wide = on.over("Unsqueeze", x, 0)
-    return on.node("Gather", on.node("Concat", wide, wide, axis=0), on.constant(0), axis=0)
+    return on.node("Gather", on.node("Concat", wide, wide, axis=0), on.number(0), axis=0)
 
 
 def _operands(on: _Splice, place: Attention) -> list[tuple[onnx.NodeProto, str]]:
@@ -212,13 +198,13 @@ def rewrite_attention(model: onnx.ModelProto, rule: str) -> list[str]:
     if opset(model) < _OLDEST_OPSET:
         return []
     del model.graph.value_info[:]  # shapes there may be those of before
-    index = AttentionIndex(model)
+    index, names = AttentionIndex(model), Names.of(model)
     done = {name.rsplit("/", 1)[0] for node in model.graph.node for name in node.output if name.startswith(f"{rule}/")}
     changed = []
     for place in index.found:
         if f"{rule}/{place.softmax.output[0]}" in done:
             continue
-        if RULES[rule](_Splice(model, rule, place, index), place):
+        if RULES[rule](_Splice(model, names, rule, place, index), place):
             changed.append(place.softmax.name or place.softmax.output[0])
     return changed
 

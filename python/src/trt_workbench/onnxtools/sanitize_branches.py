@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 
 import onnx
 from onnx import helper
 
-from trt_workbench.model.constants import Array, evaluated
+from trt_workbench.model.constants import Array, constants, evaluated
+from trt_workbench.model.editing import Names, name_nodes, replace_nodes
+from trt_workbench.model.light import without_weights
+from trt_workbench.model.walking import defined, nodes_within, subgraphs
 from trt_workbench.onnxtools.sanitize_folding import fold_constants, fold_shapes
-from trt_workbench.onnxtools.sanitize_graph import constants, subgraphs, without_weights
 
 _CONDITION = 0
 _BRANCHES = ("else_branch", "then_branch")
@@ -18,7 +19,7 @@ _BRANCHES = ("else_branch", "then_branch")
 
 def has_if(graph: onnx.GraphProto) -> bool:
     """Whether a graph, or a graph within it, has an If."""
-    return any(node.op_type == "If" or any(map(has_if, subgraphs(node))) for node in graph.node)
+    return any(node.op_type == "If" for node in nodes_within(graph.node))
 
 
 def inline_ifs(model: onnx.ModelProto) -> list[str]:
@@ -49,7 +50,7 @@ def known_values(model: onnx.ModelProto, graph: onnx.GraphProto, outer: Mapping[
         graph: its main graph, or one within it.
         outer: values that are known in the graphs around it.
     """
-    own = {value.name for value in graph.input}
+    own = set(defined(graph))
     known = {name: value for name, value in outer.items() if name not in own} | constants(graph)
     wanted = _needed(graph)
     for node in graph.node:
@@ -62,7 +63,7 @@ def _needed(graph: onnx.GraphProto) -> set[str]:
     """Return the tensors that conditions in a graph, and in those within it, are computed from."""
     wanted = {node.input[_CONDITION] for node in graph.node if node.op_type == "If"}
     for node in graph.node:
-        for inner in subgraphs(node):
+        for inner in subgraphs([node]):
             if has_if(inner):
                 wanted |= _needed(inner)
     for node in reversed(graph.node):
@@ -76,7 +77,7 @@ class _Inlining:
 
     def __init__(self, model: onnx.ModelProto) -> None:
         self._model = model
-        self._defined = Counter(_definitions(model.graph))
+        self._names = Names(_definitions(model.graph))
         self._changed: list[str] = []
 
     def of_graph(self, graph: onnx.GraphProto, outer: Mapping[str, Array]) -> list[str]:
@@ -87,11 +88,11 @@ class _Inlining:
             for node in graph.node:
                 taken = _taken(node, known)
                 nodes += [node] if taken is None else self._inlined(graph, node, taken)
-            del graph.node[:]
-            graph.node.extend(_named(nodes))
+            replace_nodes(graph, nodes)
+            name_nodes(node for node in graph.node if node.name)
             known = known_values(self._model, graph, outer)
         for node in graph.node:
-            for inner in subgraphs(node):
+            for inner in subgraphs([node]):
                 if has_if(inner):
                     self.of_graph(inner, known)
             if node.op_type == "If":
@@ -103,7 +104,7 @@ class _Inlining:
         branch = _branch(node, taken)
         self._changed.append(f"If {node.name} takes {taken}, nodes: {len(branch.node)}")
         for attribute in node.attribute:
-            self._defined.subtract((_own_definitions if attribute.name == taken else _definitions)(attribute.g))
+            self._names.drop((defined if attribute.name == taken else _definitions)(attribute.g))
         computed = {name for one in branch.node for name in one.output}
         names: dict[str, str] = {}
         copied = []
@@ -112,10 +113,9 @@ class _Inlining:
                 names[result] = wanted
             elif wanted:  # a tensor of outside, an initialiser, or one that is a result twice
                 copied.append((result, wanted))
-        for name in _own_definitions(branch):
+        for name in defined(branch):
             if name not in names:
-                names[name] = self._free(name)
-                self._defined[names[name]] += 1
+                names[name] = self._names.fresh(name)
         self._rename(branch, names)
         graph.initializer.extend(branch.initializer)
         graph.sparse_initializer.extend(branch.sparse_initializer)
@@ -125,21 +125,13 @@ class _Inlining:
     def _name_apart(self, node: onnx.NodeProto) -> None:
         """Give results other names in the branch that is taken if the condition is false."""
         first, second = _branch(node, _BRANCHES[1]), _branch(node, _BRANCHES[0])
-        shared = {value.name for value in first.output} & set(_own_definitions(second))
+        shared = {value.name for value in first.output} & set(defined(second))
         names = {value.name: "" for value in second.output if value.name in shared}
         for name in names:
-            names[name] = self._free(name)
-            self._defined[names[name]] += 1
+            names[name] = self._names.fresh(name)
             self._changed.append(f"If {node.name}: {name} of {_BRANCHES[0]} is now {names[name]}")
         if names:
             self._rename(second, names)
-
-    def _free(self, name: str) -> str:
-        """Return the name if nothing else has it, else one that nothing has."""
-        number, free = 0, name
-        while self._defined[free] > 0:
-            free, number = f"{name}_{number}", number + 1
-        return free
 
     def _rename(self, graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
         """Rename tensors in a graph, where they are made and wherever they are read."""
@@ -153,13 +145,10 @@ class _Inlining:
         for node in graph.node:
             node.input[:] = [names.get(name, name) for name in node.input]
             node.output[:] = [names.get(name, name) for name in node.output]
-            for inner in subgraphs(node):
-                own = _own_definitions(inner)
+            for inner in subgraphs([node]):
+                own = defined(inner)
                 changed = {name: new for name, new in names.items() if name not in own}
-                for name in own:
-                    if name in given:
-                        changed[name] = self._free(name)
-                        self._defined[changed[name]] += 1
+                changed |= {name: self._names.fresh(name) for name in own if name in given}
                 self._rename(inner, changed)
 
 
@@ -174,28 +163,8 @@ def _branch(node: onnx.NodeProto, name: str) -> onnx.GraphProto:
     return graph
 
 
-def _own_definitions(graph: onnx.GraphProto) -> list[str]:
-    """Return the names that a graph defines, those within its subgraphs left out."""
-    named = [value.name for value in graph.input]
-    named += [tensor.name for tensor in graph.initializer] + [one.values.name for one in graph.sparse_initializer]
-    named += [name for node in graph.node for name in node.output]
-    return list(dict.fromkeys(filter(None, named)))
-
-
 def _definitions(graph: onnx.GraphProto) -> Iterator[str]:
     """Yield the names that a graph and those within it define."""
-    yield from _own_definitions(graph)
-    for node in graph.node:
-        for inner in subgraphs(node):
-            yield from _definitions(inner)
-
-
-def _named(nodes: list[onnx.NodeProto]) -> list[onnx.NodeProto]:
-    """Give a second node of a name another one: no runtime takes two."""
-    taken: set[str] = set()
-    for node in nodes:
-        name, number = node.name, 0
-        while node.name and node.name in taken:
-            node.name, number = f"{name}_{number}", number + 1
-        taken.add(node.name)
-    return nodes
+    yield from defined(graph)
+    for inner in subgraphs(graph.node):
+        yield from _definitions(inner)

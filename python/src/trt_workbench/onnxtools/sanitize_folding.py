@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import onnx
 
-from trt_workbench.model.constants import Array, evaluated
-from trt_workbench.onnxtools.sanitize_graph import constants, remove_nodes, set_constant, static_dims
+from trt_workbench.model.constants import Array, constants, evaluated
+from trt_workbench.model.editing import remove_nodes, set_constant
+from trt_workbench.model.proto import static_dims
 
 
 def fold_constants(model: onnx.ModelProto, limit_bytes: int) -> list[str]:

@@ -8,8 +8,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto
 
-from trt_workbench.model.constants import Array
-from trt_workbench.onnxtools.sanitize_graph import constants, fresh_name, set_constant
+from trt_workbench.model.constants import Array, constants
+from trt_workbench.model.editing import Names, set_constant
 
 INT32 = np.iinfo(np.int32)
 # Inputs that ONNX lets be int32 as well as int64, by operator.
@@ -26,7 +26,7 @@ def clamp_int64(model: onnx.ModelProto) -> list[str]:
 
     No dimension reaches 2^31, so the slice is the same.
     """
-    graph = model.graph
+    graph, names = model.graph, Names.of(model)
     values = constants(graph)
     changed = []
     for node in graph.node:
@@ -35,7 +35,7 @@ def clamp_int64(model: onnx.ModelProto) -> list[str]:
             value = values.get(name)
             if value is None or value.dtype != np.int64 or not outside_int32(value):
                 continue
-            clamped = fresh_name(graph, f"{name}_int32_range")
+            clamped = names.fresh(f"{name}_int32_range")
             set_constant(graph, clamped, np.clip(value, INT32.min, INT32.max))
             node.input[place] = clamped
             changed.append(f"{name} of Slice {node.name}: {value.tolist()}")
@@ -44,7 +44,7 @@ def clamp_int64(model: onnx.ModelProto) -> list[str]:
 
 def int32_indices(model: onnx.ModelProto) -> list[str]:
     """Make indices int32 where the operator takes both: constants in range, and casts from int32 to int64."""
-    graph = model.graph
+    graph, names = model.graph, Names.of(model)
     values = constants(graph)
     inferred = onnx.shape_inference.infer_shapes(model).graph
     types = {value.name: value.type.tensor_type.elem_type for value in (*inferred.value_info, *inferred.input)}
@@ -57,12 +57,15 @@ def int32_indices(model: onnx.ModelProto) -> list[str]:
     changed = []
     for node in graph.node:
         places = [place for place in _INDEX_INPUTS.get(node.op_type, ()) if _has(node, place)]
-        names = [node.input[place] for place in places]
+        read = [node.input[place] for place in places]
         # the indices of a Slice share one type: all of them or none
-        if not names or not all(name in widened or _fits(values.get(name)) for name in names):
+        if not read or not all(name in widened or _fits(values.get(name)) for name in read):
             continue
-        for place, name in zip(places, names, strict=True):
-            node.input[place] = widened.get(name) or _as_int32(graph, name, values[name])
+        for place, name in zip(places, read, strict=True):
+            if name not in widened:
+                widened[name] = names.fresh(f"{name}_int32")
+                set_constant(graph, widened[name], values[name].astype(np.int32))
+            node.input[place] = widened[name]
         changed.append(f"{node.op_type} {node.name}".strip())
     return changed
 
@@ -77,9 +80,3 @@ def _goes_to_int64(node: onnx.NodeProto) -> bool:
 
 def _fits(value: Array | None) -> bool:
     return value is not None and value.dtype == np.int64 and not outside_int32(value)
-
-
-def _as_int32(graph: onnx.GraphProto, name: str, value: Array) -> str:
-    new = fresh_name(graph, f"{name}_int32")
-    set_constant(graph, new, value.astype(np.int32))
-    return new

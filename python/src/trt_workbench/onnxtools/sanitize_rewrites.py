@@ -10,21 +10,14 @@ import numpy as np
 import onnx
 from onnx import TensorProto
 
+from trt_workbench.model.constants import constants
+from trt_workbench.model.editing import bypass, name_nodes, remove_nodes, remove_unused, rename_uses, set_constant
 from trt_workbench.model.proto import integer, is_external
+from trt_workbench.model.walking import subgraphs, use_counts
 from trt_workbench.onnxtools.sanitize_attention import RULES as ATTENTION_RULES
 from trt_workbench.onnxtools.sanitize_attention import rewrite_attention
 from trt_workbench.onnxtools.sanitize_branches import inline_ifs
 from trt_workbench.onnxtools.sanitize_folding import fold_constants, fold_shapes
-from trt_workbench.onnxtools.sanitize_graph import (
-    bypass,
-    constants,
-    remove_nodes,
-    remove_unused,
-    rename_uses,
-    set_constant,
-    subgraphs,
-    use_counts,
-)
 from trt_workbench.onnxtools.sanitize_integers import clamp_int64, int32_indices
 from trt_workbench.onnxtools.sanitize_sizes import copy_sizes
 
@@ -55,16 +48,9 @@ class SanitizeSettings:
 Rewrite = Callable[[onnx.ModelProto, SanitizeSettings], list[str]]
 
 
-def name_nodes(model: onnx.ModelProto, _: SanitizeSettings) -> list[str]:
+def names_of_nodes(model: onnx.ModelProto, _: SanitizeSettings) -> list[str]:
     """Give every node a name of its own, so that reports and layer names can be traced back."""
-    taken: set[str] = set()
-    changed = []
-    for place, node in enumerate(model.graph.node):
-        if not node.name or node.name in taken:
-            old, node.name = node.name, f"{node.name or node.op_type}_{place}"
-            changed.append(f"{old or '(no name)'} is now {node.name}")
-        taken.add(node.name)
-    return changed
+    return [f"{old or '(no name)'} is now {new}" for old, new in name_nodes(model.graph.node)]
 
 
 def dedupe_initializers(model: onnx.ModelProto, _: SanitizeSettings) -> list[str]:
@@ -156,7 +142,7 @@ def _graph_to_float(graph: onnx.GraphProto) -> list[str]:
             else:
                 continue
             changed.append(f"{node.op_type} {node.name}")
-        for inner in subgraphs(node):
+        for inner in subgraphs([node]):
             changed += _graph_to_float(inner)
             for value_info in (*inner.input, *inner.output):
                 if value_info.type.tensor_type.elem_type == TensorProto.DOUBLE:
@@ -233,6 +219,6 @@ REWRITES: Mapping[str, tuple[Rewrite, bool]] = {
     "finite-masks": (finite_masks, False),
     "dedupe-initializers": (dedupe_initializers, True),
     "remove-unused": (lambda model, _: remove_unused(model), True),
-    "name-nodes": (name_nodes, True),
+    "name-nodes": (names_of_nodes, True),
     **{rule: (_of_attention(rule), False) for rule in ATTENTION_RULES},
 }

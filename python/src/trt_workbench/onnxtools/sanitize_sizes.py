@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import onnx
 
-from trt_workbench.model.constants import Array
-from trt_workbench.model.proto import integer
-from trt_workbench.onnxtools.sanitize_graph import Dims, constants, fresh_name, static_dims
+from trt_workbench.model.constants import Array, constants
+from trt_workbench.model.editing import Names, NodeWriter, put_nodes
+from trt_workbench.model.proto import Dims, integer, static_dims
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def copy_sizes(model: onnx.ModelProto) -> list[str]:
         {name: node for node in graph.node for name in node.output},
         static_dims(onnx.shape_inference.infer_shapes(model).graph),
     )
-    changed = []
+    writer, changed = NodeWriter(Names.of(model)), []
     for node in list(graph.node):
         if node.op_type != "Reshape" or integer(node, "allowzero"):
             continue
@@ -52,9 +52,10 @@ def copy_sizes(model: onnx.ModelProto) -> list[str]:
         written = _with_zeros(parts, node.input[0])
         if written == parts:
             continue
-        _set_shape(graph, node, written)
+        _set_shape(graph, node, written, writer)
         copied = sum(new.length for new, old in zip(written, parts, strict=True) if new != old)
         changed.append(f"Reshape {node.name} copies {copied} of its input's sizes")
+    graph.initializer.extend(writer.initializers)
     return changed
 
 
@@ -105,19 +106,15 @@ def _with_zeros(parts: Sequence[_Part], data: str) -> list[_Part]:
     return written
 
 
-def _set_shape(graph: onnx.GraphProto, node: onnx.NodeProto, parts: Sequence[_Part]) -> None:
+def _set_shape(graph: onnx.GraphProto, node: onnx.NodeProto, parts: Sequence[_Part], writer: NodeWriter) -> None:
     """Let the node read the shape: a constant where all of it is known, else a Concat of its own."""
 
     def constant(numbers: Sequence[int]) -> str:
-        name = fresh_name(graph, f"{node.output[0]}_sizes")
-        graph.initializer.append(onnx.numpy_helper.from_array(np.array(numbers, np.int64), name))
-        return name
+        return writer.constant(np.array(numbers, np.int64), f"{node.output[0]}_sizes")
 
     if all(part.numbers for part in parts):
         node.input[1] = constant([number for part in parts for number in part.numbers])
         return
     names = [constant(part.numbers) if part.numbers else part.name for part in parts]
-    joined = fresh_name(graph, f"{node.output[0]}_shape")
-    place = list(graph.node).index(node)
-    graph.node.insert(place, onnx.helper.make_node("Concat", names, [joined], joined, axis=0))
-    node.input[1] = joined
+    node.input[1] = writer.node("Concat", *names, stem=f"{node.output[0]}_shape", axis=0)
+    put_nodes(graph, next(place for place, one in enumerate(graph.node) if one is node), writer.taken())

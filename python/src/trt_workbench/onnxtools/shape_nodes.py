@@ -6,7 +6,8 @@ from collections import defaultdict
 
 import onnx
 
-from trt_workbench.model.proto import has_subgraph, operator_name, value_shape
+from trt_workbench.model.proto import operator_name, value_shape
+from trt_workbench.model.walking import has_subgraph
 
 # What a node is called in a runtime's report: its operator (`domain::Name` outside the standard domain) and its name.
 NodeKey = tuple[str, str]

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import onnx
 
 from trt_workbench.model.constants import Array
+from trt_workbench.model.walking import reads, subgraphs
 from trt_workbench.onnxtools.sanitize_branches import has_if, known_values
-from trt_workbench.onnxtools.sanitize_graph import subgraphs
 
 _OF_SHAPES = frozenset({"Shape", "Size"})
 
@@ -38,7 +38,7 @@ def staying_ifs(model: onnx.ModelProto) -> list[str]:
             if node.op_type == "If":
                 sources = _sources(node.input[0], makers, inputs, inner_inputs)
                 found.append(f"If {node.name}: {_reason(sources, known.get(node.input[0]))}")
-            for inner in subgraphs(node):
+            for inner in subgraphs([node]):
                 if has_if(inner):
                     walk(inner, known)
 
@@ -49,7 +49,7 @@ def staying_ifs(model: onnx.ModelProto) -> list[str]:
 def _gather(graph: onnx.GraphProto, makers: dict[str, onnx.NodeProto], inner_inputs: set[str]) -> None:
     for node in graph.node:
         makers.update(dict.fromkeys(node.output, node))
-        for inner in subgraphs(node):
+        for inner in subgraphs([node]):
             inner_inputs.update(value.name for value in inner.input)
             _gather(inner, makers, inner_inputs)
 
@@ -73,8 +73,7 @@ def _sources(
             found.loop = True
         elif name in makers:
             maker = makers[name]
-            captured = [read for graph in subgraphs(maker) for node in graph.node for read in node.input]
-            left += [(read, is_size or maker.op_type in _OF_SHAPES) for read in (*maker.input, *captured)]
+            left += [(read, is_size or maker.op_type in _OF_SHAPES) for read in reads(maker)]
     return found
 
 

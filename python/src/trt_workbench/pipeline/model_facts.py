@@ -16,7 +16,8 @@ from trt_workbench.errors import ComponentMissing, UsageProblem
 from trt_workbench.model.facts import QUANTIZERS, ModelFacts, ModelTensor
 from trt_workbench.model.opened import Model, checked_on_error
 from trt_workbench.model.proto import STANDARD
-from trt_workbench.model.reading import all_graphs, all_tensors
+from trt_workbench.model.reading import all_tensors
+from trt_workbench.model.walking import all_graphs
 from trt_workbench.onnxtools.graph_types import read_precision
 from trt_workbench.onnxtools.llm_directory import examine_llm_directory
 from trt_workbench.pipeline.families import recognise

@@ -18,10 +18,10 @@ from trt_workbench.backends.registry import load_reference
 from trt_workbench.engine.profiles import Profile, ShapeRange
 from trt_workbench.model.constants import constant_value
 from trt_workbench.model.index import GraphIndex
+from trt_workbench.model.light import without_weights
 from trt_workbench.model.opened import Model
-from trt_workbench.model.proto import has_subgraph
+from trt_workbench.model.walking import has_subgraph, reads
 from trt_workbench.onnxtools.sanitize import save_model
-from trt_workbench.onnxtools.sanitize_graph import subgraphs, use_counts, without_weights
 from trt_workbench.verify.yardstick import typed_for
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -243,10 +243,10 @@ def read_source(path: Path, inputs: Arrays) -> CutSource:
     for node in model.graph.node:
         if node.op_type == "Constant" and (value := constant_value(node)) is not None:
             initial[node.output[0]] = numpy_helper.from_array(value, node.output[0])
-    reads = [_reads(node) for node in index.nodes]
+    read = [frozenset(reads(node)) for node in index.nodes]
     fixed, folded = set(initial), set()
     for place, node in enumerate(index.nodes):
-        follows = node.op_type in _OF_SHAPES or (node.op_type not in _QUANTIZERS and reads[place] <= fixed)
+        follows = node.op_type in _OF_SHAPES or (node.op_type not in _QUANTIZERS and read[place] <= fixed)
         if follows and not has_subgraph(node):
             folded.add(place)
             fixed.update(node.output)
@@ -259,18 +259,8 @@ def read_source(path: Path, inputs: Arrays) -> CutSource:
         _model=model,
         _index=index,
         _constants=initial,
-        _reads=reads,
+        _reads=read,
     )
-
-
-def _reads(node: onnx.NodeProto) -> frozenset[str]:
-    """Return the tensors that a node reads, those that its subgraphs capture included."""
-    names = {name for name in node.input if name}
-    for graph in subgraphs(node):
-        own = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
-        own |= {name for inner in graph.node for name in inner.output}
-        names |= use_counts(graph).keys() - own
-    return frozenset(names)
 
 
 def _every_value(model: onnx.ModelProto, inputs: Arrays) -> dict[str, NDArray[Any]]:

@@ -11,11 +11,11 @@ from tests.onnx_text import write_onnx
 
 from trt_workbench.backends.ort_cpu import OrtCpuBackend
 from trt_workbench.errors import UsageProblem
+from trt_workbench.model.constants import constants
 from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.quantize import formats
 from trt_workbench.onnxtools.quantize.blocks import heads, quantize_blocks, without_form
 from trt_workbench.onnxtools.quantize.preparation import prepare, raise_opset
-from trt_workbench.onnxtools.sanitize_graph import constants
 
 RNG = np.random.default_rng(0)
 BLOCKED: tuple[Any, ...] = ("mxfp8", "nvfp4", "int4-weights")

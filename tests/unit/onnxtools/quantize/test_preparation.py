@@ -9,9 +9,9 @@ from onnx import parser
 from tests.onnx_text import write_onnx
 
 from trt_workbench.errors import UsageProblem
+from trt_workbench.model.constants import constants
 from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.quantize.preparation import prepare, raise_opset
-from trt_workbench.onnxtools.sanitize_graph import constants
 
 
 def test_a_model_that_onnx_cannot_convert_is_refused_in_one_sentence() -> None:

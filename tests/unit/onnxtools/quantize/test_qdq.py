@@ -15,10 +15,10 @@ from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantTy
 from tests.onnx_text import write_onnx
 
 from trt_workbench.errors import UsageProblem
+from trt_workbench.model.constants import constants
 from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.quantize.preparation import prepare, raise_opset
 from trt_workbench.onnxtools.quantize.qdq import insert_pairs, quantised_weight, ranged_tensors
-from trt_workbench.onnxtools.sanitize_graph import constants
 
 GENERATOR = np.random.default_rng(0)
 BLOCK = """g (float[1,4,8,8] x) => (float[1,3] y, float[1,12,8,8] joined) {

@@ -289,3 +289,25 @@ def test_what_stands_before_a_branch_keeps_its_constants(tmp_path: Path, to: Any
     for flag, expected in ((True, x), (False, -x)):
         (y,) = session.run(None, {"x": x, "flag": np.array(flag)})
         np.testing.assert_allclose(y, expected, rtol=0.1)
+
+
+@pytest.mark.parametrize("taken", [True, False])
+def test_a_constant_of_one_branch_is_none_of_the_other(taken: bool) -> None:
+    """Both branches call their codes `k`: in the one they are a constant, in the other they are of the input."""
+    codes = np.array([1, 2, 4], ml_dtypes.float8_e4m3fn)
+    model = parse_onnx(
+        """g (float[3] x, bool c) => (float[3] y) { y = If(c) <
+        then_branch = t () => (float[3] p) { k = Identity(x) p = Neg(k) },
+        else_branch = e () => (float[3] p) { k = QuantizeLinear(x, one, zero) p = DequantizeLinear(k, one) }> }""",
+        {"one": np.float32(1)},
+        opset=23,
+    )
+    model.graph.initializer.append(numpy_helper.from_array(np.zeros((), ml_dtypes.float8_e4m3fn), "zero"))
+    constant = onnx.helper.make_node("Constant", [], ["k"], value=numpy_helper.from_array(codes))
+    then = next(one.g for one in model.graph.node[0].attribute if one.name == "then_branch")
+    widened = onnx.helper.make_node("DequantizeLinear", ["k", "one"], ["p"])
+    del then.node[:]
+    then.node.extend([constant, widened])
+    x = np.array([3, 5, 7], np.float32)
+    (found,) = session(simulated(model)).run(None, {"x": x, "c": np.array(taken)})
+    np.testing.assert_array_equal(found, codes.astype(np.float32) if taken else [3, 5, 7])

@@ -30,9 +30,10 @@ from trt_workbench.backends.onnx_torch.dtypes import INTEGERS, TORCH_DTYPES, as_
 from trt_workbench.backends.onnx_torch.values import Value, eye_like, full, range_
 from trt_workbench.core.device_errors import device_error, device_message
 from trt_workbench.errors import UsageProblem
+from trt_workbench.model.editing import inlined
 from trt_workbench.model.opened import Model, checked_on_error
 from trt_workbench.model.proto import opset
-from trt_workbench.model.reading import inlined
+from trt_workbench.model.walking import captured, nodes_within
 from trt_workbench.onnxtools.sanitize_branches import settle_ifs
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -114,7 +115,7 @@ class _Converter:
         self._uncompiled: list[str] = []
 
     def run(self) -> Converted:
-        refuse_unknown(conditional.all_nodes(self._graph), SUPPORTED)
+        refuse_unknown(nodes_within(self._graph.node), SUPPORTED)
         constants = {tensor.name for tensor in self._graph.initializer}
         self._add_initializers()
         for value in self._graph.input:
@@ -123,7 +124,7 @@ class _Converter:
         for node in self._graph.node:
             self._convert(node)
         module = self._finish(self._output(value) for value in self._graph.output)
-        operators = {node.op_type for node in conditional.all_nodes(self._graph)}
+        operators = {node.op_type for node in nodes_within(self._graph.node)}
         return Converted(module, self._host_reads, self._uncompiled, operators)
 
     def _add_initializers(self) -> None:
@@ -324,7 +325,7 @@ class _Converter:
         """Convert both branches, with what they read as their inputs; sizes stay on the host through them."""
         if any(not value.type.HasField("tensor_type") for graph in branches for value in graph.output):
             raise UsageProblem(f"If (node {node.name}) with results that are no tensors has no counterpart here.")
-        names = dict.fromkeys(name for graph in branches for name in conditional.captured(graph))
+        names = dict.fromkeys(name for graph in branches for name in captured(graph))
         read = {name: self._value(name) for name in names}
         parts = [_Converter(graph, self._opset, self._precision) for graph in branches]
         for part in parts:

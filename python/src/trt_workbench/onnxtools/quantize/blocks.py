@@ -17,12 +17,12 @@ from onnx import TensorProto, helper
 
 from trt_workbench.core.precision import HEAD, Format, read
 from trt_workbench.errors import UsageProblem
+from trt_workbench.model.constants import constants
+from trt_workbench.model.editing import Names, NodeWriter, remove_unread, replace_nodes
 from trt_workbench.model.narrow_formats import TENSORRT_DOMAIN
 from trt_workbench.model.proto import integer
 from trt_workbench.onnxtools.quantize import formats
 from trt_workbench.onnxtools.quantize.groups import ATTENTION, Group
-from trt_workbench.onnxtools.quantize.low_writer import LowWriter
-from trt_workbench.onnxtools.sanitize_graph import constants, remove_unread
 
 _PRODUCTS = ("MatMul", "Gemm")
 _BEHIND_A_HEAD = frozenset(
@@ -78,8 +78,7 @@ def quantize_blocks(model: onnx.ModelProto, groups: Sequence[Group], precision: 
                 node.input[0] = writer.activation(node.input[0])
             node.input[1] = writer.weight(group, node)
         nodes += [*writer.taken(), node]
-    del model.graph.node[:]
-    model.graph.node.extend(nodes)
+    replace_nodes(model.graph, nodes)
     model.graph.initializer.extend(writer.initializers)
     remove_unread(model.graph, (group.weight for group in groups))
     if _is_dynamic(row) and not any(entry.domain == TENSORRT_DOMAIN for entry in model.opset_import):
@@ -108,11 +107,12 @@ def _is_dynamic(row: Format) -> bool:
     return row.recipe == "blocks"
 
 
-class _Writer(LowWriter):
+class _Writer(NodeWriter):
     """Makes what quantises and widens blocks, once for each tensor."""
 
     def __init__(self, model: onnx.ModelProto, row: Format) -> None:
-        super().__init__(model)
+        super().__init__(Names.of(model))
+        self._values = constants(model.graph)
         self._row, self._dynamic = row, _is_dynamic(row)
         self._done: dict[tuple[str, object], str] = {}
         self._whole = ""
@@ -123,19 +123,19 @@ class _Writer(LowWriter):
             block: dict[str, Any] = {"axis": -1, "block_size": self._row.block, "domain": TENSORRT_DOMAIN}
             if self._row.name == "mxfp8":
                 kind: dict[str, Any] = {"output_dtype": TensorProto.FLOAT8E4M3FN}
-                codes, scales = self.nodes("TRT_MXFP8DynamicQuantize", [name], name, 2, **block, **kind)
+                codes, scales = self._pair("TRT_MXFP8DynamicQuantize", name, **block, **kind)
             else:
                 # without data every block's scale is its own: up to 6 * 448 in steps of fp8
-                self._whole = self._whole or self.constant("nvfp4_activation_scale", np.float32(1))
+                self._whole = self._whole or self.constant(np.float32(1), "nvfp4_activation_scale")
                 kind = {"scale_type": TensorProto.FLOAT8E4M3FN}
-                codes, scales = self.nodes("TRT_FP4DynamicQuantize", [name, self._whole], name, 2, **block, **kind)
+                codes, scales = self._pair("TRT_FP4DynamicQuantize", name, self._whole, **block, **kind)
             self._done[name, "activation"] = self._widened(name, codes, scales, self._whole)
         return self._done[name, "activation"]
 
     def weight(self, group: Group, node: onnx.NodeProto) -> str:
         """Return the tensor that a product reads in place of its weights; Gemm may be told that it is transposed."""
         transposed = bool(integer(node, "transB"))
-        values = self.values[group.weight].astype(np.float32)
+        values = self._values[group.weight].astype(np.float32)
         if not np.isfinite(values).all():
             raise UsageProblem(
                 f"The weights {group.weight} of {group.op_type} {group.name} hold NaN or infinite values; they cannot "
@@ -160,9 +160,9 @@ class _Writer(LowWriter):
             whole = ""
         else:
             codes, scales, factor = formats.nvfp4(rows)
-            whole = self.constant(f"{name}_tensor_scale", factor)
-        made = self._widened(name, self.constant(f"{name}_codes", codes), self.constant(f"{name}_scale", scales), whole)
-        return made if operator == "Gemm" else self.node("Transpose", [made], name, perm=[1, 0])
+            whole = self.constant(factor, f"{name}_tensor_scale")
+        made = self._widened(name, self.constant(codes, f"{name}_codes"), self.constant(scales, f"{name}_scale"), whole)
+        return made if operator == "Gemm" else self.node("Transpose", made, stem=f"{name}_Transpose", perm=[1, 0])
 
     def _integers(self, name: str, rows: NDArray[np.float32], transposed: bool) -> str:
         inner = rows.shape[1]
@@ -170,19 +170,25 @@ class _Writer(LowWriter):
         codes, scales = formats.int4(rows, block)
         if not transposed:
             codes, scales = np.ascontiguousarray(codes.T), np.ascontiguousarray(scales.T)
-        axis = {"axis": int(transposed)}
+        axis: dict[str, Any] = {"axis": int(transposed)}
         if block == inner:  # one scale for every output
             scales, axis = scales.reshape(-1), {"axis": 1 - int(transposed)}
         else:
             axis["block_size"] = block
-        inputs = [self.constant(f"{name}_codes", codes), self.constant(f"{name}_scale", scales)]
-        return self.node("DequantizeLinear", inputs, name, **axis)
+        inputs = [self.constant(codes, f"{name}_codes"), self.constant(scales, f"{name}_scale")]
+        return self.node("DequantizeLinear", *inputs, stem=f"{name}_DequantizeLinear", **axis)
 
     def _widened(self, name: str, codes: str, scales: str, whole: str) -> str:
         """Return the values of codes with blocks along the last axis."""
         block: dict[str, Any] = {"axis": -1, "block_size": self._row.block}
         if self._row.name == "mxfp8":
             kind: dict[str, Any] = {"output_dtype": TensorProto.FLOAT, "domain": TENSORRT_DOMAIN}
-            return self.node("TRT_MXFP8DequantizeLinear", [codes, scales], name, **block, **kind)
-        scales = self.node("DequantizeLinear", [scales, whole], f"{name}_scale")
-        return self.node("DequantizeLinear", [codes, scales], name, **block)
+            stem = f"{name}_TRT_MXFP8DequantizeLinear"
+            return self.node("TRT_MXFP8DequantizeLinear", codes, scales, stem=stem, **block, **kind)
+        scales = self.node("DequantizeLinear", scales, whole, stem=f"{name}_scale_DequantizeLinear")
+        return self.node("DequantizeLinear", codes, scales, stem=f"{name}_DequantizeLinear", **block)
+
+    def _pair(self, operator: str, *inputs: str, **attributes: Any) -> list[str]:
+        """Add a node that makes codes and scales."""
+        stem = f"{inputs[0]}_{operator}"
+        return self.outputs(operator, inputs, [stem, f"{stem}_1"], **attributes)

@@ -11,8 +11,9 @@ from onnx import numpy_helper
 
 from trt_workbench.model.constants import Array, constant_value
 from trt_workbench.model.index import GraphIndex, TensorFacts
-from trt_workbench.model.proto import has_subgraph, integer, is_external, value_shape
-from trt_workbench.onnxtools.sanitize_graph import tensor_bytes, use_counts
+from trt_workbench.model.light import tensor_bytes
+from trt_workbench.model.proto import integer, is_external, value_shape
+from trt_workbench.model.walking import captured, has_subgraph
 
 # Larger constants are no shapes, and shape inference does not read them.
 _VALUES_READ = 1 << 12
@@ -105,17 +106,15 @@ def _as_model(
     model.graph.CopyFrom(graph)
     for value in model.graph.input:
         _complete(value, given.get(value.name, TensorFacts(None, None)))
-    own = {value.name for value in (*graph.input, *graph.initializer)}
-    own.update(name for node in graph.node for name in node.output)
-    captured = use_counts(graph).keys() - own
-    model.graph.input.extend(_value(name, index.facts(name)) for name in sorted(captured & set(computed)))
-    captured -= set(computed)
+    outside = set(captured(graph))
+    model.graph.input.extend(_value(name, index.facts(name)) for name in sorted(outside & set(computed)))
+    outside -= set(computed)
     there = {tensor.name: tensor for tensor in index.model.graph.initializer}
     made = {name: node for node in index.model.graph.node if node.op_type == "Constant" for name in node.output}
-    constants = [made[name] for name in sorted(captured & made.keys())]
+    constants = [made[name] for name in sorted(outside & made.keys())]
     for place, node in enumerate(constants):
         model.graph.node.insert(place, node)
-    for name in sorted(captured - made.keys()):
+    for name in sorted(outside - made.keys()):
         small = name in there and tensor_bytes(there[name]) <= _VALUES_READ
         if small:
             model.graph.initializer.append(there[name])

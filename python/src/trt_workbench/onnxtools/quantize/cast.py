@@ -8,6 +8,7 @@ half types hold inexactly from 2048 (fp16) or 256 (bf16) on.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -17,13 +18,14 @@ from onnx import TensorProto, helper, numpy_helper
 from trt_workbench.core.precision import Format, get
 from trt_workbench.errors import UsageProblem
 from trt_workbench.model.constants import Array, constant_value
+from trt_workbench.model.editing import Names, NodeWriter, inlined, remove_unread, replace_nodes
 from trt_workbench.model.element_types import kinds, kinds_where
-from trt_workbench.model.proto import STANDARD, has_subgraph, opset
-from trt_workbench.model.reading import all_graphs, inlined
+from trt_workbench.model.light import without_weights
+from trt_workbench.model.proto import STANDARD, opset
+from trt_workbench.model.walking import Scope, all_nodes, defined, has_subgraph, subgraphs
 from trt_workbench.onnxtools.graph_types import output_type
 from trt_workbench.onnxtools.quantize.cast_rules import BOUNDED, CENTRES, PRODUCTS, SHAPES_CONSTANTS, WIDE, NodeTypes
 from trt_workbench.onnxtools.quantize.lowered import Lowered
-from trt_workbench.onnxtools.sanitize_graph import subgraphs, without_weights
 
 _HALVES = kinds_where(lambda one: one.recipe == "cast")
 # Older operator sets broadcast by attributes, and their types differ.
@@ -61,9 +63,7 @@ def cast_model(
     copy.CopyFrom(inlined(model))
     with without_weights(copy):
         inferred = onnx.shape_inference.infer_shapes(copy)
-    computed = {
-        name for graph in all_graphs(copy) for node in graph.node if node.op_type != "Cast" for name in node.input
-    }
+    computed = {name for node in all_nodes(copy) if node.op_type != "Cast" for name in node.input}
     # weights that are widened before they are used are a matter of storage
     floats = [one for one in copy.graph.initializer if one.data_type in _HALVES and one.name in computed]
     if floats:
@@ -80,7 +80,8 @@ def cast_model(
     return result
 
 
-class _Scope:
+@dataclass
+class _Scope(Scope):
     """What is known of tensors in a graph and around it.
 
     Attributes:
@@ -90,13 +91,10 @@ class _Scope:
         exact: tensors that are computed of integers or sums alone, and stay in fp32.
     """
 
-    def __init__(self, outer: _Scope | None = None) -> None:
-        self.types: dict[str, int] = dict(outer.types) if outer else {}
-        self.versions: dict[str, dict[int, str]] = (
-            {name: dict(found) for name, found in outer.versions.items()} if outer else {}
-        )
-        self.constants: dict[str, Array] = dict(outer.constants) if outer else {}
-        self.exact: set[str] = set(outer.exact) if outer else set()
+    types: dict[str, int] = field(default_factory=dict)
+    versions: dict[str, dict[int, str]] = field(default_factory=dict)
+    constants: dict[str, Array] = field(default_factory=dict)
+    exact: set[str] = field(default_factory=set)
 
 
 class _Caster:
@@ -104,16 +102,12 @@ class _Caster:
         self._result, self._row, self._low = result, row, kinds(row.name)[0]
         self._keep, self._operators = keep, operators
         self._opset = opset(result.model)
-        self._taken = {name for graph in all_graphs(result.model) for name in _names(graph)}
+        self._writer = NodeWriter(Names.of(result.model))
         self.lowered = 0
         self.clamped: list[str] = []
-        self._nodes: list[onnx.NodeProto] = []
-        self._added: list[onnx.TensorProto] = []
 
     def graph(self, graph: onnx.GraphProto, inferred: onnx.GraphProto, scope: _Scope) -> None:
         """Rewrite a graph in place; its own inputs and outputs stay in fp32."""
-        outer = self._nodes, self._added
-        self._nodes, self._added = [], []
         for value in (*inferred.value_info, *inferred.input, *inferred.output):
             scope.types[value.name] = value.type.tensor_type.elem_type
         inputs = {value.name for value in graph.input}
@@ -130,17 +124,11 @@ class _Caster:
             else:
                 self._node(node, scope, outputs)
         self._finish(graph)
-        self._nodes, self._added = outer
 
     def _finish(self, graph: onnx.GraphProto) -> None:
-        used = {name for node in self._nodes for name in _reads(node)} | {value.name for value in graph.output}
-        own = {value.name for value in graph.input}
-        initial = [tensor for tensor in (*graph.initializer, *self._added) if tensor.name in used | own]
-        nodes = [one for one in self._nodes if one.op_type != "Constant" or one.output[0] in used]
-        for field, values in ((graph.initializer, initial), (graph.node, nodes)):
-            kept = list(values)
-            del field[:]
-            field.extend(kept)
+        replace_nodes(graph, self._writer.taken())
+        graph.initializer.extend(self._writer.initializers)
+        remove_unread(graph, set(defined(graph)) - {value.name for value in graph.input})
         del graph.value_info[:]
 
     def _constant(self, node: onnx.NodeProto, scope: _Scope) -> None:
@@ -148,21 +136,18 @@ class _Caster:
         if value is not None and value.dtype == np.float32:
             scope.types[node.output[0]] = TensorProto.FLOAT
             scope.constants[node.output[0]] = value
-        self._nodes.append(node)
+        self._writer.nodes.append(node)
 
     def _control(self, node: onnx.NodeProto, facts: onnx.NodeProto, scope: _Scope) -> None:
         """Rewrite the bodies of If, Loop and Scan; what goes in and out of them stays in fp32."""
-        for body, known in zip(subgraphs(node), subgraphs(facts), strict=True):
-            inner = _Scope(scope)
-            for name in (*(one.name for one in body.input), *(one.name for one in body.initializer)):
-                inner.versions.pop(name, None)
-                inner.constants.pop(name, None)
-            self.graph(body, known, inner)
+        for body, known in zip(subgraphs([node]), subgraphs([facts]), strict=True):
+            with self._writer.apart():
+                self.graph(body, known, scope.inside(body))
             for value in body.output:  # captured as it is
                 if value.name in scope.versions and TensorProto.FLOAT not in scope.versions[value.name]:
                     value.name = self._as(value.name, TensorProto.FLOAT, scope)
         self._wire(node, scope, [False] * len(node.input))
-        self._nodes.append(node)
+        self._writer.nodes.append(node)
 
     def _node(self, node: onnx.NodeProto, scope: _Scope, outputs: set[str]) -> None:
         places = [place for place, name in enumerate(node.input) if scope.types.get(name) == TensorProto.FLOAT]
@@ -193,11 +178,11 @@ class _Caster:
             self.lowered += bool(places)
             scope.versions[name] = {self._low: name}
             if name in outputs:
-                node.output[place] = self._fresh(f"{name}_{self._row.name}")
+                node.output[place] = self._writer.names.fresh(f"{name}_{self._row.name}")
                 scope.versions[name] = {self._low: node.output[place], TensorProto.FLOAT: name}
                 made = helper.make_node("Cast", [node.output[place]], [name], f"{name}_cast", to=TensorProto.FLOAT)
                 after.append(made)
-        self._nodes += [node, *after]
+        self._writer.nodes += [node, *after]
 
     def _stays_wide(self, node: onnx.NodeProto, scope: _Scope, floats: list[str]) -> bool:
         """Whether a node's results stay in fp32 unasked: sums, squares, and what is made of integers alone."""
@@ -275,23 +260,13 @@ class _Caster:
         """Return the name of a tensor in a type, with the node or constant that makes it."""
         versions = scope.versions.setdefault(name, {TensorProto.FLOAT: name})
         if kind not in versions:
-            suffix = self._row.name if kind == self._low else "fp32"
-            versions[kind] = self._fresh(f"{name}_{suffix}")
+            stem = f"{name}_{self._row.name if kind == self._low else 'fp32'}"
             if name in scope.constants:
-                value = self._converted(scope.constants[name], name)
-                self._added.append(numpy_helper.from_array(value, versions[kind]))
+                versions[kind] = self._writer.constant(self._converted(scope.constants[name], name), stem)
             else:
                 (source,) = versions.keys() - {kind}
-                made = helper.make_node("Cast", [versions[source]], [versions[kind]], f"{versions[kind]}_cast", to=kind)
-                self._nodes.append(made)
+                versions[kind] = self._writer.node("Cast", versions[source], stem=stem, to=kind)
         return versions[kind]
-
-    def _fresh(self, name: str) -> str:
-        """Return a name that no tensor of any graph of the model has."""
-        while name in self._taken:
-            name += "_"
-        self._taken.add(name)
-        return name
 
     def _converted(self, value: Array, name: str = "") -> Array:
         """Return a constant in the low type; finite values stay finite, which is noted under `name`."""
@@ -301,19 +276,3 @@ class _Caster:
             self.clamped.append(name)
         dtype: Any = helper.tensor_dtype_to_np_dtype(self._low)
         return np.asarray(clipped.astype(dtype))
-
-
-def _names(graph: onnx.GraphProto) -> set[str]:
-    """Return the names of a graph's own tensors."""
-    values = (*graph.input, *graph.output, *graph.initializer)
-    return {value.name for value in values} | {name for node in graph.node for name in (*node.input, *node.output)}
-
-
-def _reads(node: onnx.NodeProto) -> set[str]:
-    """Return what a node and the graphs in it read."""
-    found = set(node.input)
-    for graph in subgraphs(node):
-        found |= {value.name for value in graph.output}
-        for inner in graph.node:
-            found |= _reads(inner)
-    return found

@@ -12,10 +12,11 @@ import onnx
 
 from trt_workbench.core.precision import DEPTHWISE, FEW_CHANNELS, HEAD
 from trt_workbench.model.index import GraphIndex, TensorFacts
-from trt_workbench.model.proto import STANDARD, Shape, has_subgraph, integer
+from trt_workbench.model.light import weight_bytes, without_weights
+from trt_workbench.model.proto import STANDARD, Shape, integer
+from trt_workbench.model.walking import has_subgraph
 from trt_workbench.onnxtools.quantize.bodies import bodies
 from trt_workbench.onnxtools.sanitize import MOST_WEIGHTS
-from trt_workbench.onnxtools.sanitize_graph import weight_bytes, without_weights
 
 Shapes = Mapping[str, tuple[int, ...]]
 ATTENTION = "attention"
@@ -267,7 +268,7 @@ def _computed(model: onnx.ModelProto) -> set[str]:
     """Return the tensors that depend on the model's inputs."""
     found = {value.name for value in model.graph.input} - {tensor.name for tensor in model.graph.initializer}
     for node in model.graph.node:
-        if found & set(node.input) or any(entry.HasField("g") for entry in node.attribute):
+        if found & set(node.input) or has_subgraph(node):
             found.update(node.output)
     return found
 

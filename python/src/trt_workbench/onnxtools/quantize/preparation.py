@@ -11,21 +11,14 @@ from onnx import version_converter
 
 from trt_workbench.core.precision import read
 from trt_workbench.errors import UsageProblem
-from trt_workbench.model.constants import evaluated
+from trt_workbench.model.constants import constants, evaluated
+from trt_workbench.model.editing import bypass, inlined, remove_nodes, remove_unread, rename_uses, set_constant
 from trt_workbench.model.facts import QUANTIZERS
 from trt_workbench.model.index import GraphIndex
 from trt_workbench.model.opened import Model, checked_on_error
-from trt_workbench.model.proto import has_subgraph, opset
-from trt_workbench.model.reading import inlined
+from trt_workbench.model.proto import opset
+from trt_workbench.model.walking import has_subgraph
 from trt_workbench.onnxtools.quantize.groups import WEIGHTED, Group, quantisable
-from trt_workbench.onnxtools.sanitize_graph import (
-    bypass,
-    constants,
-    remove_nodes,
-    remove_unread,
-    rename_uses,
-    set_constant,
-)
 
 _QUANTISED = (
     "QLinear",

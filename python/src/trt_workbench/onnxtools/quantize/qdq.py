@@ -8,6 +8,7 @@ every output channel, zero points are 0, biases stay float (NVIDIA, Working with
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import onnx
@@ -15,10 +16,10 @@ from numpy.typing import NDArray
 
 from trt_workbench.core.precision import get
 from trt_workbench.errors import UsageProblem
+from trt_workbench.model.constants import constants
+from trt_workbench.model.editing import Names, NodeWriter, remove_unread, replace_nodes
 from trt_workbench.onnxtools.quantize.groups import Group, Residual, residuals
-from trt_workbench.onnxtools.quantize.low_writer import LowWriter
 from trt_workbench.onnxtools.quantize.ranges import codes_of, quantiser, scale_of
-from trt_workbench.onnxtools.sanitize_graph import remove_unread
 
 _LOW_OPERATORS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 
@@ -77,8 +78,7 @@ def insert_pairs(
             elif node.name in past and past[node.name].past == place:
                 node.input[place] = writer.activation(name, thresholds[name])
         nodes += [*writer.taken(), node]
-    del model.graph.node[:]
-    model.graph.node.extend(nodes)
+    replace_nodes(model.graph, nodes)
     model.graph.initializer.extend(writer.initializers)
     remove_unread(model.graph, writer.replaced)
 
@@ -104,7 +104,7 @@ def quantised_weight(
     return codes.astype(codes_of(get(precision))), scales
 
 
-class _Writer(LowWriter):
+class _Writer(NodeWriter):
     """Makes the pairs, one for each tensor.
 
     Attributes:
@@ -112,7 +112,8 @@ class _Writer(LowWriter):
     """
 
     def __init__(self, model: onnx.ModelProto, precision: str, *, compact: bool) -> None:
-        super().__init__(model)
+        super().__init__(Names.of(model))
+        self._values = constants(model.graph)
         self._precision, self._compact = precision, compact
         self._done: dict[tuple[str, int | None], str] = {}
         self.replaced: set[str] = set()
@@ -122,16 +123,14 @@ class _Writer(LowWriter):
         key = (name, None)
         if key not in self._done:
             scale, zero = self._scale(name, np.asarray(scale_of(threshold, self._precision)))
-            self._done[key] = self._dequantised(
-                name, self.node("QuantizeLinear", [name, scale, zero], name), scale, zero
-            )
+            self._done[key] = self._dequantised(name, self._quantised(name, scale, zero), scale, zero)
         return self._done[key]
 
     def weight(self, group: Group) -> str:
         """Return the tensor behind a weight's codes."""
         key = (group.weight, -1 if group.axis is None else group.axis)
         if key not in self._done:
-            values = self.values[group.weight]
+            values = self._values[group.weight]
             if not np.isfinite(values).all():
                 raise UsageProblem(
                     f"The weights {group.weight} of {group.op_type} {group.name} hold NaN or infinite "
@@ -141,16 +140,19 @@ class _Writer(LowWriter):
             scale, zero = self._scale(group.weight, scales)
             axis = {} if group.axis is None else {"axis": group.axis}
             if self._compact:
-                made = self.constant(f"{group.weight}_codes", codes)
+                made = self.constant(codes, f"{group.weight}_codes")
                 self.replaced.add(group.weight)
             else:
-                made = self.node("QuantizeLinear", [group.weight, scale, zero], group.weight, **axis)
+                made = self._quantised(group.weight, scale, zero, **axis)
             self._done[key] = self._dequantised(group.weight, made, scale, zero, **axis)
         return self._done[key]
 
-    def _dequantised(self, name: str, made: str, scale: str, zero: str, **axis: int) -> str:
-        return self.node("DequantizeLinear", [made, scale, zero], name, **axis)
+    def _quantised(self, name: str, scale: str, zero: str, **axis: Any) -> str:
+        return self.node("QuantizeLinear", name, scale, zero, stem=f"{name}_QuantizeLinear", **axis)
+
+    def _dequantised(self, name: str, made: str, scale: str, zero: str, **axis: Any) -> str:
+        return self.node("DequantizeLinear", made, scale, zero, stem=f"{name}_DequantizeLinear", **axis)
 
     def _scale(self, stem: str, scales: NDArray[np.float32]) -> tuple[str, str]:
         zeros = np.zeros(scales.shape, codes_of(get(self._precision)))
-        return self.constant(f"{stem}_scale", scales), self.constant(f"{stem}_zero_point", zeros)
+        return self.constant(scales, f"{stem}_scale"), self.constant(zeros, f"{stem}_zero_point")

@@ -3,70 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
-import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto
 
 from trt_workbench.core.precision import Format, get
+from trt_workbench.model.editing import NodeWriter
 from trt_workbench.model.element_types import format_of
 from trt_workbench.onnxtools.quantize import formats
-
-
-class NodeWriter:
-    """Makes nodes and constants with names that a model does not have.
-
-    Attributes:
-        nodes: in order, since they were last taken.
-        initializers: constants that the nodes read.
-    """
-
-    def __init__(self, taken: set[str]) -> None:
-        self._taken = taken
-        self._constants: dict[tuple[bytes, str, tuple[int, ...]], str] = {}
-        self._count = self._made = 0
-        self.nodes: list[onnx.NodeProto] = []
-        self.initializers: list[onnx.TensorProto] = []
-
-    def node(self, operator: str, *inputs: str, output: str = "", **attributes: Any) -> str:
-        """Add a node with one output and return that."""
-        output = output or self.fresh()
-        self._made += 1
-        name = f"{output}_made_{self._made}"
-        self.nodes.append(helper.make_node(operator, list(inputs), [output], name=name, **attributes))
-        return output
-
-    def taken(self) -> list[onnx.NodeProto]:
-        """Return the nodes made so far, and begin anew."""
-        nodes, self.nodes = self.nodes, []
-        return nodes
-
-    def constant(self, value: Any) -> str:
-        """Return the name of a constant, the same for the same value."""
-        array = np.asarray(value)
-        key = (array.tobytes(), array.dtype.str, array.shape)
-        if key not in self._constants:
-            self._constants[key] = self.fresh()
-            self.initializers.append(numpy_helper.from_array(array, self._constants[key]))
-        return self._constants[key]
-
-    @contextmanager
-    def graph(self) -> Iterator[None]:
-        """Give the constants made within to a graph of their own; those of the graph around it are kept for that."""
-        outer = self._constants, self.initializers
-        self._constants, self.initializers = {}, []
-        yield
-        self._constants, self.initializers = outer
-
-    def fresh(self) -> str:
-        """Return a tensor's name that nothing has."""
-        while (name := f"simulated_{self._count}") in self._taken:
-            self._count += 1
-        self._count += 1
-        return name
 
 
 def rounded(writer: NodeWriter, name: str, kind: int, output: str = "") -> str:

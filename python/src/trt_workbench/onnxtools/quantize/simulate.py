@@ -8,6 +8,7 @@ every result is rounded to them, beyond their range to infinity: products sum in
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -17,15 +18,16 @@ from onnx import TensorProto, numpy_helper, version_converter
 from trt_workbench.core.precision import get
 from trt_workbench.errors import UsageProblem
 from trt_workbench.model.constants import Array, constant_value
+from trt_workbench.model.editing import Names, NodeWriter, inlined, rename_uses, replace_nodes
 from trt_workbench.model.element_types import SCALES, kinds_where
+from trt_workbench.model.light import without_weights
 from trt_workbench.model.narrow_formats import TENSORRT_DOMAIN
-from trt_workbench.model.proto import STANDARD, has_subgraph, integer, opset
-from trt_workbench.model.reading import all_graphs, inlined
+from trt_workbench.model.proto import STANDARD, integer, opset
+from trt_workbench.model.walking import Scope, all_nodes, has_subgraph, reads, subgraphs
 from trt_workbench.onnxtools.graph_types import output_type
 from trt_workbench.onnxtools.noise import MOVES
 from trt_workbench.onnxtools.quantize import formats
 from trt_workbench.onnxtools.quantize.rounding_nodes import (
-    NodeWriter,
     in_rows,
     largest,
     not_zero,
@@ -33,7 +35,6 @@ from trt_workbench.onnxtools.quantize.rounding_nodes import (
     rounded,
     shaped_like,
 )
-from trt_workbench.onnxtools.sanitize_graph import rename_uses, subgraphs, without_weights
 
 # What is widened: codes with scales, powers of two that scale them, and floats that are rounded to.
 _NARROW = {**kinds_where(lambda one: one.is_quantised and not one.cpu), **dict.fromkeys(SCALES, "e8m0")}
@@ -73,10 +74,9 @@ def simulated(model: onnx.ModelProto, halves: Collection[str] = ("bf16",)) -> on
     copy.CopyFrom(inlined(model))
     with without_weights(copy):
         inferred = onnx.shape_inference.infer_shapes(copy).graph
-    taken = {name for graph in all_graphs(copy) for node in graph.node for name in (*node.input, *node.output)}
-    rewriter = _Rewriter(NodeWriter(taken), kinds)
+    rewriter = _Rewriter(NodeWriter(Names.of(copy), "simulated"), kinds)
     rewriter.model(copy.graph, inferred)
-    if not any(node.domain == TENSORRT_DOMAIN for graph in all_graphs(copy) for node in graph.node):
+    if not any(node.domain == TENSORRT_DOMAIN for node in all_nodes(copy)):
         for entry in [entry for entry in copy.opset_import if entry.domain == TENSORRT_DOMAIN]:
             copy.opset_import.remove(entry)
     if opset(copy) < _OLDEST and any(kind in _CAST for kind in rewriter.rounded):
@@ -90,6 +90,25 @@ def simulated(model: onnx.ModelProto, halves: Collection[str] = ("bf16",)) -> on
     return copy
 
 
+@dataclass
+class _Tensors(Scope):
+    """What is known of the tensors that a graph sees.
+
+    Attributes:
+        types: element types in the model as it was.
+        ranks: numbers of dimensions.
+        given: constants of the model.
+        folded: values of constants that stand in place of nodes, or of narrow ones.
+        compound: sequences and their like: what they hold is rounded already.
+    """
+
+    types: dict[str, int] = field(default_factory=dict)
+    ranks: dict[str, int] = field(default_factory=dict)
+    given: dict[str, onnx.TensorProto] = field(default_factory=dict)
+    folded: dict[str, Array] = field(default_factory=dict)
+    compound: set[str] = field(default_factory=set)
+
+
 class _Rewriter:
     """Rewrites graphs in place.
 
@@ -100,11 +119,7 @@ class _Rewriter:
     def __init__(self, writer: NodeWriter, kinds: frozenset[int]) -> None:
         """Rewrite into `writer`; tensors of one of the types `kinds` become fp32."""
         self._writer, self._kinds = writer, kinds
-        self._types: dict[str, int] = {}
-        self._ranks: dict[str, int] = {}
-        self._given: dict[str, onnx.TensorProto] = {}
-        self._folded: dict[str, Array] = {}
-        self._compound: set[str] = set()  # sequences and their like: what they hold is rounded already
+        self._at = _Tensors()
         self.rounded: set[int] = set()
 
     def model(self, graph: onnx.GraphProto, inferred: onnx.GraphProto) -> None:
@@ -133,36 +148,36 @@ class _Rewriter:
                 initial[value.name].name = inner
             self._writer.node("Cast", inner, output=value.name, to=typed[value.name])
             after += self._writer.taken()
-        nodes = [*before, *graph.node, *after]
-        del graph.node[:]
-        graph.node.extend(nodes)
+        replace_nodes(graph, [*before, *graph.node, *after])
 
     def graph(self, graph: onnx.GraphProto, inferred: onnx.GraphProto) -> None:
         for value in (*inferred.value_info, *inferred.input, *inferred.output):
             if kind := value.type.tensor_type.elem_type:
-                self._types[value.name] = kind
+                self._at.types[value.name] = kind
             if value.type.WhichOneof("value") not in (None, "tensor_type"):
-                self._compound.add(value.name)
+                self._at.compound.add(value.name)
             if value.type.tensor_type.HasField("shape"):
-                self._ranks[value.name] = len(value.type.tensor_type.shape.dim)
+                self._at.ranks[value.name] = len(value.type.tensor_type.shape.dim)
         for value in (*graph.input, *graph.output):
             _widen_type(value.type, self._kinds)
         for tensor in graph.initializer:
-            self._types[tensor.name], self._ranks[tensor.name] = tensor.data_type, len(tensor.dims)
-            self._given[tensor.name] = tensor
-        outer = frozenset(self._folded)
+            self._at.types[tensor.name], self._at.ranks[tensor.name] = tensor.data_type, len(tensor.dims)
+            self._at.given[tensor.name] = tensor
+        before = frozenset(self._at.folded)
         nodes: list[onnx.NodeProto] = []
         for node, known in zip(list(graph.node), inferred.node, strict=True):
-            for inner, facts in zip(subgraphs(node), subgraphs(known), strict=True):
-                with self._writer.graph():
+            for inner, facts in zip(subgraphs([node]), subgraphs([known]), strict=True):
+                outer, self._at = self._at, self._at.inside(inner)
+                with self._writer.apart():
                     self.graph(inner, facts)
+                self._at = outer
             self._node(node)
             nodes += self._writer.taken()
-        self._finish(graph, nodes, self._folded.keys() - outer)
+        self._finish(graph, nodes, self._at.folded.keys() - before)
 
     def _finish(self, graph: onnx.GraphProto, nodes: list[onnx.NodeProto], folded: set[str]) -> None:
         """Set the nodes, and the constants that they read, widened in place of the narrow; `folded` are its own."""
-        read = _reads(nodes) | {value.name for value in graph.output}
+        read = {name for node in nodes for name in reads(node)} | {value.name for value in graph.output}
         own = {value.name for value in graph.input}
         tensors = []
         for tensor in graph.initializer:
@@ -176,24 +191,24 @@ class _Rewriter:
             elif tensor.name in read | own:
                 tensors.append(tensor)
         nodes = [*self._writer.taken(), *nodes]
-        values = {name: self._folded.pop(name) for name in sorted(folded)}
+        values = {name: self._at.folded.pop(name) for name in sorted(folded)}
         tensors += [numpy_helper.from_array(value, name) for name, value in values.items() if name in read]
         tensors += self._writer.initializers
-        del graph.initializer[:], graph.node[:], graph.value_info[:]
+        del graph.initializer[:], graph.value_info[:]
         graph.initializer.extend(tensors)
-        graph.node.extend(nodes)
+        replace_nodes(graph, nodes)
 
     def _node(self, node: onnx.NodeProto) -> None:
         operator = node.op_type
         standard, ours = node.domain in STANDARD, node.domain == TENSORRT_DOMAIN
-        kinds = [self._types.get(name, 0) for name in node.input]
+        kinds = [self._at.types.get(name, 0) for name in node.input]
         if standard and operator == "Constant":
             self._constant(node)
         elif ours and operator in (_MXFP8, _NVFP4):
             self._dynamic(node)
         elif operator in _WIDENS and (ours or kinds[0] in _NARROW):
             self._widen(node)
-        elif operator in _NARROWS and (ours or output_type(node, self._types) in _NARROW):
+        elif operator in _NARROWS and (ours or output_type(node, self._at.types) in _NARROW):
             self._narrow(node)
         elif standard and operator == "Cast":
             self._cast(node, kinds[0])
@@ -211,34 +226,34 @@ class _Rewriter:
             self._writer.nodes.append(node)
             return
         name = node.output[0]
-        self._given[name], self._ranks[name] = numpy_helper.from_array(value), value.ndim
-        self._types[name] = self._given[name].data_type
-        if self._types[name] in self._kinds:
-            self._folded[name] = self._as_floats(value)
+        self._at.given[name], self._at.ranks[name] = numpy_helper.from_array(value), value.ndim
+        self._at.types[name] = self._at.given[name].data_type
+        if self._at.types[name] in self._kinds:
+            self._at.folded[name] = self._as_floats(value)
         else:
             self._writer.nodes.append(node)
 
     def _other(self, node: onnx.NodeProto) -> None:
         """Keep a node; what it makes in a half type is rounded to that, what it passes on is narrow still."""
         for name in node.output:
-            if name and not self._types.get(name) and name not in self._compound:
-                self._types[name] = output_type(node, self._types)
+            if name and not self._at.types.get(name) and name not in self._at.compound:
+                self._at.types[name] = output_type(node, self._at.types)
         for entry in node.attribute:
             if entry.name in _TYPE_ATTRIBUTES and entry.i in self._kinds:
                 entry.i = TensorProto.FLOAT
             if entry.HasField("t") and entry.t.data_type in self._kinds:
                 entry.t.CopyFrom(numpy_helper.from_array(self._as_floats(numpy_helper.to_array(entry.t))))
         exact = node.op_type in MOVES or has_subgraph(node)
-        rounds = [] if exact else [name for name in node.output if self._types.get(name) in self._kinds - {*_NARROW}]
-        plain = {name: f"{name}{UNROUNDED}" for name in rounds}
+        rounds = [] if exact else [name for name in node.output if self._at.types.get(name) in self._kinds - {*_NARROW}]
+        plain = {name: self._writer.fresh(f"{name}{UNROUNDED}") for name in rounds}
         node.output[:] = [plain.get(name, name) for name in node.output]
         self._writer.nodes.append(node)
         for name in rounds:
-            self._round(plain[name], self._types[name], name)
+            self._round(plain[name], self._at.types[name], name)
 
     def _cast(self, node: onnx.NodeProto, kind: int) -> None:
         to = integer(node, "to")
-        self._types[node.output[0]] = to
+        self._at.types[node.output[0]] = to
         if to not in self._kinds:
             self._writer.nodes.append(node)
         elif kind == to:
@@ -248,8 +263,8 @@ class _Rewriter:
 
     def _narrow(self, node: onnx.NodeProto) -> None:
         self._plain_zero(node)
-        kind = output_type(node, self._types) if node.domain in STANDARD else TensorProto.FLOAT8E4M3FN
-        self._types[node.output[0]] = kind
+        kind = output_type(node, self._at.types) if node.domain in STANDARD else TensorProto.FLOAT8E4M3FN
+        self._at.types[node.output[0]] = kind
         scale = self._per_axis(node)
         quotient = self._writer.node("Div", self._floats(node.input[0]), scale)
         self._round(quotient, kind, node.output[0])
@@ -257,16 +272,16 @@ class _Rewriter:
     def _widen(self, node: onnx.NodeProto) -> None:
         self._plain_zero(node)
         codes, scale, made = node.input[0], node.input[1], node.output[0]
-        kind = integer(node, "output_dtype") or self._types.get(scale, TensorProto.FLOAT)
+        kind = integer(node, "output_dtype") or self._at.types.get(scale, TensorProto.FLOAT)
         kind = kind if kind in (TensorProto.FLOAT16, TensorProto.BFLOAT16) else TensorProto.FLOAT
-        self._types[made] = kind
+        self._at.types[made] = kind
         block = integer(node, "block_size")
         constants = self._constant_of(codes), self._constant_of(scale)
         if constants[0] is not None and constants[1] is not None:
             floats = self._as_floats(constants[0]).astype(np.float32)
             values = _product(floats, _scales(constants[1]), integer(node, "axis", 1), block)
-            self._folded[made] = self._as_floats(_in_type(values, kind))
-            self._ranks[made] = values.ndim
+            self._at.folded[made] = self._as_floats(_in_type(values, kind))
+            self._at.ranks[made] = values.ndim
             return
         wide = made if kind == TensorProto.FLOAT else ""
         if not block:
@@ -291,12 +306,12 @@ class _Rewriter:
         )
         tops = largest(writer, rows)
         if is_mxfp8:
-            self._types[codes], self._types[scales] = TensorProto.FLOAT8E4M3FN, TensorProto.FLOAT
+            self._at.types[codes], self._at.types[scales] = TensorProto.FLOAT8E4M3FN, TensorProto.FLOAT
             scale = power_of_two(writer, tops)
             found = rounded(writer, writer.node("Div", rows, scale), TensorProto.FLOAT8E4M3FN)
             writer.node("Identity", scale, output=scales)
         else:
-            self._types[codes], self._types[scales] = TensorProto.FLOAT4E2M1, TensorProto.FLOAT8E4M3FN
+            self._at.types[codes], self._at.types[scales] = TensorProto.FLOAT4E2M1, TensorProto.FLOAT8E4M3FN
             whole = self._floats(node.input[1])
             share = writer.node("Div", writer.node("Div", tops, writer.constant(np.float32(formats.E2M1_MAX))), whole)
             scale = not_zero(writer, rounded(writer, share, TensorProto.FLOAT8E4M3FN))
@@ -316,13 +331,13 @@ class _Rewriter:
 
     def _constant_of(self, name: str) -> Array | None:
         """Return the value of a constant, given or folded; codes as codes."""
-        if name in self._folded and name not in self._given:
-            return self._folded[name]
-        return numpy_helper.to_array(self._given[name]) if name in self._given else None
+        if name in self._at.folded and name not in self._at.given:
+            return self._at.folded[name]
+        return numpy_helper.to_array(self._at.given[name]) if name in self._at.given else None
 
     def _floats(self, name: str) -> str:
         """Return a tensor in fp32."""
-        kind = self._types.get(name, TensorProto.FLOAT)
+        kind = self._at.types.get(name, TensorProto.FLOAT)
         if kind == TensorProto.FLOAT or kind in self._kinds:
             return name
         return self._writer.node("Cast", name, to=TensorProto.FLOAT)
@@ -330,8 +345,8 @@ class _Rewriter:
     def _per_axis(self, node: onnx.NodeProto) -> str:
         """Return the scale of a node in a shape that meets the tensor's."""
         scale = node.input[1]
-        rank = self._ranks.get(node.input[0])
-        if self._ranks.get(scale, 0) != 1 or (scale in self._given and self._given[scale].dims[0] == 1):
+        rank = self._at.ranks.get(node.input[0])
+        if self._at.ranks.get(scale, 0) != 1 or (scale in self._at.given and self._at.given[scale].dims[0] == 1):
             return self._floats(scale)
         if rank is None:
             raise UsageProblem(f"{node.op_type} {node.name} has scales along an axis of a tensor of unknown rank.")
@@ -340,7 +355,7 @@ class _Rewriter:
         return self._writer.node("Reshape", self._floats(scale), self._writer.constant(np.array(shape, np.int64)))
 
     def _last_axis(self, node: onnx.NodeProto) -> None:
-        axis, rank = integer(node, "axis", -1), self._ranks.get(node.input[0])
+        axis, rank = integer(node, "axis", -1), self._at.ranks.get(node.input[0])
         if axis != -1 and (rank is None or axis != rank - 1):
             raise UsageProblem(
                 f"{node.op_type} {node.name} has blocks along axis {axis}; the simulation takes the last."
@@ -382,11 +397,3 @@ def _widen_type(kind: onnx.TypeProto, kinds: Collection[int]) -> None:
         kind.tensor_type.elem_type = TensorProto.FLOAT
     elif which in ("sequence_type", "optional_type"):
         _widen_type(getattr(kind, which).elem_type, kinds)
-
-
-def _reads(nodes: list[onnx.NodeProto]) -> set[str]:
-    found = {name for node in nodes for name in node.input}
-    for node in nodes:
-        for inner in subgraphs(node):
-            found |= _reads(list(inner.node)) | {value.name for value in inner.output}
-    return found

@@ -9,11 +9,11 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
+from trt_workbench.model.editing import Names, NodeWriter, inlined, replace_nodes
 from trt_workbench.model.element_types import kinds
-from trt_workbench.model.proto import integer, opset, subgraphs
-from trt_workbench.model.reading import all_graphs, inlined
+from trt_workbench.model.proto import integer, opset
+from trt_workbench.model.walking import all_nodes, subgraphs
 from trt_workbench.onnxtools.graph_types import computed_results
-from trt_workbench.onnxtools.quantize.rounding_nodes import NodeWriter
 from trt_workbench.onnxtools.quantize.simulate import UNROUNDED
 
 RANGES = "trtw__ranges"
@@ -50,11 +50,11 @@ def with_ranges(model: onnx.ModelProto) -> tuple[onnx.ModelProto, list[Watched]]
     copy.CopyFrom(inlined(model))
     if opset(copy) < _OLDEST:
         return copy, []
-    nodes = [node for graph in all_graphs(copy) for node in graph.node]
+    nodes = list(all_nodes(copy))
     rounds = any(_rounded(node) for node in nodes)
     computed = {} if rounds else {name for name, kind in computed_results(copy).items() if kind == "fp32"}
     watcher = _Watcher(copy, _rounded if rounds else lambda node: [name for name in node.output if name in computed])
-    with watcher.writer.graph():
+    with watcher.writer.apart():
         found, made = watcher.graph(copy.graph)
         if made:
             copy.graph.node.append(helper.make_node("Identity", [made], [RANGES], name=RANGES))
@@ -68,9 +68,7 @@ def _rounded(node: onnx.NodeProto) -> list[str]:
 
 class _Watcher:
     def __init__(self, model: onnx.ModelProto, watches: Watches) -> None:
-        self.writer = NodeWriter(
-            {name for graph in all_graphs(model) for node in graph.node for name in (*node.input, *node.output)}
-        )
+        self.writer = NodeWriter(Names.of(model), "watched")
         self._opset, self._watches = opset(model), watches
 
     def graph(self, graph: onnx.GraphProto) -> tuple[list[Watched], str]:
@@ -91,8 +89,7 @@ class _Watcher:
                 nodes += self.writer.taken()
         made = self.writer.node("Concat", *parts, axis=0) if parts else ""
         nodes += self.writer.taken()
-        del graph.node[:]
-        graph.node.extend(nodes)
+        replace_nodes(graph, nodes)
         graph.initializer.extend(self.writer.initializers)
         self.writer.initializers.clear()
         return found, made
@@ -104,13 +101,13 @@ class _Watcher:
             return [], ""
         rows: list[list[Watched]] = []
         for body in bodies:
-            with self.writer.graph():
+            with self.writer.apart():
                 rows.append(self.graph(body)[0])
         found = [one for several in rows for one in several]
         if not found:
             return [], ""
         for place, body in enumerate(bodies):
-            with self.writer.graph():
+            with self.writer.apart():
                 self._give_out(body, rows, place)
         made = self.writer.fresh()
         if node.op_type != "If":
