@@ -347,8 +347,8 @@ def test_a_record_of_another_model_contract_or_chunk_is_refused(tmp_path: Path) 
         (replace(again, target=other), "of another model"),
         (replace(again, contract=filled), "by a contract with other"),
         (replace(again, chunk=11), "chunks of another size"),
-        (replace(again, input="random"), "brings its own stream"),
-        (replace(again, record=True), "is there already"),
+        (replace(again, input="random"), "has its own; leave out --input"),
+        (replace(again, record=True), "leave out --record"),
         (replace(again, reference=str(tmp_path)), "holds no record"),
     ):
         with pytest.raises(UsageProblem, match=words):

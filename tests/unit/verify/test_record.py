@@ -116,6 +116,16 @@ def test_a_record_brings_its_own_inputs(record: Path, masked_model: Path, tmp_pa
         run(tmp_path / "second", masked_model, reference=str(record), inputs=("x.npy",))
 
 
+def test_a_reference_without_an_output_of_the_target_is_refused(tmp_path: Path) -> None:
+    one = write_onnx(tmp_path / "one.onnx", "g (float[N,4] x) => (float[N,4] y) { y = Neg(x) }")
+    nodes = "y = Neg(x) z = Abs(x)"
+    both = write_onnx(tmp_path / "both.onnx", f"g (float[N,4] x) => (float[N,4] y, float[N,4] z) {{ {nodes} }}")
+    assert run(tmp_path / "first", one, record=True, ranges=RANGES).failures == ()
+    for number, reference in enumerate(("ort-cpu", str(tmp_path / "first"))):
+        with pytest.raises(UsageProblem, match=r"The reference \((record of )?ort-cpu\) has no output z"):
+            run(tmp_path / f"second{number}", both, model=one, reference=reference, ranges=RANGES)
+
+
 def test_nothing_is_recorded_without_a_reference(masked_model: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageProblem, match="nothing to record without a reference"):
         run(tmp_path / "first", masked_model, reference="none", record=True)

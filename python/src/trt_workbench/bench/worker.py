@@ -80,12 +80,12 @@ class Worker:
         """Compare the outputs of the point that is loaded with those of a file. Raises WorkbenchError."""
         from trt_workbench.bench import output_check
         from trt_workbench.bench.matrix import point_from_dict
-        from trt_workbench.runs.output_files import read_outputs
+        from trt_workbench.engine.array_files import load_arrays
 
         point, model = point_from_dict(request["point"]), Path(request["model"])
         images = point.work.kind == "image-to-boxes"
         limit = output_check.tolerance(point.precision, model, tf32=point.tf32, images=images)
-        expected = read_outputs(Path(request["reference"]))
+        expected = load_arrays(Path(request["reference"]))
         any_order = output_check.chooses(model)
         found = self._scenario.outputs()
         rounding = request.get("rounding")
@@ -102,7 +102,7 @@ class Worker:
         from trt_workbench.bench.output_check import refuse_random
         from trt_workbench.bench.scenarios import make_scenario
         from trt_workbench.bench.session_options import session_options
-        from trt_workbench.runs.output_files import write_outputs
+        from trt_workbench.engine.array_files import save_arrays
 
         point, model = point_from_dict(request["point"]), Path(request["model"])
         refuse_random(model)
@@ -111,7 +111,7 @@ class Worker:
             self._session, self._model = load_reference(model, session_options(point, model, {})), model
         contract = Path(request["contract"]) if request["contract"] else None
         scenario: Any = make_scenario(self._session, model, request["family"], point.work, request["seed"], contract)
-        write_outputs(Path(request["outputs"]), scenario.outputs())
+        save_arrays(Path(request["outputs"]), scenario.outputs())
         return {}
 
     @staticmethod
@@ -131,7 +131,7 @@ def _rounding(request: dict[str, Any]) -> dict[str, Any]:
     from trt_workbench.bench import output_check
     from trt_workbench.bench.matrix import point_from_dict
     from trt_workbench.bench.scenarios import make_scenario
-    from trt_workbench.runs.output_files import read_outputs
+    from trt_workbench.engine.array_files import load_arrays
     from trt_workbench.verify.yardstick import Yardstick
 
     point, model = point_from_dict(request["point"]), Path(request["model"])
@@ -139,7 +139,7 @@ def _rounding(request: dict[str, Any]) -> dict[str, Any]:
     if precision is None:
         return {"rounding": {}}
     contract = Path(request["contract"]) if request["contract"] else None
-    expected = read_outputs(Path(request["reference"]))
+    expected = load_arrays(Path(request["reference"]))
     limit = output_check.TOLERANCES[precision]
     any_order = output_check.chooses(model)
     rounding: dict[str, float] = {}

@@ -71,9 +71,10 @@ def _evaluate(settings: StreamSettings, output: Path | None) -> tuple[StreamMetr
     from trt_workbench.evaluate.stream import StreamEvaluation
     from trt_workbench.evaluate.stream_opening import OpenedStream
     from trt_workbench.runs.directory import run_directory
+    from trt_workbench.runs.kept_reference import require_kept
 
     with OpenedStream(settings, say) as opened:
-        opened.require_kept(output)
+        require_kept(Path(settings.reference), output)
         evaluation = StreamEvaluation(opened)
         if settings.target is None:
             say(f"Model: the embedded streaming encoder {opened.target}")

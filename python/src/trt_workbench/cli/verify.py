@@ -54,6 +54,7 @@ def verify(
     """
     from trt_workbench.engine.documents import write_json
     from trt_workbench.runs.directory import run_directory
+    from trt_workbench.runs.kept_reference import require_kept
     from trt_workbench.verify.apart import verified_apart
     from trt_workbench.verify.bisect import bisect as run_bisect
     from trt_workbench.verify.bisect import carry_state, check_bisectable
@@ -62,6 +63,7 @@ def verify(
     from trt_workbench.verify.reproduction import bisected_document, write_bisected
     from trt_workbench.verify.run import verify as run_verify
 
+    require_kept(Path(settings.reference), output)
     request, name = VerifyRequest(**vars(settings)), settings.target.name
     if bisect:
         check_bisectable(request)

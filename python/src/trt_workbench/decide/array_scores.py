@@ -17,12 +17,12 @@ from trt_workbench.backends.registry import require_backend
 from trt_workbench.decide.data import Batch, CalibrationData, batches, calibration_data
 from trt_workbench.decide.scores import Scores
 from trt_workbench.decide.settings import CalibrationSettings
+from trt_workbench.engine.array_files import load_arrays, save_arrays
 from trt_workbench.engine.documents import Strict, read_document, write_json
 from trt_workbench.engine.profiles import Profile
 from trt_workbench.errors import NotFinite, UsageProblem
 from trt_workbench.evaluate.llm_scores import log_softmax
 from trt_workbench.runs.bootstrap import draw_counts
-from trt_workbench.runs.output_files import read_outputs, write_outputs
 from trt_workbench.verify.gate import require_verified
 
 Figure = Literal["cosine", "top1", "perplexity"]
@@ -117,8 +117,8 @@ def score_samples(
         outputs, call_ms = _run(session, taken)
         provenance = session.record()
     if baseline is None:
-        write_outputs(folder / _OUTPUTS, outputs)
-    expected = outputs if baseline is None else read_outputs(baseline / _OUTPUTS)
+        save_arrays(folder / _OUTPUTS, outputs)
+    expected = outputs if baseline is None else load_arrays(baseline / _OUTPUTS)
     ids = [one.of_samples(one.inputs["input_ids"]) for one in taken if "input_ids" in one.inputs]
     scores = _compared(outputs, expected, data.names, np.concatenate(ids) if ids else None)
     write_json(folder / _SAMPLES, scores.model_copy(update={"call_ms": call_ms}))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -81,6 +82,23 @@ def _read_array(file: IO[bytes], size: int) -> NDArray[Any]:
     file.seek(0)
     array: NDArray[Any] = npy.read_array(file, allow_pickle=False)
     return array
+
+
+def save_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Write arrays of any names and types into a `.npz` file, without pickle; `load_arrays` reads them.
+
+    Types that numpy lacks become float32, and Python's texts numpy's. Raises OSError.
+    """
+    with zipfile.ZipFile(path, "w", allowZip64=True) as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                npy.write_array(file, _plain(np.asarray(array)), allow_pickle=False)
+
+
+def _plain(array: NDArray[Any]) -> NDArray[Any]:
+    if array.dtype.hasobject:
+        return array.astype(str)
+    return array if array.dtype.type.__module__ == "numpy" else array.astype(np.float32)
 
 
 def count_rows(path: Path) -> int:

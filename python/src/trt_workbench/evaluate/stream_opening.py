@@ -10,11 +10,10 @@ from typing import Any
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Session, SessionOptions
-from trt_workbench.backends.registry import backend_names, load_reference, require_backend
-from trt_workbench.engine.manifest import read_manifest
+from trt_workbench.backends.registry import require_backend
 from trt_workbench.engine.profiles import Profile
 from trt_workbench.engine.verification import Mark
-from trt_workbench.errors import UsageProblem, WorkbenchError
+from trt_workbench.errors import UsageProblem
 from trt_workbench.evaluate.stream_fixed import write_fixed
 from trt_workbench.evaluate.stream_input import Stream
 from trt_workbench.evaluate.stream_reference import LiveReference, RecordedReference, contract_hash
@@ -23,10 +22,11 @@ from trt_workbench.onnxtools.identity import sha256_of
 from trt_workbench.pipeline.streaming.contract import Contract
 from trt_workbench.pipeline.streaming.model_tensors import MODEL_SUFFIX, read_tensors
 from trt_workbench.pipeline.streaming.reading import read_contract
+from trt_workbench.runs.kept_reference import open_reference, record_folder
 from trt_workbench.system.embedded import ENCODER, embedded_contract, embedded_model
 from trt_workbench.system.launcher import task
 from trt_workbench.verify.gate import refuse_wrong
-from trt_workbench.verify.opening import own_model
+from trt_workbench.verify.opening import graph_hash, own_model
 
 Say = Callable[[str], None]
 
@@ -58,7 +58,7 @@ class OpenedStream:
         if not self.target.is_file():
             raise UsageProblem(f"The model or engine does not exist: {self.target}")
         self._graph = settings.model or own_model(self.target)
-        self._model_sha256 = self._graph_hash()
+        self._model_sha256 = graph_hash(self._graph, self.target)
         self.is_embedded = self._model_sha256 == sha256_of(embedded_model(ENCODER))
         self.contract_path = self._contract_path()
         self.contract: Contract = read_contract(self.contract_path, read_tensors(self.target))
@@ -134,7 +134,7 @@ class OpenedStream:
         if self.recorded:
             index = self.recorded.index
             return {
-                "name": f"record of {index.reference}",
+                "name": self.recorded.name,
                 "graph_sha256": index.model_sha256,
                 "provenance": index.provenance,
                 "record_sha256": index.sha256,
@@ -154,12 +154,6 @@ class OpenedStream:
             "input": dict(stream.record),
             "chunk": self.settings.chunk,
         }
-
-    def require_kept(self, output: Path | None) -> None:
-        """Raise UsageProblem if a run in `output` would take the place of the record that it is compared with."""
-        record = Path(self.settings.reference).resolve()
-        if self.recorded and output and output.resolve() in (record, *record.parents):
-            raise UsageProblem(f"The output would replace the reference; choose another folder with --output: {output}")
 
     def close(self) -> None:
         """Close every session."""
@@ -187,13 +181,6 @@ class OpenedStream:
             write_fixed(self.target, self.contract, Path(self._folder.name))
         return Path(self._folder.name) / self.target.name
 
-    def _graph_hash(self) -> str | None:
-        """Return the hash of the ONNX model that the target is, or was built from; None where nothing tells it."""
-        if self._graph:
-            return sha256_of(self._graph)
-        manifest = read_manifest(self.target)
-        return manifest.model.sha256 if manifest else None
-
     def _contract_path(self) -> Path:
         if self.settings.contract:
             return self.settings.contract
@@ -219,23 +206,12 @@ class OpenedStream:
             )
 
     def _record(self) -> RecordedReference | None:
-        asked = self.settings.reference
-        if asked in backend_names():
+        given = {"--input": self.settings.input is not None, "--record": self.settings.record}
+        folder = record_folder(self.settings.reference, next((name for name, there in given.items() if there), ""))
+        if folder is None:
             return None
-        if not Path(asked).is_dir():
-            if len(Path(asked).parts) > 1:
-                raise UsageProblem(f"The reference does not exist; name the run directory of a --record: {asked}")
-            require_backend(asked, MODEL_SUFFIX)  # says what there is
-        if self.settings.input is not None:
-            raise UsageProblem("A record brings its own stream; leave out --input, or name a backend with --reference.")
-        if self.settings.record:
-            raise UsageProblem("A record is there already; leave out --record, or name a backend with --reference.")
-        record = RecordedReference(Path(asked))
-        if self._model_sha256 != record.index.model_sha256:
-            raise UsageProblem(
-                f"The record is of another model ({record.index.model_sha256[:12]}); name its own with --model, or "
-                f"record again: {self._graph or self.target}"
-            )
+        record = RecordedReference(folder)
+        record.require_model(self._model_sha256, self._graph or self.target)
         if contract_hash(self.contract) != record.index.contract_sha256:
             raise UsageProblem(
                 "The record was made by a contract with other tensors, states or chunks; record it again, or pass that "
@@ -243,11 +219,10 @@ class OpenedStream:
             )
         if record.index.chunk != self.settings.chunk:
             said = "the contract's" if record.index.chunk is None else f"--chunk {record.index.chunk}"
-            raise UsageProblem(f"The record has chunks of another size ({said}): {asked}")
+            raise UsageProblem(f"The record has chunks of another size ({said}): {folder}")
         return record
 
     def _open_reference(self) -> Session:
-        asked = self.settings.reference
         if self._graph is None:
             raise UsageProblem(
                 f"The model of the plan is not at hand; name it with --model, or pass a record: {self.target}"
@@ -262,12 +237,7 @@ class OpenedStream:
                 f"The reference's model has other tensors than the contract ({', '.join(other[:5])}); name the model "
                 f"that the target was made from with --model: {self._graph}"
             )
-        try:
-            return load_reference(self._graph, name=asked)
-        except WorkbenchError as error:
-            raise type(error)(
-                f"The reference {asked} cannot be opened; choose another with --reference. {error}"
-            ) from error
+        return open_reference(self.settings.reference, self._graph)
 
     def _profiles(self, path: Path) -> list[Profile]:
         """Return the ranges that an engine is built for: one profile that takes all chunks, else one for each size.

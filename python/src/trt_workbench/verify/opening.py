@@ -9,17 +9,18 @@ from pathlib import Path
 from typing import Any
 
 from trt_workbench.backends.base import Session, SessionOptions, TensorSpec
-from trt_workbench.backends.registry import backend_names, load_reference, require_backend, runs_plans
+from trt_workbench.backends.registry import require_backend, runs_plans
 from trt_workbench.backends.trt_opening import engine_session
 from trt_workbench.engine.manifest import read_manifest
 from trt_workbench.engine.options import BuildSettings
 from trt_workbench.engine.profiles import Profile, ShapeRange
-from trt_workbench.errors import UsageProblem, WorkbenchError
+from trt_workbench.errors import UsageProblem
 from trt_workbench.measure.inputs import with_limits
 from trt_workbench.model.facts import ModelFacts
 from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.identity import sha256_of
 from trt_workbench.onnxtools.randomness import random_operators
+from trt_workbench.runs.kept_reference import open_reference, record_folder
 from trt_workbench.system.settings import with_flags
 from trt_workbench.verify.budget import Budget
 from trt_workbench.verify.record import KeptReference
@@ -83,6 +84,7 @@ class Opened:
         try:
             self.session = self.open()
             self.reference = None if self.record else self._open_reference()
+            self._require_outputs()
         except BaseException:
             self.close()
             raise
@@ -138,18 +140,24 @@ class Opened:
 
     def _open_record(self) -> KeptReference | None:
         request = self._request
-        if request.reference in (NO_REFERENCE, *backend_names()) or not Path(request.reference).is_dir():
+        folder = None
+        if request.reference != NO_REFERENCE:
+            folder = record_folder(request.reference, "--inputs" if request.inputs else "")
+        if folder is None:
             return None
-        if request.inputs:
-            raise UsageProblem(
-                "A record brings its own inputs; leave out --inputs, or name a backend with --reference."
-            )
-        record = KeptReference(Path(request.reference))
-        if self.graph and sha256_of(self.graph) != record.model_sha256:
-            raise UsageProblem(
-                f"The record is of another model; name its own with --model, or record again: {self.graph}"
-            )
+        record = KeptReference(folder)
+        record.require_model(graph_hash(self.graph, request.target), self.graph or request.target)
         return record
+
+    def _require_outputs(self) -> None:
+        """Raise UsageProblem if the target has an output that the reference does not have."""
+        known = self.record or self.reference
+        lacking = [spec.name for spec in self.session.outputs if known and spec.name not in known.outputs]
+        if known and lacking:
+            raise UsageProblem(
+                f"The reference ({known.name}) has no output {lacking[0]}, which the target has; name the model that "
+                f"the target was made from with --model, or record that: {self.graph or self._request.reference}"
+            )
 
     def _open_reference(self) -> LiveReference | None:
         request, graph = self._request, self.graph
@@ -158,13 +166,7 @@ class Opened:
         if graph is None:
             self._note("The model of the plan is not at hand (--model names it): properties alone are verified.")
             return None
-        require_backend(request.reference, MODEL_SUFFIX)  # says itself what there is
-        try:
-            session = load_reference(graph, name=request.reference)
-        except WorkbenchError as error:
-            raise type(error)(
-                f"The reference {request.reference} cannot be opened; choose another with --reference. {error}"
-            ) from error
+        session = open_reference(request.reference, graph)
         self._sessions.append(session)
         return LiveReference(request.reference, session)
 
@@ -218,6 +220,14 @@ def own_model(target: Path) -> Path | None:
     manifest = read_manifest(target) if target.is_file() else None
     beside = target.with_name(manifest.model.file) if manifest else None
     return beside if manifest and beside and beside.is_file() and sha256_of(beside) == manifest.model.sha256 else None
+
+
+def graph_hash(graph: Path | None, target: Path) -> str | None:
+    """Return the hash of the model that a target is, or was built from; None where no manifest tells it either."""
+    if graph:
+        return sha256_of(graph)
+    manifest = read_manifest(target)
+    return manifest.model.sha256 if manifest else None
 
 
 def of_model(request: VerifyRequest) -> VerifyRequest:

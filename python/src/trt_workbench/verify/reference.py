@@ -36,11 +36,16 @@ class Reference(Protocol):
 
 
 class LiveReference:
-    """The model on a backend."""
+    """The model on a backend.
+
+    Attributes:
+        outputs: that it has.
+    """
 
     def __init__(self, name: str, session: Session) -> None:
         """Take a session, whose inputs may be of a wider type than the target's."""
         self.name, self._session = name, session
+        self.outputs = [spec.name for spec in session.outputs]
 
     def provenance(self) -> dict[str, Any]:
         """Return what executes the model, as JSON values."""

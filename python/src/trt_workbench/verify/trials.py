@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from trt_workbench.backends.registry import require_backend
+from trt_workbench.engine.array_files import load_arrays, save_arrays
 from trt_workbench.engine.documents import Strict, append_lines, json_values
 from trt_workbench.engine.files import write_text
 from trt_workbench.errors import BackendFailure, DeviceFailure
 from trt_workbench.onnxtools.identity import sha256_of
 from trt_workbench.onnxtools.sanitize import save_model
-from trt_workbench.runs.output_files import read_outputs, write_outputs
 from trt_workbench.verify.cut import Cut, CutSource, Form
 from trt_workbench.verify.difference import Difference
 from trt_workbench.verify.isolation import Crashed, Isolated, document_of
@@ -223,7 +223,7 @@ class Trials:
 
     def _run(self, path: Path, folder: Path, cut: Cut, *, last: bool) -> tuple[Arrays, Arrays, Mapping[str, Any]]:
         """Let the worker run a part, and return its inputs, outputs, and what executed it."""
-        write_outputs(folder / "inputs.npz", cut.inputs)
+        save_arrays(folder / "inputs.npz", cut.inputs)
         request = {"verb": "trial", "request": document_of(self._request), "folder": folder, "part": path}
         request["profile"] = str(cut.profile) if cut.profile else ""
         began = time.monotonic()
@@ -236,7 +236,7 @@ class Trials:
                 raise OutOfTime from error
             raise
         self._longest = max(self._longest or 0.0, time.monotonic() - began)
-        return read_outputs(folder / "given.npz"), read_outputs(folder / "found.npz"), answer["provenance"]
+        return load_arrays(folder / "given.npz"), load_arrays(folder / "found.npz"), answer["provenance"]
 
     def _most(self, left: float) -> float:
         """Return how many seconds a trial may take: one that hangs leaves time for others."""

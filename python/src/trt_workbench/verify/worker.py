@@ -14,8 +14,8 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from trt_workbench.engine.array_files import load_arrays, save_arrays
 from trt_workbench.engine.several_builds import several_builds
-from trt_workbench.runs.output_files import read_outputs, write_outputs
 from trt_workbench.verify.engine import PlanRequest, verify_plan
 from trt_workbench.verify.isolation import request_of
 from trt_workbench.verify.part import run_part
@@ -55,12 +55,12 @@ def _target(request: dict[str, Any], note: Callable[[str], None]) -> Answer:
 
 def _trial(request: dict[str, Any], _: Callable[[str], None]) -> Answer:
     folder = Path(request["folder"])
-    inputs = read_outputs(folder / "inputs.npz")
+    inputs = load_arrays(folder / "inputs.npz")
     given, found, provenance = run_part(
         request_of(request["request"]), Path(request["part"]), inputs, request["profile"]
     )
-    write_outputs(folder / "given.npz", given)
-    write_outputs(folder / "found.npz", found)
+    save_arrays(folder / "given.npz", given)
+    save_arrays(folder / "found.npz", found)
     return {"provenance": provenance}
 
 
