@@ -1,21 +1,27 @@
 """docs/extending.md shows the files of tests/examples word for word, and they do what it says."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
-from tests.in_app import stdout_of, trtw
+from tests.in_app import json_of, stdout_of, trtw
+from tests.onnx_text import write_onnx
 from tests.scripts import load_script
 from typer import Typer
 from typer.testing import CliRunner
 
+from trt_workbench.core.precision import STREAM, get
 from trt_workbench.runs.records import read_records
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "tests" / "examples"
 FILES = sorted(path for path in EXAMPLES.rglob("*") if path.suffix in (".py", ".toml", ".yaml"))
+SIZES = {"v": (32, 16), "w": (16, 8)}
 MODEL = ROOT / "models" / "shapes-yolov10" / "shapes-yolov10.onnx"
 
 
@@ -56,3 +62,42 @@ def test_a_scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert {(one.scenario, one.swept["threads"], one.batch) for one in records} == {
         ("batches", threads, batch) for threads in (1, 2) for batch in (1, 2, 4)
     }
+
+
+def _without(name: str, *words: object) -> subprocess.CompletedProcess[str]:
+    """Run a command in a process in which a row of the table was taken away before anything read it."""
+    code = (
+        "import sys\nfrom trt_workbench.core import precision\n"
+        f"precision.FORMATS.remove(precision.get({name!r}))\n"
+        "from trt_workbench.cli.main import main\nmain()"
+    )
+    command = [sys.executable, "-c", code, *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+
+
+def test_a_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The row alone makes it selectable, simulated and judged; without the row nothing knows it."""
+    monkeypatch.setenv("TRTW_TMP", str(tmp_path / "out"))
+    row = load_script(EXAMPLES / "format" / "e5m2.py").ROW
+    assert row == get(row.name)
+    text = "g (float[N,32] x) => (float[N,8] y) { h = MatMul(x, v) r = Relu(h) y = MatMul(r, w) }"
+    weights = {name: np.random.default_rng(0).normal(size=size).astype("f4") for name, size in SIZES.items()}
+    model, made = write_onnx(tmp_path / "m.onnx", text, weights), tmp_path / "e5m2.onnx"
+    quantize = ("quantize", model, "--to", row.name, "--calibration", "random", "--no-keep-sensitive", "-o", made)
+
+    refused = _without(row.name, *quantize)
+    assert (refused.returncode, "no format 'fp8-e5m2' to make" in refused.stderr) == (2, True)
+    assert "In fp8-e5m2: 100.0% of the arithmetic" in stdout_of(*quantize)
+    assert "float8e5m2, a format that the workbench does not know" in _without(row.name, "infer-engine", made).stderr
+
+    x = np.random.default_rng(1).normal(size=(3, 32)).astype("f4")
+    np.save(tmp_path / "x.npy", x)
+    run = ("infer-engine", made, "--backend", "ort-cpu", "--input", tmp_path / "x.npy", "--no-bench")
+    record = json_of(*run, "--output", tmp_path / "run", "--json")["provenance"]["precision_ran"]
+    assert record["label"] == "fp8-e5m2 (simulated, not calibrated)"
+    found = json_of("verify", made, "--backend", "ort-cpu", "--quick", "--output", tmp_path / "verify", "--json")
+    assert found["precision"] == row.name
+    (case, *_) = found["cases"]
+    limits = case["outputs"][0]["limits"]
+    assert limits["fp32"]["rel_l2"] < limits[row.name]["rel_l2"] < 0.25
+    assert STREAM.limit(row.name) > STREAM.limit("fp8") / 2 > STREAM.limit("bf16")

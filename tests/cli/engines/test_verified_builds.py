@@ -174,7 +174,6 @@ def test_what_ort_cpu_cannot_run_is_unverified_with_the_reason(tmp_path: Path, m
     ("words", "reason"),
     [
         (("--strip-weights",), "built without weights"),
-        (("--precision", "fp8"), "no yardstick for fp8"),
         (("--io-type", "x=fp16"), "inputs and outputs are not those of the model"),
     ],
 )

@@ -7,11 +7,10 @@ import pytest
 from tests.onnx_text import write_onnx
 
 from trt_workbench.bench.output_check import (
-    LOWEST,
-    TOLERANCES,
     Tolerance,
     chooses,
     compare_outputs,
+    of_format,
     refuse_random,
     rounds_in,
     tolerance,
@@ -37,7 +36,7 @@ def test_rounding_matches_and_one_wrong_row_does_not() -> None:
     assert state(WANT + 1e-5 * noise) == "matched"
     wrong = WANT.copy()
     wrong[1:] += 2
-    found = compare_outputs({"y": wrong}, {"y": WANT}, TOLERANCES["bf16"], 4, any_order=True)
+    found = compare_outputs({"y": wrong}, {"y": WANT}, of_format("bf16"), 4, any_order=True)
     assert found["state"] == "wrong"
     assert found["tensors"]["y"]["relative_l2"] > 1
     assert found["tensors"]["y"]["row"] > 0
@@ -47,9 +46,7 @@ def test_rounding_matches_and_one_wrong_row_does_not() -> None:
     one = many.copy()
     one[7] = -one[7]
     assert np.linalg.norm(one - many) / np.linalg.norm(many) < 0.1
-    assert (
-        compare_outputs({"y": one}, {"y": many}, TOLERANCES["bf16"], 600, any_order=False)["tensors"]["y"]["row"] == 7
-    )
+    assert compare_outputs({"y": one}, {"y": many}, of_format("bf16"), 600, any_order=False)["tensors"]["y"]["row"] == 7
     assert state(one, many, 0.1) == "wrong"
 
 
@@ -98,18 +95,18 @@ def test_candidates_may_come_in_another_order_where_the_model_chooses() -> None:
 
 def test_names_and_shapes_have_to_be_the_same() -> None:
     for found in ({"z": WANT}, {"y": WANT[:2]}, {}):
-        assert compare_outputs(found, {"y": WANT}, LOWEST, 4, any_order=True)["state"] == "wrong"
+        assert compare_outputs(found, {"y": WANT}, of_format(None), 4, any_order=True)["state"] == "wrong"
 
 
 def test_the_tolerance_is_that_of_the_lowest_precision(tmp_path: Path) -> None:
     plain = write(tmp_path / "plain.onnx", "y = Relu(x)")
     half = write(tmp_path / "half.onnx", "h = Cast<to=10>(x) y = Cast<to=1>(h)")
-    cases = {"fp32": 1e-2, "fp16": 0.25, "bf16+fp16": 0.75, "int8+fp16": 0.75, "as exported": 0.75}
+    cases = {"fp32": 4e-4, "fp16": 0.2, "bf16+fp16": 0.75, "int8+fp16": 0.75, "fp8": 0.75, "as exported": 0.75}
     for precision, limit in cases.items():
         assert tolerance(precision, plain, tf32=False, images=False).wrong == limit
-    assert tolerance("fp32", plain, tf32=True, images=False).wrong == 5e-2
+    assert tolerance("fp32", plain, tf32=True, images=False).wrong == 0.2
     assert tolerance("fp32", plain, tf32=False, images=True).wrong == 0.1
-    assert tolerance("fp32", half, tf32=False, images=False).wrong == 0.25
+    assert tolerance("fp32", half, tf32=False, images=False).wrong == 0.2
     assert not chooses(plain)
 
 
@@ -120,12 +117,17 @@ def test_what_rounding_explains_is_not_far() -> None:
 
     def found(error: float, **more: float) -> tuple[str, str | None]:
         made = compare_outputs(
-            {"y": WANT[:1] + error * noise[:1]}, {"y": WANT[:1]}, TOLERANCES["fp16"], 1, any_order=False, rounding=more
+            {"y": WANT[:1] + error * noise[:1]}, {"y": WANT[:1]}, of_format("fp16"), 1, any_order=False, rounding=more
         )
         return made["state"], made["reason"]
 
     assert found(0.127) == ("far", "y is off by 0.13 (relative L2)")
-    assert [found(error, y=0.107)[0] for error in (0.058, 0.127, 0.22, 0.26)] == ["matched", "matched", "far", "wrong"]
+    assert [found(error, y=0.107)[0] for error in (0.058, 0.127, 0.21, 0.22)] == [
+        "matched",
+        "matched",
+        "matched",
+        "wrong",
+    ]
     assert found(0.22, y=0.107)[1] == "y is off by 0.22 (relative L2, of which rounding explains 0.11)"
     assert [found(error, y=0.01)[0] for error in (0.04, 0.06, 0.3)] == ["matched", "far", "wrong"]
     # however sensitive a model is, another result altogether is wrong
@@ -140,22 +142,22 @@ def test_a_mask_of_something_else_does_not_match_however_sensitive_the_model_is(
     def found(got: np.ndarray, rounding: float) -> str:
         made = {"y": rounding}
         return str(
-            compare_outputs({"y": got}, {"y": want}, TOLERANCES["fp16"], 1, any_order=False, rounding=made)["state"]
+            compare_outputs({"y": got}, {"y": want}, of_format("fp16"), 1, any_order=False, rounding=made)["state"]
         )
 
     assert [found(few, made) for made in (0.01, 0.11, 0.4)] == ["far", "matched", "matched"]
     assert [found(other, made) for made in (0.01, 0.2, 0.3, 0.9)] == ["wrong", "wrong", "far", "far"]
 
 
-def test_rounding_is_asked_of_floats_alone(tmp_path: Path) -> None:
+def test_rounding_is_asked_of_what_computes(tmp_path: Path) -> None:
     plain = write(tmp_path / "plain.onnx", "y = Relu(x)")
     half = write(tmp_path / "half.onnx", "h = Cast<to=10>(x) y = Cast<to=1>(h)")
     for precision, tf32, found in (
-        ("fp32", False, "fp32"), ("fp32", True, "tf32"), ("fp16", True, "fp16"), ("bf16+fp16", False, "bf16"),
-        ("int8+fp16", False, None), ("as exported", False, None),
+        ("fp32", False, "fp32"), ("fp32", True, "tf32+fp32"), ("fp16", True, "fp16+tf32"),
+        ("bf16+fp16", False, "bf16+fp16+fp32"), ("int8+fp16", False, "int8+fp16+fp32"), ("as exported", False, None),
     ):  # fmt: skip
         assert rounds_in(precision, plain, tf32=tf32) == found
-    assert rounds_in("fp32", half, tf32=False) == "fp16"
+    assert rounds_in("fp32", half, tf32=False) == "fp16+fp32"
 
 
 def test_what_draws_random_numbers_is_not_compared(tmp_path: Path) -> None:

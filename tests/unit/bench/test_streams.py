@@ -19,7 +19,7 @@ from trt_workbench.bench.bench_run import prepare_bench
 from trt_workbench.bench.config import load_config
 from trt_workbench.bench.matrix import Point, Work, expand
 from trt_workbench.bench.model_files import contract_file
-from trt_workbench.bench.output_check import TOLERANCES, compare_outputs
+from trt_workbench.bench.output_check import compare_outputs, of_format
 from trt_workbench.bench.scenarios import make_scenario
 from trt_workbench.bench.session_options import session_options
 from trt_workbench.bench.streams import StreamWork, stream_profile
@@ -109,7 +109,7 @@ def test_a_state_that_is_lost_is_found_in_its_row(row: int, tmp_path: Path) -> N
 
         session._infer = wrong  # type: ignore[method-assign]
         found = compare_outputs(
-            scenario(session, contract, work(2)).outputs(), expected, TOLERANCES["fp16"], 2, any_order=False
+            scenario(session, contract, work(2)).outputs(), expected, of_format("fp16"), 2, any_order=False
         )
     assert found["state"] == "wrong"
     assert found["tensors"]["encoded"]["row"] == row

@@ -6,6 +6,7 @@ import ml_dtypes
 import numpy as np
 import onnx
 import pytest
+from tests.unit.core.precision_page import PAGE, page
 
 from trt_workbench.core.precision import (
     FAULT,
@@ -130,3 +131,8 @@ def test_limits_follow_from_the_roundoff() -> None:
     assert STREAM.limit("fp32", "fp16") == STREAM.limit("fp16")
     for rule, (finer, coarser) in itertools.product((STREAM, MATCH, FAULT, LOGITS), itertools.pairwise(names()[::-1])):
         assert rule.limit(finer) <= rule.limit(coarser)
+
+
+def test_the_page_shows_the_table() -> None:
+    """`python -m tests.unit.core.precision_page` makes its tables anew."""
+    assert PAGE.read_text(encoding="utf-8") == page()

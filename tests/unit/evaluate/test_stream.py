@@ -251,9 +251,11 @@ def test_the_checklists_limits_are_absolute(tmp_path: Path, monkeypatch: pytest.
         ({"fp16": 0.9, "fp32": 0.1}, "fp32", "fp16"),
         ({"tf32": 1.0}, "fp32", "tf32"),
         ({"bf16": 0.5, "fp16": 0.5}, "fp32", "bf16"),
-        ({"int8": 0.5, "fp32": 0.5}, "int8", "bf16"),
+        ({"int8": 0.5, "fp32": 0.5}, "int8", "int8"),
+        ({"nvfp4": 0.5, "bf16": 0.5}, "nvfp4", "nvfp4"),
+        ({"fp64": 1.0}, "fp32", "fp32"),
         ({}, "fp16", "fp16"),
-        ({}, "int8", "fp32"),
+        ({}, "int8", "int8"),
     ],
 )
 def test_limits_are_those_of_what_really_computes(shares: Mapping[str, float], asked: str, kind: str) -> None:
@@ -278,7 +280,7 @@ def test_a_reference_model_with_other_tensors_is_refused(tmp_path: Path) -> None
 def test_limits_allow_what_an_engine_may_have_chosen() -> None:
     assert judged_as({"shares": {"fp32": 1.0}, "may_choose": ["fp16", "fp32"]}, "fp16") == "fp16"
     assert judged_as({"shares": {}, "may_choose": ["fp16", "fp32"]}, "fp16") == "fp16"
-    assert judged_as({"shares": {}, "may_choose": ["int8", "fp32"]}, "int8") == "bf16"
+    assert judged_as({"shares": {}, "may_choose": ["int8", "fp32"]}, "int8") == "int8"
 
 
 def test_a_recurrent_model_is_told_that_its_stream_is_short(tmp_path: Path) -> None:

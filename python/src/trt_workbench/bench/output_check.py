@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trt_workbench.core.precision import FAULT, FORMATS, MATCH, find, get, known, ordered, parse
 from trt_workbench.errors import UsageProblem
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -47,16 +48,6 @@ _MARGIN, _MOST = 2.0, 0.75
 # of its elements.
 _MOST_USUAL = 0.25
 
-TOLERANCES = {
-    "fp32": Tolerance(1e-3, 1e-2),
-    "tf32": Tolerance(1e-2, 5e-2),
-    "fp16": Tolerance(5e-2, 0.25),
-    "bf16": Tolerance(0.1, 0.75),
-}
-"""By the lowest precision in use, from the tightest on. What a fault computes is off by about 1; YOLOX-Nano on random
-inputs by 2e-5 in fp32, 0.06 to 0.13 in fp16 and 0.55 in bf16: beyond these it is asked what rounding alone makes."""
-LOWEST = Tolerance(0.25, _MOST)
-"""Of eight bits and fewer: how good a quantised model is, evaluation says; this finds a broken one."""
 IMAGES = Tolerance(2e-2, 0.1)
 """The least where images are letterboxed: on a GPU the pixels are rounded otherwise than on the host."""
 # They choose among candidates: near ties come in another order, and the last ones may be others.
@@ -82,13 +73,21 @@ def tolerance(precision: str, model: Path, *, tf32: bool, images: bool) -> Toler
     Raises:
         UsageProblem: the model cannot be read.
     """
-    names = _in_use(precision, model, tf32=tf32)
-    known = [TOLERANCES.get(name, LOWEST) for name in names] + ([IMAGES] if images else [])
-    return max(known, key=lambda one: one.wrong)
+    allowed = of_format(rounds_in(precision, model, tf32=tf32))
+    return max([allowed, *([IMAGES] if images else [])], key=lambda one: one.wrong)
+
+
+def of_format(precision: str | None) -> Tolerance:
+    """Return the limits of a precision's coarsest format, those of the coarsest there is for None.
+
+    Beyond `usual` it is asked what rounding alone makes.
+    """
+    names = [row.name for row in parse(precision)] if precision else [FORMATS[0].name]
+    return Tolerance(MATCH.limit(*names), FAULT.limit(*names))
 
 
 def rounds_in(precision: str, model: Path, *, tf32: bool) -> str | None:
-    """Return the precision whose rounding outputs carry, such as "fp16"; None where one of eight bits or fewer is used.
+    """Return the formats whose rounding outputs carry, such as "int8+fp16"; None where one is asked that has no row.
 
     Args:
         precision: asked of the backend, such as "fp16" or "int8+fp16".
@@ -98,12 +97,11 @@ def rounds_in(precision: str, model: Path, *, tf32: bool) -> str | None:
     Raises:
         UsageProblem: the model cannot be read.
     """
-    names = _in_use(precision, model, tf32=tf32)
-    return max(names, key=list(TOLERANCES).index) if names <= TOLERANCES.keys() else None
-
-
-def _in_use(precision: str, model: Path, *, tf32: bool) -> set[str]:
-    return {*precision.split("+"), *_own_precisions(model), *(["tf32"] if tf32 else [])}
+    asked, own = precision.split("+"), [row for name in _own_precisions(model) if (row := find(name))]
+    if not all(map(known, asked)):
+        return None
+    found = ordered([*known(precision), *own, get("tf32" if tf32 else "fp32")])
+    return "+".join(row.name for row in found)
 
 
 def chooses(model: Path) -> bool:
@@ -222,12 +220,11 @@ def _row(got: NDArray[Any], want: NDArray[Any]) -> tuple[float, float, float | N
 
 def _own_precisions(model: Path) -> set[str]:
     """Return the precisions below fp32 that stand in the graph itself."""
-    import onnx
-
+    from trt_workbench.model.element_types import kinds_where
     from trt_workbench.model.opened import Model
 
     opened = Model.open(model)
-    types = {onnx.TensorProto.FLOAT16: "fp16", onnx.TensorProto.BFLOAT16: "bf16"}
+    types = kinds_where(lambda one: one.recipe == "cast")
     graph = opened.proto.graph
     found = {types[tensor.data_type] for tensor in graph.initializer if tensor.data_type in types}
     casts = [attribute.i for node in graph.node if node.op_type == "Cast" for attribute in node.attribute]

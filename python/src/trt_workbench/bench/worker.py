@@ -121,10 +121,7 @@ class Worker:
 
 
 def _rounding(request: dict[str, Any]) -> dict[str, Any]:
-    """Return how far the rounding of the precisions of a point takes each output on the point's own inputs.
-
-    Nothing for precisions of eight bits and fewer: how good these are, evaluation says.
-    """
+    """Return how far the rounding of the precisions of a point takes each output on the point's own inputs."""
     import contextlib
     import tempfile
 
@@ -140,7 +137,7 @@ def _rounding(request: dict[str, Any]) -> dict[str, Any]:
         return {"rounding": {}}
     contract = Path(request["contract"]) if request["contract"] else None
     expected = load_arrays(Path(request["reference"]))
-    limit = output_check.TOLERANCES[precision]
+    limit = output_check.of_format(precision)
     any_order = output_check.chooses(model)
     rounding: dict[str, float] = {}
     with (

@@ -286,6 +286,12 @@ def parse(text: str) -> tuple[Format, ...]:
     return ordered(read(part.strip())[0] for part in text.split("+"))
 
 
+def known(text: str) -> tuple[Format, ...]:
+    """Return the formats of a text such as "int8+fp16", without the parts that are none: a backend may name its own."""
+    parts = (part.strip() for part in text.split("+"))
+    return ordered(row for part in parts if (row := find(part) or find(part.rpartition("-")[0])))
+
+
 def ordered(formats: Iterable[Format]) -> tuple[Format, ...]:
     """Return formats from the coarsest to the finest, each once."""
     return tuple(sorted(dict.fromkeys(formats), key=FORMATS.index))

@@ -8,6 +8,7 @@ from typing import Any
 from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.backends.registry import AUTO, require_backend
 from trt_workbench.core.hashing import hash_file
+from trt_workbench.core.precision import STREAM
 from trt_workbench.engine.array_files import load_arrays
 from trt_workbench.engine.documents import json_values
 from trt_workbench.errors import UsageProblem
@@ -21,7 +22,6 @@ from trt_workbench.evaluate.stream_gates import judged_as
 from trt_workbench.onnxtools.identity import sha256_of
 from trt_workbench.pipeline.streaming.contract import Contract
 from trt_workbench.pipeline.streaming.expressions import Uncomputable
-from trt_workbench.pipeline.streaming.gates import Gate
 from trt_workbench.pipeline.streaming.model_tensors import MODEL_SUFFIX, read_tensors
 from trt_workbench.pipeline.streaming.reading import read_contract
 from trt_workbench.pipeline.streaming.size_check import loosely_named
@@ -132,8 +132,8 @@ def _given(settings: ContractSettings, contract: Contract) -> dict[str, Any] | N
 
 def _tolerance(contract: Contract, session: Session) -> float:
     """Return up to which relative L2 tensors count as equal: by the gate of what the session computes in."""
-    limits: Gate = getattr(contract.gates, judged_as(session.record()["precision_ran"], "fp32", contract))
-    return 1e-5 if limits.rel_l2_max is None else limits.rel_l2_max
+    kind = judged_as(session.record()["precision_ran"], "fp32", contract)
+    return contract.gates.of(kind).rel_l2_max or STREAM.limit(kind)
 
 
 def _document(

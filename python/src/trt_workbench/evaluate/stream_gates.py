@@ -8,19 +8,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trt_workbench.core.precision import FORMATS, STREAM, coarsest, names
 from trt_workbench.evaluate.stream_drift import RECURRENT_CHUNKS, drift
 from trt_workbench.evaluate.stream_lane import Lane, finite
+from trt_workbench.onnxtools.precision import carried
 from trt_workbench.pipeline.streaming.contract import Contract
 from trt_workbench.pipeline.streaming.gates import Gate, Gates
 from trt_workbench.runs.statistics import summarize
 from trt_workbench.runs.stream import Drift, GateResult, LaneMetrics, TensorSummary, Verdict
 
 _ABSOLUTE = Gate(abs_p95=5e-4, abs_max=1e-3, abs_mean=2e-4)
-CHECKLIST = Gates(fp32=_ABSOLUTE, tf32=_ABSOLUTE, fp16=_ABSOLUTE, bf16=_ABSOLUTE)
+CHECKLIST = Gates.model_validate(dict.fromkeys(names(), _ABSOLUTE))
 """The absolute limits that deployment checklists use; a healthy TF32, fp16 or bf16 run may fail them."""
-# From the one with the widest limit to the one with the narrowest.
-JUDGED = ("bf16", "fp16", "tf32", "fp32")
-_WRITTEN = {"float16": "fp16", "bfloat16": "bf16"}
 _WARNING_SHARE = 0.5
 
 
@@ -32,21 +31,14 @@ def judged_as(ran: Mapping[str, Any] | None, asked: str, contract: Contract | No
         asked: the precision that the session was asked for.
         contract: whose outputs and states, where they are of fewer bits, are rounded however the model computes.
     """
-    written = [_WRITTEN[one.dtype] for one in contract.outputs.values() if one.dtype in _WRITTEN] if contract else []
-    return min([_computed_as(ran, asked), *written], key=JUDGED.index)
-
-
-def _computed_as(ran: Mapping[str, Any] | None, asked: str) -> str:
-    found = {*((ran or {}).get("shares") or {}), *((ran or {}).get("may_choose") or ())}
-    if found - {*JUDGED, "fp64"}:
-        return JUDGED[0]  # eight bits or fewer have no limits of their own: the widest there are
-    return next((name for name in JUDGED if name in found), asked if asked in JUDGED and not found else "fp32")
+    tensors = contract.outputs.values() if contract else ()
+    written = {row.name for row in FORMATS for one in tensors if row.numpy == one.dtype and not row.is_quantised}
+    return coarsest([*(row.name for row in carried(ran, asked)), *written, "fp32"]).name
 
 
 def tie(kind: str) -> float:
     """Return how close a head's best two may lie to be no clear answer in a precision, as a share of a row's norm."""
-    limits: Gate = getattr(Gates(), kind)
-    return 2 * (limits.rel_l2_max or 0.0)
+    return 2 * STREAM.limit(kind)
 
 
 def judge(lane: Lane, contract: Contract, gates: Gates, record: Mapping[str, Any], warm_up: int | None) -> LaneMetrics:
@@ -65,7 +57,7 @@ def judge(lane: Lane, contract: Contract, gates: Gates, record: Mapping[str, Any
     may_grow = warm_up is None and len(errors) < RECURRENT_CHUNKS
     agreed = {name: same / clear for name, (same, clear, _) in lane.heads.items() if clear}
     dead = {pair.output for pair in contract.state if pair.dead}
-    results = [_compared(lane, dead), *_results(lane, getattr(gates, kind), gates, fit, may_grow=may_grow)]
+    results = [_compared(lane, dead), *_results(lane, gates.of(kind), gates, fit, may_grow=may_grow)]
     simulated = bool((record.get("precision_ran") or {}).get("simulated"))  # its times say nothing about the format
     states = {pair.output for pair in contract.state}
     integers = {name for name in lane.tensors if contract.outputs[name].dtype.startswith(("int", "uint", "bool"))}

@@ -9,12 +9,12 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from trt_workbench.core.precision import STREAM
 from trt_workbench.evaluate.stream_clock import Clock
 from trt_workbench.evaluate.stream_gates import judged_as
 from trt_workbench.evaluate.stream_joined import joined
 from trt_workbench.evaluate.stream_opening import OpenedStream
 from trt_workbench.evaluate.stream_switch import STREAMS, switch
-from trt_workbench.pipeline.streaming.gates import Gates
 from trt_workbench.pipeline.streaming.pieces import Pieces
 from trt_workbench.pipeline.streaming.pool import StreamPool
 from trt_workbench.runs.statistics import percentile, summarize
@@ -50,7 +50,7 @@ def run_paced(
     session.require_native()
     folder, record = opened.contract_path.parent, opened.record(session)
     kind = judged_as(record.get("precision_ran"), precision, opened.contract)
-    limit = getattr(contract.gates, kind).rel_l2_max or getattr(Gates(), kind).rel_l2_max
+    limit = contract.gates.of(kind).rel_l2_max or STREAM.limit(kind)
     pieces, most = Pieces(contract, signal, settings.chunk), max(settings.streams)
     sizes = {settings.chunk or one.size for one in (contract.chunking.first, contract.chunking.later)}
     switches, switched = len(sizes) > 1, None

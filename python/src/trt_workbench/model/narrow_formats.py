@@ -53,6 +53,12 @@ def narrow_formats(model: onnx.ModelProto) -> tuple[str, ...]:
     return tuple(sorted(found, key=lambda name: known.index(name) if name in known else -1))
 
 
+def is_narrowing(node: onnx.NodeProto) -> bool:
+    """Whether a node makes codes of floats."""
+    own = node.domain in (*STANDARD, TENSORRT_DOMAIN)
+    return own and node.op_type.endswith(("QuantizeLinear", "DynamicQuantize")) and not is_widening(node)
+
+
 def is_widening(node: onnx.NodeProto) -> bool:
     """Whether a node makes floats of codes and scales."""
     whole = bool(node.input and node.output)

@@ -14,10 +14,12 @@ from math import inf
 import onnx
 from onnx import TensorProto, helper
 
+from trt_workbench.core.precision import get
 from trt_workbench.model.editing import Names, NodeWriter, replace_nodes
 from trt_workbench.model.proto import opset
 from trt_workbench.model.walking import Scope, reads, subgraphs
 from trt_workbench.onnxtools.drawing import Drawing
+from trt_workbench.onnxtools.graph_types import output_type
 
 _FLOATS = {TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE}
 # What these return does not depend on the values of their inputs.
@@ -48,7 +50,6 @@ _ABSOLUTE = {"Sigmoid": 2.0**-22, "Gelu": 2.0**-19}
 # Magnitudes from which a value stands for infinity: anywhere, and before a Softmax, where masks of -10000 are. No scale
 # of integers is chosen for them.
 _INFINITE, _INFINITE_SCORE = 1e30, 9e3
-_LARGEST_FP16 = 65504.0
 # Between a mask and the Softmax.
 _TO_SOFTMAX = frozenset(
     {"Add", "Cast", "Concat", "Div", "Expand", "Identity", "Max", "Min", "Mul", "Reshape", "Slice", "Sub", "Transpose"}
@@ -147,6 +148,8 @@ class _Rounding:
             with self._writer.apart():
                 self.of_graph(graph, within, ())
         outputs = [name for name in node.output if name]
+        for name in outputs[:1]:  # ONNX infers nothing behind an operator of another domain
+            scope.types[name] = scope.types.get(name) or output_type(node, scope.types)
         if node.op_type not in _OF_SHAPES:
             scope.live.update(outputs)
         if node.op_type in MOVES and read <= exact:
@@ -217,7 +220,7 @@ class _Rounding:
         if ranged is not None:
             size = node("Abs", clean)
             if ranged < inf:
-                end = min(ranged, _LARGEST_FP16) if kind == TensorProto.FLOAT16 else ranged
+                end = min(ranged, get("fp16").largest) if kind == TensorProto.FLOAT16 else ranged
                 high, none = (
                     node("Constant", value=helper.make_tensor("bound", kind, [], [value])) for value in (end, 0.0)
                 )

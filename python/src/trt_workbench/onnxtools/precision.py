@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from trt_workbench.core.precision import FORMATS, find
+from trt_workbench.core.precision import FORMATS, Format, find, known, names, ordered
+from trt_workbench.errors import UsageProblem
 
 Source = Literal["graph", "optimised graph", "engine layers", "build options", "program"]
 # Below this share a type is a detail, not a part of the label.
@@ -105,6 +106,38 @@ class Precision:
 def told(record: Mapping[str, Any], form: Literal["label", "text"] = "label") -> str | None:
     """Return the label or text of `precision_ran` in a record; None where it is not told, as in older records."""
     return (record.get("precision_ran") or {}).get(form)
+
+
+def carried(ran: Mapping[str, Any] | None, asked: str, *, always: bool = False) -> tuple[Format, ...]:
+    """Return the formats whose rounding results may carry, the coarsest first.
+
+    Args:
+        ran: `precision_ran` of a record: what ran, and what the runtime was also allowed.
+        asked: what was asked for: a precision such as "int8+fp16".
+        always: whether what was asked for counts also where it is known what ran.
+    """
+    found = [*((ran or {}).get("shares") or ()), *((ran or {}).get("may_choose") or ())]
+    rows = [row for name in found if (row := find(name))]
+    return ordered([*rows, *(known(asked) if always or not rows else ())])
+
+
+def rounding_of(record: Mapping[str, Any], asked: str) -> str:
+    """Return the precision whose rounding the results of a session may carry, such as "int8+fp16", the coarsest first.
+
+    Args:
+        record: of the session.
+        asked: precision that it was asked for.
+
+    Raises:
+        UsageProblem: neither names a format.
+    """
+    # layers do not always tell that they multiply in TF32
+    built = "+tf32" if "tf32" in str(record.get("precision", "")) else ""
+    found = carried(record.get("precision_ran"), asked + built, always=True)
+    if not found:
+        every = ", ".join(reversed(names()))
+        raise UsageProblem(f"There is no yardstick for precision {asked!r}; known are {every}.")
+    return "+".join(row.name for row in found)
 
 
 def shares_of(names: Sequence[str] | Counter[str]) -> dict[str, float]:

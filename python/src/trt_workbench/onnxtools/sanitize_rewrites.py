@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto
 
+from trt_workbench.core.precision import get
 from trt_workbench.model.constants import constants
 from trt_workbench.model.editing import bypass, name_nodes, remove_nodes, remove_unused, rename_uses, set_constant
 from trt_workbench.model.proto import integer, is_external
@@ -22,7 +23,7 @@ from trt_workbench.onnxtools.sanitize_integers import clamp_int64, int32_indices
 from trt_workbench.onnxtools.sanitize_sizes import copy_sizes
 
 # Largest finite fp16: a mask below it turns into -inf, and a row of -inf into NaN.
-_FP16_MAX = 65504.0
+_FP16_MAX = get("fp16").largest
 # int64 values are lossless stops on the way from and to these.
 _WIDER: Mapping[int, tuple[int, ...]] = {
     TensorProto.INT64: (TensorProto.INT32, TensorProto.INT16, TensorProto.INT8, TensorProto.UINT8, TensorProto.BOOL),

@@ -18,7 +18,6 @@ from trt_workbench.verify.keeping import Mode, crashed, unverified, verdict_of
 from trt_workbench.verify.opening import VerifyRequest
 from trt_workbench.verify.run import verify
 from trt_workbench.verify.verdict import loosest
-from trt_workbench.verify.yardstick import PRECISIONS
 
 Note = Callable[[str], None]
 
@@ -125,13 +124,10 @@ def _joined(found: Verification, earlier: Verification) -> Verification:
 def _beyond(manifest: Manifest) -> str:
     """Say why drawn inputs would prove nothing about an engine; empty where they do."""
     options = manifest.options
-    unknown = sorted(set(manifest.precision) - set(PRECISIONS))
     if options.get("strip_weights"):
         return "it was built without weights; refit it first"
     if manifest.calibration_sha256:
         return "its ranges were calibrated on data that drawn inputs are not like; verify it with --inputs DATA"
-    if unknown:
-        return f"there is no yardstick for {', '.join(unknown)}"
     if any(options.get(name) for name in ("io_types", "io_formats", "direct_io")):
         return "its inputs and outputs are not those of the model (--io-type, --io-format, --direct-io)"
     if any("=" in profile for profile in manifest.profiles):

@@ -10,14 +10,14 @@ from typing import Any, Literal
 from trt_workbench import __version__
 from trt_workbench.backends.registry import backend_names, get_backend
 from trt_workbench.core.hashing import hash_bytes
+from trt_workbench.core.precision import coarsest
 from trt_workbench.engine.manifest import Manifest
 from trt_workbench.engine.target import examine_target
 from trt_workbench.engine.verdicts import keep_verdict
 from trt_workbench.engine.verification import UNVERIFIED, WRONG, Verification, VerifiedShapes
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.identity import sha256_of
-from trt_workbench.verify.verdict import RIGHT
-from trt_workbench.verify.yardstick import PRECISIONS
+from trt_workbench.verify.verdict import FINEST, RIGHT
 
 Mode = Literal["quick", "full"]
 
@@ -88,10 +88,9 @@ def crashed(manifest: Manifest, mode: Mode, reason: str, device: int = 0) -> Ver
 
 def agreed(manifest: Manifest, evidence: Path | None) -> Verification:
     """Return that the engine of a language model gave the logits and tokens of PyTorch in fp32."""
-    asked = manifest.precision
-    loosest = max((name for name in asked if name in PRECISIONS), key=PRECISIONS.index, default="+".join(asked))
+    loosest = coarsest(manifest.precision).name
     return Verification(
-        verdict=RIGHT if loosest == PRECISIONS[0] else f"{RIGHT} within {loosest}",
+        verdict=RIGHT if loosest == FINEST else f"{RIGHT} within {loosest}",
         mode="agreement",
         reference="torch",
         precision=loosest,

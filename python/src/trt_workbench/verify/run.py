@@ -18,7 +18,7 @@ from trt_workbench.engine.verification import UNDECIDED, UNVERIFIED, WRONG
 from trt_workbench.errors import DeviceFailure, DeviceLost, UsageProblem
 from trt_workbench.measure.arrays import file_name
 from trt_workbench.onnxtools.identity import sha256_of
-from trt_workbench.onnxtools.precision import told
+from trt_workbench.onnxtools.precision import rounding_of
 from trt_workbench.verify.calls import Arrays, Call, calls
 from trt_workbench.verify.diagnosis import diagnose
 from trt_workbench.verify.fault import Fault
@@ -29,8 +29,8 @@ from trt_workbench.verify.record import Recorder
 from trt_workbench.verify.reference import Reference
 from trt_workbench.verify.rounding import Calls, without_rounding
 from trt_workbench.verify.space import Case, Space
-from trt_workbench.verify.verdict import CONSISTENT, RIGHT, loosest, of_case, unproven, where
-from trt_workbench.verify.yardstick import PRECISIONS, Limit, Yardstick, precision_of, sensitivity
+from trt_workbench.verify.verdict import CONSISTENT, FINEST, RIGHT, loosest, of_case, unproven, where
+from trt_workbench.verify.yardstick import Limit, Yardstick, sensitivity
 
 _MOST_FAILURES = 16  # whose arrays are saved
 _BEYOND = "makes this output NaN or infinite, or changes its shape"
@@ -136,9 +136,8 @@ class _Run:
         self._session = opened.session
         self._request, self._opened, self._yardstick, self._folder = request, opened, yardstick, folder
         self.record = opened.session.record()
-        # layers do not always tell that they multiply in TF32
-        built = "tf32" if "tf32" in str(self.record.get("precision", "")) else ""
-        self.precision = precision_of(" ".join((told(self.record) or "", request.precision, built)))
+        self._rounding = rounding_of(self.record, request.precision)
+        self.precision = self._rounding.split("+")[0]
         self.crashed = False  # then nothing more runs on the device in this process
         self.failures: list[str] = []
         self.faults: list[Fault] = []
@@ -146,7 +145,7 @@ class _Run:
         self._last: Trial | None = None
         self._recorder = _recorder(request, opened, folder) if request.record else None
         if yardstick and request.budget:
-            yardstick.prepare(self.precision)  # not a part of the first case, by which the pace is measured
+            yardstick.prepare(self._rounding)  # not a part of the first case, by which the pace is measured
 
     def case(self, call: Call) -> dict[str, Any]:
         """Run one case and return its row; the device's failure at one shape is no end of the others."""
@@ -270,7 +269,7 @@ class _Run:
             row["difference"] = json_values(apart)
             passed = next((key for key, one in limits.items() if one.allows(one.apart(found, expected, rows=rows))), "")
             if self._yardstick:
-                verdict = RIGHT if passed == PRECISIONS[0] else f"{RIGHT} within {passed}"
+                verdict = RIGHT if passed == FINEST else f"{RIGHT} within {passed}"
             broken = apart.shape_differs or apart.nonfinite > 0  # which rounding within range does not do
             overflow = not passed and own.is_overflow(apart)
             if not passed and not overflow and (own.decides or (broken and np.isfinite(own.noise))):
@@ -309,10 +308,11 @@ class _Run:
         if expected is None or self._yardstick is None:
             return {self.precision: sensitivity(session, inputs, self.precision, rows, self._request.seed)}
         # within a budget an fp16 engine is not asked whether it is as good as fp32
-        wanted = {self.precision} if self._request.budget else {PRECISIONS[0], self.precision}
+        wanted = {} if self._request.budget else {FINEST: FINEST}
+        wanted[self.precision] = self._rounding
         return {
-            name: self._yardstick.limits(name, inputs, expected, rows, closely=closely and name == self.precision)
-            for name in sorted(wanted, key=PRECISIONS.index)
+            name: self._yardstick.limits(asked, inputs, expected, rows, closely=closely and name == self.precision)
+            for name, asked in wanted.items()
         }
 
     def _properties(self, trial: Trial, reference: Reference | None, *, closely: bool) -> list[Finding]:
@@ -330,7 +330,7 @@ class _Run:
                 by_design = reference.lacks(check, trial)
                 findings = [one for one in findings if one.output not in by_design]
             if closely and self._yardstick:
-                findings = without_rounding(check, made, trial, findings, self._yardstick, self.precision)
+                findings = without_rounding(check, made, trial, findings, self._yardstick, self._rounding)
             kept += findings
         return kept
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from trt_workbench.core.precision import names
 from trt_workbench.engine.verification import UNDECIDED, UNVERIFIED, WRONG
-from trt_workbench.verify.yardstick import PRECISIONS
 
 RIGHT, CONSISTENT = "right", "consistent"
-_ORDER = [RIGHT, *(f"{RIGHT} within {name}" for name in PRECISIONS), CONSISTENT, UNVERIFIED, UNDECIDED, WRONG]
+FINEST = "fp32"
+"""What is right within it is right."""
+_ORDER = [RIGHT, *(f"{RIGHT} within {name}" for name in reversed(names())), CONSISTENT, UNVERIFIED, UNDECIDED, WRONG]
 # Of zeros alone nothing follows: most outputs of them are constants.
 PROVES_NOTHING = "zeros"
 _NAMED = 4

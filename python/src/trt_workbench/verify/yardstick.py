@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,40 +10,35 @@ from typing import Any
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import TensorProto
 
 from trt_workbench.backends.base import Session
 from trt_workbench.backends.registry import load_reference
+from trt_workbench.core.precision import MATCH, Format, coarsest, get, parse
 from trt_workbench.engine.documents import json_values
-from trt_workbench.errors import UsageProblem
+from trt_workbench.model.element_types import kinds
+from trt_workbench.model.narrow_formats import is_narrowing, narrow_formats
 from trt_workbench.model.opened import Model
 from trt_workbench.model.proto import opset
+from trt_workbench.model.walking import all_nodes
 from trt_workbench.onnxtools.nan_flags import FLAGS, computed_floats, outputs_behind, with_flags
 from trt_workbench.onnxtools.noise import with_rounding
+from trt_workbench.onnxtools.quantize.simulate import simulated
 from trt_workbench.verify.difference import Difference, can_match, difference, matched, row_sizes, typical_error
 
 Arrays = Mapping[str, NDArray[Any]]
 
-# Unit roundoff: half the distance between neighbouring numbers (IEEE 754-2019; bfloat16 and TF32 have 8 and 11 bits).
-UNITS = {"fp32": 2.0**-24, "tf32": 2.0**-11, "fp16": 2.0**-11, "bf16": 2.0**-8, "int8": 2.0**-8}
-# From the tightest to the loosest.
-PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "int8")
-# How much stronger than by the unit roundoff the copies are disturbed: a runtime rounds otherwise, and more often than
-# once an operation: products are summed in parts, convolutions are transformed (Winograd), functions approximated. It
-# is the copy that is disturbed more, not its result that is multiplied, so that what jumps (a rounding to integers, a
-# comparison, an order) jumps in the copies first.
-_STRENGTH = {"fp32": 16.0, "tf32": 4.0, "fp16": 4.0, "bf16": 4.0, "int8": 2.0}
+# How many times the unit roundoff the copies are disturbed: a runtime rounds otherwise, and more often than once an
+# operation. It is the copy that is disturbed more, not its result that is multiplied, so that what jumps (a rounding to
+# integers, a comparison, an order) jumps in the copies first. Of a format with scales each value is rounded once, and
+# once more where it is read.
+_STRENGTH, _STRENGTH_WITH_SCALES = 4.0, 2.0
+# Noise of formats with scales so coarse that more than one roundoff would leave nothing to decide.
+_COARSE = 2.0**-5
 _MARGIN = 2.0  # on top, as the worst of a few copies is not the worst there is
-_FLOOR = 8.0  # units of roundoff that are allowed where the noise changes nothing
+_FLOOR = 8.0  # units of roundoff that are allowed where the noise changes nothing; one of a coarse format
 _JUMPS = 3  # elements of a row that may jump where none of the copies did
 _COPIES = 2
 _CLOSELY = 12  # runs of each copy before an output is called wrong
-# Relative difference that is allowed at least where there is no model to disturb: what an engine rounds inside is not
-# seen from outside. Chosen, not measured.
-_BLIND = {"fp32": 1e-3, "tf32": 2e-2, "fp16": 2e-2, "bf16": 0.1, "int8": 0.1}
-# Older operators take no bf16: their copies are disturbed, and not held in it. It has fp32's range.
-_BF16_OPSET = 13
-_NARROW = "fp16"  # has a smaller range than fp32: bf16 has the same
 # Beyond these a limit says nothing.
 _MOST_REL_L2, _MOST_CHANGED = 0.25, 0.25
 # What properties that a model itself barely has are measured by: see `Limit.tighter`.
@@ -138,6 +132,30 @@ class Limit:
         return {name: value for name, value in json_values(self).items() if name != "precision"}
 
 
+@dataclass(frozen=True)
+class _Noise:
+    """How copies are disturbed.
+
+    Attributes:
+        row: the coarsest format, whose error it is.
+        unit: roundoff.
+        strong: largest relative disturbance.
+        ranged: it is relative to a tensor's largest value, as of integers with one scale.
+        held: element type that tensors are held in; None of what has scales, or of old operators.
+    """
+
+    row: Format
+    unit: float
+    strong: float
+    ranged: bool = False
+    held: int | None = None
+
+    @property
+    def overflows(self) -> bool:
+        """Whether tensors may pass the format's range where fp32 holds them."""
+        return self.held is not None and self.row.exponent_bits < get("fp32").exponent_bits
+
+
 class Yardstick:
     """Noisy copies of a model on ONNX Runtime's CPU provider, by precision; made when they are first asked for."""
 
@@ -159,7 +177,7 @@ class Yardstick:
         """Return the limit of every output for one set of inputs.
 
         Args:
-            precision: a key of UNITS.
+            precision: such as "fp16" or "int8+fp16"; the coarsest format of it counts.
             inputs: of the call.
             expected: what the model itself gives for them.
             rows: by output, whether its first dimension holds independent rows.
@@ -169,14 +187,15 @@ class Yardstick:
         Raises:
             UsageProblem: a noisy copy does not run.
         """
-        strengths = (_STRENGTH[precision], 1.0) if closely else (_STRENGTH[precision],)
-        times = _CLOSELY if closely else 1
-        sessions = [session for strength in strengths for session in self._noisy(precision, strength)]
+        noise, times = self._noise(precision), _CLOSELY if closely else 1
+        sizes = (noise.strong, noise.unit) if closely else (noise.strong,)
+        sessions = [session for size in sizes for session in self._noisy(noise, size)]
         noisy = [session.run(typed_for(session, inputs)) for session in sessions for _ in range(times)]
-        beyond = self._overflowed(precision, inputs) if closely else set()
+        beyond = self._overflowed(noise, inputs) if closely else set()
         return {
             name: replace(
-                limit(precision, [one[name] for one in noisy], array, rows=rows[name]), overflows=name in beyond
+                limit(noise.row.name, [one[name] for one in noisy], array, rows=rows[name], unit=noise.unit),
+                overflows=name in beyond,
             )
             for name, array in expected.items()
         }
@@ -189,11 +208,13 @@ class Yardstick:
 
     def prepare(self, precision: str) -> None:
         """Make the copies of a precision, which `limits` would make at its first call. Raises UsageProblem as it."""
-        self._noisy(precision, _STRENGTH[precision])
+        noise = self._noise(precision)
+        self._noisy(noise, noise.strong)
 
     def copies(self, precision: str) -> list[Session]:
-        """Return the copies that are disturbed by the unit roundoff itself. Raises UsageProblem as `limits`."""
-        return self._noisy(precision, 1.0)
+        """Return the copies that are disturbed by what one result may be off by. Raises UsageProblem as `limits`."""
+        noise = self._noise(precision)
+        return self._noisy(noise, max(noise.unit, get("fp32").error))
 
     def close(self) -> None:
         """Close the copies' sessions."""
@@ -203,46 +224,63 @@ class Yardstick:
         for session in (*([self._exact] if self._exact else []), *(self._flagged[1] if self._flagged else [])):
             session.close()
 
-    def _noisy(self, precision: str, strength: float) -> list[Session]:
-        key = (precision, strength)
+    def _read(self) -> onnx.ModelProto:
+        if self._model is None:
+            self._model = Model.open(self._path).load()
+        return self._model
+
+    def _noise(self, precision: str) -> _Noise:
+        """Return how the copies for a precision are disturbed.
+
+        Where the graph itself rounds to a format with scales, its own nodes round in the copies as in the model, and
+        what it multiplies in eight bits or more is disturbed by that. Coarser formats would hide every fault: there
+        the copies are disturbed by what tensors are rounded to in between, which is fp16 at least.
+        """
+        model, rows = self._read(), parse(precision)
+        row = rows[0]
+        if not row.is_quantised:
+            held = kinds(row.name)[0] if row.recipe == "cast" and opset(model) >= row.since else None
+            return _Noise(row, row.unit, _strong(row), held=held)
+        if not _has_scales(model):
+            return _Noise(row, row.unit, _strong(row), ranged=not row.is_float)
+        if row.unit <= get("int8").unit:
+            return _Noise(row, row.unit, _strong(row))
+        between = coarsest(["fp16", *(one.name for one in rows if not one.is_quantised)])
+        return _Noise(row, between.unit, _strong(between))
+
+    def _noisy(self, noise: _Noise, size: float) -> list[Session]:
+        key = (noise.row.name, size)
         if key not in self._sessions:
-            if self._model is None:
-                self._model = Model.open(self._path).load()
             self._sessions[key] = [
-                self._load(self._copy(precision, strength, number), f"noisy-{precision}-{strength:g}-{number}")
+                self._load(self._copy(noise, size, number), f"noisy-{noise.row.name}-{size:.3g}-{number}")
                 for number in range(_COPIES)
             ]
         return self._sessions[key]
 
-    def _copy(self, precision: str, strength: float, number: int) -> onnx.ModelProto:
-        assert self._model is not None
-        ranged = precision == "int8" and not _has_scales(self._model)
-        unit = UNITS[precision] * strength
-        held = {"fp16": TensorProto.FLOAT16, "bf16": TensorProto.BFLOAT16}.get(precision)
-        if precision == "bf16" and opset(self._model) < _BF16_OPSET:
-            held = None
-        return with_rounding(self._model, unit, self._seed + number, ranged=ranged, held=held)
+    def _copy(self, noise: _Noise, size: float, number: int) -> onnx.ModelProto:
+        return with_rounding(self._read(), size, self._seed + number, ranged=noise.ranged, held=noise.held)
 
     def _load(self, model: onnx.ModelProto, name: str) -> Session:
+        if any(not get(one).cpu for one in narrow_formats(model)):
+            model = simulated(model)  # here, as the backend would keep the copy
         path = self._folder / f"{name}.onnx"
         big = model.ByteSize() > onnx.checker.MAXIMUM_PROTOBUF
         onnx.save(model, path, save_as_external_data=big, location=f"{path.name}.data" if big else None)
         return load_reference(path)
 
-    def _overflowed(self, precision: str, inputs: Arrays) -> set[str]:
+    def _overflowed(self, noise: _Noise, inputs: Arrays) -> set[str]:
         """Return the outputs behind a tensor that is NaN in a copy and not in the model."""
-        if precision != _NARROW:
+        if not noise.overflows:
             return set()
-        assert self._model is not None
+        model = self._read()
         if self._flagged is None:
-            names = computed_floats(self._model)
-            copy = self._copy(precision, _STRENGTH[precision], 0)
-            models = {"exact-flags": self._model, "noisy-flags": copy}
+            names = computed_floats(model)
+            models = {"exact-flags": model, "noisy-flags": self._copy(noise, noise.strong, 0)}
             self._flagged = names, [self._load(with_flags(one, names), name) for name, one in models.items()]
         names, sessions = self._flagged
         flags = [session.run(typed_for(session, inputs)).get(FLAGS, ()) for session in sessions]
         beyond = {name for name, exact, copy in zip(names, *flags, strict=False) if copy and not exact}
-        return outputs_behind(self._model, beyond)
+        return outputs_behind(model, beyond)
 
 
 def typed_for(session: Session, inputs: Arrays) -> dict[str, NDArray[Any]]:
@@ -250,26 +288,30 @@ def typed_for(session: Session, inputs: Arrays) -> dict[str, NDArray[Any]]:
     return {spec.name: inputs[spec.name].astype(spec.dtype, copy=False) for spec in session.inputs}
 
 
-def limit(precision: str, noisy: Sequence[NDArray[Any]], clean: NDArray[Any], *, rows: bool) -> Limit:
+def limit(
+    precision: str, noisy: Sequence[NDArray[Any]], clean: NDArray[Any], *, rows: bool, unit: float | None = None
+) -> Limit:
     """Return the limit that disturbed results give; of results that rounding swaps, for the matched ones.
 
     Args:
-        precision: a key of UNITS.
+        precision: name of a format.
         noisy: disturbed results.
         clean: the undisturbed one.
         rows: whether the first dimension holds independent rows.
+        unit: roundoff, if not the format's own.
     """
-    plain = _limit(precision, noisy, clean, rows=rows, is_matched=False)
+    unit = get(precision).unit if unit is None else unit
+    plain = _limit(precision, noisy, clean, unit, rows=rows, is_matched=False)
     if (plain.decides and not plain.left_out) or not can_match(clean):
         return plain
     ordered = [matched(one, clean) if one.shape == clean.shape else one for one in noisy]
-    sorted_out = _limit(precision, ordered, clean, rows=rows, is_matched=True)
+    sorted_out = _limit(precision, ordered, clean, unit, rows=rows, is_matched=True)
     better = sorted_out.decides and (not plain.decides or len(sorted_out.left_out) < len(plain.left_out))
     return sorted_out if better else plain
 
 
 def _limit(
-    precision: str, noisy: Sequence[NDArray[Any]], clean: NDArray[Any], *, rows: bool, is_matched: bool
+    precision: str, noisy: Sequence[NDArray[Any]], clean: NDArray[Any], unit: float, *, rows: bool, is_matched: bool
 ) -> Limit:
     left_out: tuple[int, ...] = ()
     if rows and all(one.shape == clean.shape for one in noisy):
@@ -277,7 +319,7 @@ def _limit(
         over = np.flatnonzero(_MARGIN * worst >= min(_MOST_REL_L2, _MOST_CHANGED))
         if 0 < len(over) <= len(worst) / 2:
             left_out = tuple(int(row) for row in over)
-    floor = _FLOOR * UNITS[precision]
+    floor = min(_FLOOR * unit, max(unit, _COARSE))
     typical = _MARGIN * max((typical_error(one, clean) for one in noisy), default=0.0) + floor
     noise = [difference(one, clean, rows=rows, left_out=left_out, typical=typical) for one in noisy]
     in_row = max(1, clean.size // (clean.shape[0] if rows else 1))
@@ -307,7 +349,7 @@ def sensitivity(
         seed: of the disturbance.
     """
     generator = np.random.default_rng(seed)
-    unit = UNITS[precision] * _STRENGTH[precision]
+    unit = _strong(get(precision))
     clean = session.run(inputs)
     several = []
     for _ in range(_COPIES):
@@ -321,24 +363,20 @@ def sensitivity(
         several.append({name: limit(precision, [noisy[name]], array, rows=rows[name]) for name, array in clean.items()})
     # the least of them: an engine whose every second call is wrong must not pass for a sensitive one
     least = {name: min((one[name] for one in several), key=lambda one: max(one.rel_l2, one.changed)) for name in clean}
-    blind = _BLIND[precision]
+    blind = MATCH.limit(precision)  # what an engine rounds inside is not seen from outside
     return {
         name: replace(one, rel_l2=max(one.rel_l2, blind), max_rel=max(one.max_rel, blind))
         for name, one in least.items()
     }
 
 
-def precision_of(text: str) -> str:
-    """Return the loosest precision of a text such as `int8+fp16`, whose error an engine may make.
-
-    Raises:
-        UsageProblem: it names none that has a yardstick.
-    """
-    named = [part for part in re.split(r"\W+", text) if part in UNITS]
-    if not named:
-        raise UsageProblem(f"There is no yardstick for precision {text!r}; known are {', '.join(PRECISIONS)}.")
-    return max(named, key=PRECISIONS.index)
+def _strong(row: Format) -> float:
+    """Return how far the copies for a format are disturbed."""
+    if not row.is_quantised:
+        return max(_STRENGTH * row.unit, get("fp32").error)
+    return max(row.unit, min(_STRENGTH_WITH_SCALES * row.unit, _COARSE))
 
 
 def _has_scales(model: onnx.ModelProto) -> bool:
-    return any(node.op_type == "QuantizeLinear" for node in model.graph.node)
+    """Whether a graph rounds to a format itself."""
+    return any(map(is_narrowing, all_nodes(model)))

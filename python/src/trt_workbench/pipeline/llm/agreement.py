@@ -14,15 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from trt_workbench.core.precision import LOGITS, known
 from trt_workbench.errors import CheckFailed, UsageProblem
 from trt_workbench.pipeline.llm.generation import generate_cached
 from trt_workbench.pipeline.llm.models import Logits, Tokens
-
-LIMITS = {"fp32": 1e-3, "fp16": 0.2}
-"""Largest difference of a logit by precision, as a share of the spread: the largest distance of a logit of the
-reference from the mean of its position. Rounding in fp32 stays below 1e-4, fp16 of a small model at 1e-2; sequences
-that were computed from a wrong mask came to 0.4 to 1.6."""
-_OTHER_LIMIT = 0.3  # bf16, int8, fp8: fewer bits than fp16
 
 
 class Trace(NamedTuple):
@@ -135,7 +130,10 @@ class AgreementCheck:
     def __init__(self, reference: Trace, name: str, precision: str) -> None:
         """Take the reference's tokens and logits, its name, and the precision of what is compared with it."""
         self._reference, self._name = reference, name
-        self._share = max(LIMITS.get(part, _OTHER_LIMIT) for part in precision.split(","))
+        # a server may name a precision of its own: the widest limit there is
+        formats = [known(part) for part in precision.split(",")]
+        coarse = LOGITS.most if not all(formats) else 0.0
+        self._share = max(coarse, LOGITS.limit(*(row.name for each in formats for row in each), "fp32"))
         self._errors: NDArray[np.float32] = np.zeros(len(reference.tokens), np.float32)
 
     def logits(self, model: Any, prompts: Tokens, *, cached: bool, capacity: int = 0) -> Agreement:

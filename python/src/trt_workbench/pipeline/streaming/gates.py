@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field, model_validator
 
+from trt_workbench.core.precision import STREAM, find, names
 from trt_workbench.engine.documents import Strict
+from trt_workbench.errors import did_you_mean
 
 _Limit = Annotated[float, Field(gt=0)]
 
@@ -28,13 +31,11 @@ class Gate(Strict):
 
 
 class Gates(Strict):
-    """Limits by precision, and those that hold in all of them.
+    """Limits by format, under its name, and those that hold in all of them.
+
+    A format that is left out has the limit that follows from its roundoff (`core.precision.STREAM`).
 
     Attributes:
-        fp32: without TF32.
-        tf32: fp32 with TF32.
-        fp16: half precision.
-        bf16: bfloat16.
         drift_exponent_lower_max: of the lower confidence bound of b, where the error grows as chunk ** b.
         integers: outputs of whole numbers must be equal.
         finite: outputs must be finite.
@@ -42,12 +43,28 @@ class Gates(Strict):
         live_state: a state that carries nothing must be declared dead.
     """
 
-    fp32: Gate = Gate(rel_l2_max=1e-5)
-    tf32: Gate = Gate(rel_l2_max=2e-3)
-    fp16: Gate = Gate(rel_l2_max=5e-3)
-    bf16: Gate = Gate(rel_l2_max=3e-2)
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Gate] = Field(init=False)
+
     drift_exponent_lower_max: float | None = 0.25
     integers: Literal["equal"] | None = "equal"
     finite: bool = True
     head_agreement_min: Annotated[float, Field(ge=0, le=1)] | None = 0.999
     live_state: bool = True
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_format(cls, value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            return value
+        if unknown := [name for name in value if name not in cls.model_fields and not find(name)]:
+            raise ValueError(f"there is no gate or format {unknown[0]!r}; {did_you_mean(unknown[0], _names(cls))}")
+        return {name: {"rel_l2_max": STREAM.limit(name)} for name in reversed(names())} | {**value}
+
+    def of(self, name: str) -> Gate:
+        """Return the limits of a format."""
+        return self.__pydantic_extra__[name]
+
+
+def _names(kind: type[Strict]) -> list[str]:
+    return [*reversed(names()), *kind.model_fields]
