@@ -12,6 +12,7 @@ from tests.onnx_text import write_onnx
 from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.backends.ort_cpu import OrtCpuBackend
 from trt_workbench.backends.ort_gpu import SESSION_OPTIONS, LoadRequest, load_gpu_session
+from trt_workbench.backends.registry import get_backend
 from trt_workbench.errors import UsageProblem
 
 RNG = np.random.default_rng(0)
@@ -132,3 +133,24 @@ def test_a_gpu_session_reads_its_own_graph(network: Path) -> None:
     session: Session = load_gpu_session(request, SessionOptions())
     found = session.record()["precision_ran"]
     assert (found["source"], found["simulated"]) == ("optimised graph", True)
+
+
+@pytest.mark.parametrize("activations", [QuantType.QUInt8, QuantType.QInt8])
+def test_pytorch_computes_integers_values_in_floats(network: Path, activations: Any) -> None:
+    pytest.importorskip("torch")
+    path = network.with_name("int8.onnx")
+    quantize_static(network, path, Samples(), activation_type=activations, weight_type=QuantType.QInt8)
+    x = {"x": RNG.random((2, 3, 16, 16)).astype(np.float32)}
+    with get_backend("torch").load(path) as session, OrtCpuBackend().load(path) as other:
+        # one step of the last scale
+        np.testing.assert_allclose(session.run(x)["y"], other.run(x)["y"], atol=0.1)
+        assert session.record()["precision_ran"]["label"] == "int8 (simulated)"
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16", "bf16"])
+def test_pytorch_counts_what_it_multiplies(network: Path, precision: str) -> None:
+    pytest.importorskip("torch")
+    with get_backend("torch").load(network, SessionOptions(precision=precision)) as session:
+        session.run({"x": RNG.random((2, 3, 16, 16)).astype(np.float32)})
+        found = session.record()["precision_ran"]
+    assert (found["label"], found["source"], found["counted"]) == (precision, "program", 2)

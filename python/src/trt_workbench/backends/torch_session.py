@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from trt_workbench.backends.base import Session, SessionOptions, check_index, closed
 from trt_workbench.backends.torch_common import PRECISIONS, plain_strides, set_tf32, translated
+from trt_workbench.core.precision import find
 
 if TYPE_CHECKING:
     import torch
@@ -46,6 +47,8 @@ class TorchSession(Session):
         self._channels_last = bool(record.get("channels_last"))
         self._lock: contextlib.AbstractContextManager[Any] = lock or contextlib.nullcontext()
         self._asked = options.precision
+        self._is_compiled = "compile" in record
+        self._multiplied: Counter[str] | None = None  # None before the first run
         self._held = Counter(_type_name(tensor) for tensor in loaded.module.parameters() if tensor.is_floating_point())
         self._constants = {tensor.data_ptr() for tensor in (*loaded.module.parameters(), *loaded.module.buffers())}
 
@@ -54,12 +57,21 @@ class TorchSession(Session):
         from trt_workbench.onnxtools.graph_types import read_precision
         from trt_workbench.onnxtools.precision import Precision, shares_of
 
+        choice = ("tf32",) if self._tf32 and self._device.type == "cuda" else ()
+        counts = self._multiplied
         if self._model.suffix != ".onnx":
-            return Precision(shares_of(self._held), "weights", self._held.total(), "program")
-        found = read_precision(Model.open(self._model))
-        if self._asked != "fp32":
-            found = found.held_in(self._asked)
-        return replace(found, may_choose=("tf32",) if self._tf32 and self._device.type == "cuda" else ())
+            found = Precision(shares_of(self._held), "weights", self._held.total(), "program")
+        else:
+            found = read_precision(Model.open(self._model))
+            if self._asked != "fp32":
+                found = found.held_in(self._asked)
+            rows = map(find, found.shares)
+            if any(row is None or row.is_quantised for row in rows):  # the values of codes, in floats
+                return replace(found, native=0.0, may_choose=choice)
+        if counts:
+            shares, total = shares_of(counts), counts.total()
+            found = replace(found, shares=shares, unit="products", counted=total, source="program")
+        return replace(found, may_choose=choice)
 
     def _infer(self, inputs: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         def fetch(results: Mapping[str, torch.Tensor], taken: set[int]) -> dict[str, NDArray[Any]]:
@@ -91,7 +103,8 @@ class TorchSession(Session):
                     raise closed()
                 set_tf32(self._tf32)
                 tensors = [self._to_device(array) for array in inputs.values()]
-                results = run(*tensors)
+                with self._watching():
+                    results = run(*tensors)
                 taken = {tensor.data_ptr() for tensor in tensors} | self._constants
                 names = (spec.name for spec in self.outputs)
                 return fetch(dict(zip(names, results, strict=True)), taken)
@@ -100,6 +113,15 @@ class TorchSession(Session):
             if problem := translated(error, f"PyTorch cannot run the model with {shapes}", self._model):
                 raise problem from error
             raise
+
+    def _watching(self) -> contextlib.AbstractContextManager[None]:
+        """Count what the first run multiplies; compiled code calls no operator that could be counted."""
+        if self._multiplied is not None or self._is_compiled:
+            return contextlib.nullcontext()
+        from trt_workbench.backends.torch_watch import watched
+
+        self._multiplied = Counter()
+        return watched(self._multiplied)
 
     def _to_device(self, array: NDArray[Any]) -> torch.Tensor:
         import torch

@@ -79,11 +79,14 @@ class Tried:
 
     @property
     def misses(self) -> bool:
-        """Whether its graph computes in something else than was asked for."""
+        """Whether its graph, program or engine computes in something else than was asked for."""
         ran = self.provenance.get("precision_ran") or {}
-        found = {*ran.get("shares", {}), *ran.get("weight_shares", {})}
-        is_other = self.precision != BASELINE and read(self.precision)[0].name not in found
-        return ran.get("source") == "graph" and is_other
+        found = {*ran.get("shares", {}), *ran.get("weight_shares", {}), *ran.get("may_choose", ())}
+        wanted = read(self.precision)[0]
+        if ran.get("source") == "engine layers" and (wanted.block or not ran.get("shares")):
+            return False  # layers say neither how blocks are scaled nor what weights are held in
+        is_other = self.precision != BASELINE and wanted.name not in found
+        return ran.get("source") != "build options" and bool(ran) and is_other
 
     def fail(self, state: State, reason: str, kind: str = "") -> None:
         """Note why it has no score."""

@@ -146,7 +146,8 @@ def _walk(graph: onnx.GraphProto, scope: _Scope, found: _Found) -> None:
             _walk(inner, seen, found)
             # a Loop's first output is its condition
             outer = [value.name for value in inner.output][len(inner.output) - len(node.output) :]
-            scope.types |= {name: seen.types[own] for name, own in zip(node.output, outer, strict=False)}
+            known = [(name, seen.types.get(own)) for name, own in zip(node.output, outer, strict=False)]
+            scope.types |= {name: kind for name, kind in known if kind}
         made = output_type(node, scope.types)
         for name in filter(None, node.output):
             scope.types.setdefault(name, made)
