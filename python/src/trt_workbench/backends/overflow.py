@@ -63,12 +63,13 @@ def overflows(model: Path, precision: str, samples: Iterable[Inputs]) -> list[Ov
     Raises:
         UsageProblem: the model cannot be simulated, or does not run on the inputs.
     """
-    document = Model.open(model).load()
-    types = set(computed_results(document).values())
+    opened = Model.open(model)
+    types = set(computed_results(opened.proto).values())
     asked = [row.name for row in parse(precision)] if precision else []
     name = next((one for one in ("fp16", "bf16") if one in types or one in asked), None)
     if name is None:
         return []
+    document = opened.load()
     if {"fp16", "bf16"} & types:
         document = simulated(document, ("fp16", "bf16"))
     watching, rows = with_ranges(document)

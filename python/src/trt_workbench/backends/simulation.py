@@ -20,7 +20,7 @@ from trt_workbench.onnxtools.sanitize import save_model
 from trt_workbench.system.workspace import output_root
 
 # Raised when the way of simulating changes, so that files made before are not taken again.
-_RECIPE = 3
+_RECIPE = 4
 
 
 def runnable_model(model: Model, *, exact: bool = False) -> tuple[Path, dict[str, Any]]:

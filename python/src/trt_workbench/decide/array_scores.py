@@ -30,6 +30,8 @@ NO_LOGITS = "A perplexity is of models that map input_ids to logits, and this is
 FIGURE_NAMES: dict[Figure, str] = {"cosine": "cosine", "top1": "top-1 agreement", "perplexity": "perplexity"}
 Outputs = dict[str, NDArray[Any]]
 _OUTPUTS, _SAMPLES = "outputs.npz", "samples.json"
+# Batches that a search for overflowing values goes through.
+_EXPLAINED = 8
 
 
 class SampleScores(Strict):
@@ -116,13 +118,14 @@ def score_samples(
         )
         outputs, call_ms = _run(session, taken)
         provenance = session.record()
+        overflow = session.explained(one.inputs for one in taken[:_EXPLAINED]) if session.simulated else ""
     if baseline is None:
         save_arrays(folder / _OUTPUTS, outputs)
     expected = outputs if baseline is None else load_arrays(baseline / _OUTPUTS)
     ids = [one.of_samples(one.inputs["input_ids"]) for one in taken if "input_ids" in one.inputs]
     scores = _compared(outputs, expected, data.names, np.concatenate(ids) if ids else None)
     write_json(folder / _SAMPLES, scores.model_copy(update={"call_ms": call_ms}))
-    return {"provenance": provenance}
+    return {"provenance": provenance, "overflow": overflow}
 
 
 def array_scores(folder: Path, figure: Figure, seed: int) -> Scores:

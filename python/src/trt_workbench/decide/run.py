@@ -28,6 +28,7 @@ from trt_workbench.decide.tried import Tried, left_out
 from trt_workbench.decide.worker import TARGET
 from trt_workbench.engine.documents import write_json
 from trt_workbench.errors import CheckFailed, UsageProblem, WorkbenchError, error_kind
+from trt_workbench.evaluate.coco import INFINITE_INSIDE
 from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.quantize.evidence import InputStatistics
 from trt_workbench.onnxtools.quantize.input_statistics import difference, input_statistics
@@ -248,6 +249,8 @@ class DecideRun:
                         )
                         continue
                     one.scores = self.subject.task.scores(one, self.settings.seed)
+                    if answer["overflow"]:
+                        self.notes.append(f"{one.label}: {INFINITE_INSIDE}{answer['overflow']}.")
                     baseline = baseline or one.folder
                 except WorkerFailure as failure:
                     one.fail("failed", str(failure), failure.kind)

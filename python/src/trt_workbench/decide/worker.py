@@ -23,4 +23,4 @@ def coco(request: dict[str, Any]) -> dict[str, Any]:
     asked["shapes"] = request["shapes"] and Profile.model_validate(request["shapes"])
     with CocoEvaluation(CocoRequest(**asked)) as evaluation:
         evaluation.run(Path(request["folder"]))
-        return {"provenance": evaluation.detector.session.record()}
+        return {"provenance": evaluation.detector.session.record(), "overflow": evaluation.overflow}

@@ -35,6 +35,7 @@ from trt_workbench.pipeline.letterbox import preprocess
 from trt_workbench.runs.bootstrap import draw_counts
 from trt_workbench.system.environment import available_processors
 
+INFINITE_INSIDE = "Outputs are finite, and inner values are not"
 COMPARABLE_CONF = 0.05
 """Above this score threshold AP is not comparable with published figures: the curve's tail is cut off."""
 
@@ -85,7 +86,11 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
         detector: the loaded model, ready for images.
         settings: how the loop spreads the work.
         notes: what the user should know about this evaluation, in sentences.
+        overflow: which inner values of a simulated model leave its format's range although its outputs are finite, as
+            the end of a sentence.
     """
+
+    overflow: str = ""
 
     def __init__(self, request: CocoRequest, on_note: Callable[[str], None] | None = None) -> None:
         """Check everything that can be checked before the first image is read, load the model and run it once.
@@ -210,6 +215,9 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
         return [found.words] if found else []
 
     def _notes_after(self, result: LoopResult) -> list[str]:
+        if self.detector.session.simulated and (overflow := self._explained()):
+            self.overflow = overflow
+            self.notes.append(INFINITE_INSIDE + overflow)
         other = [
             image.file_name
             for image, (height, width), done in zip(self.dataset.images, result.sizes, result.done, strict=True)

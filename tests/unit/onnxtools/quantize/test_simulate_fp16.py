@@ -39,7 +39,7 @@ def assert_alike(found: np.ndarray, expected: np.ndarray) -> None:
     assert np.linalg.norm(found[finite].astype(np.float64) - expected[finite]) / size < CLOSE
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(60))
 def test_random_models_are_as_in_pytorch(tmp_path: Path, seed: int) -> None:
     pytest.importorskip("torch")
     from trt_workbench.backends.torch import TorchBackend
@@ -120,3 +120,67 @@ def test_a_model_of_both_halves() -> None:
     with np.errstate(over="ignore"):
         d = (b * b).astype(np.float32).astype(np.float16)
         np.testing.assert_array_equal(y, (d * d).astype(np.float32))
+
+
+@pytest.mark.parametrize("opset", [17, 20])
+def test_nan_is_found_among_larger_values(opset: int) -> None:
+    axes = "<axes = [3], keepdims = 0>(x)" if opset == 17 else "<keepdims = 0>(x, three)"
+    text = f"""g (float16[1,2,4,4] x) => (float16[1,2,4] a, float16[1,2,4] b, float16[1,2,1,1] c, float16[1,2,2,2] d) {{
+      a = ReduceMax{axes} b = ReduceMin{axes} c = GlobalMaxPool(x)
+      d = MaxPool<kernel_shape = [2, 2], strides = [2, 2]>(x)
+    }}"""
+    x = np.random.default_rng(0).standard_normal((1, 2, 4, 4)).astype(np.float16)
+    model = parse_onnx(text, {"three": np.array([3])} if opset == 20 else {}, opset)
+    plain = run(fp16(model), {"x": x})
+    x[0, 1, 2, 1] = np.nan
+    found = run(fp16(model), {"x": x})
+    expected = x.max(3), x.min(3), x.max((2, 3), keepdims=True), x.reshape(1, 2, 2, 2, 2, 2).max((3, 5))
+    for one, want, other in zip(found, expected, plain, strict=True):
+        np.testing.assert_array_equal(one, want)
+        assert np.isnan(one).sum() == 1
+        assert np.isfinite(other).all()
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize("full", [False, True])
+def test_recurrent_layers_round_every_step(kind: str, direction: str, *, full: bool) -> None:
+    """As ONNX Runtime's own kernel, which sums up in fp32, up to rounding; NaN stays in its row."""
+    gates, directions, hidden = {"LSTM": 4, "GRU": 3, "RNN": 1}[kind], 1 + (direction == "bidirectional"), 5
+    draw = np.random.default_rng(3)
+    weights = {"W": (directions, gates * hidden, 3), "R": (directions, gates * hidden, hidden)}
+    if full:
+        weights |= {"B": (directions, 2 * gates * hidden), "h": (directions, 2, hidden), "c": (directions, 2, hidden)}
+    given = f"x, W, R, B, , h{', c' * (kind == 'LSTM')}" if full else "x, W, R"
+    more = f", linear_before_reset = {int(full)}" if kind == "GRU" else ""
+    cell = (", cell", f", float16[{directions},2,{hidden}] cell") if kind == "LSTM" else ("", "")
+    shape = f"float16[{directions},2,{hidden}]"
+    text = f"""g (float16[T,2,3] x) => (float16[T,{directions},2,{hidden}] y, {shape} last{cell[1]}) {{
+      y, last{cell[0]} = {kind}<hidden_size = {hidden}, direction = "{direction}"{more}>({given})
+    }}"""
+    model = parse_onnx(
+        text, {name: (draw.normal(size=shape) / 2).astype(np.float16) for name, shape in weights.items()}
+    )
+    made = fp16(model)
+    assert kind not in {node.op_type for node in made.graph.node}
+    x = draw.normal(size=(7, 2, 3)).astype(np.float16)
+    differ = False
+    for found, expected in zip(run(made, {"x": x}), run(model, {"x": x}), strict=True):
+        np.testing.assert_allclose(found, expected, atol=5e-3)
+        differ |= not np.array_equal(found, expected)
+    assert differ
+    x[3, 1] = np.nan
+    y = run(made, {"x": x})[0]
+    assert np.isnan(y[3, :, 1]).all()
+    assert np.isfinite(y[:, :, 0]).all()
+
+
+def test_a_cell_beyond_the_range_is_infinite_in_every_later_step() -> None:
+    text = """g (float16[T,1,1] x) => (float16[T,1,1,1] y) {
+      y = RNN<hidden_size = 1, activations = ["Relu"]>(x, W, R)
+    }"""
+    model = parse_onnx(text, {"W": np.ones((1, 1, 1), np.float16), "R": np.full((1, 1, 1), 20, np.float16)})
+    x = np.zeros((6, 1, 1), np.float16)
+    x[0] = 30
+    (y,) = run(fp16(model), {"x": x})
+    np.testing.assert_array_equal(y.reshape(-1), [30, 600, 12000, np.inf, np.inf, np.inf])

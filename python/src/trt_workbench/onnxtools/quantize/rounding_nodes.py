@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import onnx
 from onnx import TensorProto
 
 from trt_workbench.core.precision import Format, get
@@ -37,6 +38,26 @@ def in_steps(writer: NodeWriter, name: str, row: Format, output: str = "") -> st
         end *= 2
     near = writer.node("Mul", writer.node("Round", writer.node("Div", name, step)), step)
     return _clipped(writer, near, -row.largest, row.largest, output)
+
+
+# What ONNX Runtime finds the largest value with, NaN left out, and what finds it among flags of NaN.
+_SKIPS_NAN = {name: name for name in ("ReduceMax", "GlobalMaxPool", "MaxPool")} | {"ReduceMin": "ReduceMax"}
+
+
+def keep_nan(writer: NodeWriter, node: onnx.NodeProto) -> None:
+    """Let the first output of a node that was just written be NaN where it is found among values with NaN."""
+    if node.op_type not in _SKIPS_NAN:
+        return
+    made, numbers = node.output[0], writer.fresh()
+    flags = writer.node("Cast", writer.node("IsNaN", node.input[0]), to=TensorProto.FLOAT)
+    alike = onnx.NodeProto()
+    alike.CopyFrom(node)
+    alike.op_type, alike.name, alike.input[0] = _SKIPS_NAN[node.op_type], f"{made}_flags", flags
+    alike.output[:] = [writer.fresh()]
+    writer.nodes.append(alike)
+    node.output[0] = numbers
+    found = writer.node("Greater", alike.output[0], writer.constant(np.float32(0.5)))
+    writer.node("Where", found, writer.constant(np.float32(np.nan)), numbers, output=made)
 
 
 def power_of_two(writer: NodeWriter, largest: str) -> str:

@@ -27,8 +27,10 @@ from trt_workbench.model.walking import Scope, all_nodes, has_subgraph, reads, s
 from trt_workbench.onnxtools.graph_types import output_type
 from trt_workbench.onnxtools.noise import MOVES
 from trt_workbench.onnxtools.quantize import formats
+from trt_workbench.onnxtools.quantize.recurrent_steps import step_by_step
 from trt_workbench.onnxtools.quantize.rounding_nodes import (
     in_rows,
+    keep_nan,
     largest,
     not_zero,
     power_of_two,
@@ -72,9 +74,11 @@ def simulated(model: onnx.ModelProto, halves: Collection[str] = ("bf16",)) -> on
             raise UsageProblem(f"{value.name} is in {kind}, which cannot be exchanged with numpy; let it be fp32.")
     copy = onnx.ModelProto()
     copy.CopyFrom(inlined(model))
+    writer = NodeWriter(Names.of(copy), "simulated")
+    step_by_step(copy, kinds, writer)
+    rewriter = _Rewriter(writer, kinds)
     with without_weights(copy):
         inferred = onnx.shape_inference.infer_shapes(copy).graph
-    rewriter = _Rewriter(NodeWriter(Names.of(copy), "simulated"), kinds)
     rewriter.model(copy.graph, inferred)
     if not any(node.domain == TENSORRT_DOMAIN for node in all_nodes(copy)):
         for entry in [entry for entry in copy.opset_import if entry.domain == TENSORRT_DOMAIN]:
@@ -243,11 +247,14 @@ class _Rewriter:
                 entry.i = TensorProto.FLOAT
             if entry.HasField("t") and entry.t.data_type in self._kinds:
                 entry.t.CopyFrom(numpy_helper.from_array(self._as_floats(numpy_helper.to_array(entry.t))))
+        half = bool(node.output) and self._at.types.get(node.output[0]) in self._kinds
         exact = node.op_type in MOVES or has_subgraph(node)
         rounds = [] if exact else [name for name in node.output if self._at.types.get(name) in self._kinds - {*_NARROW}]
         plain = {name: self._writer.fresh(f"{name}{UNROUNDED}") for name in rounds}
         node.output[:] = [plain.get(name, name) for name in node.output]
         self._writer.nodes.append(node)
+        if half:
+            keep_nan(self._writer, node)
         for name in rounds:
             self._round(plain[name], self._at.types[name], name)
 
