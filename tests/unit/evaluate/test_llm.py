@@ -136,6 +136,9 @@ class Wrapped:
     def last_logits(self, tokens: np.ndarray) -> np.ndarray:
         return self.logits(tokens)[:, -1]
 
+    def explained(self, tokens: np.ndarray) -> str:
+        return str(self._model.explained(tokens))
+
     def close(self) -> None:
         self._model.close()
 
