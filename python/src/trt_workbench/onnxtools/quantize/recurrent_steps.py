@@ -128,13 +128,12 @@ class _Loop:
             step = {"LSTM": self._lstm, "GRU": self._gru, "RNN": self._rnn}[self._node.op_type]
             made = step(carried, parts, recurrent, acts)
             every = self._make("Identity", made[0])
-            graph = helper.make_graph(
+            return helper.make_graph(
                 self._writer.taken(), f"{self._node.name or self._node.output[0]}_step",
                 [self._value(name) for name in (*carried, *parts.values())],
                 [self._value(name) for name in (*made, every)],
                 list(self._writer.initializers),
             )  # fmt: skip
-        return graph
 
     def _lstm(self, carried: Sequence[str], fed: Fed, recurrent: Recurrent, acts: Sequence[str]) -> list[str]:
         hidden, cell = carried

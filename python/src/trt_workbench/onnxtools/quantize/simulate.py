@@ -18,7 +18,7 @@ from onnx import TensorProto, numpy_helper, version_converter
 from trt_workbench.core.precision import get
 from trt_workbench.errors import UsageProblem
 from trt_workbench.model.constants import Array, constant_value
-from trt_workbench.model.editing import Names, NodeWriter, inlined, rename_uses, replace_nodes
+from trt_workbench.model.editing import Names, NodeWriter, inlined, replace_nodes
 from trt_workbench.model.element_types import SCALES, kinds_where
 from trt_workbench.model.light import without_weights
 from trt_workbench.model.narrow_formats import TENSORRT_DOMAIN
@@ -37,6 +37,7 @@ from trt_workbench.onnxtools.quantize.rounding_nodes import (
     rounded,
     shaped_like,
 )
+from trt_workbench.onnxtools.quantize.widening import keep_types, widen_type
 
 # What is widened: codes with scales, powers of two that scale them, and floats that are rounded to.
 _NARROW = {**kinds_where(lambda one: one.is_quantised and not one.cpu), **dict.fromkeys(SCALES, "e8m0")}
@@ -130,29 +131,7 @@ class _Rewriter:
         """Rewrite a model's graph; its inputs and outputs keep their types."""
         typed = {value.name: value.type.tensor_type.elem_type for value in (*graph.input, *graph.output)}
         self.graph(graph, inferred)
-        initial = {tensor.name: tensor for tensor in graph.initializer}
-        halves = {name for name, kind in typed.items() if kind in self._kinds}
-        inputs, outputs = ([one for one in side if one.name in halves] for side in (graph.input, graph.output))
-        before, after = [], []
-        for value in inputs:
-            if value.name not in initial:
-                value.type.tensor_type.elem_type = typed[value.name]
-                inner = self._writer.node("Cast", value.name, to=TensorProto.FLOAT)
-                rename_uses(graph, value.name, inner)
-                before += self._writer.taken()
-        for value in outputs:
-            value.type.tensor_type.elem_type = typed[value.name]
-            if value.name in {one.name for one in inputs}:
-                continue
-            inner = self._writer.fresh()
-            rename_uses(graph, value.name, inner)
-            for node in graph.node:
-                node.output[:] = [inner if name == value.name else name for name in node.output]
-            if value.name in initial:
-                initial[value.name].name = inner
-            self._writer.node("Cast", inner, output=value.name, to=typed[value.name])
-            after += self._writer.taken()
-        replace_nodes(graph, [*before, *graph.node, *after])
+        keep_types(graph, {name: kind for name, kind in typed.items() if kind in self._kinds}, self._writer)
 
     def graph(self, graph: onnx.GraphProto, inferred: onnx.GraphProto) -> None:
         for value in (*inferred.value_info, *inferred.input, *inferred.output):
@@ -163,7 +142,7 @@ class _Rewriter:
             if value.type.tensor_type.HasField("shape"):
                 self._at.ranks[value.name] = len(value.type.tensor_type.shape.dim)
         for value in (*graph.input, *graph.output):
-            _widen_type(value.type, self._kinds)
+            widen_type(value.type, self._kinds)
         for tensor in graph.initializer:
             self._at.types[tensor.name], self._at.ranks[tensor.name] = tensor.data_type, len(tensor.dims)
             self._at.given[tensor.name] = tensor
@@ -395,12 +374,3 @@ def _scales(values: Array) -> Array:
 def _in_type(values: Array, kind: int) -> Array:
     dtype: Any = onnx.helper.tensor_dtype_to_np_dtype(kind)
     return values.astype(dtype)
-
-
-def _widen_type(kind: onnx.TypeProto, kinds: Collection[int]) -> None:
-    """Let a tensor, or what a sequence or an optional value holds, be fp32 in place of a type of `kinds`."""
-    which = kind.WhichOneof("value")
-    if which == "tensor_type" and kind.tensor_type.elem_type in kinds:
-        kind.tensor_type.elem_type = TensorProto.FLOAT
-    elif which in ("sequence_type", "optional_type"):
-        _widen_type(getattr(kind, which).elem_type, kinds)
