@@ -1,7 +1,10 @@
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -11,9 +14,13 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 from tests.onnx_text import parse_onnx, write_onnx
 
+from trt_workbench.core import hashing
 from trt_workbench.errors import UsageProblem
 from trt_workbench.model import opened
+from trt_workbench.model import weights as weights_module
 from trt_workbench.model.opened import Model, once
+from trt_workbench.model.proto import is_external
+from trt_workbench.model.reading import all_graphs, all_tensors
 
 GRAPH = "g (float[N,64] x) => (float[N,64] y) { y = MatMul(x, w) }"
 LARGE = np.arange(64 * 64, dtype=np.float32).reshape(64, 64)
@@ -203,3 +210,89 @@ def _varint(value: int) -> bytes:
         out.append(value & 127 | 128)
         value >>= 7
     return bytes([*out, value])
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Collect the names of files that are opened to be read."""
+    names: list[str] = []
+    for module in (hashing, weights_module):
+        real = module.open_regular
+
+        def counted(path: Path, real: Callable[[Path], Any] = real) -> Any:
+            names.append(path.name)
+            return real(path)
+
+        monkeypatch.setattr(module, "open_regular", counted)
+    return names
+
+
+def test_small_files_are_read_once_whatever_is_asked_for(tmp_path: Path, read: list[str]) -> None:
+    model = Model.open(external(tmp_path / "m.onnx"))
+    expected = model.load()
+    assert model.sha256 == Model.open(tmp_path / "m.onnx").sha256
+    assert Model.open(tmp_path / "m.onnx").load() == expected
+    assert read == ["m.onnx", "w.bin"]
+
+
+@pytest.mark.parametrize("make", [external, lambda path: write_onnx(path, GRAPH, {"w": LARGE})])
+def test_large_files_are_not_kept(
+    tmp_path: Path, read: list[str], monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], Path]
+) -> None:
+    monkeypatch.setattr(opened, "_MOST_KEPT_BYTES", 10)
+    model = Model.open(make(tmp_path / "m.onnx"))
+    first, second = model.load(), model.load()
+    assert first == second
+    assert weights(first)["w"].tolist() == LARGE.tolist()
+    assert len(model.sha256) == 64
+    assert not model._content.parts
+    assert read == ["m.onnx", "m.onnx", "m.onnx"] or read == ["m.onnx", "w.bin", "w.bin", "w.bin"]
+
+
+def test_what_many_models_hold_is_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = [write_onnx(tmp_path / f"{number}.onnx", GRAPH, {"w": LARGE}) for number in range(4)]
+    monkeypatch.setattr(opened, "_MOST_KEPT_BYTES", 2 * paths[0].stat().st_size)
+    models = [Model.open(path) for path in paths]
+    assert [bool(model._content.parts) for model in models] == [False, False, True, True]
+    assert weights(models[0].load())["w"].tolist() == LARGE.tolist()
+
+
+def test_weights_in_attributes_and_subgraphs_are_loaded_from_external_data(tmp_path: Path) -> None:
+    graph = """g (float[64] x, bool c) => (float[64] y) {
+      k = Constant <value = float[64] {VALUES}> ()
+      y = If (c) <
+        then_branch = t () => (float[64] a) <float[64] w = {VALUES}> { a = Add(x, w) },
+        else_branch = e () => (float[64] b) { b = Mul(x, k) }
+      >
+    }""".replace("VALUES", ", ".join(map(str, range(64))))
+    whole = parse_onnx(graph)
+    path = tmp_path / "m.onnx"
+    onnx.save(whole, path, save_as_external_data=True, location="w.bin", size_threshold=0, convert_attribute=True)
+    found = Model.open(path).load()
+    assert not [tensor for tensor in all_tensors(found, all_graphs(found)) if is_external(tensor)]
+    assert values(found) == values(whole)
+
+
+def values(model: onnx.ModelProto) -> list[list[float]]:
+    return [numpy_helper.to_array(tensor).tolist() for tensor in all_tensors(model, all_graphs(model))]
+
+
+def test_memory_holds_the_graph_alone(tmp_path: Path) -> None:
+    """What files of 16 MiB leave behind, once their content is let go, is less than a tenth of them."""
+    path = write_onnx(tmp_path / "m.onnx", GRAPH, {"w": np.zeros((64, 64), np.float32), "v": np.zeros(2**24, np.uint8)})
+    code = f"""
+import resource
+from pathlib import Path
+from trt_workbench.model import opened
+opened._MOST_KEPT_BYTES = 0
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+opened.Model.open(Path({str(path)!r}))
+small = resident()
+models = [opened.Model.open(Path({str(path)!r}).with_name(f"{{n}}.onnx")) for n in range(4)]
+print(resident() - small)
+"""
+    for number in range(4):
+        (tmp_path / f"{number}.onnx").write_bytes(path.read_bytes())
+    grown = int(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
+    assert grown < 4 * 2**24 / 10

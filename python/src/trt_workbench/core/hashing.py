@@ -33,10 +33,10 @@ def hash_file(path: Path) -> str:
     Raises:
         OSError: it cannot be read.
     """
+    if (before := stamp_of(path)) and (known := _known.get(before)):
+        return known
     with open_regular(path) as file:
         stamp = stamp_of(file.fileno())
-        if stamp and (known := _known.get(stamp)):
-            return known
         lasts = stamp and is_settled(stamp)
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         if lasts:

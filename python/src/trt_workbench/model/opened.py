@@ -8,23 +8,24 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import onnx
 
-from trt_workbench.core.hashing import hash_file, hash_parts
+from trt_workbench.core.hashing import hash_file, hash_parts, read_hashed
 from trt_workbench.core.stamps import Stamp, settled_stamp, stamp_of
 from trt_workbench.errors import UsageProblem, WorkbenchError
 from trt_workbench.model.facts import ModelFacts, facts_of
 from trt_workbench.model.index import GraphIndex
 from trt_workbench.model.reading import check_model, parse_model, read_file
-from trt_workbench.model.weights import put_back, take_out
+from trt_workbench.model.weights import OWN_FILE, put_back, take_out
 
 Result = TypeVar("Result")
 # Graphs without their weights are small; a search makes hundreds of models and looks at each for a while.
 _MOST_MODELS = 64
-# So much of the content of files that were read last is kept for who loads their weights; external data never is.
+# So much of the content of files that were read last is kept, for those who load weights several times.
 _MOST_KEPT_BYTES = 1 << 28
 
 _lock = threading.RLock()
@@ -37,15 +38,26 @@ class _Content:
     def __init__(self, path: Path) -> None:
         self.lock = threading.RLock()
         self.worked_out: dict[Callable[..., Any], Any] = {}
-        self.data: bytes | None
+        self.parts: dict[str, bytes] = {}
         stamp = settled_stamp(path)
-        self.data, self.own_sha256 = read_file(path)
-        model = parse_model(path, self.data)
+        data, self.own_sha256 = read_file(path)
+        model = parse_model(path, data)
         self.facts = facts_of(path, model)
-        self.proto = take_out(model, self.data)
+        self.proto = take_out(model, data)
         self.stamps = [stamp, *(settled_stamp(path.parent / name) for name in self.facts.external_locations)]
         if self.stamps != self.stamps_now(path):
             raise UsageProblem(f"The model changes while it is read; wait until it is written: {path}")
+        self.parts = {OWN_FILE: data}
+
+    def part(self, path: Path, location: str) -> bytes | None:
+        """Return what the model's file, or a file of external data, holds; None where it is too large to be kept."""
+        file = path if location == OWN_FILE else path.parent / location
+        with self.lock:
+            data = self.parts.get(location)
+            if data is None and file.stat().st_size <= _MOST_KEPT_BYTES:
+                data = self.parts[location] = read_hashed(file)[0]
+        _let_go()
+        return data
 
     def stamps_now(self, path: Path) -> list[Stamp | None]:
         """Return the stamps that the model's file and its external data have now."""
@@ -55,9 +67,9 @@ class _Content:
 class Model:
     """An ONNX model that is sound as far as it can be told without running it.
 
-    `open` reads and parses a file once a process; all who open it share what was read and worked out. External data is
-    read where it is asked for, and nothing keeps it. What changed on disk is read again by `open`, and refused by a
-    model that was opened before.
+    `open` reads and parses a file once a process; all who open it share what was read and worked out. Weights are read
+    where they are asked for, once where they are small, and large ones are never kept. What changed on disk is read
+    again by `open`, and refused by a model that was opened before.
 
     Attributes:
         path: the file, as it was named.
@@ -136,8 +148,7 @@ class Model:
         model = onnx.ModelProto()
         model.CopyFrom(self.proto)
         try:
-            put_back(model, self.path, self._content.data)
-            onnx.load_external_data_for_model(model, str(self.path.parent))
+            put_back(model, self.path, partial(self._content.part, self.path))
             check_model(model)
         except (OSError, ValueError, onnx.checker.ValidationError) as error:
             raise UsageProblem(f"The model's external data does not fit ({error}): {self.path}") from error
@@ -203,17 +214,21 @@ def _sha256(model: Model) -> str:
     if not locations:
         return own
     model._require_unchanged()
-    parts = [("", own), *((location, hash_file(model.path.parent / location)) for location in locations)]
+    parts = [("", own)]
+    for location in locations:
+        model._content.part(model.path, location)  # who asks for the hash may load the weights, too
+        parts.append((location, hash_file(model.path.parent / location)))
     model._require_unchanged()
     return hash_parts(parts)
 
 
 def _let_go() -> None:
     """Forget models that were opened long ago, and the content of files beyond what may be kept."""
-    while len(_opened) > _MOST_MODELS:
-        _opened.popitem(last=False)
-    kept = 0
-    for content in reversed(_opened.values()):
-        kept += len(content.data or b"")
-        if kept > _MOST_KEPT_BYTES:
-            content.data = None
+    with _lock:
+        while len(_opened) > _MOST_MODELS:
+            _opened.popitem(last=False)
+        kept = 0
+        for content in reversed(_opened.values()):
+            kept += sum(map(len, tuple(content.parts.values())))
+            if kept > _MOST_KEPT_BYTES:
+                content.parts = {}

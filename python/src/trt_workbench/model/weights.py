@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import onnx
 
 from trt_workbench.core.input_files import open_regular
 from trt_workbench.model.proto import is_external
+from trt_workbench.model.reading import all_graphs, all_tensors
+from trt_workbench.model.tensor_checks import declared_bytes
 
 # Tensors up to this size stay in the graph: shapes, indices and scales, whose values tell what the graph does.
 _MOST_BYTES = 4096
-# Where a weight stands that is in the model's own file; no file may have this name.
-_OWN_FILE = "."
+OWN_FILE = "."
+"""Where a weight stands that is in the model's own file; no file may have this name."""
 _GRAPH = onnx.ModelProto.DESCRIPTOR.fields_by_name["graph"].number
 _INITIALIZER = onnx.GraphProto.DESCRIPTOR.fields_by_name["initializer"].number
 _RAW_DATA = onnx.TensorProto.DESCRIPTOR.fields_by_name["raw_data"].number
@@ -38,7 +41,7 @@ def take_out(model: onnx.ModelProto, data: bytes) -> onnx.ModelProto:
             tensor.ClearField("raw_data")
             tensor.data_location = onnx.TensorProto.EXTERNAL
             del tensor.external_data[:]
-            for key, value in (("location", _OWN_FILE), ("offset", offset), ("length", length)):
+            for key, value in (("location", OWN_FILE), ("offset", offset), ("length", length)):
                 tensor.external_data.add(key=key, value=str(value))
     # protobuf frees what a message held with the message alone
     copy = onnx.ModelProto()
@@ -46,20 +49,32 @@ def take_out(model: onnx.ModelProto, data: bytes) -> onnx.ModelProto:
     return copy
 
 
-def put_back(model: onnx.ModelProto, path: Path, data: bytes | None = None) -> None:
-    """Put the values into a copy of what `take_out` returned, from the file, or from its content where that is at hand.
+def put_back(model: onnx.ModelProto, path: Path, part: Callable[[str], bytes | None] = lambda _: None) -> None:
+    """Put all values into a model that lacks them: those that `take_out` took, and external data.
+
+    Args:
+        model: changed in place.
+        path: the model's file.
+        part: returns what the file of a location holds, where that is in memory.
 
     Raises:
-        OSError: the file cannot be read.
+        OSError: a file cannot be read.
+        ValueError: it has become too short.
     """
-    with open_regular(path) if data is None else io.BytesIO(data) as file:
-        for tensor in model.graph.initializer:
-            entries = {entry.key: entry.value for entry in tensor.external_data} if is_external(tensor) else {}
-            if entries.get("location") == _OWN_FILE:
-                file.seek(int(entries["offset"]))
-                tensor.raw_data = file.read(int(entries["length"]))
-                tensor.ClearField("data_location")
-                del tensor.external_data[:]
+    with ExitStack() as stack:
+        files: dict[str, io.BufferedIOBase] = {}
+        for tensor in filter(is_external, all_tensors(model, all_graphs(model))):
+            entries = {entry.key: entry.value for entry in tensor.external_data}
+            location, length = entries["location"], int(entries.get("length") or declared_bytes(tensor))
+            if location not in files:
+                data, file = part(location), path if location == OWN_FILE else path.parent / location
+                files[location] = stack.enter_context(open_regular(file) if data is None else io.BytesIO(data))
+            files[location].seek(int(entries.get("offset", 0)))
+            tensor.raw_data = files[location].read(length)
+            if len(tensor.raw_data) != length:
+                raise ValueError(f"it ends within tensor {tensor.name}")
+            tensor.ClearField("data_location")
+            del tensor.external_data[:]
 
 
 def _initializers(data: bytes) -> Iterator[tuple[int, int]]:
