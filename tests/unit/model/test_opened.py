@@ -20,7 +20,8 @@ from trt_workbench.model import opened
 from trt_workbench.model import weights as weights_module
 from trt_workbench.model.opened import Model, once
 from trt_workbench.model.proto import is_external
-from trt_workbench.model.reading import all_graphs, all_tensors
+from trt_workbench.model.reading import all_tensors
+from trt_workbench.model.walking import all_graphs
 
 GRAPH = "g (float[N,64] x) => (float[N,64] y) { y = MatMul(x, w) }"
 LARGE = np.arange(64 * 64, dtype=np.float32).reshape(64, 64)

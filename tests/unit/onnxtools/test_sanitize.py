@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 from tests.onnx_text import write_onnx
 
 from trt_workbench.errors import CheckFailed, UsageProblem
-from trt_workbench.model import light
+from trt_workbench.model import weights as model_weights
 from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools import sanitize as sanitize_module
 from trt_workbench.onnxtools.sanitize import SanitizeReport, default_rewrites, sanitize, save_model
@@ -249,19 +249,19 @@ def test_weights_count_wherever_their_values_are(tmp_path: Path) -> None:
     constants = {"f": np.ones((3, 5), np.float32), "i": np.arange(7), "h": np.ones(9, np.float16), "e": np.ones((0, 4))}
     path = write(tmp_path / "m.onnx", "y = Abs(x)", constants)
     size = 3 * 5 * 4 + 7 * 8 + 9 * 2
-    assert light.weight_bytes(onnx.load(path)) == size
+    assert model_weights.weight_bytes(onnx.load(path)) == size
     typed = with_typed_fields(onnx.load(path), *constants)
-    assert light.weight_bytes(typed) == size
+    assert model_weights.weight_bytes(typed) == size
     typed.graph.initializer.append(helper.make_tensor("s", TensorProto.STRING, [2], [b"one", b"three"]))
-    assert light.weight_bytes(typed) == size + 8
+    assert model_weights.weight_bytes(typed) == size + 8
     onnx.save(onnx.load(path), path, save_as_external_data=True, location="weights.bin", size_threshold=0)
-    assert light.weight_bytes(onnx.load(path, load_external_data=False)) == size
+    assert model_weights.weight_bytes(onnx.load(path, load_external_data=False)) == size
 
 
 def test_a_model_above_the_limit_of_protobuf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its weights are never handed to protobuf together, and a second writing of one model loses none of them."""
     monkeypatch.setattr(sanitize_module, "MOST_WEIGHTS", 15_000)  # two of the three weights fit
-    monkeypatch.setattr(light, "_LARGE_WEIGHT", 1_000)
+    monkeypatch.setattr(model_weights, "_LARGE_WEIGHT", 1_000)
     serialised: list[int] = []
     infer = onnx.shape_inference.infer_shapes
 

@@ -1,21 +1,25 @@
-"""A model's large weights apart from its graph: where they stand in the file, and how they come back from there."""
+"""A model's weights apart from its graph: how large they are, where they stand in the file, how they come back."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import onnx
+from onnx import numpy_helper
 
 from trt_workbench.core.input_files import open_regular
 from trt_workbench.model.proto import is_external
-from trt_workbench.model.reading import all_graphs, all_tensors
+from trt_workbench.model.reading import all_tensors
 from trt_workbench.model.tensor_checks import declared_bytes
+from trt_workbench.model.walking import all_graphs
 
 # Tensors up to this size stay in the graph: shapes, indices and scales, whose values tell what the graph does.
 _MOST_BYTES = 4096
+# In a graph that is rewritten smaller tensors may be shapes, indices and masks, whose values rewrites read.
+_LARGE_WEIGHT = 1 << 20
 OWN_FILE = "."
 """Where a weight stands that is in the model's own file; no file may have this name."""
 _GRAPH = onnx.ModelProto.DESCRIPTOR.fields_by_name["graph"].number
@@ -112,3 +116,47 @@ def _varint(data: bytes, start: int) -> tuple[int, int]:
         start, shift = start + 1, shift + 7
         if byte < 128:
             return value, start
+
+
+def weight_bytes(model: onnx.ModelProto) -> int:
+    """Return the size of the initialisers, which is nearly all of a large model; protobuf cannot say it above 2 GiB."""
+    return sum(map(tensor_bytes, model.graph.initializer))
+
+
+def tensor_bytes(tensor: onnx.TensorProto) -> int:
+    """Return the size of a tensor's values as raw data, wherever they are: in a field of their type, or in a file."""
+    if tensor.raw_data:
+        return len(tensor.raw_data)
+    if tensor.data_type == onnx.TensorProto.STRING:
+        return sum(map(len, tensor.string_data))
+    if tensor.data_type == onnx.TensorProto.UNDEFINED:
+        return 0
+    return declared_bytes(tensor)
+
+
+@contextmanager
+def without_weights(model: onnx.ModelProto) -> Iterator[dict[str, bytes]]:
+    """Take large initialisers' bytes out of the model while the block runs, so that protobuf can handle it.
+
+    They are marked as external data meanwhile, and are raw data afterwards. Yields the bytes by name.
+    """
+    taken: dict[str, bytes] = {}
+    for tensor in model.graph.initializer:
+        held = not is_external(tensor) and tensor.data_type != onnx.TensorProto.STRING
+        if held and tensor_bytes(tensor) > _LARGE_WEIGHT:
+            if not tensor.raw_data:
+                raw = numpy_helper.from_array(numpy_helper.to_array(tensor)).raw_data
+                tensor.ClearField(onnx.helper.tensor_dtype_to_field(tensor.data_type))
+                tensor.raw_data = raw
+            taken[tensor.name] = tensor.raw_data
+            tensor.ClearField("raw_data")
+            tensor.data_location = onnx.TensorProto.EXTERNAL
+            tensor.external_data.add(key="location", value="weights")
+    try:
+        yield taken
+    finally:
+        for tensor in model.graph.initializer:
+            if tensor.name in taken and is_external(tensor):
+                tensor.raw_data = taken[tensor.name]
+                tensor.ClearField("data_location")
+                del tensor.external_data[:]

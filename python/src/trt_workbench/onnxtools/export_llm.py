@@ -13,7 +13,7 @@ import onnx
 
 from trt_workbench.core.device_errors import device_error, device_message
 from trt_workbench.errors import UsageProblem
-from trt_workbench.model.light import weight_bytes
+from trt_workbench.model.weights import weight_bytes
 from trt_workbench.onnxtools.export_llm_model import REFUSALS
 from trt_workbench.onnxtools.opsets import DEFAULT_OPSET, NEWEST_OPSET, OLDEST_OPSET
 

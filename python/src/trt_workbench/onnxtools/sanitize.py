@@ -17,10 +17,10 @@ import onnx
 from trt_workbench.errors import UsageProblem, did_you_mean
 from trt_workbench.model.constants import constants
 from trt_workbench.model.index import GraphIndex
-from trt_workbench.model.light import weight_bytes, without_weights
 from trt_workbench.model.opened import Model, checked_on_error
 from trt_workbench.model.proto import is_external
 from trt_workbench.model.tensorrt_operators import why_not
+from trt_workbench.model.weights import weight_bytes, without_weights
 from trt_workbench.onnxtools.sanitize_integers import outside_int32
 from trt_workbench.onnxtools.sanitize_rewrites import REWRITES, SanitizeSettings
 from trt_workbench.onnxtools.staying_ifs import staying_ifs

@@ -9,8 +9,8 @@ from onnx import helper
 
 from trt_workbench.model.constants import Array, constants, evaluated
 from trt_workbench.model.editing import Names, name_nodes, replace_nodes
-from trt_workbench.model.light import without_weights
 from trt_workbench.model.walking import defined, nodes_within, subgraphs
+from trt_workbench.model.weights import without_weights
 from trt_workbench.onnxtools.sanitize_folding import fold_constants, fold_shapes
 
 _CONDITION = 0

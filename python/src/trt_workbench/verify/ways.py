@@ -11,7 +11,7 @@ from typing import Any
 import onnx
 
 from trt_workbench.engine import native
-from trt_workbench.model.light import weight_bytes
+from trt_workbench.model.weights import weight_bytes
 from trt_workbench.onnxtools.attention_pattern import AttentionIndex
 from trt_workbench.onnxtools.fences import fences
 from trt_workbench.onnxtools.sanitize import MOST_WEIGHTS

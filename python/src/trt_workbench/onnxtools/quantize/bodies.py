@@ -11,9 +11,9 @@ from onnx import numpy_helper
 
 from trt_workbench.model.constants import Array, constant_value
 from trt_workbench.model.index import GraphIndex, TensorFacts
-from trt_workbench.model.light import tensor_bytes
 from trt_workbench.model.proto import integer, is_external, value_shape
 from trt_workbench.model.walking import captured, has_subgraph
+from trt_workbench.model.weights import tensor_bytes
 
 # Larger constants are no shapes, and shape inference does not read them.
 _VALUES_READ = 1 << 12

@@ -20,9 +20,9 @@ from trt_workbench.errors import UsageProblem
 from trt_workbench.model.constants import Array, constant_value
 from trt_workbench.model.editing import Names, NodeWriter, inlined, remove_unread, replace_nodes
 from trt_workbench.model.element_types import kinds, kinds_where
-from trt_workbench.model.light import without_weights
 from trt_workbench.model.proto import STANDARD, opset
 from trt_workbench.model.walking import Scope, all_nodes, defined, has_subgraph, subgraphs
+from trt_workbench.model.weights import without_weights
 from trt_workbench.onnxtools.graph_types import output_type
 from trt_workbench.onnxtools.quantize.cast_rules import BOUNDED, CENTRES, PRODUCTS, SHAPES_CONSTANTS, WIDE, NodeTypes
 from trt_workbench.onnxtools.quantize.lowered import Lowered

@@ -12,9 +12,9 @@ import onnx
 
 from trt_workbench.core.precision import DEPTHWISE, FEW_CHANNELS, HEAD
 from trt_workbench.model.index import GraphIndex, TensorFacts
-from trt_workbench.model.light import weight_bytes, without_weights
 from trt_workbench.model.proto import STANDARD, Shape, integer
 from trt_workbench.model.walking import has_subgraph
+from trt_workbench.model.weights import weight_bytes, without_weights
 from trt_workbench.onnxtools.quantize.bodies import bodies
 from trt_workbench.onnxtools.sanitize import MOST_WEIGHTS
 

@@ -20,10 +20,10 @@ from trt_workbench.errors import UsageProblem
 from trt_workbench.model.constants import Array, constant_value
 from trt_workbench.model.editing import Names, NodeWriter, inlined, replace_nodes
 from trt_workbench.model.element_types import SCALES, kinds_where
-from trt_workbench.model.light import without_weights
 from trt_workbench.model.narrow_formats import TENSORRT_DOMAIN
 from trt_workbench.model.proto import STANDARD, integer, opset
 from trt_workbench.model.walking import Scope, all_nodes, has_subgraph, reads, subgraphs
+from trt_workbench.model.weights import without_weights
 from trt_workbench.onnxtools.graph_types import output_type
 from trt_workbench.onnxtools.noise import MOVES
 from trt_workbench.onnxtools.quantize import formats
