@@ -14,9 +14,9 @@ import onnx
 from onnx import helper
 
 from trt_workbench.model.editing import NodeWriter, replace_nodes
-from trt_workbench.model.light import without_weights
 from trt_workbench.model.proto import STANDARD, integer, opset
 from trt_workbench.model.walking import all_graphs, all_nodes, subgraphs
+from trt_workbench.model.weights import without_weights
 
 # By gate: what the input adds to it in a step; weights and bias of the state.
 Fed = Mapping[str, str]
