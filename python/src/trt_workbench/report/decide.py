@@ -15,11 +15,12 @@ from trt_workbench.report.coco_gallery import Picture, f1, image_path, save_pict
 from trt_workbench.report.decide_chart import draw_decision
 from trt_workbench.report.page import render
 from trt_workbench.report.search import draw_search
-from trt_workbench.report.style import NARROW, WIDE, label, plots_folder
+from trt_workbench.report.style import WIDE, label, plots_folder
 from trt_workbench.runs.artefacts import command_of, foreign_files, read_environment
 from trt_workbench.runs.coco import LEAST_ANNOTATIONS, CocoMetrics, ImageRecord
 from trt_workbench.runs.decision import BASELINE, ClassLoss, Decision, Row
 
+_PHONE = 4.0  # inches, in which text keeps its size on a phone
 _CLASSES, _PICTURES = 8, 4
 _SHOWN = 0.25  # least score of a box that is drawn
 
@@ -62,7 +63,7 @@ def shown(directory: Path, decision: Decision) -> dict[str, Any]:
         "name": Path(decision.model).name,
         "baseline_name": BASELINE,
         "wide": draw_decision(decision, plots / "decision.svg", WIDE),
-        "narrow": draw_decision(decision, plots / "decision-narrow.svg", NARROW),
+        "narrow": draw_decision(decision, plots / "decision-phone.svg", _PHONE),
         "losers": losers(decision),
         "least": LEAST_ANNOTATIONS,
         "pictures": _pictures(directory, decision),

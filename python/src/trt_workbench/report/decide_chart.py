@@ -44,7 +44,8 @@ class _Scales:
         scored = [row for row in decision.rows if row.score]
         self.measured = [row for row in scored if row.speed]
         self.others = [row for row in scored if not row.speed]
-        strip = min(0.4, 0.05 + 0.07 * len(self.others)) if width > NARROW else 0.25
+        first, each = (0.05, 0.07) if width > NARROW else (0.12, 0.06)
+        strip = min(0.4, first + each * len(self.others))
         self.strip = strip if self.others else 0.0
         losses = [value for row in scored if row.score for value in (row.score.loss, *(row.score.loss_ci95 or ()))]
         bound = decision.max_loss
