@@ -1,6 +1,7 @@
 """The package is a stack of layers: an import may only point downwards (docs/architecture.md)."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -108,6 +109,21 @@ def test_a_name_would_be_found(text: str) -> None:
 
 def test_an_upward_import_is_found() -> None:
     assert upward_imports("pipeline", {"trt_workbench.evaluate.coco", "trt_workbench.backends.base"}) == ["evaluate"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "homes"),
+    [
+        (r'HasField\("g"\)|AttributeProto\.GRAPH', {"model/walking.py"}),
+        (r"inline_local_functions", {"model/editing.py"}),
+        (r"Popen\(", {"core/workers.py", "system/tensorrt_wheel.py"}),  # pip, whose download is watched
+        (r"def write_report\(", {"report/reports.py"}),
+    ],
+)
+def test_a_concept_has_one_home(pattern: str, homes: set[str]) -> None:
+    """Graphs within graphs, functions written out, processes, reports."""
+    found = {path.as_posix() for path in MODULES if re.search(pattern, (PACKAGE / path).read_text(encoding="utf-8"))}
+    assert found == homes
 
 
 def test_commands_import_nothing_heavy() -> None:

@@ -12,12 +12,12 @@ import onnx
 
 def subgraphs(nodes: Iterable[onnx.NodeProto]) -> list[onnx.GraphProto]:
     """Return the graphs that nodes hold in their attributes, such as the branches of an If."""
-    return [
-        graph
-        for node in nodes
-        for attribute in node.attribute
-        for graph in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs)
-    ]
+    return [graph for node in nodes for attribute in node.attribute for graph in graphs_of(attribute)]
+
+
+def graphs_of(attribute: onnx.AttributeProto) -> list[onnx.GraphProto]:
+    """Return the graphs of an attribute."""
+    return [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]
 
 
 def has_subgraph(node: onnx.NodeProto) -> bool:

@@ -12,7 +12,7 @@ from onnx import numpy_helper
 from trt_workbench.model.constants import Array, constant_value
 from trt_workbench.model.index import GraphIndex, TensorFacts
 from trt_workbench.model.proto import integer, is_external, value_shape
-from trt_workbench.model.walking import captured, has_subgraph
+from trt_workbench.model.walking import captured, graphs_of, has_subgraph
 from trt_workbench.model.weights import tensor_bytes
 
 # Larger constants are no shapes, and shape inference does not read them.
@@ -43,7 +43,7 @@ def bodies(node: onnx.NodeProto, index: GraphIndex, computed: Collection[str]) -
         computed: tensors of that graph that depend on its inputs.
     """
     for entry in node.attribute:
-        for graph in (*([entry.g] if entry.HasField("g") else []), *entry.graphs):
+        for graph in graphs_of(entry):
             model = _as_model(graph, _given(node, graph, index), index, computed)
             yield Body(f"{node.name}.{entry.name}", model, _times(node, graph, index, computed))
 
