@@ -11,7 +11,7 @@ class MyHalfBackend(MyBackend):
     precisions = ("fp32", "fp16")
 
     def _load(self, model, options):
-        path, record = model_in_precision(self.name, Model.open(model), options.precision)
-        session = MySession(path, options)
+        loaded, record = model_in_precision(self.name, Model.open(model), options.precision)
+        session = MySession(loaded.path, options)
         session.provenance |= record  # what was asked for, and how it was had
         return session

@@ -10,6 +10,7 @@ import onnxruntime as ort
 from trt_workbench.backends.ort_bound import BoundSession
 from trt_workbench.backends.ort_slot import Binding, HostMemory
 from trt_workbench.backends.pinned import PageableHost
+from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.data_shapes import data_shaped_outputs
 
 
@@ -30,7 +31,7 @@ def bound(
     """The session as on a GPU, its device being the CPU."""
     binding = Binding(device, 0, host or PageableHost(), cuda_graph=cuda_graph, state=state or {})
     data_shaped = data_shaped_outputs(onnx.load(model).graph)
-    return BoundSession("ort-test", session or plain(model), model, binding, concurrency, {}, data_shaped)
+    return BoundSession("ort-test", session or plain(model), Model.open(model), binding, concurrency, {}, data_shaped)
 
 
 class CopyingBinding:

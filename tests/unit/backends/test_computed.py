@@ -14,6 +14,7 @@ from trt_workbench.backends.ort_cpu import OrtCpuBackend
 from trt_workbench.backends.ort_gpu import SESSION_OPTIONS, LoadRequest, load_gpu_session
 from trt_workbench.backends.registry import get_backend
 from trt_workbench.errors import UsageProblem
+from trt_workbench.model.opened import Model
 
 RNG = np.random.default_rng(0)
 TEXT = """g (float[N,3,16,16] x) => (float[N,10] y) {
@@ -129,7 +130,7 @@ def test_a_gpu_session_reads_its_own_graph(network: Path) -> None:
     quantize_static(network, path, Samples(), activation_type=QuantType.QInt16)
     cpu = "CPUExecutionProvider"
     extra = {name: option.default for name, option in SESSION_OPTIONS.items()}
-    request = LoadRequest("ort-cuda", path, path, ((cpu, {}),), (cpu,), extra)
+    request = LoadRequest("ort-cuda", Model.open(path), Model.open(path), ((cpu, {}),), (cpu,), extra)
     session: Session = load_gpu_session(request, SessionOptions())
     found = session.record()["precision_ran"]
     assert (found["source"], found["simulated"]) == ("optimised graph", True)

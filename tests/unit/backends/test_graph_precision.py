@@ -30,7 +30,8 @@ def _workspace(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def fp16(path: Path, **more: Any) -> tuple[Path, dict[str, Any]]:
-    return model_in_precision("ort-cuda", Model.open(path), "fp16", **more)
+    made, record = model_in_precision("ort-cuda", Model.open(path), "fp16", **more)
+    return made.path, record
 
 
 def outputs(model: onnx.ModelProto, optimised: Path | None = None) -> list[np.ndarray]:

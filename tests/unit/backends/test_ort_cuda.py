@@ -13,6 +13,7 @@ from trt_workbench.backends.ort_cpu import OrtCpuBackend
 from trt_workbench.backends.ort_cuda import OrtCudaBackend
 from trt_workbench.backends.ort_gpu import SESSION_OPTIONS, load_gpu_session
 from trt_workbench.errors import CheckFailed, ComponentMissing, DeviceFailure, UsageProblem
+from trt_workbench.model.opened import Model
 
 CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
 no_cuda = pytest.mark.skipif(CUDA in ort.get_available_providers(), reason="this ONNX Runtime has the CUDA provider")
@@ -30,8 +31,9 @@ def extra(**given: Any) -> dict[str, Any]:
 
 def cpu_plan(model: Path, accepted: str, **given: Any) -> LoadRequest:
     """As on a GPU, with the one provider that every machine has."""
+    opened = Model.open(model)
     return LoadRequest(
-        "ort-cuda", model, model, ((CPU, {}),), (accepted,), extra(**given), {"precision": "as exported"}
+        "ort-cuda", opened, opened, ((CPU, {}),), (accepted,), extra(**given), {"precision": "as exported"}
     )
 
 
@@ -110,26 +112,26 @@ def test_tf32_that_the_process_forbids_is_an_error(tmp_path: Path, monkeypatch: 
 def test_fp16_of_an_fp32_graph_is_a_recorded_conversion(tmp_path: Path, output: Path) -> None:
     model = linear(tmp_path / "m.onnx")
     plan = OrtCudaBackend().request(model, SessionOptions(precision="fp16"))
-    assert plan.model != model
-    assert plan.model.is_relative_to(output)
+    assert plan.model.path != model
+    assert plan.model.path.is_relative_to(output)
     assert plan.provenance["precision"] == "fp16"
     assert plan.provenance["converted_sha256"]
-    written = plan.model.stat().st_mtime_ns
+    written = plan.model.path.stat().st_mtime_ns
     again = OrtCudaBackend().request(model, SessionOptions(precision="fp16"))
-    assert again.model == plan.model
-    assert plan.model.stat().st_mtime_ns == written  # converted once
+    assert again.model.path == plan.model.path
+    assert plan.model.path.stat().st_mtime_ns == written  # converted once
     other = OrtCudaBackend().request(linear(tmp_path / "o.onnx", scale=2), SessionOptions(precision="fp16"))
-    assert other.model != plan.model
+    assert other.model.path != plan.model.path
 
     x = np.random.default_rng(0).random((3, 4), np.float32)
-    with OrtCpuBackend().load(model) as full, OrtCpuBackend().load(plan.model) as half:
+    with OrtCpuBackend().load(model) as full, OrtCpuBackend().load(plan.model.path) as half:
         assert half.inputs == full.inputs  # inputs and outputs keep their type
         exact, rounded = full.run({"x": x})["y"], half.run({"x": x})["y"]
     np.testing.assert_allclose(rounded, exact, rtol=2e-3)
     assert not np.array_equal(rounded, exact)
     # an fp16 file is taken as it is
-    as_is = OrtCudaBackend().request(plan.model, SessionOptions(precision="fp16"))
-    assert as_is.model == plan.model
+    as_is = OrtCudaBackend().request(plan.model.path, SessionOptions(precision="fp16"))
+    assert as_is.model.path == plan.model.path
     assert as_is.provenance["precision"] == "as exported"
 
 

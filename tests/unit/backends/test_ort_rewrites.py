@@ -15,6 +15,7 @@ from trt_workbench.backends.ort_backend import LoadRequest
 from trt_workbench.backends.ort_gpu import SESSION_OPTIONS, load_gpu_session, shape_keys
 from trt_workbench.backends.ort_rewrites import assigned_graph
 from trt_workbench.errors import CheckFailed
+from trt_workbench.model.opened import Model
 from trt_workbench.model.proto import operator_name
 from trt_workbench.onnxtools.shape_nodes import shape_nodes
 
@@ -24,7 +25,7 @@ CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
 def plan_of(model: Path) -> LoadRequest:
     """As on a GPU, with the one provider that every machine has: each node is outside the one that was asked for."""
     extra = {name: option.default for name, option in SESSION_OPTIONS.items()}
-    return LoadRequest("ort-cuda", model, model, ((CPU, {}),), (CUDA,), extra)
+    return LoadRequest("ort-cuda", Model.open(model), Model.open(model), ((CPU, {}),), (CUDA,), extra)
 
 
 def assignment_of(model: Path, level: str) -> Assignment:

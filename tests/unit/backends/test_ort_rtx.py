@@ -59,8 +59,8 @@ def test_ranges_that_the_caller_will_use_are_built_for(model: Path) -> None:
 
 def test_fp16_is_another_graph(model: Path) -> None:
     made = request(model, "fp16")
-    assert made.model != model
-    assert made.source == model
+    assert made.model.path != model
+    assert made.source.path == model
 
 
 @pytest.mark.parametrize(

@@ -71,19 +71,19 @@ def test_every_option_reaches_the_provider(model: Path) -> None:
 def test_precision_is_a_flag_up_to_tensorrt_10(model: Path, precision: str, flag: str) -> None:
     made = plan(model, precision)
     assert made.providers[0][1][flag] == "1"
-    assert made.model == model
+    assert made.model.path == model
     assert precision in made.provenance["how"]
 
 
 def test_precision_is_in_the_graph_from_tensorrt_11_on(model: Path) -> None:
     made = plan(model, "fp16", V11)
     assert "trt_fp16_enable" not in made.providers[0][1]
-    assert made.model != model
+    assert made.model.path != model
     assert made.provenance["converted_sha256"]
     assert plan(model, "fp16", V11).provenance == made.provenance
     with pytest.raises(UsageProblem, match="bf16"):
         plan(model, "bf16", V11)
-    record = made.model.with_name("conversion.json")
+    record = made.model.path.with_name("conversion.json")
     for damaged in ("{", "{}", record.read_text().replace('"converted_sha256"', '"converted"')):
         record.write_text(damaged)
         with pytest.raises(UsageProblem, match=r"conversion\.json is damaged.*; remove it"):

@@ -75,10 +75,10 @@ def test_each_format_runs_under_its_own_name(
 def test_a_simulation_is_made_once(make: Make) -> None:
     path = make("nvfp4").path
     first, second = (OrtCpuBackend().request(path, SessionOptions()) for _ in range(2))
-    assert first.model == second.model != path
-    made = first.model.stat().st_mtime_ns
+    assert first.model.path == second.model.path != path
+    made = first.model.path.stat().st_mtime_ns
     run(OrtCpuBackend().load(path))
-    assert first.model.stat().st_mtime_ns == made
+    assert first.model.path.stat().st_mtime_ns == made
 
 
 @pytest.mark.parametrize("to", ["fp8", "mxfp8", "nvfp4"])
@@ -93,7 +93,7 @@ def test_who_lacks_a_format_says_where_it_runs(make: Make, to: Any) -> None:
     if to == "nvfp4":
         with pytest.raises(UsageProblem, match="which ort-trt does not have"):
             OrtTrtBackend().request(path, options, {"tensorrt": "101601"})
-    assert OrtTrtBackend().request(path, options, {"tensorrt": "110100"}).model == path
+    assert OrtTrtBackend().request(path, options, {"tensorrt": "110100"}).model.path == path
     with pytest.raises(UsageProblem, match="The model is quantised to " + to + ", so ort-trt cannot run it in int8"):
         OrtTrtBackend().request(path, SessionOptions(precision="int8"), {"tensorrt": "110100"})
 

@@ -24,6 +24,7 @@ from trt_workbench.engine.builder import build, export, prepare_build
 from trt_workbench.engine.options import BuildSettings
 from trt_workbench.engine.profiles import Profile
 from trt_workbench.errors import ComponentMissing, UsageProblem
+from trt_workbench.model.opened import Model
 from trt_workbench.pipeline.letterbox import preprocess
 
 pytestmark = pytest.mark.usefixtures("doubled_core")
@@ -137,7 +138,7 @@ def test_a_model_is_built_kept_and_run(model: Path) -> None:
 
 def test_a_plan_refuses_what_only_a_build_could_honour(model: Path, tmp_path: Path) -> None:
     plan = tmp_path / "means.plan"
-    export(build(prepare_build(model, BuildSettings(profiles=["images:1x3x8x8"]))).plan, plan)
+    export(build(prepare_build(Model.open(model), BuildSettings(profiles=["images:1x3x8x8"]))).plan, plan)
     TrtBackend().load(plan, SessionOptions(extra={"device": 0, "max_batch": 4, "spin": False})).close()
     for name, value in (("optimization_level", 5), ("precision", "fp16"), ("force", True)):
         with pytest.raises(UsageProblem, match=f"Option {name} is for building, and this is a plan"):
@@ -225,7 +226,9 @@ def test_calls_are_measured_in_the_core(model: Path) -> None:
 
 def test_a_plan_is_taken_with_its_own_precision_alone(model: Path, tmp_path: Path) -> None:
     engine = build(
-        prepare_build(model, BuildSettings.model_validate({"precision": "fp16", "profiles": ["images:1x3x8x8"]}))
+        prepare_build(
+            Model.open(model), BuildSettings.model_validate({"precision": "fp16", "profiles": ["images:1x3x8x8"]})
+        )
     )
     plan = tmp_path / "means.plan"
     export(engine.plan, plan)

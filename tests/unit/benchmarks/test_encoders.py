@@ -19,6 +19,7 @@ from trt_workbench.bench.matrix import expand
 from trt_workbench.bench.session_options import session_options
 from trt_workbench.engine.builder import prepare_build
 from trt_workbench.engine.describe import request_document
+from trt_workbench.model.opened import Model
 
 pytest.importorskip("torch")
 pytest.importorskip("safetensors")
@@ -118,7 +119,7 @@ def test_the_engines_that_are_built_are_those_that_are_measured(
                 settings = split_options(options)[1]
                 if not settings.profiles:  # as the backend does
                     settings = settings.model_copy(update={"profiles": (options.shapes,)})
-                assert (model, request_document(prepare_build(model, settings))["options"]) in built
+                assert (model, request_document(prepare_build(Model.open(model), settings))["options"]) in built
 
 
 @pytest.mark.usefixtures("script")

@@ -11,13 +11,14 @@ from trt_workbench.engine.builder import build, export, prepare_build
 from trt_workbench.engine.manifest import manifest_path, read_manifest
 from trt_workbench.engine.options import BuildSettings
 from trt_workbench.errors import CheckFailed, ComponentMissing, DeviceFailure, UsageProblem
+from trt_workbench.model.opened import Model
 
 MakeModel = Callable[..., Path]
 
 
 def test_a_second_build_comes_from_the_cache(make_model: MakeModel, native_double: Any) -> None:
     model = make_model(external=True)
-    first = build(prepare_build(model, BuildSettings(precision="fp16")))
+    first = build(prepare_build(Model.open(model), BuildSettings(precision="fp16")))
     assert first.built
     made = first.manifest
     assert made.model.external_files == ("model.onnx.data",)
@@ -26,7 +27,7 @@ def test_a_second_build_comes_from_the_cache(make_model: MakeModel, native_doubl
     assert made.driver_version == "580.1"
     assert made.gpu.compute_capability == "9.0"
     assert made.warnings == ("slow",)
-    plan = prepare_build(model, BuildSettings(precision="fp16"))
+    plan = prepare_build(Model.open(model), BuildSettings(precision="fp16"))
     assert plan.cached == first.path
     second = build(plan)
     assert not second.built
@@ -39,35 +40,35 @@ def test_a_second_build_comes_from_the_cache(make_model: MakeModel, native_doubl
 def test_another_driver_makes_another_engine(make_model: MakeModel, monkeypatch: pytest.MonkeyPatch) -> None:
     """The digest counts every part of the key; here it is made, and a part can be left out."""
     model = make_model()
-    first = build(prepare_build(model, BuildSettings()))
-    assert prepare_build(model, BuildSettings()).cached == first.path
+    first = build(prepare_build(Model.open(model), BuildSettings()))
+    assert prepare_build(Model.open(model), BuildSettings()).cached == first.path
     report = {"driver_version": "590.2", "gpus": []}
     monkeypatch.setattr("trt_workbench.engine.target.driver_report", lambda: report)
-    other = prepare_build(model, BuildSettings())
+    other = prepare_build(Model.open(model), BuildSettings())
     assert (other.key.driver_version, other.cached) == ("590.2", None)
     assert build(other).path != first.path
 
 
 def test_other_weights_of_one_graph_get_an_engine_of_their_own(make_model: MakeModel, native_double: Any) -> None:
-    paths = {build(prepare_build(make_model(scale=scale), BuildSettings())).path for scale in (1.0, 2.0)}
-    paths.add(build(prepare_build(make_model(external=True, scale=3.0), BuildSettings())).path)
-    paths.add(build(prepare_build(make_model(external=True, scale=4.0), BuildSettings())).path)
+    paths = {build(prepare_build(Model.open(make_model(scale=scale)), BuildSettings())).path for scale in (1.0, 2.0)}
+    paths.add(build(prepare_build(Model.open(make_model(external=True, scale=3.0)), BuildSettings())).path)
+    paths.add(build(prepare_build(Model.open(make_model(external=True, scale=4.0)), BuildSettings())).path)
     assert len(paths) == 4
     assert len(native_double.builds) == 4
 
 
 def test_another_tensorrt_or_gpu_builds_again(make_model: MakeModel, native_double: Any) -> None:
     model = make_model()
-    build(prepare_build(model, BuildSettings()))
+    build(prepare_build(Model.open(model), BuildSettings()))
     native_double.version = "11.1.0"
-    build(prepare_build(model, BuildSettings()))
+    build(prepare_build(Model.open(model), BuildSettings()))
     native_double.gpu = {**native_double.gpu, "name": "NVIDIA Other"}
-    build(prepare_build(model, BuildSettings()))
+    build(prepare_build(Model.open(model), BuildSettings()))
     assert len(native_double.builds) == 3
 
 
 def test_a_tampered_cache_entry_is_built_again_and_said(make_model: MakeModel, native_double: Any) -> None:
-    plan = prepare_build(make_model(), BuildSettings())
+    plan = prepare_build(Model.open(make_model()), BuildSettings())
     first = build(plan)
     first.path.write_bytes(b"tampered")
     notes: list[str] = []
@@ -81,7 +82,7 @@ def test_settings_reach_the_native_core(make_model: MakeModel, native_double: An
     settings = BuildSettings(
         precision="fp16+tf32", workspace_mib=64, profiles=["x:1x4/2x4/8x4"], tactic_sources=["-CUDNN"]
     )
-    build(prepare_build(make_model(batch="N"), settings))
+    build(prepare_build(Model.open(make_model(batch="N")), settings))
     options = native_double.builds[0][1]
     assert (options.fp16, options.tf32, options.int8) == (True, True, False)
     assert options.memory_pools == {"workspace": 64 << 20}
@@ -94,19 +95,19 @@ def test_contexts_share_a_profile_on_every_version(make_model: MakeModel, native
     asked = (("10.16.1", {}, {}), ("8.6.0", {}, {"profile_sharing": True}))
     for version, given, expected in (*asked, ("8.6.0", {"profile_sharing": False}, {"profile_sharing": False})):
         native_double.version = version
-        plan = prepare_build(model, BuildSettings(profiles=profiles, preview_features=given))
+        plan = prepare_build(Model.open(model), BuildSettings(profiles=profiles, preview_features=given))
         build(plan)
         assert native_double.builds[-1][1].preview_features == expected
     native_double.version = "8.6.0"
-    build(prepare_build(make_model(), BuildSettings()))
+    build(prepare_build(Model.open(make_model()), BuildSettings()))
     assert native_double.builds[-1][1].preview_features == {}
 
 
 def test_timings_are_shared_between_builds(make_model: MakeModel, native_double: Any) -> None:
-    build(prepare_build(make_model(scale=1.0), BuildSettings()))
-    build(prepare_build(make_model(scale=2.0), BuildSettings()))
+    build(prepare_build(Model.open(make_model(scale=1.0)), BuildSettings()))
+    build(prepare_build(Model.open(make_model(scale=2.0)), BuildSettings()))
     assert [options.timing_cache for _, options in native_double.builds] == [b"", b"t"]
-    build(prepare_build(make_model(scale=3.0), BuildSettings(timing_cache="off")))
+    build(prepare_build(Model.open(make_model(scale=3.0)), BuildSettings(timing_cache="off")))
     assert native_double.builds[2][1].disable_timing_cache
 
 
@@ -115,7 +116,7 @@ def test_timings_of_a_concurrent_build_are_merged_by_the_build_itself(
 ) -> None:
     path = tmp_path / "shared.timing"
     native_double.before_build = lambda: path.write_bytes(b"x")
-    assert build(prepare_build(make_model(), BuildSettings(timing_cache=path))).notes == ()
+    assert build(prepare_build(Model.open(make_model()), BuildSettings(timing_cache=path))).notes == ()
     assert path.read_bytes() == b"x+t"
 
 
@@ -124,7 +125,7 @@ def test_a_failed_build_leaves_nothing(make_model: MakeModel, native_double: Any
         raise DeviceFailure("out of memory")
 
     native_double.before_build = fail
-    plan = prepare_build(make_model(), BuildSettings())
+    plan = prepare_build(Model.open(make_model()), BuildSettings())
     with pytest.raises(DeviceFailure):
         build(plan)
     assert [path.name for path in (tmp_path / "out" / "engines").iterdir() if not path.name.endswith(".lock")] == []
@@ -133,7 +134,7 @@ def test_a_failed_build_leaves_nothing(make_model: MakeModel, native_double: Any
 
 
 def test_two_threads_give_one_build(make_model: MakeModel, native_double: Any) -> None:
-    plan = prepare_build(make_model(), BuildSettings())
+    plan = prepare_build(Model.open(make_model()), BuildSettings())
     notes: list[str] = []
     entered, waited = threading.Event(), threading.Event()
 
@@ -156,7 +157,7 @@ def test_two_threads_give_one_build(make_model: MakeModel, native_double: Any) -
 
 
 def test_export_copies_plan_and_manifest(make_model: MakeModel, native_double: Any, tmp_path: Path) -> None:
-    engine = build(prepare_build(make_model(), BuildSettings()))
+    engine = build(prepare_build(Model.open(make_model()), BuildSettings()))
     assert native_double.builds
     export(engine.plan, tmp_path / "deep" / "my.plan")
     assert (tmp_path / "deep" / "my.plan").read_bytes() == engine.path.read_bytes()
@@ -170,13 +171,13 @@ def test_calibration_data_are_part_of_the_key(make_model: MakeModel, native_doub
     settings = BuildSettings(precision="int8", calibration={"data": data}, profiles=["x:1x4/2x4/2x4"])
     model = make_model(batch="N")
     notes: list[str] = []
-    build(prepare_build(model, settings), note=notes.append)
+    build(prepare_build(Model.open(model), settings), note=notes.append)
     assert "16 samples only" in notes[-1]
     batches = list(native_double.builds[0][1].calibration.batches())
     assert [batch["x"].shape for batch in batches] == [(8, 4), (8, 4)]
-    assert not build(prepare_build(model, settings)).built
+    assert not build(prepare_build(Model.open(model), settings)).built
     np.save(data, np.ones((16, 4), np.float32))
-    assert build(prepare_build(model, settings)).built
+    assert build(prepare_build(Model.open(model), settings)).built
 
 
 def test_the_calibration_batch_is_the_one_that_the_model_has(
@@ -184,12 +185,12 @@ def test_the_calibration_batch_is_the_one_that_the_model_has(
 ) -> None:
     data = tmp_path / "calib.npy"
     np.save(data, np.zeros((3, 4), np.float32))
-    plan = prepare_build(make_model(batch=1), BuildSettings(precision="int8", calibration={"data": data}))
+    plan = prepare_build(Model.open(make_model(batch=1)), BuildSettings(precision="int8", calibration={"data": data}))
     assert plan.settings.calibration.batch == 1
     build(plan)
     assert [batch["x"].shape for batch in native_double.builds[0][1].calibration.batches()] == [(1, 4)] * 3
     asked = BuildSettings(precision="int8", calibration={"data": data, "batch": 1})
-    assert prepare_build(make_model(batch=1), asked).cached  # one engine, however the batch was come by
+    assert prepare_build(Model.open(make_model(batch=1)), asked).cached  # one engine, however the batch was come by
 
 
 def test_calibration_that_cannot_work_is_refused_before_the_build(make_model: MakeModel, tmp_path: Path) -> None:
@@ -197,16 +198,16 @@ def test_calibration_that_cannot_work_is_refused_before_the_build(make_model: Ma
     settings = BuildSettings(precision="int8", calibration={"data": data, "batch": 8})
     np.save(data, np.zeros((16, 4), np.float32))
     with pytest.raises(UsageProblem, match="batch of 8 does not fit the input x, whose batch is 1; leave"):
-        prepare_build(make_model(batch=1), settings)
+        prepare_build(Model.open(make_model(batch=1)), settings)
     np.save(data, np.zeros((16, 5), np.float32))
     with pytest.raises(UsageProblem, match=r"input x are of shape \[5\], a sample of the model's is \[4\]"):
-        prepare_build(make_model(batch=8), settings)
+        prepare_build(Model.open(make_model(batch=8)), settings)
     np.save(data, np.zeros((16, 4)))
     with pytest.raises(UsageProblem, match="x are float64, the model takes float32"):
-        prepare_build(make_model(batch=8), settings)
+        prepare_build(Model.open(make_model(batch=8)), settings)
     np.save(data, np.zeros((7, 4), np.float32))
     with pytest.raises(UsageProblem, match="hold 7 samples, no batch of 8"):
-        prepare_build(make_model(batch=8), settings)
+        prepare_build(Model.open(make_model(batch=8)), settings)
 
 
 @pytest.mark.parametrize("version", ["8.6.0", "10.16.1"])
@@ -226,27 +227,27 @@ def test_a_build_ends_at_its_limit(
     native_double.build_engine = slow
     start = time.monotonic()
     with pytest.raises(CheckFailed, match=r"limit of 0\.2 s, in the phase tactics \d+ of 1000\. .*--time-limit"):
-        build(prepare_build(make_model(), BuildSettings()), time_limit_s=0.2)
+        build(prepare_build(Model.open(make_model()), BuildSettings()), time_limit_s=0.2)
     assert time.monotonic() - start < 5
     assert [call[1:] for call in kept] == ([(CheckFailed.exit_code,)] if version == "8.6.0" else [])
 
 
 def test_requests_that_cannot_work(make_model: MakeModel, tmp_path: Path) -> None:
     with pytest.raises(UsageProblem, match=r"dynamic inputs \(x \[N, 4\]\)"):
-        prepare_build(make_model(batch="N"), BuildSettings())
+        prepare_build(Model.open(make_model(batch="N")), BuildSettings())
     with pytest.raises(UsageProblem, match="names z; the model's inputs are x"):
-        prepare_build(make_model(batch="N"), BuildSettings(profiles=["z:1/2/4"]))
+        prepare_build(Model.open(make_model(batch="N")), BuildSettings(profiles=["z:1/2/4"]))
     for profile, problem in (
         ("x:1x4x1/2x4x1/4x4x1", r"gives 3 dimensions \(1x4x1/2x4x1/4x4x1\) to the input x \[N, 4\]"),
         ("x:1x3/2x4/4x4", "changes a fixed dimension"),
         ("x=1/2/4", "gives no range of shapes for the input x"),
     ):
         with pytest.raises(UsageProblem, match=problem):
-            prepare_build(make_model(batch="N"), BuildSettings(profiles=[profile]))
+            prepare_build(Model.open(make_model(batch="N")), BuildSettings(profiles=[profile]))
     with pytest.raises(UsageProblem, match="INT8 needs scales"):
-        prepare_build(make_model(), BuildSettings(precision="int8+fp16"))
+        prepare_build(Model.open(make_model()), BuildSettings(precision="int8+fp16"))
     with pytest.raises(UsageProblem, match="plugin library cannot be read"):
-        prepare_build(make_model(), BuildSettings(plugins=[tmp_path / "none.so"]))
+        prepare_build(Model.open(make_model()), BuildSettings(plugins=[tmp_path / "none.so"]))
 
 
 @pytest.mark.parametrize("version", ["8.6.0", "10.16.1"])
@@ -256,9 +257,9 @@ def test_a_quantized_model_needs_its_type_where_flags_allow_types(
     native_double.version = version
     for precision, wanted in (("fp32", "int8:"), ("fp16", "int8[+]fp16:")):
         with pytest.raises(UsageProblem, match=f"QuantizeLinear nodes.*--precision {wanted}"):
-            prepare_build(quantized_model, BuildSettings(precision=precision))
+            prepare_build(Model.open(quantized_model), BuildSettings(precision=precision))
     for precision in ("int8", "int8+fp16", "fp8+fp16"):
-        build(prepare_build(quantized_model, BuildSettings(precision=precision)))
+        build(prepare_build(Model.open(quantized_model), BuildSettings(precision=precision)))
     options = native_double.builds[1][1]
     assert (options.int8, options.fp16, options.fp8) == (True, True, False)
     assert not hasattr(options, "calibration")
@@ -266,9 +267,9 @@ def test_a_quantized_model_needs_its_type_where_flags_allow_types(
 
 def test_a_quantized_model_speaks_for_itself_where_graphs_decide(quantized_model: Path, native_double: Any) -> None:
     native_double.version = "11.1.0"
-    prepare_build(quantized_model, BuildSettings())
+    prepare_build(Model.open(quantized_model), BuildSettings())
     native_double.version = "10.16.1"
-    prepare_build(quantized_model, BuildSettings(strongly_typed=True))
+    prepare_build(Model.open(quantized_model), BuildSettings(strongly_typed=True))
 
 
 def test_a_quantized_model_keeps_its_own_scales(quantized_model: Path, native_double: Any, tmp_path: Path) -> None:
@@ -276,7 +277,7 @@ def test_a_quantized_model_keeps_its_own_scales(quantized_model: Path, native_do
     np.save(data, np.zeros((8, 4), np.float32))
     notes: list[str] = []
     settings = BuildSettings(precision="int8", calibration={"data": data})
-    build(prepare_build(quantized_model, settings), note=notes.append)
+    build(prepare_build(Model.open(quantized_model), settings), note=notes.append)
     assert "carries its own scales" in notes[-1]
     assert not hasattr(native_double.builds[0][1], "calibration")
 
@@ -286,7 +287,7 @@ def test_a_machine_without_parts_says_what_is_missing(make_model: MakeModel, mon
         raise ComponentMissing("The native core is not installed.")
 
     monkeypatch.setattr("trt_workbench.engine.native.native", absent)
-    plan = prepare_build(make_model(), BuildSettings())
+    plan = prepare_build(Model.open(make_model()), BuildSettings())
     assert not plan.key.is_complete
     assert plan.cached is None
     with pytest.raises(ComponentMissing, match="not installed"):

@@ -18,6 +18,7 @@ def _build(out: str, model: str, barrier: Any) -> None:
     import trt_workbench_native as double
     from trt_workbench.engine.builder import build, prepare_build
     from trt_workbench.engine.options import BuildSettings
+    from trt_workbench.model.opened import Model
 
     real = double.build_engine
 
@@ -29,7 +30,7 @@ def _build(out: str, model: str, barrier: Any) -> None:
         return result
 
     double.build_engine = meet
-    assert build(prepare_build(Path(model), BuildSettings())).built
+    assert build(prepare_build(Model.open(Path(model)), BuildSettings())).built
 
 
 def test_different_engines_are_built_at_the_same_time(make_model: Callable[..., Path]) -> None:

@@ -13,6 +13,7 @@ from trt_workbench.decide.settings import CalibrationSettings
 from trt_workbench.engine.builder import prepare_build
 from trt_workbench.engine.options import BuildSettings
 from trt_workbench.errors import UsageProblem
+from trt_workbench.model.opened import Model
 
 Make = Callable[[Any], Candidate]
 
@@ -37,12 +38,12 @@ def test_a_tensorrt_without_the_format_does_not_build(
     native_double.version = version
     has = f"which TensorRT {version} does not have; TensorRT {needed} has, and ort-cpu runs the model"
     with pytest.raises(UsageProblem, match=has):
-        prepare_build(path, BuildSettings())
+        prepare_build(Model.open(path), BuildSettings())
     native_double.version = "11.1.0"
-    prepare_build(path, BuildSettings())
+    prepare_build(Model.open(path), BuildSettings())
 
 
 def test_a_model_of_another_format_is_none_in_int8(make: Make, native_double: Any) -> None:
     native_double.version = "10.16.1"
     with pytest.raises(UsageProblem, match="INT8 needs scales"):
-        prepare_build(make("fp8").path, BuildSettings(precision=("int8",)))
+        prepare_build(Model.open(make("fp8").path), BuildSettings(precision=("int8",)))

@@ -9,6 +9,7 @@ import pytest
 from trt_workbench.engine.builder import build, prepare_build
 from trt_workbench.engine.options import BuildSettings
 from trt_workbench.engine.several_builds import several_builds
+from trt_workbench.model.opened import Model
 
 pytestmark = pytest.mark.usefixtures("doubled_core")
 
@@ -21,7 +22,7 @@ def built(make_model: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> C
 
     def get(number: int) -> int:
         model = make_model(f"model-{number}.onnx", scale=1.0 + number)
-        build(prepare_build(model, BuildSettings()))
+        build(prepare_build(Model.open(model), BuildSettings()))
         return int(core.BuilderHold.held)
 
     return get

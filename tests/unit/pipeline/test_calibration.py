@@ -14,6 +14,7 @@ from trt_workbench.engine.builder import prepare_build
 from trt_workbench.engine.calibration import calibration_batches
 from trt_workbench.engine.options import BuildSettings, Calibration
 from trt_workbench.errors import UsageProblem
+from trt_workbench.model.opened import Model
 from trt_workbench.pipeline.calibration import calibration_images
 from trt_workbench.pipeline.decode import read_image
 from trt_workbench.pipeline.letterbox import preprocess
@@ -53,7 +54,10 @@ def test_a_batch_is_what_inference_would_see(model: Path, pictures: Path) -> Non
 def test_another_transform_is_another_key(model: Path, pictures: Path) -> None:
     settings = BuildSettings.model_validate({"precision": "int8", "calibration": {"data": pictures}})
     images = calibration_images(model, pictures)
-    keys = {prepare_build(model, settings, text, images.read).key.digest() for text in (images.description, "another")}
+    keys = {
+        prepare_build(Model.open(model), settings, text, images.read).key.digest()
+        for text in (images.description, "another")
+    }
     assert len(keys) == 2
 
 

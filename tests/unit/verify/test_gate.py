@@ -13,6 +13,7 @@ from trt_workbench.engine.options import BuildSettings
 from trt_workbench.engine.verdicts import keep_verdict, kept_verdict
 from trt_workbench.engine.verification import Verification
 from trt_workbench.errors import CheckFailed
+from trt_workbench.model.opened import Model
 from trt_workbench.verify.engine import PlanRequest, verify_plan
 from trt_workbench.verify.gate import engines, keep_agreement, refuse_wrong, require_verified
 from trt_workbench.verify.unverified import Unverified, let_through
@@ -29,7 +30,7 @@ def model(tmp_path: Path) -> Path:
 @pytest.fixture
 def plan(model: Path, tmp_path: Path) -> Path:
     path = tmp_path / "model.plan"
-    export(build(prepare_build(model, BuildSettings())).plan, path)
+    export(build(prepare_build(Model.open(model), BuildSettings())).plan, path)
     return path
 
 

@@ -47,12 +47,13 @@ def build_all(recorder: Recorder, plans: Path, models: list[Path], names: list[s
 def _build(recorder: Recorder, path: Path, model: Path, name: str) -> None:
     from trt_workbench.engine.builder import build, export, prepare_build
     from trt_workbench.engine.options import BuildSettings
+    from trt_workbench.model.opened import Model
 
     case = ENGINES[name]
     asked = {"precision": case.precision, "profiles": profiles(case, model), "tactic_sources": case.tactic_sources}
     settings = BuildSettings.model_validate({**asked, "optimization_level": case.level})
     start = time.perf_counter()
-    built = build(prepare_build(model, settings), note=say)
+    built = build(prepare_build(Model.open(model), settings), note=say)
     export(built, path)
     wall_s = time.perf_counter() - start
     manifest = built.manifest

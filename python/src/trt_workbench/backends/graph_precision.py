@@ -35,7 +35,7 @@ class Conversion(Strict):
 
 def model_in_precision(
     backend: str, model: Model, precision: str, *, keep_fp32: tuple[str, ...] = ()
-) -> tuple[Path, dict[str, Any]]:
+) -> tuple[Model, dict[str, Any]]:
     """Return the model to load in `precision` and the record of what was done for it.
 
     "fp32" takes the file as it was exported. "fp16" takes a file that computes in fp16 as it is and converts any other
@@ -51,22 +51,22 @@ def model_in_precision(
         UsageProblem: the precision is unknown here, or the file cannot be had in it.
     """
     if precision == "fp32":
-        return model.path, {"precision": "as exported"}
+        return model, {"precision": "as exported"}
     if precision == "int8":
         if "int8" not in (formats := model.facts.formats):
             held = f"is quantised to {' and '.join(formats)}" if formats else "has no QuantizeLinear nodes"
             raise UsageProblem(f"The model {held}, so {backend} cannot run it in int8; quantize it: {model.path}")
-        return model.path, {"precision": "as exported", "quantized": True}
+        return model, {"precision": "as exported", "quantized": True}
     if precision != "fp16":
         raise UsageProblem(f"A model can be had in fp32 (as exported), fp16 or int8 for {backend}, not {precision!r}.")
     if "fp16" in read_precision(model).shares:
-        return model.path, {"precision": "as exported", "exported_in": "fp16"}
+        return model, {"precision": "as exported", "exported_in": "fp16"}
     converted, record = _converted(model, keep_fp32)
     return converted, {"precision": "fp16", **record}
 
 
-def _converted(model: Model, keep_fp32: tuple[str, ...]) -> tuple[Path, dict[str, Any]]:
-    """Return the converted file, made once for every model and recipe, and its record."""
+def _converted(model: Model, keep_fp32: tuple[str, ...]) -> tuple[Model, dict[str, Any]]:
+    """Return the converted model, made once for every model and recipe, and its record."""
     import onnx
 
     from trt_workbench import __version__
@@ -83,7 +83,7 @@ def _converted(model: Model, keep_fp32: tuple[str, ...]) -> tuple[Path, dict[str
         wide = _convert(model, path, keep_fp32)
         write_json(record_path, Conversion(**key, kept_in_fp32=wide, converted_sha256=Model.open(path).sha256))
     record = read_document(record_path, Conversion, "remove it, and the model is converted again")
-    return path, {
+    return Model.open(path), {
         "converted_by": f"trt-workbench {__version__}, inputs and outputs unchanged",
         "converted_sha256": record.converted_sha256,
         "converted_file": str(path),

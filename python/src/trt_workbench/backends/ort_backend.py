@@ -6,9 +6,12 @@ import abc
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from trt_workbench.backends.base import Backend, SessionOptions
+
+if TYPE_CHECKING:
+    from trt_workbench.model.opened import Model
 
 ProviderOptions = dict[str, str]
 
@@ -19,8 +22,8 @@ class LoadRequest:
 
     Attributes:
         backend: name of the backend, for messages.
-        model: the file to load, after a conversion if one was needed.
-        source: the file that was named.
+        model: what to load, after a conversion if one was needed.
+        source: what was named.
         providers: in order of preference, with their options as ONNX Runtime takes them.
         accepted: providers on which nodes may be without it being a fallback.
         extra: the checked options.
@@ -29,8 +32,8 @@ class LoadRequest:
     """
 
     backend: str
-    model: Path
-    source: Path
+    model: Model
+    source: Model
     providers: tuple[tuple[str, ProviderOptions], ...]
     accepted: tuple[str, ...]
     extra: Mapping[str, Any]

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import onnxruntime as ort
     from numpy.typing import NDArray
 
+    from trt_workbench.model.opened import Model
     from trt_workbench.onnxtools.precision import Precision
 
 Result = TypeVar("Result")
@@ -39,13 +40,13 @@ class BoundSession(Session):
         self,
         backend: str,
         session: ort.InferenceSession,
-        model: Path,
+        model: Model,
         binding: Binding,
         concurrency: int,
         provenance: Mapping[str, Any],
         data_shaped: Collection[str],
         *,
-        graph: Path | None = None,
+        graph: Model | None = None,
         may_choose: tuple[str, ...] = (),
         optimised: Callable[[], onnx.ModelProto | None] = lambda: None,
     ) -> None:
@@ -54,12 +55,12 @@ class BoundSession(Session):
         Args:
             backend: its name, for messages.
             session: of ONNX Runtime.
-            model: the file, for messages.
+            model: what was named, for messages.
             binding: where tensors live.
             concurrency: how many runs may be in flight.
             provenance: what is known of the session; completed here.
             data_shaped: outputs whose shape may differ between runs with inputs of the same shapes.
-            graph: the file that was loaded, if it is a converted copy of the model.
+            graph: what was loaded, if it is a converted copy of the model.
             may_choose: precisions that the runtime may take beside those of the graph.
             optimised: returns the graph as the runtime executes it; None where that cannot be had.
 
@@ -68,21 +69,22 @@ class BoundSession(Session):
                 shape of an output does not follow from the inputs', or an input is read on the host, or the state does
                 not fit the model.
         """
-        inputs = tuple(tensor_spec(node, model, backend) for node in session.get_inputs())
-        outputs = tuple(tensor_spec(node, model, backend) for node in session.get_outputs())
+        path = model.path
+        inputs = tuple(tensor_spec(node, path, backend) for node in session.get_inputs())
+        outputs = tuple(tensor_spec(node, path, backend) for node in session.get_outputs())
         self.metadata = dict(session.get_modelmeta().custom_metadata_map)
         self.concurrency = concurrency
-        self._model = model
+        self._path = path
         self._graph, self._may_choose, self._optimised = graph or model, may_choose, optimised
         for spec in (*inputs, *outputs):
             if spec.dtype == "object":
-                raise UsageProblem(f"Backend {backend} cannot put the text tensor {spec.name} on a device: {model}")
+                raise UsageProblem(f"Backend {backend} cannot put the text tensor {spec.name} on a device: {path}")
         shapes = OutputShapes(session, data_shaped)
         on_host = _read_on_host(session) if binding.device != "cpu" else frozenset()
         if binding.cuda_graph:
-            _check_graph(shapes, on_host, model)
+            _check_graph(shapes, on_host, path)
         state = binding.state
-        pairs = state_pairs(session, state, inputs, on_host, data_shaped, model)
+        pairs = state_pairs(session, state, inputs, on_host, data_shaped, path)
         self.inputs = tuple(spec for spec in inputs if spec.name not in state.values())
         self.outputs = tuple(spec for spec in outputs if spec.name not in state)
         self.state_inputs = tuple(spec for spec in inputs if spec.name in state.values())
@@ -125,10 +127,9 @@ class BoundSession(Session):
         self._slots.put(slot)
 
     def _precision(self) -> Precision:
-        from trt_workbench.model.opened import Model
         from trt_workbench.onnxtools.graph_types import as_optimised, read_precision
 
-        asked, ran = read_precision(Model.open(self._graph)), self._optimised()
+        asked, ran = read_precision(self._graph), self._optimised()
         asked = dataclasses.replace(asked, may_choose=self._may_choose)
         return as_optimised(ran, asked) if ran else asked
 
@@ -144,7 +145,7 @@ class BoundSession(Session):
             return run(slot)
         except Exception as error:
             shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in inputs.items())
-            if problem := translated(error, f"ONNX Runtime cannot run the model with {shapes}", self._model):
+            if problem := translated(error, f"ONNX Runtime cannot run the model with {shapes}", self._path):
                 raise problem from error
             raise
         finally:

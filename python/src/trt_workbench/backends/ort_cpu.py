@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import onnxruntime as ort
     from numpy.typing import NDArray
 
+    from trt_workbench.model.opened import Model
     from trt_workbench.onnxtools.precision import Precision
 
 # Threads that spin while they wait take the processors from image loading: on two shared cores YOLOX-Nano made
@@ -79,9 +80,10 @@ class OrtCpuBackend(OrtBackend):
         from trt_workbench.model.opened import Model
 
         extra = self._checked(options)
-        path, simulation = runnable_model(Model.open(model), exact=options.exact)
+        source = Model.open(model)
+        runnable, simulation = runnable_model(source, exact=options.exact)
         record = {"precision": "as exported", **simulation}
-        return LoadRequest(self.name, path, model, ((CPU_PROVIDER, {}),), (CPU_PROVIDER,), extra, record)
+        return LoadRequest(self.name, runnable, source, ((CPU_PROVIDER, {}),), (CPU_PROVIDER,), extra, record)
 
     def _load(self, model: Path, options: SessionOptions) -> Session:
         try:
@@ -95,12 +97,12 @@ class OrtCpuBackend(OrtBackend):
         config, record = session_config(ort, options, level, allow_spinning=spinning)
         provenance = {**record, **request.provenance}
         try:
-            session, int8 = cpu_session(ort, request.model, config)
+            session, int8 = cpu_session(ort, request.model.path, config)
         except Exception as error:
             if problem := translated(error, "ONNX Runtime cannot load the model", model):
                 raise problem from error
             raise
-        return OrtCpuSession(session, model, request.model, options.concurrency, {**provenance, **int8})
+        return OrtCpuSession(session, request.source, request.model, options.concurrency, {**provenance, **int8})
 
 
 class OrtCpuSession(Session):
@@ -109,22 +111,26 @@ class OrtCpuSession(Session):
     _backend: ClassVar[str] = OrtCpuBackend.name
 
     def __init__(
-        self, session: ort.InferenceSession, model: Path, loaded: Path, concurrency: int, provenance: Mapping[str, Any]
+        self,
+        session: ort.InferenceSession,
+        model: Model,
+        loaded: Model,
+        concurrency: int,
+        provenance: Mapping[str, Any],
     ) -> None:
         self._session: ort.InferenceSession | None = session
         self._model, self._loaded = model, loaded
-        self.inputs = tuple(tensor_spec(node, model, self._backend) for node in session.get_inputs())
-        self.outputs = tuple(tensor_spec(node, model, self._backend) for node in session.get_outputs())
+        self.inputs = tuple(tensor_spec(node, model.path, self._backend) for node in session.get_inputs())
+        self.outputs = tuple(tensor_spec(node, model.path, self._backend) for node in session.get_outputs())
         self.metadata = dict(session.get_modelmeta().custom_metadata_map)
         self.provenance = {**provenance, "providers": session.get_providers()}
         self.concurrency = concurrency
         self._output_names = [spec.name for spec in self.outputs]
 
     def _precision(self) -> Precision:
-        from trt_workbench.model.opened import Model
         from trt_workbench.onnxtools.graph_types import as_optimised, read_precision
 
-        asked = read_precision(Model.open(self._model))
+        asked = read_precision(self._model)
         if self.provenance.get("simulated"):
             return replace(asked, native=0.0)
         graph = self._optimised()
@@ -137,7 +143,7 @@ class OrtCpuSession(Session):
         from trt_workbench.backends.ort_rewrites import optimised_model
 
         level = self.provenance["graph_optimization_level"]
-        return optimised_model(ort, level, lambda config: cpu_session(ort, self._loaded, config))
+        return optimised_model(ort, level, lambda config: cpu_session(ort, self._loaded.path, config))
 
     def _infer(self, inputs: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         session = self._session
@@ -147,7 +153,7 @@ class OrtCpuSession(Session):
             results = session.run(self._output_names, inputs)
         except Exception as error:
             shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in inputs.items())
-            if problem := translated(error, f"ONNX Runtime cannot run the model with {shapes}", self._model):
+            if problem := translated(error, f"ONNX Runtime cannot run the model with {shapes}", self._model.path):
                 raise problem from error
             raise
         return dict(zip(self._output_names, results, strict=True))

@@ -71,13 +71,13 @@ class OrtCudaBackend(OrtBackend):
         keep = tuple(filter(None, extra["keep_fp32"].split(",")))
         opened = Model.open(model)
         refuse_formats(self.name, opened, ("bf16",))
-        path, precision = model_in_precision(self.name, opened, options.precision, keep_fp32=keep)
+        loaded, precision = model_in_precision(self.name, opened, options.precision, keep_fp32=keep)
         provider = {name: provider_text(extra[name]) for name in CUDA_OPTIONS if extra[name] is not None}
         provider |= {"use_tf32": provider_text(options.tf32), "enable_cuda_graph": provider_text(extra["cuda_graph"])}
         return LoadRequest(
             backend=self.name,
-            model=path,
-            source=model,
+            model=loaded,
+            source=opened,
             providers=((CUDA_PROVIDER, provider), (CPU_PROVIDER, {})),
             accepted=(CUDA_PROVIDER,),
             extra=extra,

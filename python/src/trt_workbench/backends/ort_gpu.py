@@ -85,7 +85,6 @@ def load_gpu_session(request: LoadRequest, options: SessionOptions) -> BoundSess
     """
     import onnxruntime as ort
 
-    from trt_workbench.model.opened import Model
     from trt_workbench.onnxtools.data_shapes import data_shaped_outputs
 
     level, spinning = request.extra["graph_optimization_level"], request.extra["allow_spinning"]
@@ -95,14 +94,14 @@ def load_gpu_session(request: LoadRequest, options: SessionOptions) -> BoundSess
     if on_device:
         preload(ort)
     session = _session(ort, request, config)
-    graph = Model.open(request.model).proto.graph
+    graph = request.model.proto.graph
     assignment = read_assignment(session)
     assigned = check_assignment(
         assignment,
         request.accepted,
         shape_keys(ort, request, graph, assignment),
         allow_fallback=request.extra["allow_fallback"],
-        model=request.source,
+        model=request.source.path,
     )
     provenance = {
         **record,
@@ -141,7 +140,7 @@ def shape_keys(ort: Any, request: LoadRequest, graph: onnx.GraphProto, assignmen
     keys = shape_nodes(graph)
     if all(node in keys for _, node in assignment.outside(*request.accepted)):
         return keys
-    rewritten = assigned_graph(ort, request.model, request.extra["graph_optimization_level"])
+    rewritten = assigned_graph(ort, request.model.path, request.extra["graph_optimization_level"])
     return keys if rewritten is None else keys | shape_nodes(rewritten)
 
 
@@ -149,17 +148,17 @@ def _session(ort: Any, request: LoadRequest, config: Any) -> ort.InferenceSessio
     names: Sequence[str] = [name for name, _ in request.providers]
     try:
         # without enable_fallback=0 a failure to start the provider is answered by a session without it
-        session = ort.InferenceSession(request.model, config, providers=list(request.providers), enable_fallback=0)
+        session = ort.InferenceSession(request.model.path, config, providers=list(request.providers), enable_fallback=0)
     except Exception as error:
         what = f"ONNX Runtime cannot load the model on {names[0]}"
-        if problem := translated(error, what, request.source):
+        if problem := translated(error, what, request.source.path):
             raise problem from error
         raise
     missing = [name for name in names if name not in session.get_providers()]
     if missing:
         raise ComponentMissing(
             f"ONNX Runtime did not load {', '.join(missing)} and would have run the model on "
-            f"{', '.join(session.get_providers())} instead; `trtw backends` says what is missing: {request.source}"
+            f"{', '.join(session.get_providers())} instead; `trtw backends` says what is missing: {request.source.path}"
         )
     return session
 

@@ -53,10 +53,11 @@ def profiled_runs(
         preload(ort)
     try:
         if backend.provider == CPU_PROVIDER:
-            session, int8 = cpu_session(ort, request.model, config)
+            session, int8 = cpu_session(ort, request.model.path, config)
             record = {**record, **int8}
         else:
-            session = ort.InferenceSession(request.model, config, providers=list(request.providers), enable_fallback=0)
+            chain = list(request.providers)
+            session = ort.InferenceSession(request.model.path, config, providers=chain, enable_fallback=0)
         if missing := [name for name, _ in request.providers if name not in session.get_providers()]:
             raise ComponentMissing(
                 f"ONNX Runtime did not load {', '.join(missing)}; `trtw backends` says what is missing: {model}"
@@ -73,4 +74,4 @@ def profiled_runs(
         if problem := translated(error, "ONNX Runtime cannot profile the model", model):
             raise problem from error
         raise
-    return trace, {**record, "providers": session.get_providers(), "model": str(request.model)}
+    return trace, {**record, "providers": session.get_providers(), "model": str(request.model.path)}

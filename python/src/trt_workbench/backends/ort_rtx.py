@@ -129,14 +129,15 @@ class OrtRtxBackend(Backend):
         if options.tf32:
             check_tf32_allowed()
         keep = tuple(filter(None, extra["keep_fp32"].split(",")))
-        path, precision = model_in_precision(self.name, Model.open(model), options.precision, keep_fp32=keep)
+        opened = Model.open(model)
+        loaded, precision = model_in_precision(self.name, opened, options.precision, keep_fp32=keep)
         provider = {name: provider_text(extra[name]) for name in PROVIDER_OPTIONS if extra[name] is not None}
         if options.shapes and not any(extra[name] for name in _SHAPES):
             provider |= _ranges(options.shapes)
         return LoadRequest(
             backend=self.name,
-            model=path,
-            source=model,
+            model=loaded,
+            source=opened,
             providers=((RTX_PROVIDER, provider), (CPU_PROVIDER, {})),
             accepted=(RTX_PROVIDER,),
             extra=extra,
@@ -156,8 +157,6 @@ class OrtRtxBackend(Backend):
         found = self.availability().required(self.name)
         import onnxruntime as ort
 
-        from trt_workbench.model.opened import Model
-
         # the provider has no option for it
         tf32 = {} if options.tf32 else {"tf32_how": forbid_tf32()}
         extra, provider = request.extra, request.providers[0][1]
@@ -167,7 +166,7 @@ class OrtRtxBackend(Backend):
         config.add_session_config_entry(RECORD_ENTRY, "1")
         config.add_provider_for_devices([_device(ort, extra["device_id"])], provider)
         try:
-            session = ort.InferenceSession(request.model, config)
+            session = ort.InferenceSession(request.model.path, config)
         except Exception as error:
             if problem := translated(error, f"ONNX Runtime cannot load the model on {RTX_PROVIDER}", model):
                 raise problem from error
@@ -176,7 +175,7 @@ class OrtRtxBackend(Backend):
         assigned = check_assignment(
             assignment,
             request.accepted,
-            shape_keys(ort, request, Model.open(request.model).proto.graph, assignment),
+            shape_keys(ort, request, request.model.proto.graph, assignment),
             allow_fallback=extra["allow_fallback"],
             model=model,
         )

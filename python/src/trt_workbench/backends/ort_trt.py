@@ -79,7 +79,7 @@ class OrtTrtBackend(OrtBackend):
         release = decode_version(int((versions or {}).get("tensorrt", 100000)))[0]
         refuse_formats(self.name, opened, names(lambda one: one.is_built_by(release)))
         _check_profiles(extra, opened)
-        path, precision = self._precision(opened, options, extra, int((versions or {}).get("tensorrt", 0)))
+        loaded, precision = self._precision(opened, options, extra, int((versions or {}).get("tensorrt", 0)))
         if options.tf32:
             check_tf32_allowed()
         provider = {name: provider_text(extra[name]) for name in TRT_OPTIONS if extra[name] is not None}
@@ -94,13 +94,15 @@ class OrtTrtBackend(OrtBackend):
         cuda = {"device_id": provider["device_id"], "use_tf32": provider_text(options.tf32)}
         return LoadRequest(
             backend=self.name,
-            model=path,
-            source=model,
+            model=loaded,
+            source=opened,
             providers=((TENSORRT_PROVIDER, provider), (CUDA_PROVIDER, cuda), (CPU_PROVIDER, {})),
             accepted=(TENSORRT_PROVIDER,),
             extra=extra,
             provenance={**precision, "tf32": options.tf32, "cache_key": digest},
-            may_choose=(options.precision,) if path == model and extra.get(_FLAGS.get(options.precision, "")) else (),
+            may_choose=(options.precision,)
+            if loaded is opened and extra.get(_FLAGS.get(options.precision, ""))
+            else (),
         )
 
     def prepare(self, model: Path, options: SessionOptions) -> LoadRequest:
@@ -120,7 +122,7 @@ class OrtTrtBackend(OrtBackend):
 
     def _precision(
         self, model: Model, options: SessionOptions, extra: dict[str, Any], tensorrt: int
-    ) -> tuple[Path, dict[str, Any]]:
+    ) -> tuple[Model, dict[str, Any]]:
         """Set the provider's flags for the precision that was asked for, or convert the model where there are none."""
         asked = options.precision
         self.check_precision(asked)
@@ -131,16 +133,16 @@ class OrtTrtBackend(OrtBackend):
                 f"{', '.join(chosen)} was set and fp32 asked for; ask for the precision itself (fp16, bf16, int8)."
             )
         if asked in ("fp32", "int8") or tensorrt >= _TYPED_FROM:
-            path, record = model_in_precision(
+            loaded, record = model_in_precision(
                 self.name, model, asked, keep_fp32=tuple(filter(None, extra["keep_fp32"].split(",")))
             )
         else:
-            path, record = model.path, {"precision": asked, "how": f"{flag}=1: TensorRT may choose {asked} or fp32"}
+            loaded, record = model, {"precision": asked, "how": f"{flag}=1: TensorRT may choose {asked} or fp32"}
         if flag and tensorrt < _TYPED_FROM and extra[flag] is None:
             extra[flag] = True
         if flag and extra[flag] is False and tensorrt < _TYPED_FROM:
             raise UsageProblem(f"{asked} was asked for and {flag} forbids it; leave one of them out.")
-        return path, record
+        return loaded, record
 
 
 def _check_profiles(extra: Mapping[str, Any], model: Model) -> None:

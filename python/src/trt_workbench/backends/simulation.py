@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from pathlib import Path
 from typing import Any
 
 import onnx
@@ -23,8 +22,8 @@ from trt_workbench.system.workspace import output_root
 _RECIPE = 4
 
 
-def runnable_model(model: Model, *, exact: bool = False) -> tuple[Path, dict[str, Any]]:
-    """Return the file that ONNX Runtime's CPU provider loads in place of `model`, and the record of it.
+def runnable_model(model: Model, *, exact: bool = False) -> tuple[Model, dict[str, Any]]:
+    """Return what ONNX Runtime's CPU provider loads in place of `model`, and the record of it.
 
     A model in FP8, MXFP8, NVFP4, bf16 or fp16 is rewritten, once for every model, into standard operators and fp32 with
     exactly the formats' values; any other is loaded as it is. So is one in fp16 where the provider's own kernels
@@ -37,7 +36,7 @@ def runnable_model(model: Model, *, exact: bool = False) -> tuple[Path, dict[str
     if not exact and _lacks_fp16(model):
         found.append("fp16")
     if not found:
-        return model.path, {}
+        return model, {}
     key = {
         "recipe": _RECIPE,
         "model_sha256": model.sha256,
@@ -54,7 +53,7 @@ def runnable_model(model: Model, *, exact: bool = False) -> tuple[Path, dict[str
             raise UsageProblem(f"The model is in {' and '.join(found)} and cannot be simulated. {error}") from error
         save_model(rewritten, path)
         write_json(record, {"schema_version": 1, **key})
-    return path, {"simulated": True, "simulated_formats": found, "simulated_file": str(path)}
+    return Model.open(path), {"simulated": True, "simulated_formats": found, "simulated_file": str(path)}
 
 
 @once

@@ -13,6 +13,8 @@ from trt_workbench.errors import UsageProblem
 if TYPE_CHECKING:
     import torch
 
+    from trt_workbench.model.opened import Model
+
 
 @dataclass(frozen=True)
 class TorchModel:
@@ -24,6 +26,7 @@ class TorchModel:
         outputs: of the file.
         metadata: of the file.
         record: how it was made.
+        source: the ONNX model that it was made of; None of an exported program.
     """
 
     module: torch.nn.Module
@@ -31,6 +34,7 @@ class TorchModel:
     outputs: tuple[TensorSpec, ...]
     metadata: Mapping[str, str] = field(default_factory=dict)
     record: Mapping[str, Any] = field(default_factory=dict)
+    source: Model | None = None
 
 
 def load_model(path: Path, precision: torch.dtype, *, trust: bool = False) -> TorchModel:
@@ -75,6 +79,7 @@ def _from_onnx(path: Path, precision: torch.dtype) -> TorchModel:
             "host_reads": converted.host_reads,
             "uncompiled": converted.uncompiled,
         },
+        opened,
     )
 
 

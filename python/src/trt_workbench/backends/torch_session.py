@@ -43,7 +43,7 @@ class TorchSession(Session):
         self.provenance = dict(record)
         self.concurrency = options.concurrency
         self._run: Module | None = run
-        self._model, self._device, self._tf32 = model, device, options.tf32
+        self._model, self._source, self._device, self._tf32 = model, loaded.source, device, options.tf32
         self._channels_last = bool(record.get("channels_last"))
         self._lock: contextlib.AbstractContextManager[Any] = lock or contextlib.nullcontext()
         self._asked = options.precision
@@ -53,16 +53,15 @@ class TorchSession(Session):
         self._constants = {tensor.data_ptr() for tensor in (*loaded.module.parameters(), *loaded.module.buffers())}
 
     def _precision(self) -> Precision:
-        from trt_workbench.model.opened import Model
         from trt_workbench.onnxtools.graph_types import read_precision
         from trt_workbench.onnxtools.precision import Precision, shares_of
 
         choice = ("tf32",) if self._tf32 and self._device.type == "cuda" else ()
         counts = self._multiplied
-        if self._model.suffix != ".onnx":
+        if self._source is None:
             found = Precision(shares_of(self._held), "weights", self._held.total(), "program")
         else:
-            found = read_precision(Model.open(self._model))
+            found = read_precision(self._source)
             if self._asked != "fp32":
                 found = found.held_in(self._asked)
             rows = map(find, found.shares)

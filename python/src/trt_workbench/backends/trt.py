@@ -55,8 +55,8 @@ class TrtBackend(Backend):
             _refuse_build_options(model, options)
         conversion: dict[str, Any] = {}
         if is_model:
-            model, conversion = _typed(model, settings, options)
-            plan = _build(model, settings, choice, options)
+            typed, conversion = _typed(Model.open(model), settings, options)
+            plan = _build(typed, settings, choice, options)
         else:
             plan = read_plan(model, trust=choice.trust)
         loaded = load_engine(
@@ -73,7 +73,7 @@ class TrtBackend(Backend):
         return open_engine(loaded, choice, options.concurrency, conversion)
 
 
-def _typed(model: Path, settings: BuildSettings, options: SessionOptions) -> tuple[Path, dict[str, Any]]:
+def _typed(model: Model, settings: BuildSettings, options: SessionOptions) -> tuple[Model, dict[str, Any]]:
     """Return an fp16 copy of the model, and how it was made, where TensorRT takes types from the graph; else the model.
 
     So that the same request means the same on every version: before 11 a flag lets TensorRT choose fp16.
@@ -83,16 +83,17 @@ def _typed(model: Path, settings: BuildSettings, options: SessionOptions) -> tup
     version = examine_target(settings.device).tensorrt_version or "0"
     if not settings.strongly_typed and int(version.split(".")[0]) < STRONGLY_TYPED_FROM:
         return model, {}
-    typed, record = model_in_precision(TrtBackend.name, Model.open(model), "fp16")
-    if typed != model:
-        options.say(f"TensorRT {version} takes types from the graph; {model.name} was converted to fp16: {typed}")
+    typed, record = model_in_precision(TrtBackend.name, model, "fp16")
+    if typed is not model:
+        names = f"{model.path.name} was converted to fp16: {typed.path}"
+        options.say(f"TensorRT {version} takes types from the graph; {names}")
     return typed, record
 
 
-def _build(model: Path, settings: BuildSettings, choice: RunnerChoice, options: SessionOptions) -> CheckedPlan:
+def _build(model: Model, settings: BuildSettings, choice: RunnerChoice, options: SessionOptions) -> CheckedPlan:
     if not settings.profiles:
         profile = options.shapes if choice.max_batch is None else None
-        inputs = [(tensor.name, tensor.shape) for tensor in Model.open(model).facts.inputs]
+        inputs = [(tensor.name, tensor.shape) for tensor in model.facts.inputs]
         if profile := profile or batch_profile(inputs, choice.max_batch or 1):
             settings = settings.model_copy(update={"profiles": (profile,)})
     return build(prepare_build(model, settings), force=choice.force, note=options.say).plan

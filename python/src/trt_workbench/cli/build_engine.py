@@ -77,6 +77,7 @@ def build_engine(
     """
     from trt_workbench.engine.builder import prepare_build
     from trt_workbench.engine.manifest import check_destination
+    from trt_workbench.model.opened import Model
     from trt_workbench.pipeline.calibration import calibration_images
 
     settings = with_batch_profile(model, _settings(config, asked, calibration), max_batch)
@@ -86,7 +87,7 @@ def build_engine(
             "Option --family tells how calibration images are prepared; give a folder of them with --calibration."
         )
     reader = images.read if images else None
-    prepared = prepare_build(model, settings, images.description if images else "", reader)
+    prepared = prepare_build(Model.open(model), settings, images.description if images else "", reader)
     if plan is not None:
         check_destination(plan, prepared.model.files)
     if dry_run:

@@ -94,30 +94,28 @@ class BuiltEngine:
 
 
 def prepare_build(
-    model: Path, settings: BuildSettings, transform: str = "", read_image: ImageReader | None = None
+    model: Model, settings: BuildSettings, transform: str = "", read_image: ImageReader | None = None
 ) -> PreparedBuild:
     """Examine the model, the settings and this machine.
 
     Args:
-        model: the ONNX file.
+        model: what to build.
         settings: what is asked for.
         transform: description of the image transform of the calibration, part of its hash.
         read_image: turns a calibration image into the model's input.
 
     Raises:
-        UsageProblem: the model or its external data is damaged or missing, or the settings or the calibration data do
-            not fit the model.
+        UsageProblem: the settings or the calibration data do not fit the model, or it has changed on disk.
     """
-    opened = Model.open(model)
-    check_request(opened, settings)
+    check_request(model, settings)
     target = examine_target(settings.device)
-    _check_quantized(opened, settings, target)
-    if settings.calibration and not opened.facts.is_quantized:
-        fitting = fit_calibration(settings.calibration, opened.facts.inputs, read_image)
+    _check_quantized(model, settings, target)
+    if settings.calibration and not model.facts.is_quantized:
+        fitting = fit_calibration(settings.calibration, model.facts.inputs, read_image)
         settings = settings.model_copy(update={"calibration": fitting})
     settings = _for_version(settings, target)
     key = cache.CacheKey(
-        model_sha256=opened.sha256,
+        model_sha256=model.sha256,
         options=settings.key_fields(),
         tensorrt_version=target.tensorrt_version,
         driver_version=target.driver_version,
@@ -128,7 +126,7 @@ def prepare_build(
         plugins_sha256=tuple(_hash_plugin(path) for path in settings.plugins),
     )
     cached = cache.cached_plan(key.digest()) if key.is_complete else None
-    return PreparedBuild(opened, settings, target, key, cached, read_image)
+    return PreparedBuild(model, settings, target, key, cached, read_image)
 
 
 def check_request(model: Model, settings: BuildSettings) -> None:

@@ -8,6 +8,7 @@ import pytest
 from trt_workbench.engine.builder import build, export, prepare_build
 from trt_workbench.engine.options import BuildSettings
 from trt_workbench.evaluate.embedded.dataset import fits_embedded_dataset
+from trt_workbench.model.opened import Model
 from trt_workbench.system.embedded import embedded_model
 
 
@@ -26,7 +27,7 @@ def test_a_copy_fits_and_another_model_does_not(tmp_path: Path) -> None:
 def test_a_plan_fits_by_its_manifest(tmp_path: Path) -> None:
     settings = BuildSettings.model_validate({"profiles": ["images:1x3x320x320/1x3x320x320/8x3x320x320"]})
     plan = tmp_path / "shapes.plan"
-    export(build(prepare_build(embedded_model(), settings)).plan, plan)
+    export(build(prepare_build(Model.open(embedded_model()), settings)).plan, plan)
     assert fits_embedded_dataset(plan)
     plan.with_name("shapes.plan.json").unlink()
     assert not fits_embedded_dataset(plan)
