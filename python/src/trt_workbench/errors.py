@@ -92,13 +92,14 @@ def error_of(document: Mapping[str, Any]) -> WorkbenchError | None:
     None for what is no error of this family.
     """
     like = [one for one in _kinds() if one.exit_code == document["exit_code"]]
-    like.sort(key=lambda one: one.__name__ != document["kind"])
-    return like[0](document["error"]) if like else None
+    kind = error_kind(document["kind"]) or next(iter(like), None)
+    return kind(document["error"]) if kind and like else None
 
 
 def error_kind(name: str) -> type[WorkbenchError] | None:
-    """Return the class of this family that has a name; None where there is none."""
-    return next((one for one in _kinds() if one.__name__ == name), None)
+    """Return the class of this family that has a name, or its base that takes a whole message; None without one."""
+    kind = next((one for one in _kinds() if one.__name__ == name), None)
+    return next((one for one in kind.__mro__ if "__init__" not in vars(one)), None) if kind else None
 
 
 def _kinds() -> list[type[WorkbenchError]]:

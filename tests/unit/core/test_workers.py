@@ -19,7 +19,16 @@ from trt_workbench.core.workers import (
     python_command,
     run_to_end,
 )
-from trt_workbench.errors import CheckFailed, ComponentMissing, DeviceFailure, UsageProblem, error_of
+from trt_workbench.errors import (
+    CheckFailed,
+    ComponentMissing,
+    DeviceFailure,
+    NotFinite,
+    OutOfMemory,
+    UsageProblem,
+    error_document,
+    error_of,
+)
 
 # A worker that does as it is told.
 OBEDIENT = """
@@ -114,7 +123,7 @@ def test_defects_and_want_of_memory(start: Callable[..., WorkerProcess]) -> None
         assert (failed.value.kind, failed.value.error, failed.value.is_sound) == ("Defect", None, False)
         with pytest.raises(WorkerFailure, match=r"Out of memory \(17 GiB\)") as failed:
             worker.ask({"verb": "memory"}, 60)
-        assert isinstance(failed.value.error, DeviceFailure)
+        assert isinstance(failed.value.error, OutOfMemory)
 
 
 @pytest.mark.parametrize(
@@ -248,3 +257,10 @@ def test_a_snippet_that_fails_says_why(code: str, said: str) -> None:
 def test_what_is_no_error_of_the_family_has_no_class() -> None:
     assert error_of({"error": "KeyError: 'k'", "kind": "Defect", "exit_code": None}) is None
     assert error_of({"error": "x", "kind": "WorkbenchError", "exit_code": None}) is None
+
+
+def test_a_message_is_said_once_whatever_its_class_adds() -> None:
+    error = NotFinite("The model returned NaN", " (of y)")
+    again = error_of(error_document(error))
+    assert (type(again), str(again)) == (CheckFailed, str(error))
+    assert type(error_of(error_document(OutOfMemory("16 GiB")))) is OutOfMemory

@@ -17,7 +17,7 @@ import traceback
 from collections.abc import Iterable
 from typing import Any, TextIO
 
-from trt_workbench.errors import DeviceFailure, WorkbenchError, error_document
+from trt_workbench.errors import OutOfMemory, WorkbenchError, error_document
 
 _GRACE_S = 10.0
 _CLOSE = "close"
@@ -49,7 +49,7 @@ def _answer(answering: Any, request: dict[str, Any]) -> dict[str, Any]:
         return {"ok": False, **error_document(error)}
     except MemoryError as error:
         reason = f" ({error})" if str(error) else ""
-        return {"ok": False, **error_document(DeviceFailure(f"Out of memory{reason}."))}
+        return {"ok": False, **error_document(OutOfMemory(f"Out of memory{reason}."))}
     except Exception as error:  # a defect in one request is a failure, not everything's end
         traceback.print_exc()
         return {"ok": False, "error": f"{type(error).__name__}: {error}", "exit_code": None, "kind": "Defect"}
