@@ -25,7 +25,7 @@ from trt_workbench.backends.registry import get_backend
 from trt_workbench.errors import UsageProblem
 from trt_workbench.evaluate.contract_check import dynamic_checks
 from trt_workbench.evaluate.contract_steps import Stepper
-from trt_workbench.evaluate.contract_trial import Trial
+from trt_workbench.evaluate.contract_trial import ContractTrial
 from trt_workbench.pipeline.streaming.contract import Contract
 from trt_workbench.pipeline.streaming.static_check import contradictions
 from trt_workbench.runs.contract import Check
@@ -39,12 +39,12 @@ def checked(
     wrap: Callable[[Session], Session] = lambda one: one,
     chunks: int = 8,
     given: Mapping[str, Any] | None = None,
-) -> tuple[dict[str, Check], Trial]:
+) -> tuple[dict[str, Check], ContractTrial]:
     contract = Contract.model_validate(document)
     assert contradictions(contract) == []
     with get_backend("ort-cpu").load(model) as session:
         stepper = Stepper(contract, wrap(session), model.parent, 0, dict(given) if given else None)
-        trial = Trial(stepper, chunks, 1e-5, 0)
+        trial = ContractTrial(stepper, chunks, 1e-5, 0)
         return {check.name: check for check in dynamic_checks(trial)}, trial
 
 
@@ -208,7 +208,7 @@ def test_what_a_state_holds_after_a_chunk_is_counted_by_the_next_chunk(tmp_path:
     document = counted_contract()
     document["state"][0]["shift"] = {"axis": 1, "by": "min(offset - C, C)"}
     with get_backend("ort-cpu").load(counted(tmp_path)) as session:
-        trial = Trial(Stepper(Contract.model_validate(document), session, tmp_path, 0, None), 8, 1e-5, 0)
+        trial = ContractTrial(Stepper(Contract.model_validate(document), session, tmp_path, 0, None), 8, 1e-5, 0)
         held = [trial._valid("r_cache", step)[0, :, 0] for step in trial.stepper.run(trial.schedule(), trial.signal())]
     assert [int(mask.sum()) for mask in held] == [3, 5, 6, 6, 6, 6, 6, 6]
 

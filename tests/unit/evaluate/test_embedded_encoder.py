@@ -15,7 +15,7 @@ from trt_workbench.backends.base import Session
 from trt_workbench.backends.registry import get_backend
 from trt_workbench.evaluate.contract_check import dynamic_checks
 from trt_workbench.evaluate.contract_steps import Stepper
-from trt_workbench.evaluate.contract_trial import Trial
+from trt_workbench.evaluate.contract_trial import ContractTrial
 from trt_workbench.evaluate.embedded.stream_code import code_audio
 from trt_workbench.pipeline.streaming.contract import Contract
 from trt_workbench.pipeline.streaming.log_mel import log_mel
@@ -88,7 +88,7 @@ def test_the_contract_is_that_of_the_file(contract: Contract) -> None:
 
 def test_it_keeps_its_contract(contract: Contract, session: Session) -> None:
     stepper = Stepper(contract, session, embedded_contract().parent, 0, None)
-    checks = dynamic_checks(Trial(stepper, 3, 1e-5, 0))
+    checks = dynamic_checks(ContractTrial(stepper, 3, 1e-5, 0))
     assert [f"{check.name}: {check.findings[0]}" for check in checks if check.verdict == "failed"] == []
 
 

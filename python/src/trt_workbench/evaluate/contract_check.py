@@ -17,7 +17,7 @@ from trt_workbench.evaluate.contract_rows import batch, padding
 from trt_workbench.evaluate.contract_settings import ContractSettings
 from trt_workbench.evaluate.contract_states import garbage, live, memory, reset, shift
 from trt_workbench.evaluate.contract_steps import CannotRun, Stepper, is_finite
-from trt_workbench.evaluate.contract_trial import Found, Trial
+from trt_workbench.evaluate.contract_trial import ContractTrial, Found
 from trt_workbench.evaluate.stream_gates import judged_as
 from trt_workbench.onnxtools.identity import sha256_of
 from trt_workbench.pipeline.streaming.contract import Contract
@@ -32,7 +32,7 @@ from trt_workbench.system.settings import with_flags
 STATIC = "documents"
 # The first one has to run at all: what follows would only repeat that it does not. Repetitions come before what is
 # judged beside their spread.
-_CHECKS: tuple[tuple[str, Callable[[Trial, Found], None]], ...] = (
+_CHECKS: tuple[tuple[str, Callable[[ContractTrial, Found], None]], ...] = (
     ("invariants", invariants),
     ("chunk sizes", sizes),
     ("whole streams", streams),
@@ -87,7 +87,7 @@ def check_contract(
         extra.setdefault("profiles", [str(contract.engine_profile(one)) for one in contract.profiles])
     options = SessionOptions(precision=settings.precision, extra=extra, note=note)
     with backend.load(settings.target, options) as session:
-        trial = Trial(
+        trial = ContractTrial(
             Stepper(contract, session, settings.contract.parent, settings.seed, _given(settings, contract)),
             settings.chunks,
             _tolerance(contract, session),
@@ -97,7 +97,7 @@ def check_contract(
         return _document(settings, contract, backend.name, session, checks, trial)
 
 
-def dynamic_checks(trial: Trial, say: Callable[[str], None] = lambda _: None) -> list[Check]:
+def dynamic_checks(trial: ContractTrial, say: Callable[[str], None] = lambda _: None) -> list[Check]:
     """Run a contract's model and return what was found; `say` is called with the name of each check."""
     checks: list[Check] = []
     for name, make in _CHECKS:
@@ -142,7 +142,7 @@ def _document(
     backend: str | None,
     session: Session | None,
     checks: list[Check],
-    trial: Trial | None = None,
+    trial: ContractTrial | None = None,
 ) -> ContractCheck:
     return ContractCheck(
         contract=json_values(contract),

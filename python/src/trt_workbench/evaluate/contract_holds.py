@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from trt_workbench.evaluate.contract_steps import CannotRun, Step, is_finite, lengths_by, row_values
-from trt_workbench.evaluate.contract_trial import Found, Trial
+from trt_workbench.evaluate.contract_trial import ContractTrial, Found
 from trt_workbench.pipeline.streaming.parts import Chunk
 
 _MOST_SIZES = 24
@@ -13,13 +13,13 @@ _MOST_SIZES = 24
 _NEAR = 512
 
 
-def invariants(trial: Trial, found: Found) -> None:
+def invariants(trial: ContractTrial, found: Found) -> None:
     """Symbols, finite values and invariants at every chunk of the contract's own schedule."""
     for step in trial.stepper.run(trial.schedule(), trial.signal()):
         _holds(trial, step, found)
 
 
-def sizes(trial: Trial, found: Found) -> None:
+def sizes(trial: ContractTrial, found: Found) -> None:
     """First and later chunks of every size that the profiles allow, at their smallest and largest batch."""
     contract, done = trial.contract, set[tuple[int, int]]()
     for profile in contract.profiles:
@@ -34,7 +34,7 @@ def sizes(trial: Trial, found: Found) -> None:
             _at_size(trial, size, batch, found)
 
 
-def _at_size(trial: Trial, size: int, batch: int, found: Found) -> None:
+def _at_size(trial: ContractTrial, size: int, batch: int, found: Found) -> None:
     chunks = _chunks_of(trial, size)
     if not chunks:
         return
@@ -52,7 +52,7 @@ def _at_size(trial: Trial, size: int, batch: int, found: Found) -> None:
         found.findings[place] = one.model_copy(update={"what": where + one.what})
 
 
-def _sizes_between(trial: Trial, low: int, high: int) -> list[int]:
+def _sizes_between(trial: ContractTrial, low: int, high: int) -> list[int]:
     """Return sizes that give whole numbers everywhere: all of them, or so many over the whole range."""
     if high - low < _NEAR:
         every = [size for size in range(low, high + 1) if _possible(trial, size)]
@@ -65,7 +65,7 @@ def _sizes_between(trial: Trial, low: int, high: int) -> list[int]:
     return sorted({size for size in (*firsts, high) if size is not None})
 
 
-def _possible(trial: Trial, size: int) -> bool:
+def _possible(trial: ContractTrial, size: int) -> bool:
     contract = trial.contract
     try:
         chunk = Chunk(index=1, start=0, new=1, left_context=0, size=size)
@@ -77,7 +77,7 @@ def _possible(trial: Trial, size: int) -> bool:
     return size > contract.chunking.later.left_context
 
 
-def _chunks_of(trial: Trial, size: int) -> list[Chunk]:
+def _chunks_of(trial: ContractTrial, size: int) -> list[Chunk]:
     """Return three whole chunks of a size; a first one that has no room for new frames is none."""
     kinds = (trial.contract.chunking.first, trial.contract.chunking.later, trial.contract.chunking.later)
     if any(size <= kind.left_context for kind in kinds):
@@ -86,7 +86,7 @@ def _chunks_of(trial: Trial, size: int) -> list[Chunk]:
     return list(trial.contract.chunks(frames, size))
 
 
-def streams(trial: Trial, found: Found) -> None:
+def streams(trial: ContractTrial, found: Found) -> None:
     """Invariants with totals, over streams that end anywhere in a chunk."""
     if not any(one.streams for one in trial.contract.invariants):
         found.reason = "no invariant has a total, such as total(encoded_lengths) * 8 == total(new)"
@@ -104,7 +104,7 @@ def streams(trial: Trial, found: Found) -> None:
         _totals(trial, steps, found)
 
 
-def _totals(trial: Trial, steps: list[Step], found: Found) -> None:
+def _totals(trial: ContractTrial, steps: list[Step], found: Found) -> None:
     for one in trial.contract.invariants:
         if not one.streams:
             continue
@@ -124,7 +124,7 @@ def _totals(trial: Trial, steps: list[Step], found: Found) -> None:
             break
 
 
-def _within(trial: Trial, step: Step, found: Found) -> None:
+def _within(trial: ContractTrial, step: Step, found: Found) -> None:
     """Add valid parts that are longer than what they are a part of."""
     contract = trial.contract
     parts = [
@@ -145,7 +145,7 @@ def _within(trial: Trial, step: Step, found: Found) -> None:
             )
 
 
-def _holds(trial: Trial, step: Step, found: Found) -> None:
+def _holds(trial: ContractTrial, step: Step, found: Found) -> None:
     """Add what does not hold at one chunk: dtypes are the session's own concern, as its outputs were converted."""
     contract = trial.contract
     shapes = {name: array.shape for name, array in {**step.inputs, **step.outputs}.items()}

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from trt_workbench.evaluate.contract_steps import Arrays, Step, apart
-from trt_workbench.evaluate.contract_trial import Found, Trial
+from trt_workbench.evaluate.contract_trial import ContractTrial, Found
 from trt_workbench.pipeline.streaming.parts import State
 from trt_workbench.runs.contract import StateFact
 
@@ -17,7 +17,7 @@ _ABOVE_REPETITION = 10
 _STUCK = "it never leaves its initial value"
 
 
-def reset(trial: Trial, found: Found) -> None:
+def reset(trial: ContractTrial, found: Found) -> None:
     """A stream that comes after another one equals the same stream on a fresh session."""
     chunks, signal = trial.schedule(), trial.signal()
     first = list(trial.stepper.run(chunks, signal))
@@ -29,7 +29,7 @@ def reset(trial: Trial, found: Found) -> None:
     trial.floor = found.worst or 0.0
 
 
-def live(trial: Trial, found: Found) -> None:
+def live(trial: ContractTrial, found: Found) -> None:
     """A state carries something to later outputs, or is declared dead."""
     if not trial.contract.state:
         found.reason = "the contract has no state"
@@ -46,7 +46,7 @@ def live(trial: Trial, found: Found) -> None:
             found.add(f"carries nothing to later chunks and is not declared dead: {fact.reason}", tensor=fact.input)
 
 
-def _fact(trial: Trial, pair: State, signal: Any, base: list[Step]) -> StateFact:
+def _fact(trial: ContractTrial, pair: State, signal: Any, base: list[Step]) -> StateFact:
     def said(live: bool, reason: str) -> StateFact:
         return StateFact(input=pair.input, output=pair.output, live=live, declared_dead=pair.dead, reason=reason)
 
@@ -72,7 +72,7 @@ def _fact(trial: Trial, pair: State, signal: Any, base: list[Step]) -> StateFact
     return said(live=False, reason=f"noise in it changes no output up to chunk {base[-1].chunk.index}")
 
 
-def _noisy(trial: Trial, pair: State, step: Step, seen: list[Any]) -> Any:
+def _noisy(trial: ContractTrial, pair: State, step: Step, seen: list[Any]) -> Any:
     """Return other values for a state: noise of its own spread, or whole numbers that it has elsewhere."""
     held = step.inputs[pair.input]
     if held.dtype.kind in "fV":
@@ -84,7 +84,7 @@ def _noisy(trial: Trial, pair: State, step: Step, seen: list[Any]) -> Any:
     return next((one for one in choices if one.shape == held.shape and not np.array_equal(one, held)), None)
 
 
-def shift(trial: Trial, found: Found) -> None:
+def shift(trial: ContractTrial, found: Found) -> None:
     """What was in a state before a chunk has moved as its shift says."""
     pairs = [pair for pair in trial.contract.state if pair.shift and pair.shift.moves]
     if not pairs:
@@ -104,7 +104,7 @@ def shift(trial: Trial, found: Found) -> None:
         found.reason = "a chunk replaces all of what was there"
 
 
-def garbage(trial: Trial, found: Found) -> None:
+def garbage(trial: ContractTrial, found: Found) -> None:
     """Finite values in the invalid part of a state change no output."""
     pairs = [pair for pair in trial.contract.state if pair.shift and pair.shift.by]
     if not pairs:
@@ -128,7 +128,7 @@ def garbage(trial: Trial, found: Found) -> None:
         found.reason = "the states are valid as a whole in every chunk"
 
 
-def memory(trial: Trial, found: Found) -> None:
+def memory(trial: ContractTrial, found: Found) -> None:
     """A state of finite memory is forgotten after as many chunks as the contract says."""
     memory = trial.contract.chunking.memory
     if memory is None or memory.chunks is None:

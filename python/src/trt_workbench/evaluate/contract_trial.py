@@ -65,7 +65,7 @@ class Found:
         )
 
 
-class Trial:
+class ContractTrial:
     """A contract's model on a session, with the streams that the checks run.
 
     Attributes:
