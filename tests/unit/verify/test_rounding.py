@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from tests.onnx_text import write_onnx
 
 from trt_workbench.backends.base import TensorSpec
-from trt_workbench.verify.properties import Finding, Trial, calls_repeat, rows_equal_single_runs, worst
+from trt_workbench.verify.properties import CallTrial, Finding, calls_repeat, rows_equal_single_runs, worst
 from trt_workbench.verify.rounding import Calls, without_rounding
 from trt_workbench.verify.settings import Range
 from trt_workbench.verify.space import model_space
@@ -45,7 +45,7 @@ def found(run: Callable[[Arrays], Arrays], yardstick: Yardstick, check: Any = ro
     space = model_space([TensorSpec("x", np.dtype(np.float32), (None, 16))], {"x": ("N", 16)}, {"N": Range(1, 2, 2)})
     inputs, rows = {"x": ROWS}, {"y": True}
     limits = yardstick.limits("fp16", inputs, yardstick.exact(inputs), rows, closely=True)
-    trial = Trial(space, space.case({"N": 2}), inputs, dict(half(inputs)), rows, limits, {"x": ROWS + 1})
+    trial = CallTrial(space, space.case({"N": 2}), inputs, dict(half(inputs)), rows, limits, {"x": ROWS + 1})
     calls = Calls(run)
     findings = worst(check(calls, trial))
     assert not all(one.holds for one in findings)

@@ -9,7 +9,7 @@ from trt_workbench.backends.device_arrays import uploader
 from trt_workbench.backends.trt_session import TrtSession
 from trt_workbench.errors import DeviceFailure, UsageProblem
 from trt_workbench.verify.opening import Opened
-from trt_workbench.verify.properties import Finding, Trial, agrees, calls_at_once, follows_state, worst
+from trt_workbench.verify.properties import CallTrial, Finding, agrees, calls_at_once, follows_state, worst
 
 _AT_ONCE = 4
 
@@ -26,12 +26,12 @@ class OtherWay:
     """
 
     name: str
-    trial: Trial
+    trial: CallTrial
     findings: Sequence[Finding]
     reason: str = ""
 
 
-def ways(opened: Opened, trial: Trial, device: int) -> Iterator[OtherWay]:
+def ways(opened: Opened, trial: CallTrial, device: int) -> Iterator[OtherWay]:
     """Yield every further way to run the target. One that cannot be run does not end the others.
 
     Args:
@@ -48,7 +48,7 @@ def ways(opened: Opened, trial: Trial, device: int) -> Iterator[OtherWay]:
         yield OtherWay(name, trial, findings, "" if findings else "rounding alone turns every output over")
 
 
-def _ways(opened: Opened, trial: Trial, device: int) -> dict[str, Callable[[], Iterator[Finding]]]:
+def _ways(opened: Opened, trial: CallTrial, device: int) -> dict[str, Callable[[], Iterator[Finding]]]:
     found: dict[str, Callable[[], Iterator[Finding]]] = {}
 
     def session(name: str, concurrency: int = 1, **options: bool) -> None:
@@ -75,6 +75,6 @@ def _ways(opened: Opened, trial: Trial, device: int) -> dict[str, Callable[[], I
     return found
 
 
-def _with_state(opened: Opened, trial: Trial) -> Iterator[Finding]:
+def _with_state(opened: Opened, trial: CallTrial) -> Iterator[Finding]:
     with opened.open(state=opened.state) as keeping:
         yield from follows_state(keeping.run, opened.session.run, opened.state, trial)

@@ -8,7 +8,7 @@ from typing import Any
 
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.runs.kept_reference import KeptFile, KeptRecord, RecordIndex, RecordWriter
-from trt_workbench.verify.properties import EVERY_CALL, Check, Trial
+from trt_workbench.verify.properties import EVERY_CALL, CallTrial, Check
 from trt_workbench.verify.reference import Arrays, Reference
 from trt_workbench.verify.settings import Range
 from trt_workbench.verify.space import Case
@@ -58,7 +58,7 @@ class Recorder:
         entry: dict[str, Any] = {"values": dict(case.values), "shapes": shapes, "inputs": label}
         self._calls.append(Recorded(**entry, lacks={}, fails=[], **kept.model_dump()))
 
-    def add_properties(self, reference: Reference, trial: Trial) -> None:
+    def add_properties(self, reference: Reference, trial: CallTrial) -> None:
         """Keep which properties the model itself lacks, for the call that was added last."""
         for check in EVERY_CALL:
             if reference.fails(check, trial):
@@ -118,10 +118,10 @@ class RecordedCase:
         """Return what was recorded for a label."""
         return self._record.arrays(self._calls[label], "expected")
 
-    def lacks(self, check: Check, trial: Trial) -> set[str]:  # noqa: ARG002 - of a session
+    def lacks(self, check: Check, trial: CallTrial) -> set[str]:  # noqa: ARG002 - of a session
         """Return the outputs for which the model did not have a property."""
         return set(self._first.lacks.get(check.__name__, ()))
 
-    def fails(self, check: Check, trial: Trial) -> bool:  # noqa: ARG002 - of a session
+    def fails(self, check: Check, trial: CallTrial) -> bool:  # noqa: ARG002 - of a session
         """Whether the model itself did not run at a shape that a check makes."""
         return check.__name__ in self._first.fails

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Session
 from trt_workbench.errors import UsageProblem, WorkbenchError
-from trt_workbench.verify.properties import Check, Finding, Trial, worst
+from trt_workbench.verify.properties import CallTrial, Check, Finding, worst
 from trt_workbench.verify.yardstick import typed_for
 
 Arrays = dict[str, NDArray[Any]]
@@ -28,10 +28,10 @@ class Reference(Protocol):
     def expected(self, label: str, inputs: Arrays) -> Arrays:
         """Return what the model gives for the inputs called `label` of the case that is verified now."""
 
-    def lacks(self, check: Check, trial: Trial) -> set[str]:
+    def lacks(self, check: Check, trial: CallTrial) -> set[str]:
         """Return the outputs for which the model itself does not have a property."""
 
-    def fails(self, check: Check, trial: Trial) -> bool:
+    def fails(self, check: Check, trial: CallTrial) -> bool:
         """Whether the model itself does not run at a shape that a check makes."""
 
 
@@ -63,7 +63,7 @@ class LiveReference:
         except WorkbenchError as error:
             raise type(error)(f"the reference {self.name} does not run it: {error}") from error
 
-    def lacks(self, check: Check, trial: Trial) -> set[str]:
+    def lacks(self, check: Check, trial: CallTrial) -> set[str]:
         """Return the outputs for which the model breaks a property by a quarter of the limit or more.
 
         Where floats break it, integers and booleans count as well: they change only where two values change places.
@@ -74,7 +74,7 @@ class LiveReference:
             broken |= {one.output for one in findings if trial.outputs[one.output].dtype.kind in "biu"}
         return broken
 
-    def fails(self, check: Check, trial: Trial) -> bool:
+    def fails(self, check: Check, trial: CallTrial) -> bool:
         """Whether the model itself does not run at a shape that a check makes."""
         try:
             self._findings(check, trial)
@@ -82,7 +82,7 @@ class LiveReference:
             return True
         return False
 
-    def _findings(self, check: Check, trial: Trial) -> list[Finding]:
+    def _findings(self, check: Check, trial: CallTrial) -> list[Finding]:
         own = dataclasses.replace(
             trial, outputs=self._run(trial.inputs), limits={k: one.tighter() for k, one in trial.limits.items()}
         )

@@ -24,7 +24,7 @@ from trt_workbench.verify.diagnosis import diagnose
 from trt_workbench.verify.fault import Fault
 from trt_workbench.verify.opening import Opened, VerifyRequest
 from trt_workbench.verify.other_ways import OtherWay, ways
-from trt_workbench.verify.properties import EVERY_CALL, Finding, Trial, worst
+from trt_workbench.verify.properties import EVERY_CALL, CallTrial, Finding, worst
 from trt_workbench.verify.record import Recorder
 from trt_workbench.verify.reference import Reference
 from trt_workbench.verify.rounding import Calls, without_rounding
@@ -142,7 +142,7 @@ class _Run:
         self.failures: list[str] = []
         self.faults: list[Fault] = []
         self._earlier: dict[str, Arrays] = {}
-        self._last: Trial | None = None
+        self._last: CallTrial | None = None
         self._recorder = _recorder(request, opened, folder) if request.record else None
         if yardstick and request.budget:
             yardstick.prepare(self._rounding)  # not a part of the first case, by which the pace is measured
@@ -225,7 +225,7 @@ class _Run:
             limits = self._limits(session, inputs, expected, rows, closely=closely)
             findings: list[Finding] = []
             if first:
-                trial = Trial(space, case, inputs, found, rows, limits[self.precision], _other(call))
+                trial = CallTrial(space, case, inputs, found, rows, limits[self.precision], _other(call))
                 findings = self._properties(trial, reference, closely=closely)
                 if self._recorder and reference and not closely:
                     self._recorder.add_properties(reference, trial)
@@ -315,7 +315,7 @@ class _Run:
             for name, asked in wanted.items()
         }
 
-    def _properties(self, trial: Trial, reference: Reference | None, *, closely: bool) -> list[Finding]:
+    def _properties(self, trial: CallTrial, reference: Reference | None, *, closely: bool) -> list[Finding]:
         """Return what holds of the target, but for what the model itself does not have; closely, but for rounding."""
         kept: list[Finding] = []
         for check in EVERY_CALL:
@@ -371,7 +371,7 @@ def _other(call: Call) -> Arrays:
     return list(call.inputs.values())[min(1, len(call.inputs) - 1)]()
 
 
-def _decided(trial: Trial) -> int:
+def _decided(trial: CallTrial) -> int:
     return sum(one.decides for one in trial.limits.values())
 
 
