@@ -24,7 +24,7 @@ from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.identity import sha256_of
 from trt_workbench.onnxtools.quantize.evidence import SearchEvidence, SearchPoint, digits_for
 from trt_workbench.profiling.records import Operation, read_records
-from trt_workbench.runs.search import SearchDocument, Trial
+from trt_workbench.runs.search import SearchDocument, SearchTrial
 from trt_workbench.runs.sensitivity import GroupLoss, Sensitivity
 
 Note = Callable[[str], None]
@@ -195,7 +195,7 @@ class Search:
         facts["bound"] = str(self._bound)
         key = hash_document(facts)
         path = self.trials / f"{key[:16]}.json"
-        if path.is_file() and (trial := read_document(path, Trial)).key == key:
+        if path.is_file() and (trial := read_document(path, SearchTrial)).key == key:
             self._tried[kept] = trial.point
             return trial.point
         began = time.monotonic()
@@ -214,7 +214,7 @@ class Search:
             loss_ci95=score.loss_ci95,
             seen_loss=seen_loss,
         )
-        write_json(path, Trial(key=key, point=point))
+        write_json(path, SearchTrial(key=key, point=point))
         self._tried[kept] = point
         self._seconds.append(time.monotonic() - began)
         seconds = max(left - 1, 0) * sum(self._seconds) / len(self._seconds)

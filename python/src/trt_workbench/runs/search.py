@@ -11,7 +11,7 @@ from trt_workbench.onnxtools.quantize.evidence import SearchEvidence, SearchPoin
 from trt_workbench.runs.sensitivity import Sensitivity
 
 
-class Trial(Strict):
+class SearchTrial(Strict):
     """One candidate that was scored; kept so that a search that was interrupted goes on.
 
     Attributes:
