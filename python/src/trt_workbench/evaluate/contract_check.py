@@ -17,7 +17,7 @@ from trt_workbench.evaluate.contract_rows import batch, padding
 from trt_workbench.evaluate.contract_settings import ContractSettings
 from trt_workbench.evaluate.contract_states import garbage, live, memory, reset, shift
 from trt_workbench.evaluate.contract_steps import CannotRun, Stepper, is_finite
-from trt_workbench.evaluate.contract_trial import ContractTrial, Found
+from trt_workbench.evaluate.contract_trial import CheckTally, ContractTrial
 from trt_workbench.evaluate.stream_gates import judged_as
 from trt_workbench.onnxtools.identity import sha256_of
 from trt_workbench.pipeline.streaming.contract import Contract
@@ -32,7 +32,7 @@ from trt_workbench.system.settings import with_flags
 STATIC = "documents"
 # The first one has to run at all: what follows would only repeat that it does not. Repetitions come before what is
 # judged beside their spread.
-_CHECKS: tuple[tuple[str, Callable[[ContractTrial, Found], None]], ...] = (
+_CHECKS: tuple[tuple[str, Callable[[ContractTrial, CheckTally], None]], ...] = (
     ("invariants", invariants),
     ("chunk sizes", sizes),
     ("whole streams", streams),
@@ -102,7 +102,7 @@ def dynamic_checks(trial: ContractTrial, say: Callable[[str], None] = lambda _: 
     checks: list[Check] = []
     for name, make in _CHECKS:
         say(name)
-        found = Found(name)
+        found = CheckTally(name)
         try:
             make(trial, found)
         except CannotRun as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from trt_workbench.evaluate.contract_steps import CannotRun, Step, is_finite, lengths_by, row_values
-from trt_workbench.evaluate.contract_trial import ContractTrial, Found
+from trt_workbench.evaluate.contract_trial import CheckTally, ContractTrial
 from trt_workbench.pipeline.streaming.parts import Chunk
 
 _MOST_SIZES = 24
@@ -13,13 +13,13 @@ _MOST_SIZES = 24
 _NEAR = 512
 
 
-def invariants(trial: ContractTrial, found: Found) -> None:
+def invariants(trial: ContractTrial, found: CheckTally) -> None:
     """Symbols, finite values and invariants at every chunk of the contract's own schedule."""
     for step in trial.stepper.run(trial.schedule(), trial.signal()):
         _holds(trial, step, found)
 
 
-def sizes(trial: ContractTrial, found: Found) -> None:
+def sizes(trial: ContractTrial, found: CheckTally) -> None:
     """First and later chunks of every size that the profiles allow, at their smallest and largest batch."""
     contract, done = trial.contract, set[tuple[int, int]]()
     for profile in contract.profiles:
@@ -34,7 +34,7 @@ def sizes(trial: ContractTrial, found: Found) -> None:
             _at_size(trial, size, batch, found)
 
 
-def _at_size(trial: ContractTrial, size: int, batch: int, found: Found) -> None:
+def _at_size(trial: ContractTrial, size: int, batch: int, found: CheckTally) -> None:
     chunks = _chunks_of(trial, size)
     if not chunks:
         return
@@ -86,7 +86,7 @@ def _chunks_of(trial: ContractTrial, size: int) -> list[Chunk]:
     return list(trial.contract.chunks(frames, size))
 
 
-def streams(trial: ContractTrial, found: Found) -> None:
+def streams(trial: ContractTrial, found: CheckTally) -> None:
     """Invariants with totals, over streams that end anywhere in a chunk."""
     if not any(one.streams for one in trial.contract.invariants):
         found.reason = "no invariant has a total, such as total(encoded_lengths) * 8 == total(new)"
@@ -104,7 +104,7 @@ def streams(trial: ContractTrial, found: Found) -> None:
         _totals(trial, steps, found)
 
 
-def _totals(trial: ContractTrial, steps: list[Step], found: Found) -> None:
+def _totals(trial: ContractTrial, steps: list[Step], found: CheckTally) -> None:
     for one in trial.contract.invariants:
         if not one.streams:
             continue
@@ -124,7 +124,7 @@ def _totals(trial: ContractTrial, steps: list[Step], found: Found) -> None:
             break
 
 
-def _within(trial: ContractTrial, step: Step, found: Found) -> None:
+def _within(trial: ContractTrial, step: Step, found: CheckTally) -> None:
     """Add valid parts that are longer than what they are a part of."""
     contract = trial.contract
     parts = [
@@ -145,7 +145,7 @@ def _within(trial: ContractTrial, step: Step, found: Found) -> None:
             )
 
 
-def _holds(trial: ContractTrial, step: Step, found: Found) -> None:
+def _holds(trial: ContractTrial, step: Step, found: CheckTally) -> None:
     """Add what does not hold at one chunk: dtypes are the session's own concern, as its outputs were converted."""
     contract = trial.contract
     shapes = {name: array.shape for name, array in {**step.inputs, **step.outputs}.items()}

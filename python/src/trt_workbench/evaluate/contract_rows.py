@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from trt_workbench.evaluate.contract_steps import Step
-from trt_workbench.evaluate.contract_trial import ContractTrial, Found
+from trt_workbench.evaluate.contract_trial import CheckTally, ContractTrial
 
 _MOST_BATCH = 4
 
 
-def padding(trial: ContractTrial, found: Found) -> None:
+def padding(trial: ContractTrial, found: CheckTally) -> None:
     """What stands behind the valid frames of a chunk changes nothing."""
     if trial.contract.length is None:
         found.reason = "the model has no input that says how much of a chunk is valid (role length)"
@@ -38,7 +38,7 @@ def padding(trial: ContractTrial, found: Found) -> None:
         found.reason = f"{trial.contract.length[0]} is always the whole chunk"
 
 
-def batch(trial: ContractTrial, found: Found) -> None:
+def batch(trial: ContractTrial, found: CheckTally) -> None:
     """Streams of different age in one batch equal each of them alone; of one age where they share a counter."""
     contract, later = trial.contract, trial.contract.chunking.later.size
     batch = contract.batch_symbol

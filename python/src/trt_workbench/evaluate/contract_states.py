@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from trt_workbench.evaluate.contract_steps import Arrays, Step, apart
-from trt_workbench.evaluate.contract_trial import ContractTrial, Found
+from trt_workbench.evaluate.contract_trial import CheckTally, ContractTrial
 from trt_workbench.pipeline.streaming.parts import State
 from trt_workbench.runs.contract import StateFact
 
@@ -17,7 +17,7 @@ _ABOVE_REPETITION = 10
 _STUCK = "it never leaves its initial value"
 
 
-def reset(trial: ContractTrial, found: Found) -> None:
+def reset(trial: ContractTrial, found: CheckTally) -> None:
     """A stream that comes after another one equals the same stream on a fresh session."""
     chunks, signal = trial.schedule(), trial.signal()
     first = list(trial.stepper.run(chunks, signal))
@@ -29,7 +29,7 @@ def reset(trial: ContractTrial, found: Found) -> None:
     trial.floor = found.worst or 0.0
 
 
-def live(trial: ContractTrial, found: Found) -> None:
+def live(trial: ContractTrial, found: CheckTally) -> None:
     """A state carries something to later outputs, or is declared dead."""
     if not trial.contract.state:
         found.reason = "the contract has no state"
@@ -84,7 +84,7 @@ def _noisy(trial: ContractTrial, pair: State, step: Step, seen: list[Any]) -> An
     return next((one for one in choices if one.shape == held.shape and not np.array_equal(one, held)), None)
 
 
-def shift(trial: ContractTrial, found: Found) -> None:
+def shift(trial: ContractTrial, found: CheckTally) -> None:
     """What was in a state before a chunk has moved as its shift says."""
     pairs = [pair for pair in trial.contract.state if pair.shift and pair.shift.moves]
     if not pairs:
@@ -104,7 +104,7 @@ def shift(trial: ContractTrial, found: Found) -> None:
         found.reason = "a chunk replaces all of what was there"
 
 
-def garbage(trial: ContractTrial, found: Found) -> None:
+def garbage(trial: ContractTrial, found: CheckTally) -> None:
     """Finite values in the invalid part of a state change no output."""
     pairs = [pair for pair in trial.contract.state if pair.shift and pair.shift.by]
     if not pairs:
@@ -128,7 +128,7 @@ def garbage(trial: ContractTrial, found: Found) -> None:
         found.reason = "the states are valid as a whole in every chunk"
 
 
-def memory(trial: ContractTrial, found: Found) -> None:
+def memory(trial: ContractTrial, found: CheckTally) -> None:
     """A state of finite memory is forgotten after as many chunks as the contract says."""
     memory = trial.contract.chunking.memory
     if memory is None or memory.chunks is None:

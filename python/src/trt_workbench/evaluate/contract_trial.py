@@ -16,7 +16,7 @@ _MOST_FINDINGS = 20
 
 
 @dataclass
-class Found:
+class CheckTally:
     """What one check gathers.
 
     Attributes:
