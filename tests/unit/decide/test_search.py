@@ -12,7 +12,7 @@ from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.ort_cpu import OrtCpuBackend
 from trt_workbench.decide import sensitivity
 from trt_workbench.decide.data import calibration_data
-from trt_workbench.decide.search import Found, Search, layer_times, ranked
+from trt_workbench.decide.search import Search, SearchResult, layer_times, ranked
 from trt_workbench.decide.settings import PlacementSettings, SearchSettings
 from trt_workbench.engine.documents import append_lines, read_document
 from trt_workbench.errors import UsageProblem
@@ -31,7 +31,7 @@ def search(folder: Path, notes: list[str] | None = None, bound: float = BOUND, s
     return Search(model, "int8", output, data, PlacementSettings(), settings, said.append, lambda _: lambda *_: None)
 
 
-def plain(found: Found) -> dict[str, Any]:
+def plain(found: SearchResult) -> dict[str, Any]:
     document = found.document.model_dump(
         exclude={"candidate": True, "wall_s": True, "sensitivity": {"wall_s", "model"}}
     )

@@ -33,7 +33,7 @@ _RECIPE = 4
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """What a search found.
 
     Attributes:
@@ -80,7 +80,7 @@ class Search:
         """The folder in which finished trials are kept."""
         return self.output.with_suffix(".trials")
 
-    def run(self) -> Found:
+    def run(self) -> SearchResult:
         """Rank the groups, find how many are to be left alone, and write the candidate.
 
         Raises:
@@ -133,7 +133,7 @@ class Search:
             candidate=path,
             wall_s=time.monotonic() - began,
         )
-        return Found(document, candidate)
+        return SearchResult(document, candidate)
 
     def _calibrated(self) -> Calibrated | None:
         if not read(self.precision)[0].is_calibrated:
