@@ -15,7 +15,7 @@ from typer.testing import Result
 
 from trt_workbench.engine.documents import read_document, read_lines
 from trt_workbench.errors import INTERRUPTED
-from trt_workbench.runs.predict import Found, Prediction
+from trt_workbench.runs.predict import DetectionRecord, Prediction
 
 SHARED = Path(os.environ.get("TRTW_SHARED") or Path(__file__).parents[2].parent / "shared")
 YOLOX, COCO_TINY = SHARED / "models" / "yolox_nano.onnx", SHARED / "data" / "coco-tiny"
@@ -27,7 +27,7 @@ def predict(*words: object) -> Result:
 
 
 def lines(folder: Path) -> list[Any]:
-    return read_lines(folder / "detections.jsonl", Found)
+    return read_lines(folder / "detections.jsonl", DetectionRecord)
 
 
 def scored(folder: Path, file_names: dict[int, str]) -> list[tuple[Any, ...]]:

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from trt_workbench.cli.app import app
 from trt_workbench.engine.documents import read_lines
-from trt_workbench.runs.predict import Found
+from trt_workbench.runs.predict import DetectionRecord
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("tensorrt", "own_output")]
 LIMIT, CONF = 6, "0.01"
@@ -44,7 +44,7 @@ def test_predict_sees_what_eval_coco_scores(tmp_path: Path) -> None:
     trtw("predict", "shapes-yolov10", *images, *fixed, "--output", tmp_path / "seen")
 
     scored = json.loads((tmp_path / "scored" / "predictions.json").read_text(encoding="utf-8"))
-    found = read_lines(tmp_path / "seen" / "detections.jsonl", Found)
+    found = read_lines(tmp_path / "seen" / "detections.jsonl", DetectionRecord)
     assert len(found) > LIMIT
     assert rows(found) == [(names[one["image_id"]], *one["bbox"], one["score"]) for one in scored]
     assert len(list((tmp_path / "seen" / "pictures").iterdir())) == LIMIT

@@ -24,12 +24,12 @@ from trt_workbench.evaluate.image_sources import Picture, Sources, find_sources
 from trt_workbench.evaluate.predict_settings import PredictSettings
 from trt_workbench.onnxtools.identity import sha256_of
 from trt_workbench.pipeline.families import Detections
-from trt_workbench.runs.predict import Found, Prediction
+from trt_workbench.runs.predict import DetectionRecord, Prediction
 from trt_workbench.runs.statistics import summarize
 
 DETECTIONS = "detections.jsonl"
 Note = Callable[[str], None]
-Show = Callable[[Picture, Sequence[Found]], None]
+Show = Callable[[Picture, Sequence[DetectionRecord]], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +130,7 @@ class Predictor(AbstractContextManager["Predictor"]):
         done = {"status": status, "images": len(milliseconds), "images_without": empty}
         return self._document({**done, "by_class": dict(counts.most_common()), "detect": summarize(milliseconds)})
 
-    def _lines(self, picture: Picture, found: Detections) -> Iterator[Found]:
+    def _lines(self, picture: Picture, found: Detections) -> Iterator[DetectionRecord]:
         for box, score, label in zip(found.boxes.tolist(), found.scores.tolist(), found.labels.tolist(), strict=True):
             if self._kept is None or label in self._kept:
                 yield {

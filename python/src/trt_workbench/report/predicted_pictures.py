@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trt_workbench.evaluate.image_sources import Picture
-    from trt_workbench.runs.predict import Found
+    from trt_workbench.runs.predict import DetectionRecord
 
 _QUALITY = 90
 
@@ -38,7 +38,7 @@ class PredictedPictures(AbstractContextManager["PredictedPictures"]):
         """End the video that is being written."""
         self._end()
 
-    def add(self, picture: Picture, found: Sequence[Found]) -> None:
+    def add(self, picture: Picture, found: Sequence[DetectionRecord]) -> None:
         """Draw into the picture and write it.
 
         Raises:
@@ -79,5 +79,5 @@ class PredictedPictures(AbstractContextManager["PredictedPictures"]):
             self._video = None
 
 
-def _drawn(found: Found) -> DrawnBox:
+def _drawn(found: DetectionRecord) -> DrawnBox:
     return DrawnBox(found["box"], f"{found['class_name']} {found['score']:.2f}", found["class_id"])

@@ -13,7 +13,7 @@ from trt_workbench.runs.artefacts import Status
 from trt_workbench.runs.statistics import Summary
 
 
-class Found(TypedDict):
+class DetectionRecord(TypedDict):
     """A line of detections.jsonl: one object."""
 
     schema_version: Literal[1]
