@@ -20,7 +20,7 @@ _MEANS = 1.0
 _ERRORS, _LEAST_TILT = 3.0, 0.05
 
 
-class Difference(NamedTuple):
+class InputMismatch(NamedTuple):
     """That two sets of inputs differ, in a sentence, and whether they cannot have been prepared alike."""
 
     words: str
@@ -75,7 +75,7 @@ def input_statistics(samples: Iterable[Mapping[str, NDArray[Any]]]) -> dict[str,
 
 def difference(
     calibration: Mapping[str, InputStatistics], evaluated: Mapping[str, InputStatistics]
-) -> Difference | None:
+) -> InputMismatch | None:
     """Say how what calibration fed differs from what is evaluated; None where it does not clearly.
 
     Args:
@@ -90,7 +90,7 @@ def difference(
     return max(found, key=lambda one: one.certain, default=None)
 
 
-def _differs(name: str, mine: InputStatistics, other: InputStatistics) -> Difference | None:
+def _differs(name: str, mine: InputStatistics, other: InputStatistics) -> InputMismatch | None:
     if len(mine.mean) != len(other.mean):
         return None
     spreads = [float(np.sqrt(np.mean(np.square(one.spread)))) for one in (mine, other)]
@@ -102,14 +102,14 @@ def _differs(name: str, mine: InputStatistics, other: InputStatistics) -> Differ
         certain = mine.image and other.image and ratio > _NO_IMAGES
         may = "were" if certain else "may have been"
         here, there = (f"a mean of {_listed(one.mean)} and a spread of {_listed(one.spread)}" for one in (mine, other))
-        return Difference(
+        return InputMismatch(
             f"{name} has {here} in the calibration data, {there} in what is scored: they {may} normalised in different "
             "ways. Prepare both as inference does.",
             certain,
         )
     if mine.tilt and other.tilt and _swapped(mine.tilt, other.tilt, min(spreads)):
         above = " and ".join(f"{one.tilt[0]:.3g}" for one in (mine, other) if one.tilt)
-        return Difference(
+        return InputMismatch(
             f"The channels of {name} may be in opposite orders, RGB and BGR, in the calibration data and in what is "
             f"scored: the first is {above} above the last.",
             certain=False,
