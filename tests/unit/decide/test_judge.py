@@ -10,7 +10,7 @@ from trt_workbench.decide.judge import _speeds, judged
 from trt_workbench.decide.request import DecideSettings
 from trt_workbench.decide.scores import Scores
 from trt_workbench.decide.task import Detection
-from trt_workbench.decide.tried import Tried
+from trt_workbench.decide.tried import DraftRow
 
 # p50 of YOLOX-Nano on an H200, milliseconds, of the repetitions that were stable first; and how many were not.
 FOUND = {
@@ -24,7 +24,7 @@ FOUND = {
 
 
 def ranks(repetitions: int) -> dict[tuple[str, str], int | None]:
-    tried = [Tried(precision, backend) for precision, backend in FOUND]
+    tried = [DraftRow(precision, backend) for precision, backend in FOUND]
     records = []
     for one in tried:
         values, marked = FOUND[one.precision, one.backend]
@@ -43,7 +43,7 @@ def test_of_three_repetitions_of_six_rows_there_are_no_ranks() -> None:
 
 def test_a_repetition_that_one_row_has_alone_tells_nothing() -> None:
     """After an interruption: ranks would say that rows could have been told apart."""
-    tried = [Tried(precision, backend) for precision, backend in FOUND]
+    tried = [DraftRow(precision, backend) for precision, backend in FOUND]
     records = [
         record(one.runtime, number, 1.0 + place, group="0")
         for place, one in enumerate(tried)
@@ -64,7 +64,7 @@ def test_unstable_repetitions_count_where_too_few_others_are_left() -> None:
 @pytest.mark.parametrize("repetitions", [1, 3])
 def test_a_row_alone_has_a_rank(repetitions: int) -> None:
     records = [record("trt-fp32", number) for number in range(repetitions)]
-    assert _speeds([Tried("fp32", "trt")], records)["trt-fp32"].rank == 1
+    assert _speeds([DraftRow("fp32", "trt")], records)["trt-fp32"].rank == 1
 
 
 @pytest.mark.parametrize(("count", "certain"), [(20, False), (599, False), (600, True)])
@@ -73,7 +73,7 @@ def test_an_interval_without_width_is_as_certain_as_there_are_samples(
 ) -> None:
     """By the rule of three 600 of 600 that are alike leave 0.5 % that may not be."""
     resampled = {"fp32": np.full(100, 0.3), "fp16": np.full(100, 0.3), "int8": np.linspace(0.298, 0.302, 100)}
-    tried = [Tried(name, "trt", scores=Scores(0.3, values, "a", count)) for name, values in resampled.items()]
+    tried = [DraftRow(name, "trt", scores=Scores(0.3, values, "a", count)) for name, values in resampled.items()]
     found = judged(
         tried, [], model=Path("m.onnx"), model_sha256="0", task=Detection(tmp_path, tmp_path / "a.json"),
         settings=DecideSettings(max_loss=0.005), notes=(), left_out=(), wall_s=1.0, root=tmp_path,
@@ -88,8 +88,8 @@ def test_that_latencies_are_of_the_processor_is_said_where_pytorch_ran_on_it_too
 ) -> None:
     scores = Scores(0.3, np.full(100, 0.3), "a", 20)
     tried = [
-        Tried("fp32", "ort-cpu", scores=scores),
-        Tried("fp32", "torch", scores=scores, provenance={"device": device}),
+        DraftRow("fp32", "ort-cpu", scores=scores),
+        DraftRow("fp32", "torch", scores=scores, provenance={"device": device}),
     ]
     records = [record(one.runtime, number, backend=one.backend) for one in tried for number in range(5)]
     found = judged(

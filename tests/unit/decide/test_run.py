@@ -12,7 +12,7 @@ from trt_workbench.decide.scores import Scores
 from trt_workbench.decide.settings import CalibrationSettings
 from trt_workbench.decide.subject import Subject, subject_of
 from trt_workbench.decide.task import Likeness
-from trt_workbench.decide.tried import Tried, left_out
+from trt_workbench.decide.tried import DraftRow, left_out
 
 
 def test_a_failure_is_one_on_every_runtime_whatever_its_words(tmp_path: Path) -> None:
@@ -24,7 +24,7 @@ def test_a_failure_is_one_on_every_runtime_whatever_its_words(tmp_path: Path) ->
     notes: list[str] = []
     run = DecideRun(subject, DecideSettings(), tmp_path, lambda *_: None, notes.append)
     run._unavailable = {}
-    rows = [Tried("nvfp4", "ort-cpu"), Tried("nvfp4", "trt")]
+    rows = [DraftRow("nvfp4", "ort-cpu"), DraftRow("nvfp4", "trt")]
     run._make(rows)
     assert [row.state for row in rows] == ["failed", "failed"]
     assert all("budget.onnx" in (row.reason or "") for row in rows)
@@ -49,18 +49,18 @@ def test_where_time_is_short_every_precision_is_scored_on_one_runtime_first(tmp_
     asked = DecideSettings(budget=1e-9)
     subject = Subject(model, Likeness(model, calibration, "cosine"), calibration)
     run = DecideRun(subject, asked, tmp_path, lambda *_: None, lambda _: None)
-    rows = [Tried(name, backend, path=model) for name in ("fp16", "int8") for backend in ("trt", "torch")]
+    rows = [DraftRow(name, backend, path=model) for name in ("fp16", "int8") for backend in ("trt", "torch")]
     scores = Scores(0.3, np.zeros(1), "", 1)
     late: list[str] = []
     for one in rows:
         one.fail = lambda *_, one=one: late.append(one.label)  # type: ignore[method-assign]
-    done = Tried("fp32", "trt", scores=scores)
+    done = DraftRow("fp32", "trt", scores=scores)
     run._score([done, *rows])
     assert late == ["fp16 on trt", "int8 on trt", "fp16 on torch", "int8 on torch"]
 
 
 def test_what_was_left_out_is_one_sentence() -> None:
-    rows = [Tried(name, backend) for name in ("fp16", "int8", "int8-mixed") for backend in ("trt", "torch")]
+    rows = [DraftRow(name, backend) for name in ("fp16", "int8", "int8-mixed") for backend in ("trt", "torch")]
     for one in rows[1:]:
         one.fail("left out", "the budget was used up before it was scored")
     assert left_out(rows) == ["Left out, as the budget was used up: fp16 on torch; int8, int8-mixed on trt, torch."]
@@ -83,7 +83,7 @@ def test_calibration_data_of_another_normalisation_are_refused_or_noted(
         subject_of(model, asked, calibration, lambda _: None), asked, tmp_path, lambda *_: None, lambda _: None
     )
     run._unavailable = {}
-    row = Tried("int8", "ort-cpu")
+    row = DraftRow("int8", "ort-cpu")
     run._make([row])
     assert row.state == state
     assert ("normalised in different ways" in (row.reason or "")) == (state == "failed")

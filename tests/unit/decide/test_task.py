@@ -9,7 +9,7 @@ from tests.onnx_text import write_onnx
 
 from trt_workbench.decide.settings import CalibrationSettings
 from trt_workbench.decide.task import Detection, Likeness
-from trt_workbench.decide.tried import Tried
+from trt_workbench.decide.tried import DraftRow
 
 
 def test_a_timed_call_has_the_dimensions_of_a_sample(tmp_path: Path) -> None:
@@ -36,7 +36,7 @@ def test_what_a_graph_does_not_compute_in_is_no_candidate_of_it(
     precision: str, shares: dict[str, float], weights: dict[str, float], misses: bool
 ) -> None:
     ran: dict[str, Any] = {"source": "graph", "shares": shares, "weight_shares": weights}
-    assert Tried(precision, "ort-cpu", provenance={"precision_ran": ran}).misses is misses
+    assert DraftRow(precision, "ort-cpu", provenance={"precision_ran": ran}).misses is misses
     # of an engine TensorRT chooses the kernels: that it took others is told, and is no fault
     engine = {**ran, "source": "engine layers"}
-    assert not Tried(precision, "trt", provenance={"precision_ran": engine}).misses
+    assert not DraftRow(precision, "trt", provenance={"precision_ran": engine}).misses

@@ -5,11 +5,11 @@ import pytest
 
 from trt_workbench.decide.scores import Scores
 from trt_workbench.decide.timing import measuring_s, timing, wanted
-from trt_workbench.decide.tried import Tried
+from trt_workbench.decide.tried import DraftRow
 
 
-def tried(precision: str, backend: str, call_ms: float | None) -> Tried:
-    return Tried(precision, backend, scores=Scores(0.3, np.zeros(1), "", 1, call_ms=call_ms))
+def tried(precision: str, backend: str, call_ms: float | None) -> DraftRow:
+    return DraftRow(precision, backend, scores=Scores(0.3, np.zeros(1), "", 1, call_ms=call_ms))
 
 
 ROWS = [

@@ -9,7 +9,7 @@ from tests.onnx_text import write_onnx
 from trt_workbench.backends.ort_cpu import OrtCpuBackend
 from trt_workbench.decide.candidates import make_candidate
 from trt_workbench.decide.settings import CalibrationSettings
-from trt_workbench.decide.tried import Tried
+from trt_workbench.decide.tried import DraftRow
 
 
 def test_int8_that_ort_cpu_computes_in_fp32_is_simulated(tmp_path: Path) -> None:
@@ -21,7 +21,7 @@ def test_int8_that_ort_cpu_computes_in_fp32_is_simulated(tmp_path: Path) -> None
         path = write_onnx(tmp_path / f"{name}.onnx", text.format(name), weights)
         made = make_candidate(path, "int8", tmp_path / "low.onnx", calibration=CalibrationSettings("random"))
         with OrtCpuBackend().load(made.path) as session:
-            tried = Tried("int8", "ort-cpu", provenance=session.record())
+            tried = DraftRow("int8", "ort-cpu", provenance=session.record())
             found[name] = tried.simulated, tried.provenance["precision_ran"]["native"]
     # without a pair behind it ONNX Runtime multiplies in integers only what makes an output
     assert found == {"w": (True, 0.0), "v": (True, 0.5)}

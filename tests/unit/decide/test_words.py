@@ -8,7 +8,7 @@ import pytest
 from trt_workbench.decide.judge import _row
 from trt_workbench.decide.request import DecideSettings
 from trt_workbench.decide.task import Detection
-from trt_workbench.decide.tried import Tried
+from trt_workbench.decide.tried import DraftRow
 from trt_workbench.decide.words import _doubts, recommendation
 from trt_workbench.onnxtools.quantize.evidence import Evidence
 from trt_workbench.runs.bootstrap import share_interval
@@ -85,7 +85,7 @@ def test_weights_alone_are_no_arithmetic_and_count() -> None:
         Evidence.model_construct(to=to, low_macs=0.0, low_weights=weights, calibrated=True)
         for to, weights in (("int4-weights", 1.0), ("int4-weights", 0.004), ("int8", 1.0))
     ]
-    tried = [Tried("any name", "trt", evidence=evidence) for evidence in made]
+    tried = [DraftRow("any name", "trt", evidence=evidence) for evidence in made]
     found = [_row(one, None, None, None, DecideSettings(), Path()) for one in tried]
     assert [(one.low_macs, one.low_weights, one.tells) for one in found] == [
         (None, 1.0, True), (None, 0.004, False), (0.0, None, False),

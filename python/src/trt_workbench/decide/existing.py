@@ -10,7 +10,7 @@ from trt_workbench.decide.judge import judged
 from trt_workbench.decide.request import DecideSettings
 from trt_workbench.decide.scores import coco_scores
 from trt_workbench.decide.task import Detection
-from trt_workbench.decide.tried import Tried
+from trt_workbench.decide.tried import DraftRow
 from trt_workbench.engine.documents import read_document
 from trt_workbench.errors import UsageProblem
 from trt_workbench.model.opened import Model
@@ -63,9 +63,9 @@ def decision_about(
     )
 
 
-def _tried(directory: Path, metrics: CocoMetrics) -> Tried:
+def _tried(directory: Path, metrics: CocoMetrics) -> DraftRow:
     path = Path(metrics["model"]["path"])
-    found = Tried(
+    found = DraftRow(
         told(metrics) or metrics["settings"].get("precision", "unknown"),
         metrics["backend"],
         asked=metrics["settings"].get("precision", BASELINE),
@@ -88,7 +88,7 @@ def _evidence(path: Path, sha256: str) -> Evidence | None:
     return evidence_in(Model.open(path).facts.metadata)
 
 
-def _name_apart(tried: Sequence[Tried], documents: Sequence[CocoMetrics]) -> None:
+def _name_apart(tried: Sequence[DraftRow], documents: Sequence[CocoMetrics]) -> None:
     """Give rows of one precision on one runtime the names of their files as well."""
     counts = Counter(one.label for one in tried)
     for one, metrics in zip(tried, documents, strict=True):
@@ -96,7 +96,7 @@ def _name_apart(tried: Sequence[Tried], documents: Sequence[CocoMetrics]) -> Non
             one.precision = f"{one.precision} {Path(metrics['model']['path']).stem}"
 
 
-def _one_work(tried: Sequence[Tried], documents: Sequence[CocoMetrics], records: Sequence[Record]) -> list[Record]:
+def _one_work(tried: Sequence[DraftRow], documents: Sequence[CocoMetrics], records: Sequence[Record]) -> list[Record]:
     """Return the records of the work that most rows have, and give the rows the names of their runtimes."""
     best: list[Record] = []
     names: dict[int, str] = {}

@@ -10,7 +10,7 @@ from trt_workbench.core.precision import WEIGHTS, read
 from trt_workbench.decide.request import DecideSettings
 from trt_workbench.decide.scores import Scores
 from trt_workbench.decide.task import Task
-from trt_workbench.decide.tried import Tried
+from trt_workbench.decide.tried import DraftRow
 from trt_workbench.decide.words import recommendation
 from trt_workbench.errors import UsageProblem
 from trt_workbench.model.opened import Model
@@ -23,7 +23,7 @@ from trt_workbench.runs.search import SearchDocument
 
 
 def judged(
-    tried: Sequence[Tried],
+    tried: Sequence[DraftRow],
     records: Sequence[Record],
     *,
     model: Path,
@@ -80,8 +80,8 @@ def judged(
 
 
 def _row(
-    one: Tried,
-    baseline: Tried | None,
+    one: DraftRow,
+    baseline: DraftRow | None,
     speed: RowSpeed | None,
     failure: str | None,
     settings: DecideSettings,
@@ -116,7 +116,7 @@ def _row(
     )
 
 
-def _certain(score: RowScore | None, one: Tried, max_loss: float) -> bool | None:
+def _certain(score: RowScore | None, one: DraftRow, max_loss: float) -> bool | None:
     """Whether the whole interval of a loss is within the bound; of one without width, with what it may not show."""
     if score is None or one.scores is None:
         return None
@@ -125,7 +125,7 @@ def _certain(score: RowScore | None, one: Tried, max_loss: float) -> bool | None
     return max(score.loss, largest_loss(score.loss_ci95, one.scores.count)) <= max_loss
 
 
-def _score(one: Tried, baseline: Tried | None) -> tuple[RowScore | None, str | None]:
+def _score(one: DraftRow, baseline: DraftRow | None) -> tuple[RowScore | None, str | None]:
     if one.scores is None:
         return None, None
     try:
@@ -134,22 +134,22 @@ def _score(one: Tried, baseline: Tried | None) -> tuple[RowScore | None, str | N
         return None, str(problem)
 
 
-def _other(one: Tried, baseline: Tried | None) -> Scores | None:
+def _other(one: DraftRow, baseline: DraftRow | None) -> Scores | None:
     return baseline.scores if baseline is not None and baseline is not one else None
 
 
-def _unmeasured(one: Tried, failure: str | None, settings: DecideSettings) -> str:
+def _unmeasured(one: DraftRow, failure: str | None, settings: DecideSettings) -> str:
     if one.simulated:
         return f"{one.backend} only imitates {one.precision}, so that its latency says nothing"
     return failure or ("its latency was not measured" if settings.repetitions else "--repetitions is 0")
 
 
-def _failure(one: Tried, records: Sequence[Record]) -> str | None:
+def _failure(one: DraftRow, records: Sequence[Record]) -> str | None:
     """Return why a row has no latency."""
     return next((record.error for record in records if record.runtime == one.runtime and record.error), None)
 
 
-def _size(one: Tried) -> int | None:
+def _size(one: DraftRow) -> int | None:
     """Return the size of the engine that was built, or else of the model file with its weights."""
     plan = one.provenance.get("plan")
     if plan and Path(str(plan)).is_file():
@@ -164,7 +164,7 @@ def _within(folder: Path, root: Path) -> str:
     return str(folder.relative_to(root)) if folder.is_relative_to(root) else str(folder.absolute())
 
 
-def _speeds(tried: Sequence[Tried], records: Sequence[Record]) -> dict[str, RowSpeed]:
+def _speeds(tried: Sequence[DraftRow], records: Sequence[Record]) -> dict[str, RowSpeed]:
     """Return how fast every row is, by the name of its runtime in the bench.
 
     Unstable repetitions count, and are said to, where without them too few would be left to tell anything.

@@ -24,7 +24,7 @@ from trt_workbench.decide.mixed import MixedSearch, by_rule
 from trt_workbench.decide.request import DecideSettings
 from trt_workbench.decide.subject import Subject, backends_of
 from trt_workbench.decide.timing import MEASURE, measuring_s, timing, wanted
-from trt_workbench.decide.tried import Tried, left_out
+from trt_workbench.decide.tried import DraftRow, left_out
 from trt_workbench.decide.worker import TARGET
 from trt_workbench.engine.documents import write_json
 from trt_workbench.errors import CheckFailed, UsageProblem, WorkbenchError, error_kind
@@ -84,7 +84,7 @@ class DecideRun:
         """
         self._fit_batch()
         backends = self._backends()
-        tried = [Tried(precision, backend) for precision in self.settings.precisions for backend in backends]
+        tried = [DraftRow(precision, backend) for precision in self.settings.precisions for backend in backends]
         try:
             self._make(tried)
             self._score(tried)
@@ -130,7 +130,7 @@ class DecideRun:
             self.left_out.append(f"Not on this machine: {', '.join(absent)} (`trtw backends` says why).")
         return [name for name in names if name not in absent]
 
-    def _make(self, tried: Sequence[Tried]) -> None:
+    def _make(self, tried: Sequence[DraftRow]) -> None:
         """Find the file and the requested precision of every row."""
         self._search = self._mixed()
         self._candidates = Candidates(
@@ -217,7 +217,7 @@ class DecideRun:
             return asked
         return "fp32"
 
-    def _score(self, tried: Sequence[Tried]) -> None:
+    def _score(self, tried: Sequence[DraftRow]) -> None:
         # The baseline first, as without it nothing can be judged; then every precision on one runtime after the other:
         # where time is short, what a precision costs is known of all of them, rather than of few everywhere.
         places = list(dict.fromkeys(one.backend for one in tried))
@@ -259,7 +259,7 @@ class DecideRun:
         _require_a_baseline(tried)
         self.progress("Scoring", len(waiting), len(waiting), "")
 
-    def _request(self, one: Tried, baseline: Path | None) -> dict[str, Any]:
+    def _request(self, one: DraftRow, baseline: Path | None) -> dict[str, Any]:
         """Return what the worker is asked for to score a row. Raises UsageProblem where nothing can be.
 
         The session is asked for what the bench will ask for, so that an engine is scored and timed, not two of a kind.
@@ -268,7 +268,7 @@ class DecideRun:
         asked = session_options(expand(self._config([one], 1))[0], one.path, {})
         return self.subject.task.request(one, asked, self.settings, baseline)
 
-    def _measure(self, rows: Sequence[Tried]) -> list[Record]:
+    def _measure(self, rows: Sequence[DraftRow]) -> list[Record]:
         """Measure latencies of the rows in turns, as many as there is time for, and return the records."""
         chosen = timing(rows, self.settings.repetitions, self._left())
         self.left_out += chosen.words
@@ -292,7 +292,7 @@ class DecideRun:
         path = self.folder / "records.jsonl"
         return read_records(path) if path.is_file() else []
 
-    def _config(self, rows: Sequence[Tried], repetitions: int) -> BenchConfig:
+    def _config(self, rows: Sequence[DraftRow], repetitions: int) -> BenchConfig:
         files = {one.precision: one.path for one in rows if one.path and one.path != self.subject.model}
         runtimes = tuple(
             RuntimeEntry(
@@ -329,7 +329,7 @@ class DecideRun:
         return left is not None and left <= reserve
 
 
-def _require_a_baseline(tried: Sequence[Tried]) -> None:
+def _require_a_baseline(tried: Sequence[DraftRow]) -> None:
     """Raise the first error of the baseline's rows where none has a score: there is nothing to decide then."""
     rows = [one for one in tried if one.precision == BASELINE]
     if not any(one.scores for one in rows):

@@ -13,7 +13,7 @@ from trt_workbench.decide.data import Sample, calibration_data
 from trt_workbench.decide.request import DecideSettings
 from trt_workbench.decide.scores import Scores, coco_scores
 from trt_workbench.decide.settings import CalibrationSettings
-from trt_workbench.decide.tried import Tried
+from trt_workbench.decide.tried import DraftRow
 from trt_workbench.evaluate.coco_dataset import read_dataset
 from trt_workbench.model.opened import Model
 from trt_workbench.pipeline.calibration import calibration_images
@@ -46,7 +46,7 @@ class Task(Protocol):
         """Whether ranges are found on the samples that are scored."""
 
     def request(
-        self, one: Tried, asked: SessionOptions, settings: DecideSettings, baseline: Path | None
+        self, one: DraftRow, asked: SessionOptions, settings: DecideSettings, baseline: Path | None
     ) -> dict[str, Any]:
         """Return what the worker is asked for to score a row.
 
@@ -57,7 +57,7 @@ class Task(Protocol):
             baseline: folder of the baseline's score; None of the baseline itself.
         """
 
-    def scores(self, one: Tried, seed: int) -> Scores:
+    def scores(self, one: DraftRow, seed: int) -> Scores:
         """Return the score that the worker has written. Raises UsageProblem."""
 
     def samples_of(self, model: Path) -> Iterator[Sample]:
@@ -94,7 +94,7 @@ class Detection:
         return str(self.annotations)
 
     def request(
-        self, one: Tried, asked: SessionOptions, settings: DecideSettings, baseline: Path | None
+        self, one: DraftRow, asked: SessionOptions, settings: DecideSettings, baseline: Path | None
     ) -> dict[str, Any]:
         """Return the request for `decide/worker.py`."""
         del baseline  # AP needs none
@@ -117,7 +117,7 @@ class Detection:
             },
         }
 
-    def scores(self, one: Tried, seed: int) -> Scores:
+    def scores(self, one: DraftRow, seed: int) -> Scores:
         """Return the score that the worker has written."""
         assert one.folder is not None  # as it was scored
         return coco_scores(one.folder, seed)
@@ -166,7 +166,7 @@ class Likeness:
         return str(self.samples.calibration)
 
     def request(
-        self, one: Tried, asked: SessionOptions, settings: DecideSettings, baseline: Path | None
+        self, one: DraftRow, asked: SessionOptions, settings: DecideSettings, baseline: Path | None
     ) -> dict[str, Any]:
         """Return the request for `decide/worker.py`."""
         return {
@@ -184,7 +184,7 @@ class Likeness:
             "allow_unverified": settings.allow_unverified,
         }
 
-    def scores(self, one: Tried, seed: int) -> Scores:
+    def scores(self, one: DraftRow, seed: int) -> Scores:
         """Return the score that the worker has written."""
         assert one.folder is not None  # as it was scored
         return array_scores(one.folder, self.kind, seed)

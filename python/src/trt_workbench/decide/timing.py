@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trt_workbench.bench.config import RepetitionSettings
-from trt_workbench.decide.tried import Tried
+from trt_workbench.decide.tried import DraftRow
 from trt_workbench.runs.comparison import inseparable, telling_repetitions
 from trt_workbench.runs.decision import BASELINE
 
@@ -29,12 +29,12 @@ class Timing:
         words: sentences on what differs from what was asked for.
     """
 
-    rows: tuple[Tried, ...] = ()
+    rows: tuple[DraftRow, ...] = ()
     repetitions: int = 0
     words: tuple[str, ...] = ()
 
 
-def measuring_s(rows: Sequence[Tried], repetitions: int) -> float:
+def measuring_s(rows: Sequence[DraftRow], repetitions: int) -> float:
     """Return the least time that the latencies of rows take, seconds."""
     return sum(_LOAD_S + repetitions * _repetition_s(row) for row in rows) if repetitions else 0.0
 
@@ -44,7 +44,7 @@ def wanted(rows: int, asked: int) -> int:
     return telling_repetitions(rows - 1, asked) if asked and rows else 0
 
 
-def timing(rows: Sequence[Tried], asked: int, left_s: float | None) -> Timing:
+def timing(rows: Sequence[DraftRow], asked: int, left_s: float | None) -> Timing:
     """Choose what is timed: with little time fewer repetitions, then fewer rows, the slowest left out first.
 
     Never so few repetitions that no two of the rows could be told apart: most of the time goes into loading, and a
@@ -75,7 +75,7 @@ def timing(rows: Sequence[Tried], asked: int, left_s: float | None) -> Timing:
     return Timing(words=(f"Latencies were not measured: they take {seconds:.0f} s or more, beyond the budget.",))
 
 
-def _words(dropped: Sequence[Tried], count: int, asked: int, repetitions: int) -> list[str]:
+def _words(dropped: Sequence[DraftRow], count: int, asked: int, repetitions: int) -> list[str]:
     found = []
     if dropped:
         named = ", ".join(row.label for row in dropped)
@@ -90,12 +90,12 @@ def _words(dropped: Sequence[Tried], count: int, asked: int, repetitions: int) -
     return found
 
 
-def _repetition_s(row: Tried) -> float:
+def _repetition_s(row: DraftRow) -> float:
     least = MEASURE.warmup_ms / 1000 + MEASURE.duration_s
     known = row.scores.call_ms if row.scores else None
     return least if known is None else max(least, (1 + MEASURE.min_iterations) * known / 1000)
 
 
-def _call_ms(row: Tried) -> float:
+def _call_ms(row: DraftRow) -> float:
     known = row.scores.call_ms if row.scores else None
     return math.inf if known is None else known

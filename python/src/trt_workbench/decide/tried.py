@@ -16,7 +16,7 @@ from trt_workbench.runs.decision import BASELINE, State
 
 
 @dataclass
-class Tried:
+class DraftRow:
     """What is known of a row so far.
 
     Attributes:
@@ -93,7 +93,7 @@ class Tried:
         self.state, self.reason, self.kind = state, reason, kind
 
 
-def left_out(tried: Sequence[Tried]) -> list[str]:
+def left_out(tried: Sequence[DraftRow]) -> list[str]:
     """Return a sentence on the rows that were not tried for want of time, if there are any."""
     runtimes: dict[str, list[str]] = {}
     for one in tried:
