@@ -14,7 +14,7 @@ from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.identity import sha256_of
 from trt_workbench.onnxtools.sanitize import save_model
 from trt_workbench.verify.opening import MODEL_SUFFIX, VerifyRequest
-from trt_workbench.verify.workarounds import Fixed, Tried
+from trt_workbench.verify.workarounds import Fixed, WorkaroundResult
 
 
 def check_output(request: VerifyRequest, output: Path) -> None:
@@ -60,7 +60,7 @@ def write_fixed(found: Fixed, request: VerifyRequest, output: Path) -> Path:
     return output
 
 
-def way_around(found: Fixed, taken: Tried, request: VerifyRequest) -> WayAround:
+def way_around(found: Fixed, taken: WorkaroundResult, request: VerifyRequest) -> WayAround:
     """Return what a manifest says of a way that was taken."""
     assert taken.milliseconds is not None
     return WayAround(

@@ -32,7 +32,7 @@ Note = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Tried:
+class WorkaroundResult:
     """What became of a way.
 
     Attributes:
@@ -70,16 +70,16 @@ class Fixed:
     """
 
     plain_milliseconds: float | None
-    tried: tuple[Tried, ...]
+    tried: tuple[WorkaroundResult, ...]
     left: tuple[str, ...]
     time_over: bool = False
 
     @property
-    def chosen(self) -> Tried | None:
+    def chosen(self) -> WorkaroundResult | None:
         """The first that is right."""
         return next((one for one in self.tried if one.is_right), None)
 
-    def cost(self, one: Tried) -> float | None:
+    def cost(self, one: WorkaroundResult) -> float | None:
         """Return how many times as long a call takes as one of the wrong engine."""
         known = one.milliseconds is not None and self.plain_milliseconds
         return one.milliseconds / self.plain_milliseconds if known else None  # type: ignore[operator]
@@ -133,7 +133,7 @@ def fixed(
     request = of_model(request)
     model = Model.open(request.target).load()
     end = time.monotonic() + seconds
-    tried: list[Tried] = []
+    tried: list[WorkaroundResult] = []
     left: list[str] = []
     time_over = False
     with tempfile.TemporaryDirectory(prefix="trtw-fix-") as scratch, Isolated(Path(scratch) / "log") as worker:
@@ -150,7 +150,7 @@ def fixed(
     return Fixed(plain, tuple(tried), tuple(left), time_over)
 
 
-def require_chosen(found: Fixed, target: Path) -> Tried:
+def require_chosen(found: Fixed, target: Path) -> WorkaroundResult:
     """Return the way that is taken.
 
     Raises:
@@ -176,11 +176,11 @@ class _Trial:
             self._note(f"The engine as it is cannot be timed: {error}")
         return None
 
-    def judged(self, name: str, request: VerifyRequest) -> Tried:
+    def judged(self, name: str, request: VerifyRequest) -> WorkaroundResult:
         """Return what became of a way."""
         answer = self._ask("way", request)
         plan = Path(answer["plan"]) if answer["plan"] else None
-        return Tried(name, answer["verdict"], answer["reason"], answer["milliseconds"], request, plan)
+        return WorkaroundResult(name, answer["verdict"], answer["reason"], answer["milliseconds"], request, plan)
 
     def _ask(self, verb: str, request: VerifyRequest) -> dict[str, Any]:
         left = max(0.0, self._end - time.monotonic())
@@ -191,7 +191,7 @@ class _Trial:
         return answer
 
 
-def _tried(request: VerifyRequest, way: WayAround, folder: Path, trial: _Trial, *, keep: bool) -> Tried:
+def _tried(request: VerifyRequest, way: WayAround, folder: Path, trial: _Trial, *, keep: bool) -> WorkaroundResult:
     target = request.target
     if way.model is not None:
         target = folder / f"{request.target.stem}-{way.name}{MODEL_SUFFIX}"
@@ -202,7 +202,7 @@ def _tried(request: VerifyRequest, way: WayAround, folder: Path, trial: _Trial, 
             _check_same(request, target)
         tried = trial.judged(way.name, asked)
     except Exception as error:  # a crash, or whatever a runtime raises: the next way may do
-        tried = Tried(way.name, FAILED, str(error) or type(error).__name__, None, asked)
+        tried = WorkaroundResult(way.name, FAILED, str(error) or type(error).__name__, None, asked)
     if way.model is not None and not (keep and tried.is_right):
         target.unlink()
         target.with_name(f"{target.name}.data").unlink(missing_ok=True)
