@@ -19,7 +19,7 @@ from trt_workbench.backends.trt import TrtBackend
 from trt_workbench.backends.trt_opening import engine_session
 from trt_workbench.engine.builder import export
 from trt_workbench.engine.loading import read_plan
-from trt_workbench.engine.manifest import WayAround, read_manifest
+from trt_workbench.engine.manifest import WorkaroundRecord, read_manifest
 from trt_workbench.errors import CheckFailed, UsageProblem
 from trt_workbench.onnxtools.fences import fences
 from trt_workbench.onnxtools.identity import sha256_of
@@ -219,7 +219,9 @@ def test_a_plan_is_run_as_its_manifest_says(model: Path, tmp_path: Path) -> None
     assert taken.plan is not None
     made = read_plan(taken.plan)
     assert made.manifest.way_around is None
-    around = WayAround(name="rows-1", model_sha256="0", verdict="right", latency_ms=1, plain_latency_ms=None, rows=1)
+    around = WorkaroundRecord(
+        name="rows-1", model_sha256="0", verdict="right", latency_ms=1, plain_latency_ms=None, rows=1
+    )
     plan = tmp_path / "fixed.plan"
     export(replace(made, manifest=made.manifest.model_copy(update={"way_around": around})), plan)
     with TrtBackend().load(plan, SessionOptions()) as session:

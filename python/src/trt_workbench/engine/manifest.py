@@ -57,7 +57,7 @@ class Plugin(Strict):
     sha256: str
 
 
-class WayAround(Strict):
+class WorkaroundRecord(Strict):
     """How an engine that was wrong became right.
 
     Attributes:
@@ -128,7 +128,7 @@ class Manifest(Strict):
     skipped_tactics: int = 0
     warnings: tuple[str, ...] = ()
     verification: Verification | None = None
-    way_around: WayAround | None = None
+    way_around: WorkaroundRecord | None = None
 
     @field_validator("options")
     @classmethod

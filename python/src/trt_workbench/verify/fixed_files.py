@@ -8,7 +8,7 @@ from pathlib import Path
 from trt_workbench.core.input_files import refuse_special
 from trt_workbench.engine.builder import export
 from trt_workbench.engine.loading import read_plan
-from trt_workbench.engine.manifest import WayAround, check_destination
+from trt_workbench.engine.manifest import WorkaroundRecord, check_destination
 from trt_workbench.errors import UsageProblem
 from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.identity import sha256_of
@@ -60,10 +60,10 @@ def write_fixed(found: Fixed, request: VerifyRequest, output: Path) -> Path:
     return output
 
 
-def way_around(found: Fixed, taken: WorkaroundResult, request: VerifyRequest) -> WayAround:
+def way_around(found: Fixed, taken: WorkaroundResult, request: VerifyRequest) -> WorkaroundRecord:
     """Return what a manifest says of a way that was taken."""
     assert taken.milliseconds is not None
-    return WayAround(
+    return WorkaroundRecord(
         name=taken.name,
         model_sha256=sha256_of(request.model or request.target),
         verdict=taken.verdict,
