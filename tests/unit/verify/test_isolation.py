@@ -21,7 +21,7 @@ from trt_workbench.verify.opening import VerifyRequest
 from trt_workbench.verify.reproduction import write_bisected
 from trt_workbench.verify.run import verify
 from trt_workbench.verify.settings import Range
-from trt_workbench.verify.ways import WayAround
+from trt_workbench.verify.ways import Workaround
 from trt_workbench.verify.workarounds import fixed
 
 
@@ -139,7 +139,7 @@ def test_ways_that_crash_are_failed_and_the_next_is_tried(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ways = [
-        WayAround(f"way-{name}", options={"crash": name, "wrong": ""})
+        Workaround(f"way-{name}", options={"crash": name, "wrong": ""})
         for name in ("abort", "sticky", "hang", "", "never")
     ]
     monkeypatch.setattr(workarounds, "ways", lambda *_: iter(ways))
@@ -163,7 +163,7 @@ def test_ways_that_crash_are_failed_and_the_next_is_tried(
 def test_ways_for_which_there_is_no_time_are_listed(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workarounds, "ways", lambda *_: iter([WayAround("first"), WayAround("second")]))
+    monkeypatch.setattr(workarounds, "ways", lambda *_: iter([Workaround("first"), Workaround("second")]))
     found = fixed(asked(model, wrong="Softmax"), tmp_path, seconds=0)
     assert (found.tried, found.left, found.time_over) == ((), ("first", "second"), True)
     assert found.document()["not_tried"] == ["first", "second"]

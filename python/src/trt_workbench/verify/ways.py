@@ -23,7 +23,7 @@ _TYPED = ("Add", "Div", "MatMul", "Mul", "Softmax")  # of which the parser makes
 
 
 @dataclass(frozen=True)
-class WayAround:
+class Workaround:
     """One thing to try.
 
     Attributes:
@@ -41,7 +41,7 @@ class WayAround:
 
 def ways(
     request: VerifyRequest, model: onnx.ModelProto, nodes: Sequence[str], rows: Sequence[int]
-) -> Iterator[WayAround]:
+) -> Iterator[Workaround]:
     """Yield the ways that fit, the cheapest first; of other backends than `trt` those in the model alone.
 
     The graph of a model with more than 2 GB of weights, whose shapes protobuf cannot carry, is left as it is.
@@ -55,29 +55,29 @@ def ways(
     is_large = weight_bytes(model) > MOST_WEIGHTS
     if not is_large:
         for name, rewritten in candidates(model):
-            yield WayAround(name, rewritten, rewritten=True)
+            yield Workaround(name, rewritten, rewritten=True)
     if not request.runs_plans:
         return
     if not is_large:
         for name, fenced in fences(model, nodes):
-            yield WayAround(name, fenced)
+            yield Workaround(name, fenced)
         yield from _layer_types(request, model, nodes)
     off = [f"-{name}" for name in sorted(native.require("option_names")()["tactic_sources"])]
-    yield WayAround("tactic-sources-off", options={"tactic_sources": off})
+    yield Workaround("tactic-sources-off", options={"tactic_sources": off})
     for level in _LEVELS:
         if request.options.get("optimization_level", 3) != level:  # 3 is TensorRT's own
-            yield WayAround(f"optimization-level-{level}", options={"optimization_level": level})
+            yield Workaround(f"optimization-level-{level}", options={"optimization_level": level})
     for size in rows:
-        yield WayAround(f"rows-{size}", options={"rows": size})
+        yield Workaround(f"rows-{size}", options={"rows": size})
 
 
-def applied(request: VerifyRequest, way: WayAround, target: Any) -> VerifyRequest:
+def applied(request: VerifyRequest, way: Workaround, target: Any) -> VerifyRequest:
     """Return the request for a way whose model was written to `target`."""
     options = {**request.options, **way.options}
     return dataclasses.replace(request, target=target, model=request.model or request.target, options=options)
 
 
-def _layer_types(request: VerifyRequest, model: onnx.ModelProto, nodes: Sequence[str]) -> Iterator[WayAround]:
+def _layer_types(request: VerifyRequest, model: onnx.ModelProto, nodes: Sequence[str]) -> Iterator[Workaround]:
     """Yield the layers of the place, else of every attention, in fp32, where another precision is asked for."""
     if request.precision == "fp32":
         return
@@ -86,4 +86,4 @@ def _layer_types(request: VerifyRequest, model: onnx.ModelProto, nodes: Sequence
     names = [node.name for node in chosen if node.name and node.op_type in _TYPED]
     if names:
         types = dict.fromkeys(map(glob.escape, names), "fp32")
-        yield WayAround("layers-in-fp32", options={"precision_constraints": "obey", "layer_precisions": types})
+        yield Workaround("layers-in-fp32", options={"precision_constraints": "obey", "layer_precisions": types})

@@ -20,7 +20,7 @@ from trt_workbench.verify.isolation import Isolated, document_of
 from trt_workbench.verify.opening import MODEL_SUFFIX, Opened, VerifyRequest, of_model
 from trt_workbench.verify.run import Verified
 from trt_workbench.verify.way_trial import best_inputs
-from trt_workbench.verify.ways import WayAround, applied, ways
+from trt_workbench.verify.ways import Workaround, applied, ways
 
 FAILED = "failed"
 SECONDS = 900.0
@@ -191,7 +191,7 @@ class _Trial:
         return answer
 
 
-def _tried(request: VerifyRequest, way: WayAround, folder: Path, trial: _Trial, *, keep: bool) -> WorkaroundResult:
+def _tried(request: VerifyRequest, way: Workaround, folder: Path, trial: _Trial, *, keep: bool) -> WorkaroundResult:
     target = request.target
     if way.model is not None:
         target = folder / f"{request.target.stem}-{way.name}{MODEL_SUFFIX}"
