@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from tests.onnx_text import write_onnx
 
 from trt_workbench.backends.base import TensorSpec
-from trt_workbench.verify.properties import CallTrial, Finding, calls_repeat, rows_equal_single_runs, worst
+from trt_workbench.verify.properties import CallTrial, PropertyResult, calls_repeat, rows_equal_single_runs, worst
 from trt_workbench.verify.rounding import Calls, without_rounding
 from trt_workbench.verify.settings import Range
 from trt_workbench.verify.space import model_space
@@ -41,7 +41,9 @@ def yardstick(tmp_path: Path) -> Iterator[Yardstick]:
     made.close()
 
 
-def found(run: Callable[[Arrays], Arrays], yardstick: Yardstick, check: Any = rows_equal_single_runs) -> list[Finding]:
+def found(
+    run: Callable[[Arrays], Arrays], yardstick: Yardstick, check: Any = rows_equal_single_runs
+) -> list[PropertyResult]:
     space = model_space([TensorSpec("x", np.dtype(np.float32), (None, 16))], {"x": ("N", 16)}, {"N": Range(1, 2, 2)})
     inputs, rows = {"x": ROWS}, {"y": True}
     limits = yardstick.limits("fp16", inputs, yardstick.exact(inputs), rows, closely=True)

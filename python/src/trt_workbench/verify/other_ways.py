@@ -9,7 +9,7 @@ from trt_workbench.backends.device_arrays import uploader
 from trt_workbench.backends.trt_session import TrtSession
 from trt_workbench.errors import DeviceFailure, UsageProblem
 from trt_workbench.verify.opening import Opened
-from trt_workbench.verify.properties import CallTrial, Finding, agrees, calls_at_once, follows_state, worst
+from trt_workbench.verify.properties import CallTrial, PropertyResult, agrees, calls_at_once, follows_state, worst
 
 _AT_ONCE = 4
 
@@ -27,7 +27,7 @@ class OtherWay:
 
     name: str
     trial: CallTrial
-    findings: Sequence[Finding]
+    findings: Sequence[PropertyResult]
     reason: str = ""
 
 
@@ -48,11 +48,11 @@ def ways(opened: Opened, trial: CallTrial, device: int) -> Iterator[OtherWay]:
         yield OtherWay(name, trial, findings, "" if findings else "rounding alone turns every output over")
 
 
-def _ways(opened: Opened, trial: CallTrial, device: int) -> dict[str, Callable[[], Iterator[Finding]]]:
-    found: dict[str, Callable[[], Iterator[Finding]]] = {}
+def _ways(opened: Opened, trial: CallTrial, device: int) -> dict[str, Callable[[], Iterator[PropertyResult]]]:
+    found: dict[str, Callable[[], Iterator[PropertyResult]]] = {}
 
     def session(name: str, concurrency: int = 1, **options: bool) -> None:
-        def run() -> Iterator[Finding]:
+        def run() -> Iterator[PropertyResult]:
             with opened.open(concurrency, **options) as other:
                 if concurrency > 1:
                     yield from calls_at_once(other.run, trial, concurrency)
@@ -75,6 +75,6 @@ def _ways(opened: Opened, trial: CallTrial, device: int) -> dict[str, Callable[[
     return found
 
 
-def _with_state(opened: Opened, trial: CallTrial) -> Iterator[Finding]:
+def _with_state(opened: Opened, trial: CallTrial) -> Iterator[PropertyResult]:
     with opened.open(state=opened.state) as keeping:
         yield from follows_state(keeping.run, opened.session.run, opened.state, trial)

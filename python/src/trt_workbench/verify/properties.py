@@ -50,7 +50,7 @@ class CallTrial:
 
 
 @dataclass(frozen=True)
-class Finding:
+class PropertyResult:
     """Whether a property holds for one output.
 
     Attributes:
@@ -68,7 +68,7 @@ class Finding:
     detail: str = ""
 
 
-def rows_equal_single_runs(run: Run, trial: CallTrial) -> Iterator[Finding]:
+def rows_equal_single_runs(run: Run, trial: CallTrial) -> Iterator[PropertyResult]:
     """Yield whether every row of the batch is what a run of that row alone gives."""
     space, case = trial.space, trial.case
     if space.batch is None or case.batch is None or case.batch < 2 or space.ranges[space.batch].low > 1:
@@ -79,7 +79,7 @@ def rows_equal_single_runs(run: Run, trial: CallTrial) -> Iterator[Finding]:
         yield from _compared("row = single run", f"row {row} of {case.batch}", trial, expected, single, order=[row])
 
 
-def permuted_rows_permute(run: Run, trial: CallTrial) -> Iterator[Finding]:
+def permuted_rows_permute(run: Run, trial: CallTrial) -> Iterator[PropertyResult]:
     """Yield whether permuted rows give permuted outputs."""
     if not _has_rows(trial):
         return
@@ -90,7 +90,7 @@ def permuted_rows_permute(run: Run, trial: CallTrial) -> Iterator[Finding]:
     yield from _compared("permuted rows", "rows moved on by one", trial, expected, found, order=list(order))
 
 
-def other_rows_do_not_matter(run: Run, trial: CallTrial) -> Iterator[Finding]:
+def other_rows_do_not_matter(run: Run, trial: CallTrial) -> Iterator[PropertyResult]:
     """Yield whether a row stays what it is when all others change."""
     if not _has_rows(trial):
         return
@@ -107,7 +107,7 @@ def other_rows_do_not_matter(run: Run, trial: CallTrial) -> Iterator[Finding]:
         yield from _compared("other rows", what, trial, expected, found, order=[kept])
 
 
-def padding_does_not_matter(run: Run, trial: CallTrial) -> Iterator[Finding]:
+def padding_does_not_matter(run: Run, trial: CallTrial) -> Iterator[PropertyResult]:
     """Yield whether values under a mask of zeros leave what is not masked as it is."""
     for name, mask in trial.inputs.items():
         if "mask" not in name.lower() or mask.ndim != 2 or mask.all():
@@ -137,7 +137,7 @@ def padding_does_not_matter(run: Run, trial: CallTrial) -> Iterator[Finding]:
         )
 
 
-def calls_repeat(run: Run, trial: CallTrial) -> Iterator[Finding]:
+def calls_repeat(run: Run, trial: CallTrial) -> Iterator[PropertyResult]:
     """Yield whether the same call gives the same again, also after a call with other values."""
     calls = [list(_compared("repeated call", "", trial, trial.outputs, run(trial.inputs))) for _ in range(_REPEATS)]
     for of_output in zip(*calls, strict=True):
@@ -152,7 +152,7 @@ def calls_repeat(run: Run, trial: CallTrial) -> Iterator[Finding]:
     yield from _compared("repeated call", "after a call with other values", trial, trial.outputs, found, earlier)
 
 
-def calls_at_once(run: Run, trial: CallTrial, count: int) -> Iterator[Finding]:
+def calls_at_once(run: Run, trial: CallTrial, count: int) -> Iterator[PropertyResult]:
     """Yield whether calls in flight at once leave each other alone; for sessions with `count` calls in flight."""
     alone = run(trial.other)
     with ThreadPoolExecutor(count) as pool:
@@ -164,7 +164,7 @@ def calls_at_once(run: Run, trial: CallTrial, count: int) -> Iterator[Finding]:
         yield from _compared(f"{count} calls at once", f"call {number + 1}", trial, expected, found, earlier)
 
 
-Check = Callable[[Run, CallTrial], Iterator[Finding]]
+Check = Callable[[Run, CallTrial], Iterator[PropertyResult]]
 
 EVERY_CALL: tuple[Check, ...] = (
     rows_equal_single_runs,
@@ -178,13 +178,13 @@ EVERY_CALL: tuple[Check, ...] = (
 OTHER_INPUTS: tuple[Check, ...] = EVERY_CALL[:-1]
 
 
-def agrees(name: str, run: Run, trial: CallTrial) -> Iterator[Finding]:
+def agrees(name: str, run: Run, trial: CallTrial) -> Iterator[PropertyResult]:
     """Yield whether another way to run the same engine, such as without a CUDA graph, gives the same, call by call."""
     for number in range(_REPEATS):  # a graph is captured at the second call of a shape, and replayed from then on
         yield from _compared(name, f"call {number + 1}", trial, trial.outputs, run(trial.inputs))
 
 
-def follows_state(run: Run, stateless: Run, state: Mapping[str, str], trial: CallTrial) -> Iterator[Finding]:
+def follows_state(run: Run, stateless: Run, state: Mapping[str, str], trial: CallTrial) -> Iterator[PropertyResult]:
     """Yield whether a session that keeps its state, from zeros on, gives what one does that is handed it back.
 
     Args:
@@ -203,9 +203,9 @@ def follows_state(run: Run, stateless: Run, state: Mapping[str, str], trial: Cal
         yield from _compared("state on the device", f"call {number + 1}", trial, kept, found)
 
 
-def worst(findings: Iterator[Finding]) -> list[Finding]:
+def worst(findings: Iterator[PropertyResult]) -> list[PropertyResult]:
     """Return one finding for every property and output: one that does not hold, else the largest difference."""
-    found: dict[tuple[str, str], Finding] = {}
+    found: dict[tuple[str, str], PropertyResult] = {}
     for one in findings:
         key = (one.name, one.output)
         before = found.get(key)
@@ -222,7 +222,7 @@ def _compared(
     found: Mapping[str, NDArray[Any]],
     earlier: Mapping[str, Mapping[str, NDArray[Any]]] | None = None,
     order: Sequence[int] | None = None,
-) -> Iterator[Finding]:
+) -> Iterator[PropertyResult]:
     for output, want in expected.items():
         got, limit = found[output], trial.limits[output]
         if not limit.decides:
@@ -236,7 +236,7 @@ def _compared(
             before = {label: arrays[output] for label, arrays in (earlier or {}).items()}
             how = diagnose(got, want, limit, rows=trial.rows[output], earlier=before)
             text = f"{detail}: {how or limit.excess(apart)}"
-        yield Finding(name, output, holds, apart, text)
+        yield PropertyResult(name, output, holds, apart, text)
 
 
 def _has_rows(trial: CallTrial) -> bool:

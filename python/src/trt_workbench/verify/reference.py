@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Session
 from trt_workbench.errors import UsageProblem, WorkbenchError
-from trt_workbench.verify.properties import CallTrial, Check, Finding, worst
+from trt_workbench.verify.properties import CallTrial, Check, PropertyResult, worst
 from trt_workbench.verify.yardstick import typed_for
 
 Arrays = dict[str, NDArray[Any]]
@@ -82,7 +82,7 @@ class LiveReference:
             return True
         return False
 
-    def _findings(self, check: Check, trial: CallTrial) -> list[Finding]:
+    def _findings(self, check: Check, trial: CallTrial) -> list[PropertyResult]:
         own = dataclasses.replace(
             trial, outputs=self._run(trial.inputs), limits={k: one.tighter() for k, one in trial.limits.items()}
         )

@@ -14,7 +14,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from trt_workbench.errors import UsageProblem
-from trt_workbench.verify.properties import OTHER_INPUTS, Arrays, CallTrial, Check, Finding, Run, worst
+from trt_workbench.verify.properties import OTHER_INPUTS, Arrays, CallTrial, Check, PropertyResult, Run, worst
 from trt_workbench.verify.yardstick import Limit, Yardstick
 
 
@@ -33,8 +33,8 @@ class Calls:
 
 
 def without_rounding(
-    check: Check, calls: Calls, trial: CallTrial, findings: list[Finding], yardstick: Yardstick, precision: str
-) -> list[Finding]:
+    check: Check, calls: Calls, trial: CallTrial, findings: list[PropertyResult], yardstick: Yardstick, precision: str
+) -> list[PropertyResult]:
     """Return the findings, of which those hold that only rounding breaks.
 
     Args:

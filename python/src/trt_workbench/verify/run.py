@@ -24,7 +24,7 @@ from trt_workbench.verify.diagnosis import diagnose
 from trt_workbench.verify.fault import Fault
 from trt_workbench.verify.opening import Opened, VerifyRequest
 from trt_workbench.verify.other_ways import OtherWay, ways
-from trt_workbench.verify.properties import EVERY_CALL, CallTrial, Finding, worst
+from trt_workbench.verify.properties import EVERY_CALL, CallTrial, PropertyResult, worst
 from trt_workbench.verify.record import Recorder
 from trt_workbench.verify.reference import Reference
 from trt_workbench.verify.rounding import Calls, without_rounding
@@ -223,7 +223,7 @@ class _Run:
         judged: dict[str, dict[str, Any]] = {}
         for closely in (False, True):
             limits = self._limits(session, inputs, expected, rows, closely=closely)
-            findings: list[Finding] = []
+            findings: list[PropertyResult] = []
             if first:
                 trial = CallTrial(space, case, inputs, found, rows, limits[self.precision], _other(call))
                 findings = self._properties(trial, reference, closely=closely)
@@ -254,7 +254,7 @@ class _Run:
         found: NDArray[Any],
         expected: NDArray[Any] | None,
         limits: Mapping[str, Limit],
-        properties: list[Finding],
+        properties: list[PropertyResult],
         *,
         rows: bool,
     ) -> dict[str, Any]:
@@ -315,9 +315,9 @@ class _Run:
             for name, asked in wanted.items()
         }
 
-    def _properties(self, trial: CallTrial, reference: Reference | None, *, closely: bool) -> list[Finding]:
+    def _properties(self, trial: CallTrial, reference: Reference | None, *, closely: bool) -> list[PropertyResult]:
         """Return what holds of the target, but for what the model itself does not have; closely, but for rounding."""
-        kept: list[Finding] = []
+        kept: list[PropertyResult] = []
         for check in EVERY_CALL:
             try:
                 made = Calls(self._session.run)
@@ -389,7 +389,7 @@ def _arrays(inputs: Arrays, found: Arrays, expected: Arrays | None) -> dict[str,
     return {"inputs": inputs, "found": found, **({"expected": expected} if expected is not None else {})}
 
 
-def _finding(one: Finding) -> dict[str, Any]:
+def _finding(one: PropertyResult) -> dict[str, Any]:
     return {
         "property": one.name,
         "output": one.output,
