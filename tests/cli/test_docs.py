@@ -21,7 +21,7 @@ from trt_workbench.pipeline.streaming import parts
 from trt_workbench.pipeline.streaming.contract import Contract
 from trt_workbench.pipeline.streaming.gates import Gate, Gates
 from trt_workbench.pipeline.streaming.static_check import contradictions
-from trt_workbench.runs.contract import Check, ContractCheck, Finding, StateFact
+from trt_workbench.runs.contract import Check, ContractCheck, ContractViolation, StateFact
 from trt_workbench.verify.difference import Difference
 from trt_workbench.verify.findings import (
     BisectFindings,
@@ -163,7 +163,18 @@ def test_the_streaming_contract_names_every_key_and_shows_a_sound_one() -> None:
     text = (ROOT / "docs" / "reference" / "streaming-contract.md").read_text(encoding="utf-8")
     (shown,) = [body for kind, body in _FENCE.findall(text) if kind == "json"]
     assert contradictions(Contract.model_validate_json(shown)) == []
-    kinds = [Contract, Gates, Gate, ContractCheck, Check, Finding, StateFact, parts.State, parts.Shift, parts.Chunking]
+    kinds = [
+        Contract,
+        Gates,
+        Gate,
+        ContractCheck,
+        Check,
+        ContractViolation,
+        StateFact,
+        parts.State,
+        parts.Shift,
+        parts.Chunking,
+    ]
     kinds += [parts.Signal, parts.Length, parts.Constant, parts.Output, parts.Valid, parts.ChunkSize, parts.Memory]
     kinds += [parts.FrameCounter, parts.Mask]
     keys = {name for kind in [*kinds, parts.Invariant, parts.SymbolProfile] for name in kind.model_fields}

@@ -10,7 +10,7 @@ import numpy as np
 
 from trt_workbench.evaluate.contract_steps import Arrays, Step, Stepper, apart, lengths_by, valid_part
 from trt_workbench.pipeline.streaming.parts import Chunk, State
-from trt_workbench.runs.contract import Check, Finding, StateFact
+from trt_workbench.runs.contract import Check, ContractViolation, StateFact
 
 _MOST_FINDINGS = 20
 
@@ -31,14 +31,14 @@ class CheckTally:
     cases: int = 0
     worst: float | None = None
     reason: str = ""
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[ContractViolation] = field(default_factory=list)
 
     def add(
         self, what: str, chunk: Chunk | None = None, tensor: str | None = None, invariant: str | None = None
     ) -> None:
         """Add what does not hold."""
         self.findings.append(
-            Finding(what=what, chunk=chunk.index if chunk else None, tensor=tensor, invariant=invariant)
+            ContractViolation(what=what, chunk=chunk.index if chunk else None, tensor=tensor, invariant=invariant)
         )
 
     def equal(self, distance: float, limit: float, what: str, chunk: Chunk, tensor: str) -> None:

@@ -9,7 +9,7 @@ from trt_workbench.engine.documents import Strict
 Verdict = Literal["passed", "failed", "not checked"]
 
 
-class Finding(Strict):
+class ContractViolation(Strict):
     """Something that does not hold.
 
     Attributes:
@@ -49,7 +49,7 @@ class Check(Strict):
     cases: int = 0
     worst_rel_l2: float | None = None
     reason: str = ""
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[ContractViolation, ...] = ()
     findings_left_out: int = 0
 
 
