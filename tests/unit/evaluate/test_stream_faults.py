@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.streaming_models import contract_of
 
-from trt_workbench.evaluate.stream_faults import Fault, State, Update, faults
+from trt_workbench.evaluate.stream_faults import PlantedFault, State, Update, faults
 from trt_workbench.pipeline.streaming.contract import Contract
 from trt_workbench.pipeline.streaming.reading import read_contract
 from trt_workbench.system.embedded import embedded_contract
@@ -39,7 +39,7 @@ def altered(contract: Contract, name: str, chunk: int, seed: int = 1) -> State:
     return fault.alter(Update(chunk, state(contract, seed), state(contract, 0), state(contract, 9)))
 
 
-def by_name(found: list[Fault]) -> dict[str, Fault]:
+def by_name(found: list[PlantedFault]) -> dict[str, PlantedFault]:
     return {fault.name: fault for fault in found}
 
 

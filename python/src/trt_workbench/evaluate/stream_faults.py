@@ -30,7 +30,7 @@ Alter = Callable[[Update], State]
 
 
 @dataclass(frozen=True)
-class Fault:
+class PlantedFault:
     """A fault that can be planted. `reason` says why it cannot in this model; None where it can.
 
     Attributes:
@@ -45,7 +45,7 @@ class Fault:
     reason: str = ""
 
 
-def faults(contract: Contract, chunks: int) -> list[Fault]:
+def faults(contract: Contract, chunks: int) -> list[PlantedFault]:
     """Return every fault, for a stream of so many chunks; what happens once happens in the middle."""
     live = {pair.input: pair for pair in contract.state if not pair.dead}
     floats = [name for name in live if contract.inputs[name].dtype.startswith(("float", "bfloat"))]
@@ -88,7 +88,7 @@ def faults(contract: Contract, chunks: int) -> list[Fault]:
             where(floats, no_floats, _nan(floats, middle)),
         ),
     ]
-    return [Fault(name, text, alter, reason) for name, text, (alter, reason) in rows]
+    return [PlantedFault(name, text, alter, reason) for name, text, (alter, reason) in rows]
 
 
 def _stale(update: Update) -> State:
