@@ -24,7 +24,7 @@ from trt_workbench.measure.arrays import file_name
 from trt_workbench.measure.inputs import random_inputs
 from trt_workbench.model.opened import Model
 from trt_workbench.verify.cut import CutSource, Form, read_source
-from trt_workbench.verify.fault import Fault
+from trt_workbench.verify.fault import WrongOutput
 from trt_workbench.verify.isolation import Isolated
 from trt_workbench.verify.opening import NO_REFERENCE, VerifyRequest, of_model
 from trt_workbench.verify.run import Verified
@@ -136,7 +136,7 @@ class _Search:
         self,
         request: VerifyRequest,
         verified: Verified,
-        fault: Fault,
+        fault: WrongOutput,
         folder: Path,
         worker: Isolated,
         scratch: Path,

@@ -9,7 +9,7 @@ from trt_workbench.verify.space import Case, Space
 
 
 @dataclass(frozen=True)
-class Fault:
+class WrongOutput:
     """One wrong output.
 
     Attributes:

@@ -21,7 +21,7 @@ from trt_workbench.onnxtools.identity import sha256_of
 from trt_workbench.onnxtools.precision import rounding_of
 from trt_workbench.verify.calls import Arrays, Call, calls
 from trt_workbench.verify.diagnosis import diagnose
-from trt_workbench.verify.fault import Fault
+from trt_workbench.verify.fault import WrongOutput
 from trt_workbench.verify.opening import Opened, VerifyRequest
 from trt_workbench.verify.other_ways import OtherWay, ways
 from trt_workbench.verify.properties import EVERY_CALL, CallTrial, PropertyResult, worst
@@ -52,7 +52,7 @@ class Verified:
     failures: tuple[str, ...]
     failed_shapes: tuple[str, ...]
     unproven: tuple[str, ...] = ()
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[WrongOutput, ...] = ()
 
 
 def verify(
@@ -140,7 +140,7 @@ class _Run:
         self.precision = self._rounding.split("+")[0]
         self.crashed = False  # then nothing more runs on the device in this process
         self.failures: list[str] = []
-        self.faults: list[Fault] = []
+        self.faults: list[WrongOutput] = []
         self._earlier: dict[str, Arrays] = {}
         self._last: CallTrial | None = None
         self._recorder = _recorder(request, opened, folder) if request.record else None
@@ -196,7 +196,7 @@ class _Run:
         inputs = call.inputs[label]()
         reason = f"it crashed: {said}"
         self._fail(call.case, "all", f"{label} inputs: {reason}", {"inputs": inputs})
-        self.faults.append(Fault(call.case, call.space, "all", self._kept()))
+        self.faults.append(WrongOutput(call.case, call.space, "all", self._kept()))
         row = {"inputs": label, "inputs_sha256": hash_arrays(inputs), "output": "all", "properties": []}
         return {**row, "verdict": WRONG, "reason": reason}
 
@@ -241,7 +241,7 @@ class _Run:
         for name, row in judged.items():
             if row["verdict"] == WRONG:
                 self._fail(case, name, f"{label} inputs: {row['reason']}", _arrays(inputs, found, expected))
-                self.faults.append(Fault(case, space, name, self._kept()))
+                self.faults.append(WrongOutput(case, space, name, self._kept()))
             shape = list(found[name].shape)
             yield {**row, "inputs": label, "inputs_sha256": digest, "output": name, "shape": shape}
         self._earlier = {f"{label} inputs at {case.label}": found}
