@@ -11,7 +11,7 @@ from onnx import TensorProto
 from tests.onnx_text import parse_onnx
 
 from trt_workbench.model.editing import Names, NodeWriter
-from trt_workbench.onnxtools.drawing import Drawing
+from trt_workbench.onnxtools.drawing import RandomSource
 
 KINDS = {TensorProto.FLOAT: "float", TensorProto.DOUBLE: "double", TensorProto.FLOAT16: "float16"}
 
@@ -22,7 +22,7 @@ def drawn(folder: Path, opset: int, x: NDArray, kind: int = TensorProto.FLOAT, s
     model.graph.input[0].type.tensor_type.ClearField("shape")
     model.graph.output[0].type.tensor_type.ClearField("shape")
     del model.graph.node[:]
-    drawing = Drawing(opset, NodeWriter(Names.of(model)))
+    drawing = RandomSource(opset, NodeWriter(Names.of(model)))
     made = drawing.draw("x", "y", kind, low=-2.0, high=5.0, seed=seed)
     model.graph.node.extend(drawing.writer.taken())
     model.graph.node.append(onnx.helper.make_node("Identity", [made], ["y"]))

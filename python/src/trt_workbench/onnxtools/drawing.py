@@ -16,7 +16,7 @@ _BITS = 4  # coins that a number is made of: it has 16 steps; each costs two flo
 _SEEDS = 1 << 24  # seeds are floats
 
 
-class Drawing:
+class RandomSource:
     """How numbers are drawn in models of an operator set."""
 
     def __init__(self, opset: int, writer: NodeWriter) -> None:

@@ -18,7 +18,7 @@ from trt_workbench.core.precision import get
 from trt_workbench.model.editing import Names, NodeWriter, replace_nodes
 from trt_workbench.model.proto import opset
 from trt_workbench.model.walking import Scope, reads, subgraphs
-from trt_workbench.onnxtools.drawing import Drawing
+from trt_workbench.onnxtools.drawing import RandomSource
 from trt_workbench.onnxtools.graph_types import output_type
 
 _FLOATS = {TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE}
@@ -81,7 +81,7 @@ def with_rounding(
     weights = {tensor.name for tensor in copy.graph.initializer}
     inputs = [value.name for value in copy.graph.input if value.name not in weights]
     exact = set() if ranged or held else set(inputs)
-    drawing = Drawing(opset(model), NodeWriter(Names.of(copy)))
+    drawing = RandomSource(opset(model), NodeWriter(Names.of(copy)))
     tells = opset(model) >= _WHERE_OPSET
     rounding = _Rounding(unit, seed, drawing, ranged=ranged, held=held, tells_infinite=tells)
     rounding.of_graph(copy.graph, _Scope({}, set(inputs), exact, {}), inputs)
@@ -110,7 +110,7 @@ class _Rounding:
     """Disturbs graphs and their subgraphs."""
 
     def __init__(
-        self, unit: float, seed: int, drawing: Drawing, *, ranged: bool, held: int | None, tells_infinite: bool
+        self, unit: float, seed: int, drawing: RandomSource, *, ranged: bool, held: int | None, tells_infinite: bool
     ) -> None:
         self._unit, self._seed, self._ranged, self._held = unit, seed, ranged, held
         self._drawing, self._writer, self._tells_infinite = drawing, drawing.writer, tells_infinite
