@@ -16,7 +16,7 @@ from trt_workbench.errors import INTERRUPTED, DeviceFailure, UsageProblem, Workb
 
 
 @dataclass(frozen=True)
-class Drawing:
+class ReportOutcome:
     """How drawing went. `exit_code` is 0, or that of the kind of failure."""
 
     exit_code: int = 0
@@ -29,7 +29,7 @@ class Drawing:
 
 def draw(
     directory: Path, write: Callable[[Path], object] | None = None, *, again: str | None = None, debug: bool = False
-) -> Drawing:
+) -> ReportOutcome:
     """Draw into a finished run directory; a failure is a warning that says how to draw again.
 
     Args:
@@ -52,10 +52,10 @@ def draw(
     except Exception as error:  # whatever it is, what was measured is worth more
         problem, code = f"{type(error).__name__}: {error}", UsageProblem.exit_code
     else:
-        return Drawing()
+        return ReportOutcome()
     if debug:
         traceback.print_exc()
     again = again or f"draw it with: trtw report {shlex.quote(str(directory))}"
     line = " ".join(problem.split()).encode(errors="backslashreplace").decode()
     sys.stderr.write(f"warning: The report could not be drawn ({line}). The measurements are kept; {again}\n")
-    return Drawing(code)
+    return ReportOutcome(code)

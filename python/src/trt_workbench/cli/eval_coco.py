@@ -20,7 +20,7 @@ from trt_workbench.cli.common import (
     single_command_app,
     stdout_console,
 )
-from trt_workbench.cli.drawing import Drawing, draw
+from trt_workbench.cli.drawing import ReportOutcome, draw
 from trt_workbench.cli.progress import at_stage, progress_bar
 from trt_workbench.errors import INTERRUPTED, UsageProblem
 from trt_workbench.evaluate.coco_settings import CocoSettings
@@ -59,7 +59,7 @@ def eval_coco(
     request = CocoRequest(model=model, images=images, annotations=annotations, **vars(settings))
     outcome, directory = _evaluate(request, output)
 
-    drawing = draw(directory, debug=debug) if report else Drawing()
+    drawing = draw(directory, debug=debug) if report else ReportOutcome()
     for note in outcome.metrics["notes"]:
         say(f"note: {note}")
     if as_json:

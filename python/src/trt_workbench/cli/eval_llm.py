@@ -20,7 +20,7 @@ from trt_workbench.cli.common import (
     single_command_app,
     stdout_console,
 )
-from trt_workbench.cli.drawing import Drawing, draw
+from trt_workbench.cli.drawing import ReportOutcome, draw
 from trt_workbench.errors import INTERRUPTED, CheckFailed
 from trt_workbench.evaluate.llm_settings import LlmSettings
 from trt_workbench.system.settings import Setting
@@ -59,7 +59,7 @@ def eval_llm(
         model=place, text=file, candidate=language_candidates(place, settings.calibration), **vars(settings)
     )
     outcome, directory = _evaluate(request, output)
-    drawing = draw(directory, debug=debug) if report else Drawing()
+    drawing = draw(directory, debug=debug) if report else ReportOutcome()
     for note in outcome.metrics["notes"]:
         say(f"note: {note}")
     for sentence in generation_failures(outcome.metrics):

@@ -18,7 +18,7 @@ from trt_workbench.cli.common import (
     say_if_allowed,
     stdout_console,
 )
-from trt_workbench.cli.drawing import Drawing, draw
+from trt_workbench.cli.drawing import ReportOutcome, draw
 from trt_workbench.errors import CheckFailed
 from trt_workbench.evaluate.stream_settings import StreamSettings
 from trt_workbench.onnxtools.precision import told
@@ -52,7 +52,7 @@ def eval_stream(
     metrics, directory = _evaluate(settings, output)
     from trt_workbench.engine.documents import json_values
 
-    drawing = draw(directory, debug=debug) if report else Drawing()
+    drawing = draw(directory, debug=debug) if report else ReportOutcome()
     for note in metrics.notes:
         say(f"note: {note}")
     if as_json:

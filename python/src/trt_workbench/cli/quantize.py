@@ -18,7 +18,7 @@ from trt_workbench.cli.common import (
     say,
     stdout_console,
 )
-from trt_workbench.cli.drawing import Drawing, draw
+from trt_workbench.cli.drawing import ReportOutcome, draw
 from trt_workbench.decide.settings import MADE, CalibrationSettings, PlacementSettings, SearchSettings, made_precision
 from trt_workbench.errors import CheckFailed, UsageProblem
 from trt_workbench.system.settings import Setting
@@ -59,7 +59,7 @@ def quantize(
 
     _require_a_bound(searching)
     output = output or output_root() / "quantize" / f"{model.stem}.{precision}.onnx"
-    drawing = Drawing()
+    drawing = ReportOutcome()
     with progress_bar("steps") as start:
         if searching.keep_score is not None:
             candidate, drawing = _searched(
@@ -85,7 +85,7 @@ def _require_a_bound(settings: SearchSettings) -> None:
         raise UsageProblem(f"{', '.join(names)} needs --keep-score, the loss of the score that is allowed.")
 
 
-def _searched(search: Search, *, debug: bool) -> tuple[Candidate, Drawing]:
+def _searched(search: Search, *, debug: bool) -> tuple[Candidate, ReportOutcome]:
     """Return what a search made, with its run directory drawn. Raises CheckFailed where nothing keeps the bound."""
     from trt_workbench.engine.documents import write_json
     from trt_workbench.onnxtools.quantize.evidence import digits_for
