@@ -28,8 +28,8 @@ from trt_workbench.onnxtools.quantize.cast import cast_model
 from trt_workbench.onnxtools.quantize.evidence import METADATA_KEY, Evidence, SearchEvidence, TensorRange
 from trt_workbench.onnxtools.quantize.groups import (
     ATTENTION,
-    Group,
     Outsider,
+    PrecisionGroup,
     Shapes,
     outsiders,
     quantisable,
@@ -115,7 +115,7 @@ def make_candidate(
     kept |= {name: reason for name, reason in made.kept.items() if name in names}
     notes = tuple(f"{name} stays as it was: {reason}." for name, reason in made.kept.items() if name not in names)
     low = [group for group in low if group.name not in kept]
-    products: list[Group | Outsider] = [*groups, *others.values()]
+    products: list[PrecisionGroup | Outsider] = [*groups, *others.values()]
     # weights of 4 bits are widened in front of the products
     macs = 0.0 if mode == WEIGHTS else _share([group.macs for group in low], [one.macs for one in products])
     evidence = Evidence(
@@ -145,7 +145,11 @@ def other_products(document: onnx.ModelProto, precision: str, shapes: Shapes | N
 
 
 def kept_groups(
-    document: onnx.ModelProto, groups: Sequence[Group], precision: str, placement: PlacementSettings, model: Path
+    document: onnx.ModelProto,
+    groups: Sequence[PrecisionGroup],
+    precision: str,
+    placement: PlacementSettings,
+    model: Path,
 ) -> dict[str, str]:
     """Return the groups that are left alone, each with the reason.
 
@@ -179,7 +183,7 @@ def kept_groups(
 
 def lowered(
     document: onnx.ModelProto,
-    low: Sequence[Group],
+    low: Sequence[PrecisionGroup],
     precision: str,
     ranges: Mapping[str, TensorRange],
     placement: PlacementSettings,
@@ -206,9 +210,9 @@ def all_groups(count: int) -> str:
     return "The only group is" if count == 1 else f"All {count} groups are"
 
 
-def weight_elements(products: Sequence[Group | Outsider]) -> list[int]:
+def weight_elements(products: Sequence[PrecisionGroup | Outsider]) -> list[int]:
     """Return the elements of the weights, of one that several groups share once."""
-    shared = {one.weight: one.weight_elements for one in products if isinstance(one, Group)}
+    shared = {one.weight: one.weight_elements for one in products if isinstance(one, PrecisionGroup)}
     return [*shared.values(), *(one.weight_elements for one in products if isinstance(one, Outsider))]
 
 

@@ -39,7 +39,7 @@ from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings
 from trt_workbench.errors import UsageProblem
 from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.identity import sha256_of
-from trt_workbench.onnxtools.quantize.groups import Group, Outsider, quantisable
+from trt_workbench.onnxtools.quantize.groups import Outsider, PrecisionGroup, quantisable
 from trt_workbench.onnxtools.quantize.preparation import prepare, raise_opset
 from trt_workbench.onnxtools.quantize.qdq import ranged_tensors
 from trt_workbench.onnxtools.sanitize import save_model
@@ -105,7 +105,7 @@ def measure_sensitivity(
     if not free:
         reasons = ", ".join(dict.fromkeys(left_out.values()))
         raise UsageProblem(f"{all_groups(len(groups))} left alone ({reasons}), so nothing can be measured: {model}")
-    products: list[Group | Outsider] = [*groups, *other_products(document, precision, shapes).values()]
+    products: list[PrecisionGroup | Outsider] = [*groups, *other_products(document, precision, shapes).values()]
     macs, weights = sum(one.macs for one in products), sum(weight_elements(products))
     data = calibration_data(model, settings, half)
     taken = list(batches(_first(data, SAMPLES), fixed_batch(model)))
@@ -121,7 +121,7 @@ def measure_sensitivity(
             with named(path, model), load_reference(path, options) as session:
                 return [_floats(batch, session.run(batch.inputs), tensors) for batch in taken]
 
-        def noise(low: Sequence[Group]) -> tuple[float, Mapping[str, str]]:
+        def noise(low: Sequence[PrecisionGroup]) -> tuple[float, Mapping[str, str]]:
             copy = onnx.ModelProto()
             copy.CopyFrom(document)
             ranges = calibrated.ranges(ranged_tensors(copy, low), method, precision) if calibrated else {}
@@ -160,7 +160,7 @@ def decibels(noise: float) -> float | None:
     return -10 * math.log10(noise) if noise > 0 else None
 
 
-def _loss(group: Group, noise: float, macs: int, weights: int) -> GroupLoss:
+def _loss(group: PrecisionGroup, noise: float, macs: int, weights: int) -> GroupLoss:
     return GroupLoss(
         name=group.name,
         op_type=group.op_type,
@@ -171,7 +171,7 @@ def _loss(group: Group, noise: float, macs: int, weights: int) -> GroupLoss:
     )
 
 
-def _looked_at(document: onnx.ModelProto, groups: Sequence[Group]) -> tuple[str, ...]:
+def _looked_at(document: onnx.ModelProto, groups: Sequence[PrecisionGroup]) -> tuple[str, ...]:
     """Return where noise is measured: what the convolutions return that make the outputs, or the outputs.
 
     Behind such convolutions, a detector that picks its boxes returns them in another order for the slightest change.

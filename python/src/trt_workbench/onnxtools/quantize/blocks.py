@@ -22,7 +22,7 @@ from trt_workbench.model.editing import Names, NodeWriter, remove_unread, replac
 from trt_workbench.model.narrow_formats import TENSORRT_DOMAIN
 from trt_workbench.model.proto import integer
 from trt_workbench.onnxtools.quantize import formats
-from trt_workbench.onnxtools.quantize.groups import ATTENTION, Group
+from trt_workbench.onnxtools.quantize.groups import ATTENTION, PrecisionGroup
 
 _PRODUCTS = ("MatMul", "Gemm")
 _BEHIND_A_HEAD = frozenset(
@@ -30,7 +30,7 @@ _BEHIND_A_HEAD = frozenset(
 )
 
 
-def without_form(model: onnx.ModelProto, groups: Sequence[Group], precision: str) -> dict[str, str]:
+def without_form(model: onnx.ModelProto, groups: Sequence[PrecisionGroup], precision: str) -> dict[str, str]:
     """Return the groups that have no form in a format of blocks, each with the reason."""
     nodes = {node.name: node for node in model.graph.node}
     shapes = {name: value.shape for name, value in constants(model.graph).items()}
@@ -38,7 +38,7 @@ def without_form(model: onnx.ModelProto, groups: Sequence[Group], precision: str
     return {name: reason for name, reason in found.items() if reason}
 
 
-def heads(model: onnx.ModelProto, groups: Sequence[Group]) -> dict[str, str]:
+def heads(model: onnx.ModelProto, groups: Sequence[PrecisionGroup]) -> dict[str, str]:
     """Return the products that make an output by themselves, such as a language model's logits, with the reason.
 
     They lose most for their arithmetic (docs/benchmarks/precision/formats.md), and nothing after them evens it out.
@@ -57,7 +57,7 @@ def heads(model: onnx.ModelProto, groups: Sequence[Group]) -> dict[str, str]:
     return found
 
 
-def quantize_blocks(model: onnx.ModelProto, groups: Sequence[Group], precision: str) -> None:
+def quantize_blocks(model: onnx.ModelProto, groups: Sequence[PrecisionGroup], precision: str) -> None:
     """Bring groups into a format of blocks.
 
     Args:
@@ -85,7 +85,7 @@ def quantize_blocks(model: onnx.ModelProto, groups: Sequence[Group], precision: 
         model.opset_import.append(helper.make_opsetid(TENSORRT_DOMAIN, 1))
 
 
-def _reason(group: Group, node: onnx.NodeProto, shapes: dict[str, tuple[int, ...]], precision: str) -> str:
+def _reason(group: PrecisionGroup, node: onnx.NodeProto, shapes: dict[str, tuple[int, ...]], precision: str) -> str:
     if group.op_type == ATTENTION:
         return "a product of two activations"
     if group.op_type not in _PRODUCTS:
@@ -132,7 +132,7 @@ class _Writer(NodeWriter):
             self._done[name, "activation"] = self._widened(name, codes, scales, self._whole)
         return self._done[name, "activation"]
 
-    def weight(self, group: Group, node: onnx.NodeProto) -> str:
+    def weight(self, group: PrecisionGroup, node: onnx.NodeProto) -> str:
         """Return the tensor that a product reads in place of its weights; Gemm may be told that it is transposed."""
         transposed = bool(integer(node, "transB"))
         values = self._values[group.weight].astype(np.float32)

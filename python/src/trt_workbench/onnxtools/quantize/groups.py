@@ -29,7 +29,7 @@ _RECURRENT = ("LSTM", "GRU", "RNN")
 
 
 @dataclass(frozen=True)
-class Group:
+class PrecisionGroup:
     """One operation that can be in low precision, or stay as it is.
 
     Attributes:
@@ -56,7 +56,7 @@ class Group:
     sensitive: str = ""
 
 
-def quantisable(model: onnx.ModelProto, shapes: Shapes | None = None) -> tuple[Group, ...]:
+def quantisable(model: onnx.ModelProto, shapes: Shapes | None = None) -> tuple[PrecisionGroup, ...]:
     """Return the groups of a model's main graph, in its order; nodes without a name of their own get one in it.
 
     A product of two activations counts where both depend on the model's inputs.
@@ -78,7 +78,7 @@ def quantisable(model: onnx.ModelProto, shapes: Shapes | None = None) -> tuple[G
 
 
 class Outsider(NamedTuple):
-    """A product that is no group, with the figures of `Group`, and why it is none.
+    """A product that is no group, with the figures of `PrecisionGroup`, and why it is none.
 
     In the body of a Loop or Scan arithmetic counts as often as the body runs, once where that is not known before
     running (`Body.times`), and as much as there are weights where no shape is known. Of the branches of an If one
@@ -112,7 +112,7 @@ def _in_bodies(node: onnx.NodeProto, index: GraphIndex, computed: set[str]) -> d
     """Return all products in the bodies of a node."""
     parts: list[dict[str, Outsider]] = []
     for body in bodies(node, index, computed):
-        products: list[tuple[str, Group | Outsider]] = [(one.name, one) for one in quantisable(body.model)]
+        products: list[tuple[str, PrecisionGroup | Outsider]] = [(one.name, one) for one in quantisable(body.model)]
         products += outsiders(body.model).items()
         parts.append(
             {
@@ -188,7 +188,7 @@ def tensor_elements(model: onnx.ModelProto) -> dict[str, int]:
     return {name: _product(shape) for name, shape in shapes.items() if shape is not None}
 
 
-def _groups(index: GraphIndex, computed: set[str]) -> Iterator[Group]:
+def _groups(index: GraphIndex, computed: set[str]) -> Iterator[PrecisionGroup]:
     for node in index.nodes:
         if node.domain not in STANDARD or node.op_type not in WEIGHTED or len(node.input) < 2:
             continue
@@ -198,7 +198,7 @@ def _groups(index: GraphIndex, computed: set[str]) -> Iterator[Group]:
         shape = index.facts(second).shape
         if second in index.constants and shape and len(shape) > 1 and all(isinstance(dim, int) for dim in shape):
             dims = tuple(int(dim or 0) for dim in shape)
-            yield Group(
+            yield PrecisionGroup(
                 name=node.name,
                 nodes=(node.name,),
                 op_type=node.op_type,
@@ -212,7 +212,7 @@ def _groups(index: GraphIndex, computed: set[str]) -> Iterator[Group]:
         elif second in computed and node.op_type in ("MatMul", "Gemm"):
             inner = (index.facts(first).shape or (0,))[-1]
             macs = _elements(index, node.output[0]) * (inner if isinstance(inner, int) else _SIZE)
-            yield Group(node.name, (node.name,), ATTENTION, macs, 0, tuple(dict.fromkeys((first, second))))
+            yield PrecisionGroup(node.name, (node.name,), ATTENTION, macs, 0, tuple(dict.fromkeys((first, second))))
 
 
 def _sensitive(node: onnx.NodeProto, dims: tuple[int, ...]) -> str:

@@ -18,7 +18,7 @@ from trt_workbench.model.index import GraphIndex
 from trt_workbench.model.opened import Model, checked_on_error
 from trt_workbench.model.proto import opset
 from trt_workbench.model.walking import has_subgraph
-from trt_workbench.onnxtools.quantize.groups import WEIGHTED, Group, quantisable
+from trt_workbench.onnxtools.quantize.groups import WEIGHTED, PrecisionGroup, quantisable
 
 _QUANTISED = (
     "QLinear",
@@ -34,7 +34,7 @@ _QUANTISED = (
 _LAY_OUT = frozenset({"Cast", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
 
 
-def prepare(source: Model) -> tuple[onnx.ModelProto, tuple[Group, ...]]:
+def prepare(source: Model) -> tuple[onnx.ModelProto, tuple[PrecisionGroup, ...]]:
     """Return a float model and what of it can be quantised.
 
     Every node has a name, functions of the model's own are written out, and weights that are only cast or laid out anew

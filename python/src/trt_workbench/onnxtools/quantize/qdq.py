@@ -18,13 +18,15 @@ from trt_workbench.core.precision import get
 from trt_workbench.errors import UsageProblem
 from trt_workbench.model.constants import constants
 from trt_workbench.model.editing import Names, NodeWriter, remove_unread, replace_nodes
-from trt_workbench.onnxtools.quantize.groups import Group, Residual, residuals
+from trt_workbench.onnxtools.quantize.groups import PrecisionGroup, Residual, residuals
 from trt_workbench.onnxtools.quantize.ranges import codes_of, quantiser, scale_of
 
 _LOW_OPERATORS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 
 
-def ranged_tensors(model: onnx.ModelProto, groups: Sequence[Group], *, every_choice: bool = False) -> tuple[str, ...]:
+def ranged_tensors(
+    model: onnx.ModelProto, groups: Sequence[PrecisionGroup], *, every_choice: bool = False
+) -> tuple[str, ...]:
     """Return the activations that need ranges where `groups` are low, in the graph's order.
 
     Args:
@@ -45,7 +47,7 @@ def _past(model: onnx.ModelProto, low: Container[str]) -> dict[str, Residual]:
 
 def insert_pairs(
     model: onnx.ModelProto,
-    groups: Sequence[Group],
+    groups: Sequence[PrecisionGroup],
     thresholds: Mapping[str, float],
     precision: str,
     *,
@@ -126,7 +128,7 @@ class _Writer(NodeWriter):
             self._done[key] = self._dequantised(name, self._quantised(name, scale, zero), scale, zero)
         return self._done[key]
 
-    def weight(self, group: Group) -> str:
+    def weight(self, group: PrecisionGroup) -> str:
         """Return the tensor behind a weight's codes."""
         key = (group.weight, -1 if group.axis is None else group.axis)
         if key not in self._done:
