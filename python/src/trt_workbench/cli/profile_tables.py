@@ -12,7 +12,7 @@ from rich.text import Text
 
 from trt_workbench.cli.common import print_line, stdout_console
 from trt_workbench.profiling.answer import answer
-from trt_workbench.profiling.difference import Group, difference
+from trt_workbench.profiling.difference import LayerGroup, difference
 from trt_workbench.profiling.records import Kernel, Operation, ProfileRun, read_records
 from trt_workbench.report.profile_view import SideView, side_views, summary
 from trt_workbench.runs.artefacts import read_run
@@ -60,7 +60,7 @@ def print_profile(directory: Path) -> None:
     print_line(console, f"Report: {directory / 'report.html'}")
 
 
-def _read(directory: Path) -> tuple[list[SideView], list[Group]]:
+def _read(directory: Path) -> tuple[list[SideView], list[LayerGroup]]:
     sides = side_views(read_run(directory, "profile", ProfileRun).sides, read_records(directory / "records.jsonl"))
     return sides, difference(sides[0].operations, sides[1].operations) if len(sides) > 1 else []
 
@@ -70,7 +70,7 @@ def _answer(sides: Sequence[SideView]) -> dict[str, Any] | None:
     return asdict(found) if found else None
 
 
-def _group(group: Group) -> dict[str, Any]:
+def _group(group: LayerGroup) -> dict[str, Any]:
     return {
         "onnx_nodes": list(group.onnx_nodes),
         "target": [one.name for one in group.target],
@@ -111,7 +111,7 @@ def _kernels(kernels: Sequence[Kernel], title: str) -> Table:
     return table
 
 
-def _differences(groups: Sequence[Group], sides: Sequence[SideView]) -> Table:
+def _differences(groups: Sequence[LayerGroup], sides: Sequence[SideView]) -> Table:
     table = Table("ONNX nodes", "extra", title=Text(f"{sides[0].title} against {sides[1].title}"))
     for heading in ("first ms", "second ms", "difference"):
         table.add_column(heading, justify="right")

@@ -10,7 +10,7 @@ from trt_workbench.profiling.records import OVERHEAD, Operation
 
 
 @dataclass(frozen=True)
-class Group:
+class LayerGroup:
     """Operations of both sides that compute the same nodes.
 
     A layer of one side may stand for several of the other: what is fused here and apart there forms one group.
@@ -51,7 +51,7 @@ class Group:
         return "" if self.target and self.against else "target" if self.target else "against"
 
 
-def difference(target: Sequence[Operation], against: Sequence[Operation]) -> list[Group]:
+def difference(target: Sequence[Operation], against: Sequence[Operation]) -> list[LayerGroup]:
     """Return the groups of two profiles, the largest difference first.
 
     Operations without a node (reformat layers, kernels' layouts) are put together by their own name.
@@ -78,10 +78,10 @@ def overhead(operations: Iterable[Operation]) -> list[Operation]:
     return sorted(found, key=lambda one: -(one.median_ms or 0.0))
 
 
-def _group(found: Sequence[Operation]) -> Group:
+def _group(found: Sequence[Operation]) -> LayerGroup:
     nodes = tuple(dict.fromkeys(node for one in found for node in one.onnx_nodes))
     sides = {side: tuple(one for one in found if one.side == side) for side in ("target", "against")}
-    return Group(nodes, sides["target"], sides["against"])
+    return LayerGroup(nodes, sides["target"], sides["against"])
 
 
 def _keys(one: Operation) -> list[str]:

@@ -11,7 +11,7 @@ from typing import get_args
 
 from trt_workbench.onnxtools.precision import told
 from trt_workbench.profiling.answer import answer
-from trt_workbench.profiling.difference import Group, overhead
+from trt_workbench.profiling.difference import LayerGroup, overhead
 from trt_workbench.profiling.records import OVERHEAD, Kernel, Operation, ProfileLine, Side, SideFacts
 from trt_workbench.report.page import percent
 from trt_workbench.runs.comparison import Interval
@@ -169,7 +169,7 @@ def side_views(sides: Mapping[Side, SideFacts], records: Sequence[ProfileLine]) 
     ]
 
 
-def summary(sides: Sequence[SideView], groups: Sequence[Group]) -> list[str]:
+def summary(sides: Sequence[SideView], groups: Sequence[LayerGroup]) -> list[str]:
     """Return what stands out, in sentences."""
     if len(sides) == 1:
         return _of_side(sides[0])
@@ -231,7 +231,7 @@ def _of_side(side: SideView) -> list[str]:
     return found
 
 
-def _of_difference(target: SideView, against: SideView, groups: Sequence[Group]) -> list[str]:
+def _of_difference(target: SideView, against: SideView, groups: Sequence[LayerGroup]) -> list[str]:
     found = [
         f"With the profiler the {target.noun} of {target.title} take {target.total_ms:.3f} ms in sum, the "
         f"{against.noun} of {against.title} {against.total_ms:.3f} ms."
