@@ -21,7 +21,7 @@ _BLOCK = 50
 State = dict[str, NDArray[Any]]
 
 
-class Index(RecordIndex):
+class StreamRecordIndex(RecordIndex):
     """record.json."""
 
     kind: str = "stream"
@@ -61,7 +61,7 @@ class LiveReference:
         return found
 
 
-class RecordedReference(KeptRecord[Index]):
+class RecordedReference(KeptRecord[StreamRecordIndex]):
     """The outputs that a record keeps.
 
     Attributes:
@@ -71,7 +71,7 @@ class RecordedReference(KeptRecord[Index]):
 
     def __init__(self, directory: Path) -> None:
         """Check the record. Raises UsageProblem as of KeptRecord."""
-        super().__init__(directory, Index)
+        super().__init__(directory, StreamRecordIndex)
         self.signal = self.arrays(self.index.stream, "", ["signal"], "signal")["signal"]
         self.state: State = {}
 
@@ -91,7 +91,7 @@ class Recorder:
     """Writes the record of a run while it goes on."""
 
     def __init__(self, folder: Path, signal: NDArray[Any], **facts: Any) -> None:
-        """Begin a record in a run's folder; `facts` are the fields of `Index` that are known."""
+        """Begin a record in a run's folder; `facts` are the fields of `StreamRecordIndex` that are known."""
         self._writer, self._facts = RecordWriter(folder), facts
         self._stream = self._writer.keep("stream.npz", {"": {"signal": signal}})
         self._waiting: dict[str, Mapping[str, NDArray[Any]]] = {}
@@ -108,7 +108,9 @@ class Recorder:
     def finish(self) -> None:
         """Write what names the files."""
         self._write()
-        self._writer.write(Index(**self._facts, chunks=self._chunks, stream=self._stream, blocks=self._blocks))
+        self._writer.write(
+            StreamRecordIndex(**self._facts, chunks=self._chunks, stream=self._stream, blocks=self._blocks)
+        )
 
     def _write(self) -> None:
         if self._waiting:
