@@ -31,7 +31,7 @@ from trt_workbench.verify.findings import (
     PropertyFindings,
     VerifyFindings,
 )
-from trt_workbench.verify.record import Index, Recorded
+from trt_workbench.verify.record import CallRecordIndex, Recorded
 from trt_workbench.verify.verdict import CONSISTENT, RIGHT
 from trt_workbench.verify.yardstick import Limit
 
@@ -205,7 +205,7 @@ def test_the_reference_of_verify_names_every_key() -> None:
     kinds = [VerifyFindings, CaseFindings, OutputFindings, PropertyFindings, BisectFindings, FixFindings]
     keys = {key for kind in kinds for key in kind.__annotations__}
     keys |= {field.name for kind in (Difference, Limit) for field in dataclasses.fields(kind)} - {"precision"}
-    keys |= {*Index.model_fields, *Recorded.model_fields}
+    keys |= {*CallRecordIndex.model_fields, *Recorded.model_fields}
     keys |= {
         "cases_left",
         "quick",

@@ -24,7 +24,7 @@ class Recorded(KeptFile):
     fails: list[str]
 
 
-class Index(RecordIndex):
+class CallRecordIndex(RecordIndex):
     """record.json."""
 
     kind: str = "calls"
@@ -68,10 +68,10 @@ class Recorder:
 
     def finish(self) -> None:
         """Write what names the calls."""
-        self._writer.write(Index(**self._facts, calls=self._calls))
+        self._writer.write(CallRecordIndex(**self._facts, calls=self._calls))
 
 
-class KeptReference(KeptRecord[Index]):
+class KeptReference(KeptRecord[CallRecordIndex]):
     """A record that is read back, as the reference of another run.
 
     Attributes:
@@ -81,7 +81,7 @@ class KeptReference(KeptRecord[Index]):
 
     def __init__(self, directory: Path) -> None:
         """Check the record. Raises UsageProblem as of KeptRecord."""
-        super().__init__(directory, Index)
+        super().__init__(directory, CallRecordIndex)
         self.ranges = {name: Range(*sizes) for name, sizes in self.index.ranges.items()}
         self.outputs = [name for call in self.index.calls[:1] for name in self.arrays(call, "expected")]
 
