@@ -16,7 +16,7 @@ from trt_workbench.engine.verification import Mark
 from trt_workbench.errors import UsageProblem
 from trt_workbench.evaluate.stream_fixed import write_fixed
 from trt_workbench.evaluate.stream_input import Stream
-from trt_workbench.evaluate.stream_reference import LiveReference, RecordedReference, contract_hash
+from trt_workbench.evaluate.stream_reference import LiveStreamReference, RecordedReference, contract_hash
 from trt_workbench.evaluate.stream_settings import DEVICE, StreamSettings
 from trt_workbench.onnxtools.identity import sha256_of
 from trt_workbench.pipeline.streaming.contract import Contract
@@ -113,12 +113,12 @@ class OpenedStream:
             self.marks += [mark for mark in marks if mark not in self.marks]
         return self._sessions[key]
 
-    def reference(self, initial: dict[str, NDArray[Any]]) -> LiveReference | RecordedReference:
+    def reference(self, initial: dict[str, NDArray[Any]]) -> LiveStreamReference | RecordedReference:
         """Return the reference at the start of a stream."""
         if self.recorded:
             return self.recorded.begin(self.contract, initial)
         assert self._reference is not None
-        return LiveReference(self._reference, self.contract, initial)
+        return LiveStreamReference(self._reference, self.contract, initial)
 
     def record(self, session: Session) -> dict[str, Any]:
         """Return what a session of the target is, as JSON values."""

@@ -44,7 +44,7 @@ def contract_hash(contract: Contract) -> str:
     return hash_document(said)
 
 
-class LiveReference:
+class LiveStreamReference:
     """A session that carries its own state."""
 
     def __init__(self, session: Session, contract: Contract, initial: State) -> None:
