@@ -20,7 +20,7 @@ VIDEOS = frozenset({".mp4", ".m4v", ".mov", ".avi", ".mkv", ".webm", ".mpg", ".m
 
 
 @dataclass(frozen=True)
-class Picture:
+class SourceImage:
     """One image, or one frame of a video.
 
     Attributes:
@@ -43,7 +43,7 @@ class Sources:
     files: tuple[Path, ...]
     count: int
 
-    def pictures(self, note: Callable[[str], None] = lambda _: None) -> Iterator[Picture]:
+    def pictures(self, note: Callable[[str], None] = lambda _: None) -> Iterator[SourceImage]:
         """Yield every picture.
 
         Raises:
@@ -51,7 +51,7 @@ class Sources:
         """
         for path in self.files:
             if path.suffix.lower() in IMAGES:
-                yield Picture(path, None, read_image(path))
+                yield SourceImage(path, None, read_image(path))
             else:
                 yield from _frames(path, note)
 
@@ -103,7 +103,7 @@ def _opened(path: Path) -> cv2.VideoCapture:
     return video
 
 
-def _frames(path: Path, note: Callable[[str], None]) -> Iterator[Picture]:
+def _frames(path: Path, note: Callable[[str], None]) -> Iterator[SourceImage]:
     video = _opened(path)
     try:
         rate, said = video.get(cv2.CAP_PROP_FPS), int(video.get(cv2.CAP_PROP_FRAME_COUNT))
@@ -112,7 +112,7 @@ def _frames(path: Path, note: Callable[[str], None]) -> Iterator[Picture]:
             there, pixels = video.read()
             if not there:
                 break
-            yield Picture(path, frame, np.asarray(pixels, np.uint8), rate)
+            yield SourceImage(path, frame, np.asarray(pixels, np.uint8), rate)
             frame += 1
         if frame == 0:
             raise UsageProblem(f"No frame of the video can be decoded; replace it: {path}")

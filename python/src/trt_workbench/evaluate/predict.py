@@ -20,7 +20,7 @@ from trt_workbench.engine.documents import append_lines
 from trt_workbench.errors import UsageProblem, did_you_mean, whole_number
 from trt_workbench.evaluate.coco_names import COCO_NAMES
 from trt_workbench.evaluate.detector import Detector, SingleImages
-from trt_workbench.evaluate.image_sources import Picture, Sources, find_sources
+from trt_workbench.evaluate.image_sources import SourceImage, Sources, find_sources
 from trt_workbench.evaluate.predict_settings import PredictSettings
 from trt_workbench.onnxtools.identity import sha256_of
 from trt_workbench.pipeline.families import Detections
@@ -29,7 +29,7 @@ from trt_workbench.runs.statistics import summarize
 
 DETECTIONS = "detections.jsonl"
 Note = Callable[[str], None]
-Show = Callable[[Picture, Sequence[DetectionRecord]], None]
+Show = Callable[[SourceImage, Sequence[DetectionRecord]], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +130,7 @@ class Predictor(AbstractContextManager["Predictor"]):
         done = {"status": status, "images": len(milliseconds), "images_without": empty}
         return self._document({**done, "by_class": dict(counts.most_common()), "detect": summarize(milliseconds)})
 
-    def _lines(self, picture: Picture, found: Detections) -> Iterator[DetectionRecord]:
+    def _lines(self, picture: SourceImage, found: Detections) -> Iterator[DetectionRecord]:
         for box, score, label in zip(found.boxes.tolist(), found.scores.tolist(), found.labels.tolist(), strict=True):
             if self._kept is None or label in self._kept:
                 yield {

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from trt_workbench.evaluate.image_sources import Picture
+    from trt_workbench.evaluate.image_sources import SourceImage
     from trt_workbench.runs.predict import DetectionRecord
 
 _QUALITY = 90
@@ -38,7 +38,7 @@ class PredictedPictures(AbstractContextManager["PredictedPictures"]):
         """End the video that is being written."""
         self._end()
 
-    def add(self, picture: Picture, found: Sequence[DetectionRecord]) -> None:
+    def add(self, picture: SourceImage, found: Sequence[DetectionRecord]) -> None:
         """Draw into the picture and write it.
 
         Raises:
@@ -56,14 +56,14 @@ class PredictedPictures(AbstractContextManager["PredictedPictures"]):
             self._begin(picture)
         self._video.write(picture.pixels)
 
-    def _place(self, picture: Picture, suffix: str) -> Path:
+    def _place(self, picture: SourceImage, suffix: str) -> Path:
         self._end()
         self._count += 1
         # a name that is no text, or longer than a file system takes, is not carried on
         stem = picture.path.stem.encode(errors="replace").decode()[:60]
         return self._folder / f"{self._count:05}-{stem}{suffix}"
 
-    def _begin(self, picture: Picture) -> None:
+    def _begin(self, picture: SourceImage) -> None:
         import cv2
 
         place, rate = self._place(picture, ".mp4"), picture.frames_per_s or 25.0
