@@ -24,14 +24,14 @@ _GAP = 8
 
 
 @dataclass(frozen=True)
-class Picture:
+class GalleryEntry:
     """One entry: the caption and the picture as a JPEG data URL."""
 
     caption: str
     data_url: str
 
 
-def build_gallery(run: CocoArtefacts, folder: Path) -> dict[str, list[Picture]]:
+def build_gallery(run: CocoArtefacts, folder: Path) -> dict[str, list[GalleryEntry]]:
     """Draw the gallery, write its pictures into `folder` and return them by group ("best", "worst", "random").
 
     Returns:
@@ -45,7 +45,7 @@ def build_gallery(run: CocoArtefacts, folder: Path) -> dict[str, list[Picture]]:
     ids = {record["image_id"] for chosen in groups.values() for record in chosen}
     predictions, truths = read_predictions(run.directory, ids), read_ground_truth(annotations, ids)
     threshold = run.confusion["score_threshold"]
-    drawn: dict[str, list[Picture]] = {}
+    drawn: dict[str, list[GalleryEntry]] = {}
     for group, chosen in groups.items():
         drawn[group] = []
         for number, record in enumerate(chosen, 1):
@@ -54,7 +54,7 @@ def build_gallery(run: CocoArtefacts, folder: Path) -> dict[str, list[Picture]]:
             picture = side_by_side(image_path(images, record), truths[image_id], found, run.class_names)
             if picture is not None:
                 path = folder / f"{group}-{number}.jpg"
-                drawn[group].append(Picture(_caption(record), save_picture(picture, path)))
+                drawn[group].append(GalleryEntry(_caption(record), save_picture(picture, path)))
     return drawn
 
 

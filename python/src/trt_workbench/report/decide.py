@@ -11,7 +11,7 @@ from trt_workbench.decide.existing import decision_about
 from trt_workbench.engine.documents import read_document, read_lines, write_json
 from trt_workbench.engine.files import write_text
 from trt_workbench.report.coco_artefacts import read_predictions
-from trt_workbench.report.coco_gallery import Picture, f1, image_path, save_picture, side_by_side
+from trt_workbench.report.coco_gallery import GalleryEntry, f1, image_path, save_picture, side_by_side
 from trt_workbench.report.decide_chart import draw_decision
 from trt_workbench.report.page import render
 from trt_workbench.report.search import draw_search
@@ -121,7 +121,7 @@ def losers(decision: Decision) -> Losers | None:
     return Losers(row, enough[:_CLASSES], len(row.score.classes) - len(enough))
 
 
-def _pictures(directory: Path, decision: Decision) -> list[Picture]:
+def _pictures(directory: Path, decision: Decision) -> list[GalleryEntry]:
     """Draw the images on which a row differs most from the baseline: baseline left, row right."""
     baseline = decision.row(*decision.baseline) if decision.baseline else None
     row = looked_at(decision)
@@ -143,7 +143,7 @@ def _pictures(directory: Path, decision: Decision) -> list[Picture]:
         picture = side_by_side(image_path(images, before[image_id]), old, new, names)
         if picture is not None:
             url = save_picture(picture, plots_folder(directory) / "gallery" / f"difference-{number}.jpg")
-            drawn.append(Picture(_caption(before[image_id], after[image_id], row), url))
+            drawn.append(GalleryEntry(_caption(before[image_id], after[image_id], row), url))
     return drawn
 
 
