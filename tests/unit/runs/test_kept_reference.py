@@ -12,7 +12,7 @@ import pytest
 from trt_workbench.core.hashing import hash_document
 from trt_workbench.engine.array_files import load_arrays, save_arrays
 from trt_workbench.errors import UsageProblem
-from trt_workbench.runs.kept_reference import KeptFile, KeptRecord, RecordIndex, RecordWriter, require_kept
+from trt_workbench.runs.kept_reference import KeptFile, KeptRecord, RecordIndex, ReferenceWriter, require_kept
 
 FACTS: dict[str, Any] = {"model_sha256": "m" * 64, "reference": "ort-cpu", "provenance": {"backend": "ort-cpu"}}
 
@@ -45,7 +45,7 @@ ARRAYS = {
 
 @pytest.fixture
 def record(tmp_path: Path) -> Path:
-    writer = RecordWriter(tmp_path)
+    writer = ReferenceWriter(tmp_path)
     call = writer.keep("0001.npz", {"inputs": {"x": np.zeros(2)}, "expected": ARRAYS})
     writer.write(Index(**FACTS, call=call))
     return tmp_path

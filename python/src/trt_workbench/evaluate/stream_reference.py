@@ -15,7 +15,7 @@ from trt_workbench.backends.base import Session
 from trt_workbench.core.hashing import hash_document
 from trt_workbench.pipeline.streaming.contract import Contract
 from trt_workbench.pipeline.streaming.feeding import fitted, require_kept
-from trt_workbench.runs.kept_reference import KeptFile, KeptRecord, RecordIndex, RecordWriter
+from trt_workbench.runs.kept_reference import KeptFile, KeptRecord, RecordIndex, ReferenceWriter
 
 _BLOCK = 50
 State = dict[str, NDArray[Any]]
@@ -92,7 +92,7 @@ class Recorder:
 
     def __init__(self, folder: Path, signal: NDArray[Any], **facts: Any) -> None:
         """Begin a record in a run's folder; `facts` are the fields of `StreamRecordIndex` that are known."""
-        self._writer, self._facts = RecordWriter(folder), facts
+        self._writer, self._facts = ReferenceWriter(folder), facts
         self._stream = self._writer.keep("stream.npz", {"": {"signal": signal}})
         self._waiting: dict[str, Mapping[str, NDArray[Any]]] = {}
         self._blocks: list[KeptFile] = []

@@ -63,7 +63,7 @@ class RecordIndex(Strict):
 IndexT = TypeVar("IndexT", bound=RecordIndex)
 
 
-class RecordWriter:
+class ReferenceWriter:
     """Writes a record while a run goes on."""
 
     def __init__(self, folder: Path) -> None:

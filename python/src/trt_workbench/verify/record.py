@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from trt_workbench.backends.base import TensorSpec
-from trt_workbench.runs.kept_reference import KeptFile, KeptRecord, RecordIndex, RecordWriter
+from trt_workbench.runs.kept_reference import KeptFile, KeptRecord, RecordIndex, ReferenceWriter
 from trt_workbench.verify.properties import EVERY_CALL, CallTrial, Check
 from trt_workbench.verify.reference import Arrays, Reference
 from trt_workbench.verify.settings import Range
@@ -48,7 +48,7 @@ class Recorder:
             folder: the run's folder, in which `reference` is made.
             facts: `model_sha256`, `reference`, `provenance`, `ranges` and `seed`, as JSON values.
         """
-        self._writer, self._facts = RecordWriter(folder), facts
+        self._writer, self._facts = ReferenceWriter(folder), facts
         self._calls: list[Recorded] = []
 
     def add(self, case: Case, label: str, inputs: Arrays, expected: Arrays) -> None:
