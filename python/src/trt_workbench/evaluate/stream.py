@@ -22,7 +22,7 @@ from trt_workbench.evaluate.stream_lane import Lane
 from trt_workbench.evaluate.stream_memory import Watch
 from trt_workbench.evaluate.stream_opening import OpenedStream
 from trt_workbench.evaluate.stream_paced import rounds, run_paced
-from trt_workbench.evaluate.stream_reference import Recorder, contract_hash
+from trt_workbench.evaluate.stream_reference import StreamRecorder, contract_hash
 from trt_workbench.evaluate.stream_settings import CLOSED_LOOP, CODE, DEVICE, FUNCTIONAL, RANDOM
 from trt_workbench.pipeline.streaming.contract import Contract
 from trt_workbench.pipeline.streaming.parts import Chunk
@@ -104,7 +104,7 @@ class StreamEvaluation:
         total = single + paced_chunks * len(settings.precision)
         recorder = None
         if settings.record:
-            recorder = Recorder(folder, self.stream.signal, **opened.record_facts(self.stream))
+            recorder = StreamRecorder(folder, self.stream.signal, **opened.record_facts(self.stream))
         watch = Watch(len(self.chunks))
         self._run(lanes, self.stream, folder / "records.jsonl", recorder, watch, lambda done: progress(done, total))
         judged = [self._judged(lane) for lane in lanes]
@@ -234,7 +234,7 @@ class StreamEvaluation:
         lanes: Sequence[Lane],
         stream: Stream,
         records: Path | None,
-        recorder: Recorder | None,
+        recorder: StreamRecorder | None,
         watch: Watch | None,
         progress: Callable[[int], None],
     ) -> None:

@@ -87,7 +87,7 @@ class RecordedReference(KeptRecord[StreamRecordIndex]):
         return found
 
 
-class Recorder:
+class StreamRecorder:
     """Writes the record of a run while it goes on."""
 
     def __init__(self, folder: Path, signal: NDArray[Any], **facts: Any) -> None:
