@@ -38,7 +38,7 @@ class CallRecordIndex(RecordIndex):
         return self.calls
 
 
-class Recorder:
+class CallRecorder:
     """Writes the record of a run while it goes on."""
 
     def __init__(self, folder: Path, **facts: Any) -> None:

@@ -25,7 +25,7 @@ from trt_workbench.verify.fault import WrongOutput
 from trt_workbench.verify.opening import Opened, VerifyRequest
 from trt_workbench.verify.other_ways import OtherWay, ways
 from trt_workbench.verify.properties import EVERY_CALL, CallTrial, PropertyResult, worst
-from trt_workbench.verify.record import Recorder
+from trt_workbench.verify.record import CallRecorder
 from trt_workbench.verify.reference import Reference
 from trt_workbench.verify.rounding import Calls, without_rounding
 from trt_workbench.verify.space import Case, Space
@@ -353,10 +353,10 @@ class _Refused(UsageProblem):
     """Neither the target nor its reference takes these inputs."""
 
 
-def _recorder(request: VerifyRequest, opened: Opened, folder: Path) -> Recorder:
+def _recorder(request: VerifyRequest, opened: Opened, folder: Path) -> CallRecorder:
     if opened.reference is None or opened.graph is None:
         raise UsageProblem("There is nothing to record without a reference on a backend; name one with --reference.")
-    return Recorder(
+    return CallRecorder(
         folder,
         model_sha256=sha256_of(opened.graph),
         reference=request.reference,
