@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from trt_workbench.bench.matrix import setting_text
 from trt_workbench.bench.ranking import Standing
-from trt_workbench.report.bench_view import Row, Table
+from trt_workbench.report.bench_view import BenchRow, Table
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
@@ -78,7 +78,7 @@ def find_sweeps(tables: Sequence[Table]) -> list[Sweep]:
     return found
 
 
-def _work_panels(axis: str, pairs: Iterable[tuple[Table, Row]]) -> list[Panel]:
+def _work_panels(axis: str, pairs: Iterable[tuple[Table, BenchRow]]) -> list[Panel]:
     rest = _grouped(pairs, lambda pair: _without(pair[0].coordinates, axis))
     panels = []
     for others, members in rest.items():
@@ -90,7 +90,7 @@ def _work_panels(axis: str, pairs: Iterable[tuple[Table, Row]]) -> list[Panel]:
     return _worth_drawing(panels)
 
 
-def _runtime_panels(axis: str, pairs: Iterable[tuple[Table, Row]]) -> list[Panel]:
+def _runtime_panels(axis: str, pairs: Iterable[tuple[Table, BenchRow]]) -> list[Panel]:
     panels = []
     for work, members in _grouped([pair for pair in pairs if axis in pair[1].swept], lambda pair: pair[0].work).items():
         by_name = _grouped(members, lambda pair: f"{pair[1].entry} {_text(_without(pair[1].swept, axis))}".strip())
@@ -99,7 +99,7 @@ def _runtime_panels(axis: str, pairs: Iterable[tuple[Table, Row]]) -> list[Panel
     return _worth_drawing(panels)
 
 
-def _curve(readings: Iterable[tuple[Any, Row]]) -> list[Reading]:
+def _curve(readings: Iterable[tuple[Any, BenchRow]]) -> list[Reading]:
     made = [Reading(_place(value), setting_text(value), row.standing) for value, row in readings]
     if all(isinstance(one.value, int | float) and not isinstance(one.value, bool) for one in made):
         return sorted(made, key=lambda one: one.value)

@@ -21,7 +21,7 @@ _LEAST_ENERGY_S = 1.0
 
 
 @dataclass(frozen=True)
-class Row:
+class BenchRow:
     """One runtime in a table. Memory in bytes, energy in joules; None where it was not measured.
 
     Attributes:
@@ -60,7 +60,7 @@ class Table:
     work: str
     coordinates: dict[str, Any]
     model: str
-    rows: list[Row]
+    rows: list[BenchRow]
     sentence: str
 
 
@@ -129,7 +129,7 @@ def some(names: Sequence[str]) -> str:
     return ", ".join(names[:2]) + more
 
 
-def _row(standing: Standing, records: Sequence[Record]) -> Row:
+def _row(standing: Standing, records: Sequence[Record]) -> BenchRow:
     mine = [record for record in records if record.runtime == standing.runtime and record.status == "ok"]
     counted = list(kept_records(mine)[standing.runtime].values())
     telemetry = [record.telemetry for record in mine if record.telemetry]
@@ -140,7 +140,7 @@ def _row(standing: Standing, records: Sequence[Record]) -> Row:
 
     clocks = [*seen("sm_clock_min_mhz"), *seen("sm_clock_max_mhz")]
     power = seen("power_mean_w")
-    return Row(
+    return BenchRow(
         standing=standing,
         precision=told(mine[0].provenance),
         verification=mine[0].verification,
