@@ -12,7 +12,7 @@ from trt_workbench.decide.tried import DraftRow
 from trt_workbench.decide.words import _doubts, recommendation
 from trt_workbench.onnxtools.quantize.evidence import Evidence
 from trt_workbench.runs.bootstrap import share_interval
-from trt_workbench.runs.decision import Row, RowScore, RowSpeed
+from trt_workbench.runs.decision import DecisionRow, RowScore, RowSpeed
 
 
 def task(*, overlap: bool = False) -> Detection:
@@ -30,11 +30,11 @@ def speed(ms: float, rank: int | None, **changes: Any) -> RowSpeed:
 
 def row(
     precision: str, loss: float, half: float, latency: RowSpeed | None, backend: str = "trt", **changes: Any
-) -> Row:
+) -> DecisionRow:
     ends = None if precision == "fp32" else (loss - half, loss + half)
     score = RowScore(value=0.3 - loss, ci95=(0.2, 0.4), loss=loss, loss_ci95=ends)
     values: dict[str, Any] = {"state": "measured", "meets": loss <= 0.005, "certain": loss + half <= 0.005}
-    return Row(precision=precision, backend=backend, score=score, speed=latency, **{**values, **changes})
+    return DecisionRow(precision=precision, backend=backend, score=score, speed=latency, **{**values, **changes})
 
 
 BASE = row("fp32", 0, 0, speed(10, 4), size_bytes=4_000_000)
@@ -155,7 +155,7 @@ def test_nothing_faster_keeps_the_score() -> None:
     )
 
 
-def of_three_runtimes(ranks: list[int | None], repetitions: int) -> list[Row]:
+def of_three_runtimes(ranks: list[int | None], repetitions: int) -> list[DecisionRow]:
     """Rows as YOLOX-Nano had them on an H200: milliseconds, loss and megabytes of fp32 and fp16."""
     found = (
         ("fp32", "trt", 1.440, 0.0, 5.6), ("fp32", "ort-cuda", 2.283, 0.0, 3.7), ("fp32", "torch", 4.508, 1e-9, 3.7),
@@ -268,7 +268,7 @@ def test_an_interval_without_width_certifies_little() -> None:
 
 
 def test_without_a_baseline_nothing_is_recommended() -> None:
-    failed = Row(precision="fp32", backend="trt", state="failed", reason="the process was killed")
+    failed = DecisionRow(precision="fp32", backend="trt", state="failed", reason="the process was killed")
     found = recommendation([failed, FP16], task(), 0.005, 100)
     assert found.precision is None
     assert found.sentence == "Nothing can be recommended: fp32 has no score: the process was killed."

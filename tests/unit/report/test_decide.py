@@ -16,7 +16,7 @@ from trt_workbench.report.decide import looked_at, losers
 from trt_workbench.report.decide_chart import draw_decision
 from trt_workbench.report.reports import write_report
 from trt_workbench.report.style import NARROW, WIDE
-from trt_workbench.runs.decision import ClassLoss, Decision, Recommendation, Row, RowScore, RowSpeed
+from trt_workbench.runs.decision import ClassLoss, Decision, DecisionRow, Recommendation, RowScore, RowSpeed
 from trt_workbench.runs.search import SearchDocument
 from trt_workbench.runs.sensitivity import GroupLoss, Sensitivity
 
@@ -32,7 +32,7 @@ def speed(ms: float, spread: float = 0.05) -> RowSpeed:
     )  # fmt: skip
 
 
-def row(precision: str, loss: float, ms: float | None, backend: str = "ort-cpu", **changes: Any) -> Row:
+def row(precision: str, loss: float, ms: float | None, backend: str = "ort-cpu", **changes: Any) -> DecisionRow:
     ends = None if precision == "fp32" else (loss - 0.002, loss + 0.002)
     classes = [
         ClassLoss(name="<b>cat", annotations=50, value=0.4 - 2 * loss, baseline=0.4, loss_ci95=(0.0, 0.1)),
@@ -41,10 +41,10 @@ def row(precision: str, loss: float, ms: float | None, backend: str = "ort-cpu",
     ]
     score = RowScore(value=0.4 - loss, ci95=(0.3, 0.5), loss=loss, loss_ci95=ends, classes=classes)
     values: dict[str, Any] = {"state": "measured" if ms else "scored", "size_bytes": 4_000_000, **changes}
-    return Row(precision=precision, backend=backend, score=score, speed=speed(ms) if ms else None, **values)
+    return DecisionRow(precision=precision, backend=backend, score=score, speed=speed(ms) if ms else None, **values)
 
 
-def decision(*rows: Row, chosen: tuple[str, str] = ("fp16", "ort-cpu"), **changes: Any) -> Decision:
+def decision(*rows: DecisionRow, chosen: tuple[str, str] = ("fp16", "ort-cpu"), **changes: Any) -> Decision:
     values: dict[str, Any] = {
         "model": "/models/<i>m.onnx", "model_sha256": "0" * 64, "task": "detection", "figure": "AP", "unit": "images",
         "data": "/data/a.json", "samples": 80, "max_loss": 0.005, "batch": 1, "baseline": ("fp32", "ort-cpu"),
@@ -60,8 +60,8 @@ ROWS = (
     row("fp16", 0.001, 6, meets=True, certain=True, size_bytes=2_000_000),
     row("int8", 0.3, 4, meets=False, certain=False, calibrated=False),
     row("fp8", 0.002, None, simulated=True, meets=True, reason="imitated"),
-    Row(precision="nvfp4", backend="ort-cpu", state="failed", reason="nothing in the model can be made nvfp4"),
-    Row(precision="fp16", backend="trt", state="unavailable", reason="there is no GPU"),
+    DecisionRow(precision="nvfp4", backend="ort-cpu", state="failed", reason="nothing in the model can be made nvfp4"),
+    DecisionRow(precision="fp16", backend="trt", state="unavailable", reason="there is no GPU"),
 )
 
 

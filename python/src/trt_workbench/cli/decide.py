@@ -26,7 +26,7 @@ from trt_workbench.decide.settings import CalibrationSettings
 from trt_workbench.errors import INTERRUPTED, CheckFailed
 
 if TYPE_CHECKING:
-    from trt_workbench.runs.decision import Decision, Row
+    from trt_workbench.runs.decision import Decision, DecisionRow
 
 
 @handled
@@ -115,7 +115,7 @@ def _show(decision: Decision, directory: Path) -> None:
     print_report(console, directory)
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: DecisionRow) -> tuple[str, ...]:
     from trt_workbench.decide.words import four_digits
 
     score, speed = row.score, row.speed

@@ -17,7 +17,7 @@ from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.identity import sha256_of
 from trt_workbench.runs.bootstrap import largest_loss
 from trt_workbench.runs.comparison import inseparable, telling_repetitions
-from trt_workbench.runs.decision import BASELINE, Decision, Row, RowScore, RowSpeed
+from trt_workbench.runs.decision import BASELINE, Decision, DecisionRow, RowScore, RowSpeed
 from trt_workbench.runs.records import Record
 from trt_workbench.runs.search import SearchDocument
 
@@ -86,7 +86,7 @@ def _row(
     failure: str | None,
     settings: DecideSettings,
     root: Path,
-) -> Row:
+) -> DecisionRow:
     score, reason = _score(one, baseline)
     state, reason = one.state, one.reason or reason
     if state is None and score is None:
@@ -95,7 +95,7 @@ def _row(
         state, reason = "scored", _unmeasured(one, failure, settings)
     loss = score.loss if score else None
     file, made = one.path, one.evidence
-    return Row(
+    return DecisionRow(
         precision=one.precision,
         backend=one.backend,
         state=state or "measured",

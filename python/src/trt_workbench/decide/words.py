@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from trt_workbench.decide.task import Task
 from trt_workbench.runs.bootstrap import units_alike_to_show, units_to_show, unseen_share
 from trt_workbench.runs.comparison import telling_repetitions
-from trt_workbench.runs.decision import BASELINE, Recommendation, Row, told
+from trt_workbench.runs.decision import BASELINE, DecisionRow, Recommendation, told
 
 _MOST = 2
 # Below, tenths of a megabyte tell nothing.
@@ -16,7 +16,7 @@ _SMALL = 1_000_000
 
 
 def recommendation(
-    rows: Sequence[Row], task: Task, max_loss: float, samples: int, *, processor: bool = False
+    rows: Sequence[DecisionRow], task: Task, max_loss: float, samples: int, *, processor: bool = False
 ) -> Recommendation:
     """Choose among the rows that were scored and measured, and say why.
 
@@ -60,12 +60,12 @@ def recommendation(
     return Recommendation(precision=chosen.precision, backend=chosen.backend, sentence=sentence, doubts=doubts)
 
 
-def chosen_row(usable: Sequence[Row]) -> Row:
+def chosen_row(usable: Sequence[DecisionRow]) -> DecisionRow:
     """Return the row to recommend of those that may be; without ranks none can be told from another."""
     best = min((row.speed.rank for row in usable if row.speed and row.speed.rank is not None), default=None)
     tied = [row for row in usable if row.speed and row.speed.rank == best]
     # the loss of one precision differs between runtimes by chance; its latency does not
-    fastest: dict[str, Row] = {}
+    fastest: dict[str, DecisionRow] = {}
     for row in sorted(tied, key=lambda row: (_latency(row), row.size_bytes or 0)):
         fastest.setdefault(row.precision, row)
     # rows share a rank with their neighbours: the first and the last of many may well be told apart
@@ -73,19 +73,19 @@ def chosen_row(usable: Sequence[Row]) -> Row:
     return min(faster or fastest.values(), key=lambda row: (row.precision != BASELINE, not _within(row), _loss(row)))
 
 
-def _within(row: Row) -> bool:
+def _within(row: DecisionRow) -> bool:
     """Whether the whole interval of the loss is within the bound, which one without width is that is not certain."""
     return bool(row.certain or (row.meets and row.score and row.score.is_widthless))
 
 
-def _beats(row: Row, baseline: Row | None) -> bool:
+def _beats(row: DecisionRow, baseline: DecisionRow | None) -> bool:
     """Whether a row is faster for certain than the baseline on the same runtime, by the interval of its speed-up."""
     if baseline is None or row is baseline or row.backend != baseline.backend or row.speed is None:
         return False
     return row.speed.rank is not None and (row.speed.speed_up_low or 0.0) > 1
 
 
-def _ship(row: Row, rows: Sequence[Row], baseline: Row, task: Task, max_loss: float) -> str:
+def _ship(row: DecisionRow, rows: Sequence[DecisionRow], baseline: DecisionRow, task: Task, max_loss: float) -> str:
     assert row.speed is not None  # as it was chosen
     assert row.score is not None
     assert baseline.score is not None
@@ -105,7 +105,7 @@ def _ship(row: Row, rows: Sequence[Row], baseline: Row, task: Task, max_loss: fl
     return f"Ship {row.label}: {'; '.join(parts)}."
 
 
-def _stay(row: Row, rows: Sequence[Row], task: Task, max_loss: float) -> str:
+def _stay(row: DecisionRow, rows: Sequence[DecisionRow], task: Task, max_loss: float) -> str:
     ran = [one for one in rows if one.precision != BASELINE and one.speed and not one.simulated]
     others = [one for one in ran if one.counts]
     within = [one for one in others if one.meets]
@@ -127,7 +127,13 @@ def _stay(row: Row, rows: Sequence[Row], task: Task, max_loss: float) -> str:
 
 
 def _doubts(
-    chosen: Row | None, rows: Sequence[Row], task: Task, max_loss: float, samples: int, *, processor: bool = False
+    chosen: DecisionRow | None,
+    rows: Sequence[DecisionRow],
+    task: Task,
+    max_loss: float,
+    samples: int,
+    *,
+    processor: bool = False,
 ) -> list[str]:
     doubts = []
     if chosen and chosen.precision != BASELINE and not chosen.certain:
@@ -178,7 +184,7 @@ def _doubts(
     return doubts
 
 
-def _uncertain(row: Row, task: Task, max_loss: float, samples: int) -> str:
+def _uncertain(row: DecisionRow, task: Task, max_loss: float, samples: int) -> str:
     assert row.score is not None  # as it was chosen
     ends = row.score.loss_ci95
     unit = task.unit.removesuffix("s") if samples == 1 else task.unit
@@ -208,11 +214,11 @@ def _round_up(number: float) -> int:
     return math.ceil(number / step) * step
 
 
-def _loss(row: Row) -> float:
+def _loss(row: DecisionRow) -> float:
     return row.score.loss if row.score else math.inf
 
 
-def _latency(row: Row) -> float:
+def _latency(row: DecisionRow) -> float:
     return row.speed.latency_ms if row.speed else math.inf
 
 

@@ -18,7 +18,7 @@ from trt_workbench.report.search import draw_search
 from trt_workbench.report.style import WIDE, label, plots_folder
 from trt_workbench.runs.artefacts import command_of, foreign_files, read_environment
 from trt_workbench.runs.coco import LEAST_ANNOTATIONS, CocoMetrics, ImageRecord
-from trt_workbench.runs.decision import BASELINE, ClassLoss, Decision, Row
+from trt_workbench.runs.decision import BASELINE, ClassLoss, Decision, DecisionRow
 
 _PHONE = 4.0  # inches, in which text keeps its size on a phone
 _CLASSES, _PICTURES = 8, 4
@@ -29,7 +29,7 @@ _SHOWN = 0.25  # least score of a box that is drawn
 class Losers:
     """The classes of a row that lose most, and how many are left out for too few annotations."""
 
-    row: Row
+    row: DecisionRow
     classes: list[ClassLoss]
     left_out: int
 
@@ -102,7 +102,7 @@ def write_decision(directories: Sequence[Path], output: Path, max_loss: float) -
         return output / "decision.html"
 
 
-def looked_at(decision: Decision) -> Row | None:
+def looked_at(decision: Decision) -> DecisionRow | None:
     """Return the row that classes and pictures are shown of: the recommended one, or the lower one that loses least."""
     lower = [row for row in decision.rows if row.precision != BASELINE and row.score]
     chosen = decision.recommended
@@ -152,7 +152,7 @@ def _records(folder: Path) -> list[ImageRecord]:
     return found
 
 
-def _caption(before: ImageRecord, after: ImageRecord, row: Row) -> str:
+def _caption(before: ImageRecord, after: ImageRecord, row: DecisionRow) -> str:
     return f"{before['file_name']}: {BASELINE} {_counts(before)}; {row.precision} {_counts(after)}"
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from trt_workbench.report.hover import say_point
 from trt_workbench.report.style import INK, NARROW, PALETTE, by_powers, figure, label, legend_below
-from trt_workbench.runs.decision import BASELINE, Decision, Row
+from trt_workbench.runs.decision import BASELINE, Decision, DecisionRow
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,7 +29,7 @@ _ALLOWED, _BOUND, _SOFT = "#e4f4ec", "#00704f", "#52606d"
 class _Point:
     """A row as it is drawn; the radius is in points."""
 
-    row: Row
+    row: DecisionRow
     x: float
     y: float
     radius: float

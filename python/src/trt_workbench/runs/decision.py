@@ -101,7 +101,7 @@ class RowSpeed(Strict):
     outputs: str
 
 
-class Row(Strict):
+class DecisionRow(Strict):
     """One precision on one runtime.
 
     Attributes:
@@ -187,7 +187,7 @@ class Recommendation(Strict):
     doubts: list[str]
 
 
-def told(rows: Sequence[Row]) -> bool:
+def told(rows: Sequence[DecisionRow]) -> bool:
     """Whether enough repetitions were measured to tell the latencies of rows apart; then each of them has a rank."""
     return all(row.speed.rank is not None for row in rows if row.speed)
 
@@ -227,14 +227,14 @@ class Decision(Strict):
     batch: NonNegativeInt
     options: dict[str, dict[str, Any]] = {}
     baseline: tuple[str, str] | None
-    rows: list[Row]
+    rows: list[DecisionRow]
     recommendation: Recommendation
     left_out: list[str] = []
     notes: list[str] = []
     search: SearchDocument | None = None
     wall_s: NonNegativeFloat
 
-    def row(self, precision: str | None, backend: str | None) -> Row | None:
+    def row(self, precision: str | None, backend: str | None) -> DecisionRow | None:
         """Return a row by its names."""
         return next((row for row in self.rows if (row.precision, row.backend) == (precision, backend)), None)
 
@@ -244,6 +244,6 @@ class Decision(Strict):
         return told(self.rows)
 
     @property
-    def recommended(self) -> Row | None:
+    def recommended(self) -> DecisionRow | None:
         """The row that is recommended."""
         return self.row(self.recommendation.precision, self.recommendation.backend)
