@@ -25,7 +25,7 @@ from trt_workbench.onnxtools.llm_directory import LlmDirectory, examine_llm_dire
 from trt_workbench.onnxtools.opsets import DEFAULT_OPSET
 from trt_workbench.pipeline.llm.agreement import Agreement, AgreementCheck, Trace, reference_trace
 from trt_workbench.pipeline.llm.choice import REFERENCE, BackendChoice
-from trt_workbench.pipeline.llm.generation import Run, generate_cached, generate_uncached
+from trt_workbench.pipeline.llm.generation import TimedGeneration, generate_cached, generate_uncached
 from trt_workbench.pipeline.llm.opening import ModelSource, open_cached, open_logits
 from trt_workbench.system.threads import let_idle_threads_sleep
 from trt_workbench.system.workspace import output_root
@@ -84,7 +84,7 @@ class LlmWork:
         self._new_tokens = work.dims.get("new_tokens", 1)
         self.shapes: Mapping[str, Sequence[int]] | None = None
         self.items = self._prompts.size if work.kind == "prefill" else work.batch * self._new_tokens
-        self._runs: list[Run] = []
+        self._runs: list[TimedGeneration] = []
         reference = _reference(directory, self._prompts, self._new_tokens)
         self._comparison = AgreementCheck(reference, str(REFERENCE), loaded.precision)
         cached = work.kind == "generate-cached"
@@ -120,7 +120,7 @@ class LlmWork:
         cached = self._work.kind == "generate-cached"
         self._generate(min(self._new_tokens, _TOKENS_CACHED if cached else _TOKENS_UNCACHED))
 
-    def _generate(self, new_tokens: int) -> Run:
+    def _generate(self, new_tokens: int) -> TimedGeneration:
         if self._work.kind == "generate-cached":
             return generate_cached(self._model, self._prompts, new_tokens, _capacity(self._work))
         return generate_uncached(self._model, self._prompts, new_tokens)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from trt_workbench.pipeline.llm.models import CachedModel, LogitsModel
 
 
-class Run(NamedTuple):
+class TimedGeneration(NamedTuple):
     """One repetition: seconds to the first token and in all, and the tokens int64 [B,N]."""
 
     first_s: float
@@ -19,7 +19,7 @@ class Run(NamedTuple):
     tokens: NDArray[np.int64]
 
 
-def generate_uncached(model: LogitsModel, prompts: NDArray[np.int64], new_tokens: int) -> Run:
+def generate_uncached(model: LogitsModel, prompts: NDArray[np.int64], new_tokens: int) -> TimedGeneration:
     """Pick the likeliest token `new_tokens` times, each after a forward pass over all tokens so far.
 
     Args:
@@ -33,12 +33,12 @@ def generate_uncached(model: LogitsModel, prompts: NDArray[np.int64], new_tokens
         chosen = model.last_logits(sequence).argmax(axis=-1)
         sequence = np.concatenate([sequence, chosen[:, None]], axis=1)
         first_s = first_s or time.perf_counter() - start
-    return Run(first_s, time.perf_counter() - start, sequence[:, prompts.shape[1] :])
+    return TimedGeneration(first_s, time.perf_counter() - start, sequence[:, prompts.shape[1] :])
 
 
 def generate_cached(
     model: CachedModel, prompts: NDArray[np.int64], new_tokens: int, capacity: int | None = None
-) -> Run:
+) -> TimedGeneration:
     """Pick the likeliest token `new_tokens` times with keys and values kept from step to step.
 
     Args:
@@ -54,4 +54,4 @@ def generate_cached(
     for _ in range(new_tokens - 1):
         chosen = model.step(chosen).argmax(axis=-1)
         tokens.append(chosen)
-    return Run(first_s, time.perf_counter() - start, np.stack(tokens, axis=1))
+    return TimedGeneration(first_s, time.perf_counter() - start, np.stack(tokens, axis=1))
