@@ -13,7 +13,7 @@ from trt_workbench.report.bench_plots import _number, write_plots
 from trt_workbench.report.bench_sweeps import MOST_CURVES, MOST_PANELS, find_sweeps
 from trt_workbench.report.bench_view import Table, tables, winners
 from trt_workbench.report.style import figure
-from trt_workbench.runs.artefacts import BenchArtefacts, BenchSettings, Environment, Run
+from trt_workbench.runs.artefacts import BenchArtefacts, BenchSettings, Environment, RunDocument
 from trt_workbench.runs.records import Record
 
 RUNTIMES = {
@@ -42,7 +42,7 @@ def records(
         )  # fmt: skip
 
 
-RUN = Run(command="bench", run_id="r", started_at="now", status="complete")
+RUN = RunDocument(command="bench", run_id="r", started_at="now", status="complete")
 
 
 def run_of(measured: list[Record]) -> BenchArtefacts:

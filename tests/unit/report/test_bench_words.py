@@ -8,13 +8,13 @@ from tests.records import record, repetitions
 from trt_workbench.cli.bench import _show
 from trt_workbench.report.bench_view import tables
 from trt_workbench.report.bench_words import executed, machine, overall, problems, summary, unstable
-from trt_workbench.runs.artefacts import BenchArtefacts, BenchSettings, Cpu, Driver, Environment, Gpu, Run
+from trt_workbench.runs.artefacts import BenchArtefacts, BenchSettings, Cpu, Driver, Environment, Gpu, RunDocument
 from trt_workbench.runs.records import Record
 
 SEEN = {"sm_clock_min_mhz": 1700, "sm_clock_max_mhz": 1980, "temperature_max_c": 61, "power_mean_w": 140.0}
 MEMORY = {"device_memory_bytes": 2**30, "host_memory_bytes": 2**20, "seconds": 0.5}
 
-RUN = Run(command="bench", run_id="r", started_at="now", status="complete")
+RUN = RunDocument(command="bench", run_id="r", started_at="now", status="complete")
 ENVIRONMENT = Environment(command_line=[])
 
 

@@ -9,7 +9,7 @@ from tests.fuzz.mutations import mutate_json, mutate_json_lines
 
 from trt_workbench.engine.documents import read_document, read_lines
 from trt_workbench.errors import UsageProblem
-from trt_workbench.runs.artefacts import Environment, Run, foreign_files, read_bench_run, read_run
+from trt_workbench.runs.artefacts import Environment, RunDocument, foreign_files, read_bench_run, read_run
 from trt_workbench.runs.coco import CocoMetrics
 from trt_workbench.runs.llm import LlmMetrics, LlmRecord
 from trt_workbench.runs.records import Record
@@ -24,7 +24,7 @@ LINES = {"bench": Record, "eval-llm": LlmRecord, "eval-stream": ChunkRecord}
 @pytest.mark.parametrize("place", RUNS, ids=str)
 def test_runs_of_older_releases_are_read(place: Path) -> None:
     folder = KEPT / place
-    command = read_document(folder / "run.json", Run).command
+    command = read_document(folder / "run.json", RunDocument).command
     gpus = read_document(folder / "env.json", Environment).driver.gpus
     assert all(gpu.name for gpu in gpus)
     assert gpus or command == "eval-stream"  # whose records are of a CPU
@@ -39,7 +39,7 @@ def test_runs_of_older_releases_are_read(place: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "kind"),
     [
-        ("bench-h200/bert/run.json", Run),
+        ("bench-h200/bert/run.json", RunDocument),
         ("bench-h200/bert/env.json", Environment),
         ("eval-coco-h200/cuda/metrics.json", CocoMetrics),
         ("eval-llm/perplexity/metrics.json", LlmMetrics),
@@ -63,7 +63,7 @@ def test_a_changed_file_is_read_or_refused_by_its_name(file: str, kind: type, tm
 def test_a_run_of_another_command_is_refused(tmp_path: Path) -> None:
     shutil.copy(KEPT / "bench-h200" / "bert" / "run.json", tmp_path)
     with pytest.raises(UsageProblem, match="a run directory of 'bench', not of 'profile'"):
-        read_run(tmp_path, "profile", Run)
+        read_run(tmp_path, "profile", RunDocument)
 
 
 def test_whatever_files_that_do_not_fit_together_cause_is_one_refusal(tmp_path: Path) -> None:

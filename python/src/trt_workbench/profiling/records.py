@@ -9,7 +9,7 @@ from pydantic import Field, FiniteFloat, with_config
 from typing_extensions import TypedDict
 
 from trt_workbench.engine.documents import Strict, having, read_lines
-from trt_workbench.runs.artefacts import Run
+from trt_workbench.runs.artefacts import RunDocument
 
 Side = Literal["target", "against"]
 Role = Literal["compute", "reformat", "cast", "quantize", "copy", "other"]
@@ -123,7 +123,7 @@ class SideFacts(TypedDict):
     commands: NotRequired[list[str]]
 
 
-class ProfileRun(Run):
+class ProfileRun(RunDocument):
     """run.json of a profile: what is known of the target and, in a comparison, of the other side."""
 
     sides: Annotated[dict[Side, SideFacts], having("target")]

@@ -16,7 +16,7 @@ from trt_workbench.report.bench_view import Table, Winner, tables, winners
 from trt_workbench.report.bench_words import leaders, problems, unstable
 from trt_workbench.report.page import render, small
 from trt_workbench.report.verified import evidence_from
-from trt_workbench.runs.artefacts import Run, command_of, foreign_files, read_bench_run, read_environment
+from trt_workbench.runs.artefacts import RunDocument, command_of, foreign_files, read_bench_run, read_environment
 from trt_workbench.runs.coco import CocoMetrics
 from trt_workbench.runs.llm import LlmMetrics
 from trt_workbench.verify.findings import VerifyFindings
@@ -100,7 +100,7 @@ def _said(overview: Overview) -> list[str]:
 
 
 def _add(overview: Overview, directory: Path, command: str, output: Path, *, several: bool) -> None:
-    run, environment = read_document(directory / "run.json", Run), read_environment(directory)
+    run, environment = read_document(directory / "run.json", RunDocument), read_environment(directory)
     overview.runs.append(
         {
             "command": command,

@@ -15,10 +15,10 @@ from trt_workbench.errors import UsageProblem, WorkbenchError
 from trt_workbench.runs.records import Record, read_records
 
 Status = Literal["complete", "partial"]
-R = TypeVar("R", bound="Run")
+R = TypeVar("R", bound="RunDocument")
 
 
-class Run(Open):
+class RunDocument(Open):
     """run.json; a command may add facts of its own.
 
     Attributes:
@@ -115,7 +115,7 @@ class BenchArtefacts:
     """The files of one bench run, with every record in the order of measuring."""
 
     directory: Path
-    run: Run
+    run: RunDocument
     environment: Environment
     config: BenchSettings
     records: list[Record]
@@ -139,7 +139,7 @@ def command_of(directory: Path) -> str:
     Raises:
         UsageProblem: run.json is absent, damaged or of another schema version.
     """
-    return read_document(directory / "run.json", Run).command
+    return read_document(directory / "run.json", RunDocument).command
 
 
 def read_environment(directory: Path) -> Environment:
@@ -155,7 +155,7 @@ def read_bench_run(directory: Path) -> BenchArtefacts:
     """
     return BenchArtefacts(
         directory=directory,
-        run=read_run(directory, "bench", Run),
+        run=read_run(directory, "bench", RunDocument),
         environment=read_environment(directory),
         config=read_document(directory / "config.json", BenchSettings),
         records=read_records(directory / "records.jsonl"),

@@ -17,7 +17,7 @@ from trt_workbench.engine.documents import read_document, write_json
 from trt_workbench.engine.files import REPLACED, NameLock, replace_folder
 from trt_workbench.engine.interruptible import deferred_interrupts
 from trt_workbench.errors import UsageProblem
-from trt_workbench.runs.artefacts import Run, Status, read_environment
+from trt_workbench.runs.artefacts import RunDocument, Status, read_environment
 from trt_workbench.system.environment import collect_environment
 from trt_workbench.system.workspace import output_root
 
@@ -103,7 +103,7 @@ class RunDirectory:
             UsageProblem: the files cannot be moved; the message says where they are kept.
         """
         global _finished
-        run = Run(
+        run = RunDocument(
             command=self._command,
             run_id=self.run_id,
             started_at=self._started_at,
@@ -216,7 +216,7 @@ def _command_of(folder: Path) -> str | None:
     if (folder / "run.json").is_symlink() or (folder / "env.json").is_symlink():
         return None
     try:
-        run = read_document(folder / "run.json", Run)
+        run = read_document(folder / "run.json", RunDocument)
         read_environment(folder)
     except UsageProblem:
         return None
