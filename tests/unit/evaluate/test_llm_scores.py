@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trt_workbench.evaluate.llm_scores import Scores, score_logits
+from trt_workbench.evaluate.llm_scores import TokenScores, score_logits
 
 
 def random_logits(rows: int, columns: int, seed: int) -> np.ndarray:
@@ -40,7 +40,7 @@ def test_blocks_make_no_difference() -> None:
     targets = np.arange(300)
     whole = score_logits(reference, logits, targets)
     parts = [slice(start, start + 7) for start in range(0, 300, 7)]
-    summed = sum((score_logits(reference[part], logits[part], targets[part]) for part in parts), Scores())
+    summed = sum((score_logits(reference[part], logits[part], targets[part]) for part in parts), TokenScores())
     assert whole.nll == pytest.approx(summed.nll, rel=1e-12)
     assert (whole.tokens, whole.max_kl, whole.top1_agreements) == (300, summed.max_kl, summed.top1_agreements)
 
@@ -58,8 +58,8 @@ def test_nan_is_not_hidden() -> None:
     total = score_logits(reference, broken, np.arange(4)) + score_logits(reference, reference, np.arange(4))
     assert math.isnan(total.perplexity)
     assert math.isnan(total.max_logit_difference)
-    assert math.isnan((Scores() + total).max_kl)
+    assert math.isnan((TokenScores() + total).max_kl)
 
 
 def test_a_perplexity_beyond_what_floats_hold() -> None:
-    assert Scores(tokens=1, nll=1e6).perplexity == math.inf
+    assert TokenScores(tokens=1, nll=1e6).perplexity == math.inf

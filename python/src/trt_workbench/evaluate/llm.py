@@ -20,7 +20,7 @@ from trt_workbench.engine.verification import Mark
 from trt_workbench.errors import UsageProblem, WorkbenchError
 from trt_workbench.evaluate.llm_files import RecordWriter, write_metrics
 from trt_workbench.evaluate.llm_generation import Generation, check_generation, compare_generation
-from trt_workbench.evaluate.llm_scores import Scores, score_logits
+from trt_workbench.evaluate.llm_scores import TokenScores, score_logits
 from trt_workbench.evaluate.llm_settings import LlmSettings
 from trt_workbench.evaluate.llm_text import (
     Bos,
@@ -85,7 +85,7 @@ class _Candidate:
     model: LogitsModel
     is_reference: bool
     verification: list[Mark]
-    scores: Scores = field(default_factory=Scores)
+    scores: TokenScores = field(default_factory=TokenScores)
     overflow: str = ""
 
 
@@ -234,7 +234,7 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
         tokens = model_input(self._tokens, part, self.recipe)
         targets = np.concatenate([self._tokens[window.scored : window.end] for window in part])
         picks = [scored_positions(window, self.recipe) for window in part]
-        found: list[tuple[_Candidate, Scores]] = []
+        found: list[tuple[_Candidate, TokenScores]] = []
         reference: NDArray[np.float32] | None = None
         try:
             for candidate in candidates:

@@ -8,7 +8,7 @@ from typing import Any
 
 from trt_workbench.engine.documents import append_lines, json_values, write_json
 from trt_workbench.errors import UsageProblem
-from trt_workbench.evaluate.llm_scores import Scores
+from trt_workbench.evaluate.llm_scores import TokenScores
 from trt_workbench.evaluate.llm_text import Window
 from trt_workbench.pipeline.llm.choice import BackendChoice
 
@@ -21,7 +21,9 @@ class RecordWriter:
         self._path = path
         self._append([])
 
-    def window(self, choice: BackendChoice, windows: Sequence[Window], shape: tuple[int, ...], scores: Scores) -> None:
+    def window(
+        self, choice: BackendChoice, windows: Sequence[Window], shape: tuple[int, ...], scores: TokenScores
+    ) -> None:
         """Write the record of one forward pass over windows of one length. Raises UsageProblem if the disk is full."""
         record = {
             "kind": "windows",

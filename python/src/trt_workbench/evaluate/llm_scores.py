@@ -17,7 +17,7 @@ _BLOCK_LOGITS = 1 << 19
 
 
 @dataclass(frozen=True)
-class Scores:
+class TokenScores:
     """Sums and extremes over scored tokens; the values against a reference are 0 (agreement: all) for itself.
 
     Attributes:
@@ -36,13 +36,13 @@ class Scores:
     kl: float = 0.0
     max_kl: float = 0.0
 
-    def __add__(self, other: Scores) -> Scores:
+    def __add__(self, other: TokenScores) -> TokenScores:
         """Join the scores of two sets of tokens. NaN in either stays."""
         joined: dict[str, Any] = {}
         for field in fields(self):
             mine, theirs = getattr(self, field.name), getattr(other, field.name)
             joined[field.name] = _larger(mine, theirs) if field.name.startswith("max_") else mine + theirs
-        return Scores(**joined)
+        return TokenScores(**joined)
 
     @property
     def perplexity(self) -> float:
@@ -53,7 +53,7 @@ class Scores:
 
 def score_logits(
     reference: NDArray[np.float32], logits: NDArray[np.float32] | None, targets: NDArray[np.int64]
-) -> Scores:
+) -> TokenScores:
     """Score logits of some positions against the tokens that follow and against the reference.
 
     Args:
@@ -64,27 +64,27 @@ def score_logits(
     rows = max(1, _BLOCK_LOGITS // reference.shape[1])
     starts = range(0, len(targets), rows)
 
-    def one(start: int) -> Scores:
+    def one(start: int) -> TokenScores:
         part = slice(start, start + rows)
         other = None if logits is None else logits[part]
         return _score_block(reference[part], other, targets[part])
 
     # numpy lets go of the interpreter lock in these loops
     with ThreadPoolExecutor(min(len(starts), available_processors(), 8) or 1) as pool:
-        return sum(pool.map(one, starts), Scores())
+        return sum(pool.map(one, starts), TokenScores())
 
 
 def _score_block(
     reference: NDArray[np.float32], logits: NDArray[np.float32] | None, targets: NDArray[np.int64]
-) -> Scores:
+) -> TokenScores:
     expected = log_softmax(reference)
     index = np.arange(len(targets))
     if logits is None:
-        return Scores(len(targets), float(-expected[index, targets].sum()), top1_agreements=len(targets))
+        return TokenScores(len(targets), float(-expected[index, targets].sum()), top1_agreements=len(targets))
     found = log_softmax(logits)
     # rounding alone can make a divergence of nothing slightly negative
     divergence = np.maximum(np.einsum("nv,nv->n", np.exp(expected), expected - found), 0.0)
-    return Scores(
+    return TokenScores(
         tokens=len(targets),
         nll=float(-found[index, targets].sum()),
         top1_agreements=int((reference.argmax(axis=1) == logits.argmax(axis=1)).sum()),
