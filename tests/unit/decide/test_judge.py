@@ -8,7 +8,7 @@ from tests.records import record
 
 from trt_workbench.decide.judge import _speeds, judged
 from trt_workbench.decide.request import DecideSettings
-from trt_workbench.decide.scores import Scores
+from trt_workbench.decide.scores import ResampledScore
 from trt_workbench.decide.task import Detection
 from trt_workbench.decide.tried import DraftRow
 
@@ -73,7 +73,9 @@ def test_an_interval_without_width_is_as_certain_as_there_are_samples(
 ) -> None:
     """By the rule of three 600 of 600 that are alike leave 0.5 % that may not be."""
     resampled = {"fp32": np.full(100, 0.3), "fp16": np.full(100, 0.3), "int8": np.linspace(0.298, 0.302, 100)}
-    tried = [DraftRow(name, "trt", scores=Scores(0.3, values, "a", count)) for name, values in resampled.items()]
+    tried = [
+        DraftRow(name, "trt", scores=ResampledScore(0.3, values, "a", count)) for name, values in resampled.items()
+    ]
     found = judged(
         tried, [], model=Path("m.onnx"), model_sha256="0", task=Detection(tmp_path, tmp_path / "a.json"),
         settings=DecideSettings(max_loss=0.005), notes=(), left_out=(), wall_s=1.0, root=tmp_path,
@@ -86,7 +88,7 @@ def test_an_interval_without_width_is_as_certain_as_there_are_samples(
 def test_that_latencies_are_of_the_processor_is_said_where_pytorch_ran_on_it_too(
     tmp_path: Path, device: str, *, told: bool
 ) -> None:
-    scores = Scores(0.3, np.full(100, 0.3), "a", 20)
+    scores = ResampledScore(0.3, np.full(100, 0.3), "a", 20)
     tried = [
         DraftRow("fp32", "ort-cpu", scores=scores),
         DraftRow("fp32", "torch", scores=scores, provenance={"device": device}),

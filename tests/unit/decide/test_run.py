@@ -8,7 +8,7 @@ from tests.onnx_text import write_onnx
 
 from trt_workbench.decide.request import DecideSettings
 from trt_workbench.decide.run import DecideRun
-from trt_workbench.decide.scores import Scores
+from trt_workbench.decide.scores import ResampledScore
 from trt_workbench.decide.settings import CalibrationSettings
 from trt_workbench.decide.subject import Subject, subject_of
 from trt_workbench.decide.task import Likeness
@@ -50,7 +50,7 @@ def test_where_time_is_short_every_precision_is_scored_on_one_runtime_first(tmp_
     subject = Subject(model, Likeness(model, calibration, "cosine"), calibration)
     run = DecideRun(subject, asked, tmp_path, lambda *_: None, lambda _: None)
     rows = [DraftRow(name, backend, path=model) for name in ("fp16", "int8") for backend in ("trt", "torch")]
-    scores = Scores(0.3, np.zeros(1), "", 1)
+    scores = ResampledScore(0.3, np.zeros(1), "", 1)
     late: list[str] = []
     for one in rows:
         one.fail = lambda *_, one=one: late.append(one.label)  # type: ignore[method-assign]

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from trt_workbench.decide.scores import Scores
+from trt_workbench.decide.scores import ResampledScore
 from trt_workbench.decide.timing import measuring_s, timing, wanted
 from trt_workbench.decide.tried import DraftRow
 
 
 def tried(precision: str, backend: str, call_ms: float | None) -> DraftRow:
-    return DraftRow(precision, backend, scores=Scores(0.3, np.zeros(1), "", 1, call_ms=call_ms))
+    return DraftRow(precision, backend, scores=ResampledScore(0.3, np.zeros(1), "", 1, call_ms=call_ms))
 
 
 ROWS = [

@@ -15,7 +15,7 @@ from pydantic import FiniteFloat
 from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.backends.registry import require_backend
 from trt_workbench.decide.data import Batch, CalibrationData, batches, calibration_data
-from trt_workbench.decide.scores import Scores
+from trt_workbench.decide.scores import ResampledScore
 from trt_workbench.decide.settings import CalibrationSettings
 from trt_workbench.engine.array_files import load_arrays, save_arrays
 from trt_workbench.engine.documents import Strict, read_document, write_json
@@ -128,7 +128,7 @@ def score_samples(
     return {"provenance": provenance, "overflow": overflow}
 
 
-def array_scores(folder: Path, figure: Figure, seed: int) -> Scores:
+def array_scores(folder: Path, figure: Figure, seed: int) -> ResampledScore:
     """Return the score that `score_arrays` wrote. Raises UsageProblem as `read_document`."""
     found = read_document(folder / _SAMPLES, SampleScores)
     means = {name: float(np.mean(getattr(found, name))) for name in ("cosine", "relative_l2")}
@@ -145,7 +145,7 @@ def array_scores(folder: Path, figure: Figure, seed: int) -> Scores:
         raise UsageProblem(NO_LOGITS)
     values = np.asarray(found.nll if figure == "perplexity" else getattr(found, figure))
     drawn = draw_counts(len(values), seed) @ values / len(values)
-    return Scores(
+    return ResampledScore(
         value=means[figure],
         resampled=np.exp(drawn / found.tokens) if figure == "perplexity" else drawn,
         samples="\n".join(found.names),

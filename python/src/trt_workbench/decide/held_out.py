@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from trt_workbench.backends.registry import REFERENCE
 from trt_workbench.decide.array_scores import FIGURE_NAMES, Figure, array_scores, score_samples
 from trt_workbench.decide.data import HALVES, CalibrationData, Half, calibration_data
-from trt_workbench.decide.scores import Scores, coco_scores
+from trt_workbench.decide.scores import ResampledScore, coco_scores
 from trt_workbench.decide.settings import CalibrationSettings, ScoreSettings
 from trt_workbench.engine.calibration import holds_images
 from trt_workbench.engine.documents import write_json
@@ -34,7 +34,7 @@ class Scorer(Protocol):
     def unit(self) -> str:
         """What a sample is, in the plural."""
 
-    def score(self, model: Path, folder: Path, baseline: Path | None) -> Scores:
+    def score(self, model: Path, folder: Path, baseline: Path | None) -> ResampledScore:
         """Score a model on ONNX Runtime's CPU provider.
 
         Args:
@@ -85,7 +85,7 @@ class _Detection:
     figure: str = "AP"
     unit: str = "images"
 
-    def score(self, model: Path, folder: Path, baseline: Path | None) -> Scores:  # noqa: ARG002 - AP needs none
+    def score(self, model: Path, folder: Path, baseline: Path | None) -> ResampledScore:  # noqa: ARG002 - AP needs none
         """Score by eval-coco's evaluation."""
         settings = self.calibration
         request = CocoRequest(
@@ -116,7 +116,7 @@ class _Likeness:
     def figure(self) -> str:
         return FIGURE_NAMES[self.kind]
 
-    def score(self, model: Path, folder: Path, baseline: Path | None) -> Scores:
+    def score(self, model: Path, folder: Path, baseline: Path | None) -> ResampledScore:
         score_samples(model, self.data, folder, baseline, backend=REFERENCE)
         return array_scores(folder, self.kind, self.seed)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from trt_workbench.bench.ranking import Standing, compare_records, kept_records, rank
 from trt_workbench.core.precision import WEIGHTS, read
 from trt_workbench.decide.request import DecideSettings
-from trt_workbench.decide.scores import Scores
+from trt_workbench.decide.scores import ResampledScore
 from trt_workbench.decide.task import Task
 from trt_workbench.decide.tried import DraftRow
 from trt_workbench.decide.words import recommendation
@@ -134,7 +134,7 @@ def _score(one: DraftRow, baseline: DraftRow | None) -> tuple[RowScore | None, s
         return None, str(problem)
 
 
-def _other(one: DraftRow, baseline: DraftRow | None) -> Scores | None:
+def _other(one: DraftRow, baseline: DraftRow | None) -> ResampledScore | None:
     return baseline.scores if baseline is not None and baseline is not one else None
 
 

@@ -22,7 +22,7 @@ _FURTHER = ("AP50", "AP75", "AP_small", "AP_medium", "AP_large", "AR_100")
 
 
 @dataclass(frozen=True)
-class Scores:
+class ResampledScore:
     """The score of one precision on one runtime.
 
     Attributes:
@@ -49,7 +49,7 @@ class Scores:
     is_error: bool = False
     call_ms: float | None = None
 
-    def against(self, baseline: Scores | None) -> RowScore:
+    def against(self, baseline: ResampledScore | None) -> RowScore:
         """Return the score as a document, with its distance from the baseline's.
 
         Raises:
@@ -77,7 +77,7 @@ class Scores:
     def _loss(self, before: NDArray[np.float64], after: NDArray[np.float64]) -> NDArray[np.float64]:
         return after / before - 1 if self.is_error else before - after
 
-    def _classes(self, reference: Scores) -> list[ClassLoss]:
+    def _classes(self, reference: ResampledScore) -> list[ClassLoss]:
         if self.class_resampled is None or reference.class_resampled is None:
             return []
         differences = reference.class_resampled - self.class_resampled
@@ -87,7 +87,7 @@ class Scores:
         ]
 
 
-def coco_scores(directory: Path, seed: int) -> Scores:
+def coco_scores(directory: Path, seed: int) -> ResampledScore:
     """Return the score of a finished evaluation by eval-coco.
 
     Args:
@@ -121,7 +121,7 @@ def coco_scores(directory: Path, seed: int) -> Scores:
     resampled = matches.average_precision(draw_counts(len(image_ids), seed))
     rated = [place for place, row in enumerate(metrics["per_class"]) if row["AP"] is not None]
     rows = [metrics["per_class"][place] for place in rated]
-    return Scores(
+    return ResampledScore(
         value=metrics["AP"],
         resampled=resampled.figures["AP"],
         samples=f"{dataset.sha256}:{image_ids.tolist()}",

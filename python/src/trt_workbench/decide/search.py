@@ -16,7 +16,7 @@ from trt_workbench.decide.candidates import Candidate, check_output
 from trt_workbench.decide.copies import named
 from trt_workbench.decide.data import data_hash
 from trt_workbench.decide.held_out import HELD_OUT, RANGES, Scorer, scorer_of
-from trt_workbench.decide.scores import Scores
+from trt_workbench.decide.scores import ResampledScore
 from trt_workbench.decide.sensitivity import Maker, measure_sensitivity
 from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings, SearchSettings
 from trt_workbench.engine.documents import read_document, write_json
@@ -228,7 +228,7 @@ class Search:
         )
         return point
 
-    def _score(self, scorer: Scorer, model: Path, name: str, baseline: str | None) -> Scores:
+    def _score(self, scorer: Scorer, model: Path, name: str, baseline: str | None) -> ResampledScore:
         folder = self._folder / name
         folder.mkdir()
         return scorer.score(model, folder, None if baseline is None else self._folder / baseline)

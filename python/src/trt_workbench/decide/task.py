@@ -11,7 +11,7 @@ from trt_workbench.backends.base import SessionOptions
 from trt_workbench.decide.array_scores import FIGURE_NAMES, Figure, array_scores
 from trt_workbench.decide.data import Sample, calibration_data
 from trt_workbench.decide.request import DecideSettings
-from trt_workbench.decide.scores import Scores, coco_scores
+from trt_workbench.decide.scores import ResampledScore, coco_scores
 from trt_workbench.decide.settings import CalibrationSettings
 from trt_workbench.decide.tried import DraftRow
 from trt_workbench.evaluate.coco_dataset import read_dataset
@@ -57,7 +57,7 @@ class Task(Protocol):
             baseline: folder of the baseline's score; None of the baseline itself.
         """
 
-    def scores(self, one: DraftRow, seed: int) -> Scores:
+    def scores(self, one: DraftRow, seed: int) -> ResampledScore:
         """Return the score that the worker has written. Raises UsageProblem."""
 
     def samples_of(self, model: Path) -> Iterator[Sample]:
@@ -117,7 +117,7 @@ class Detection:
             },
         }
 
-    def scores(self, one: DraftRow, seed: int) -> Scores:
+    def scores(self, one: DraftRow, seed: int) -> ResampledScore:
         """Return the score that the worker has written."""
         assert one.folder is not None  # as it was scored
         return coco_scores(one.folder, seed)
@@ -184,7 +184,7 @@ class Likeness:
             "allow_unverified": settings.allow_unverified,
         }
 
-    def scores(self, one: DraftRow, seed: int) -> Scores:
+    def scores(self, one: DraftRow, seed: int) -> ResampledScore:
         """Return the score that the worker has written."""
         assert one.folder is not None  # as it was scored
         return array_scores(one.folder, self.kind, seed)

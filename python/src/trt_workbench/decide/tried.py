@@ -9,7 +9,7 @@ from typing import Any
 
 from trt_workbench.backends.registry import get_backend
 from trt_workbench.core.precision import read
-from trt_workbench.decide.scores import Scores
+from trt_workbench.decide.scores import ResampledScore
 from trt_workbench.onnxtools.precision import told
 from trt_workbench.onnxtools.quantize.evidence import Evidence
 from trt_workbench.runs.decision import BASELINE, State
@@ -41,7 +41,7 @@ class DraftRow:
     evidence: Evidence | None = None
     folder: Path | None = None
     provenance: dict[str, Any] = field(default_factory=dict)
-    scores: Scores | None = None
+    scores: ResampledScore | None = None
     runtime: str = ""
     state: State | None = None
     reason: str | None = None
