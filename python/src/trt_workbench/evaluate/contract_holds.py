@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from trt_workbench.evaluate.contract_steps import CannotRun, Step, is_finite, lengths_by, row_values
+from trt_workbench.evaluate.contract_steps import CannotRun, ChunkRun, is_finite, lengths_by, row_values
 from trt_workbench.evaluate.contract_trial import CheckTally, ContractTrial
 from trt_workbench.pipeline.streaming.parts import Chunk
 
@@ -104,7 +104,7 @@ def streams(trial: ContractTrial, found: CheckTally) -> None:
         _totals(trial, steps, found)
 
 
-def _totals(trial: ContractTrial, steps: list[Step], found: CheckTally) -> None:
+def _totals(trial: ContractTrial, steps: list[ChunkRun], found: CheckTally) -> None:
     for one in trial.contract.invariants:
         if not one.streams:
             continue
@@ -124,7 +124,7 @@ def _totals(trial: ContractTrial, steps: list[Step], found: CheckTally) -> None:
             break
 
 
-def _within(trial: ContractTrial, step: Step, found: CheckTally) -> None:
+def _within(trial: ContractTrial, step: ChunkRun, found: CheckTally) -> None:
     """Add valid parts that are longer than what they are a part of."""
     contract = trial.contract
     parts = [
@@ -145,7 +145,7 @@ def _within(trial: ContractTrial, step: Step, found: CheckTally) -> None:
             )
 
 
-def _holds(trial: ContractTrial, step: Step, found: CheckTally) -> None:
+def _holds(trial: ContractTrial, step: ChunkRun, found: CheckTally) -> None:
     """Add what does not hold at one chunk: dtypes are the session's own concern, as its outputs were converted."""
     contract = trial.contract
     shapes = {name: array.shape for name, array in {**step.inputs, **step.outputs}.items()}

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from trt_workbench.evaluate.contract_steps import Step
+from trt_workbench.evaluate.contract_steps import ChunkRun
 from trt_workbench.evaluate.contract_trial import CheckTally, ContractTrial
 
 _MOST_BATCH = 4
@@ -83,5 +83,5 @@ def batch(trial: ContractTrial, found: CheckTally) -> None:
         held = contract.next_state(together.outputs)
 
 
-def _only(step: Step, name: str, array: Any) -> Step:
-    return Step(step.chunk, step.values, step.inputs, {**step.outputs, name: array})
+def _only(step: ChunkRun, name: str, array: Any) -> ChunkRun:
+    return ChunkRun(step.chunk, step.values, step.inputs, {**step.outputs, name: array})

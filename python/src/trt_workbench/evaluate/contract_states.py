@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from trt_workbench.evaluate.contract_steps import Arrays, Step, apart
+from trt_workbench.evaluate.contract_steps import Arrays, ChunkRun, apart
 from trt_workbench.evaluate.contract_trial import CheckTally, ContractTrial
 from trt_workbench.pipeline.streaming.parts import State
 from trt_workbench.runs.contract import StateFact
@@ -46,7 +46,7 @@ def live(trial: ContractTrial, found: CheckTally) -> None:
             found.add(f"carries nothing to later chunks and is not declared dead: {fact.reason}", tensor=fact.input)
 
 
-def _fact(trial: ContractTrial, pair: State, signal: Any, base: list[Step]) -> StateFact:
+def _fact(trial: ContractTrial, pair: State, signal: Any, base: list[ChunkRun]) -> StateFact:
     def said(live: bool, reason: str) -> StateFact:
         return StateFact(input=pair.input, output=pair.output, live=live, declared_dead=pair.dead, reason=reason)
 
@@ -72,7 +72,7 @@ def _fact(trial: ContractTrial, pair: State, signal: Any, base: list[Step]) -> S
     return said(live=False, reason=f"noise in it changes no output up to chunk {base[-1].chunk.index}")
 
 
-def _noisy(trial: ContractTrial, pair: State, step: Step, seen: list[Any]) -> Any:
+def _noisy(trial: ContractTrial, pair: State, step: ChunkRun, seen: list[Any]) -> Any:
     """Return other values for a state: noise of its own spread, or whole numbers that it has elsewhere."""
     held = step.inputs[pair.input]
     if held.dtype.kind in "fV":

@@ -37,7 +37,7 @@ class CannotRun(Exception):
 
 
 @dataclass(frozen=True)
-class Step:
+class ChunkRun:
     """One chunk that ran.
 
     Attributes:
@@ -138,7 +138,7 @@ class Stepper:
         """Return the state before the first chunk."""
         return self.contract.initial_state(self.values(chunk, streams), self._folder)
 
-    def step(self, chunk: Chunk, signal: NDArray[Any], state: Arrays, edits: Arrays | None = None) -> Step:
+    def step(self, chunk: Chunk, signal: NDArray[Any], state: Arrays, edits: Arrays | None = None) -> ChunkRun:
         """Run one chunk.
 
         Args:
@@ -157,9 +157,11 @@ class Stepper:
         except UsageProblem as error:
             raise CannotRun(str(error), chunk) from error
         wanted = {name: numpy_dtype(tensor.dtype) for name, tensor in self.contract.outputs.items()}
-        return Step(chunk, values, inputs, {name: outputs[name].astype(wanted[name], copy=False) for name in wanted})
+        return ChunkRun(
+            chunk, values, inputs, {name: outputs[name].astype(wanted[name], copy=False) for name in wanted}
+        )
 
-    def run(self, chunks: Sequence[Chunk], signal: NDArray[Any], state: Arrays | None = None) -> Iterator[Step]:
+    def run(self, chunks: Sequence[Chunk], signal: NDArray[Any], state: Arrays | None = None) -> Iterator[ChunkRun]:
         """Yield the chunks of a stream, its state fed back; from the initial one unless another is given."""
         held = state or self.initial(chunks[0], self._streams_of(signal))
         for chunk in chunks:
@@ -176,7 +178,7 @@ class Stepper:
         return None if axis is None else signal.shape[axis]
 
 
-def row_values(contract: Contract, step: Step, names: frozenset[str]) -> list[dict[str, Any]]:
+def row_values(contract: Contract, step: ChunkRun, names: frozenset[str]) -> list[dict[str, Any]]:
     """Return for every row of a call what expressions may name: symbols, the chunk's numbers, tensors of one entry."""
     arrays = {**step.inputs, **step.outputs}
     counts = {
@@ -208,7 +210,7 @@ def valid_part(array: NDArray[Any], axis: int, lengths: Sequence[int], batch: in
     return mask
 
 
-def lengths_by(expression: Expression, contract: Contract, step: Step) -> list[int]:
+def lengths_by(expression: Expression, contract: Contract, step: ChunkRun) -> list[int]:
     """Return a length by row."""
     return [max(0, int(expression(known))) for known in row_values(contract, step, expression.names)]
 

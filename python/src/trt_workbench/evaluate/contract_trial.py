@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from trt_workbench.evaluate.contract_steps import Arrays, Step, Stepper, apart, lengths_by, valid_part
+from trt_workbench.evaluate.contract_steps import Arrays, ChunkRun, Stepper, apart, lengths_by, valid_part
 from trt_workbench.pipeline.streaming.parts import Chunk, State
 from trt_workbench.runs.contract import Check, ContractViolation, StateFact
 
@@ -98,15 +98,15 @@ class ContractTrial:
         frames = chunks[-1].start + chunks[-1].hop if chunks else self.frames(self.chunks)
         return self.stepper.signal(frames, stream, streams)
 
-    def held(self, step: Step) -> Arrays:
+    def held(self, step: ChunkRun) -> Arrays:
         """Return what the state inputs of a step held."""
         return {pair.input: step.inputs[pair.input] for pair in self.contract.state}
 
-    def distances(self, one: Step, other: Step, names: Mapping[str, Any] | list[str]) -> dict[str, float]:
+    def distances(self, one: ChunkRun, other: ChunkRun, names: Mapping[str, Any] | list[str]) -> dict[str, float]:
         """Return how far outputs of two steps are apart in their valid parts; `other` says which these are."""
         return {name: apart(one.outputs[name], other.outputs[name], self._valid(name, other)) for name in names}
 
-    def _valid(self, name: str, step: Step) -> Any:
+    def _valid(self, name: str, step: ChunkRun) -> Any:
         output, array = self.contract.outputs[name], step.outputs[name]
         if output.valid and output.valid.axis < array.ndim:
             lengths = lengths_by(output.valid.by, self.contract, step)
@@ -116,16 +116,16 @@ class ContractTrial:
                 return self.valid_state(pair, self._as_inputs(step), array)
         return None
 
-    def valid_state(self, pair: State, step: Step, array: Any) -> Any:
+    def valid_state(self, pair: State, step: ChunkRun, array: Any) -> Any:
         """Return which entries of a state are valid, by the inputs of a step; None for all of them."""
         if pair.shift is None or pair.shift.by is None or pair.shift.axis >= array.ndim:
             return None
         lengths = lengths_by(pair.shift.by, self.contract, step)
         return valid_part(array, pair.shift.axis, lengths, self.contract.batch_axis(pair.input), pair.shift.valid_at)
 
-    def _as_inputs(self, step: Step) -> Step:
+    def _as_inputs(self, step: ChunkRun) -> ChunkRun:
         """Return the step with its states as the next chunk takes them, by which their valid parts are known."""
         following = step.chunk.after()
         counted = self.contract.counters(step.values, following)
         inputs = step.inputs | {name: np.full_like(step.inputs[name], number) for name, number in counted.items()}
-        return Step(following, step.values, inputs | self.contract.next_state(step.outputs), {})
+        return ChunkRun(following, step.values, inputs | self.contract.next_state(step.outputs), {})
