@@ -10,7 +10,7 @@ from pathlib import Path
 
 from trt_workbench.errors import CheckFailed, ComponentMissing, UsageProblem
 from trt_workbench.system.ort_build_flags import check_command, source_version
-from trt_workbench.system.ort_build_steps import BuildRequest, BuildSteps, Step, prepare_steps
+from trt_workbench.system.ort_build_steps import BuildRequest, BuildStep, BuildSteps, prepare_steps
 
 Say = Callable[[str], None]
 # The build's own record of how it was configured; another command line configures anew.
@@ -48,7 +48,7 @@ def _fetch(build: BuildSteps, say: Say) -> None:
     staging = build.source.with_name(f".{build.source.name}.clone")
     shutil.rmtree(staging, ignore_errors=True)
     staging.parent.mkdir(parents=True, exist_ok=True)
-    _run(Step("clone", (*step.words[:-1], str(staging))), say)
+    _run(BuildStep("clone", (*step.words[:-1], str(staging))), say)
     staging.rename(build.source)
 
 
@@ -86,7 +86,7 @@ def _wheel(build: BuildSteps) -> Path:
 def _install(build: BuildSteps, wheel: Path, say: Say) -> None:
     _run(_required(build, "uninstall"), say)
     install = _required(build, "install")
-    _run(Step("install", (*install.words[:-1], str(wheel))), say)
+    _run(BuildStep("install", (*install.words[:-1], str(wheel))), say)
     check = _required(build, "check")
     say("Checking that the provider opens the TensorRT that was set up")
     answer = subprocess.run(check.words, capture_output=True, text=True, check=False)
@@ -96,11 +96,11 @@ def _install(build: BuildSteps, wheel: Path, say: Say) -> None:
     say(answer.stdout.strip().splitlines()[-1])
 
 
-def _required(build: BuildSteps, name: str) -> Step:
+def _required(build: BuildSteps, name: str) -> BuildStep:
     return next(step for step in build.steps if step.name == name)
 
 
-def _run(step: Step, say: Say) -> None:
+def _run(step: BuildStep, say: Say) -> None:
     say(f"{step.name}: {' '.join(step.words[:6])} …")
     try:
         subprocess.run(step.words, check=True)

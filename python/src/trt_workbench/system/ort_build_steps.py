@@ -66,7 +66,7 @@ class BuildRequest:
 
 
 @dataclass(frozen=True)
-class Step:
+class BuildStep:
     """One command. `words` of "check" are run with the environment of the build's user."""
 
     name: StepName
@@ -91,11 +91,11 @@ class BuildSteps:
     build_dir: Path
     tensorrt_home: Path
     wheel_folder: Path
-    steps: tuple[Step, ...]
+    steps: tuple[BuildStep, ...]
     missing: tuple[str, ...]
     notes: tuple[str, ...]
 
-    def step(self, name: StepName) -> Step | None:
+    def step(self, name: StepName) -> BuildStep | None:
         """Return the step called `name`, None if the build has none."""
         return next((step for step in self.steps if step.name == name), None)
 
@@ -125,7 +125,7 @@ def prepare_steps(request: BuildRequest) -> BuildSteps:
         *_settings(request, missing, notes),
     ]
     script = (str(request.python), str(source / SCRIPT), "--build_dir", str(build_dir), "--config", "Release")
-    steps: list[Step] = []
+    steps: list[BuildStep] = []
     if request.source is None:
         clone = (
             "git",
@@ -137,16 +137,21 @@ def prepare_steps(request: BuildRequest) -> BuildSteps:
             "--recurse-submodules",
             "--shallow-submodules",
         )
-        steps.append(Step("clone", (*clone, request.git, str(source))))
+        steps.append(BuildStep("clone", (*clone, request.git, str(source))))
         _needs("git", missing)
-    steps += [Step("configure", (*script, "--update", *arguments)), Step("compile", (*script, "--build", *arguments))]
+    steps += [
+        BuildStep("configure", (*script, "--update", *arguments)),
+        BuildStep("compile", (*script, "--build", *arguments)),
+    ]
     wheels = build_dir / "Release" / "dist"
     if request.install:
         pip = tuple(python_command("-m", "pip", python=request.python))
         steps += [
-            Step("uninstall", (*pip, "uninstall", "--yes", "onnxruntime", "onnxruntime-gpu")),
-            Step("install", (*pip, "install", "--no-deps", "--force-reinstall", str(wheels / "onnxruntime_gpu-*.whl"))),
-            Step("check", tuple(python_command("-c", CHECK, str(tensorrt), python=request.python))),
+            BuildStep("uninstall", (*pip, "uninstall", "--yes", "onnxruntime", "onnxruntime-gpu")),
+            BuildStep(
+                "install", (*pip, "install", "--no-deps", "--force-reinstall", str(wheels / "onnxruntime_gpu-*.whl"))
+            ),
+            BuildStep("check", tuple(python_command("-c", CHECK, str(tensorrt), python=request.python))),
         ]
     return BuildSteps(source, build_dir, tensorrt, wheels, tuple(steps), tuple(missing), tuple(notes))
 
