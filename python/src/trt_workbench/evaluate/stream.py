@@ -17,7 +17,7 @@ from trt_workbench.evaluate.stream_compare import Parts
 from trt_workbench.evaluate.stream_drift import RECURRENT_CHUNKS
 from trt_workbench.evaluate.stream_faults import ONE_SHORT, STUCK, faults
 from trt_workbench.evaluate.stream_gates import CHECKLIST, judge, judged_as, tie
-from trt_workbench.evaluate.stream_input import Stream, held_out, open_stream
+from trt_workbench.evaluate.stream_input import StreamInput, held_out, open_stream
 from trt_workbench.evaluate.stream_lane import Lane
 from trt_workbench.evaluate.stream_memory import Watch
 from trt_workbench.evaluate.stream_opening import OpenedStream
@@ -57,7 +57,7 @@ class StreamEvaluation:
         frames = hops[0] + (settings.chunks - 1) * hops[1]
         if opened.recorded:
             index = opened.recorded.index
-            self.stream = Stream(opened.recorded.signal, {**index.input, "record": index.sha256})
+            self.stream = StreamInput(opened.recorded.signal, {**index.input, "record": index.sha256})
             frames = min(frames, self._length(self.stream))
         else:
             source = settings.input or (CODE if opened.is_embedded else RANDOM)
@@ -160,7 +160,7 @@ class StreamEvaluation:
             raise UsageProblem(f"The stream has {frames} frames, fewer than one chunk.")
         return found
 
-    def _length(self, stream: Stream) -> int:
+    def _length(self, stream: StreamInput) -> int:
         return int(stream.signal.shape[self.contract.signal[1].time_axis])
 
     def _seconds(self, frames: int) -> float | None:
@@ -232,7 +232,7 @@ class StreamEvaluation:
     def _run(
         self,
         lanes: Sequence[Lane],
-        stream: Stream,
+        stream: StreamInput,
         records: Path | None,
         recorder: StreamRecorder | None,
         watch: Watch | None,

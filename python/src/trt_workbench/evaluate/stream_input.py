@@ -29,7 +29,7 @@ _MOST_NUMBERS = 2**29
 
 
 @dataclass(frozen=True)
-class Stream:
+class StreamInput:
     """A stream.
 
     Attributes:
@@ -41,7 +41,7 @@ class Stream:
     record: Mapping[str, Any]
 
 
-def open_stream(contract: Contract, source: str, frames: int, seed: int) -> Stream:
+def open_stream(contract: Contract, source: str, frames: int, seed: int) -> StreamInput:
     """Return the stream that `source` names, of at most `frames` frames.
 
     Args:
@@ -63,10 +63,10 @@ def open_stream(contract: Contract, source: str, frames: int, seed: int) -> Stre
             )
         shape = _shape(contract, frames)
         drawn = np.random.default_rng(seed).standard_normal(shape, np.float32)
-        return Stream(drawn.astype(_dtype(contract)), {"kind": RANDOM, "seed": seed})
+        return StreamInput(drawn.astype(_dtype(contract)), {"kind": RANDOM, "seed": seed})
     if source == CODE:
         samples = code_audio(-(-frames * HOP // SYMBOL_SAMPLES), seed).samples
-        return Stream(_of_audio(contract, samples, SAMPLE_RATE, "the code", frames), {"kind": CODE, "seed": seed})
+        return StreamInput(_of_audio(contract, samples, SAMPLE_RATE, "the code", frames), {"kind": CODE, "seed": seed})
     path = Path(source)
     readers = {".npy": _features, ".wav": _audio}
     if path.suffix.lower() not in readers:
@@ -74,16 +74,16 @@ def open_stream(contract: Contract, source: str, frames: int, seed: int) -> Stre
     if not path.is_file():
         raise UsageProblem(f"The input file does not exist: {path}")
     signal = readers[path.suffix.lower()](contract, path, frames)
-    return Stream(signal, {"kind": path.suffix[1:].lower(), "path": str(path), "sha256": hash_file(path)})
+    return StreamInput(signal, {"kind": path.suffix[1:].lower(), "path": str(path), "sha256": hash_file(path)})
 
 
-def held_out(contract: Contract, stream: Stream, frames: int) -> Stream:
+def held_out(contract: Contract, stream: StreamInput, frames: int) -> StreamInput:
     """Return another stream of the same kind: another seed's, or a file's second half before its first."""
     if "seed" in stream.record:
         return open_stream(contract, stream.record["kind"], frames, stream.record["seed"] + HELD_OUT)
     axis = contract.signal[1].time_axis
     turned = np.roll(stream.signal, stream.signal.shape[axis] // 2, axis)
-    return Stream(turned, {**stream.record, "order": "second half first"})
+    return StreamInput(turned, {**stream.record, "order": "second half first"})
 
 
 def _shape(contract: Contract, frames: int) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ from trt_workbench.engine.profiles import Profile
 from trt_workbench.engine.verification import Mark
 from trt_workbench.errors import UsageProblem
 from trt_workbench.evaluate.stream_fixed import write_fixed
-from trt_workbench.evaluate.stream_input import Stream
+from trt_workbench.evaluate.stream_input import StreamInput
 from trt_workbench.evaluate.stream_reference import LiveStreamReference, RecordedReference, contract_hash
 from trt_workbench.evaluate.stream_settings import DEVICE, StreamSettings
 from trt_workbench.onnxtools.identity import sha256_of
@@ -143,7 +143,7 @@ class OpenedStream:
         provenance = self._reference.record()
         return {"name": self.settings.reference, "graph_sha256": self._model_sha256, "provenance": provenance}
 
-    def record_facts(self, stream: Stream) -> dict[str, Any]:
+    def record_facts(self, stream: StreamInput) -> dict[str, Any]:
         """Return what a record of the reference says of itself."""
         made_by = self.reference_record()
         return {
