@@ -19,7 +19,7 @@ from trt_workbench.measure.loop import measure_calls
 from trt_workbench.pipeline.streaming.contract import Contract
 from trt_workbench.pipeline.streaming.parts import SymbolProfile
 from trt_workbench.pipeline.streaming.pieces import Pieces
-from trt_workbench.pipeline.streaming.pool import SavedStream, Stream, StreamPool
+from trt_workbench.pipeline.streaming.pool import PooledStream, SavedStream, StreamPool
 from trt_workbench.pipeline.streaming.reading import read_contract
 
 # Different chunks that streams take turns in.
@@ -69,7 +69,7 @@ class StreamWork:
         else:
             signal = np.random.default_rng(seed).standard_normal(hop.shape, np.float32).astype(hop.dtype)
         self._pieces = Pieces(self._contract, signal, size, _PIECES)
-        self._streams: list[Stream] = []
+        self._streams: list[PooledStream] = []
         self._second: list[SavedStream] = []
         self._timings: list[dict[str, float]] = []
         self._restart()

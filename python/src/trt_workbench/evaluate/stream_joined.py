@@ -13,7 +13,7 @@ from trt_workbench.backends.base import Session
 from trt_workbench.evaluate.stream_compare import difference
 from trt_workbench.pipeline.streaming.feeding import fitted
 from trt_workbench.pipeline.streaming.pieces import Pieces
-from trt_workbench.pipeline.streaming.pool import Stream, StreamPool
+from trt_workbench.pipeline.streaming.pool import PooledStream, StreamPool
 from trt_workbench.pipeline.streaming.rows import row_of
 from trt_workbench.runs.stream_paced import JoinedCheck
 
@@ -57,9 +57,9 @@ def joined(
     """
     sizes = [*(size for size in pool.buckets if size < most), most]
     longest = _PUSHES * len(sizes) + 2
-    expected: dict[Stream, Iterator[Mapping[str, NDArray[Any]]]] = {}
-    numbers: dict[Stream, int] = {}
-    live: list[Stream] = []
+    expected: dict[PooledStream, Iterator[Mapping[str, NDArray[Any]]]] = {}
+    numbers: dict[PooledStream, int] = {}
+    live: list[PooledStream] = []
     found = _Found(limit)
 
     def fill(size: int) -> None:

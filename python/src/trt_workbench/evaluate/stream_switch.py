@@ -6,7 +6,7 @@ from statistics import median
 
 from trt_workbench.evaluate.stream_clock import Clock
 from trt_workbench.pipeline.streaming.pieces import Pieces
-from trt_workbench.pipeline.streaming.pool import Stream, StreamPool
+from trt_workbench.pipeline.streaming.pool import PooledStream, StreamPool
 from trt_workbench.runs.statistics import summarize
 from trt_workbench.runs.stream_paced import Kind, Switch
 
@@ -29,7 +29,7 @@ def switch(pool: StreamPool, pieces: Pieces, seconds: float, clock: Clock | None
     time_of = clock or Clock()
     times: dict[str, list[float]] = {"first switched": [], "first again": [], "later switched": [], "later again": []}
 
-    def timed(stream: Stream) -> float:
+    def timed(stream: PooledStream) -> float:
         piece, begin = pieces(0, stream.chunks), time_of.now()
         pool.push([stream], [piece])
         return (time_of.now() - begin) * 1e3

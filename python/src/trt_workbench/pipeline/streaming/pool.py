@@ -44,7 +44,7 @@ class SavedStream:
     frames: int = 0
 
 
-class Stream:
+class PooledStream:
     """A stream of a pool; made by `StreamPool.open`.
 
     Attributes:
@@ -138,18 +138,18 @@ class StreamPool:
             self._states = session.stream_pool(pairs, self._rows.axes, capacity, self.buckets, timing=timing)
         else:
             self._states = HostPool(session, pairs, self._rows.axes, capacity, self.buckets)
-        self._open: set[Stream] = set()
+        self._open: set[PooledStream] = set()
         self._lock = threading.Lock()
         self._timing: dict[str, float] = {}
 
-    def open(self) -> Stream:
+    def open(self) -> PooledStream:
         """Return a new stream in the contract's initial state.
 
         Raises:
             UsageProblem: `capacity` streams are open, or another thread uses the pool.
         """
         with self._alone() as states:
-            stream = Stream(self, states.open(), self._rows.first_context())
+            stream = PooledStream(self, states.open(), self._rows.first_context())
             self._open.add(stream)
             return stream
 
@@ -158,7 +158,7 @@ class StreamPool:
         """How many are open."""
         return len(self._open)
 
-    def push(self, streams: Sequence[Stream], chunks: Sequence[NDArray[Any]]) -> list[Arrays]:
+    def push(self, streams: Sequence[PooledStream], chunks: Sequence[NDArray[Any]]) -> list[Arrays]:
         """Run the next chunk of several streams, of whatever age; those of one size are run at once.
 
         Args:
@@ -238,7 +238,7 @@ class StreamPool:
         self.close()
 
     @contextmanager
-    def _alone(self, *streams: Stream) -> Iterator[StatePool]:
+    def _alone(self, *streams: PooledStream) -> Iterator[StatePool]:
         """Yield the states to one thread. Raises UsageProblem for a second one, and for streams that are not open."""
         if not self._lock.acquire(blocking=False):
             raise UsageProblem("Another thread uses the pool; use it from one thread at a time.")
@@ -249,7 +249,7 @@ class StreamPool:
         finally:
             self._lock.release()
 
-    def _close(self, stream: Stream) -> None:
+    def _close(self, stream: PooledStream) -> None:
         if stream in self._open:
             with self._alone(stream) as states:
                 states.close(stream._number)
@@ -300,12 +300,12 @@ class StreamPool:
                 raise UsageProblem(f"The initial value of {pair.input} does not fit into {fitting.dtype}.")
             yield PooledState(pair.input, pair.output, axis, fitting)
 
-    def _cut(self, stream: Stream, frames: NDArray[Any]) -> Piece:
+    def _cut(self, stream: PooledStream, frames: NDArray[Any]) -> Piece:
         if stream.ended:
             raise UsageProblem("The stream has ended with a chunk that was shorter than a hop; open another one.")
         return self._rows.cut(frames, stream._context, stream.chunks, stream.frames)
 
-    def _run(self, states: StatePool, streams: Sequence[Stream], pieces: Sequence[Piece]) -> list[Arrays]:
+    def _run(self, states: StatePool, streams: Sequence[PooledStream], pieces: Sequence[Piece]) -> list[Arrays]:
         """Run chunks in one call, and move their streams on."""
         outputs = states.push([stream._number for stream in streams], self._rows.inputs(pieces))
         for part, value in states.timing().items():
