@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.streaming_models import contract_of
 
-from trt_workbench.evaluate.stream_faults import PlantedFault, State, Update, faults
+from trt_workbench.evaluate.stream_faults import PlantedFault, State, StateUpdate, faults
 from trt_workbench.pipeline.streaming.contract import Contract
 from trt_workbench.pipeline.streaming.reading import read_contract
 from trt_workbench.system.embedded import embedded_contract
@@ -36,7 +36,7 @@ def state(contract: Contract, seed: int) -> State:
 def altered(contract: Contract, name: str, chunk: int, seed: int = 1) -> State:
     fault = by_name(faults(contract, CHUNKS))[name]
     assert fault.alter is not None
-    return fault.alter(Update(chunk, state(contract, seed), state(contract, 0), state(contract, 9)))
+    return fault.alter(StateUpdate(chunk, state(contract, seed), state(contract, 0), state(contract, 9)))
 
 
 def by_name(found: list[PlantedFault]) -> dict[str, PlantedFault]:
@@ -82,7 +82,7 @@ def test_unswapped_buffers_are_one_update_behind(contract: Contract) -> None:
     alter = by_name(faults(contract, CHUNKS))["buffers not swapped"].alter
     assert alter is not None
     states = [state(contract, seed) for seed in range(4)]
-    fed = [alter(Update(chunk, now, now, state(contract, 9))) for chunk, now in enumerate(states)]
+    fed = [alter(StateUpdate(chunk, now, now, state(contract, 9))) for chunk, now in enumerate(states)]
     numbers = [int(one["cache_last_channel_len"][0]) for one in fed]
     assert numbers == [100, 10, 20, 30]
 
@@ -121,7 +121,7 @@ def test_a_model_of_one_layer_has_none_to_swap() -> None:
         document[place][name]["shape"] = ["L", "B", "F", "K"]
     document["state"][0]["shift"] = None
     fault = by_name(faults(Contract.model_validate(document), CHUNKS))["layers swapped"]
-    assert fault.alter is None or fault.alter(Update(1, *[{"past": np.zeros((1, 1, 3, 2))}] * 3))
+    assert fault.alter is None or fault.alter(StateUpdate(1, *[{"past": np.zeros((1, 1, 3, 2))}] * 3))
 
 
 def test_states_of_one_shape_are_exchanged_where_layers_have_tensors_of_their_own() -> None:
@@ -130,7 +130,7 @@ def test_states_of_one_shape_are_exchanged_where_layers_have_tensors_of_their_ow
     assert fault.text == "h and c read each other's state"
     assert fault.alter is not None
     now = {"h": np.zeros((1, 1, 5), np.float32), "c": np.ones((1, 1, 5), np.float32)}
-    found = fault.alter(Update(3, now, now, now))
+    found = fault.alter(StateUpdate(3, now, now, now))
     assert (float(found["h"].min()), float(found["c"].max())) == (1.0, 0.0)
     document = contract_of("lstm")
     document["state"][1]["dead"] = True
@@ -144,7 +144,7 @@ def test_dead_state_is_left_alone() -> None:
     for fault in faults(contract, CHUNKS):
         if fault.name in ("off by one", "creeping gain", "NaN", "layers swapped") and fault.alter:
             states: list[Any] = [state(contract, seed) for seed in (1, 0, 9)]
-            found = fault.alter(Update(CHUNKS // 2, *states))
+            found = fault.alter(StateUpdate(CHUNKS // 2, *states))
             assert all(np.array_equal(found[name], states[0][name]) for name in dead)
 
 

@@ -16,7 +16,7 @@ STUCK, ONE_SHORT = "lengths stuck", "length one short"
 _GAIN = 1 / 30_000
 
 
-class Update(NamedTuple):
+class StateUpdate(NamedTuple):
     """What happens to the state after a chunk: the one it left, the one it was fed, and that of a stream's start."""
 
     chunk: int
@@ -25,7 +25,7 @@ class Update(NamedTuple):
     initial: State
 
 
-Alter = Callable[[Update], State]
+Alter = Callable[[StateUpdate], State]
 """Says what the next chunk is fed."""
 
 
@@ -91,14 +91,14 @@ def faults(contract: Contract, chunks: int) -> list[PlantedFault]:
     return [PlantedFault(name, text, alter, reason) for name, text, (alter, reason) in rows]
 
 
-def _stale(update: Update) -> State:
+def _stale(update: StateUpdate) -> State:
     return update.initial
 
 
 def _late() -> Alter:
     kept: list[State] = []
 
-    def alter(update: Update) -> State:
+    def alter(update: StateUpdate) -> State:
         kept.append(update.now)
         return kept.pop(0) if len(kept) > 1 else update.initial
 
@@ -119,7 +119,7 @@ def _rolled(contract: Contract, name: str | None) -> Alter:
 
 
 def _swapped(axes: Mapping[str, int]) -> Alter:
-    def alter(update: Update) -> State:
+    def alter(update: StateUpdate) -> State:
         order = {name: [1, 0, *range(2, update.now[name].shape[axis])] for name, axis in axes.items()}
         return {**update.now, **{name: np.take(update.now[name], order[name], axis) for name, axis in axes.items()}}
 
@@ -135,7 +135,7 @@ def _lost(chunk: int) -> Alter:
 
 
 def _gain(names: list[str]) -> Alter:
-    def alter(update: Update) -> State:
+    def alter(update: StateUpdate) -> State:
         gain = 1 + update.chunk * _GAIN
         return {**update.now, **{name: (update.now[name] * gain).astype(update.now[name].dtype) for name in names}}
 
@@ -143,7 +143,7 @@ def _gain(names: list[str]) -> Alter:
 
 
 def _nan(names: list[str], chunk: int) -> Alter:
-    def alter(update: Update) -> State:
+    def alter(update: StateUpdate) -> State:
         if update.chunk != chunk:
             return update.now
         spoilt = update.now[names[0]].copy()

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Session
 from trt_workbench.evaluate.stream_compare import Difference, agreement, difference
-from trt_workbench.evaluate.stream_faults import Alter, Update
+from trt_workbench.evaluate.stream_faults import Alter, StateUpdate
 from trt_workbench.evaluate.stream_settings import DEVICE, FUNCTIONAL
 from trt_workbench.pipeline.streaming.contract import Contract
 from trt_workbench.pipeline.streaming.feeding import fitted
@@ -120,7 +120,7 @@ class Lane:
         if self.mode != DEVICE:
             self._state = self._contract.next_state(outputs)
         if self._alter:
-            self._state = self._alter(Update(self.done, self._state, state, self._initial))
+            self._state = self._alter(StateUpdate(self.done, self._state, state, self._initial))
         end = time.perf_counter()
         times = (feed_ms + (fed - begin) * 1e3, (ran - fed) * 1e3, (end - ran) * 1e3)
         for part, value in zip(PARTS, (*times, sum(times)), strict=True):
