@@ -47,14 +47,14 @@ def decide(
     precision that ran for real keeps the score within --max-loss, so that CI can gate a precision by one command.
     """
     say_if_allowed(allow_unverified=settings.allow_unverified)
-    from trt_workbench.cli.progress import Update, progress_bar
+    from trt_workbench.cli.progress import ProgressUpdate, progress_bar
     from trt_workbench.decide.run import DecideRun
     from trt_workbench.decide.subject import subject_of
     from trt_workbench.runs.directory import run_directory
 
     subject = subject_of(model, settings, calibration, say)
     with run_directory("decide", output) as run, progress_bar("steps") as start:
-        bars: dict[str, Update] = {}
+        bars: dict[str, ProgressUpdate] = {}
 
         def progress(what: str, done: int, total: int, doing: str) -> None:
             if what not in bars:

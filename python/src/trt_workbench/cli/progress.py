@@ -25,7 +25,7 @@ Stage = Callable[[], str | None]
 _stages: list[Stage] = []
 
 
-class Update(Protocol):
+class ProgressUpdate(Protocol):
     """How far a bar is."""
 
     def __call__(self, done: int, total: int, doing: str = "") -> None:
@@ -92,7 +92,7 @@ def waiting(text: str) -> Iterator[Callable[[str], None]]:
 
 
 @contextmanager
-def progress_bar(unit: str) -> Iterator[Callable[[str], Update]]:
+def progress_bar(unit: str) -> Iterator[Callable[[str], ProgressUpdate]]:
     """Show bars while the block runs.
 
     Args:
@@ -128,7 +128,7 @@ def progress_bar(unit: str) -> Iterator[Callable[[str], Update]]:
         at_stage(stage),
     ):
 
-        def start(description: str) -> Update:
+        def start(description: str) -> ProgressUpdate:
             task = progress.add_task(description, total=None, rate="", doing="")
             began = time.perf_counter()
 
