@@ -128,7 +128,7 @@ def _evaluate(request: CocoRequest, output: Path | None) -> tuple[CocoOutcome, P
 def _show(metrics: dict[str, Any], directory: Path) -> None:
     from rich.table import Table
 
-    from trt_workbench.onnxtools.precision import told
+    from trt_workbench.onnxtools.precision import precision_label
     from trt_workbench.runs.coco import FIGURES
     from trt_workbench.verify.unverified import let_through
 
@@ -149,7 +149,7 @@ def _show(metrics: dict[str, Any], directory: Path) -> None:
         for stage, summary in metrics["latency_ms"].items():
             latency.add_row(stage, *(f"{summary[column]:.2f}" for column in columns))
         console.print(latency)
-    if ran := told(metrics, "text"):
+    if ran := precision_label(metrics, "text"):
         print_line(console, f"Precision: {ran} (asked for: {metrics['settings']['precision']})")
     speed = "" if metrics["images_per_s"] is None else f" at {metrics['images_per_s']:.1f} images/s"
     if mark:

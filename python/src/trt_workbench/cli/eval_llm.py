@@ -142,14 +142,14 @@ def _show(metrics: dict[str, Any], directory: Path) -> None:
 
 
 def _perplexities(metrics: dict[str, Any]) -> Any:
-    from trt_workbench.onnxtools.precision import told
+    from trt_workbench.onnxtools.precision import precision_label
 
     columns = ("backend", "ran in", "perplexity", "change", "Δ logit", "top-1", "KL", "gate")
     table = _table(f"Perplexity over {metrics['tokens']} tokens", *columns)
     for row in metrics["backends"]:
         table.add_row(
             f"{row['backend']}:{row['precision']}",
-            told(row) or "-",
+            precision_label(row) or "-",
             f"{row['perplexity']:.4f}",
             f"{row['relative_difference']:+.1e}",
             f"{row['max_logit_difference']:.1e}",

@@ -21,7 +21,7 @@ from trt_workbench.cli.common import (
 from trt_workbench.cli.drawing import ReportOutcome, draw
 from trt_workbench.errors import CheckFailed
 from trt_workbench.evaluate.stream_settings import StreamSettings
-from trt_workbench.onnxtools.precision import told
+from trt_workbench.onnxtools.precision import precision_label
 from trt_workbench.system.settings import Setting
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def _row(lane: LaneMetrics) -> tuple[str, ...]:
     failed = [gate.gate for gate in lane.gates if gate.verdict == "failed"]
     warned = [gate.gate for gate in lane.gates if gate.verdict == "warning"]
     verdict = f"FAILED: {', '.join(failed)}" if failed else f"near: {', '.join(warned)}" if warned else "passed"
-    ran = told({"precision_ran": lane.precision_ran}) or lane.judged_as
+    ran = precision_label({"precision_ran": lane.precision_ran}) or lane.judged_as
     computed = "" if ran == lane.precision else f" (computes in {ran})"
     time = f"{lane.latency_ms['total']['p50']:.2f}" if lane.latency_ms else "-"
     return lane.name + computed, *_errors(lane), growth, _head(lane), time, verdict

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trt_workbench.cli.common import print_line, stdout_console
-from trt_workbench.onnxtools.precision import told
+from trt_workbench.onnxtools.precision import precision_label
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -45,7 +45,7 @@ def _about_engine(metrics: Mapping[str, Any]) -> list[str]:
     used = memory.get("device_used_bytes", 0)
     return [
         f"{_samples(metrics)} on {where['gpu']}, TensorRT {where['tensorrt']}",
-        f"Precision: {told(where, 'text')}",
+        f"Precision: {precision_label(where, 'text')}",
         f"CUDA graph in this process: {where['cuda_graph']}",
         f"Memory: plan {memory['plan_bytes'] / _MIB:.1f} MiB, scratch {memory['context_scratch_bytes'] / _MIB:.1f} MiB "
         f"a context, runner {buffers / _MIB:.1f} MiB, device in all {used / _MIB:.1f} MiB",
@@ -60,7 +60,7 @@ def _about_model(metrics: Mapping[str, Any]) -> list[str]:
     first = metrics["first_run_ms"]
     return [
         f"{_samples(metrics)} on {metrics['backend']}{asked}{outside}",
-        f"Precision: {told(where, 'text')}",
+        f"Precision: {precision_label(where, 'text')}",
         f"Loaded in {metrics['load_s']:.2f} s" + ("" if first is None else f", first call {first:.3f} ms"),
         f"Memory: process {memory['host_bytes'] / _MIB:.1f} MiB, at most {memory['host_peak_bytes'] / _MIB:.1f} MiB"
         f"{device}",

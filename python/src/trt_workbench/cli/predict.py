@@ -22,7 +22,7 @@ from trt_workbench.cli.common import (
 from trt_workbench.cli.progress import at_stage, progress_bar
 from trt_workbench.errors import INTERRUPTED
 from trt_workbench.evaluate.predict_settings import PredictSettings
-from trt_workbench.onnxtools.precision import told
+from trt_workbench.onnxtools.precision import precision_label
 from trt_workbench.system.settings import Setting
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def _show(document: Prediction, directory: Path) -> None:
     for name, count in document["by_class"].items():
         table.add_row(escape(name), str(count))
     console.print(table)
-    print_line(console, f"Precision: {told(document, 'text') or 'unknown'}")
+    print_line(console, f"Precision: {precision_label(document, 'text') or 'unknown'}")
     bare, least = document["images_without"], document["settings"]["conf"]
     without = f", {bare} of them without any at --conf {least}" if bare else ""
     print_line(console, f"Objects: {document['detections']}; images: {document['images']}{without}")

@@ -15,7 +15,7 @@ from trt_workbench.engine.documents import read_document
 from trt_workbench.errors import UsageProblem
 from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.identity import sha256_of
-from trt_workbench.onnxtools.precision import told
+from trt_workbench.onnxtools.precision import precision_label
 from trt_workbench.onnxtools.quantize.evidence import Evidence, evidence_in
 from trt_workbench.runs.artefacts import read_bench_run
 from trt_workbench.runs.coco import CocoMetrics
@@ -66,7 +66,7 @@ def decision_about(
 def _tried(directory: Path, metrics: CocoMetrics) -> DraftRow:
     path = Path(metrics["model"]["path"])
     found = DraftRow(
-        told(metrics) or metrics["settings"].get("precision", "unknown"),
+        precision_label(metrics) or metrics["settings"].get("precision", "unknown"),
         metrics["backend"],
         asked=metrics["settings"].get("precision", BASELINE),
         path=path if path.is_file() else None,

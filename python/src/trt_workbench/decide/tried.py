@@ -10,7 +10,7 @@ from typing import Any
 from trt_workbench.backends.registry import get_backend
 from trt_workbench.core.precision import read
 from trt_workbench.decide.scores import ResampledScore
-from trt_workbench.onnxtools.precision import told
+from trt_workbench.onnxtools.precision import precision_label
 from trt_workbench.onnxtools.quantize.evidence import Evidence
 from trt_workbench.runs.decision import BASELINE, State
 
@@ -59,7 +59,7 @@ class DraftRow:
     @property
     def computes_in(self) -> str | None:
         """What its graph or engine computes in, with shares."""
-        return told(self.provenance, "text")
+        return precision_label(self.provenance, "text")
 
     @property
     def simulated(self) -> bool:

@@ -103,7 +103,7 @@ class Precision:
         return self.shares[name] >= min(_LEAST_SHARE, max(self.shares.values()))
 
 
-def told(record: Mapping[str, Any], form: Literal["label", "text"] = "label") -> str | None:
+def precision_label(record: Mapping[str, Any], form: Literal["label", "text"] = "label") -> str | None:
     """Return the label or text of `precision_ran` in a record; None where it is not told, as in older records."""
     return (record.get("precision_ran") or {}).get(form)
 

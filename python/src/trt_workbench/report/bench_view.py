@@ -9,7 +9,7 @@ from typing import Any
 
 from trt_workbench.bench.ranking import Standing, kept_records, rank
 from trt_workbench.engine.verification import Mark
-from trt_workbench.onnxtools.precision import told
+from trt_workbench.onnxtools.precision import precision_label
 from trt_workbench.report.page import percent
 from trt_workbench.runs.artefacts import BenchArtefacts
 from trt_workbench.runs.comparison import Comparison, Interval
@@ -142,7 +142,7 @@ def _row(standing: Standing, records: Sequence[Record]) -> BenchRow:
     power = seen("power_mean_w")
     return BenchRow(
         standing=standing,
-        precision=told(mine[0].provenance),
+        precision=precision_label(mine[0].provenance),
         verification=mine[0].verification,
         entry=mine[0].entry or mine[0].runtime,
         swept=mine[0].swept,

@@ -11,7 +11,7 @@ from typing import Any
 from trt_workbench.engine.documents import read_document
 from trt_workbench.engine.files import write_text
 from trt_workbench.engine.verification import Mark
-from trt_workbench.onnxtools.precision import told
+from trt_workbench.onnxtools.precision import precision_label
 from trt_workbench.report.bench_view import Table, Winner, tables, winners
 from trt_workbench.report.bench_words import leaders, problems, unstable
 from trt_workbench.report.page import render, small
@@ -158,7 +158,7 @@ def _wrong(document: VerifyFindings) -> dict[str, Any]:
 
 
 def _coco(metrics: CocoMetrics) -> dict[str, Any]:
-    precision = told(metrics) or metrics["settings"].get("precision")
+    precision = precision_label(metrics) or metrics["settings"].get("precision")
     return _scored(metrics, metrics["model"], precision, metrics.get("verification"), ("AP", "AP50", "images_per_s"))
 
 
@@ -167,7 +167,11 @@ def _llm(metrics: LlmMetrics) -> list[dict[str, Any]]:
     figures = ("perplexity", "relative_difference", "top1_agreement")
     return [
         _scored(
-            row, metrics["model"], told(row) or row["precision"], next(iter(row.get("verification", [])), None), figures
+            row,
+            metrics["model"],
+            precision_label(row) or row["precision"],
+            next(iter(row.get("verification", [])), None),
+            figures,
         )
         for row in metrics["backends"]
     ]

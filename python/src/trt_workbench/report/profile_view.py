@@ -9,7 +9,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import get_args
 
-from trt_workbench.onnxtools.precision import told
+from trt_workbench.onnxtools.precision import precision_label
 from trt_workbench.profiling.answer import answer
 from trt_workbench.profiling.difference import LayerGroup, overhead
 from trt_workbench.profiling.records import OVERHEAD, Kernel, Operation, ProfileLine, Side, SideFacts
@@ -60,7 +60,7 @@ class SideView:
     @property
     def title(self) -> str:
         """File, backend and precision."""
-        precision = told(self.facts) or self.facts["precision"]
+        precision = precision_label(self.facts) or self.facts["precision"]
         return f"{Path(str(self.facts['path'])).name} ({self.facts['backend']}, {precision})"
 
     @property
