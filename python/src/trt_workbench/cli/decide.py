@@ -83,7 +83,7 @@ def _require_a_lower_one(decision: Decision, *, accept_simulated: bool) -> None:
     within = [row for row in ran if row.meets]
     if not any(row.counts for row in within):
         real = "" if accept_simulated else " that ran for real"
-        besides = f", but {', '.join(row.told for row in within)}" if within else ""
+        besides = f", but {', '.join(row.label_with_share for row in within)}" if within else ""
         raise CheckFailed(
             f"No lower precision{real} keeps {decision.figure} within {decision.max_loss:g} of {BASELINE}{besides}."
         )

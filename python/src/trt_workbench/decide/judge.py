@@ -176,17 +176,17 @@ def _speeds(tried: Sequence[DraftRow], records: Sequence[Record]) -> dict[str, R
     # two rows are compared by the fewer repetitions of both, which differ where the bench was interrupted
     counts = sorted((len(one) for one in kept.values()), reverse=True)[:2]
     found = any(standing.rank > 1 for standing in standings.values())
-    told = found or not inseparable(min(counts, default=0), comparisons)
+    distinguishable = found or not inseparable(min(counts, default=0), comparisons)
     baselines = {one.backend: one.runtime for one in tried if one.precision == BASELINE}
     return {
-        one.runtime: _speed(standings[one.runtime], kept, baselines.get(one.backend), told=told)
+        one.runtime: _speed(standings[one.runtime], kept, baselines.get(one.backend), distinguishable=distinguishable)
         for one in tried
         if one.runtime in standings
     }
 
 
 def _speed(
-    standing: Standing, kept: Mapping[str, Mapping[int, Record]], baseline: str | None, *, told: bool
+    standing: Standing, kept: Mapping[str, Mapping[int, Record]], baseline: str | None, *, distinguishable: bool
 ) -> RowSpeed:
     mine = list(kept[standing.runtime].values())
     ratio: tuple[float, float, float] | None = None
@@ -209,7 +209,7 @@ def _speed(
         speed_up=up,
         speed_up_low=low,
         speed_up_high=high,
-        rank=standing.rank if told else None,
+        rank=standing.rank if distinguishable else None,
         load_s=last.load_s,
         memory_bytes=memory,
         repetitions=standing.repetitions,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from trt_workbench.decide.task import Task
 from trt_workbench.runs.bootstrap import units_alike_to_show, units_to_show, unseen_share
 from trt_workbench.runs.comparison import telling_repetitions
-from trt_workbench.runs.decision import BASELINE, DecisionRow, Recommendation, told
+from trt_workbench.runs.decision import BASELINE, DecisionRow, Recommendation, latencies_distinguishable
 
 _MOST = 2
 # Below, tenths of a megabyte tell nothing.
@@ -111,7 +111,7 @@ def _stay(row: DecisionRow, rows: Sequence[DecisionRow], task: Task, max_loss: f
     within = [one for one in others if one.meets]
     where = f"Stay with {row.precision} on {row.backend}"
     if not others:
-        besides = f", but {', '.join(one.told for one in ran)}" if ran else ""
+        besides = f", but {', '.join(one.label_with_share for one in ran)}" if ran else ""
         return f"{where}: no lower precision ran here for real{besides}."
     if not within:
         return f"{where}: no lower precision keeps {task.figure} within {max_loss:g}."
@@ -119,7 +119,7 @@ def _stay(row: DecisionRow, rows: Sequence[DecisionRow], task: Task, max_loss: f
     kept = f"of what keeps {task.figure} within {max_loss:g}"
     own, other = _ms(_latency(row)), _ms(_latency(best))
     lower = _latency(best) < _latency(row)
-    if not told(rows):
+    if not latencies_distinguishable(rows):
         found = f"{best.label} has the lowest median, {other} against {own}" if lower else "nothing has a lower median"
         return f"{where}: too few repetitions were measured to tell latencies apart; {kept} {found}."
     found = f"for certain ({best.label}, {other}, cannot be told from it)" if lower else f"({best.label} takes {other})"
@@ -159,7 +159,7 @@ def _doubts(
             doubts.append(
                 f"That it is faster than {BASELINE} cannot be told: the interval of the speed-up begins at {low:.2f}."
             )
-    if not told(rows):
+    if not latencies_distinguishable(rows):
         repetitions = sorted(row.speed.repetitions for row in rows if row.speed)
         most = repetitions[-2]
         needed = telling_repetitions(len(repetitions) - 1, most + 1)

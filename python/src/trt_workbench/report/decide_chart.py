@@ -101,7 +101,7 @@ def draw_decision(decision: Decision, path: Path, width: float) -> Path:
     points = scales.points(decision)
     with figure(path, width=width, height=4.4) as axes:
         _ground(axes, decision, scales)
-        if decision.told and len(line := frontier(points)) > 1:
+        if decision.latencies_distinguishable and len(line := frontier(points)) > 1:
             axes.step([one.x for one in line], [one.y for one in line], color=_SOFT, where="post", linewidth=1.2)
         for point in sorted(points, key=lambda one: -one.radius):
             _mark(axes, decision, scales, point)

@@ -146,8 +146,8 @@ class DecisionRow(Strict):
     @property
     def label(self) -> str:
         """Its name in sentences, such as "int8 on ort-cpu"."""
-        told = self.calibrated or "not calibrated" in self.precision  # as runs name it
-        return f"{self.precision}{'' if told else ' (not calibrated)'} on {self.backend}"
+        named = self.calibrated or "not calibrated" in self.precision  # as runs name it
+        return f"{self.precision}{'' if named else ' (not calibrated)'} on {self.backend}"
 
     @property
     def tells(self) -> bool:
@@ -160,7 +160,7 @@ class DecisionRow(Strict):
         return self.calibrated and self.tells
 
     @property
-    def told(self) -> str:
+    def label_with_share(self) -> str:
         """Its name with why it does not count, such as "int8 on trt (0.4 % of the arithmetic)"."""
         return self.label if self.tells else f"{self.label} ({self.part})"
 
@@ -187,7 +187,7 @@ class Recommendation(Strict):
     doubts: list[str]
 
 
-def told(rows: Sequence[DecisionRow]) -> bool:
+def latencies_distinguishable(rows: Sequence[DecisionRow]) -> bool:
     """Whether enough repetitions were measured to tell the latencies of rows apart; then each of them has a rank."""
     return all(row.speed.rank is not None for row in rows if row.speed)
 
@@ -239,9 +239,9 @@ class Decision(Strict):
         return next((row for row in self.rows if (row.precision, row.backend) == (precision, backend)), None)
 
     @property
-    def told(self) -> bool:
+    def latencies_distinguishable(self) -> bool:
         """Whether enough repetitions were measured to tell latencies apart."""
-        return told(self.rows)
+        return latencies_distinguishable(self.rows)
 
     @property
     def recommended(self) -> DecisionRow | None:
