@@ -69,7 +69,7 @@ class MixedSearch:
         except (UsageProblem, CheckFailed) as problem:
             self.words.append(by_rule(str(problem)))
             return None
-        self.words.append(told(self.document))
+        self.words.append(search_summary(self.document))
         if self.document.candidate is None:
             self.words.append(_BY_RULE)
             return None
@@ -102,7 +102,7 @@ def by_rule(reason: str) -> str:
     return f"There was no search for {INT8_MIXED}: {reason.removesuffix('.')}. {_BY_RULE}"
 
 
-def told(found: SearchDocument) -> str:
+def search_summary(found: SearchDocument) -> str:
     """Say what a search found, on which data, and what it took."""
     evidence = found.evidence
     scored = f"{evidence.samples} {evidence.unit} of the calibration data that are not scored here"
