@@ -134,13 +134,13 @@ def _messages(trt: Any) -> Any:
     class Messages(trt.ILogger):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
-            self.told: list[tuple[str, str]] = []
+            self.messages: list[tuple[str, str]] = []
 
         def log(self, severity: Any, text: str) -> None:
-            self.told.append((severity.name, text))
+            self.messages.append((severity.name, text))
 
     return Messages()
 
 
-def _of(messages: Any, *severities: str) -> tuple[str, ...]:
-    return tuple(text for severity, text in messages.told if severity in severities)
+def _of(logger: Any, *severities: str) -> tuple[str, ...]:
+    return tuple(text for severity, text in logger.messages if severity in severities)
