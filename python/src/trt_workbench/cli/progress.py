@@ -136,8 +136,8 @@ def progress_bar(unit: str) -> Iterator[Callable[[str], ProgressUpdate]]:
                 nonlocal said
                 rate = f"{done / (time.perf_counter() - began):.1f} {unit}/s" if done else ""
                 progress.update(task, completed=done, total=total, rate=rate, doing=doing)
-                told = f"{description}: {done} of {total} {unit}{rate and f', {rate}'}{doing and f'; {doing}'}"
-                said = told if done < total else ""
+                line = f"{description}: {done} of {total} {unit}{rate and f', {rate}'}{doing and f'; {doing}'}"
+                said = line if done < total else ""
 
             return update
 

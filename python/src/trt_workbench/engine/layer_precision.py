@@ -82,8 +82,10 @@ def _is_region(layer: Mapping[str, Any]) -> bool:
 def _computes_in(layer: Mapping[str, Any]) -> str | None:
     inputs = _formats(tensor_types(layer.get("Inputs")))
     weights = layer.get("Weights")
-    told = data_type(str(weights.get("Type", ""))) if isinstance(weights, dict) and weights.get("Count") else None
-    held = _formats([told or ""])
+    weights_type = (
+        data_type(str(weights.get("Type", ""))) if isinstance(weights, dict) and weights.get("Count") else None
+    )
+    held = _formats([weights_type or ""])
     candidates = held or inputs or _formats(tensor_types(layer.get("Outputs")))
     if any(_is_widened(row) for row in held):
         candidates = [*candidates, *inputs]

@@ -42,11 +42,11 @@ class ContentionWatch:
         # the kernel counts in hundredths of a second, and processes that ended are counted nowhere
         others = (now.busy_s - began.busy_s - (now.own_s - began.own_s)) / seconds if seconds > 0 else 0.0
         ran, waited = now.ran_ns - began.ran_ns, now.waited_ns - began.waited_ns
-        told = passed > 0 and seconds > 0
+        measured = passed > 0 and seconds > 0
         return Contention(
             load_average=psutil.getloadavg()[0],
-            cpu_steal_share=max(0.0, now.steal_s - began.steal_s) / passed if told else None,
-            cpu_others=max(0.0, others) if told else None,
+            cpu_steal_share=max(0.0, now.steal_s - began.steal_s) / passed if measured else None,
+            cpu_others=max(0.0, others) if measured else None,
             cpu_wait_share=waited / (ran + waited) if ran > 0 and waited >= 0 else None,
         )
 

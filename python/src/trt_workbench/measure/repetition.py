@@ -71,9 +71,9 @@ def _merged_contention(parts: Sequence[tuple[Contention, float]]) -> Contention:
     """Mean of every figure, weighed by time."""
     means: dict[str, float | None] = {}
     for name in Contention.__dataclass_fields__:
-        told = [(value, seconds) for one, seconds in parts if (value := getattr(one, name)) is not None]
-        whole = math.fsum(seconds for _, seconds in told)
-        means[name] = math.fsum(value * seconds for value, seconds in told) / whole if whole else None
+        known = [(value, seconds) for one, seconds in parts if (value := getattr(one, name)) is not None]
+        whole = math.fsum(seconds for _, seconds in known)
+        means[name] = math.fsum(value * seconds for value, seconds in known) / whole if whole else None
     return Contention(**means)
 
 

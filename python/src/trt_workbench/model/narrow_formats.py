@@ -43,8 +43,8 @@ def narrow_formats(model: onnx.ModelProto) -> tuple[str, ...]:
         if node.domain == TENSORRT_DOMAIN and node.op_type in _OPERATORS:
             found.add(_OPERATORS[node.op_type])
         elif node.domain in STANDARD and node.op_type == "QuantizeLinear":
-            told = tensors.get(node.input[2]) if len(node.input) > 2 else integer(node, "output_dtype")
-            found.add(_CODES.get(told or TensorProto.UINT8, "int8"))
+            declared = tensors.get(node.input[2]) if len(node.input) > 2 else integer(node, "output_dtype")
+            found.add(_CODES.get(declared or TensorProto.UINT8, "int8"))
         elif is_widening(node) and tensors.get(node.input[0]) in _CODES and not set(node.output) & scales:
             found.add(widened_from(node, tensors[node.input[0]]) or "int8")
         elif any(node.op_type.startswith(name) for name in _INTEGER_OPERATORS):

@@ -51,12 +51,12 @@ def answer(target: Mapping[str, Any], against: Mapping[str, Any]) -> Answer | No
     plain, seen = _ratio(own[0], own[1]), _ratio(profiled[0], profiled[1])
     opposite = (plain.median - 1) * (seen.median - 1) < 0 and max(_off(plain), _off(seen)) >= MATERIAL
     apart = plain.high < seen.low or seen.high < plain.low
-    told = _off(plain) >= MATERIAL and not plain.low <= 1 <= plain.high
+    distinct = _off(plain) >= MATERIAL and not plain.low <= 1 <= plain.high
     faster: Faster = "target" if plain.median < 1 else "against"
     return Answer(
         own[0],
         own[1],
-        faster if told else None,
+        faster if distinct else None,
         (profiled[0].median, profiled[1].median),
         profile_agrees=not opposite and not apart,
     )

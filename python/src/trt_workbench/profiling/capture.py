@@ -109,15 +109,20 @@ class Capture:
         printed = ended.stdout + ended.stderr
         kept = self._folder / f"{name or tool.command}.log"
         kept.write_text(printed, encoding="utf-8")
-        told = printed + (log.read_text(encoding="utf-8", errors="replace") if log and log.is_file() else "")
+        printed_and_logged = printed + (
+            log.read_text(encoding="utf-8", errors="replace") if log and log.is_file() else ""
+        )
         self._raise_failure()
-        if _FORBIDDEN in told:
+        if _FORBIDDEN in printed_and_logged:
             raise ComponentMissing(
                 f"{tool.title} may not read the GPU's counters ({_FORBIDDEN}); run as root, load the driver with "
                 f"NVreg_RestrictProfilingToAdminUsers=0, or give the container the capability SYS_ADMIN."
             )
         if ended.code and not may_fail:
-            last = next((line.strip() for line in reversed(told.splitlines()) if line.strip()), "it printed nothing")
+            last = next(
+                (line.strip() for line in reversed(printed_and_logged.splitlines()) if line.strip()),
+                "it printed nothing",
+            )
             how = ended_how(ended.code)
             raise ComponentMissing(f"{tool.title} {how}: {last[:300]} The command was: {text}")
         return ended.stdout

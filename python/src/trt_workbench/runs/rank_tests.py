@@ -46,11 +46,11 @@ def signed_ranks(differences: Sequence[float]) -> float:
     Args:
         differences: of the pairs.
     """
-    told = np.asarray([one for one in differences if one], np.float64)
-    if not told.size:
+    changed = np.asarray([one for one in differences if one], np.float64)
+    if not changed.size:
         return 1.0
-    ranks = _doubled_midranks(np.abs(told).tolist())
-    positive = int(ranks[told > 0].sum())
+    ranks = _doubled_midranks(np.abs(changed).tolist())
+    positive = int(ranks[changed > 0].sum())
     if len(ranks) <= MOST_EXACT:
         return _two_sided(_signed_sums(ranks), positive)
     halves = ranks / 2

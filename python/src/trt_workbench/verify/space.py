@@ -189,9 +189,9 @@ def engine_spaces(tensors: Sequence[Any], symbols: Symbols) -> list[Space]:
                 if low == high:
                     dims.append(low)
                     continue
-                told = known[axis] if known else None
+                symbol_known = known[axis] if known else None
                 anonymous = "batch" if axis == 0 else f"dim{axis}_{low}_{best}_{high}"
-                symbol = told if isinstance(told, str) else anonymous
+                symbol = symbol_known if isinstance(symbol_known, str) else anonymous
                 if ranges.setdefault(symbol, Range(low, best, high)) != Range(low, best, high):
                     symbol = f"{tensor.name}.{axis}"  # another range: not the same dimension after all
                     ranges[symbol] = Range(low, best, high)
@@ -273,10 +273,10 @@ def _holds_sizes(spec: TensorSpec) -> bool:
 
 
 def _named(name: str, shape: Sequence[int | None], symbols: Sequence[int | str | None] | None) -> tuple[Dim, ...]:
-    told = symbols if symbols is not None and len(symbols) == len(shape) else [None] * len(shape)
+    names = symbols if symbols is not None and len(symbols) == len(shape) else [None] * len(shape)
     return tuple(
         dim if dim is not None else symbol if isinstance(symbol, str) else f"{name}.{axis}"
-        for axis, (dim, symbol) in enumerate(zip(shape, told, strict=True))
+        for axis, (dim, symbol) in enumerate(zip(shape, names, strict=True))
     )
 
 

@@ -14,8 +14,8 @@ from trt_workbench.errors import UsageProblem
 
 def _quantize(x: Tensor, scale: Tensor, zero: Tensor | None = None, *, axis: int = 1, **more: Any) -> Tensor:
     _no_blocks("QuantizeLinear", more)
-    told = TORCH_DTYPES.get(more.get("output_dtype", 0), torch.uint8)
-    dtype = told if zero is None else zero.dtype
+    declared = TORCH_DTYPES.get(more.get("output_dtype", 0), torch.uint8)
+    dtype = declared if zero is None else zero.dtype
     codes = torch.round(x / _along(scale, x, axis))
     if zero is not None:
         codes = codes + _along(zero, x, axis)

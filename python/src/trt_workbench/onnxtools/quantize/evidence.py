@@ -184,10 +184,10 @@ def evidence_in(metadata: Mapping[str, str]) -> Evidence | None:
 def calibration_inputs(metadata: Mapping[str, str]) -> dict[str, InputStatistics]:
     """Return what calibration on data fed, by a model's metadata; nothing of noise or where it does not say."""
     try:
-        told = CalibrationEvidence.model_validate(parse_json(metadata[METADATA_KEY])["calibration"])
+        kept = CalibrationEvidence.model_validate(parse_json(metadata[METADATA_KEY])["calibration"])
     except (ValueError, TypeError, KeyError):
         return {}
-    return told.inputs if told.kind == "data" else {}
+    return kept.inputs if kept.kind == "data" else {}
 
 
 def is_calibrated(metadata: Mapping[str, str]) -> bool:

@@ -159,8 +159,8 @@ def _divergence(reference: Array, inside: Array) -> float:
     filled = np.add.reduceat(there.astype(np.float64), starts)
     levels = np.add.reduceat(inside, starts) / np.maximum(filled, 1.0)
     lengths = np.diff(np.append(starts, len(inside)))
-    told = np.where(there, np.repeat(levels, lengths), 0.0)
-    p, q = reference[there] / reference.sum(), told[there] / told.sum()
+    rounded = np.where(there, np.repeat(levels, lengths), 0.0)
+    p, q = reference[there] / reference.sum(), rounded[there] / rounded.sum()
     return float(np.sum(p * np.log(p / q)))
 
 
