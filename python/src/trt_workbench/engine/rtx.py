@@ -70,27 +70,27 @@ def compile_model(model: Path, sm: str, profiles: Sequence[Profile]) -> Compiled
     """
     trt = _module()
     graph = Model.open(model).proto.graph
-    messages = _messages(trt)
+    logger = _logger(trt)
     begin = time.perf_counter()
-    builder = trt.Builder(messages)
+    builder = trt.Builder(logger)
     network = builder.create_network(1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED))
-    parser = trt.OnnxParser(network, messages)
+    parser = trt.OnnxParser(network, logger)
     if not parser.parse_from_file(str(model)):
         complaints = [_complaint(parser.get_error(number)) for number in range(parser.num_errors)]
-        refusal = parser_refusal(complaints, graph) if complaints else build_refusal(_of(messages, *_ERRORS), graph)
+        refusal = parser_refusal(complaints, graph) if complaints else build_refusal(_of(logger, *_ERRORS), graph)
         return Compiled(
             build_s=time.perf_counter() - begin,
             version=trt.__version__,
             refusal=refusal,
-            log=_of(messages, "WARNING", *_ERRORS),
+            log=_of(logger, "WARNING", *_ERRORS),
         )
     plan = builder.build_serialized_network(network, _config(trt, builder, sm, profiles))
     if plan is None:
-        built: dict[str, Any] = {"refusal": build_refusal(_of(messages, *_ERRORS), graph)}
+        built: dict[str, Any] = {"refusal": build_refusal(_of(logger, *_ERRORS), graph)}
     else:
-        built = {"engine_size_bytes": plan.nbytes, "layers": built_layers(_of(messages, "VERBOSE"))}
+        built = {"engine_size_bytes": plan.nbytes, "layers": built_layers(_of(logger, "VERBOSE"))}
     return Compiled(
-        build_s=time.perf_counter() - begin, version=trt.__version__, log=_of(messages, "WARNING", *_ERRORS), **built
+        build_s=time.perf_counter() - begin, version=trt.__version__, log=_of(logger, "WARNING", *_ERRORS), **built
     )
 
 
@@ -128,10 +128,10 @@ def _complaint(error: Any) -> Complaint:
     )
 
 
-def _messages(trt: Any) -> Any:
+def _logger(trt: Any) -> Any:
     """Return a logger that keeps what it is told, as severity and text; its base class is TensorRT-RTX's."""
 
-    class Messages(trt.ILogger):  # type: ignore[misc]
+    class Logger(trt.ILogger):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.messages: list[tuple[str, str]] = []
@@ -139,7 +139,7 @@ def _messages(trt: Any) -> Any:
         def log(self, severity: Any, text: str) -> None:
             self.messages.append((severity.name, text))
 
-    return Messages()
+    return Logger()
 
 
 def _of(logger: Any, *severities: str) -> tuple[str, ...]:
