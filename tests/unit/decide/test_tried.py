@@ -48,5 +48,5 @@ def test_what_computes_in_something_else_than_was_asked_for(
     precision: str, source: str, shares: dict[str, float], may: list[str], missed: bool
 ) -> None:
     ran = {"source": source, "shares": shares, "weight_shares": {}, "may_choose": may}
-    assert Tried(precision, "trt", provenance={"precision_ran": ran}).misses == missed
-    assert not Tried(precision, "trt").misses
+    assert DraftRow(precision, "trt", provenance={"precision_ran": ran}).misses == missed
+    assert not DraftRow(precision, "trt").misses

@@ -24,7 +24,7 @@ Note = Callable[[str], None]
 
 
 def judged(request: VerifyRequest, note: Note = lambda _: None) -> dict[str, Any]:
-    """Return `verdict`, `reason` (why it is not right), `milliseconds` and `plan` of a `WorkaroundResult`; None likewise.
+    """Return `verdict`, `reason` (why it is not right), `milliseconds` and `plan` of a `WorkaroundResult`.
 
     Raises:
         As `verify` and `milliseconds`.
