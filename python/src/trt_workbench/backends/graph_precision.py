@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 from trt_workbench.core.hashing import hash_document
+from trt_workbench.core.precision import names
 from trt_workbench.engine.documents import Strict, read_document, write_json
 from trt_workbench.errors import UsageProblem
 from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.graph_types import read_precision
 from trt_workbench.system.workspace import output_root
 
+PRECISIONS = tuple(reversed(names(lambda one: one.graph)))
+"""What a file can be had in, the finest first."""
 # Raised when the way of converting changes, so that files converted before are not taken again.
 _RECIPE = 2
 # ONNX allows them in fp16, and providers of ONNX Runtime lack kernels: its own converter leaves them in fp32, too.
@@ -58,7 +61,8 @@ def model_in_precision(
             raise UsageProblem(f"The model {held}, so {backend} cannot run it in int8; quantize it: {model.path}")
         return model, {"precision": "as exported", "quantized": True}
     if precision != "fp16":
-        raise UsageProblem(f"A model can be had in fp32 (as exported), fp16 or int8 for {backend}, not {precision!r}.")
+        *others, last = PRECISIONS
+        raise UsageProblem(f"A model can be had in {', '.join(others)} or {last} for {backend}, not {precision!r}.")
     if "fp16" in read_precision(model).shares:
         return model, {"precision": "as exported", "exported_in": "fp16"}
     converted, record = _converted(model, keep_fp32)

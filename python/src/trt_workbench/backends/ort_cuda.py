@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from trt_workbench.backends.base import Availability, Session, SessionOptions
 from trt_workbench.backends.extra_options import Option
-from trt_workbench.backends.graph_precision import model_in_precision
+from trt_workbench.backends.graph_precision import PRECISIONS, model_in_precision
 from trt_workbench.backends.ort_backend import LoadRequest, OrtBackend
 from trt_workbench.backends.ort_common import CPU_PROVIDER, CUDA_PROVIDER
 from trt_workbench.backends.ort_gpu import checked_options, load_gpu_session, provider_text
@@ -45,7 +45,7 @@ class OrtCudaBackend(OrtBackend):
     """
 
     name: ClassVar[str] = "ort-cuda"
-    precisions: ClassVar[tuple[str, ...]] = ("fp32", "fp16", "int8")
+    precisions: ClassVar[tuple[str, ...]] = PRECISIONS
     devices: ClassVar[tuple[str, ...]] = ("cuda",)
     gpu_option: ClassVar[str | None] = "device_id={}"
     state: ClassVar[bool] = True

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from trt_workbench.backends.base import Availability, Backend, Session, SessionOptions
 from trt_workbench.backends.extra_options import Option, checked_extra
-from trt_workbench.backends.graph_precision import model_in_precision
+from trt_workbench.backends.graph_precision import PRECISIONS, model_in_precision
 from trt_workbench.backends.ort_assignment import RECORD_ENTRY, check_assignment, read_assignment
 from trt_workbench.backends.ort_backend import LoadRequest
 from trt_workbench.backends.ort_common import (
@@ -94,7 +94,7 @@ class OrtRtxBackend(Backend):
 
     name: ClassVar[str] = "ort-rtx"
     file_kinds: ClassVar[tuple[str, ...]] = (".onnx",)
-    precisions: ClassVar[tuple[str, ...]] = ("fp32", "fp16", "int8")
+    precisions: ClassVar[tuple[str, ...]] = PRECISIONS
     devices: ClassVar[tuple[str, ...]] = ("cuda",)
     gpu_option: ClassVar[str | None] = "device_id={}"
 

@@ -17,7 +17,7 @@ from trt_workbench.backends.ort_libraries import gpu_availability
 from trt_workbench.backends.ort_trt_options import PROFILE_OPTIONS, TRT_OPTIONS
 from trt_workbench.backends.tf32 import check_tf32_allowed, forbid_tf32
 from trt_workbench.core.hashing import hash_document, hash_file
-from trt_workbench.core.precision import names
+from trt_workbench.core.precision import get, names
 from trt_workbench.errors import UsageProblem
 from trt_workbench.system.tensorrt import decode_version
 from trt_workbench.system.workspace import output_root
@@ -132,7 +132,8 @@ class OrtTrtBackend(OrtBackend):
             raise UsageProblem(
                 f"{', '.join(chosen)} was set and fp32 asked for; ask for the precision itself (fp16, bf16, int8)."
             )
-        if asked in ("fp32", "int8") or tensorrt >= _TYPED_FROM:
+        # of quantised files TensorRT takes the types from the graph
+        if asked == "fp32" or get(asked).is_quantised or tensorrt >= _TYPED_FROM:
             loaded, record = model_in_precision(
                 self.name, model, asked, keep_fp32=tuple(filter(None, extra["keep_fp32"].split(",")))
             )

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.ort_common import CPU_PROVIDER, session_config
-from trt_workbench.core.precision import Format, get, parse
+from trt_workbench.core.precision import Format, get, names, parse
 from trt_workbench.errors import UsageProblem
 from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.graph_types import computed_results
@@ -66,12 +66,13 @@ def overflows(model: Path, precision: str, samples: Iterable[Inputs]) -> list[Ov
     opened = Model.open(model)
     types = set(computed_results(opened.proto).values())
     asked = [row.name for row in parse(precision)] if precision else []
-    name = next((one for one in ("fp16", "bf16") if one in types or one in asked), None)
+    halves = names(lambda one: one.is_half)
+    name = next((one for one in reversed(halves) if one in types or one in asked), None)
     if name is None:
         return []
     document = opened.load()
-    if {"fp16", "bf16"} & types:
-        document = simulated(document, ("fp16", "bf16"))
+    if types.intersection(halves):
+        document = simulated(document, halves)
     watching, rows = with_ranges(document)
     if not rows:
         return []

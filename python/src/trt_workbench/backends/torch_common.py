@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from trt_workbench.backends.base import Availability, SessionOptions
 from trt_workbench.backends.tf32 import check_tf32_allowed
 from trt_workbench.core.device_errors import device_error, device_message
+from trt_workbench.core.precision import FORMATS
 from trt_workbench.errors import ComponentMissing, UsageProblem, WorkbenchError
 from trt_workbench.system.environment import available_processors
 from trt_workbench.system.launcher import package, task
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 
 # Below: reading a crafted file with weights_only=True corrupts memory (CVE-2026-24747).
 MINIMUM_VERSION = (2, 10)
-PRECISIONS = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
+PRECISIONS = {one.name: one.torch for one in reversed(FORMATS) if one.torch and one.modes}
+"""What a model can be run in, with PyTorch's names of the types."""
 
 
 def torch_availability() -> Availability:

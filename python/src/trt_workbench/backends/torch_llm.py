@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import closed
-from trt_workbench.backends.torch_common import not_compiled, plain_strides
+from trt_workbench.backends.torch_common import PRECISIONS, not_compiled, plain_strides
 from trt_workbench.core.device_errors import device_error, device_message
 from trt_workbench.errors import ComponentMissing, UsageProblem
 from trt_workbench.onnxtools.export_llm_model import REFUSALS, load_causal_lm, quiet_transformers
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from torch import Tensor
     from transformers import PreTrainedModel
 
-PRECISIONS = ("fp32", "fp16", "bf16")
-_DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 # What torch.compile is asked for. With fullgraph, what cannot be compiled, or no longer, is an error; else it would run
 # uncompiled. Whole sequences get one graph for all lengths, as the uncached loop would compile for each of them. Steps
 # replay CUDA graphs ("reduce-overhead"), as TensorRT's do. Prompts of cached generation run uncompiled: transformers
@@ -247,7 +245,7 @@ def load_torch_llm(
         import torch
 
         torch.set_num_threads(threads)
-    model = load_causal_lm(directory, "fastest", _DTYPES[precision], note)
+    model = load_causal_lm(directory, "fastest", PRECISIONS[precision], note)
     return TorchLlm(model, device=chosen, precision=precision, compiled=compiled)
 
 

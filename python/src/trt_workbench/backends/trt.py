@@ -78,7 +78,7 @@ def _typed(model: Model, settings: BuildSettings, options: SessionOptions) -> tu
 
     So that the same request means the same on every version: before 11 a flag lets TensorRT choose fp16.
     """
-    if "fp16" not in settings.precision or set(settings.precision) - {"fp16", "tf32"}:
+    if [name for name in settings.precision if name != "tf32"] != ["fp16"]:
         return model, {}
     version = examine_target(settings.device).tensorrt_version or "0"
     if not settings.strongly_typed and int(version.split(".")[0]) < STRONGLY_TYPED_FROM:

@@ -16,6 +16,7 @@ from trt_workbench.backends.pooling import PooledState
 from trt_workbench.backends.state_session import StateSession
 from trt_workbench.backends.trt_options import RunnerChoice
 from trt_workbench.backends.trt_pool import TrtStreamPool, most_rows
+from trt_workbench.core.precision import FORMATS
 from trt_workbench.engine import native
 from trt_workbench.engine.inspection import engine_precision
 from trt_workbench.engine.loading import LoadedEngine
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 
     from trt_workbench.onnxtools.precision import Precision
 
-# Types that numpy lacks: TensorRT's name to that of the package ml_dtypes.
-_EXTENSION_TYPES = {"bfloat16": "bfloat16", "fp8": "float8_e4m3fn"}
+# Types that numpy lacks: the core's name, which is a format's or of ml_dtypes, to that of the package ml_dtypes.
+_EXTENSION_TYPES = {name: one.numpy for one in FORMATS for name in (one.name, one.numpy) if one.lacks_numpy}
 # Stands in for the images that a fixed batch lacks; the smallest that there is, as it is uploaded.
 _NO_IMAGE = np.zeros((1, 1, 3), np.uint8)
 

@@ -224,7 +224,7 @@ def _own_precisions(model: Path) -> set[str]:
     from trt_workbench.model.opened import Model
 
     opened = Model.open(model)
-    types = kinds_where(lambda one: one.recipe == "cast")
+    types = kinds_where(lambda one: one.is_half)
     graph = opened.proto.graph
     found = {types[tensor.data_type] for tensor in graph.initializer if tensor.data_type in types}
     casts = [attribute.i for node in graph.node if node.op_type == "Cast" for attribute in node.attribute]

@@ -36,7 +36,7 @@ class Format:
         bias: of the exponent, where it is not the usual one.
         onnx: ONNX element types, the one that is written first.
         numpy: its name in numpy or ml_dtypes; "" of those that neither has.
-        torch: PyTorch's dtype that a model can compute in; "" where there is none.
+        torch: PyTorch's dtype of floats that it computes in; "" of others.
         words: regular expression of TensorRT's names for it, in lower case.
         flag: TensorRT's builder flag, an attribute of the native core's options; "" where it has none. Formats of
             blocks are allowed by that of their elements.
@@ -119,6 +119,16 @@ class Format:
         return self.smallest_normal * 2.0**-self.mantissa_bits if self.is_float else 1.0
 
     @property
+    def is_flag(self) -> bool:
+        """Whether TensorRT has a builder flag of its name."""
+        return self.flag == self.name
+
+    @property
+    def is_half(self) -> bool:
+        """Whether it is a float of two bytes, which a graph is cast to."""
+        return self.is_float and self.bits == 16
+
+    @property
     def is_calibrated(self) -> bool:
         """Whether activations have scales of their own, found on calibration data."""
         return self.recipe == "scales"
@@ -132,6 +142,16 @@ class Format:
     def error(self) -> float:
         """What one result may be off by: it is rounded to the format, and summed in fp32 in another order."""
         return max(self.unit, _SUM)
+
+    @property
+    def lacks_numpy(self) -> bool:
+        """Whether numpy itself lacks it, and ml_dtypes has it."""
+        return bool(self.numpy) and (self.numpy == "bfloat16" or self.bits < 8 or (self.is_float and self.bits == 8))
+
+    def holds(self, other: Format) -> bool:
+        """Whether it has every value of another format of floats, with no scale on either side."""
+        exact = self.exponent_bits >= other.exponent_bits and self.mantissa_bits >= other.mantissa_bits
+        return self is not other and not other.is_quantised and exact
 
     def is_built_by(self, release: int) -> bool:
         """Whether a major version of TensorRT reads graphs in it."""
@@ -211,7 +231,7 @@ FORMATS: list[Format] = [
     ),
     Format(
         "fp64", 11, 52, largest=(2 - 2.0**-52) * 2.0**1023, infinity=True, onnx=("DOUBLE",), numpy="float64",
-        words=r"fp64|float64|double", since=1,
+        torch="float64", words=r"fp64|float64|double", since=1,
     ),
 ]  # fmt: skip
 """From the coarsest to the finest."""

@@ -19,7 +19,7 @@ _PRECISION, _KERNELS, _IO = "Precision", "Search for kernels", "Inputs and outpu
 _KIND, _INT8, _TIMINGS = "Kind of plan", "INT8 calibration", "Timing cache"
 _NONE: Any = {}
 
-BUILT = tuple(reversed(names(lambda one: one.flag or one.name == "fp32")))
+BUILT = tuple(reversed(names(lambda one: one.is_flag or one.name == "fp32")))
 """Types that layers may be built in, the finest first."""
 
 

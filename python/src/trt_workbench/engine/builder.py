@@ -47,7 +47,7 @@ from trt_workbench.model.opened import Model
 STRONGLY_TYPED_FROM = 11
 _SHARING = "profile_sharing"
 # Builder flags of quantised types.
-_QUANTIZED = names(lambda one: one.is_quantised and one.flag)
+_QUANTIZED = names(lambda one: one.is_quantised and one.is_flag)
 
 Note = Callable[[str], None]
 
@@ -175,7 +175,7 @@ def _check_quantized(model: Model, settings: BuildSettings, target: Target) -> N
     typed = settings.strongly_typed or release is None or release >= STRONGLY_TYPED_FROM
     if typed or not facts.is_quantized or set(_QUANTIZED) & set(settings.precision):
         return
-    kind = next((name for name in facts.formats if name in _QUANTIZED), "int8")
+    kind = next((row.flag for row in facts.rows if row.is_quantised and row.flag), "int8")
     wider = kind if settings.precision == ("fp32",) else f"{kind}+{settings.precision_text}"
     raise UsageProblem(
         f"The model has QuantizeLinear nodes, and TensorRT {version} builds it only if their type is allowed; ask for "

@@ -19,7 +19,7 @@ def native_values(settings: BuildSettings, timing_cache: bytes | None) -> dict[s
         timing_cache: bytes of an earlier timing cache, empty to start one, None for none.
     """
     values: dict[str, Any] = {name: getattr(settings, name) for name, said in declared().items() if said.native}
-    values |= {flag: flag in settings.precision for flag in names(lambda one: one.flag)}
+    values |= {flag: flag in settings.precision for flag in names(lambda one: one.is_flag)}
     # TensorRT's own default is one thread, and building keeps that one busy while the GPU waits.
     values["max_threads"] = settings.max_threads or available_processors()
     pools = {pool.value: mib for pool, mib in settings.memory_pools.items()}

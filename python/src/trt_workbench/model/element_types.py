@@ -20,6 +20,11 @@ def kinds(name: str) -> tuple[int, ...]:
     return _known(get(name))
 
 
+def codes_of(row: Format) -> int:
+    """Return the element type of a format's codes; of formats in blocks, that of their elements."""
+    return next(_known(one)[0] for one in (row, *FORMATS) if one.onnx and one.numpy == row.numpy)
+
+
 def format_of(kind: int) -> str | None:
     """Return the format of an element type; None of one that is no format."""
     return next((one.name for one in FORMATS if kind in _known(one)), None)

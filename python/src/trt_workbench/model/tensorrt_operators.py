@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from trt_workbench.core.precision import FORMATS
+
 SOURCE = "operator table of TensorRT's ONNX parser, release 10.1"
 
 _FLOATS = frozenset({"float32", "float16", "bfloat16", "float64"})  # fp64 is cast down
@@ -16,7 +18,7 @@ _INTS = frozenset({"int32", "int64"})
 _BOOL = frozenset({"bool"})
 _ANY = _FLOATS | _INTS | _BOOL
 _HALF = frozenset({"float32", "float16", "float64"})
-_QUANTIZED = frozenset({"int8", "float8_e4m3fn", "int4"})
+_QUANTIZED = frozenset(one.numpy for one in FORMATS if one.is_quantised and one.onnx and one.is_built_by(10))
 
 _BY_TYPES: tuple[tuple[frozenset[str], str], ...] = (
     (

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import onnx
-from onnx import TensorProto
 
 from trt_workbench.model.editing import Names, rename_uses
+from trt_workbench.model.element_types import kinds_where
 from trt_workbench.onnxtools.attention_pattern import AttentionIndex
 
 _PREFIX = "trtw_fence_"
-_FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16)
+_FLOATS = kinds_where(lambda one: not one.is_quantised and one.bits <= 32)
 
 
 def is_fence(name: str) -> bool:

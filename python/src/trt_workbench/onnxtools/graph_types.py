@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 import onnx
 from onnx import TensorProto
 
-from trt_workbench.core.precision import find
+from trt_workbench.core.precision import FORMATS, find
 from trt_workbench.model.editing import inlined
-from trt_workbench.model.element_types import codes, kinds_where
+from trt_workbench.model.element_types import codes, codes_of, kinds_where
 from trt_workbench.model.narrow_formats import is_widening, widened_from
 from trt_workbench.model.opened import Model, once
 from trt_workbench.model.proto import integer
@@ -46,10 +46,8 @@ _NO_COMPUTATION = _PASSES_ON | {
     "TRT_FP8DequantizeLinear", "Concat", "Split", "Gather", "Pad", "If", "Loop", "Scan", "ReorderOutput",
 }  # fmt: skip
 # What these nodes of TensorRT's domain make.
-_TENSORRT_CODES: dict[str, int] = {
-    "TRT_FP4DynamicQuantize": TensorProto.FLOAT4E2M1,
-    "TRT_MXFP8DynamicQuantize": TensorProto.FLOAT8E4M3FN,
-    "TRT_FP8QuantizeLinear": TensorProto.FLOAT8E4M3FN,
+_TENSORRT_CODES = {
+    name: codes_of(one) for one in FORMATS for name in one.operators if not name.endswith("DequantizeLinear")
 }
 _INTEGER_RESULT = frozenset({"Shape", "Size", "NonZero", "ArgMax", "ArgMin"})
 _BOOLEAN_RESULT = frozenset({"Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Not", "And", "Or", "IsNaN"})
@@ -111,7 +109,7 @@ def as_optimised(graph: onnx.ModelProto, asked: Precision) -> Precision:
     if not counts:
         return asked
     names = [name for (name, _), count in counts.items() for _ in range(count)]
-    low = Counter({pair: count for pair, count in counts.items() if pair[0] not in ("fp32", "fp64")})
+    low = Counter({pair: count for pair, count in counts.items() if _bits(pair[0]) < 32})
     native = sum(count for (name, computed), count in low.items() if name == computed) / (low.total() or 1)
     return replace(
         asked,

@@ -13,6 +13,7 @@ from onnx import TensorProto
 from trt_workbench.core.precision import get
 from trt_workbench.model.constants import constants
 from trt_workbench.model.editing import bypass, name_nodes, remove_nodes, remove_unused, rename_uses, set_constant
+from trt_workbench.model.element_types import kinds_where
 from trt_workbench.model.proto import integer, is_external
 from trt_workbench.model.walking import subgraphs, use_counts
 from trt_workbench.onnxtools.sanitize_attention import RULES as ATTENTION_RULES
@@ -24,12 +25,12 @@ from trt_workbench.onnxtools.sanitize_sizes import copy_sizes
 
 # Largest finite fp16: a mask below it turns into -inf, and a row of -inf into NaN.
 _FP16_MAX = get("fp16").largest
+_FLOATS = kinds_where(lambda one: not one.is_quantised)
 # int64 values are lossless stops on the way from and to these.
 _WIDER: Mapping[int, tuple[int, ...]] = {
     TensorProto.INT64: (TensorProto.INT32, TensorProto.INT16, TensorProto.INT8, TensorProto.UINT8, TensorProto.BOOL),
     TensorProto.INT32: (TensorProto.INT16, TensorProto.INT8, TensorProto.UINT8, TensorProto.BOOL),
-    TensorProto.DOUBLE: (TensorProto.FLOAT, TensorProto.FLOAT16),
-    TensorProto.FLOAT: (TensorProto.FLOAT16, TensorProto.BFLOAT16),
+    **{wide: tuple(kinds_where(get(name).holds)) for wide, name in _FLOATS.items()},
 }
 
 

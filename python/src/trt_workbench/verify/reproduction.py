@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.ort_backend import OrtBackend
 from trt_workbench.backends.registry import AUTO, get_backend, require_backend
+from trt_workbench.core.precision import parse
 from trt_workbench.engine.documents import write_json
 from trt_workbench.engine.files import write_text
 from trt_workbench.measure.arrays import file_name
@@ -153,15 +154,15 @@ def _settings(request: VerifyRequest, found: Bisected) -> list[str] | None:
     """Return the lines that set a TensorRT builder as the trial did; None where they would not say the same."""
     outcome = found.outcome
     assert outcome is not None
-    types = [name for name in request.precision.split("+") if name not in ("fp32", "tf32")]
+    types = [row for row in parse(request.precision) if row.is_half or row.is_quantised]
     known = {"optimization_level", "tactic_sources", "profiles"}
     sources = request.options.get("tactic_sources", ())
     sources = [sources] if isinstance(sources, str) else list(sources)
     only_off = all(str(name).startswith("-") for name in sources)
-    unsaid = len(types) > 1 or set(types) - {"fp16", "bf16"} or request.options.keys() - known
+    unsaid = len(types) > 1 or any(row.is_quantised for row in types) or request.options.keys() - known
     if unsaid or not only_off or "converted_file" in outcome.provenance:
         return None
-    lines = [f"config.set_flag(trt.BuilderFlag.{name.upper()})" for name in types]
+    lines = [f"config.set_flag(trt.BuilderFlag.{row.flag.upper()})" for row in types]
     if "tf32" not in request.precision.split("+"):
         lines.append("config.clear_flag(trt.BuilderFlag.TF32)")
     if (level := request.options.get("optimization_level")) is not None:

@@ -8,13 +8,12 @@ import numpy as np
 import onnx
 import torch
 
+from trt_workbench.core.precision import get
 from trt_workbench.errors import UsageProblem
+from trt_workbench.model.element_types import kinds_where
 
 TORCH_DTYPES: dict[int, torch.dtype] = {
-    onnx.TensorProto.FLOAT: torch.float32,
-    onnx.TensorProto.DOUBLE: torch.float64,
-    onnx.TensorProto.FLOAT16: torch.float16,
-    onnx.TensorProto.BFLOAT16: torch.bfloat16,
+    **{kind: getattr(torch, get(name).torch) for kind, name in kinds_where(lambda one: one.torch).items()},
     onnx.TensorProto.BOOL: torch.bool,
     onnx.TensorProto.INT8: torch.int8,
     onnx.TensorProto.INT16: torch.int16,

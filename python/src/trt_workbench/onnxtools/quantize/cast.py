@@ -27,7 +27,7 @@ from trt_workbench.onnxtools.graph_types import output_type
 from trt_workbench.onnxtools.quantize.cast_rules import BOUNDED, CENTRES, PRODUCTS, SHAPES_CONSTANTS, WIDE, NodeTypes
 from trt_workbench.onnxtools.quantize.lowered import Lowered
 
-_HALVES = kinds_where(lambda one: one.recipe == "cast")
+_HALVES = kinds_where(lambda one: one.is_half)
 # Older operator sets broadcast by attributes, and their types differ.
 _OLDEST = 7
 # A constant of at least this size stands for infinity, as in masks: the largest value of a type does as well.

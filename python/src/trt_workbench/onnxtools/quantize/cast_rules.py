@@ -7,9 +7,11 @@ from collections.abc import Sequence
 import onnx
 from onnx import TensorProto
 
+from trt_workbench.core.precision import get
+from trt_workbench.model.element_types import kinds_where
 from trt_workbench.model.proto import STANDARD
 
-TYPE_STRINGS: dict[int, str] = {TensorProto.FLOAT16: "tensor(float16)", TensorProto.BFLOAT16: "tensor(bfloat16)"}
+TYPE_STRINGS = {kind: f"tensor({get(name).numpy})" for kind, name in kinds_where(lambda one: one.is_half).items()}
 # Squares and sums leave fp16's range, and bf16 adds few digits: a variance of values around 300 is infinite in fp16.
 WIDE = frozenset(
     {"Pow", "CumSum", "ReduceSum", "ReduceMean", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceSumSquare"}

@@ -19,9 +19,13 @@ Floats = NDArray[np.floating[Any]]
 # Arrays of ml_dtypes' element types, which numpy's annotations do not know.
 Codes = NDArray[Any]
 
-E4M3_MAX, E2M1_MAX, INT4_MAX = (get(name).largest for name in ("fp8", "fp4", "int4"))
+E4M3_MAX = get("mxfp8").largest
+E2M1_MAX = get("nvfp4").largest
+INT4_MAX = get("int4").largest
 E8M0_BIAS = 127
-MXFP8_BLOCK, NVFP4_BLOCK, INT4_BLOCK = (get(name).block for name in ("mxfp8", "nvfp4", "int4"))
+MXFP8_BLOCK = get("mxfp8").block
+NVFP4_BLOCK = get("nvfp4").block
+INT4_BLOCK = get("int4").block
 # Times the smallest scale of a block it is still a normal number.
 _LEAST_TENSOR_SCALE = 2.0**-110
 

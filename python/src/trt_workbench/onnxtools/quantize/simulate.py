@@ -42,6 +42,7 @@ from trt_workbench.onnxtools.quantize.widening import keep_types, widen_type
 # What is widened: codes with scales, powers of two that scale them, and floats that are rounded to.
 _NARROW = {**kinds_where(lambda one: one.is_quantised and not one.cpu), **dict.fromkeys(SCALES, "e8m0")}
 _NAMES = _NARROW | kinds_where(lambda one: not one.is_quantised and not one.cpu)
+_HALVES = kinds_where(lambda one: one.is_half)
 # Nodes of TensorRT's domain that do what ONNX's own do.
 _WIDENS = frozenset({"DequantizeLinear", "TRT_FP8DequantizeLinear", "TRT_MXFP8DequantizeLinear"})
 _NARROWS = frozenset({"QuantizeLinear", "TRT_FP8QuantizeLinear"})
@@ -259,7 +260,7 @@ class _Rewriter:
         self._plain_zero(node)
         codes, scale, made = node.input[0], node.input[1], node.output[0]
         kind = integer(node, "output_dtype") or self._at.types.get(scale, TensorProto.FLOAT)
-        kind = kind if kind in (TensorProto.FLOAT16, TensorProto.BFLOAT16) else TensorProto.FLOAT
+        kind = kind if kind in _HALVES else TensorProto.FLOAT
         self._at.types[made] = kind
         block = integer(node, "block_size")
         constants = self._constant_of(codes), self._constant_of(scale)
@@ -297,7 +298,8 @@ class _Rewriter:
             found = rounded(writer, writer.node("Div", rows, scale), TensorProto.FLOAT8E4M3FN)
             writer.node("Identity", scale, output=scales)
         else:
-            self._at.types[codes], self._at.types[scales] = TensorProto.FLOAT4E2M1, TensorProto.FLOAT8E4M3FN
+            self._at.types[codes] = TensorProto.FLOAT4E2M1
+            self._at.types[scales] = TensorProto.FLOAT8E4M3FN
             whole = self._floats(node.input[1])
             share = writer.node("Div", writer.node("Div", tops, writer.constant(np.float32(formats.E2M1_MAX))), whole)
             scale = not_zero(writer, rounded(writer, share, TensorProto.FLOAT8E4M3FN))
