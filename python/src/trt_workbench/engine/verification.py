@@ -98,9 +98,9 @@ class Verification(Strict):
         if self.verdict == UNVERIFIED:
             return f"{UNVERIFIED}: {self.reason}"
         tried = sum(one.verdict != UNVERIFIED for one in self.shapes)
-        beside = f"beside {self.reference}" if self.reference else "by properties alone"
+        reference = f"beside {self.reference}" if self.reference else "by properties alone"
         count = f"{tried} of {len(self.shapes) + self.shapes_left} shapes " if self.shapes else ""
-        return f"{self.verdict} ({self.mode}, {count}{beside}, {self.verified_at[:10]})"
+        return f"{self.verdict} ({self.mode}, {count}{reference}, {self.verified_at[:10]})"
 
     def covers(self, shapes: Shapes) -> bool:
         """Whether these input shapes were tried, or lie between shapes of a verification that left none out.

@@ -283,8 +283,8 @@ class StreamEvaluation:
             if fault.alter
         }
         self._run([healthy, *lanes.values()], stream, None, None, None, progress)
-        beside = self._judged(healthy)
-        alarming = _failed(beside)  # what alarms without a fault, too, catches none
+        without_fault = self._judged(healthy)
+        alarming = _failed(without_fault)  # what alarms without a fault, too, catches none
         found = []
         for fault in planted:
             judged = self._judged(lanes[fault.name]) if fault.alter else None
@@ -292,9 +292,9 @@ class StreamEvaluation:
             found.append(
                 FaultMetrics(fault=fault.name, text=fault.text, reason=fault.reason, caught_by=caught, lane=judged)
             )
-        _leave_out_unread(found, beside)
+        _leave_out_unread(found, without_fault)
         missed = [one.fault for one in found if one.lane and not one.caught_by]
-        return Faults(input=dict(stream.record), healthy=beside, planted=found, missed=missed)
+        return Faults(input=dict(stream.record), healthy=without_fault, planted=found, missed=missed)
 
 
 @contextmanager

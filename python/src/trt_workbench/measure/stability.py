@@ -124,8 +124,8 @@ def _contended(telemetry: Telemetry) -> list[str]:
     waited, others, stolen = seen.cpu_wait_share or 0.0, seen.cpu_others, seen.cpu_steal_share or 0.0
     # without others, a process that starts more threads than there are processors waits for itself
     if waited > WAITED and (others is None or others > _OTHERS):
-        beside = "" if others is None else f" beside programs that kept {others:.1f} processors busy"
-        reasons.append(f"its threads waited for a processor {waited:.0%} of the time{beside}")
+        competing = "" if others is None else f" beside programs that kept {others:.1f} processors busy"
+        reasons.append(f"its threads waited for a processor {waited:.0%} of the time{competing}")
     if stolen > STOLEN:
         reasons.append(f"the hypervisor took {stolen:.0%} of the processors' time")
     count, percent = telemetry.gpu_other_processes, telemetry.gpu_others_percent

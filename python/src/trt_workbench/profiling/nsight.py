@@ -50,8 +50,8 @@ def find_tool(tool: Tool) -> Path:
     Raises:
         ComponentMissing: it is not installed; the message names the package.
     """
-    beside = [str(Path(home) / "bin") for home in (os.environ.get("CUDA_HOME"), "/usr/local/cuda") if home]
-    search = os.pathsep.join([os.environ.get("PATH", ""), *beside])
+    cuda_folders = [str(Path(home) / "bin") for home in (os.environ.get("CUDA_HOME"), "/usr/local/cuda") if home]
+    search = os.pathsep.join([os.environ.get("PATH", ""), *cuda_folders])
     if found := shutil.which(tool.command, path=search):
         return Path(found)
     for pattern in tool.places:

@@ -164,8 +164,8 @@ def panels(path: Path, count: int, title: str, labels: Sequence[str]) -> Iterato
 
     columns = min(count, 2)
     rows = -(-count // columns)
-    beside = 2 if labels and max(len(line) for label in labels for line in label.split("\n")) <= _SHORT else 1
-    lines = sum(label.count("\n") + 1 for label in labels) / beside
+    legend_columns = 2 if labels and max(len(line) for label in labels for line in label.split("\n")) <= _SHORT else 1
+    lines = sum(label.count("\n") + 1 for label in labels) / legend_columns
     with settings():
         height = (3.4 if columns == 1 else 2.7) * rows + 0.6 + 0.16 * lines
         drawing = Figure(figsize=(NARROW if columns == 1 else 7.0, height), dpi=144, layout="constrained")
@@ -181,7 +181,7 @@ def panels(path: Path, count: int, title: str, labels: Sequence[str]) -> Iterato
             for axes in every[:count]
             for handle, text in zip(*axes.get_legend_handles_labels(), strict=True)
         }
-        drawing.legend(handles.values(), handles.keys(), loc="outside lower left", ncols=beside, fontsize=8)
+        drawing.legend(handles.values(), handles.keys(), loc="outside lower left", ncols=legend_columns, fontsize=8)
         _write(drawing, path)
 
 

@@ -50,11 +50,11 @@ def view(directory: Path) -> dict[str, Any]:
 
 def headline(document: Mapping[str, Any]) -> str:
     """Say the verdict of a verification in one line."""
-    beside = f"beside {document['reference']}" if document["reference"] else "by properties alone"
+    reference = f"beside {document['reference']}" if document["reference"] else "by properties alone"
     simulated = ", simulated" if document["provenance"].get("simulated") else ""
     return (
         f"{Path(document['target']).name}: {document['verdict'].upper()} on {document['backend']} "
-        f"({document['precision']}{simulated}), {document['cases_tried']} shapes {beside}"
+        f"({document['precision']}{simulated}), {document['cases_tried']} shapes {reference}"
     )
 
 

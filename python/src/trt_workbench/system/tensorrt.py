@@ -120,8 +120,8 @@ def library_version(library: Path) -> Version:
         ComponentMissing: the library cannot be opened; the message holds the loader's words.
     """
     environment = dict(os.environ)
-    beside = [str(library.parent), str(library.resolve().parent)]
-    environment["LD_LIBRARY_PATH"] = os.pathsep.join([*beside, *filter(None, [environment.get("LD_LIBRARY_PATH")])])
+    folders = [str(library.parent), str(library.resolve().parent)]
+    environment["LD_LIBRARY_PATH"] = os.pathsep.join([*folders, *filter(None, [environment.get("LD_LIBRARY_PATH")])])
     try:
         return decode_version(int(ask_python(_ASK_VERSION, str(library), timeout_s=60, environment=environment)))
     except WorkerFailure as failure:

@@ -138,10 +138,10 @@ class CutSource:
             while waiting:
                 place = waiting.pop()
                 part.add(place)
-                beside = {self._index.producer.get(name) for name in self._reads[place]}
-                beside |= {user for name in self.made_by(place) for user in self._index.users.get(name, ())}
-                waiting += left & beside
-                left -= beside
+                neighbours = {self._index.producer.get(name) for name in self._reads[place]}
+                neighbours |= {user for name in self.made_by(place) for user in self._index.users.get(name, ())}
+                waiting += left & neighbours
+                left -= neighbours
             found.append(frozenset(part))
         return sorted(found, key=len, reverse=True)
 

@@ -218,8 +218,8 @@ def own_model(target: Path) -> Path | None:
     if target.suffix == MODEL_SUFFIX:
         return target
     manifest = read_manifest(target) if target.is_file() else None
-    beside = target.with_name(manifest.model.file) if manifest else None
-    return beside if manifest and beside and beside.is_file() and sha256_of(beside) == manifest.model.sha256 else None
+    model = target.with_name(manifest.model.file) if manifest else None
+    return model if manifest and model and model.is_file() and sha256_of(model) == manifest.model.sha256 else None
 
 
 def graph_hash(graph: Path | None, target: Path) -> str | None:

@@ -159,8 +159,8 @@ def calls_at_once(run: Run, trial: CallTrial, count: int) -> Iterator[PropertyRe
         calls = [pool.submit(run, inputs) for _ in range(_REPEATS) for inputs in (trial.inputs, trial.other)]
         results = [call.result() for call in calls]
     for number, found in enumerate(results):
-        expected, beside = (trial.outputs, alone) if number % 2 == 0 else (alone, trial.outputs)
-        earlier = {"one that was in flight beside it": beside}
+        expected, concurrent = (trial.outputs, alone) if number % 2 == 0 else (alone, trial.outputs)
+        earlier = {"one that was in flight beside it": concurrent}
         yield from _compared(f"{count} calls at once", f"call {number + 1}", trial, expected, found, earlier)
 
 
