@@ -47,7 +47,7 @@ class Case:
     table: str | None = None  # keep what is printed, too; the document is then this file under OUT
     files: tuple[str, ...] = ()  # further files under OUT that are kept
     machine: tuple[str, ...] = ()  # fields that depend on the machine here alone
-    jumps: bool = False  # activations in int8: another order of rounding moves every score and count a little
+    jumps: bool = False  # int8, or boxes of noise: another order of rounding moves every score and count a little
 
 
 CASES = {
@@ -102,6 +102,7 @@ CASES = {
         "infer-engine out/quantize-fp16/made.onnx --backend ort-cpu --no-bench --input input.npy "
         "--expect out/infer-expected/outputs --output OUT",
         needs=("infer-expected", "quantize-fp16"),
+        jumps=True,
     ),
     "inspect-detector": Case(f"inspect {DETECTOR}"),
     "inspect-encoder": Case(f"inspect {ENCODER}"),
