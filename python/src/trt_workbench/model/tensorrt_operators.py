@@ -18,7 +18,10 @@ _INTS = frozenset({"int32", "int64"})
 _BOOL = frozenset({"bool"})
 _ANY = _FLOATS | _INTS | _BOOL
 _HALF = frozenset({"float32", "float16", "float64"})
-_QUANTIZED = frozenset(one.numpy for one in FORMATS if one.is_quantised and one.onnx and one.is_built_by(10))
+# fp4 came after the release that the table is of, with 10.8.
+_QUANTIZED = frozenset(
+    one.numpy for one in FORMATS if one.is_quantised and one.onnx and one.is_built_by(10) and one.name != "fp4"
+)
 
 _BY_TYPES: tuple[tuple[frozenset[str], str], ...] = (
     (
