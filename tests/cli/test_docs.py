@@ -13,6 +13,7 @@ import yaml
 from pydantic import TypeAdapter
 
 from trt_workbench.cli.app import app
+from trt_workbench.core.compare import Difference
 from trt_workbench.engine.cache import CacheKey
 from trt_workbench.engine.manifest import Manifest
 from trt_workbench.engine.options import BuildSettings
@@ -22,7 +23,6 @@ from trt_workbench.pipeline.streaming.contract import Contract
 from trt_workbench.pipeline.streaming.gates import Gate, Gates
 from trt_workbench.pipeline.streaming.static_check import contradictions
 from trt_workbench.runs.contract import Check, ContractCheck, ContractViolation, StateFact
-from trt_workbench.verify.difference import Difference
 from trt_workbench.verify.findings import (
     BisectFindings,
     CaseFindings,

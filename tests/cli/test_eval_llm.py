@@ -337,7 +337,7 @@ def one_wrong_token(logits: Any, calls: int) -> Any:
     ("fault", "message"),
     [
         (rows_after_the_first, "1 of 2 sequences differ, the first is sequence 1 at token 0, by"),
-        (a_number_that_is_none, "1 of 2 sequences differ, the first is sequence 1 at token 1, by nan"),
+        (a_number_that_is_none, "1 of 2 sequences differ, the first is sequence 1 at token 1, by NaN or infinity"),
         (one_wrong_token, "Its tokens are not those of torch:fp32: sequence"),
     ],
 )

@@ -8,6 +8,7 @@ _MEASURE = "python/src/trt_workbench/measure"
 _RUNS = "python/src/trt_workbench/runs"
 _ENGINE = "python/src/trt_workbench/engine"
 _VERIFY = "python/src/trt_workbench/verify"
+_CORE = "python/src/trt_workbench/core"
 
 
 @dataclass(frozen=True)
@@ -58,24 +59,29 @@ TARGETS = {
         ("_run_all", "_count_throughput", "_is_saturated", "_sweep"),
     ),
     "yardstick": Target(f"{_VERIFY}/yardstick.py", ("tests/unit/verify/test_yardstick.py",)),
-    "difference": Target(
-        f"{_VERIFY}/difference.py",
-        ("tests/unit/verify/test_difference.py",),
+    "compare": Target(
+        f"{_CORE}/compare.py",
+        ("tests/unit/core/test_compare.py", "tests/unit/core/test_elements.py"),
         equivalent=dict.fromkeys(
             (
-                "one = _of_values(found.reshape(count, -1)[kept], expected.reshape(count, -1)[kept]) => one = _of_values(found.reshape(count, - 2)[kept], expected.reshape(count, -1)[kept])",
-                "one = _of_values(found.reshape(count, -1)[kept], expected.reshape(count, -1)[kept]) => one = _of_values(found.reshape(count, -1)[kept], expected.reshape(count, - 2)[kept])",
-                "a, b = (array.astype(np.float64).reshape(count, -1)[kept] for array in (found, expected)) => a, b = (array.astype(np.float64).reshape(count, - 2)[kept] for array in (found, expected))",
-                "changed: NDArray[np.float64] = (found != expected).reshape(count, -1).mean(axis=1) => changed: NDArray[np.float64] = (found != expected).reshape(count, - 2).mean(axis=1)",
-                "a, b = (array.astype(np.float64).reshape(count, -1) for array in (found, expected)) => a, b = (array.astype(np.float64).reshape(count, - 2) for array in (found, expected))",
-                "a = np.nan_to_num(found[row].astype(np.float64)).reshape(length, -1) => a = np.nan_to_num(found[row].astype(np.float64)).reshape(length, - 2)",
-                "a = np.nan_to_num(found[row].astype(np.float64)).reshape(length, -1) => a = np.nan_to_num(found[row].astype(np.float64)).reshape(length, ~1)",
-                "b = np.nan_to_num(expected[row].astype(np.float64)).reshape(length, -1) => b = np.nan_to_num(expected[row].astype(np.float64)).reshape(length, - 2)",
-                "a, b = found.reshape(-1, last), expected.reshape(-1, last) => a, b = found.reshape(- 2, last), expected.reshape(-1, last)",
-                "a, b = found.reshape(-1, last), expected.reshape(-1, last) => a, b = found.reshape(-1, last), expected.reshape(- 2, last)",
+                "a, b = found.reshape(count, -1), expected.reshape(count, -1) => a, b = found.reshape(count, - 2), expected.reshape(count, -1)",
+                "a, b = found.reshape(count, -1), expected.reshape(count, -1) => a, b = found.reshape(count, -1), expected.reshape(count, - 2)",
             ),
             "numpy takes any negative length for the rest",
         ),
     ),
-    "tolerance": Target(f"{_MEASURE}/tolerance.py", ("tests/unit/measure/test_tolerance.py",)),
+    "elements": Target(f"{_CORE}/elements.py", ("tests/unit/core/test_elements.py", "tests/unit/core/test_compare.py")),
+    "matching": Target(
+        f"{_CORE}/matching.py",
+        ("tests/unit/core/test_compare.py",),
+        equivalent=dict.fromkeys(
+            (
+                "a = np.nan_to_num(found[row].astype(np.float64)).reshape(length, -1) => a = np.nan_to_num(found[row].astype(np.float64)).reshape(length, - 2)",
+                "a = np.nan_to_num(found[row].astype(np.float64)).reshape(length, -1) => a = np.nan_to_num(found[row].astype(np.float64)).reshape(length, ~1)",
+                "b = np.nan_to_num(expected[row].astype(np.float64)).reshape(length, -1) => b = np.nan_to_num(expected[row].astype(np.float64)).reshape(length, - 2)",
+            ),
+            "numpy takes any negative length for the rest",
+        ),
+    ),
+    "tolerance": Target(f"{_CORE}/tolerance.py", ("tests/unit/core/test_tolerance.py",)),
 }

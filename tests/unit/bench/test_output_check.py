@@ -1,6 +1,7 @@
 """Outputs against a reference: what rounding explains matches, what is wrong in one row alone does not."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,11 +12,10 @@ from trt_workbench.bench.output_check import (
     chooses,
     compare_outputs,
     of_format,
-    refuse_random,
+    rounding_of,
     rounds_in,
     tolerance,
 )
-from trt_workbench.errors import UsageProblem
 
 DRAW = np.random.default_rng(0)
 WANT = DRAW.normal(0, 1, (4, 300, 6)).astype(np.float32)
@@ -76,11 +76,16 @@ def test_rows_of_zeros_are_measured_by_the_others() -> None:
 
 
 def test_integers_are_counted() -> None:
+    """As verify does, which lets none differ but those that rounding turns."""
     want = np.arange(1000).reshape(1, 1000)
     got = want.copy()
-    got[0, :20] += 1
-    assert state(got, want, 5e-2) == "matched"
-    assert state(got, want, 1e-3) == "wrong"
+    got[0, 5] += 1
+    assert state(want, want) == "matched"
+    assert state(got, want, 5e-2) == "wrong"
+    loose = Tolerance(5e-2, 5e-2, exact=False)
+    assert compare_outputs({"y": got}, {"y": want}, loose, 1, any_order=False)["state"] == "matched"
+    got[0, 100:200] += 1
+    assert compare_outputs({"y": got}, {"y": want}, loose, 1, any_order=False)["state"] == "wrong"
     ones = np.ones((2, 3), bool)
     found = compare_outputs({"y": ~ones}, {"y": ones}, Tolerance(5e-2, 5e-2), 2, any_order=False)
     assert (found["state"], found["reason"]) == ("wrong", "y is off by 1 in row 0 (share of elements that differ)")
@@ -110,16 +115,20 @@ def test_the_tolerance_is_that_of_the_lowest_precision(tmp_path: Path) -> None:
     assert not chooses(plain)
 
 
+def made(**rounding: float) -> dict[str, dict[str, Any]]:
+    """What rounding makes of outputs, as `rounding_of` says it."""
+    return {name: {"rounding": error, "left_out": []} for name, error in rounding.items()}
+
+
 def test_what_rounding_explains_is_not_far() -> None:
     """YOLOX-Nano in fp16 on noise from 0 to 1: rounding makes 0.107, and three runtimes 0.058, 0.099 and 0.127."""
     noise = DRAW.normal(0, 1, WANT.shape)
     noise /= np.linalg.norm(noise[0]) / np.linalg.norm(WANT[0])
 
     def found(error: float, **more: float) -> tuple[str, str | None]:
-        made = compare_outputs(
-            {"y": WANT[:1] + error * noise[:1]}, {"y": WANT[:1]}, of_format("fp16"), 1, any_order=False, rounding=more
-        )
-        return made["state"], made["reason"]
+        got, said = WANT[:1] + error * noise[:1], made(**more)
+        one = compare_outputs({"y": got}, {"y": WANT[:1]}, of_format("fp16"), 1, any_order=False, rounding=said)
+        return one["state"], one["reason"]
 
     assert found(0.127) == ("far", "y is off by 0.13 (relative L2)")
     assert [found(error, y=0.107)[0] for error in (0.058, 0.127, 0.21, 0.22)] == [
@@ -140,13 +149,31 @@ def test_a_mask_of_something_else_does_not_match_however_sensitive_the_model_is(
     few[0, :200] = ~few[0, :200]
 
     def found(got: np.ndarray, rounding: float) -> str:
-        made = {"y": rounding}
-        return str(
-            compare_outputs({"y": got}, {"y": want}, of_format("fp16"), 1, any_order=False, rounding=made)["state"]
-        )
+        limit, said = of_format("fp16"), made(y=rounding)
+        return str(compare_outputs({"y": got}, {"y": want}, limit, 1, any_order=False, rounding=said)["state"])
 
-    assert [found(few, made) for made in (0.01, 0.11, 0.4)] == ["far", "matched", "matched"]
-    assert [found(other, made) for made in (0.01, 0.2, 0.3, 0.9)] == ["wrong", "wrong", "far", "far"]
+    assert [found(few, rounding) for rounding in (0.01, 0.11, 0.4)] == ["wrong", "matched", "matched"]
+    assert [found(other, rounding) for rounding in (0.01, 0.2, 0.3, 0.9)] == ["wrong", "wrong", "far", "far"]
+
+
+def test_a_row_that_rounding_turns_over_is_not_compared() -> None:
+    """The score of one class, which is next to nothing in one image of four."""
+    want = np.array([[1.0], [-2.0], [1e-5], [0.5]], np.float32)
+    copies = [{"y": want + np.float32(error)} for error in (1e-3, -1e-3)]
+    said = rounding_of(copies, {"y": want}, of_format("fp16"), 4, any_order=False)
+    assert said == {"y": {"rounding": pytest.approx(2e-3, rel=1e-3), "left_out": [2]}}
+    for error, state in ((8e-4, "matched"), (0.4, "wrong")):
+        got = {"y": want + np.float32(error)}
+        assert compare_outputs(got, {"y": want}, of_format("fp16"), 4, any_order=False)["state"] == "wrong"
+        found = compare_outputs(got, {"y": want}, of_format("fp16"), 4, any_order=False, rounding=said)
+        assert found["state"] == state
+        assert (found["tensors"]["y"]["row"], found["tensors"]["y"]["left_out"]) == (3, [2])
+
+
+def test_copies_that_are_not_finite_or_have_other_shapes_explain_nothing() -> None:
+    copies = [{"y": np.full_like(WANT, np.nan)}, {"y": WANT[:2]}]
+    assert rounding_of(copies, {"y": WANT}, of_format(None), 4, any_order=False) == made(y=0.0)
+    assert rounding_of(copies[1:], {"y": WANT}, of_format(None), 4, any_order=False) == made(y=0.0)
 
 
 def test_rounding_is_asked_of_what_computes(tmp_path: Path) -> None:
@@ -158,9 +185,3 @@ def test_rounding_is_asked_of_what_computes(tmp_path: Path) -> None:
     ):  # fmt: skip
         assert rounds_in(precision, plain, tf32=tf32) == found
     assert rounds_in("fp32", half, tf32=False) == "fp16+fp32"
-
-
-def test_what_draws_random_numbers_is_not_compared(tmp_path: Path) -> None:
-    refuse_random(write(tmp_path / "plain.onnx", "y = Relu(x)"))
-    with pytest.raises(UsageProblem, match=r"draws random numbers \(RandomNormalLike\)"):
-        refuse_random(write(tmp_path / "random.onnx", "y = RandomNormalLike(x)"))

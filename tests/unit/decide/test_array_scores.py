@@ -114,6 +114,29 @@ def test_there_is_no_top1_where_the_classes_are_not_the_last_of_2_or_3_dimension
         array_scores(folder, "top1", 0)
 
 
+def test_infinities_that_the_baseline_has_too_are_equal(model: Path) -> None:
+    """Such as scores that a mask excludes; where a candidate alone has them, or not, it is broken."""
+    log = write_onnx(
+        model.with_name("log.onnx"),
+        TEXT.replace("y = MatMul", "t = MatMul").replace("}", "p = Relu(t) y = Log(p) }"),
+        WEIGHTS,
+    )
+    baseline = score(log, "base")
+    found = array_scores(score(log, "same", log, baseline), "cosine", 0)
+    assert (found.value, found.figures["relative_l2"], found.figures["top1"]) == (pytest.approx(1), 0, 1)
+    for name, last in {"alone": "y = Log(t)", "missing": "p = Abs(t) y = Log(p)"}.items():
+        text = TEXT.replace("y = MatMul", "t = MatMul").replace("}", f"{last} }}")
+        with pytest.raises(CheckFailed, match="Output y holds NaN or infinite"):
+            score(write_onnx(model.with_name(f"{name}.onnx"), text, WEIGHTS), name, log, baseline)
+    nothing = write_onnx(
+        model.with_name("nothing.onnx"),
+        TEXT.replace("y = MatMul", "t = MatMul").replace("}", "m = Mul(t, z) y = Log(m) }"),
+        {**WEIGHTS, "z": np.float32(0)},
+    )
+    with pytest.raises(CheckFailed, match="Output y holds NaN or infinite"):
+        score(nothing, "nothing")
+
+
 def test_what_cannot_be_compared(model: Path) -> None:
     baseline = score(model, "base")
     broken = write_onnx(

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from tests.onnx_text import parse_onnx
 
+from trt_workbench.core.compare import Difference
 from trt_workbench.engine.profiles import Profile
 from trt_workbench.verify.bisect import Bisected
 from trt_workbench.verify.cut import Cut
-from trt_workbench.verify.difference import Difference
 from trt_workbench.verify.opening import VerifyRequest
 from trt_workbench.verify.reproduction import script
 from trt_workbench.verify.trials import Outcome, Verdict

@@ -73,7 +73,7 @@ def other_tokens(directory: LlmDirectory, tokenizer: LlmTokenizer, text: str, en
     own.no_truncation()
     own.no_padding()
     ids = own.encode(text, add_special_tokens=False).ids
-    if np.array_equal(encoded.ids, ids):
+    if encoded.ids.tolist() == ids:
         return None
     return (
         f"transformers reads the tokenizer as {tokenizer.kind}, which cuts the text into other tokens "

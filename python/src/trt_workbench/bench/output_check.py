@@ -6,16 +6,17 @@ further one wrongly, so each row of a batch is compared by itself and the worst 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trt_workbench.core.compare import Rows, compare_rows
+from trt_workbench.core.elements import kind
 from trt_workbench.core.precision import FAULT, FORMATS, MATCH, find, get, known, ordered, parse
-from trt_workbench.errors import UsageProblem
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -27,10 +28,13 @@ class Tolerance:
     Attributes:
         usual: beyond it outputs are far from the reference, and it is said.
         wrong: beyond it they are wrong.
+        exact: whether integers and booleans have to be equal but for what rounding explains; if not, the limits are of
+            the share of them that differ.
     """
 
     usual: float
     wrong: float
+    exact: bool = True
 
     def where(self, rounding: float) -> Tolerance:
         """Return the limits for an output that rounding alone takes so far from the reference.
@@ -52,13 +56,6 @@ IMAGES = Tolerance(2e-2, 0.1)
 """The least where images are letterboxed: on a GPU the pixels are rounded otherwise than on the host."""
 # They choose among candidates: near ties come in another order, and the last ones may be others.
 _CHOOSING = frozenset({"TopK", "NonMaxSuppression"})
-_RANDOM = frozenset(
-    {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
-)
-# Kinds of types of which elements that differ are counted.
-_COUNTED = "biu"
-# A row this much smaller than the others is measured by them: its own size is rounding.
-_SMALL_ROW = 1e-2
 
 
 def tolerance(precision: str, model: Path, *, tf32: bool, images: bool) -> Tolerance:
@@ -74,7 +71,7 @@ def tolerance(precision: str, model: Path, *, tf32: bool, images: bool) -> Toler
         UsageProblem: the model cannot be read.
     """
     allowed = of_format(rounds_in(precision, model, tf32=tf32))
-    return max([allowed, *([IMAGES] if images else [])], key=lambda one: one.wrong)
+    return replace(max(allowed, IMAGES, key=lambda one: one.wrong), exact=False) if images else allowed
 
 
 def of_format(precision: str | None) -> Tolerance:
@@ -83,7 +80,7 @@ def of_format(precision: str | None) -> Tolerance:
     Beyond `usual` it is asked what rounding alone makes.
     """
     names = [row.name for row in parse(precision)] if precision else [FORMATS[0].name]
-    return Tolerance(MATCH.limit(*names), FAULT.limit(*names))
+    return Tolerance(MATCH.limit(*names), FAULT.limit(*names), exact=precision is not None)
 
 
 def rounds_in(precision: str, model: Path, *, tf32: bool) -> str | None:
@@ -111,14 +108,6 @@ def chooses(model: Path) -> bool:
     return bool(_CHOOSING & Model.open(model).facts.operators.keys())
 
 
-def refuse_random(model: Path) -> None:
-    """Raise UsageProblem for a model that draws random numbers, or that cannot be read: no two calls are the same."""
-    from trt_workbench.model.opened import Model
-
-    if drawn := _RANDOM & Model.open(model).facts.operators.keys():
-        raise UsageProblem(f"the model draws random numbers ({', '.join(sorted(drawn))})")
-
-
 def compare_outputs(
     found: Arrays,
     expected: Arrays,
@@ -126,23 +115,24 @@ def compare_outputs(
     batch: int,
     *,
     any_order: bool,
-    rounding: Mapping[str, float] | None = None,
+    rounding: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> dict[str, Any]:
     """Return how far outputs are from those of the reference, as a record holds it.
 
     Args:
         found: outputs by name.
         expected: of the reference.
-        limit: of the relative L2 error; of integers and booleans, of the share of elements that differ.
+        limit: of the relative L2 error, and where it is not exact of the share of integers and booleans that differ.
         batch: rows of outputs whose first dimension it is.
         any_order: whether an output may hold its candidates (second dimension) in another order.
-        rounding: by output, how far rounding alone takes it, where that was asked.
+        rounding: by output, what `rounding_of` returned, where that was asked.
 
     Returns:
         `state` ("matched", "far" or "wrong"), `reason`, `tolerance`, and by output under `tensors` `relative_l2` and
-        `cosine` of its worst row, `row`, `compared` ("in order" or "sorted"), and `rounding` where it was asked.
+        `cosine` of its worst row, `row`, `compared` ("in order" or "sorted"), and where it was asked `rounding` and
+        `left_out`.
     """
-    limits = asdict(limit)
+    limits = {"usual": limit.usual, "wrong": limit.wrong}
     if sorted(found) != sorted(expected):
         reason = f"the outputs are {', '.join(found)}, those of the reference {', '.join(expected)}"
         return {"state": "wrong", "reason": reason, "tolerance": limits, "tensors": {}}
@@ -150,72 +140,69 @@ def compare_outputs(
     wrong: list[str] = []
     far: list[str] = []
     for name, want in expected.items():
-        got = found[name]
+        got, counted = found[name], kind(found[name], want).counted
         if got.shape != want.shape:
             wrong.append(f"{name} has shape {list(got.shape)}, the reference {list(want.shape)}")
             continue
         made = (rounding or {}).get(name)
-        counted = want.dtype.kind in _COUNTED
-        own = limit if made is None else limit.where(made)
-        tensors[name] = _tensor(got, want, own, batch, any_order=any_order)
-        if made is not None:
-            tensors[name]["rounding"] = made
-        if tensors[name]["relative_l2"] is None:
+        own = Tolerance(0.0, 0.0) if counted and limit.exact else limit
+        own = own if made is None else own.where(made["rounding"])
+        compared, each = _compared(got, want, own.usual, batch, any_order=any_order)
+        left_out = [] if made is None else made["left_out"]
+        sizes = np.delete(each.size, left_out)
+        row = int(np.delete(np.arange(len(each.size)), left_out)[sizes.argmax()]) if sizes.size else 0
+        off = float(sizes.max(initial=0.0))
+        tensors[name] = {
+            "compared": compared,
+            "relative_l2": off if np.isfinite(off) else None,
+            "cosine": each.cosine(row) if sizes.size else None,
+            "row": row,
+            **(made or {}),
+        }
+        if np.isinf(off):
             wrong.append(f"{name} is not finite where the reference is, or the other way round")
-        elif tensors[name]["relative_l2"] > own.usual:
-            row = f" in row {tensors[name]['row']}" if batch > 1 else ""
-            explained = "" if made is None else f", of which rounding explains {made:.2g}"
-            beyond = wrong if tensors[name]["relative_l2"] > own.wrong else far
+        elif off > own.usual:
+            which = f" in row {row}" if batch > 1 else ""
+            explained = "" if made is None else f", of which rounding explains {made['rounding']:.2g}"
             figure = "share of elements that differ" if counted else "relative L2"
-            beyond.append(f"{name} is off by {tensors[name]['relative_l2']:.2g}{row} ({figure}{explained})")
+            said = f"{name} is off by {off:.2g}{which} ({figure}{explained})"
+            (wrong if off > own.wrong else far).append(said)
     state = "wrong" if wrong else "far" if far else "matched"
     return {"state": state, "reason": "; ".join(wrong or far) or None, "tolerance": limits, "tensors": tensors}
 
 
-def _tensor(got: NDArray[Any], want: NDArray[Any], limit: Tolerance, batch: int, *, any_order: bool) -> dict[str, Any]:
-    rows = batch if want.ndim and want.shape[0] == batch else 1
-    measured = {"compared": "in order", **_worst(_rows(got, rows), _rows(want, rows))}
-    off = measured["relative_l2"]
-    if any_order and want.ndim > 1 and (off is None or off > limit.usual):
-        first, second = (np.sort(array, axis=1) for array in (got, want))
-        return {"compared": "sorted", **_worst(_rows(first, rows), _rows(second, rows))}
-    return measured
+def rounding_of(
+    copies: Sequence[Arrays], expected: Arrays, limit: Tolerance, batch: int, *, any_order: bool
+) -> dict[str, Any]:
+    """Return by output how far rounding alone takes it (`rounding`), but for the rows that it turns over (`left_out`).
+
+    Args:
+        copies: outputs of disturbed copies of the model.
+        expected: of the reference.
+        limit: as of `compare_outputs`, and so are the others.
+        batch: see there.
+        any_order: see there.
+    """
+    from trt_workbench.verify.yardstick import turned_over
+
+    found = {}
+    for name, want in expected.items():
+        same = [copy[name] for copy in copies if copy[name].shape == want.shape]
+        sizes = [_compared(one, want, limit.usual, batch, any_order=any_order)[1].size for one in same]
+        # a copy that is not finite explains nothing
+        noise: NDArray[Any] = np.max([np.where(np.isfinite(one), one, 0.0) for one in sizes], axis=0, initial=0.0)
+        left_out = turned_over(noise)
+        found[name] = {"rounding": float(np.delete(noise, left_out).max(initial=0.0)), "left_out": list(left_out)}
+    return found
 
 
-def _rows(array: NDArray[Any], rows: int) -> NDArray[Any]:
-    return array.reshape(rows, -1)
-
-
-def _worst(got: NDArray[Any], want: NDArray[Any]) -> dict[str, Any]:
-    """Return the figures of the row that is furthest off; all None where it is finite on one side alone."""
-    if want.dtype.kind in _COUNTED:
-        shares = np.mean(got != want, axis=1) if want.shape[1] else np.zeros(len(want))
-        row = int(np.argmax(shares))
-        return {"relative_l2": float(shares[row]), "cosine": None, "row": row}
-    # row by row: logits of many tokens fill the memory as they are
-    rows = [_row(first, second) for first, second in zip(got, want, strict=True)]
-    known = [row for row in rows if row is not None]
-    if len(known) < len(rows):
-        return {"relative_l2": None, "cosine": None, "row": None}
-    least = max(_SMALL_ROW * max((size for _, size, _ in known), default=0.0), float(np.finfo(np.float32).tiny))
-    errors = [distance / max(size, least) for distance, size, _ in known]
-    row = int(np.argmax(errors))
-    return {"relative_l2": errors[row], "cosine": known[row][2], "row": row}
-
-
-def _row(got: NDArray[Any], want: NDArray[Any]) -> tuple[float, float, float | None] | None:
-    """Return the distance, the size of `want` and the cosine; None where the two are not finite in the same places."""
-    first, second = (np.asarray(array, np.float64) for array in (got, want))
-    finite = np.isfinite(second)
-    if not finite.all():
-        if not np.array_equal(first[~finite], second[~finite], equal_nan=True):
-            return None
-        first, second = first[finite], second[finite]
-    if not np.isfinite(first).all():
-        return None
-    size, own = float(np.linalg.norm(second)), float(np.linalg.norm(first))
-    cosine = float(first @ second) / (own * size) if own and size else None
-    return float(np.linalg.norm(first - second)), size, cosine
+def _compared(got: NDArray[Any], want: NDArray[Any], usual: float, batch: int, *, any_order: bool) -> tuple[str, Rows]:
+    """Compare rows; in the order of their values where they are far and may come in any order."""
+    rows = want.ndim > 0 and want.shape[0] == batch
+    each = compare_rows(got, want, rows=rows)
+    if any_order and want.ndim > 1 and each.size.max(initial=0.0) > usual:
+        return "sorted", compare_rows(np.sort(got, axis=1), np.sort(want, axis=1), rows=rows)
+    return "in order", each
 
 
 def _own_precisions(model: Path) -> set[str]:

@@ -31,7 +31,7 @@ class ReferenceRuns:
         self._config, self._models, self._folder = config, models, folder
         self._workers = Workers(folder / "logs" / "reference.log", TARGET)
         self._made: tuple[Work, str, Path] | None = None
-        self._rounding: dict[tuple[str, bool], dict[str, float]] = {}
+        self._rounding: dict[tuple[str, bool], dict[str, Any]] = {}
 
     def __enter__(self) -> ReferenceRuns:
         """Return the reference itself."""
@@ -71,7 +71,7 @@ class ReferenceRuns:
             found = worker.ask({**request, "rounding": rounding}, self._config.timeout_s)
         return {**found["outputs"], "reference": f"{REFERENCE} {_point(point.work).precision}"}
 
-    def _explained(self, point: Point, reference: Path) -> dict[str, float]:
+    def _explained(self, point: Point, reference: Path) -> dict[str, Any]:
         """Return how far rounding takes each output; nothing where that cannot be found."""
         key = point.precision, point.tf32
         if key not in self._rounding:

@@ -27,6 +27,7 @@ from trt_workbench.measure.repetition import Slice, merged
 from trt_workbench.measure.stability import instabilities, noise_interval, window_drift
 from trt_workbench.measure.telemetry import TelemetrySampler, gpu_in_use
 from trt_workbench.onnxtools.identity import sha256_of
+from trt_workbench.onnxtools.randomness import refuse_random
 from trt_workbench.pipeline.llm.agreement import Disagreement
 from trt_workbench.runs.records import Record, Status, read_samples, write_samples
 from trt_workbench.runs.statistics import percentile, summarize
@@ -59,8 +60,16 @@ class BenchRun:
     gate: BenchGate | None = None
 
     def __post_init__(self) -> None:
-        """Prepare the folders. Raises UsageProblem or ComponentMissing as `model_files` does."""
+        """Prepare the folders.
+
+        Raises:
+            UsageProblem: a model is random by design, or as `model_files`.
+            ComponentMissing: as `model_files`.
+        """
         self._models = model_files(self.config)
+        for path in self._models.values() if self.config.compare_outputs else ():
+            if path.suffix == ".onnx":
+                refuse_random(path, "compared", "compare_outputs: false measures it as it is")
         self._hashes = {name: sha256_of(path) for name, path in self._models.items()}
         self._records = self.folder / "records.jsonl"
         self._done = {(one.key, one.repetition) for one in self.kept}

@@ -99,13 +99,11 @@ class Worker:
         """Run the model of a work once and write its outputs; the session is kept for the next work of the model."""
         from trt_workbench.backends.registry import load_reference
         from trt_workbench.bench.matrix import point_from_dict
-        from trt_workbench.bench.output_check import refuse_random
         from trt_workbench.bench.scenarios import make_scenario
         from trt_workbench.bench.session_options import session_options
         from trt_workbench.engine.array_files import save_arrays
 
         point, model = point_from_dict(request["point"]), Path(request["model"])
-        refuse_random(model)
         if self._session is None or self._model != model:
             self.close()
             self._session, self._model = load_reference(model, session_options(point, model, {})), model
@@ -139,17 +137,13 @@ def _rounding(request: dict[str, Any]) -> dict[str, Any]:
     expected = load_arrays(Path(request["reference"]))
     limit = output_check.of_format(precision)
     any_order = output_check.chooses(model)
-    rounding: dict[str, float] = {}
     with (
         tempfile.TemporaryDirectory() as folder,
         contextlib.closing(Yardstick(model, Path(folder), request["seed"])) as yardstick,
     ):
+        made = []
         for session in yardstick.copies(precision):
             scenario: Any = make_scenario(session, model, request["family"], point.work, request["seed"], contract)
-            made = output_check.compare_outputs(
-                scenario.outputs(), expected, limit, point.work.batch, any_order=any_order
-            )
-            for name, one in made["tensors"].items():
-                # one that is not finite explains nothing
-                rounding[name] = max(rounding.get(name, 0.0), one["relative_l2"] or 0.0)
-    return {"rounding": rounding}
+            made.append(scenario.outputs())
+    found = output_check.rounding_of(made, expected, limit, point.work.batch, any_order=any_order)
+    return {"rounding": found}

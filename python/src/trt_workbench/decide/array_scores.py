@@ -14,6 +14,8 @@ from pydantic import FiniteFloat
 
 from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.backends.registry import require_backend
+from trt_workbench.core.compare import compare_rows
+from trt_workbench.core.elements import Kind, is_finite, kind, largest_agrees
 from trt_workbench.decide.data import Batch, CalibrationData, batches, calibration_data
 from trt_workbench.decide.scores import ResampledScore
 from trt_workbench.decide.settings import CalibrationSettings
@@ -21,7 +23,8 @@ from trt_workbench.engine.array_files import load_arrays, save_arrays
 from trt_workbench.engine.documents import Strict, read_document, write_json
 from trt_workbench.engine.profiles import Profile
 from trt_workbench.errors import NotFinite, UsageProblem
-from trt_workbench.evaluate.llm_scores import log_softmax
+from trt_workbench.evaluate.llm_scores import divergence, log_softmax
+from trt_workbench.onnxtools.randomness import refuse_random
 from trt_workbench.runs.bootstrap import draw_counts
 from trt_workbench.verify.gate import require_verified
 
@@ -102,6 +105,8 @@ def score_samples(
     allow_unverified: bool = False,
 ) -> dict[str, Any]:
     """Do as `score_arrays`, on samples that are there. Raises as it does."""
+    if baseline is None:
+        refuse_random(model, "compared")
     runtime = require_backend(backend)
     options = options or SessionOptions()
     with runtime.load(model, options) as session:
@@ -116,14 +121,14 @@ def score_samples(
             device=int(options.extra.get("device", 0)) if runtime.plans else 0,
             note=lambda _: None,
         )
-        outputs, call_ms = _run(session, taken)
+        own = None if baseline is None else load_arrays(baseline / _OUTPUTS)
+        outputs, call_ms = _run(session, taken, own or {})
         provenance = session.record()
         overflow = session.explained(one.inputs for one in taken[:_EXPLAINED]) if session.simulated else ""
     if baseline is None:
         save_arrays(folder / _OUTPUTS, outputs)
-    expected = outputs if baseline is None else load_arrays(baseline / _OUTPUTS)
     ids = [one.of_samples(one.inputs["input_ids"]) for one in taken if "input_ids" in one.inputs]
-    scores = _compared(outputs, expected, data.names, np.concatenate(ids) if ids else None)
+    scores = _compared(outputs, own or outputs, data.names, np.concatenate(ids) if ids else None)
     write_json(folder / _SAMPLES, scores.model_copy(update={"call_ms": call_ms}))
     return {"provenance": provenance, "overflow": overflow}
 
@@ -157,9 +162,15 @@ def array_scores(folder: Path, figure: Figure, seed: int) -> ResampledScore:
     )
 
 
-def _run(session: Session, taken: Sequence[Batch]) -> tuple[Outputs, float]:
-    """Return the outputs of all samples, one after the other along the first axis, and the median time of a call."""
-    parts, times = [], []
+def _run(session: Session, taken: Sequence[Batch], expected: Outputs) -> tuple[Outputs, float]:
+    """Return the outputs of all samples, one after the other along the first axis, and the median time of a call.
+
+    Args:
+        session: of the candidate or the baseline.
+        taken: the samples in batches.
+        expected: outputs of the baseline; empty for itself.
+    """
+    parts, times, done = [], [], 0
     for batch in taken:
         started = time.perf_counter()
         found = session.run(batch.inputs)
@@ -167,14 +178,16 @@ def _run(session: Session, taken: Sequence[Batch]) -> tuple[Outputs, float]:
         for name, array in found.items():
             if array.ndim == 0 or len(array) != batch.size:
                 raise UsageProblem(f"Output {name} has no entry for each sample, so that samples cannot be compared.")
-            if np.issubdtype(array.dtype, np.floating) and not np.isfinite(array).all():
-                raise NotFinite(f"Output {name} holds NaN or infinite values", session.explained([batch.inputs]))
         parts.append({name: batch.of_samples(array) for name, array in found.items()})
+        for name, own in parts[-1].items():
+            if _is_broken(own, expected[name][done : done + len(own)] if name in expected else own):
+                raise NotFinite(f"Output {name} holds NaN or infinite values", session.explained([batch.inputs]))
+        done += len(batch.names)
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}, median(times)
 
 
 def _compared(found: Outputs, expected: Outputs, names: Sequence[str], ids: NDArray[Any] | None) -> SampleScores:
-    floats = [name for name, array in expected.items() if np.issubdtype(array.dtype, np.floating) and array.size]
+    floats = [name for name, array in expected.items() if kind(array) is Kind.REAL and array.size]
     if not floats:
         raise UsageProblem("The model has no output of floats to compare, or outputs without a single number.")
     if any(name not in found or found[name].shape != expected[name].shape for name in floats):
@@ -183,28 +196,29 @@ def _compared(found: Outputs, expected: Outputs, names: Sequence[str], ids: NDAr
         np.concatenate([one[name].reshape(len(names), -1).astype(np.float64) for name in floats], axis=1)
         for one in (found, expected)
     )
-    lengths = np.linalg.norm(ours, axis=1), np.linalg.norm(theirs, axis=1)
-    product = lengths[0] * lengths[1]
-    # two vectors of zeros are alike
-    alike = np.where(
-        product > 0, (ours * theirs).sum(axis=1) / np.maximum(product, 1e-300), ours.any(1) == theirs.any(1)
-    )
-    distance = np.linalg.norm(ours - theirs, axis=1) / np.maximum(lengths[1], 1e-300)
-    first = floats[0]
+    each, first = compare_rows(ours, theirs), floats[0]
     return SampleScores(
         names=list(names),
-        cosine=np.minimum(alike, 1.0).tolist(),
-        relative_l2=np.minimum(distance, 1e9).tolist(),
+        cosine=each.likeness.tolist(),
+        relative_l2=np.minimum(each.rel_l2, 1e9).tolist(),
         top1=_top1(found[first], expected[first]),
         **_of_tokens(found[first], expected[first], ids),
     )
+
+
+def _is_broken(found: NDArray[Any], expected: NDArray[Any]) -> bool:
+    """Whether values are not finite where the baseline's are, or not the same, or all of a sample are not finite."""
+    finite = is_finite(expected)
+    if compare_rows(found, expected).nonfinite.any():
+        return True
+    return finite.size > 0 and not finite.any(axis=tuple(range(1, finite.ndim))).all()
 
 
 def _top1(found: NDArray[Any], expected: NDArray[Any]) -> tuple[float, ...]:
     """Return by sample how often the largest entry is the same; of images it is not known where the classes lie."""
     if found.ndim not in (2, 3) or found.shape[-1] < 2:
         return ()
-    agree = found.argmax(axis=-1) == expected.argmax(axis=-1)
+    agree = largest_agrees(found, expected)
     return tuple(agree.reshape(len(found), -1).mean(axis=1).tolist())
 
 
@@ -217,5 +231,5 @@ def _of_tokens(found: NDArray[Any], expected: NDArray[Any], ids: NDArray[Any] | 
     for own, other, sample in zip(found, expected, ids, strict=True):  # one by one: logits of all take gigabytes
         ours, theirs = (log_softmax(one[:-1]) for one in (own, other))
         nll.append(-float(np.take_along_axis(ours, sample[1:, None].astype(np.int64), axis=-1).sum()))
-        kl.append(float((np.exp(theirs) * (theirs - ours)).sum(axis=-1).mean()))
+        kl.append(float(divergence(ours, theirs).mean()))
     return {"nll": nll, "kl": kl, "tokens": ids.shape[1] - 1}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.images import ImageTransform
 from trt_workbench.backends.llm_tokenizer import load_tokenizer
+from trt_workbench.core.elements import errors, is_finite, kind
 from trt_workbench.core.hashing import hash_file, hash_folder
 from trt_workbench.core.input_files import read_text
 from trt_workbench.decide.settings import FEWEST_SAMPLES, CalibrationSettings
@@ -101,10 +101,8 @@ class Batch:
         """Whether the rows [any, size, any] that fill the batch equal those of the samples that they are of."""
         count = len(self.names)
         filled, source = split[:, count:], split[:, np.arange(count, self.size) % count]
-        if not np.issubdtype(split.dtype, np.floating):
-            return bool((filled == source).all())
-        top = float(np.abs(split).max())
-        return math.isfinite(top) and bool(np.allclose(filled, source, rtol=0, atol=1e-4 * top))
+        top = float(np.abs(split[is_finite(split)].astype(np.float64)).max(initial=0)) if not kind(split).counted else 0
+        return bool((errors(filled, source) <= 1e-4 * top).all())
 
 
 def batches(data: CalibrationData, size: int) -> Iterator[Batch]:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.registry import load_reference
+from trt_workbench.core.compare import Sums
 from trt_workbench.core.precision import HEAD
 from trt_workbench.decide.calibrate import Calibrated, fixed_batch
 from trt_workbench.decide.candidates import (
@@ -203,13 +204,10 @@ def _noise(reference: Outputs, outputs: Outputs) -> float:
     """Return the power of the difference over that of the reference, mean over the tensors."""
     ratios = []
     for name in reference[0]:
-        noise = signal = 0.0
+        sums = Sums()
         for one, other in zip(reference, outputs, strict=True):
-            expected = one[name].astype(np.float64)
-            signal += float(np.square(expected).sum())
-            noise += float(np.square(expected - other[name]).sum())
-        ratio = noise / signal if signal else (_MOST_NOISE if noise else 0.0)
-        ratios.append(min(ratio, _MOST_NOISE) if math.isfinite(ratio) else _MOST_NOISE)
+            sums.add(other[name], one[name])
+        ratios.append(min(sums.rel_l2**2, _MOST_NOISE))
     if not ratios:
         raise UsageProblem("The model has no output of floats to compare.")
     return float(np.mean(ratios))

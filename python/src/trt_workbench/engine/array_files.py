@@ -13,6 +13,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
+from trt_workbench.core.elements import Kind, kind
 from trt_workbench.core.input_files import open_regular, require_regular
 from trt_workbench.errors import UsageProblem
 
@@ -87,18 +88,20 @@ def _read_array(file: IO[bytes], size: int) -> NDArray[Any]:
 def save_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     """Write arrays of any names and types into a `.npz` file, without pickle; `load_arrays` reads them.
 
-    Types that numpy lacks become float32, and Python's texts numpy's. Raises OSError.
+    Types that numpy's files lack are those of `writable`. Raises OSError.
     """
     with zipfile.ZipFile(path, "w", allowZip64=True) as archive:
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
-                npy.write_array(file, _plain(np.asarray(array)), allow_pickle=False)
+                npy.write_array(file, writable(np.asarray(array)), allow_pickle=False)
 
 
-def _plain(array: NDArray[Any]) -> NDArray[Any]:
-    if array.dtype.hasobject:
-        return array.astype(str)
-    return array if array.dtype.type.__module__ == "numpy" else array.astype(np.float32)
+def writable(array: NDArray[Any]) -> NDArray[Any]:
+    """Return an array in a type that numpy's files have: those of ml_dtypes become float32 or int8, objects text."""
+    if array.dtype.isbuiltin != 2 and array.dtype.kind != "O":  # 2: registered by another package
+        return array
+    types: dict[Kind, type] = {Kind.REAL: np.float32, Kind.WHOLE: np.int8}
+    return array.astype(types.get(kind(array), str))
 
 
 def count_rows(path: Path) -> int:

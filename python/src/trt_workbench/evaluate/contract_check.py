@@ -7,6 +7,7 @@ from typing import Any
 
 from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.backends.registry import AUTO, require_backend
+from trt_workbench.core.elements import is_finite
 from trt_workbench.core.hashing import hash_file
 from trt_workbench.core.precision import STREAM
 from trt_workbench.engine.array_files import load_arrays
@@ -16,10 +17,11 @@ from trt_workbench.evaluate.contract_holds import invariants, sizes, streams
 from trt_workbench.evaluate.contract_rows import batch, padding
 from trt_workbench.evaluate.contract_settings import ContractSettings
 from trt_workbench.evaluate.contract_states import garbage, live, memory, reset, shift
-from trt_workbench.evaluate.contract_steps import CannotRun, Stepper, is_finite
+from trt_workbench.evaluate.contract_steps import CannotRun, Stepper
 from trt_workbench.evaluate.contract_trial import CheckTally, ContractTrial
 from trt_workbench.evaluate.stream_gates import judged_as
 from trt_workbench.onnxtools.identity import sha256_of
+from trt_workbench.onnxtools.randomness import refuse_random
 from trt_workbench.pipeline.streaming.contract import Contract
 from trt_workbench.pipeline.streaming.expressions import Uncomputable
 from trt_workbench.pipeline.streaming.model_tensors import MODEL_SUFFIX, read_tensors
@@ -61,7 +63,7 @@ def check_contract(
 
     Raises:
         Contradictions: the contract contradicts itself or the model.
-        UsageProblem: a file or option cannot be used.
+        UsageProblem: a file or option cannot be used, or the model is random by design.
         ComponentMissing: the backend cannot serve here.
         DeviceFailure: the device failed or is out of memory.
     """
@@ -77,10 +79,12 @@ def check_contract(
     static = Check(name=STATIC, verdict="passed", cases=len(contract.tensors))
     if settings.static:
         return _document(settings, contract, None, None, [static])
+    is_model = settings.target.suffix == MODEL_SUFFIX
+    if is_model:
+        refuse_random(settings.target, "compared", "--static checks the contract's text alone")
     backend = require_backend(settings.backend, settings.target.suffix, note)
     if settings.backend == AUTO:
         note(f"Backend {backend.name} was chosen by auto.")
-    is_model = settings.target.suffix == MODEL_SUFFIX
     trust = {"trust": settings.trust} if backend.plans and not is_model else {}
     extra = with_flags(settings.options, backend.device_option(settings.device) | trust)
     if backend.plans and is_model:
@@ -125,7 +129,7 @@ def _given(settings: ContractSettings, contract: Contract) -> dict[str, Any] | N
     (array,) = arrays.values()
     if str(array.dtype) != signal.dtype:
         raise UsageProblem(f"--input is {array.dtype}, {name} is {signal.dtype}: {settings.input}")
-    if not is_finite(array):
+    if not is_finite(array).all():
         raise UsageProblem(f"--input holds NaN or infinity: {settings.input}")
     return {name: array}
 

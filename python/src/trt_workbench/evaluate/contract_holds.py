@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from trt_workbench.evaluate.contract_steps import CannotRun, ChunkRun, is_finite, lengths_by, row_values
+from trt_workbench.core.elements import is_finite
+from trt_workbench.evaluate.contract_steps import CannotRun, ChunkRun, lengths_by, row_values
 from trt_workbench.evaluate.contract_trial import CheckTally, ContractTrial
 from trt_workbench.pipeline.streaming.parts import Chunk
 
@@ -153,7 +154,7 @@ def _holds(trial: ContractTrial, step: ChunkRun, found: CheckTally) -> None:
     for name, array in step.outputs.items():
         if array.ndim != len(contract.outputs[name].shape):
             found.add(f"has the shape {list(array.shape)}", step.chunk, name)
-        if contract.gates.finite and not is_finite(array):
+        if contract.gates.finite and not is_finite(array).all():
             found.add("has values that are not finite", step.chunk, name)
     _within(trial, step, found)
     for problem in contract.solve(shapes)[1]:

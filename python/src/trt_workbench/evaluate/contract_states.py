@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from trt_workbench.core.elements import equal, is_finite, kind
 from trt_workbench.evaluate.contract_steps import Arrays, ChunkRun, apart
 from trt_workbench.evaluate.contract_trial import CheckTally, ContractTrial
 from trt_workbench.pipeline.streaming.parts import State
@@ -51,7 +52,7 @@ def _fact(trial: ContractTrial, pair: State, signal: Any, base: list[ChunkRun]) 
         return StateFact(input=pair.input, output=pair.output, live=live, declared_dead=pair.dead, reason=reason)
 
     seen = [step.inputs[pair.input] for step in base]
-    if all(np.array_equal(seen[0], one, equal_nan=True) for one in seen[1:]):
+    if all(equal(seen[0], one) for one in seen[1:]):
         return said(live=False, reason=f"{_STUCK} in {len(base)} chunks")
     others = [name for name in trial.contract.outputs if name not in {one.output for one in trial.contract.state}]
     watched = others or [name for name in trial.contract.outputs if name != pair.output]
@@ -75,13 +76,17 @@ def _fact(trial: ContractTrial, pair: State, signal: Any, base: list[ChunkRun]) 
 def _noisy(trial: ContractTrial, pair: State, step: ChunkRun, seen: list[Any]) -> Any:
     """Return other values for a state: noise of its own spread, or whole numbers that it has elsewhere."""
     held = step.inputs[pair.input]
-    if held.dtype.kind in "fV":
-        spread = float(np.std(held.astype(np.float64))) or 1.0
-        return (held + spread * trial.rng.standard_normal(held.shape)).astype(held.dtype)
+    if not kind(held).counted:
+        return (held + (_spread(held) or 1.0) * trial.rng.standard_normal(held.shape)).astype(held.dtype)
     given = trial.contract.inputs[pair.input]
     bounds = [bound.whole(step.values) for bound in getattr(given, "range", None) or ()]
     choices = [np.full_like(held, bound) for bound in bounds] + seen
-    return next((one for one in choices if one.shape == held.shape and not np.array_equal(one, held)), None)
+    return next((one for one in choices if one.shape == held.shape and not equal(one, held)), None)
+
+
+def _spread(array: Any) -> float:
+    known = array[is_finite(array)].astype(np.float64)
+    return float(known.std()) if known.size else 0.0
 
 
 def shift(trial: ContractTrial, found: CheckTally) -> None:
@@ -116,7 +121,7 @@ def garbage(trial: ContractTrial, found: CheckTally) -> None:
         for pair in pairs:
             array, mask = step.inputs[pair.input], trial.valid_state(pair, step, step.inputs[pair.input])
             if mask is not None and not mask.all():
-                spread = max(float(np.std(array.astype(np.float64))), 1.0)
+                spread = max(_spread(array), 1.0)
                 noise = (10 * spread * trial.rng.standard_normal(array.shape)).astype(array.dtype)
                 edits[pair.input] = np.where(mask, array, noise)
         if edits:
@@ -144,7 +149,7 @@ def memory(trial: ContractTrial, found: CheckTally) -> None:
     base = list(trial.stepper.run(chunks, signal))
     held = trial.held(base[2])
     for pair in trial.contract.state:
-        if held[pair.input].dtype.kind in "fV":
+        if not kind(held[pair.input]).counted:
             held[pair.input] = _noisy(trial, pair, base[2], [])
     watched = [name for name in trial.contract.outputs if name not in {one.output for one in trial.contract.state}]
     for step in trial.stepper.run(chunks[2:], signal, held):

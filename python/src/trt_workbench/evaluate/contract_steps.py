@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from trt_workbench.backends.base import Session
+from trt_workbench.core.compare import difference
 from trt_workbench.engine.array_files import numpy_dtype
 from trt_workbench.errors import UsageProblem
 from trt_workbench.evaluate.stream_settings import MOST_STREAMS
@@ -215,22 +216,8 @@ def lengths_by(expression: Expression, contract: Contract, step: ChunkRun) -> li
     return [max(0, int(expression(known))) for known in row_values(contract, step, expression.names)]
 
 
-def is_finite(array: NDArray[Any]) -> bool:
-    """Whether an array has neither NaN nor infinity; bfloat16 is looked at, too."""
-    return array.dtype.kind not in "fV" or bool(np.isfinite(array.astype(np.float64)).all())
-
-
 def apart(one: NDArray[Any], other: NDArray[Any], mask: NDArray[np.bool_] | None = None) -> float:
-    """Return the relative L2 distance of two arrays that should be equal; infinity where they cannot be compared."""
-    if one.shape != other.shape:
-        return float("inf")
-    if mask is not None:
+    """Return the distance of two arrays that should be equal, of the part in a mask."""
+    if mask is not None and one.shape == other.shape:
         one, other = one[mask], other[mask]
-    if one.dtype.kind not in "fV":
-        return 0.0 if np.array_equal(one, other) else float("inf")
-    a, b = one.astype(np.float64), other.astype(np.float64)
-    if np.array_equal(a, b, equal_nan=True):
-        return 0.0
-    size = max(float(np.linalg.norm(b)), 1e-30)
-    found = float(np.linalg.norm(a - b)) / size
-    return found if np.isfinite(found) else float("inf")
+    return difference(one, other).distance

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trt_workbench.core.elements import errors, largest_agrees
 from trt_workbench.system.environment import available_processors
 
 # Rows are taken in blocks of about this many logits: float64 copies of a block stay within the processor's caches.
@@ -82,15 +83,14 @@ def _score_block(
     if logits is None:
         return TokenScores(len(targets), float(-expected[index, targets].sum()), top1_agreements=len(targets))
     found = log_softmax(logits)
-    # rounding alone can make a divergence of nothing slightly negative
-    divergence = np.maximum(np.einsum("nv,nv->n", np.exp(expected), expected - found), 0.0)
+    apart = divergence(found, expected)
     return TokenScores(
         tokens=len(targets),
         nll=float(-found[index, targets].sum()),
-        top1_agreements=int((reference.argmax(axis=1) == logits.argmax(axis=1)).sum()),
-        max_logit_difference=float(np.abs(logits - reference).max()),
-        kl=float(divergence.sum()),
-        max_kl=float(divergence.max()),
+        top1_agreements=int(largest_agrees(logits, reference).sum()),
+        max_logit_difference=float(errors(logits, reference).max()),
+        kl=float(apart.sum()),
+        max_kl=float(apart.max()),
     )
 
 
@@ -99,6 +99,20 @@ def log_softmax(logits: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
     shifted = logits.astype(np.float64) - logits.max(axis=-1, keepdims=True)
     result: NDArray[np.float64] = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
     return result
+
+
+def divergence(found: NDArray[np.float64], expected: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the Kullback-Leibler divergence of every row from the expected one, in nats.
+
+    Args:
+        found: logarithms of probabilities [N,V].
+        expected: those of the reference; what it excludes (-inf) adds nothing.
+    """
+    with np.errstate(invalid="ignore"):  # -inf less -inf
+        gain = np.where(np.isneginf(expected), 0.0, expected - found)
+    # rounding alone can make a divergence of nothing slightly negative
+    found_divergence: NDArray[np.float64] = np.maximum(np.einsum("nv,nv->n", np.exp(expected), gain), 0.0)
+    return found_divergence
 
 
 def _larger(first: float, second: float) -> float:

@@ -13,6 +13,7 @@ from trt_workbench.backends.registry import load_reference
 from trt_workbench.errors import UsageProblem, did_you_mean
 from trt_workbench.measure.inputs import complete_shapes, random_inputs, sum_parts
 from trt_workbench.model.opened import Model
+from trt_workbench.onnxtools.randomness import refuse_random
 from trt_workbench.onnxtools.sanitize import save_model
 from trt_workbench.onnxtools.sanitize_check import Arrays, NotLoaded, compare
 
@@ -53,9 +54,10 @@ def check_parity(before: Path, after: onnx.ModelProto, request: ParityRequest) -
     Raises:
         ComponentMissing: ONNX Runtime is absent.
         CheckFailed: the outputs differ.
-        UsageProblem: a size or shape is of nothing in the model, no inputs can be drawn, or the first model does not
-            run on them.
+        UsageProblem: the model is random by design, a size or shape is of nothing in the model, no inputs can be drawn,
+            or the first model does not run on them.
     """
+    refuse_random(before, "checked", "--no-check writes the result unchecked")
 
     def run(path: Path, arrays: Arrays) -> Arrays:
         try:

@@ -1,60 +1,19 @@
-"""How far a chunk's outputs lie from the reference's: by tensor, of the part that counts."""
+"""What of a chunk's outputs is compared with the reference's: the parts that count, and a head's clear answers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trt_workbench.core.elements import is_finite, largest_agrees
 from trt_workbench.pipeline.streaming.contract import Contract
 from trt_workbench.pipeline.streaming.expressions import Expression
 from trt_workbench.pipeline.streaming.parts import Chunk
 
 Arrays = Mapping[str, NDArray]  # type: ignore[type-arg]
 Index = tuple[slice, ...]
-
-
-@dataclass(frozen=True)
-class Difference:
-    """Of one tensor in one chunk.
-
-    Attributes:
-        abs_max: largest absolute error; infinite where something is not finite.
-        rel_l2: L2 norm of the error in relation to the reference's; 0 of whole numbers, infinite as `abs_max`.
-        cosine: of both as vectors; 1 where both are zero.
-        equal: whether all is equal, bit for bit but for the sign of zero.
-        finite: whether all of the target's is.
-    """
-
-    abs_max: float
-    rel_l2: float
-    cosine: float
-    equal: bool
-    finite: bool
-
-
-def difference(found: NDArray, expected: NDArray) -> Difference:  # type: ignore[type-arg]
-    """Compare a tensor with the reference's, of the same shape."""
-    equal = bool(np.array_equal(found, expected))
-    if expected.dtype.kind in "iub":
-        apart = np.abs(found.astype(np.int64) - expected.astype(np.int64))
-        return Difference(float(apart.max(initial=0)), 0.0, 1.0, equal, finite=True)
-    one, other = found.astype(np.float64).ravel(), expected.astype(np.float64).ravel()
-    if not np.isfinite(one).all() or not np.isfinite(other).all():
-        return Difference(np.inf, np.inf, 0.0, equal=False, finite=bool(np.isfinite(one).all()))
-    if equal:
-        return Difference(0.0, 0.0, 1.0, equal=True, finite=True)
-    apart, norm, own = one - other, _product(other, other) ** 0.5, _product(one, one) ** 0.5
-    cosine = _product(one, other) / (norm * own) if norm and own else 0.0
-    relative = _product(apart, apart) ** 0.5 / norm if norm else np.inf
-    return Difference(float(np.abs(apart).max()), relative, cosine, equal=False, finite=True)
-
-
-def _product(one: NDArray, other: NDArray) -> float:  # type: ignore[type-arg]
-    """Return the inner product; not by BLAS, whose threads would take the processors from the model."""
-    return float(np.multiply(one, other).sum())
 
 
 def agreement(found: NDArray, expected: NDArray, tie: float) -> tuple[int, int, int]:  # type: ignore[type-arg]
@@ -66,13 +25,15 @@ def agreement(found: NDArray, expected: NDArray, tie: float) -> tuple[int, int, 
         tie: rows in which the reference's best two are closer than this share of the row's norm are left out: an error
             within the limits of a precision may turn them.
     """
-    wide = expected.astype(np.float64)
-    if wide.shape[-1] < 2:
+    if expected.shape[-1] < 2:
         return 0, 0, 0
-    best = np.partition(wide, -2, axis=-1)[..., -2:]
-    clear = best[..., 1] - best[..., 0] > tie * np.sqrt(np.square(wide).sum(-1))
-    # argmax of a row with NaN is the NaN
-    same = (found.argmax(-1) == expected.argmax(-1)) & np.isfinite(found).all(-1)
+    wide = expected.astype(np.float64)
+    # what is not finite has no part in a row's norm; NaN is less than anything
+    norms = np.sqrt(np.square(np.where(is_finite(expected), wide, 0)).sum(-1))
+    best = np.partition(np.where(np.isnan(wide), -np.inf, wide), -2, axis=-1)[..., -2:]
+    with np.errstate(invalid="ignore"):  # two infinite ones are a tie
+        clear = best[..., 1] - best[..., 0] > tie * norms
+    same = largest_agrees(found, expected)
     return int((same & clear).sum()), int(clear.sum()), int(clear.size)
 
 

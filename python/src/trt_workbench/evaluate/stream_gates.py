@@ -91,8 +91,7 @@ def _results(lane: Lane, gate: Gate, gates: Gates, fit: Drift | None, *, may_gro
         reason = lane.session.explained([lane.broken]) if found.verdict == "failed" and lane.broken else ""
         yield found.model_copy(update={"text": f"{found.text}{reason}"})
     if gates.integers:
-        apart = np.isfinite(figures["rel_l2"]) & (figures["rel_l2"] == 0) & (figures["abs_max"] > 0)
-        yield _exact("integers", lane, apart, "not equal to the reference's")
+        yield _exact("integers", lane, figures["changed"] > 0, "not equal to the reference's")
     for name, limit in (("rel_l2_max", gate.rel_l2_max), ("abs_max", gate.abs_max)):
         if limit is not None:
             yield _bounded(name, lane, figures["rel_l2" if name == "rel_l2_max" else "abs_max"], limit)

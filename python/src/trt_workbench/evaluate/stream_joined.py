@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Session
-from trt_workbench.evaluate.stream_compare import difference
+from trt_workbench.core.compare import difference
 from trt_workbench.pipeline.streaming.feeding import fitted
 from trt_workbench.pipeline.streaming.pieces import Pieces
 from trt_workbench.pipeline.streaming.pool import PooledStream, StreamPool
@@ -108,13 +108,10 @@ class _Found:
         self._chunks += 1
         self._rows.add(rows)
         for name, want in expected.items():
-            got = found[name]
-            one = difference(got, want) if got.shape == want.shape else None
-            # whole numbers have no relative error: those that differ are as far off as can be
-            error = np.inf if one is None or (not one.equal and want.dtype.kind in "iub") else one.rel_l2
-            self._equal &= one is not None and one.equal
-            if error > self._worst:
-                self._worst, self._tensor, self._where = float(error), name, f"{where} in a batch of {rows}"
+            one = difference(found[name], want)
+            self._equal &= one.equal
+            if one.distance > self._worst:
+                self._worst, self._tensor, self._where = one.distance, name, f"{where} in a batch of {rows}"
 
     def verdict(self, streams: int) -> JoinedCheck:
         passed, finite = self._worst <= self._limit, bool(np.isfinite(self._worst))

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Session
-from trt_workbench.evaluate.stream_compare import Difference, agreement, difference
+from trt_workbench.core.compare import Difference, difference
+from trt_workbench.core.elements import equal, is_finite
+from trt_workbench.evaluate.stream_compare import agreement
 from trt_workbench.evaluate.stream_faults import Alter, StateUpdate
 from trt_workbench.evaluate.stream_settings import DEVICE, FUNCTIONAL
 from trt_workbench.pipeline.streaming.contract import Contract
@@ -19,7 +20,7 @@ from trt_workbench.pipeline.streaming.feeding import fitted
 from trt_workbench.runs.stream import PARTS, ChunkRecord, TensorRecord
 
 State = dict[str, NDArray[Any]]
-FIGURES = ("abs_max", "rel_l2", "cosine", "equal", "finite")
+FIGURES = ("abs_max", "rel_l2", "cosine", "equal", "finite", "changed")
 
 
 class Lane:
@@ -132,40 +133,46 @@ class Lane:
 
     def compare(self, expected: Mapping[str, NDArray[Any]], slices: Mapping[str, tuple[slice, ...]]) -> ChunkRecord:
         """Compare the chunk that was run with the reference's outputs."""
-        found: dict[str, Difference] = {}
+        found: dict[str, TensorRecord] = {}
         for column, name in enumerate(self.tensors):
-            found[name] = self._difference(name, expected[name], slices[name])
-            for figure in FIGURES:
-                self._figures[figure][self.done, column] = getattr(found[name], figure)
+            one, all_finite = self._difference(name, expected[name], slices[name])
+            own = one.max_abs, one.rel_l2, one.likeness, one.equal, all_finite, one.changed
+            for figure, value in zip(FIGURES, own, strict=True):
+                self._figures[figure][self.done, column] = value
+            found[name] = TensorRecord(
+                abs_max=finite(one.max_abs),
+                rel_l2=finite(one.rel_l2),
+                cosine=one.likeness,
+                equal=one.equal,
+                finite=all_finite,
+            )
         record = ChunkRecord(
             lane=self.name,
             chunk=self.done,
-            tensors={name: _record(one) for name, one in found.items()},
+            tensors=found,
             latency_ms={part: round(float(self._latency[part][self.done]), 6) for part in PARTS},
         )
         self.done += 1
         return record
 
-    def _difference(self, name: str, expected: NDArray[Any], where: tuple[slice, ...]) -> Difference:
-        """Compare the part of a tensor that counts, and a head's answers."""
+    def _difference(self, name: str, expected: NDArray[Any], where: tuple[slice, ...]) -> tuple[Difference, bool]:
+        """Compare the part of a tensor that counts, and a head's answers; with whether what is told of it is finite."""
         array = self.last[name]
-        is_finite = bool(np.isfinite(array).all())
         if array.shape != expected.shape:
             self.reshaped.setdefault(name, (self.done, f"{list(array.shape)}, the reference's {list(expected.shape)}"))
-            return Difference(np.inf, np.inf, 0.0, equal=False, finite=is_finite)
+            return difference(array, expected), bool(is_finite(array).all())
         part, other = array[where], expected[where]
         self.compared[name] += part.size
         if name in self.heads:
             counts = agreement(part, other, self._tie)
             self.heads[name] = [sum(pair) for pair in zip(self.heads[name], counts, strict=True)]
-        found = difference(part, other)
         # NaN in the invalid part of a state, times zero, is NaN in the next chunk
-        return replace(found, finite=is_finite) if name in self._states else found
+        return difference(part, other), bool(is_finite(array if name in self._states else part).all())
 
     def check_equal(self, closed: Lane) -> None:
         """Hold the chunk that both have just run against the one through the host."""
         self.paired = True
-        same = all(np.array_equal(array, closed.last[name], equal_nan=True) for name, array in self.last.items())
+        same = all(equal(array, closed.last[name]) for name, array in self.last.items())
         if not same and self.unequal_chunk is None:
             self.unequal_chunk = self.done - 1
 
@@ -173,9 +180,3 @@ class Lane:
 def finite(value: float) -> float | None:
     """Return a figure as JSON has it: None for one that is not finite."""
     return float(value) if np.isfinite(value) else None
-
-
-def _record(one: Difference) -> TensorRecord:
-    return TensorRecord(
-        abs_max=finite(one.abs_max), rel_l2=finite(one.rel_l2), cosine=one.cosine, equal=one.equal, finite=one.finite
-    )

@@ -19,6 +19,7 @@ from trt_workbench.evaluate.stream_input import StreamInput
 from trt_workbench.evaluate.stream_reference import LiveStreamReference, RecordedReference, contract_hash
 from trt_workbench.evaluate.stream_settings import DEVICE, StreamSettings
 from trt_workbench.onnxtools.identity import sha256_of
+from trt_workbench.onnxtools.randomness import refuse_random
 from trt_workbench.pipeline.streaming.contract import Contract
 from trt_workbench.pipeline.streaming.model_tensors import MODEL_SUFFIX, read_tensors
 from trt_workbench.pipeline.streaming.reading import read_contract
@@ -49,8 +50,8 @@ class OpenedStream:
         """Read the contract and open the reference; sessions of the target are opened when they are asked for.
 
         Raises:
-            UsageProblem: a file cannot be used, contract and model contradict one another, or the reference is of
-                another model.
+            UsageProblem: a file cannot be used, contract and model contradict one another, the model is random by
+                design, or the reference is of another one.
             ComponentMissing: a backend cannot serve here.
         """
         self.settings, self._say = settings, say
@@ -58,6 +59,8 @@ class OpenedStream:
         if not self.target.is_file():
             raise UsageProblem(f"The model or engine does not exist: {self.target}")
         self._graph = settings.model or own_model(self.target)
+        if self._graph is not None:
+            refuse_random(self._graph, "compared")
         self._model_sha256 = graph_hash(self._graph, self.target)
         self.is_embedded = self._model_sha256 == sha256_of(embedded_model(ENCODER))
         self.contract_path = self._contract_path()

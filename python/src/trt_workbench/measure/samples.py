@@ -11,12 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Session
+from trt_workbench.core.elements import is_finite
+from trt_workbench.core.tolerance import Deviation, deviation
+from trt_workbench.engine.array_files import writable
 from trt_workbench.engine.documents import json_values
 from trt_workbench.errors import UsageProblem
 from trt_workbench.measure.arrays import Sample, file_name
+from trt_workbench.measure.expected import read_expected
 from trt_workbench.measure.queries import Measurement
 from trt_workbench.measure.request import InferRequest
-from trt_workbench.measure.tolerance import Deviation, compare, read_expected
 from trt_workbench.onnxtools.identity import sha256_of
 from trt_workbench.runs.statistics import summarize
 
@@ -105,7 +108,7 @@ class SampleRun:
             raise UsageProblem(f"Sample {sample.name}: {error}") from error
         latency_ms = (time.perf_counter() - start) * 1e3
         self._latencies.append(latency_ms)
-        arrays = {name: _saveable(array) for name, array in outputs.items()}
+        arrays = {name: writable(array) for name, array in outputs.items()}
         expect = self._request.expect
         expected = read_expected(expect, sample.name, list(arrays), only=only) if expect else {}
         found = {name: self._judge(sample, name, array, expected.get(name)) for name, array in arrays.items()}
@@ -118,7 +121,7 @@ class SampleRun:
         return {**record, "latency_ms": latency_ms, "outputs": found}
 
     def _judge(self, sample: Sample, name: str, array: NDArray[Any], expected: NDArray[Any] | None) -> dict[str, Any]:
-        nonfinite = int(array.size - np.count_nonzero(np.isfinite(array))) if array.dtype.kind == "f" else 0
+        nonfinite = int(array.size - np.count_nonzero(is_finite(array)))
         document: dict[str, Any] = {"dtype": array.dtype.name, "shape": list(array.shape), "nonfinite": nonfinite}
         total = self._outputs.setdefault(name, {"dtype": array.dtype.name, "nonfinite": 0})
         total["nonfinite"] += nonfinite
@@ -128,17 +131,12 @@ class SampleRun:
                 f"Output {name} of sample {sample.name} holds {nonfinite} NaN or infinite values{reason}."
             )
         if expected is not None:
-            result = compare(array, expected, self._request.rtol, self._request.atol)
+            result = deviation(array, expected, self._request.rtol, self._request.atol)
             document["comparison"] = json_values(result)
             _worst(total, result)
             if not result.passed:
                 self.failures.append(_mismatch(sample.name, name, result))
         return document
-
-
-def _saveable(array: NDArray[Any]) -> NDArray[Any]:
-    """Return `array`, in float32 where numpy's files do not have its type (bfloat16, fp8)."""
-    return array.astype(np.float32) if array.dtype.name.startswith(("bfloat", "float8")) else array
 
 
 def _worst(total: dict[str, Any], result: Deviation) -> None:
@@ -155,8 +153,9 @@ def _worst(total: dict[str, Any], result: Deviation) -> None:
 def _mismatch(sample: str, name: str, result: Deviation) -> str:
     if not result.elements:
         return f"Output {name} of sample {sample} has {result.note}."
-    note = f"; {result.note}" if result.note else ""
+    largest = None if result.max_abs_error is None else f"largest error {result.max_abs_error:.3g}"
+    more = "; ".join(filter(None, (largest, result.note)))
     return (
         f"Output {name} of sample {sample} differs from its reference in {result.mismatches} of {result.elements} "
-        f"elements (largest error {result.max_abs_error:.3g}{note})."
+        f"elements{f' ({more})' if more else ''}."
     )

@@ -6,7 +6,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 from trt_workbench.core.device_errors import device_error, device_message
+from trt_workbench.core.elements import errors, is_finite
 from trt_workbench.errors import ComponentMissing, UsageProblem
 from trt_workbench.onnxtools.llm_directory import LlmDirectory
 from trt_workbench.system.launcher import package
@@ -138,8 +141,8 @@ def _check_causal(directory: LlmDirectory, model: PreTrainedModel) -> None:
         raise UsageProblem(
             f"transformers cannot run this {directory.model_type} model ({_one_line(error)}): {directory.path}"
         ) from error
-    difference = (logits[0] - logits[1]).abs().max()
-    if difference > _CAUSAL_TOLERANCE * logits.abs().max().clamp(min=1e-6):
+    one, other = logits.float().cpu().numpy()
+    if errors(other, one).max() > _CAUSAL_TOLERANCE * max(np.abs(one[is_finite(one)]).max(initial=0), 1e-6):
         raise UsageProblem(
             f"This {directory.model_type} model is not causal: later tokens change its logits of earlier ones, so a "
             f"perplexity or generated text of it means nothing. A decoder of this architecture has is_decoder in "

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import onnx
 from onnx import numpy_helper
 
+from trt_workbench.errors import UsageProblem
+from trt_workbench.model.opened import Model
 from trt_workbench.model.proto import operator_name
 from trt_workbench.model.walking import all_graphs, all_nodes
 
@@ -14,6 +18,22 @@ _RANDOM = frozenset(
 )
 # Operators that are random while training alone, with the place of the input that says so.
 _TRAINED = {"Dropout": 2, "BitmaskDropout": 2, "BiasDropout": 4, "BitmaskBiasDropout": 4}
+
+
+def refuse_random(model: Path, done: str, otherwise: str = "") -> None:
+    """Raise UsageProblem for a model of which no two right runs are the same, or that cannot be read.
+
+    Args:
+        model: ONNX file.
+        done: what cannot be done with it, such as "verified".
+        otherwise: what the user may do in place of that, a sentence.
+    """
+    if found := random_operators(Model.open(model).proto):
+        raise UsageProblem(
+            f"The model is random by design ({', '.join(found)}): two right runs of it differ, whatever its seeds are, "
+            f"so nothing can be {done}. Export it without (for inference), or cut it before"
+            f"{'; ' + otherwise if otherwise else ''}: {model}"
+        )
 
 
 def random_operators(model: onnx.ModelProto) -> list[str]:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
+from trt_workbench.core.tolerance import deviation
 from trt_workbench.errors import CheckFailed, UsageProblem
 
 Arrays = dict[str, NDArray[Any]]
@@ -36,18 +36,20 @@ def compare(
     for arrays in inputs:
         expected, found = _expected(before, run, arrays), _found(after, run, arrays)
         if list(expected) != list(found):
-            raise CheckFailed(f"The outputs are {list(found)}, before they were {list(expected)}: {after}")
+            raise CheckFailed(f"The outputs are {list(found)}, before they were {list(expected)}: {before}")
         for name, want in expected.items():
             got = found[name]
             if (got.dtype, got.shape) != (want.dtype, want.shape):
                 raise CheckFailed(
-                    f"Output {name} is {got.dtype} {got.shape}, before it was {want.dtype} {want.shape}: {after}"
+                    f"Output {name} is {got.dtype} {got.shape}, before it was {want.dtype} {want.shape}: {before}"
                 )
-            _add(largest.setdefault(name, {"max_abs": 0.0, "max_rel": 0.0}), want, got)
-            if not np.allclose(got, want, rtol=rtol, atol=atol, equal_nan=True):
-                raise CheckFailed(
-                    f"Output {name} differs by up to {largest[name]['max_abs']:.3g} from the model before: {after}"
-                )
+            one, record = deviation(got, want, rtol, atol), largest.setdefault(name, {"max_abs": 0.0, "max_rel": 0.0})
+            if not one.passed:
+                largest_error = "" if one.max_abs_error is None else f" by up to {one.max_abs_error:.3g}"
+                more = f" ({one.note})" if one.note else ""
+                raise CheckFailed(f"Output {name} differs{largest_error} from that of the model before{more}: {before}")
+            record["max_abs"] = max(record["max_abs"], one.max_abs_error or 0.0)
+            record["max_rel"] = max(record["max_rel"], one.max_rel_error or 0.0)
     return {"input_sets": len(inputs), "rtol": rtol, "atol": atol, "outputs": largest}
 
 
@@ -67,16 +69,6 @@ def _found(after: Path, run: Runner, arrays: Arrays) -> Mapping[str, NDArray[Any
         return run(after, arrays)
     except UsageProblem as error:
         raise CheckFailed(
-            f"The rewritten model does not run; leave out the rewrite that is to blame with --skip. {error}"
+            "The rewritten model does not run; leave out the rewrite that is to blame with --skip. "
+            + str(error).replace(str(after), "the rewritten model")
         ) from error
-
-
-def _add(record: dict[str, float], want: NDArray[Any], got: NDArray[Any]) -> None:
-    if not want.size or want.dtype.kind not in "fiu":
-        return
-    finite = np.isfinite(want) & np.isfinite(got)
-    difference = np.abs(got.astype(np.float64) - want.astype(np.float64))[finite]
-    if difference.size:
-        size = np.maximum(np.abs(want.astype(np.float64))[finite], 1e-12)
-        record["max_abs"] = max(record["max_abs"], float(difference.max()))
-        record["max_rel"] = max(record["max_rel"], float((difference / size).max()))

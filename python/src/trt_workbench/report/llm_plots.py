@@ -46,13 +46,16 @@ def _perplexity(windows: list[LlmRecord], path: Path) -> Path:
     """
     import numpy as np
 
+    from trt_workbench.core.elements import equal
+    from trt_workbench.core.tolerance import deviation
+
     lines: list[tuple[list[str], NDArray[np.float64], NDArray[np.float64]]] = []
     for name, rows in _series(windows).items():
         tokens = np.cumsum([float(row["tokens"]) for row in rows])
         nll = np.cumsum([np.nan if row["nll"] is None else row["nll"] for row in rows])
         curve = np.exp(nll / tokens)
         for names, others, drawn in lines:
-            if np.array_equal(tokens, others) and np.allclose(curve, drawn, rtol=_SAME, atol=0, equal_nan=True):
+            if equal(tokens, others) and deviation(curve, drawn, _SAME, 0).passed:
                 names.append(name)
                 break
         else:

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from trt_workbench.verify.difference import difference
+from trt_workbench.core.compare import difference
+from trt_workbench.core.elements import Kind, errors, kind, pair
 from trt_workbench.verify.yardstick import Limit
 
 Array = NDArray[np.generic]
@@ -33,7 +34,7 @@ def diagnose(
     if odd := _nonfinite(found, expected):
         return odd
 
-    if expected.dtype.kind not in "biuf":
+    if kind(found, expected) not in (Kind.REAL, Kind.WHOLE):
         return ""
 
     def same(a: Array, b: Array) -> bool:
@@ -48,7 +49,7 @@ def diagnose(
         return text
     if rows and expected.shape[0] > 1 and (text := _by_rows(found, expected, limit)):
         return text
-    if expected.dtype.kind == "f":
+    if kind(found, expected) is Kind.REAL:
         gain = _gain(found, expected)
         if gain and same((found.astype(np.float64) / gain).astype(found.dtype), expected):
             return f"it is scaled by {gain:.6g}"
@@ -63,13 +64,12 @@ def diagnose(
 
 
 def _nonfinite(found: Array, expected: Array) -> str:
-    if found.dtype.kind != "f":
-        return ""
-    odd = ~np.isfinite(found) & np.isfinite(expected)
-    if not odd.any():
+    odd = pair(found, expected)[2]
+    if not odd.any() or kind(found, expected) is Kind.OTHER:
         return ""
     place = [int(index[0]) for index in np.nonzero(odd)]
-    what = "NaN" if np.isnan(found)[tuple(place)] else "infinite"
+    value = found[tuple(place)].astype(np.complex128)
+    what = "NaN" if np.isnan(value) else "infinite" if np.isinf(value) else "finite, those of the reference are not"
     return f"{int(odd.sum())} of {odd.size} elements are {what}, the first at {place}"
 
 
@@ -77,10 +77,8 @@ def _few_elements(found: Array, expected: Array, limit: Limit) -> str:
     """Say which elements are wrong, where they are few of many."""
     if limit.matched or expected.size < _MANY:
         return ""
-    with np.errstate(invalid="ignore"):  # of values that are infinite in both
-        apart = np.abs(found.astype(np.float64) - expected.astype(np.float64))
-    top = np.abs(expected[np.isfinite(expected)].astype(np.float64)).max(initial=0.0)
-    wrong = np.argwhere(apart > limit.max_rel * top)
+    top = np.abs(pair(expected, expected)[0]).max()
+    wrong = np.argwhere(errors(found, expected) > limit.max_rel * top)
     if not 0 < len(wrong) <= _FEW:
         return ""
     places = ", ".join(str(place.tolist()) for place in wrong)
@@ -89,10 +87,10 @@ def _few_elements(found: Array, expected: Array, limit: Limit) -> str:
 
 def _constant(found: Array, expected: Array) -> str:
     """Say by what integers are off, where all are by the same."""
-    if expected.dtype.kind not in "iu":
+    if kind(found, expected) is not Kind.WHOLE or "b" in (found.dtype.kind, expected.dtype.kind):
         return ""
-    apart = np.unique(found.astype(np.int64) - expected.astype(np.int64))
-    return f"all elements are off by {apart[0]}" if len(apart) == 1 else ""
+    apart = np.unique(pair(found, expected)[0])
+    return f"all elements are off by {int(found.flat[0]) - int(expected.flat[0])}" if len(apart) == 1 else ""
 
 
 def _by_rows(found: Array, expected: Array, limit: Limit) -> str:
@@ -116,9 +114,9 @@ def _by_rows(found: Array, expected: Array, limit: Limit) -> str:
 
 
 def _gain(found: Array, expected: Array) -> float:
-    a, b = found.astype(np.float64).ravel(), expected.astype(np.float64).ravel()
-    length = float(np.dot(b, b))
-    return float(np.dot(a, b)) / length if length else 0.0
+    a, b, _ = pair(found, expected)
+    length = float(np.vdot(b, b))
+    return float(np.vdot(a, b)) / length if length else 0.0
 
 
 def _listed(numbers: list[int]) -> str:

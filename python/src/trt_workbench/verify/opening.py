@@ -19,7 +19,7 @@ from trt_workbench.measure.inputs import with_limits
 from trt_workbench.model.facts import ModelFacts
 from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.identity import sha256_of
-from trt_workbench.onnxtools.randomness import random_operators
+from trt_workbench.onnxtools.randomness import refuse_random
 from trt_workbench.runs.kept_reference import open_reference, record_folder
 from trt_workbench.system.settings import with_flags
 from trt_workbench.verify.budget import Budget
@@ -75,7 +75,7 @@ class Opened:
         self.facts: ModelFacts | None = Model.open(graph).facts if graph else None
         for model in {graph, request.target}:
             if model and model.suffix == MODEL_SUFFIX:
-                _refuse_random(model)
+                refuse_random(model, "verified")
         self.record = self._open_record()
         if request.target.suffix != MODEL_SUFFIX and not request.runs_plans:
             raise UsageProblem(f"A plan is executed by backend trt, not {request.backend}: {request.target}")
@@ -252,11 +252,3 @@ def of_model(request: VerifyRequest) -> VerifyRequest:
         asked.pop(name, None)
     options = {**asked, **request.options}
     return replace(request, target=model, model=model, precision="+".join(manifest.precision), options=options)
-
-
-def _refuse_random(model: Path) -> None:
-    if found := random_operators(Model.open(model).proto):
-        raise UsageProblem(
-            f"The model is random by design ({', '.join(found)}): two right runs of it differ, whatever its seeds are, "
-            f"so nothing can be verified. Export it without (for inference), or cut it before: {model}"
-        )

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trt_workbench.core.compare import Difference
+from trt_workbench.core.elements import equal
 from trt_workbench.verify.diagnosis import diagnose
-from trt_workbench.verify.difference import Difference
 from trt_workbench.verify.space import Case, Space
 from trt_workbench.verify.yardstick import Limit
 
@@ -119,7 +120,7 @@ def padding_does_not_matter(run: Run, trial: CallTrial) -> Iterator[PropertyResu
             else array
             for other, array in trial.inputs.items()
         }
-        if all(np.array_equal(inputs[other], trial.inputs[other]) for other in inputs):
+        if all(equal(inputs[other], trial.inputs[other]) for other in inputs):
             continue
         found = run(inputs)
         shown = {

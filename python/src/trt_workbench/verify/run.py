@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Session
 from trt_workbench.core.hashing import hash_arrays
+from trt_workbench.engine.array_files import writable
 from trt_workbench.engine.documents import json_values
 from trt_workbench.engine.verification import UNDECIDED, UNVERIFIED, WRONG
 from trt_workbench.errors import DeviceFailure, DeviceLost, UsageProblem
@@ -346,7 +347,7 @@ class _Run:
         for name, several in arrays.items():
             (place / name).mkdir(parents=True)
             for key, array in several.items():
-                np.save(place / name / f"{file_name(key)}.npy", array, allow_pickle=False)
+                np.save(place / name / f"{file_name(key)}.npy", writable(array), allow_pickle=False)
 
 
 class _Refused(UsageProblem):

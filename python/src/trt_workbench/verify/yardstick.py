@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Session
 from trt_workbench.backends.registry import load_reference
+from trt_workbench.core.compare import Difference, compare_rows, difference, typical_error
+from trt_workbench.core.matching import can_match, matched
 from trt_workbench.core.precision import MATCH, Format, coarsest, get, parse
 from trt_workbench.engine.documents import json_values
 from trt_workbench.model.element_types import kinds
@@ -23,7 +25,6 @@ from trt_workbench.model.walking import all_nodes
 from trt_workbench.onnxtools.nan_flags import FLAGS, computed_floats, outputs_behind, with_flags
 from trt_workbench.onnxtools.noise import with_rounding
 from trt_workbench.onnxtools.quantize.simulate import simulated
-from trt_workbench.verify.difference import Difference, can_match, difference, matched, row_sizes, typical_error
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -315,10 +316,7 @@ def _limit(
 ) -> Limit:
     left_out: tuple[int, ...] = ()
     if rows and all(one.shape == clean.shape for one in noisy):
-        worst = np.max([row_sizes(one, clean, rows=True) for one in noisy], axis=0, initial=0.0)
-        over = np.flatnonzero(_MARGIN * worst >= min(_MOST_REL_L2, _MOST_CHANGED))
-        if 0 < len(over) <= len(worst) / 2:
-            left_out = tuple(int(row) for row in over)
+        left_out = turned_over(np.max([compare_rows(one, clean).size for one in noisy], axis=0, initial=0.0))
     floor = min(_FLOOR * unit, max(unit, _COARSE))
     typical = _MARGIN * max((typical_error(one, clean) for one in noisy), default=0.0) + floor
     noise = [difference(one, clean, rows=rows, left_out=left_out, typical=typical) for one in noisy]
@@ -334,6 +332,16 @@ def _limit(
         matched=is_matched,
         left_out=left_out,
     )
+
+
+def turned_over(noise: NDArray[np.floating[Any]]) -> tuple[int, ...]:
+    """Return the rows that rounding alone turns over, of which nothing can be told; none where they are most rows.
+
+    Args:
+        noise: of each row, how far disturbed results are from the undisturbed one.
+    """
+    over = np.flatnonzero(_MARGIN * noise >= min(_MOST_REL_L2, _MOST_CHANGED))
+    return tuple(int(row) for row in over) if len(over) <= np.size(noise) / 2 else ()
 
 
 def sensitivity(

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from trt_workbench.core.elements import errors, is_finite
 from trt_workbench.core.precision import LOGITS, known
 from trt_workbench.errors import CheckFailed, UsageProblem
 from trt_workbench.pipeline.llm.generation import generate_cached
@@ -124,6 +125,11 @@ def reference_trace(model: Any, prompts: Tokens, count: int) -> Trace:
     return trace(model, prompts, count, cached=False)
 
 
+def is_broken(logits: Logits) -> bool:
+    """Whether logits give no distribution: one is NaN, or not below infinity, or all of a position are -inf."""
+    return not (logits < np.inf).all() or bool(np.isneginf(logits).all(axis=-1).any())
+
+
 class AgreementCheck:
     """Compares one model with a reference over the same prompts."""
 
@@ -134,7 +140,7 @@ class AgreementCheck:
         formats = [known(part) for part in precision.split(",")]
         coarse = LOGITS.most if not all(formats) else 0.0
         self._share = max(coarse, LOGITS.limit(*(row.name for each in formats for row in each), "fp32"))
-        self._errors: NDArray[np.float32] = np.zeros(len(reference.tokens), np.float32)
+        self._errors: NDArray[np.float64] = np.zeros(len(reference.tokens))
 
     def logits(self, model: Any, prompts: Tokens, *, cached: bool, capacity: int = 0) -> Agreement:
         """Compare the logits of a model, given the reference's tokens, in every sequence.
@@ -150,20 +156,24 @@ class AgreementCheck:
         """
         expected, count = self._reference.logits, self._reference.tokens.shape[1]
         found = trace(model, prompts, count, cached=cached, capacity=capacity, follow=self._reference.tokens).logits
-        spread = float(np.abs(expected - expected.mean(axis=-1, keepdims=True)).max())
-        by_position = np.abs(found - expected).max(axis=-1)  # NaN stays NaN
+        finite = is_finite(expected)
+        counts = np.maximum(finite.sum(axis=-1, keepdims=True), 1)
+        means = np.where(finite, expected, 0).sum(axis=-1, keepdims=True) / counts
+        spread = float(np.abs(np.where(finite, expected - means, 0)).max())
+        by_position = errors(found, expected).max(axis=-1)
         self._errors = by_position.max(axis=-1)
         worst, limit = float(self._errors.max()), self._share * spread
         right = by_position <= limit
         failure = None
-        if not np.isfinite(expected).all():
+        if is_broken(expected):
             failure = f"The logits of {self._name} itself are not finite, so nothing can be compared with them."
         elif not right.all():
             row, position = (int(index) for index in np.argwhere(~right)[0])
-            rows = int((~right.all(axis=1)).sum())
+            rows, error = int((~right.all(axis=1)).sum()), by_position[row, position]
+            by = f"{error:.3g}" if np.isfinite(error) else "NaN or infinity"
             failure = (
                 f"Its logits are not those of {self._name}: {rows} of {len(right)} sequences differ, the first is "
-                f"sequence {row} at token {position}, by {by_position[row, position]:.3g}; {limit:.3g} is allowed."
+                f"sequence {row} at token {position}, by {by}; {limit:.3g} is allowed."
             )
         sequences, positions = by_position.shape
         return Agreement(self._name, sequences, positions, worst, limit, failure=failure)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Session
 from trt_workbench.backends.pooling import PooledState, PoolingSession, StatePool
+from trt_workbench.core.elements import equal
 from trt_workbench.engine.array_files import numpy_dtype
 from trt_workbench.errors import UsageProblem
 from trt_workbench.pipeline.streaming.contract import Contract
@@ -296,7 +297,7 @@ class StreamPool:
             axis = contract.batch_axis(pair.input)
             value = row_of(initial[pair.input], axis, 0)
             fitting = value.astype(dtypes[pair.input])
-            if not np.array_equal(fitting, value, equal_nan=value.dtype.kind == "f"):
+            if not equal(fitting, value):
                 raise UsageProblem(f"The initial value of {pair.input} does not fit into {fitting.dtype}.")
             yield PooledState(pair.input, pair.output, axis, fitting)
 

@@ -1,4 +1,4 @@
-"""How far one output is from another: figures of small arrays, worked out by hand."""
+"""How far an array is from its reference: figures of small arrays, worked out by hand."""
 
 from dataclasses import asdict
 from typing import Any
@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
-from trt_workbench.verify.difference import can_match, difference, matched, row_sizes, typical_error
+from trt_workbench.core.compare import Sums, compare_rows, difference, typical_error
+from trt_workbench.core.matching import can_match, matched
 
 INF, NAN = np.inf, np.nan
 # Three rows of 2x2, of length 5, 0 and 50.
@@ -82,7 +83,7 @@ def test_nan_and_infinity_are_equal_to_themselves_alone() -> None:
     found = np.array([[NAN, INF, 3, 4.5], [INF, -INF, 1, 0], [0, 2, 0, 0]])
     one = difference(found, expected, rows=True)
     assert (one.nonfinite, one.worst_row, one.rel_l2, one.max_abs, one.max_rel) == (3, 1, INF, INF, INF)
-    assert row_sizes(found, expected, rows=True).tolist() == [0.1, INF, INF]
+    assert compare_rows(found, expected, rows=True).size.tolist() == [0.1, INF, INF]
     finite = difference(found[:1], expected[:1], rows=True)
     assert (finite.nonfinite, finite.rel_l2, finite.cosine) == (0, 0.1, pytest.approx(27 / 5 / 29.25**0.5))
 
@@ -102,7 +103,7 @@ def test_nan_and_infinity_are_equal_to_themselves_alone() -> None:
 def test_integers_strings_and_other_shapes(found: Any, expected: Any, rows: bool, apart: dict[str, Any]) -> None:
     assert figures(found, expected, rows=rows) == apart
     size = difference(np.asarray(found), np.asarray(expected), rows=rows).size
-    assert row_sizes(np.asarray(found), np.asarray(expected), rows=rows).max() == size
+    assert compare_rows(np.asarray(found), np.asarray(expected), rows=rows).size.max() == size
     assert typical_error(np.asarray(found), np.asarray(expected)) == 0
 
 
@@ -113,20 +114,20 @@ ARRAYS = hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=3).flatma
 
 
 @given(ARRAYS, st.booleans(), st.sampled_from([np.float16, np.float64, np.int32]))
-def test_the_size_of_each_row_is_that_of_the_row_alone(
+def test_a_row_is_measured_by_itself_and_a_row_of_zeros_by_the_largest(
     pair: tuple[NDArray[np.float64], NDArray[np.float64]], rows: bool, dtype: type
 ) -> None:
     found, expected = (
         np.nan_to_num(one, posinf=7, neginf=8).astype(dtype) if dtype is np.int32 else one.astype(dtype) for one in pair
     )
-    alone = (
-        [difference(found[[row]], expected[[row]], rows=True).size for row in range(len(expected))]
-        if rows and expected.ndim
-        else [difference(found, expected, rows=False).size]
-        if expected.ndim
-        else [difference(found[None], expected[None], rows=True).size]
-    )
-    assert row_sizes(found, expected, rows=rows) == pytest.approx(alone)
+    sizes = compare_rows(found, expected, rows=rows).size
+    parts = [(found[[row]], expected[[row]]) for row in range(len(expected))] if rows and expected.ndim else []
+    alone = [difference(*one, rows=bool(parts)).size for one in parts or [(found, expected)]]
+    known = np.where(np.isfinite(found) & np.isfinite(expected), expected, 0).astype(np.float64)
+    lengths = np.sqrt(np.square(known.reshape(len(alone), -1)).sum(axis=1)) if alone and known.size else np.zeros(1)
+    largest = lengths.max(initial=0) or 1.0
+    for size, own, length in zip(sizes, alone, lengths, strict=False):
+        assert size == pytest.approx(own if length or dtype is np.int32 else own / largest)
 
 
 def test_one_element_in_ten_does_not_make_the_typical_error() -> None:
@@ -182,3 +183,77 @@ def test_what_can_be_put_in_order(shape: tuple[int, ...], can: bool) -> None:
 def test_single_numbers_are_compared(rows: bool) -> None:
     found = difference(np.asarray(3.0), np.asarray(4.0), rows=rows)
     assert (found.rel_l2, found.max_abs, found.max_rel) == (0.25, 1, 0.25)
+
+
+def test_a_row_of_subnormal_numbers_is_one_of_zeros() -> None:
+    """Hardware that flushes them is not wrong."""
+    for dtype, tiny in ((np.float32, 1e-40), (np.float64, 1e-310)):
+        expected, zeros = np.full((2, 3), tiny, dtype), np.zeros((2, 3), dtype)
+        expected[1] = zeros[1] = 4
+        assert difference(zeros, expected, rows=True).rel_l2 <= tiny
+        assert difference(zeros[:1], expected[:1]).rel_l2 <= 2 * tiny
+        assert not difference(zeros, expected, rows=True).equal
+        assert difference(zeros + 1, expected, rows=True).rel_l2 == 0.25
+    # these are of full use in their own types
+    assert difference(np.float64([1e-40]), np.float64([2e-40])).rel_l2 == 0.5
+    assert difference(np.float16([3e-5]), np.float16([6e-5])).rel_l2 == pytest.approx(0.5, rel=1e-2)
+
+
+def test_figures_do_not_overflow_and_do_not_vanish() -> None:
+    for scale in (1e300, 1e-300, 1e305):
+        found = difference(np.array([3, 5]) * scale, np.array([3, 4]) * scale)
+        assert (found.rel_l2, found.max_rel) == (pytest.approx(0.2), pytest.approx(0.25))
+        assert found.cosine == pytest.approx(29 / 5 / 34**0.5)
+    rows = difference(np.array([[1e-300], [2e300]]), np.array([[2e-300], [1e300]]), rows=True)
+    assert (rows.rel_l2, rows.worst_row) == (1, 1)
+
+
+def test_a_figure_is_of_all_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(0)
+    expected = random.standard_normal((7, 5))
+    found = expected + 1e-3 * random.standard_normal((7, 5))
+    expected[3] = 0
+    found[5, 2] = NAN
+    whole = [difference(found, expected, rows=rows, typical=1e-3) for rows in (True, False)]
+    monkeypatch.setattr("trt_workbench.core.compare._BLOCK", 11)
+    assert [difference(found, expected, rows=rows, typical=1e-3) for rows in (True, False)] == whole
+
+
+def test_parts_are_summed() -> None:
+    expected = [np.array([3.0, NAN]), np.array([[4.0], [-INF]])]
+    found = [np.array([3.0, NAN]), np.array([[4.5], [-INF]])]
+    sums = Sums()
+    for pair in zip(found, expected, strict=True):
+        sums.add(*pair)
+    assert sums.rel_l2 == pytest.approx(0.1)
+    sums.add(np.array([INF]), np.array([1.0]))
+    assert sums.rel_l2 == INF
+    integers = Sums()
+    integers.add(np.array([1, 2]), np.array([1, 2]))
+    assert integers.rel_l2 == 0
+    integers.add(np.array([1, 2]), np.array([1, 3]))
+    assert integers.rel_l2 == INF
+
+
+@pytest.mark.parametrize(
+    ("found", "expected", "figures"),
+    [
+        # equal, distance, likeness
+        ([1.0, 2.0], [1.0, 2.0], (True, 0, 1)),
+        ([2.0, 4.0], [1.0, 2.0], (False, 1, 1)),
+        ([0.0], [0.0], (True, 0, 1)),
+        ([0.5], [0.0], (False, 0.5, 0)),
+        ([1, 2], [1, 2], (True, 0, 1)),
+        ([1, 2], [1, 3], (False, INF, 0)),
+        (["a"], ["b"], (False, INF, 0)),
+        ([NAN, 1.0], [1.0, 1.0], (False, INF, 0)),
+        ([NAN, 1.0], [NAN, 1.0], (True, 0, 1)),
+        ([[1.0]], [1.0], (False, INF, 0)),
+        ([1j], [0j + 1], (False, 2**0.5, 0)),
+    ],
+)
+def test_what_callers_ask_of_a_difference(found: Any, expected: Any, figures: tuple[float, ...]) -> None:
+    one = difference(np.array(found), np.array(expected))
+    assert (one.equal, one.distance, one.likeness) == pytest.approx(figures)
+    if not one.shape_differs:
+        assert compare_rows(np.array(found), np.array(expected), rows=False).likeness == pytest.approx(one.likeness)

@@ -1,0 +1,263 @@
+"""How far an array is from its reference: the one home of every comparison. docs/reference/comparing.md has its rules.
+
+Limits are parameters: what may differ is for the caller to say. How it is measured, and what cannot be compared, stands
+here and in `elements`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trt_workbench.core.elements import Array, Kind, errors, is_finite, kind, largest, largest_agrees, pair, tiny
+
+Floats = NDArray[np.floating[Any]]
+
+# Elements that are converted at once: logits of many tokens fill the memory as they are.
+_BLOCK = 1 << 22
+# Beyond these, squares of float64 overflow or vanish.
+_LARGE, _SMALL = 1e150, 1e-150
+
+
+@dataclass(frozen=True)
+class Difference:
+    """An array compared with its reference.
+
+    Attributes:
+        rel_l2: Euclidean length of the difference over that of the reference, of the worst row.
+        max_abs: largest absolute difference.
+        max_rel: the same over the largest absolute value of the reference in its row.
+        cosine: of the whole arrays; None where one is all zeros, and of what is not floats.
+        argmax_agreement: share of vectors along the last axis whose largest element is the same; None for integers and
+            for single elements.
+        near_ties: of the vectors that do not agree, those whose two candidates are no further apart in the reference
+            than twice what nine in ten elements differ by.
+        changed: share of elements that differ, of integers, booleans and texts, in the worst row; 0 for floats.
+        beyond: share of the elements of a row that are further apart than was asked, of floats.
+        nonfinite: elements where one is NaN or infinite and the other is not the same.
+        worst_row: index of the worst row; 0 where there are no rows.
+        shape_differs: whether the shapes differ; nothing else is known then.
+    """
+
+    rel_l2: float = 0.0
+    max_abs: float = 0.0
+    max_rel: float = 0.0
+    cosine: float | None = None
+    argmax_agreement: float | None = None
+    near_ties: int = 0
+    changed: float = 0.0
+    beyond: float = 0.0
+    nonfinite: int = 0
+    worst_row: int = 0
+    shape_differs: bool = False
+
+    @property
+    def size(self) -> float:
+        """Return the one figure by which differences are ordered: relative L2 of floats, share changed of others."""
+        return max(self.rel_l2, self.changed)
+
+    @property
+    def equal(self) -> bool:
+        """Whether no element differs; 0 equals -0, and NaN equals NaN."""
+        return not (self.shape_differs or self.nonfinite or self.changed or self.max_abs)
+
+    @property
+    def distance(self) -> float:
+        """Return the relative L2 for those who allow no integer and no text to differ: infinite where one does."""
+        return np.inf if self.changed else self.rel_l2
+
+    @property
+    def likeness(self) -> float:
+        """Return the cosine, and where there is none 1 without an error and 0 with one."""
+        return float(not self.size) if self.cosine is None or np.isinf(self.size) else self.cosine
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What is known of every row [N] of an array and its reference.
+
+    Attributes:
+        rel_l2: as of `Difference`, of each row; so are the next five.
+        max_abs: see there.
+        max_rel: see there.
+        changed: see there.
+        beyond: see there.
+        nonfinite: see there.
+        product: inner product of both, where they are finite; 0 of what is not floats, as the squared lengths are.
+        found_square: squared length of what was computed.
+        expected_square: squared length of the reference.
+        error_square: squared length of the difference; infinite where one alone is not finite.
+    """
+
+    rel_l2: Floats
+    max_abs: Floats
+    max_rel: Floats
+    changed: Floats
+    beyond: Floats
+    nonfinite: Floats
+    product: Floats
+    found_square: Floats
+    expected_square: Floats
+    error_square: Floats
+
+    @property
+    def size(self) -> Floats:
+        """As of `Difference`."""
+        return np.maximum(self.rel_l2, self.changed)
+
+    @property
+    def likeness(self) -> Floats:
+        """As of `Difference`."""
+        lengths = np.sqrt(self.found_square) * np.sqrt(self.expected_square)
+        cosine = np.clip(self.product / np.where(lengths > 0, lengths, 1), -1, 1)
+        return np.where((lengths > 0) & np.isfinite(self.size), cosine, self.size == 0).astype(np.float64)
+
+    def cosine(self, row: int | None = None) -> float | None:
+        """As of `Difference`, of one row or of all of them together."""
+        chosen = slice(None) if row is None else slice(row, row + 1)
+        sums = (one[chosen].sum() for one in (self.product, self.found_square, self.expected_square))
+        product, own, other = sums
+        lengths = np.sqrt(own) * np.sqrt(other)
+        return float(np.clip(product / lengths, -1, 1)) if lengths else None
+
+
+def difference(
+    found: Array, expected: Array, *, rows: bool = False, left_out: Collection[int] = (), typical: float = np.inf
+) -> Difference:
+    """Compare an array with its reference.
+
+    Args:
+        found: what was computed.
+        expected: the reference.
+        rows: whether the first dimension holds independent rows.
+        left_out: rows that are not compared.
+        typical: elements further apart than this, over the largest value of their row, are counted in `beyond`.
+    """
+    if found.shape != expected.shape:
+        return Difference(rel_l2=np.inf, max_abs=np.inf, max_rel=np.inf, shape_differs=True)
+    kept = np.arange(_count(expected, rows=rows))
+    if left_out:
+        kept = np.delete(kept, list(left_out))
+        found, expected = found[kept], expected[kept]
+    if not expected.size:
+        return Difference()
+    each = compare_rows(found, expected, rows=rows, typical=typical)
+    one = Difference(
+        rel_l2=float(each.rel_l2.max()),
+        max_abs=float(each.max_abs.max()),
+        max_rel=float(each.max_rel.max()),
+        cosine=each.cosine(),
+        changed=float(each.changed.max()),
+        beyond=float(each.beyond.max()),
+        nonfinite=int(each.nonfinite.sum()),
+        worst_row=int(kept[each.size.argmax()]),
+    )
+    if kind(found, expected) is not Kind.REAL or expected.ndim <= int(rows) or expected.shape[-1] < 2:
+        return one
+    agreement, ties = _agreement(found, expected)
+    return replace(one, argmax_agreement=agreement, near_ties=ties)
+
+
+def compare_rows(found: Array, expected: Array, *, rows: bool = True, typical: float = np.inf) -> Rows:
+    """Compare every row of an array with its reference; as `difference`, which tells the worst of them."""
+    count = _count(expected, rows=rows)
+    none, far = np.zeros(count), np.full(count, np.inf)
+    if found.shape != expected.shape:
+        return Rows(far, far, far, none, none, none, none, none, none, far)
+    if not expected.size:
+        return Rows(*(none,) * 10)
+    a, b = found.reshape(count, -1), expected.reshape(count, -1)
+    step = max(1, _BLOCK // a.shape[1])
+    parts = [_figures(a[at : at + step], b[at : at + step], typical) for at in range(0, count, step)]
+    max_abs, tops, beyond, nonfinite, *sums = (np.concatenate(one) for one in zip(*parts, strict=True))
+    if kind(found, expected).counted:
+        return Rows(none, max_abs, none, nonfinite / a.shape[1], none, none, none, none, none, none)
+    lengths = np.sqrt(sums[2])
+    # a row of zeros is measured by the others, and where all are zeros absolutely
+    empty = tops < tiny(found, expected)
+    if empty.any():
+        lengths, tops = (np.where(empty, one[~empty].max(initial=0) or 1.0, one) for one in (lengths, tops))
+        for row in np.flatnonzero(empty):
+            beyond[row] = (errors(a[row], b[row]) / tops[row] > typical).mean()
+    with np.errstate(over="ignore"):
+        figures = np.sqrt(sums[3]) / lengths, max_abs, max_abs / tops, none, beyond, nonfinite
+        return Rows(*(one.astype(np.float64) for one in figures), *sums)
+
+
+class Sums:
+    """The difference of arrays that come in parts, such as batches, none of which is kept."""
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self._noise: Any = 0.0
+        self._signal: Any = 0.0
+
+    def add(self, found: Array, expected: Array) -> None:
+        """Add a part and its reference."""
+        each = compare_rows(found, expected, rows=False)
+        self._noise += np.inf if each.changed.any() else each.error_square.sum()
+        self._signal += each.expected_square.sum()
+
+    @property
+    def rel_l2(self) -> float:
+        """Return `Difference.distance` of all parts laid end to end."""
+        return float(np.sqrt(self._noise / (self._signal or 1.0)))
+
+
+def typical_error(found: Array, expected: Array) -> float:
+    """Return what nine in ten elements are apart at most, over the largest value; 0 where that is not known."""
+    if found.shape != expected.shape or kind(found, expected).counted:
+        return 0.0
+    known = is_finite(found) & is_finite(expected)
+    if not known.any():
+        return 0.0
+    top = float(np.abs(pair(found, expected)[1]).max())
+    return float(np.quantile(errors(found, expected)[known], 0.9)) / (top if top >= tiny(found, expected) else 1.0)
+
+
+def _count(array: Array, *, rows: bool) -> int:
+    return array.shape[0] if rows and array.ndim else 1
+
+
+def _figures(
+    found: Array, expected: Array, typical: float, wide: type[np.floating[Any]] = np.float64
+) -> tuple[Floats, ...]:
+    """Return of rows [N,K] the largest difference, the largest value of the reference, and what else `Rows` is made of.
+
+    Of what is counted, the elements that differ take the place of those that are not finite.
+    """
+    a, b, odd = pair(found, expected, wide)
+    counted = kind(found, expected).counted
+    with np.errstate(over="ignore"):
+        error = np.abs(a - b)
+        tops, reach = np.abs(b).max(axis=1), np.maximum(np.abs(a), np.abs(b)).max(axis=1)
+        if not counted and wide is np.float64 and ((reach > _LARGE) | ((reach > 0) & (reach < _SMALL))).any():
+            return _figures(found, expected, typical, np.longdouble)
+        beyond = (error / np.where(tops > 0, tops, 1)[:, None] > typical).mean(axis=1)
+        sums = [_product(a, b), _product(a, a), _product(b, b), _product(error, error)]
+    broken, bad = (odd.any(axis=1), odd) if not counted else (np.zeros(len(a), bool), odd | (error > 0))
+    largest_error, sums[3] = np.where(broken, np.inf, error.max(axis=1)), np.where(broken, np.inf, sums[3])
+    return largest_error, tops, beyond, bad.sum(axis=1).astype(np.float64), *sums
+
+
+def _product(one: Array, other: Array) -> Floats:
+    """Return the inner products of rows; not by BLAS, whose threads would take the processors from the model."""
+    return np.asarray(np.einsum("ij,ij->i", one, other.conj()).real)
+
+
+def _agreement(found: Array, expected: Array) -> tuple[float, int]:
+    """Return the share of vectors whose largest element is the same, and the near ties among the others."""
+    differs = ~largest_agrees(found, expected).reshape(-1)
+    if not differs.any():
+        return 1.0, 0
+    a, b, _ = pair(found, expected)
+    # the largest error will not do: elements that change places are never further apart than twice that
+    with np.errstate(over="ignore", invalid="ignore"):
+        typical = np.quantile(np.abs(a - b), 0.9)
+    chosen, b = largest(found).reshape(-1)[differs], b.reshape(-1, b.shape[-1])[differs]
+    gaps = b.max(axis=1) - np.take_along_axis(b, chosen[:, None], axis=1)[:, 0]
+    return float(1.0 - differs.mean()), int((gaps <= 2 * typical).sum())

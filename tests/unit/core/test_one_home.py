@@ -1,0 +1,50 @@
+"""Arrays are compared in `core/` alone: no other module has a distance, a cosine or a share of changed elements."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import trt_workbench
+
+PACKAGE = Path(trt_workbench.__file__).parent
+MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
+NAMES = {"allclose", "isclose", "array_equal", "array_equiv", "norm", "cosine", "assert_allclose", "assert_array_equal"}
+LENGTHS = {"abs", "absolute", "fabs", "square", "sum"}
+# What looks like it and compares no outputs.
+ELSEWHERE = {
+    "evaluate/embedded/scene_textures.py": ["np.linalg.norm(direction)"],  # of colours; the data set stays bit for bit
+    "pipeline/families/yolox.py": ["np.abs(centres - origin[::_SAMPLE])"],  # whether boxes lie on a grid
+}
+
+
+def comparisons(text: str) -> list[str]:
+    """Return the expressions of a module that compare arrays in their own way."""
+    found = []
+    for node in ast.walk(ast.parse(text)):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        name, of_library = node.func.attr, ast.unparse(node.func).startswith(("np.", "numpy.", "scipy."))
+        given = node.args[0] if of_library and node.args else node.func.value
+        less = isinstance(given, ast.BinOp) and isinstance(given.op, ast.Sub)
+        unlike = isinstance(given, ast.Compare) and isinstance(given.ops[0], ast.Eq | ast.NotEq)
+        if (of_library and name in NAMES) or (name in LENGTHS and less) or (name == "mean" and unlike):
+            found.append(ast.unparse(node))
+    return found
+
+
+@pytest.mark.parametrize("module", [one for one in MODULES if not one.startswith("core/")])
+def test_no_other_module_compares_arrays(module: str) -> None:
+    assert comparisons((PACKAGE / module).read_text(encoding="utf-8")) == ELSEWHERE.get(module, [])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "np.allclose(a, b)", "np.linalg.norm(a)", "np.abs(a - b).max()", "np.square(one - other).sum()",
+        "(a != b).mean()", "np.mean(a == b)", "np.testing.assert_allclose(a, b)", "scipy.spatial.distance.cosine(a, b)",
+        "(a - b).sum()",
+    ],
+)  # fmt: skip
+def test_a_comparison_would_be_found(text: str) -> None:
+    assert comparisons(text)
