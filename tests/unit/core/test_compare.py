@@ -204,6 +204,7 @@ def test_figures_do_not_overflow_and_do_not_vanish() -> None:
         found = difference(np.array([3, 5]) * scale, np.array([3, 4]) * scale)
         assert (found.rel_l2, found.max_rel) == (pytest.approx(0.2), pytest.approx(0.25))
         assert found.cosine == pytest.approx(29 / 5 / 34**0.5)
+    assert difference(np.array([1e-200, 1.0]), np.array([1e-200, 0.0])).rel_l2 == pytest.approx(1e200)
     rows = difference(np.array([[1e-300], [2e300]]), np.array([[2e-300], [1e300]]), rows=True)
     assert (rows.rel_l2, rows.worst_row) == (1, 1)
 

@@ -235,7 +235,8 @@ def _figures(
     with np.errstate(over="ignore"):
         error = np.abs(a - b)
         tops, reach = np.abs(b).max(axis=1), np.maximum(np.abs(a), np.abs(b)).max(axis=1)
-        if not counted and wide is np.float64 and ((reach > _LARGE) | ((reach > 0) & (reach < _SMALL))).any():
+        small = [((one > 0) & (one < _SMALL)).any() for one in (tops, reach)]
+        if not counted and wide is np.float64 and (any(small) or (reach > _LARGE).any()):
             return _figures(found, expected, typical, np.longdouble)
         beyond = (error / np.where(tops > 0, tops, 1)[:, None] > typical).mean(axis=1)
         sums = [_product(a, b), _product(a, a), _product(b, b), _product(error, error)]
