@@ -103,6 +103,17 @@ def test_eval_llm_names_the_layer(llm_folder: Callable[[str], Path], tmp_path: P
     assert "beyond fp16's 65504, /model/model/layers.0/mlp/" in rows["ort-cpu", "fp16"]["failure"]
 
 
+def test_verify_names_the_layer(grown: Callable[[str], tuple[Path, Path]], tmp_path: Path) -> None:
+    model, data = grown("Relu")
+    assert trtw("quantize", model, "--to", "fp16", "-o", tmp_path / "h.onnx").exit_code == 0
+    np.savez(tmp_path / "x.npz", x=np.load(data))
+    words = ("--backend", "ort-cpu", "--quick", "--inputs", tmp_path / "x.npz", "--output", tmp_path / "run")
+    result = trtw("verify", tmp_path / "h.onnx", *words)
+    assert result.exit_code == 1
+    assert "H.ONNX: WRONG ON ORT-CPU (FP16, SIMULATED)" in result.stdout.upper()
+    assert "beyond fp16's 65504, a (MatMul up) goes from" in " ".join(result.stderr.split())
+
+
 def test_infer_engine_names_the_layer(grown: Callable[[str], tuple[Path, Path]], tmp_path: Path) -> None:
     model, data = grown("Relu")
     assert trtw("quantize", model, "--to", "fp16", "-o", tmp_path / "h.onnx").exit_code == 0

@@ -14,7 +14,7 @@ from trt_workbench.backends.base import SessionOptions, TensorSpec
 from trt_workbench.backends.ort_backend import OrtBackend
 from trt_workbench.backends.ort_common import CPU_PROVIDER, cpu_session, session_config, tensor_spec, translated
 from trt_workbench.backends.ort_preload import preload
-from trt_workbench.errors import ComponentMissing
+from trt_workbench.errors import ComponentMissing, UsageProblem
 
 TRACES = "onnxruntime*.json"
 Feed = Callable[[Sequence[TensorSpec]], Mapping[str, NDArray[Any]]]
@@ -44,6 +44,11 @@ def profiled_runs(
     import onnxruntime as ort
 
     request = backend.prepare(model, options)
+    if formats := request.provenance.get("simulated_formats"):
+        raise UsageProblem(
+            f"{backend.name} only simulates {' and '.join(formats)}, so that times of its nodes say nothing about the "
+            f"format; profile the model on a runtime that has it: {model}"
+        )
     earlier = set(folder.glob(TRACES))
     level, spinning = request.extra["graph_optimization_level"], request.extra["allow_spinning"]
     config, record = session_config(ort, options, level, allow_spinning=spinning)

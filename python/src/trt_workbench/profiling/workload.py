@@ -51,12 +51,15 @@ class Workload(BaseModel):
     profile: int | None = None
 
     def session_options(self) -> SessionOptions:
-        """Return what a session is asked for; TensorRT runs without CUDA graphs, which hide the layers."""
+        """Return what a session is asked for: what the runtime itself makes of the file, without a simulation.
+
+        TensorRT runs without CUDA graphs, which hide the layers.
+        """
         own = {} if self.profile is None else {"profile": self.profile}
         if get_backend(self.backend).plans:
             own["cuda_graph"] = False
         return SessionOptions(
-            precision=self.precision, extra={**self.options, **own}, shapes=fixed_profile(self.shapes)
+            precision=self.precision, exact=True, extra={**self.options, **own}, shapes=fixed_profile(self.shapes)
         )
 
 

@@ -240,6 +240,8 @@ class _Run:
             if self._yardstick is None or all(row["verdict"] != WRONG for row in judged.values()):
                 break
         for name, row in judged.items():
+            if row["verdict"] in (WRONG, UNDECIDED) and not is_finite(found[name]):
+                row["reason"] = f"{row['reason']}{session.explained([inputs])}"
             if row["verdict"] == WRONG:
                 self._fail(case, name, f"{label} inputs: {row['reason']}", _arrays(inputs, found, expected))
                 self.faults.append(WrongOutput(case, space, name, self._kept()))
