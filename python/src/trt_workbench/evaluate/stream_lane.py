@@ -127,8 +127,7 @@ class Lane:
         for part, value in zip(PARTS, (*times, sum(times)), strict=True):
             self._latency[part][self.done] = value
         self.last = outputs
-        broken = any(one.dtype.kind == "f" and not np.isfinite(one).all() for one in outputs.values())
-        if broken and self.broken is None and self.mode != DEVICE:
+        if self.broken is None and self.mode != DEVICE and not all(is_finite(array).all() for array in outputs.values()):
             self.broken = inputs
 
     def compare(self, expected: Mapping[str, NDArray[Any]], slices: Mapping[str, tuple[slice, ...]]) -> ChunkRecord:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Session
+from trt_workbench.core.elements import is_finite
 from trt_workbench.core.hashing import hash_arrays
 from trt_workbench.engine.array_files import writable
 from trt_workbench.engine.documents import json_values
@@ -240,7 +241,7 @@ class _Run:
             if self._yardstick is None or all(row["verdict"] != WRONG for row in judged.values()):
                 break
         for name, row in judged.items():
-            if row["verdict"] in (WRONG, UNDECIDED) and not is_finite(found[name]):
+            if row["verdict"] in (WRONG, UNDECIDED) and not is_finite(found[name]).all():
                 row["reason"] = f"{row['reason']}{session.explained([inputs])}"
             if row["verdict"] == WRONG:
                 self._fail(case, name, f"{label} inputs: {row['reason']}", _arrays(inputs, found, expected))
@@ -393,10 +394,5 @@ def _arrays(inputs: Arrays, found: Arrays, expected: Arrays | None) -> dict[str,
 
 
 def _finding(one: PropertyResult) -> dict[str, Any]:
-    return {
-        "property": one.name,
-        "output": one.output,
-        "holds": one.holds,
-        "detail": one.detail,
-        "difference": json_values(one.difference),
-    }
+    row = {"property": one.name, "output": one.output, "holds": one.holds, "detail": one.detail}
+    return {**row, "difference": json_values(one.difference)}
