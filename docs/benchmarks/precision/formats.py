@@ -21,6 +21,7 @@ from trt_workbench.decide.candidates import make_candidate
 from trt_workbench.decide.settings import MADE, CalibrationSettings, PlacementSettings
 from trt_workbench.engine.documents import write_json
 from trt_workbench.evaluate.llm import LlmEvaluation, LlmRequest
+from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.quantize.evidence import Evidence
 from trt_workbench.pipeline.llm.choice import BackendChoice
 
@@ -62,7 +63,7 @@ def _scores(calibration: Path, name: str, placement: PlacementSettings) -> list[
             chosen = PlacementSettings() if to in NOT_THE_HEAD else placement
             if name == "everything":
                 chosen = PlacementSettings(keep_sensitive=False)
-            found = make_candidate(graph, to, output, calibration=data, placement=chosen)
+            found = make_candidate(Model.open(graph), to, output, calibration=data, placement=chosen)
             made[to] = output, found.evidence
             return output
 

@@ -21,6 +21,7 @@ from trt_workbench.backends.ort_cpu import OrtCpuBackend
 from trt_workbench.decide.calibrate import calibrate
 from trt_workbench.decide.candidates import make_candidate
 from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings
+from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.llm_directory import examine_llm_directory
 from trt_workbench.onnxtools.quantize.kinds import Method
 
@@ -54,11 +55,13 @@ def main() -> None:
         perplexity, expected = score(model, rows)
         lines.append({"to": "fp32", "perplexity": perplexity, "tokens": int(rows.size)})
         for kind in (str(data), "random"):
-            found = calibrate(model, CalibrationSettings(calibration=kind))
+            found = calibrate(Model.open(model), CalibrationSettings(calibration=kind))
             methods: tuple[Method, ...] = get_args(Method) if kind != "random" else ("mse",)
             for method in methods:
                 placement = PlacementSettings(method=method)
-                made = make_candidate(model, "int8", Path(name) / "m.onnx", calibration=found, placement=placement)
+                made = make_candidate(
+                    Model.open(model), "int8", Path(name) / "m.onnx", calibration=found, placement=placement
+                )
                 perplexity, likeliest = score(made.path, rows)
                 same = float((likeliest == expected).mean())
                 samples = found.evidence.samples

@@ -168,7 +168,7 @@ def main() -> None:
         if arguments.onnxruntime:
             for name in ("MinMax", "Entropy", "Percentile"):
                 path = folder / "ort.onnx"
-                onnxruntime_static(model, calibration_data(model, settings), name, path)
+                onnxruntime_static(model, calibration_data(Model.open(model), settings), name, path)
                 record(to="int8", method=f"onnxruntime {name}", samples=settings.samples, **scores(path, "int8"))
             return
         if arguments.modelopt:
@@ -176,21 +176,21 @@ def main() -> None:
             save_model(raise_opset(prepare(Model.open(model))[0], "int8", model), named)
             depthwise = [group.name for group in groups if group.sensitive == DEPTHWISE]
             for method, left in (("max", ()), ("entropy", ()), ("max", depthwise), ("entropy", depthwise)):
-                modelopt(arguments.modelopt, named, calibration_data(model, settings), method, left, path)
+                modelopt(arguments.modelopt, named, calibration_data(Model.open(model), settings), method, left, path)
                 left_alone = DEPTHWISE if left else "nothing"
                 found = scores(path, "int8")
                 record(to="int8", method=f"modelopt {method}", left_alone=left_alone, samples=settings.samples, **found)
             path = folder / "ours.onnx"
-            make_candidate(model, "int8", path, calibration=settings)
+            make_candidate(Model.open(model), "int8", path, calibration=settings)
             found = scores(path, "int8")
             record(to="int8", method="mse", left_alone="depthwise, heads", samples=settings.samples, **found)
             return
-        calibrated = calibrate(model, settings)
+        calibrated = calibrate(Model.open(model), settings)
         for to, method, left in plans(arguments):
             keep = tuple(group.name for group in groups if group.sensitive in LEFT_ALONE[left] and group.sensitive)
             placement = PlacementSettings(method=method, keep_sensitive=False, keep=keep)
             path = folder / f"model.{to}.onnx"
-            made = make_candidate(model, to, path, calibration=calibrated, placement=placement)
+            made = make_candidate(Model.open(model), to, path, calibration=calibrated, placement=placement)
             evidence = made.evidence
             record(
                 to=to,

@@ -13,6 +13,7 @@ from trt_workbench.backends.base import SessionOptions, TensorSpec
 from trt_workbench.backends.ort_cpu import OrtCpuBackend
 from trt_workbench.decide.candidates import make_candidate
 from trt_workbench.errors import DeviceFailure, UsageProblem
+from trt_workbench.model.opened import Model
 
 RNG = np.random.default_rng(0)
 WEIGHTS = RNG.standard_normal((8, 5)).astype(np.float32)
@@ -236,7 +237,7 @@ def test_activations_beside_4_bit_weights_stay_float(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     weights = {"w": rng.standard_normal((256, 64)).astype(np.float32)}
     path = write_onnx(tmp_path / "m.onnx", "g (float[4,256] x) => (float[4,64] y) { y = MatMul(x, w) }", weights)
-    made = make_candidate(path, "int4-weights", tmp_path / "int4.onnx")
+    made = make_candidate(Model.open(path), "int4-weights", tmp_path / "int4.onnx")
     x, found = rng.standard_normal((4, 256)).astype(np.float32), {}
     for level in ("all", "disable"):
         with OrtCpuBackend().load(made.path, SessionOptions(extra={"graph_optimization_level": level})) as session:

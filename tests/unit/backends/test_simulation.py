@@ -37,7 +37,7 @@ def make(tmp_path: Path) -> Make:
     arrays = {name: RNG.standard_normal(shape).astype(np.float32) * 0.2 for name, shape in shapes.items()}
     model = write_onnx(tmp_path / "model.onnx", TEXT, arrays)
     random = CalibrationSettings(calibration="random")
-    return lambda to: make_candidate(model, to, tmp_path / f"model.{to}.onnx", calibration=random)
+    return lambda to: make_candidate(Model.open(model), to, tmp_path / f"model.{to}.onnx", calibration=random)
 
 
 def run(session: Session) -> np.ndarray:

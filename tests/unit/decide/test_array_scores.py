@@ -13,6 +13,7 @@ from trt_workbench.decide.array_scores import array_scores, score_arrays
 from trt_workbench.decide.candidates import make_candidate
 from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings
 from trt_workbench.errors import CheckFailed, UsageProblem
+from trt_workbench.model.opened import Model
 
 GENERATOR = np.random.default_rng(5)
 WEIGHTS = {
@@ -46,7 +47,7 @@ def test_a_candidate_beside_the_float_model(model: Path) -> None:
     baseline = score(model, "base")
     data = CalibrationSettings(calibration=str(model.parent / "data.npy"))
     candidate = make_candidate(
-        model, "int8", model.with_name("m.int8.onnx"), calibration=data,
+        Model.open(model), "int8", model.with_name("m.int8.onnx"), calibration=data,
         placement=PlacementSettings(keep_sensitive=False),
     )  # fmt: skip
     lower = score(candidate.path, "int8", model, baseline)

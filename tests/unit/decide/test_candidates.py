@@ -55,7 +55,11 @@ def data(tmp_path: Path) -> CalibrationSettings:
 
 def made(model: Path, data: Any, to: Any = "int8", **placement: Any) -> Candidate:
     return make_candidate(
-        model, to, model.with_name(f"m.{to}.onnx"), calibration=data, placement=PlacementSettings(**placement)
+        Model.open(model),
+        to,
+        model.with_name(f"m.{to}.onnx"),
+        calibration=data,
+        placement=PlacementSettings(**placement),
     )
 
 
@@ -79,7 +83,7 @@ def test_a_candidate_has_its_evidence_inside_and_beside_it(model: Path, data: Ca
 
 @pytest.mark.parametrize("method", ["max", "entropy", "percentile", "mse"])
 def test_one_run_over_the_data_serves_every_method(model: Path, data: CalibrationSettings, method: str) -> None:
-    found = calibrate(model, data)
+    found = calibrate(Model.open(model), data)
     ranges = made(model, found, method=method).evidence.ranges
     largest = float(np.abs(np.load(str(data.calibration))).max())
     assert ranges["x"].largest == pytest.approx(largest)
@@ -140,7 +144,7 @@ def test_an_older_operator_set_is_raised(tmp_path: Path, data: CalibrationSettin
 def test_what_is_quantised_already_is_refused(model: Path, data: CalibrationSettings) -> None:
     first = made(model, data)
     with pytest.raises(UsageProblem, match="quantised already"):
-        make_candidate(first.path, "int8", model.with_name("again.onnx"), calibration=data)
+        make_candidate(Model.open(first.path), "int8", model.with_name("again.onnx"), calibration=data)
 
 
 def test_a_model_with_nothing_to_quantise_is_refused(tmp_path: Path, data: CalibrationSettings) -> None:
@@ -163,9 +167,9 @@ def test_entropy_is_no_method_for_fp8(model: Path, data: CalibrationSettings) ->
 
 def test_the_output_is_never_the_model(model: Path, data: CalibrationSettings) -> None:
     with pytest.raises(UsageProblem, match="replace the model"):
-        make_candidate(model, "int8", model, calibration=data)
+        make_candidate(Model.open(model), "int8", model, calibration=data)
     with pytest.raises(UsageProblem, match=r"NAME\.onnx"):
-        make_candidate(model, "int8", model.with_suffix(".plan"), calibration=data)
+        make_candidate(Model.open(model), "int8", model.with_suffix(".plan"), calibration=data)
 
 
 def test_without_room_nothing_is_written(
@@ -184,10 +188,10 @@ def test_without_room_nothing_is_written(
 def test_memory_is_bounded_by_going_over_the_data_in_parts(
     model: Path, data: CalibrationSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = calibrate(model, data)
+    whole = calibrate(Model.open(model), data)
     monkeypatch.setattr(calibration_module, "_MOST_BYTES", 1)
     steps: list[tuple[int, int]] = []
-    parts = calibrate(model, data, lambda done, total: steps.append((done, total)))
+    parts = calibrate(Model.open(model), data, lambda done, total: steps.append((done, total)))
     assert steps[-1] == (40, 40)
     assert parts.evidence == whole.evidence
     for name, histogram in whole.histograms.items():
@@ -200,7 +204,7 @@ def test_a_fixed_batch_takes_every_sample(tmp_path: Path, data: CalibrationSetti
     values[7, 0, 0, 0] = 99.0  # in the incomplete last batch: 10 samples, batches of 4
     values[9, 0, 0, 0] = 100.0
     np.save(str(data.calibration), values)
-    found = calibrate(fixed, data)
+    found = calibrate(Model.open(fixed), data)
     assert found.histograms["x"].largest == 100.0
     assert found.evidence.samples == 10
 
@@ -209,7 +213,7 @@ def test_a_sample_counts_once_in_an_incomplete_batch(model: Path, data: Calibrat
     weights = {one.name: onnx.numpy_helper.to_array(one) for one in onnx.load(model).graph.initializer}
     text = TEXT.replace("float[n,", "float[4,")
     fixed = write_onnx(model.with_name("fixed.onnx"), text, weights)  # 10 samples, batches of 4
-    whole, found = calibrate(model, data), calibrate(fixed, data)
+    whole, found = calibrate(Model.open(model), data), calibrate(Model.open(fixed), data)
     assert found.histograms.keys() == whole.histograms.keys()
     for name, histogram in whole.histograms.items():
         assert found.histograms[name].values == histogram.values
@@ -232,7 +236,7 @@ def test_a_sample_counts_once_wherever_the_batch_lies(tmp_path: Path, shape: str
     settings = CalibrationSettings(calibration=str(tmp_path / "a.npy"))
     used = {name: value for name, value in weights.items() if f"{name})" in text}
     made = [write_onnx(tmp_path / f"{n}.onnx", text.replace("[n,", f"[{n},"), used) for n in ("n", 4)]
-    whole, found = (calibrate(path, settings).histograms for path in made)
+    whole, found = (calibrate(Model.open(path), settings).histograms for path in made)
     assert whole["s"].values == 10 * 4 * 6
     assert found["s"].values == whole["s"].values
     assert np.abs(found["s"].counts - whole["s"].counts).sum() <= 4  # a value on the edge of a bin
@@ -254,19 +258,21 @@ def test_arithmetic_is_counted_by_the_shapes_of_the_data(tmp_path: Path) -> None
     first, second = 5 * 16 * 16, 5 * 4 * 4 * 3
     assert made(path, settings, keep=("first",)).evidence.low_macs == pytest.approx(second / (first + second))
     assert made(path, settings, keep=("second",)).evidence.low_macs == pytest.approx(first / (first + second))
-    found = measure_sensitivity(path, "int8", calibrate(path, settings), settings, PlacementSettings())
+    found = measure_sensitivity(
+        Model.open(path), "int8", calibrate(Model.open(path), settings), settings, PlacementSettings()
+    )
     assert {one.name: one.macs_share for one in found.groups}["second"] == pytest.approx(second / (first + second))
 
 
 def test_the_data_hash_follows_the_data(model: Path, data: CalibrationSettings) -> None:
-    first, again = (calibrate(model, data).evidence.data_sha256 for _ in range(2))
+    first, again = (calibrate(Model.open(model), data).evidence.data_sha256 for _ in range(2))
     np.save(str(data.calibration), np.load(str(data.calibration)) * np.float32(1.001))
-    assert first == again != calibrate(model, data).evidence.data_sha256
+    assert first == again != calibrate(Model.open(model), data).evidence.data_sha256
 
 
 def test_ranges_of_another_model_are_refused(model: Path, tmp_path: Path, data: CalibrationSettings) -> None:
     with pytest.raises(UsageProblem, match="another model"):
-        made(write(tmp_path / "other.onnx"), calibrate(model, data))
+        made(write(tmp_path / "other.onnx"), calibrate(Model.open(model), data))
 
 
 def test_evidence_is_json(model: Path, data: CalibrationSettings) -> None:

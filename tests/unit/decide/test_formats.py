@@ -26,7 +26,7 @@ def made(folder: Path, to: Any, text: str = MIXED, opset: int = 17, **placement:
     arrays = {name: RNG.standard_normal(shape).astype(np.float32) for name, shape in SHAPES.items() if name in text}
     model = write_onnx(folder / "m.onnx", text, arrays, opset)
     output = folder / f"m.{to}.onnx"
-    return make_candidate(model, to, output, placement=PlacementSettings(**placement))
+    return make_candidate(Model.open(model), to, output, placement=PlacementSettings(**placement))
 
 
 @pytest.mark.parametrize("to", ["mxfp8", "nvfp4", "int4-weights"])
@@ -69,5 +69,5 @@ def test_convolutions_alone_have_no_form(tmp_path: Path, to: Any) -> None:
 def test_data_that_nothing_needs_are_noted(tmp_path: Path) -> None:
     made(tmp_path, "fp16")
     given = CalibrationSettings(calibration="images")
-    candidate = make_candidate(tmp_path / "m.onnx", "nvfp4", tmp_path / "n.onnx", calibration=given)
+    candidate = make_candidate(Model.open(tmp_path / "m.onnx"), "nvfp4", tmp_path / "n.onnx", calibration=given)
     assert candidate.evidence.notes == ("The calibration data were not used: nvfp4 has no ranges to find.",)

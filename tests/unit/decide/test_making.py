@@ -7,6 +7,7 @@ from tests.onnx_text import write_onnx
 
 from trt_workbench.decide.making import Candidates
 from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings
+from trt_workbench.model.opened import Model
 
 
 def test_another_tokenizer_at_the_same_place_makes_another_candidate(tmp_path: Path) -> None:
@@ -18,6 +19,8 @@ def test_another_tokenizer_at_the_same_place_makes_another_candidate(tmp_path: P
     for words in ("{}", "[]"):
         (tmp_path / "tokenizer.json").write_text(words)
         folders.append(
-            Candidates(path, CalibrationSettings(str(tmp_path / "a.txt")))._folder("int8", PlacementSettings())
+            Candidates(Model.open(path), CalibrationSettings(str(tmp_path / "a.txt")))._folder(
+                "int8", PlacementSettings()
+            )
         )
     assert folders[0] != folders[1]

@@ -13,6 +13,7 @@ from trt_workbench.decide.mixed import INT8_MIXED, MixedSearch
 from trt_workbench.decide.request import DecideSettings
 from trt_workbench.decide.settings import CalibrationSettings, SearchSettings
 from trt_workbench.decide.subject import Subject, subject_of
+from trt_workbench.model.opened import Model
 from trt_workbench.runs.search import SearchDocument
 
 BOUND = 0.001
@@ -24,7 +25,7 @@ def _workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def make(folder: Path, search: MixedSearch | None, calibration: CalibrationSettings) -> Any:
-    return Candidates(planted_model(folder / "m.onnx"), calibration, search=search).make(INT8_MIXED)
+    return Candidates(Model.open(planted_model(folder / "m.onnx")), calibration, search=search).make(INT8_MIXED)
 
 
 def mixed(seconds: float = 600, bound: float = BOUND) -> MixedSearch:

@@ -13,6 +13,7 @@ from trt_workbench.decide.settings import CalibrationSettings
 from trt_workbench.decide.subject import Subject, subject_of
 from trt_workbench.decide.task import Likeness
 from trt_workbench.decide.tried import DraftRow, left_out
+from trt_workbench.model.opened import Model
 
 
 def test_a_failure_is_one_on_every_runtime_whatever_its_words(tmp_path: Path) -> None:
@@ -20,7 +21,7 @@ def test_a_failure_is_one_on_every_runtime_whatever_its_words(tmp_path: Path) ->
     weights = {"w": np.ones((7, 5), np.float32)}  # too small for blocks of 16
     model = write_onnx(tmp_path / "budget.onnx", "g (float[n,7] x) => (float[n,5] y) { y = MatMul(x, w) }", weights)
     calibration = CalibrationSettings()
-    subject = Subject(model, Likeness(model, calibration, "cosine"), calibration)
+    subject = Subject(Model.open(model), Likeness(Model.open(model), calibration, "cosine"), calibration)
     notes: list[str] = []
     run = DecideRun(subject, DecideSettings(), tmp_path, lambda *_: None, notes.append)
     run._unavailable = {}
@@ -36,7 +37,7 @@ def test_a_failure_is_one_on_every_runtime_whatever_its_words(tmp_path: Path) ->
 def test_a_fixed_batch_is_what_is_timed(tmp_path: Path, batch: str, asked: int, timed: int) -> None:
     model = write_onnx(tmp_path / "m.onnx", f"g (float[{batch},7] x) => (float[{batch},7] y) {{ y = Relu(x) }}")
     calibration = CalibrationSettings()
-    subject = Subject(model, Likeness(model, calibration, "cosine"), calibration)
+    subject = Subject(Model.open(model), Likeness(Model.open(model), calibration, "cosine"), calibration)
     run = DecideRun(subject, DecideSettings(batch=asked), tmp_path, lambda *_: None, lambda _: None)
     run._fit_batch()
     assert run.settings.batch == timed
@@ -45,9 +46,9 @@ def test_a_fixed_batch_is_what_is_timed(tmp_path: Path, batch: str, asked: int, 
 
 def test_where_time_is_short_every_precision_is_scored_on_one_runtime_first(tmp_path: Path) -> None:
     calibration = CalibrationSettings()
-    model = tmp_path / "m.onnx"
+    model = write_onnx(tmp_path / "m.onnx", "g (float[1] x) => (float[1] y) { y = Abs(x) }")
     asked = DecideSettings(budget=1e-9)
-    subject = Subject(model, Likeness(model, calibration, "cosine"), calibration)
+    subject = Subject(Model.open(model), Likeness(Model.open(model), calibration, "cosine"), calibration)
     run = DecideRun(subject, asked, tmp_path, lambda *_: None, lambda _: None)
     rows = [DraftRow(name, backend, path=model) for name in ("fp16", "int8") for backend in ("trt", "torch")]
     scores = ResampledScore(0.3, np.zeros(1), "", 1)

@@ -16,6 +16,7 @@ from trt_workbench.decide.search import Search, SearchResult, layer_times, ranke
 from trt_workbench.decide.settings import PlacementSettings, SearchSettings
 from trt_workbench.engine.documents import append_lines, read_document
 from trt_workbench.errors import UsageProblem
+from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.quantize.evidence import Evidence, digits_for
 from trt_workbench.profiling.records import Operation
 from trt_workbench.runs.sensitivity import GroupLoss
@@ -28,7 +29,9 @@ def search(folder: Path, notes: list[str] | None = None, bound: float = BOUND, s
     settings = SearchSettings(score=score, keep_score=bound)
     said = [] if notes is None else notes
     output, data = folder / "out" / "m.int8.onnx", planted_data(folder)
-    return Search(model, "int8", output, data, PlacementSettings(), settings, said.append, lambda _: lambda *_: None)
+    return Search(
+        Model.open(model), "int8", output, data, PlacementSettings(), settings, said.append, lambda _: lambda *_: None
+    )
 
 
 def plain(found: SearchResult) -> dict[str, Any]:
@@ -55,7 +58,7 @@ def test_the_planted_group_is_left_alone_and_the_bound_holds(tmp_path: Path) -> 
     held_out = np.stack([sample["x"] for sample in calibration_data(one.model, one.calibration, 1).read()])
     assert evidence.calibration.samples == len(held_out) == found.document.evidence.samples == 12
     outputs = []
-    for path in (one.model, found.candidate.path):
+    for path in (one.model.path, found.candidate.path):
         with OrtCpuBackend().load(path, SessionOptions()) as session:
             outputs.append(session.run({"x": held_out})["z"].reshape(12, -1).astype(np.float64))
     product = (outputs[0] * outputs[1]).sum(axis=1)
@@ -70,7 +73,7 @@ def test_a_candidate_that_the_runtime_refuses_is_named_by_what_it_is(
     real, one = Search._score, search(tmp_path)
 
     def refused(self: Search, scorer: Any, model: Path, *rest: Any) -> Any:
-        if model != one.model:
+        if model != one.model.path:
             raise UsageProblem(f"ONNX Runtime cannot load the model: {model}")
         return real(self, scorer, model, *rest)
 
@@ -143,7 +146,7 @@ def test_noise_gives_no_score(tmp_path: Path) -> None:
 
 def test_the_output_is_looked_at_first(tmp_path: Path) -> None:
     one = search(tmp_path)
-    one.output = one.model
+    one.output = one.model.path
     with pytest.raises(UsageProblem, match="would replace the model"):
         one.run()
     assert not one.trials.exists()

@@ -17,6 +17,7 @@ from trt_workbench.decide.sensitivity import measure_sensitivity
 from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings, ScoreSettings
 from trt_workbench.decide.worst import with_scores
 from trt_workbench.errors import UsageProblem
+from trt_workbench.model.opened import Model
 from trt_workbench.runs.sensitivity import Sensitivity
 
 
@@ -32,7 +33,7 @@ def data(tmp_path: Path) -> CalibrationSettings:
 
 def measured(model: Path, data: CalibrationSettings, **placement: object) -> Sensitivity:
     settings = PlacementSettings(**placement)  # type: ignore[arg-type]
-    return measure_sensitivity(model, "int8", calibrate(model, data), data, settings)
+    return measure_sensitivity(Model.open(model), "int8", calibrate(Model.open(model), data), data, settings)
 
 
 def test_the_planted_group_makes_nearly_all_noise(model: Path, data: CalibrationSettings) -> None:
@@ -53,7 +54,10 @@ def test_shares_are_of_the_arithmetic_that_a_candidate_counts(tmp_path: Path) ->
     data = CalibrationSettings(calibration="random")
     shares = [group.macs_share for group in measured(model, data).groups]
     assert shares == [pytest.approx(0.5)]
-    assert make_candidate(model, "int8", tmp_path / "m.int8.onnx", calibration=data).evidence.low_macs == shares[0]
+    assert (
+        make_candidate(Model.open(model), "int8", tmp_path / "m.int8.onnx", calibration=data).evidence.low_macs
+        == shares[0]
+    )
 
 
 def test_a_weight_that_layers_share_counts_once_in_the_whole(tmp_path: Path) -> None:
@@ -80,18 +84,18 @@ def test_what_is_left_alone_is_not_tried(model: Path, data: CalibrationSettings)
 
 
 def test_a_half_precision_needs_no_ranges(model: Path, data: CalibrationSettings) -> None:
-    found = measure_sensitivity(model, "fp16", None, data, PlacementSettings())
+    found = measure_sensitivity(Model.open(model), "fp16", None, data, PlacementSettings())
     assert len(found.groups) == 4
     assert all(0 < group.noise < 1e-5 for group in found.groups)
     assert (found.method, found.data_sha256) == (None, None)
 
 
 def test_the_worst_is_scored_on_the_other_half(model: Path, data: CalibrationSettings) -> None:
-    ranges, held_out = (set(calibration_data(model, data, half).names) for half in (0, 1))
+    ranges, held_out = (set(calibration_data(Model.open(model), data, half).names) for half in (0, 1))
     assert len(ranges) == len(held_out) == 12
     assert not ranges & held_out
-    calibrated = calibrate(model, data, half=0)
-    found = measure_sensitivity(model, "int8", calibrated, data, PlacementSettings(), half=0)
+    calibrated = calibrate(Model.open(model), data, half=0)
+    found = measure_sensitivity(Model.open(model), "int8", calibrated, data, PlacementSettings(), half=0)
     scored = with_scores(found, calibrated, data, PlacementSettings(), ScoreSettings(score="cosine"), 2)
     assert [group.score is not None for group in scored.groups] == [True, True, False, False]
     first, second = (group.score for group in scored.groups[:2])
@@ -116,8 +120,8 @@ def test_a_copy_that_the_runtime_refuses_is_named_by_what_it_is(
         return SimpleNamespace(score=refuse)
 
     monkeypatch.setattr(worst, "scorer_of", refusing)
-    calibrated = calibrate(model, data, half=0)
-    found = measure_sensitivity(model, "int8", calibrated, data, PlacementSettings(), half=0)
+    calibrated = calibrate(Model.open(model), data, half=0)
+    found = measure_sensitivity(Model.open(model), "int8", calibrated, data, PlacementSettings(), half=0)
     with pytest.raises(UsageProblem) as caught:
         with_scores(found, calibrated, data, PlacementSettings(), ScoreSettings(score="cosine"), 2)
     assert str(caught.value) == f"ONNX Runtime cannot load the model: {model} with {PLANTED} alone in int8"

@@ -14,6 +14,7 @@ from trt_workbench.decide.request import DecideSettings
 from trt_workbench.decide.settings import CalibrationSettings, SearchSettings
 from trt_workbench.decide.subject import subject_of
 from trt_workbench.errors import UsageProblem
+from trt_workbench.model.opened import Model
 from trt_workbench.system.embedded import embedded_model
 
 
@@ -22,7 +23,7 @@ def test_a_model_in_a_low_precision_is_no_baseline(tmp_path: Path, to: str, word
     text = "g (float[n,8] x) => (float[n,8] y) { y = MatMul(x, w) }"
     path = write_onnx(tmp_path / "m.onnx", text, {"w": np.eye(8, dtype=np.float32)})
     low = tmp_path / "low.onnx"
-    make_candidate(path, to, low, calibration=CalibrationSettings(calibration="random"))  # type: ignore[arg-type]
+    make_candidate(Model.open(path), to, low, calibration=CalibrationSettings(calibration="random"))  # type: ignore[arg-type]
     np.save(tmp_path / "a.npy", np.ones((8, 8), np.float32))
     with pytest.raises(UsageProblem, match=words):
         subject_of(low, DecideSettings(data=tmp_path / "a.npy"), CalibrationSettings(), lambda _: None)

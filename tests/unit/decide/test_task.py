@@ -10,13 +10,14 @@ from tests.onnx_text import write_onnx
 from trt_workbench.decide.settings import CalibrationSettings
 from trt_workbench.decide.task import Detection, Likeness
 from trt_workbench.decide.tried import DraftRow
+from trt_workbench.model.opened import Model
 
 
 def test_a_timed_call_has_the_dimensions_of_a_sample(tmp_path: Path) -> None:
     text = "g (int64[batch,sequence] ids, float[batch,3] x) => (int64[batch,sequence] y) { y = Abs(ids) }"
     model = write_onnx(tmp_path / "m.onnx", text)
     np.savez(tmp_path / "a.npz", ids=np.zeros((9, 17), np.int64), x=np.zeros((9, 3), np.float32))
-    task = Likeness(model, CalibrationSettings(calibration=str(tmp_path / "a.npz")), "cosine")
+    task = Likeness(Model.open(model), CalibrationSettings(calibration=str(tmp_path / "a.npz")), "cosine")
     assert task.sizes() == {"dims": {"sequence": 17}}
     assert Detection(tmp_path, tmp_path, imgsz=(64, 96)).sizes() == {"imgsz": (64, 96)}
     assert Detection(tmp_path, tmp_path).sizes() == {}

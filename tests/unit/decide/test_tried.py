@@ -10,6 +10,7 @@ from trt_workbench.backends.ort_cpu import OrtCpuBackend
 from trt_workbench.decide.candidates import make_candidate
 from trt_workbench.decide.settings import CalibrationSettings
 from trt_workbench.decide.tried import DraftRow
+from trt_workbench.model.opened import Model
 
 
 def test_int8_that_ort_cpu_computes_in_fp32_is_simulated(tmp_path: Path) -> None:
@@ -19,7 +20,9 @@ def test_int8_that_ort_cpu_computes_in_fp32_is_simulated(tmp_path: Path) -> None
     found = {}
     for name in ("w", "v"):
         path = write_onnx(tmp_path / f"{name}.onnx", text.format(name), weights)
-        made = make_candidate(path, "int8", tmp_path / "low.onnx", calibration=CalibrationSettings("random"))
+        made = make_candidate(
+            Model.open(path), "int8", tmp_path / "low.onnx", calibration=CalibrationSettings("random")
+        )
         with OrtCpuBackend().load(made.path) as session:
             tried = DraftRow("int8", "ort-cpu", provenance=session.record())
             found[name] = tried.simulated, tried.provenance["precision_ran"]["native"]

@@ -24,7 +24,7 @@ def make(tmp_path: Path) -> Make:
     text = "g (float[4,32] x) => (float[4,32] y) { [one] a = MatMul(x, v) [two] y = MatMul(a, w) }"
     model = write_onnx(tmp_path / "model.onnx", text, weights)
     random = CalibrationSettings(calibration="random")
-    return lambda to: make_candidate(model, to, tmp_path / f"model.{to}.onnx", calibration=random)
+    return lambda to: make_candidate(Model.open(model), to, tmp_path / f"model.{to}.onnx", calibration=random)
 
 
 @pytest.mark.parametrize(

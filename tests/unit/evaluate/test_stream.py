@@ -30,6 +30,7 @@ from trt_workbench.evaluate.stream_fixed import write_fixed
 from trt_workbench.evaluate.stream_gates import CHECKLIST, judged_as
 from trt_workbench.evaluate.stream_opening import OpenedStream
 from trt_workbench.evaluate.stream_settings import StreamSettings
+from trt_workbench.model.opened import Model
 from trt_workbench.pipeline.streaming.contract import Contract
 from trt_workbench.runs.stream import ChunkRecord, GateResult, LaneMetrics, StreamMetrics
 
@@ -449,7 +450,9 @@ def _folder(path: Path) -> Path:
 
 def test_the_copy_for_the_device_has_every_size_but_that_of_chunks(tmp_path: Path) -> None:
     contract = Contract.model_validate(contract_of("attention"))
-    with get_backend("ort-cpu").load(write_fixed(attention(tmp_path), contract, _folder(tmp_path / "copy"))) as session:
+    with get_backend("ort-cpu").load(
+        write_fixed(Model.open(attention(tmp_path)), contract, _folder(tmp_path / "copy"))
+    ) as session:
         shapes = {one.name: one.shape for one in (*session.inputs, *session.outputs)}
     assert shapes["x"] == (1, 3, None)
     assert shapes["cache"] == shapes["cache_next"] == (1, 6, 4)

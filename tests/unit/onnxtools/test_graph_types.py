@@ -143,6 +143,8 @@ def test_formats_in_blocks_have_their_own_names(tmp_path: Path, to: Any, label: 
     nodes = "{ [one] a = MatMul(x, w1) [two] y = Gemm(a, w2) }"
     model = save(tmp_path / "a.onnx", nodes, weights(w1=(32, 64), w2=(64, 32)), "1,32")
     placement = PlacementSettings(keep_sensitive=False)
-    found = read_precision(Model.open(make_candidate(model, to, tmp_path / "b.onnx", placement=placement).path))
+    found = read_precision(
+        Model.open(make_candidate(Model.open(model), to, tmp_path / "b.onnx", placement=placement).path)
+    )
     assert (found.label, found.weight_shares, found.counted) == (label, shares, 2)
     assert replace(found, native=0.0, calibrated=False).label == f"{label} (simulated, not calibrated)"

@@ -40,7 +40,7 @@ def pictures(tmp_path: Path) -> Path:
 
 
 def test_a_batch_is_what_inference_would_see(model: Path, pictures: Path) -> None:
-    images = calibration_images(model, pictures)
+    images = calibration_images(Model.open(model), pictures)
     transform = json.loads(images.description)
     assert (transform["height"], transform["width"]) == (32, 32)
     batches = list(calibration_batches(Calibration(data=pictures, batch=2), ["images"], images.read))
@@ -53,7 +53,7 @@ def test_a_batch_is_what_inference_would_see(model: Path, pictures: Path) -> Non
 
 def test_another_transform_is_another_key(model: Path, pictures: Path) -> None:
     settings = BuildSettings.model_validate({"precision": "int8", "calibration": {"data": pictures}})
-    images = calibration_images(model, pictures)
+    images = calibration_images(Model.open(model), pictures)
     keys = {
         prepare_build(Model.open(model), settings, text, images.read).key.digest()
         for text in (images.description, "another")
@@ -64,9 +64,9 @@ def test_another_transform_is_another_key(model: Path, pictures: Path) -> None:
 def test_arrays_need_no_preparation(model: Path, tmp_path: Path) -> None:
     file = tmp_path / "data.npy"
     np.save(file, np.zeros((4, 3, 32, 32), np.float32))
-    assert calibration_images(model, file) is None
+    assert calibration_images(Model.open(model), file) is None
 
 
 def test_a_model_of_no_known_family_cannot_take_images(model: Path, pictures: Path) -> None:
     with pytest.raises(UsageProblem, match="family"):
-        calibration_images(model, pictures, "yolov99")
+        calibration_images(Model.open(model), pictures, "yolov99")

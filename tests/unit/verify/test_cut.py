@@ -13,6 +13,7 @@ from tests.attention_model import TOKENS, WIDTH, attention_model
 from tests.onnx_text import write_onnx
 
 from trt_workbench.backends.ort_cpu import OrtCpuBackend
+from trt_workbench.model.opened import Model
 from trt_workbench.verify.cut import Cut, CutSource, Form, read_source
 
 Arrays = dict[str, NDArray[Any]]
@@ -27,7 +28,9 @@ def inputs_of(batch: int) -> Arrays:
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> CutSource:
-    found = read_source(attention_model(tmp_path_factory.mktemp("cut") / "model.onnx", layers=1), inputs_of(2))
+    found = read_source(
+        Model.open(attention_model(tmp_path_factory.mktemp("cut") / "model.onnx", layers=1)), inputs_of(2)
+    )
     found.with_ranges(inputs_of(1), inputs_of(3), inputs_of(4))
     return found
 
@@ -97,7 +100,7 @@ def test_what_a_subgraph_captures_is_fed_in(tmp_path: Path) -> None:
                          else_branch = other () => (float[2] e) { e = Exp(twice) }>
     }"""
     model = write_onnx(tmp_path / "if.onnx", graph)
-    source = read_source(model, {"x": np.array([1, -2], np.float32)})
+    source = read_source(Model.open(model), {"x": np.array([1, -2], np.float32)})
     cut = source.cut({3}, Form.FOLDED)
     assert set(cut.inputs) == {"twice", "positive"}
     np.testing.assert_allclose(outputs_of(cut, tmp_path)["y"], np.exp(np.array([2, -4], np.float32)), rtol=1e-6)
@@ -107,7 +110,7 @@ def test_scales_of_weights_are_not_folded(tmp_path: Path) -> None:
     graph = "g (float[2,3] x) => (float[2,3] y) { weights = DequantizeLinear(w, scale) y = MatMul(x, weights) }"
     constants = {"w": np.eye(3, dtype=np.int8), "scale": np.float32(0.5)}
     model = write_onnx(tmp_path / "quantised.onnx", graph, constants)
-    source = read_source(model, {"x": np.ones((2, 3), np.float32)})
+    source = read_source(Model.open(model), {"x": np.ones((2, 3), np.float32)})
     assert source.candidates == {0, 1}
 
 

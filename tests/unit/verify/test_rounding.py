@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from tests.onnx_text import write_onnx
 
 from trt_workbench.backends.base import TensorSpec
+from trt_workbench.model.opened import Model
 from trt_workbench.verify.properties import CallTrial, PropertyResult, calls_repeat, rows_equal_single_runs, worst
 from trt_workbench.verify.rounding import Calls, without_rounding
 from trt_workbench.verify.settings import Range
@@ -36,7 +37,7 @@ def half(inputs: Arrays) -> Arrays:
 @pytest.fixture
 def yardstick(tmp_path: Path) -> Iterator[Yardstick]:
     path = write_onnx(tmp_path / "m.onnx", GRAPH, {"hundredth": np.float32(0.01)})
-    made = Yardstick(path, tmp_path, 0)
+    made = Yardstick(Model.open(path), tmp_path, 0)
     yield made
     made.close()
 

@@ -26,6 +26,7 @@ from trt_workbench.errors import CheckFailed
 from trt_workbench.measure.repetition import Slice, merged
 from trt_workbench.measure.stability import instabilities, noise_interval, window_drift
 from trt_workbench.measure.telemetry import TelemetrySampler, gpu_in_use
+from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.identity import sha256_of
 from trt_workbench.onnxtools.randomness import refuse_random
 from trt_workbench.pipeline.llm.agreement import Disagreement
@@ -69,7 +70,7 @@ class BenchRun:
         self._models = model_files(self.config)
         for path in self._models.values() if self.config.compare_outputs else ():
             if path.suffix == ".onnx":
-                refuse_random(path, "compared", "compare_outputs: false measures it as it is")
+                refuse_random(Model.open(path), "compared", "compare_outputs: false measures it as it is")
         self._hashes = {name: sha256_of(path) for name, path in self._models.items()}
         self._records = self.folder / "records.jsonl"
         self._done = {(one.key, one.repetition) for one in self.kept}

@@ -127,6 +127,7 @@ def _rounding(request: dict[str, Any]) -> dict[str, Any]:
     from trt_workbench.bench.matrix import point_from_dict
     from trt_workbench.bench.scenarios import make_scenario
     from trt_workbench.engine.array_files import load_arrays
+    from trt_workbench.model.opened import Model
     from trt_workbench.verify.yardstick import Yardstick
 
     point, model = point_from_dict(request["point"]), Path(request["model"])
@@ -139,7 +140,7 @@ def _rounding(request: dict[str, Any]) -> dict[str, Any]:
     any_order = output_check.chooses(model)
     with (
         tempfile.TemporaryDirectory() as folder,
-        contextlib.closing(Yardstick(model, Path(folder), request["seed"])) as yardstick,
+        contextlib.closing(Yardstick(Model.open(model), Path(folder), request["seed"])) as yardstick,
     ):
         made = []
         for session in yardstick.copies(precision):

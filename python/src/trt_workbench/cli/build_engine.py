@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from trt_workbench.engine.builder import BuiltEngine, PreparedBuild
     from trt_workbench.engine.options import BuildSettings
     from trt_workbench.engine.verification import Verification
+    from trt_workbench.model.opened import Model
 
 
 Verify = Literal["quick", "full", "fix", "off"]
@@ -80,14 +81,15 @@ def build_engine(
     from trt_workbench.model.opened import Model
     from trt_workbench.pipeline.calibration import calibration_images
 
-    settings = with_batch_profile(model, _settings(config, asked, calibration), max_batch)
-    images = calibration_images(model, settings.calibration.data, family) if settings.calibration else None
+    opened = Model.open(model)
+    settings = with_batch_profile(opened, _settings(config, asked, calibration), max_batch)
+    images = calibration_images(opened, settings.calibration.data, family) if settings.calibration else None
     if family is not None and images is None:
         raise UsageProblem(
             "Option --family tells how calibration images are prepared; give a folder of them with --calibration."
         )
     reader = images.read if images else None
-    prepared = prepare_build(Model.open(model), settings, images.description if images else "", reader)
+    prepared = prepare_build(opened, settings, images.description if images else "", reader)
     if plan is not None:
         check_destination(plan, prepared.model.files)
     if dry_run:
@@ -122,7 +124,7 @@ def _settings(config: Path | None, asked: dict[str, Any], calibration: dict[str,
     return load_settings(config, given, {**spelled(BuildOptions), "calibration": "--calibration"}.__getitem__)
 
 
-def with_batch_profile(model: Path, settings: BuildSettings, max_batch: int | None) -> BuildSettings:
+def with_batch_profile(model: Model, settings: BuildSettings, max_batch: int | None) -> BuildSettings:
     """Return `settings` with a profile for batches of 1 to `max_batch`, where that is asked for.
 
     Raises:
@@ -131,14 +133,13 @@ def with_batch_profile(model: Path, settings: BuildSettings, max_batch: int | No
     if max_batch is None:
         return settings
     from trt_workbench.engine.profiles import batch_profile
-    from trt_workbench.model.opened import Model
 
     if settings.profiles:
         raise UsageProblem("Give either --max-batch or profiles, not both.")
-    made = batch_profile([(tensor.name, tensor.shape) for tensor in Model.open(model).facts.inputs], max_batch)
+    made = batch_profile([(tensor.name, tensor.shape) for tensor in model.facts.inputs], max_batch)
     if made is None:
         raise UsageProblem(
-            f"--max-batch is for a model whose batch alone is dynamic; give each range with --profile: {model}"
+            f"--max-batch is for a model whose batch alone is dynamic; give each range with --profile: {model.path}"
         )
     return settings.model_copy(update={"profiles": (made,)})
 

@@ -58,7 +58,7 @@ def check_target(
 
     asked = architectures(gpu, SERVED)
     opened = Model.open(model)
-    settings = with_batch_profile(model, _settings(profiles), max_batch)
+    settings = with_batch_profile(opened, _settings(profiles), max_batch)
     check_request(opened, settings)
     require_compiler()
     with run_directory("check-target", output) as run:

@@ -55,20 +55,22 @@ def quantize(
     from trt_workbench.core.precision import read
     from trt_workbench.decide.candidates import evidence_path, make_candidate
     from trt_workbench.decide.search import Search
+    from trt_workbench.model.opened import Model
     from trt_workbench.system.workspace import output_root
 
     _require_a_bound(searching)
+    opened = Model.open(model)
     output = output or output_root() / "quantize" / f"{model.stem}.{precision}.onnx"
     drawing = ReportOutcome()
     with progress_bar("steps") as start:
         if searching.keep_score is not None:
             candidate, drawing = _searched(
-                Search(model, precision, output, calibration, placement, searching, say, start), debug=debug
+                Search(opened, precision, output, calibration, placement, searching, say, start), debug=debug
             )
         else:
             on_progress = start("Calibrating") if read(precision)[0].is_calibrated else None
             candidate = make_candidate(
-                model, precision, output, calibration=calibration, placement=placement, on_progress=on_progress
+                opened, precision, output, calibration=calibration, placement=placement, on_progress=on_progress
             )
     if as_json:
         document = candidate.evidence.model_dump(mode="json")

@@ -34,8 +34,9 @@ def refit_engine(
     """
     from trt_workbench.engine.loading import read_plan
     from trt_workbench.engine.refit import refit_plan
+    from trt_workbench.model.opened import Model
 
-    manifest = refit_plan(read_plan(plan, advise_trust=False), model, output, device=device)
+    manifest = refit_plan(read_plan(plan, advise_trust=False), Model.open(model), output, device=device)
     if as_json:
         print_json({"schema_version": 1, "plan": str(output), "manifest": manifest.model_dump(mode="json")})
         return

@@ -59,9 +59,10 @@ def sanitize_onnx(
     if output.is_dir():
         raise UsageProblem(f"The output is a folder; name a file: {output}")
     refuse_special(output)
-    rewritten, report = sanitize(Model.open(model), chosen, SanitizeSettings(dims=dims))
+    opened = Model.open(model)
+    rewritten, report = sanitize(opened, chosen, SanitizeSettings(dims=dims))
     wanted = ParityRequest({**sizes, **dims}, shapes, seed, rtol, atol)
-    compared = check_parity(model, rewritten, wanted) if check else None
+    compared = check_parity(opened, rewritten, wanted) if check else None
     save_model(rewritten, output)
     document = {**report.document(), "check": compared, "model": str(model), "output": str(output)}
     if as_json:

@@ -55,16 +55,17 @@ def sensitivity(
     from trt_workbench.decide.sensitivity import measure_sensitivity
     from trt_workbench.decide.worst import with_scores
     from trt_workbench.engine.documents import write_json
+    from trt_workbench.model.opened import Model
     from trt_workbench.runs.directory import run_directory
 
     scored = worst > 0 and (scoring.annotations is not None or scoring.score is not None)
-    half = RANGES if scored else None
+    half, opened = RANGES if scored else None, Model.open(model)
     with run_directory("sensitivity", output) as run, progress_bar("groups") as start:
         calibrated = (
-            calibrate(model, calibration, start("Calibrating"), half) if read(precision)[0].is_calibrated else None
+            calibrate(opened, calibration, start("Calibrating"), half) if read(precision)[0].is_calibrated else None
         )
         found = measure_sensitivity(
-            model, precision, calibrated, calibration, placement, half=half, on_progress=start("Measuring")
+            opened, precision, calibrated, calibration, placement, half=half, on_progress=start("Measuring")
         )
         if scored:
             found = with_scores(found, calibrated, calibration, placement, scoring, worst, start("Scoring"))

@@ -24,6 +24,7 @@ from trt_workbench.engine.documents import Strict, read_document, write_json
 from trt_workbench.engine.profiles import Profile
 from trt_workbench.errors import NotFinite, UsageProblem
 from trt_workbench.evaluate.llm_scores import divergence, log_softmax
+from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.randomness import refuse_random
 from trt_workbench.runs.bootstrap import draw_counts
 from trt_workbench.verify.gate import require_verified
@@ -79,7 +80,7 @@ def score_arrays(request: Mapping[str, Any]) -> dict[str, Any]:
     settings = CalibrationSettings(**{**asked, "tokenizer": asked["tokenizer"] and Path(asked["tokenizer"])})
     return score_samples(
         Path(request["model"]),
-        calibration_data(Path(request["source"]), settings),
+        calibration_data(Model.open(Path(request["source"])), settings),
         Path(request["folder"]),
         None if request["baseline"] is None else Path(request["baseline"]),
         backend=request["backend"],
@@ -106,7 +107,7 @@ def score_samples(
 ) -> dict[str, Any]:
     """Do as `score_arrays`, on samples that are there. Raises as it does."""
     if baseline is None:
-        refuse_random(model, "compared")
+        refuse_random(Model.open(model), "compared")
     runtime = require_backend(backend)
     options = options or SessionOptions()
     with runtime.load(model, options) as session:

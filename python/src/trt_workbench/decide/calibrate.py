@@ -21,7 +21,6 @@ from trt_workbench.decide.data import RANDOM_SIZE, Batch, CalibrationData, Half,
 from trt_workbench.decide.settings import CalibrationSettings
 from trt_workbench.errors import UsageProblem
 from trt_workbench.model.opened import Model
-from trt_workbench.onnxtools.identity import sha256_of
 from trt_workbench.onnxtools.quantize.evidence import CalibrationEvidence, TensorRange
 from trt_workbench.onnxtools.quantize.groups import Shapes, tensor_elements
 from trt_workbench.onnxtools.quantize.input_statistics import Gatherer, gather
@@ -67,12 +66,12 @@ class Calibrated:
 
 
 def calibrate(
-    model: Path, settings: CalibrationSettings, on_progress: Progress | None = None, half: Half | None = None
+    model: Model, settings: CalibrationSettings, on_progress: Progress | None = None, half: Half | None = None
 ) -> Calibrated:
     """Run a float model over calibration data and count the values of its activations.
 
     Args:
-        model: the ONNX file.
+        model: of floats.
         settings: which data.
         on_progress: called with the samples done and their total.
         half: of the data, as of `calibration_data`.
@@ -82,7 +81,7 @@ def calibrate(
             the message names its layer and the sample.
         ComponentMissing: ONNX Runtime is absent, or transformers for a text.
     """
-    document, groups = prepare(Model.open(model))
+    document, groups = prepare(model)
     data = calibration_data(model, settings, half)
     tensors = ranged_tensors(document, groups, every_choice=True)
     histograms = {name: Histogram() for name in tensors}
@@ -113,9 +112,9 @@ def calibrate(
         percentile=settings.percentile,
         inputs={name: gatherer.statistics() for name, gatherer in fed.items()},
     )
-    used = {*(tensor.name for tensor in Model.open(model).facts.inputs), *tensors}
+    used = {*(tensor.name for tensor in model.facts.inputs), *tensors}
     return Calibrated(
-        sha256_of(model), histograms, evidence, {name: shape for name, shape in shapes.items() if name in used}
+        model.sha256, histograms, evidence, {name: shape for name, shape in shapes.items() if name in used}
     )
 
 
@@ -134,19 +133,19 @@ def _parts(document: onnx.ModelProto, tensors: Sequence[str]) -> list[list[str]]
 
 
 def _runs(
-    model: Path, document: onnx.ModelProto, part: Sequence[str], data: CalibrationData, settings: CalibrationSettings
+    model: Model, document: onnx.ModelProto, part: Sequence[str], data: CalibrationData, settings: CalibrationSettings
 ) -> Iterator[tuple[Batch, dict[str, Array]]]:
     """Yield one batch after the other, with its activations."""
     options = SessionOptions(threads=settings.threads)
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / model.name
+        path = Path(folder) / model.path.name
         _save_with_outputs(document, part, path)
-        with named(path, model):
+        with named(path, model.path):
             session = load_reference(path, options)
         with session:
             for batch in batches(data, fixed_batch(model)):
                 try:
-                    with named(path, model):
+                    with named(path, model.path):
                         activations = session.run(batch.inputs)
                 except UsageProblem as error:
                     raise UsageProblem(f"{_refused(batch, data)} {error}") from error
@@ -177,9 +176,9 @@ def _save_with_outputs(document: onnx.ModelProto, tensors: Sequence[str], path: 
         del graph.output[before:]
 
 
-def fixed_batch(model: Path) -> int:
+def fixed_batch(model: Model) -> int:
     """Return the batch of the model's inputs; 1 where it is open."""
-    first = {tensor.shape[0] for tensor in Model.open(model).facts.inputs if tensor.shape}
+    first = {tensor.shape[0] for tensor in model.facts.inputs if tensor.shape}
     return max((size for size in first if isinstance(size, int)), default=1)
 
 

@@ -21,7 +21,6 @@ from trt_workbench.engine.documents import write_json
 from trt_workbench.errors import UsageProblem, did_you_mean
 from trt_workbench.model.opened import Model
 from trt_workbench.model.proto import opset
-from trt_workbench.onnxtools.identity import sha256_of
 from trt_workbench.onnxtools.opsets import OPSETS
 from trt_workbench.onnxtools.quantize.blocks import heads, quantize_blocks, without_form
 from trt_workbench.onnxtools.quantize.cast import cast_model
@@ -58,7 +57,7 @@ class Candidate:
 
 
 def make_candidate(
-    model: Path,
+    model: Model,
     precision: str,
     output: Path,
     *,
@@ -70,7 +69,7 @@ def make_candidate(
     """Make `model` in the format `to` and write it with its evidence, whole or not at all.
 
     Args:
-        model: a float ONNX file.
+        model: of floats.
         precision: the format.
         output: the ONNX file to write.
         calibration: the data, or what `calibrate` made of it (for several candidates of one model); formats with
@@ -91,8 +90,8 @@ def make_candidate(
     placement = placement or PlacementSettings()
     check_output(model, output)
     (row, mode), method = read(precision), method_of(precision, placement)
-    document, groups = prepare(Model.open(model))
-    kept = kept_groups(document, groups, precision, placement, model)
+    document, groups = prepare(model)
+    kept = kept_groups(document, groups, precision, placement, model.path)
     if search:
         kept |= dict.fromkeys((name for name in placement.keep if name in kept), "chosen by the score")
     low = [group for group in groups if group.name not in kept]
@@ -101,8 +100,10 @@ def make_candidate(
     kept |= {name: one.reason for name, one in others.items()}
     if not low:
         reasons = ", ".join(dict.fromkeys(kept[group.name] for group in groups))
-        raise UsageProblem(f"{all_groups(len(groups))} left alone ({reasons}), so nothing becomes {precision}: {model}")
-    document = raise_opset(document, precision, model)  # before the data are run, which takes minutes
+        raise UsageProblem(
+            f"{all_groups(len(groups))} left alone ({reasons}), so nothing becomes {precision}: {model.path}"
+        )
+    document = raise_opset(document, precision, model.path)  # before the data are run, which takes minutes
     calibrated = _calibrated(model, calibration, on_progress) if row.is_calibrated else None
     ranges = calibrated.ranges(ranged_tensors(document, low), method, precision) if calibrated else {}
     if calibrated:  # arithmetic by the shapes that the data have
@@ -128,11 +129,11 @@ def make_candidate(
         low_macs=macs,
         low_weights=_share(weight_elements(low), weight_elements(products)),
         opset=opset(made.model),
-        source_opset=Model.open(model).facts.opset,
+        source_opset=model.facts.opset,
         notes=(*made.notes, *notes, *_zeros(ranges), *_notes(precision, opset(made.model), calibration)),
         search=search,
-        source=model.name,
-        source_sha256=sha256_of(model),
+        source=model.path.name,
+        source_sha256=model.sha256,
         versions=_versions(),
     )
     write_candidate(made.model, evidence, output)
@@ -240,11 +241,11 @@ def evidence_path(model: Path) -> Path:
     return model.with_suffix(".json")
 
 
-def check_output(model: Path, output: Path) -> None:
+def check_output(model: Model, output: Path) -> None:
     """Refuse an output that is no ONNX file, or that would take the place of the model, its weights or a device."""
     if output.suffix != ".onnx" or output.is_dir():
         raise UsageProblem(f"The output is an ONNX file, NAME.onnx: {output}")
-    sources = {os.path.realpath(file) for file in Model.open(model).files}
+    sources = {os.path.realpath(file) for file in model.files}
     for file in (output, evidence_path(output), output.with_name(f"{output.name}.data")):
         refuse_special(file)
         # not resolve(): on a ring of links it raises RuntimeError
@@ -266,12 +267,12 @@ def method_of(precision: str, placement: PlacementSettings) -> Method:
 
 
 def _calibrated(
-    model: Path, calibration: CalibrationSettings | Calibrated | None, on_progress: Progress | None
+    model: Model, calibration: CalibrationSettings | Calibrated | None, on_progress: Progress | None
 ) -> Calibrated:
     if not isinstance(calibration, Calibrated):
         return calibrate(model, calibration or CalibrationSettings(), on_progress)
-    if calibration.source_sha256 != sha256_of(model):
-        raise UsageProblem(f"The ranges were found on another model: {model}")
+    if calibration.source_sha256 != model.sha256:
+        raise UsageProblem(f"The ranges were found on another model: {model.path}")
     return calibration
 
 

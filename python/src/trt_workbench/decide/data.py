@@ -114,11 +114,11 @@ def batches(data: CalibrationData, size: int) -> Iterator[Batch]:
         yield Batch([name for name, _ in taken], stacked, size)
 
 
-def calibration_data(model: Path, settings: CalibrationSettings, half: Half | None = None) -> CalibrationData:
+def calibration_data(model: Model, settings: CalibrationSettings, half: Half | None = None) -> CalibrationData:
     """Return the samples that settings ask for.
 
     Args:
-        model: the ONNX file.
+        model: what takes the samples.
         settings: which data.
         half: draw from one half alone of what there is, split by the seed; the other half holds none of its samples.
 
@@ -131,13 +131,12 @@ def calibration_data(model: Path, settings: CalibrationSettings, half: Half | No
             "Ranges of activations need data: pass --calibration with images, .npy or .npz files or a text, or "
             "--calibration random for a model that is labelled as not calibrated."
         )
-    opened = Model.open(model)
-    inputs = opened.facts.inputs
+    inputs = model.facts.inputs
     if empty := [one.name for one in inputs if one.shape and one.shape[0] == 0]:
-        raise UsageProblem(f"Input {empty[0]} was exported for a batch of 0, so that it takes no sample: {model}")
+        raise UsageProblem(f"Input {empty[0]} was exported for a batch of 0, so that it takes no sample: {model.path}")
     if settings.calibration == RANDOM:
         return _random(model, inputs, settings)
-    require_batch_first(opened)
+    require_batch_first(model)
     path = Path(settings.calibration)
     if path.suffix in _TEXT and path.exists():
         return _text(model, path, inputs, settings, half)
@@ -204,7 +203,7 @@ def _drawn(available: int, settings: CalibrationSettings, path: Path, half: Half
 
 
 def _arrays(
-    model: Path, path: Path, inputs: Sequence[ModelTensor], settings: CalibrationSettings, half: Half | None
+    model: Model, path: Path, inputs: Sequence[ModelTensor], settings: CalibrationSettings, half: Half | None
 ) -> CalibrationData:
     files = [file for file in calibration_files(path) if not holds_images(file)]
     names = [tensor.name for tensor in inputs]
@@ -225,7 +224,9 @@ def _arrays(
     return CalibrationData(tuple(f"{file} row {row}" for file, row in chosen), len(places), "arrays", False, read)
 
 
-def _check_values(model: Path, settings: CalibrationSettings, read: Callable[[], Iterator[Sample]], path: Path) -> None:
+def _check_values(
+    model: Model, settings: CalibrationSettings, read: Callable[[], Iterator[Sample]], path: Path
+) -> None:
     """Raise UsageProblem where arrays cannot be images as a detector's inference feeds them."""
     transform = _transform(model, settings)
     samples = [sample for sample, _ in zip(read(), range(_LOOKED_AT), strict=False)]
@@ -244,7 +245,7 @@ def _check_values(model: Path, settings: CalibrationSettings, read: Callable[[],
         )
 
 
-def _transform(model: Path, settings: CalibrationSettings) -> ImageTransform | None:
+def _transform(model: Model, settings: CalibrationSettings) -> ImageTransform | None:
     """Return how inference prepares images; None for a model that is no known detector."""
     try:
         return image_transform(model, settings.family, settings.imgsz)
@@ -265,16 +266,16 @@ def _fed(transform: ImageTransform) -> tuple[float, float]:
 
 
 def _text(
-    model: Path, path: Path, inputs: Sequence[ModelTensor], settings: CalibrationSettings, half: Half | None
+    model: Model, path: Path, inputs: Sequence[ModelTensor], settings: CalibrationSettings, half: Half | None
 ) -> CalibrationData:
     known = {"input_ids", "attention_mask", "token_type_ids", "position_ids"}
     names = {tensor.name for tensor in inputs}
     if "input_ids" not in names or names - known:
         raise UsageProblem(
             f"A text calibrates models that take {', '.join(sorted(known))} or some of them, input_ids always; this "
-            f"one takes {', '.join(sorted(names))}: give .npz files with these. Model: {model}"
+            f"one takes {', '.join(sorted(names))}: give .npz files with these. Model: {model.path}"
         )
-    tokenizer = load_tokenizer(examine_llm_directory(settings.tokenizer or model.parent))
+    tokenizer = load_tokenizer(examine_llm_directory(settings.tokenizer or model.path.parent))
     try:
         ids = tokenizer.encode(read_text(path)).ids
     except UnicodeDecodeError as error:
@@ -299,7 +300,7 @@ def _text(
     return CalibrationData(labels, len(starts), f"windows of {window} tokens", False, read)
 
 
-def _random(model: Path, inputs: Sequence[ModelTensor], settings: CalibrationSettings) -> CalibrationData:
+def _random(model: Model, inputs: Sequence[ModelTensor], settings: CalibrationSettings) -> CalibrationData:
     """Return noise: in the range of pixels as inference feeds them where the model is a detector."""
     transform = _transform(model, settings)
     specs = [TensorSpec.of(one) for one in inputs]
@@ -307,7 +308,7 @@ def _random(model: Path, inputs: Sequence[ModelTensor], settings: CalibrationSet
     asked = {specs[0].name: (1, *transform.shape)} if transform and len(specs) == 1 else None
     shapes = complete_shapes(specs, symbols, {}, "", asked=asked, batch=1, default=RANDOM_SIZE)
     if scalars := [name for name, shape in shapes.items() if not shape]:
-        raise UsageProblem(f"Inputs without a batch dimension cannot be sampled: {', '.join(scalars)} of {model}")
+        raise UsageProblem(f"Inputs without a batch dimension cannot be sampled: {', '.join(scalars)} of {model.path}")
     if asked and transform:
         require_room(f"Input {specs[0].name}", transform.shape, 8)  # drawn as float64
     count = min(settings.samples, _RANDOM_SAMPLES)

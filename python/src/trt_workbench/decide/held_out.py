@@ -17,6 +17,7 @@ from trt_workbench.engine.documents import write_json
 from trt_workbench.errors import UsageProblem
 from trt_workbench.evaluate.coco import CocoEvaluation, CocoRequest
 from trt_workbench.evaluate.coco_dataset import read_dataset
+from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.quantize.kinds import RANDOM
 
 RANGES, HELD_OUT = HALVES
@@ -45,7 +46,7 @@ class Scorer(Protocol):
 
 
 def scorer_of(
-    model: Path, calibration: CalibrationSettings, settings: ScoreSettings, folder: Path, half: Half = HELD_OUT
+    model: Model, calibration: CalibrationSettings, settings: ScoreSettings, folder: Path, half: Half = HELD_OUT
 ) -> Scorer:
     """Return what scores candidates of a model.
 

@@ -16,7 +16,7 @@ from trt_workbench.decide.data import data_hash
 from trt_workbench.decide.mixed import MixedSearch
 from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings, SearchSettings
 from trt_workbench.engine.documents import read_document
-from trt_workbench.onnxtools.identity import sha256_of
+from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.quantize.evidence import Evidence
 from trt_workbench.system.workspace import output_root
 
@@ -35,12 +35,12 @@ class Candidates:
 
     def __init__(
         self,
-        model: Path,
+        model: Model,
         calibration: CalibrationSettings,
         on_progress: Progress | None = None,
         search: MixedSearch | None = None,
     ) -> None:
-        self.model, self.sha256, self._search = model, sha256_of(model), search
+        self.model, self.sha256, self._search = model, model.sha256, search
         self._settings, self._on_progress = calibration, on_progress
         self._calibrated: Calibrated | None = None
 
@@ -60,7 +60,7 @@ class Candidates:
             folder = self._folder(made, placement, self._search.settings)
             if found := self._search.find(self.model, self._settings, folder):
                 return found
-        output = self._folder(made, placement) / f"{self.model.stem}.{precision}.onnx"
+        output = self._folder(made, placement) / f"{self.model.path.stem}.{precision}.onnx"
         if output.is_file() and evidence_path(output).is_file():
             return Candidate(output, made, read_document(evidence_path(output), Evidence))
         calibrated = self._data() if row.is_calibrated else None
@@ -96,7 +96,7 @@ class Candidates:
         """Return what identifies the tokenizer that cuts a text; empty of other data."""
         if not (self._settings.calibration or "").endswith(".txt"):
             return ""
-        folder = self._settings.tokenizer or self.model.parent
+        folder = self._settings.tokenizer or self.model.path.parent
         return hash_document({file.name: hash_file(file) for file in folder.glob("tokenizer*") if file.is_file()})
 
 
@@ -108,7 +108,7 @@ def language_candidates(model: Path, calibration: str | None) -> Callable[[Path,
         calibration: a text, or "random"; None where no format needs any.
     """
     settings = CalibrationSettings(calibration=calibration, tokenizer=model)
-    return lambda graph, precision: Candidates(graph, settings).make(_with_mixed(precision)).path
+    return lambda graph, precision: Candidates(Model.open(graph), settings).make(_with_mixed(precision)).path
 
 
 def _with_mixed(precision: str) -> str:

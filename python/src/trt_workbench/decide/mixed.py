@@ -13,6 +13,7 @@ from trt_workbench.decide.search import Note, Search
 from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings, SearchSettings
 from trt_workbench.engine.documents import read_document, write_json
 from trt_workbench.errors import CheckFailed, UsageProblem
+from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.quantize.evidence import Evidence, digits_for
 from trt_workbench.runs.search import SearchDocument
 
@@ -44,7 +45,7 @@ class MixedSearch:
     document: SearchDocument | None = None
     words: list[str] = field(default_factory=list)
 
-    def find(self, model: Path, calibration: CalibrationSettings, folder: Path) -> Candidate | None:
+    def find(self, model: Model, calibration: CalibrationSettings, folder: Path) -> Candidate | None:
         """Return the model that leaves alone as little as keeps the score; None where there is none, which it says.
 
         Args:
@@ -56,7 +57,7 @@ class MixedSearch:
             ComponentMissing: ONNX Runtime is absent.
             OSError: the folder cannot be written.
         """
-        output = folder / f"{model.stem}.{INT8_MIXED}.onnx"
+        output = folder / f"{model.path.stem}.{INT8_MIXED}.onnx"
         record = output.with_suffix(".search.json")
         try:
             self.document = self._found(model, calibration, output, record)
@@ -75,7 +76,7 @@ class MixedSearch:
             return None
         return Candidate(output, "int8", read_document(evidence_path(output), Evidence))
 
-    def _found(self, model: Path, calibration: CalibrationSettings, output: Path, record: Path) -> SearchDocument:
+    def _found(self, model: Model, calibration: CalibrationSettings, output: Path, record: Path) -> SearchDocument:
         if record.is_file():
             known = read_document(record, SearchDocument)
             if known.candidate is None or output.is_file():

@@ -12,6 +12,7 @@ from trt_workbench.decide.settings import CalibrationSettings, ScoreSettings
 from trt_workbench.engine.calibration import calibration_files, holds_images
 from trt_workbench.errors import UsageProblem
 from trt_workbench.evaluate.coco_dataset import read_dataset
+from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.quantize.kinds import RANDOM
 
 
@@ -33,7 +34,7 @@ def images_overlap(calibration: str | None, images: Path, annotations: Path) -> 
     return _share_files(calibration_files(path), scored)
 
 
-def samples_overlap(model: Path, calibration: CalibrationSettings, scored: CalibrationSettings) -> bool:
+def samples_overlap(model: Model, calibration: CalibrationSettings, scored: CalibrationSettings) -> bool:
     """Whether one of the samples that ranges or a search may use equals one that is scored."""
     source = calibration.calibration
     if source is None or source == RANDOM or Path(source).resolve() == Path(scored.calibration or "").resolve():
@@ -46,7 +47,7 @@ def samples_overlap(model: Path, calibration: CalibrationSettings, scored: Calib
         return False
 
 
-def _hashes(model: Path, settings: CalibrationSettings, half: Half | None) -> Iterator[str]:
+def _hashes(model: Model, settings: CalibrationSettings, half: Half | None) -> Iterator[str]:
     """Yield a hash of every sample that is drawn for ranges, or of one half for ranges and for the score."""
     for count in (settings.samples,) if half is None else {settings.samples, ScoreSettings.score_samples}:
         try:

@@ -29,7 +29,6 @@ from trt_workbench.decide.worker import TARGET
 from trt_workbench.engine.documents import write_json
 from trt_workbench.errors import CheckFailed, UsageProblem, WorkbenchError, error_kind
 from trt_workbench.evaluate.coco import INFINITE_INSIDE
-from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.quantize.evidence import InputStatistics
 from trt_workbench.onnxtools.quantize.input_statistics import difference, input_statistics
 from trt_workbench.runs.decision import BASELINE, Decision, State
@@ -98,7 +97,7 @@ class DecideRun:
         decision = judged(
             tried,
             records,
-            model=self.subject.model,
+            model=self.subject.model.path,
             model_sha256=self._candidates.sha256,
             task=self.subject.task,
             settings=self.settings,
@@ -113,7 +112,7 @@ class DecideRun:
 
     def _fit_batch(self) -> None:
         """Time calls of the batch that the model was exported with, where it takes no single items."""
-        sizes = {tensor.shape[0] for tensor in Model.open(self.subject.model).facts.inputs if tensor.shape}
+        sizes = {tensor.shape[0] for tensor in self.subject.model.facts.inputs if tensor.shape}
         size = sizes.pop() if len(sizes) == 1 else None
         if self.settings.batch == 1 and isinstance(size, int) and size > 1:
             self.settings = replace(self.settings, batch=size)
@@ -147,7 +146,7 @@ class DecideRun:
                 continue
             backend = get_backend(one.backend)
             if one.precision == BASELINE or self._serves(backend, one.precision):
-                one.path, one.asked = self.subject.model, one.precision
+                one.path, one.asked = self.subject.model.path, one.precision
                 continue
             if one.precision not in made:
                 made[one.precision] = self._made(one.precision)
@@ -293,12 +292,12 @@ class DecideRun:
         return read_records(path) if path.is_file() else []
 
     def _config(self, rows: Sequence[DraftRow], repetitions: int) -> BenchConfig:
-        files = {one.precision: one.path for one in rows if one.path and one.path != self.subject.model}
+        files = {one.precision: one.path for one in rows if one.path and one.path != self.subject.model.path}
         runtimes = tuple(
             RuntimeEntry(
                 backend=one.backend,
                 precision=one.asked,
-                file=one.precision if one.path != self.subject.model else None,
+                file=one.precision if one.path != self.subject.model.path else None,
                 name=one.runtime,
                 # one value each, which may be a list: the bench sweeps a list
                 options={key: [value] for key, value in self.settings.options.get(one.backend, {}).items()},
@@ -306,12 +305,12 @@ class DecideRun:
             for one in rows
         )
         return BenchConfig(
-            title=self.subject.model.name,
+            title=self.subject.model.path.name,
             seed=self.settings.seed,
             repetitions=repetitions,
             measure=MEASURE,
             timeout_s=_TIMEOUT_S,
-            models={MODEL: ModelEntry(path=self.subject.model, files=files)},
+            models={MODEL: ModelEntry(path=self.subject.model.path, files=files)},
             runtimes=runtimes,
             scenarios={SCENARIO: ScenarioEntry(kind="arrays", batch=self.settings.batch, **self._sizes)},
         )

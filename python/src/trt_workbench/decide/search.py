@@ -21,7 +21,7 @@ from trt_workbench.decide.sensitivity import Maker, measure_sensitivity
 from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings, SearchSettings
 from trt_workbench.engine.documents import read_document, write_json
 from trt_workbench.errors import UsageProblem
-from trt_workbench.onnxtools.identity import sha256_of
+from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.quantize.evidence import SearchEvidence, SearchPoint, digits_for
 from trt_workbench.profiling.records import Operation, read_records
 from trt_workbench.runs.search import SearchDocument, SearchTrial
@@ -50,7 +50,7 @@ class Search:
     """A search for the groups of one model to leave alone.
 
     Attributes:
-        model: the float ONNX file.
+        model: of floats.
         precision: the format.
         output: the ONNX file to write.
         calibration: the data, of which one half gives ranges and the other the score.
@@ -60,7 +60,7 @@ class Search:
         progress: makes what is called with the steps done and their total, by what is done.
     """
 
-    model: Path
+    model: Model
     precision: str
     output: Path
     calibration: CalibrationSettings
@@ -97,14 +97,14 @@ class Search:
                 for half in (HELD_OUT, RANGES)
             )
             calibrated = self._calibrated()
-            self._sha256, self._data_sha256 = sha256_of(self.model), data_hash(self.calibration.calibration)
+            self._sha256, self._data_sha256 = self.model.sha256, data_hash(self.calibration.calibration)
             self._maker = Maker(self.model, self.precision, calibrated, self.placement)
             sensitivity = self._sensitivity(calibrated)
             names = {group.name for group in sensitivity.groups}
             times = layer_times(self.settings.profile, names) if self.settings.profile else None
             self._order = [group.name for group in ranked(sensitivity.groups, times)]
-            self._baseline = self._score(self._scorer, self.model, "float", None)
-            self._seen_baseline = self._score(self._seen, self.model, "float-seen", None)
+            self._baseline = self._score(self._scorer, self.model.path, "float", None)
+            self._seen_baseline = self._score(self._seen, self.model.path, "float-seen", None)
             self.note(
                 f"{self._scorer.figure} of the float model: {self._baseline.value:.4f} on {self._baseline.count} "
                 f"held-out {self._scorer.unit}"
@@ -199,9 +199,9 @@ class Search:
             self._tried[kept] = trial.point
             return trial.point
         began = time.monotonic()
-        made = self._maker.make(names, self._folder / f"{kept}" / self.model.name)
+        made = self._maker.make(names, self._folder / f"{kept}" / self.model.path.name)
         seen_loss = None
-        with named(made.path, f"{self.model} in {self.precision} with {kept} groups left alone"):
+        with named(made.path, f"{self.model.path} in {self.precision} with {kept} groups left alone"):
             score = self._score(self._scorer, made.path, f"score-{kept}", "float").against(self._baseline)
             if score.loss <= self._bound:
                 seen_score = self._score(self._seen, made.path, f"seen-{kept}", "float-seen")

@@ -39,7 +39,6 @@ from trt_workbench.decide.data import Batch, CalibrationData, Half, batches, cal
 from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings
 from trt_workbench.errors import UsageProblem
 from trt_workbench.model.opened import Model
-from trt_workbench.onnxtools.identity import sha256_of
 from trt_workbench.onnxtools.quantize.groups import Outsider, PrecisionGroup, quantisable
 from trt_workbench.onnxtools.quantize.preparation import prepare, raise_opset
 from trt_workbench.onnxtools.quantize.qdq import ranged_tensors
@@ -58,7 +57,7 @@ class Maker:
     """Makes candidates of one model with chosen groups left alone; the calibration ran once."""
 
     def __init__(
-        self, model: Path, precision: str, calibrated: Calibrated | None, placement: PlacementSettings
+        self, model: Model, precision: str, calibrated: Calibrated | None, placement: PlacementSettings
     ) -> None:
         self.model, self.precision, self.placement = model, precision, replace(placement, keep_sensitive=False)
         self.calibrated = calibrated
@@ -72,7 +71,7 @@ class Maker:
 
 
 def measure_sensitivity(
-    model: Path,
+    model: Model,
     precision: str,
     calibrated: Calibrated | None,
     settings: CalibrationSettings,
@@ -84,7 +83,7 @@ def measure_sensitivity(
     """Measure the noise that each group alone makes in the format.
 
     Args:
-        model: the float ONNX file.
+        model: of floats.
         precision: the format.
         calibrated: of the model; None for a format without ranges.
         settings: which samples the noise is measured on, the first few of them.
@@ -98,28 +97,30 @@ def measure_sensitivity(
     """
     began = time.monotonic()
     method, placement = method_of(precision, placement), replace(placement, keep_sensitive=False)
-    document, groups = prepare(Model.open(model))
+    document, groups = prepare(model)
     shapes = calibrated.shapes if calibrated else {}
     groups = quantisable(document, shapes)
-    left_out = kept_groups(document, groups, precision, placement, model)
+    left_out = kept_groups(document, groups, precision, placement, model.path)
     free = [group for group in groups if group.name not in left_out]
     if not free:
         reasons = ", ".join(dict.fromkeys(left_out.values()))
-        raise UsageProblem(f"{all_groups(len(groups))} left alone ({reasons}), so nothing can be measured: {model}")
+        raise UsageProblem(
+            f"{all_groups(len(groups))} left alone ({reasons}), so nothing can be measured: {model.path}"
+        )
     products: list[PrecisionGroup | Outsider] = [*groups, *other_products(document, precision, shapes).values()]
     macs, weights = sum(one.macs for one in products), sum(weight_elements(products))
     data = calibration_data(model, settings, half)
     taken = list(batches(_first(data, SAMPLES), fixed_batch(model)))
     tensors = _looked_at(document, groups)
     _return(document, tensors)
-    document = raise_opset(document, precision, model)
+    document = raise_opset(document, precision, model.path)
     options = SessionOptions(threads=settings.threads)
     with tempfile.TemporaryDirectory() as name:
-        path = Path(name) / model.name
+        path = Path(name) / model.path.name
 
         def outputs(changed: onnx.ModelProto) -> Outputs:
             save_model(changed, path)
-            with named(path, model), load_reference(path, options) as session:
+            with named(path, model.path), load_reference(path, options) as session:
                 return [_floats(batch, session.run(batch.inputs), tensors) for batch in taken]
 
         def noise(low: Sequence[PrecisionGroup]) -> tuple[float, Mapping[str, str]]:
@@ -139,8 +140,8 @@ def measure_sensitivity(
             if on_progress:
                 on_progress(number + 1, len(free))
     return Sensitivity(
-        model=str(model),
-        model_sha256=sha256_of(model),
+        model=str(model.path),
+        model_sha256=model.sha256,
         to=precision,
         method=method if calibrated else None,
         calibrated=calibrated is None or calibrated.evidence.kind == "data",

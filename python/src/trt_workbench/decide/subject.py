@@ -42,7 +42,7 @@ class Subject:
         no_search: why there is no search, a sentence; "" where none was asked for.
     """
 
-    model: Path
+    model: Model
     task: Task
     calibration: CalibrationSettings
     search: SearchSettings | None = None
@@ -50,7 +50,7 @@ class Subject:
 
 
 def subject_of(
-    model: Path | None, settings: DecideSettings, calibration: CalibrationSettings, note: Callable[[str], None]
+    path: Path | None, settings: DecideSettings, calibration: CalibrationSettings, note: Callable[[str], None]
 ) -> Subject:
     """Return what was asked for with the defaults filled in.
 
@@ -64,16 +64,16 @@ def subject_of(
     check_backend_options(backends_of(settings), settings.options)
     if BASELINE not in settings.precisions:
         raise UsageProblem(f"Losses are measured from {BASELINE}; name it among --precisions, too.")
-    model = model or embedded_model()
-    if not model.is_file():
-        raise UsageProblem(f"The model file does not exist: {model}")
-    if model.suffix != ".onnx":
-        raise UsageProblem(f"Candidates are made from a float ONNX model, not from this file: {model}")
-    opened = Model.open(model)
-    refuse_quantised(opened)
-    shares = read_precision(opened).shares
+    path = path or embedded_model()
+    if not path.is_file():
+        raise UsageProblem(f"The model file does not exist: {path}")
+    if path.suffix != ".onnx":
+        raise UsageProblem(f"Candidates are made from a float ONNX model, not from this file: {path}")
+    model = Model.open(path)
+    refuse_quantised(model)
+    shares = read_precision(model).shares
     if shares and BASELINE not in shares:
-        raise UsageProblem(f"The model computes in {', '.join(shares)}; losses are measured from {BASELINE}: {model}")
+        raise UsageProblem(f"The model computes in {', '.join(shares)}; losses are measured from {BASELINE}: {path}")
     if settings.calibration_annotations is not None:
         if calibration.calibration is None:
             raise UsageProblem("--calibration-annotations was given without --calibration, the folder of their images.")
@@ -122,8 +122,8 @@ def _searched(subject: Subject, settings: DecideSettings, search: SearchSettings
     return replace(subject, search=replace(search, keep_score=settings.max_loss))
 
 
-def _likeness(model: Path, settings: DecideSettings, data: Path, calibration: CalibrationSettings) -> Likeness:
-    require_batch_first(Model.open(model))  # before anything is made for many minutes
+def _likeness(model: Model, settings: DecideSettings, data: Path, calibration: CalibrationSettings) -> Likeness:
+    require_batch_first(model)  # before anything is made for many minutes
     is_text = data.is_file() and data.suffix == ".txt"
     if settings.score == "ap" or (not is_text and holds_images(data)):
         raise UsageProblem(
@@ -138,25 +138,27 @@ def _likeness(model: Path, settings: DecideSettings, data: Path, calibration: Ca
     return Likeness(model, scored, kind, samples_overlap(model, calibration, scored))
 
 
-def _require_logits(model: Path, samples: CalibrationSettings) -> None:
+def _require_logits(model: Model, samples: CalibrationSettings) -> None:
     """Raise UsageProblem where the first output of floats can be no logits of the samples' tokens."""
-    facts = Model.open(model).facts
+    facts = model.facts
     shape = next((output.shape for output in facts.outputs if output.dtype.startswith(("float", "bfloat"))), None)
     takes_ids = any(tensor.name == "input_ids" for tensor in facts.inputs)
     if not takes_ids or (shape is not None and len(shape) != 3):
-        raise UsageProblem(f"{NO_LOGITS} Model: {model}")
+        raise UsageProblem(f"{NO_LOGITS} Model: {model.path}")
     words = shape[2] if shape else None
     read = calibration_data(model, samples).read
     if isinstance(words, int) and any(int(sample["input_ids"].max()) >= words for sample in read()):
-        raise UsageProblem(f"{NO_LOGITS} Its output has {words} entries a token, and tokens are above that: {model}")
+        raise UsageProblem(
+            f"{NO_LOGITS} Its output has {words} entries a token, and tokens are above that: {model.path}"
+        )
 
 
 def _embedded(
-    model: Path, settings: DecideSettings, calibration: CalibrationSettings, note: Callable[[str], None]
+    model: Model, settings: DecideSettings, calibration: CalibrationSettings, note: Callable[[str], None]
 ) -> Subject:
-    if not fits_embedded_dataset(model):
+    if not fits_embedded_dataset(model.path):
         raise UsageProblem(
-            f"The embedded scenes fit the embedded detector alone; pass --data and --annotations for: {model}"
+            f"The embedded scenes fit the embedded detector alone; pass --data and --annotations for: {model.path}"
         )
     if not embedded_dataset().exists:
         note(f"Making the embedded dataset, once: {embedded_dataset().root}")

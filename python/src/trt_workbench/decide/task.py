@@ -60,7 +60,7 @@ class Task(Protocol):
     def scores(self, one: DraftRow, seed: int) -> ResampledScore:
         """Return the score that the worker has written. Raises UsageProblem."""
 
-    def samples_of(self, model: Path) -> Iterator[Sample]:
+    def samples_of(self, model: Model) -> Iterator[Sample]:
         """Yield some of what is scored, as a model takes it. Raises UsageProblem."""
 
     def sizes(self) -> dict[str, Any]:
@@ -122,12 +122,12 @@ class Detection:
         assert one.folder is not None  # as it was scored
         return coco_scores(one.folder, seed)
 
-    def samples_of(self, model: Path) -> Iterator[Sample]:
+    def samples_of(self, model: Model) -> Iterator[Sample]:
         """Yield images of the set, evenly chosen, as inference prepares them."""
         prepared = calibration_images(model, self.images, self.family, self.imgsz)
         listed = read_dataset(self.images, self.annotations, allow_missing=True)
         files = [file for image in listed.images if (file := listed.path(image)).is_file()]
-        name = Model.open(model).facts.inputs[0].name
+        name = model.facts.inputs[0].name
         if prepared is not None:
             for file in files[:: max(1, len(files) // SCORED_SAMPLES)]:
                 yield {name: prepared.read(file)}
@@ -148,7 +148,7 @@ class Likeness:
         overlap: whether ranges are found on the samples that are scored.
     """
 
-    model: Path
+    model: Model
     samples: CalibrationSettings
     kind: Figure
     overlap: bool = False
@@ -172,7 +172,7 @@ class Likeness:
         return {
             "verb": "arrays",
             "model": str(one.path),
-            "source": str(self.model),
+            "source": str(self.model.path),
             "folder": str(one.folder),
             "baseline": None if baseline is None else str(baseline),
             "backend": one.backend,
@@ -189,7 +189,7 @@ class Likeness:
         assert one.folder is not None  # as it was scored
         return array_scores(one.folder, self.kind, seed)
 
-    def samples_of(self, model: Path) -> Iterator[Sample]:
+    def samples_of(self, model: Model) -> Iterator[Sample]:
         """Yield all samples."""
         return calibration_data(model, self.samples).read()
 
@@ -197,7 +197,7 @@ class Likeness:
         """Return the dynamic dimensions of a sample."""
         sample = next(iter(calibration_data(self.model, self.samples).read()))
         found = {}
-        for tensor in Model.open(self.model).facts.inputs:
+        for tensor in self.model.facts.inputs:
             for axis, dim in enumerate(tensor.shape or ()):
                 if axis and not isinstance(dim, int):
                     found[dim or f"{tensor.name}.{axis}"] = sample[tensor.name].shape[axis - 1]

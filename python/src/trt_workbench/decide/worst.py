@@ -10,6 +10,7 @@ from trt_workbench.decide.copies import named
 from trt_workbench.decide.held_out import scorer_of
 from trt_workbench.decide.sensitivity import Maker
 from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings, ScoreSettings
+from trt_workbench.model.opened import Model
 from trt_workbench.runs.sensitivity import GroupScore, Sensitivity
 
 
@@ -37,7 +38,7 @@ def with_scores(
         UsageProblem: there is no such score, or the data do not fit it.
         CheckFailed: a model returns NaN or infinite values.
     """
-    model = Path(found.model)
+    model = Model.open(Path(found.model))
     maker = Maker(model, found.to, calibrated, placement)
     names = [group.name for group in found.groups]
     with tempfile.TemporaryDirectory() as name:
@@ -45,13 +46,13 @@ def with_scores(
         scorer = scorer_of(model, calibration, scoring, folder)
         before = folder / "float"
         before.mkdir()
-        baseline = scorer.score(model, before, None)
+        baseline = scorer.score(model.path, before, None)
         groups = list(found.groups)
         for place, group in enumerate(groups[:count]):
-            made = maker.make([one for one in names if one != group.name], folder / model.name)
+            made = maker.make([one for one in names if one != group.name], folder / model.path.name)
             after = folder / str(place)
             after.mkdir()
-            with named(made.path, f"{model} with {group.name} alone in {found.to}"):
+            with named(made.path, f"{model.path} with {group.name} alone in {found.to}"):
                 score = scorer.score(made.path, after, before).against(baseline)
             value = GroupScore(value=score.value, loss=score.loss, loss_ci95=score.loss_ci95)
             groups[place] = group.model_copy(update={"score": value})

@@ -14,7 +14,7 @@ from trt_workbench.errors import UsageProblem
 from trt_workbench.model.opened import Model
 
 
-def refit_plan(plan: CheckedPlan, model: Path, destination: Path, *, device: int = 0) -> Manifest:
+def refit_plan(plan: CheckedPlan, model: Model, destination: Path, *, device: int = 0) -> Manifest:
     """Write a plan with the weights of `model`, and its manifest.
 
     Args:
@@ -36,21 +36,20 @@ def refit_plan(plan: CheckedPlan, model: Path, destination: Path, *, device: int
     made = plan.manifest
     if made is None:
         raise UsageProblem(f"A plan without a matching manifest cannot be refitted; build it again: {plan.path}")
-    opened = Model.open(model)
-    check_destination(destination, opened.files)
+    check_destination(destination, model.files)
     loaded = load_checked(plan, device=device)
     with native.translated():
-        data: bytes = native.require("refit")(loaded.engine, model=str(model))
+        data: bytes = native.require("refit")(loaded.engine, model=str(model.path))
     manifest = made.model_copy(
         update={
             "created_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             "engine": EngineFile(sha256=hash_bytes(data), size_bytes=len(data)),
             "model": ModelFile(
-                file=model.name,
-                sha256=opened.sha256,
-                size_bytes=opened.size_bytes,
-                external_files=opened.facts.external_locations,
-                metadata=opened.facts.metadata,
+                file=model.path.name,
+                sha256=model.sha256,
+                size_bytes=model.size_bytes,
+                external_files=model.facts.external_locations,
+                metadata=model.facts.metadata,
             ),
             "options": {**made.options, "strip_weights": False},
             "verification": None,  # of other weights

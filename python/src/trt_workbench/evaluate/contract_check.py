@@ -20,6 +20,7 @@ from trt_workbench.evaluate.contract_states import garbage, live, memory, reset,
 from trt_workbench.evaluate.contract_steps import CannotRun, Stepper
 from trt_workbench.evaluate.contract_trial import CheckTally, ContractTrial
 from trt_workbench.evaluate.stream_gates import judged_as
+from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.identity import sha256_of
 from trt_workbench.onnxtools.randomness import refuse_random
 from trt_workbench.pipeline.streaming.contract import Contract
@@ -81,7 +82,7 @@ def check_contract(
         return _document(settings, contract, None, None, [static])
     is_model = settings.target.suffix == MODEL_SUFFIX
     if is_model:
-        refuse_random(settings.target, "compared", "--static checks the contract's text alone")
+        refuse_random(Model.open(settings.target), "compared", "--static checks the contract's text alone")
     backend = require_backend(settings.backend, settings.target.suffix, note)
     if settings.backend == AUTO:
         note(f"Backend {backend.name} was chosen by auto.")

@@ -45,7 +45,7 @@ class ParityRequest:
     atol: float = 1e-5
 
 
-def check_parity(before: Path, after: onnx.ModelProto, request: ParityRequest) -> dict[str, Any]:
+def check_parity(before: Model, after: onnx.ModelProto, request: ParityRequest) -> dict[str, Any]:
     """Run both models on the CPU and compare their outputs.
 
     Returns:
@@ -67,7 +67,7 @@ def check_parity(before: Path, after: onnx.ModelProto, request: ParityRequest) -
         with session:
             return session.run(arrays)
 
-    tensors = Model.open(before).facts.inputs
+    tensors = before.facts.inputs
     symbols = sorted({name for tensor in tensors for name in tensor.shape or () if isinstance(name, str)})
     # the 1 of "past + 1" is no name
     parts = {part for symbol in symbols for part in sum_parts(symbol) if not part.isdecimal()}
@@ -88,7 +88,7 @@ def check_parity(before: Path, after: onnx.ModelProto, request: ParityRequest) -
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "after.onnx"
         save_model(after, path)
-        return compare(before, path, run, inputs, rtol=request.rtol, atol=request.atol)
+        return compare(before.path, path, run, inputs, rtol=request.rtol, atol=request.atol)
 
 
 def _check_names(what: str, given: Iterable[str], known: set[str]) -> None:

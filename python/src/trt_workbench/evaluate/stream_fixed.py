@@ -24,17 +24,17 @@ def fixed_sizes(contract: Contract) -> dict[str, dict[int, int]]:
     return found
 
 
-def write_fixed(model: Path, contract: Contract, folder: Path) -> Path:
+def write_fixed(model: Model, contract: Contract, folder: Path) -> Path:
     """Write the copy into `folder`, and return its path.
 
     Raises:
-        UsageProblem: the model cannot be read.
+        UsageProblem: the model has changed on disk.
         OSError: the folder cannot be written.
     """
-    document, sizes = Model.open(model).load(), fixed_sizes(contract)
+    document, sizes = model.load(), fixed_sizes(contract)
     for value in (*document.graph.input, *document.graph.output):
         for axis, size in sizes.get(value.name, {}).items():
             value.type.tensor_type.shape.dim[axis].dim_value = size
-    path = folder / model.name
+    path = folder / model.path.name
     save_model(document, path)
     return path

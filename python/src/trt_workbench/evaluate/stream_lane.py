@@ -127,7 +127,11 @@ class Lane:
         for part, value in zip(PARTS, (*times, sum(times)), strict=True):
             self._latency[part][self.done] = value
         self.last = outputs
-        if self.broken is None and self.mode != DEVICE and not all(is_finite(array).all() for array in outputs.values()):
+        if (
+            self.broken is None
+            and self.mode != DEVICE
+            and not all(is_finite(array).all() for array in outputs.values())
+        ):
             self.broken = inputs
 
     def compare(self, expected: Mapping[str, NDArray[Any]], slices: Mapping[str, tuple[slice, ...]]) -> ChunkRecord:

@@ -18,6 +18,7 @@ from trt_workbench.evaluate.stream_fixed import write_fixed
 from trt_workbench.evaluate.stream_input import StreamInput
 from trt_workbench.evaluate.stream_reference import LiveStreamReference, RecordedReference, contract_hash
 from trt_workbench.evaluate.stream_settings import DEVICE, StreamSettings
+from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.identity import sha256_of
 from trt_workbench.onnxtools.randomness import refuse_random
 from trt_workbench.pipeline.streaming.contract import Contract
@@ -58,7 +59,7 @@ class OpenedStream:
         self.target = settings.target or embedded_model(ENCODER)
         if not self.target.is_file():
             raise UsageProblem(f"The model or engine does not exist: {self.target}")
-        self._graph = settings.model or own_model(self.target)
+        self._graph = Model.open(settings.model) if settings.model else own_model(self.target)
         if self._graph is not None:
             refuse_random(self._graph, "compared")
         self._model_sha256 = graph_hash(self._graph, self.target)
@@ -80,9 +81,13 @@ class OpenedStream:
         self._reference = None if self.recorded else self._open_reference()
 
     @property
+    def _graph_path(self) -> Path | None:
+        return self._graph.path if self._graph else None
+
+    @property
     def is_compared_with_itself(self) -> bool:
         """Whether the reference is the same file on the same backend."""
-        return self.settings.reference == self.backend and self._graph == self.target
+        return self.settings.reference == self.backend and self._graph_path == self.target
 
     def session(self, precision: str, *, on_device: bool = False) -> Session:
         """Return the target's session of a precision; with its state on the device where that is asked for.
@@ -181,7 +186,7 @@ class OpenedStream:
             return self.target
         if self._folder is None:
             self._folder = tempfile.TemporaryDirectory(prefix="trtw-stream-")
-            write_fixed(self.target, self.contract, Path(self._folder.name))
+            write_fixed(Model.open(self.target), self.contract, Path(self._folder.name))
         return Path(self._folder.name) / self.target.name
 
     def _contract_path(self) -> Path:
@@ -214,7 +219,7 @@ class OpenedStream:
         if folder is None:
             return None
         record = RecordedReference(folder)
-        record.require_model(self._model_sha256, self._graph or self.target)
+        record.require_model(self._model_sha256, self._graph_path or self.target)
         if contract_hash(self.contract) != record.index.contract_sha256:
             raise UsageProblem(
                 "The record was made by a contract with other tensors, states or chunks; record it again, or pass that "
@@ -230,7 +235,7 @@ class OpenedStream:
             raise UsageProblem(
                 f"The model of the plan is not at hand; name it with --model, or pass a record: {self.target}"
             )
-        there = read_tensors(self._graph)
+        there = read_tensors(self._graph.path)
         inputs, outputs = (
             self.contract.inputs.keys() ^ there.inputs.keys(),
             self.contract.outputs.keys() - there.outputs,
@@ -238,9 +243,9 @@ class OpenedStream:
         if other := sorted(inputs | outputs):
             raise UsageProblem(
                 f"The reference's model has other tensors than the contract ({', '.join(other[:5])}); name the model "
-                f"that the target was made from with --model: {self._graph}"
+                f"that the target was made from with --model: {self._graph.path}"
             )
-        return open_reference(self.settings.reference, self._graph)
+        return open_reference(self.settings.reference, self._graph.path)
 
     def _profiles(self, path: Path) -> list[Profile]:
         """Return the ranges that an engine is built for: one profile that takes all chunks, else one for each size.

@@ -20,6 +20,7 @@ from trt_workbench.measure.native import open_native
 from trt_workbench.measure.queries import Measurement
 from trt_workbench.measure.request import InferOutcome, InferRequest, MeasureSettings, Note, Step
 from trt_workbench.measure.samples import SampleRun
+from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.randomness import refuse_random
 
 
@@ -67,7 +68,7 @@ def infer(request: InferRequest, folder: Path, say: Note = lambda _: None, step:
     if request.expect is not None and not request.expect.is_dir():
         raise UsageProblem(f"The folder of reference outputs does not exist: {request.expect}")
     if request.expect is not None and request.is_model:
-        refuse_random(request.model, "compared", "without --expect it runs")
+        refuse_random(Model.open(request.model), "compared", "without --expect it runs")
     started = time.perf_counter()
     opened: _Opened = open_native(request, say) if request.is_native else open_model(request, say)
     load_s = time.perf_counter() - started

@@ -160,6 +160,10 @@ class Model:
         if not all(now and before and now.has_content_of(before) for now, before in pairs):
             raise UsageProblem(f"The model has changed on disk since it was opened; start again: {self.path}")
 
+    def __str__(self) -> str:
+        """Return the path, as messages name the model."""
+        return str(self.path)
+
     def __repr__(self) -> str:
         """Name the file."""
         return f"Model({str(self.path)!r})"

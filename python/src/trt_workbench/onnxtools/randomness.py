@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import onnx
 from onnx import numpy_helper
 
@@ -20,19 +18,19 @@ _RANDOM = frozenset(
 _TRAINED = {"Dropout": 2, "BitmaskDropout": 2, "BiasDropout": 4, "BitmaskBiasDropout": 4}
 
 
-def refuse_random(model: Path, done: str, otherwise: str = "") -> None:
+def refuse_random(model: Model, done: str, otherwise: str = "") -> None:
     """Raise UsageProblem for a model of which no two right runs are the same, or that cannot be read.
 
     Args:
-        model: ONNX file.
+        model: the opened file.
         done: what cannot be done with it, such as "verified".
         otherwise: what the user may do in place of that, a sentence.
     """
-    if found := random_operators(Model.open(model).proto):
+    if found := random_operators(model.proto):
         raise UsageProblem(
             f"The model is random by design ({', '.join(found)}): two right runs of it differ, whatever its seeds are, "
             f"so nothing can be {done}. Export it without (for inference), or cut it before"
-            f"{'; ' + otherwise if otherwise else ''}: {model}"
+            f"{'; ' + otherwise if otherwise else ''}: {model.path}"
         )
 
 

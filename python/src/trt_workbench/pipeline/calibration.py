@@ -34,12 +34,12 @@ class CalibrationImages:
 
 
 def calibration_images(
-    model: Path, data: Path, family: str | None = None, imgsz: tuple[int, int] | None = None
+    model: Model, data: Path, family: str | None = None, imgsz: tuple[int, int] | None = None
 ) -> CalibrationImages | None:
     """Return how the images in `data` are prepared for `model`; None if `data` holds arrays.
 
     Args:
-        model: the ONNX file of a detector.
+        model: a detector.
         data: calibration data.
         family: detector family; None to recognise it.
         imgsz: (height, width) in pixels for a model that takes any size.
@@ -57,8 +57,8 @@ def calibration_images(
     return CalibrationImages(read, json.dumps(dataclasses.asdict(transform), sort_keys=True))
 
 
-def image_transform(model: Path, family: str | None = None, imgsz: tuple[int, int] | None = None) -> ImageTransform:
+def image_transform(model: Model, family: str | None = None, imgsz: tuple[int, int] | None = None) -> ImageTransform:
     """Return how inference prepares images for a detector. Raises UsageProblem where its family is unknown."""
-    facts = Model.open(model).facts
+    facts = model.facts
     inputs, outputs = (tuple(map(TensorSpec.of, tensors)) for tensors in (facts.inputs, facts.outputs))
     return recognise(inputs, outputs, facts.metadata, family=family, imgsz=imgsz).transform()

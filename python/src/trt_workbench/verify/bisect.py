@@ -146,8 +146,9 @@ class _Search:
     ) -> None:
         self._request, self._fault = request, fault
         step("bisecting: computing every tensor on ort-cpu")
-        inputs = _read(folder / "failures" / f"{fault.number:03d}" / "inputs", request.target)
-        self._source: CutSource = read_source(request.target, inputs)
+        model = Model.open(request.target)
+        inputs = _read(folder / "failures" / f"{fault.number:03d}" / "inputs", model)
+        self._source: CutSource = read_source(model, inputs)
         self._trials = Trials(
             request,
             self._source,
@@ -160,8 +161,7 @@ class _Search:
             seconds=seconds,
             step=step,
         )
-        tensors = Model.open(request.target).facts.inputs
-        self._specs = [TensorSpec(one.name, one.dtype, (), one.below) for one in tensors]
+        self._specs = [TensorSpec(one.name, one.dtype, (), one.below) for one in model.facts.inputs]
         self._form, self._wrong = Form.FOLDED, Verdict("right")
         self._best: frozenset[int] = frozenset()
         self._hides: bool | None = None
@@ -332,8 +332,8 @@ class _Search:
         return outcome, ""
 
 
-def _read(folder: Path, model: Path) -> Arrays:
+def _read(folder: Path, model: Model) -> Arrays:
     """Return the arrays of a failure's inputs."""
-    names = [tensor.name for tensor in Model.open(model).facts.inputs]
+    names = [tensor.name for tensor in model.facts.inputs]
     files = {name: folder / f"{file_name(name)}.npy" for name in names}
     return {name: np.load(file, allow_pickle=False) for name, file in files.items() if file.is_file()}

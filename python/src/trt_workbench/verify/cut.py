@@ -227,17 +227,17 @@ class CutSource:
         return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), dims)
 
 
-def read_source(path: Path, inputs: Arrays) -> CutSource:
-    """Read a model and compute all of its tensors on ort-cpu.
+def read_source(source: Model, inputs: Arrays) -> CutSource:
+    """Compute all of its tensors on ort-cpu.
 
     Args:
-        path: of the model.
+        source: the model.
         inputs: of one call, perhaps of a narrower type than the model's own.
 
     Raises:
-        UsageProblem: the model cannot be read or run.
+        UsageProblem: the model cannot be run.
     """
-    model = Model.open(path).load()
+    model = source.load()
     index = GraphIndex(model)
     initial = {tensor.name: tensor for tensor in model.graph.initializer}
     for node in model.graph.node:

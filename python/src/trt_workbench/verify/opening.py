@@ -16,7 +16,6 @@ from trt_workbench.engine.options import BuildSettings
 from trt_workbench.engine.profiles import Profile, ShapeRange
 from trt_workbench.errors import UsageProblem
 from trt_workbench.measure.inputs import with_limits
-from trt_workbench.model.facts import ModelFacts
 from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.identity import sha256_of
 from trt_workbench.onnxtools.randomness import refuse_random
@@ -55,7 +54,6 @@ class Opened:
 
     Attributes:
         graph: the ONNX model that the target is or was made from; None where it is not at hand.
-        facts: of the model; None without one.
         session: of the target.
         reference: the model on a backend; None without one.
         record: what an earlier run kept, in place of `reference`; None without one.
@@ -71,10 +69,9 @@ class Opened:
             DeviceFailure: the device failed or is out of memory.
         """
         self._request, self._sessions = request, []  # type: ignore[var-annotated]
-        self.graph = graph = request.model or own_model(request.target)
-        self.facts: ModelFacts | None = Model.open(graph).facts if graph else None
-        for model in {graph, request.target}:
-            if model and model.suffix == MODEL_SUFFIX:
+        self.graph = Model.open(request.model) if request.model else own_model(request.target)
+        for model in [self.graph, *([Model.open(request.target)] if request.target.suffix == MODEL_SUFFIX else [])]:
+            if model:
                 refuse_random(model, "verified")
         self.record = self._open_record()
         if request.target.suffix != MODEL_SUFFIX and not request.runs_plans:
@@ -93,7 +90,7 @@ class Opened:
     @property
     def inputs(self) -> list[TensorSpec]:
         """The target's inputs, with the lengths of the tables that the model indexes with them."""
-        return with_limits(self.session.inputs, self.facts.inputs if self.facts else ())
+        return with_limits(self.session.inputs, self.graph.facts.inputs if self.graph else ())
 
     def open(self, concurrency: int = 1, **extra: Any) -> Session:
         """Open the target once more, with further options of its backend; closed with the others."""
@@ -146,7 +143,7 @@ class Opened:
         if folder is None:
             return None
         record = KeptReference(folder)
-        record.require_model(graph_hash(self.graph, request.target), self.graph or request.target)
+        record.require_model(graph_hash(self.graph, request.target), self.graph.path if self.graph else request.target)
         return record
 
     def _require_outputs(self) -> None:
@@ -154,9 +151,10 @@ class Opened:
         known = self.record or self.reference
         lacking = [spec.name for spec in self.session.outputs if known and spec.name not in known.outputs]
         if known and lacking:
+            of = self.graph.path if self.graph else self._request.reference
             raise UsageProblem(
                 f"The reference ({known.name}) has no output {lacking[0]}, which the target has; name the model that "
-                f"the target was made from with --model, or record that: {self.graph or self._request.reference}"
+                f"the target was made from with --model, or record that: {of}"
             )
 
     def _open_reference(self) -> LiveReference | None:
@@ -166,7 +164,7 @@ class Opened:
         if graph is None:
             self._note("The model of the plan is not at hand (--model names it): properties alone are verified.")
             return None
-        session = open_reference(request.reference, graph)
+        session = open_reference(request.reference, graph.path)
         self._sessions.append(session)
         return LiveReference(request.reference, session)
 
@@ -184,7 +182,7 @@ class Opened:
         return self._request.ranges or (self.record.ranges if self.record else {})
 
     def _spaces(self) -> list[Space]:
-        symbols = {tensor.name: tensor.shape for tensor in self.facts.inputs} if self.facts else {}
+        symbols = {tensor.name: tensor.shape for tensor in self.graph.facts.inputs} if self.graph else {}
         if session := engine_session(self.session):
             names = {spec.name for spec in session.inputs}
             spaces = engine_spaces([t for t in session.loaded.engine.inputs if t.name in names], symbols)
@@ -194,10 +192,11 @@ class Opened:
 
     def _shapes(self) -> Profile | None:
         """Return the ranges that a build is for."""
-        if not self._request.runs_plans or self._request.target.suffix != MODEL_SUFFIX or self.facts is None:
+        if not self._request.runs_plans or self._request.target.suffix != MODEL_SUFFIX or self.graph is None:
             return None
-        specs = [TensorSpec.of(tensor) for tensor in self.facts.inputs]
-        space = model_space(specs, {tensor.name: tensor.shape for tensor in self.facts.inputs}, self.ranges)
+        inputs = self.graph.facts.inputs
+        specs = [TensorSpec.of(tensor) for tensor in inputs]
+        space = model_space(specs, {tensor.name: tensor.shape for tensor in inputs}, self.ranges)
         if not space.ranges:
             return None
         ends = [
@@ -213,19 +212,24 @@ class Opened:
         return Profile(shapes=ranges, values=values)
 
 
-def own_model(target: Path) -> Path | None:
-    """Return the model itself, or the one beside a plan that its manifest was written for, if it is still the same."""
+def own_model(target: Path) -> Model | None:
+    """Return the model itself, or the one beside a plan that its manifest was written for, if it is still the same.
+
+    Raises:
+        UsageProblem: the target is no plan and no sound model.
+    """
     if target.suffix == MODEL_SUFFIX:
-        return target
+        return Model.open(target)
     manifest = read_manifest(target) if target.is_file() else None
     model = target.with_name(manifest.model.file) if manifest else None
-    return model if manifest and model and model.is_file() and sha256_of(model) == manifest.model.sha256 else None
+    same = manifest and model and model.is_file() and sha256_of(model) == manifest.model.sha256
+    return Model.open(model) if model and same else None
 
 
-def graph_hash(graph: Path | None, target: Path) -> str | None:
+def graph_hash(graph: Model | None, target: Path) -> str | None:
     """Return the hash of the model that a target is, or was built from; None where no manifest tells it either."""
     if graph:
-        return sha256_of(graph)
+        return graph.sha256
     manifest = read_manifest(target)
     return manifest.model.sha256 if manifest else None
 
@@ -240,7 +244,8 @@ def of_model(request: VerifyRequest) -> VerifyRequest:
         return replace(request, model=request.model or request.target)
     if not request.target.is_file():
         raise UsageProblem(f"The engine or model does not exist: {request.target}")
-    model, manifest = request.model or own_model(request.target), read_manifest(request.target)
+    own, manifest = own_model(request.target), read_manifest(request.target)
+    model = request.model or (own.path if own else None)
     if model is None or manifest is None:
         raise UsageProblem(
             "Looking for the place of a fault, and for a way around it, takes the model that the plan was built from: "

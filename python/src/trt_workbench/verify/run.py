@@ -19,7 +19,6 @@ from trt_workbench.engine.documents import json_values
 from trt_workbench.engine.verification import UNDECIDED, UNVERIFIED, WRONG
 from trt_workbench.errors import DeviceFailure, DeviceLost, UsageProblem
 from trt_workbench.measure.arrays import file_name
-from trt_workbench.onnxtools.identity import sha256_of
 from trt_workbench.onnxtools.precision import rounding_of
 from trt_workbench.verify.calls import Arrays, Call, calls
 from trt_workbench.verify.diagnosis import diagnose
@@ -362,7 +361,7 @@ def _recorder(request: VerifyRequest, opened: Opened, folder: Path) -> CallRecor
         raise UsageProblem("There is nothing to record without a reference on a backend; name one with --reference.")
     return CallRecorder(
         folder,
-        model_sha256=sha256_of(opened.graph),
+        model_sha256=opened.graph.sha256,
         reference=request.reference,
         provenance=opened.reference.provenance(),
         ranges={name: [r.low, r.best, r.high] for name, r in opened.spaces[0].ranges.items()},

@@ -23,6 +23,7 @@ from trt_workbench.engine.array_files import load_arrays, save_arrays
 from trt_workbench.engine.documents import Strict, append_lines, json_values
 from trt_workbench.engine.files import write_text
 from trt_workbench.errors import BackendFailure, DeviceFailure
+from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.identity import sha256_of
 from trt_workbench.onnxtools.sanitize import save_model
 from trt_workbench.verify.cut import Cut, CutSource, Form
@@ -243,7 +244,7 @@ class Trials:
         return max(_LEAST_S, left / 2 if self._longest is None else _PACE * self._longest)
 
     def _limits(self, path: Path, folder: Path, cut: Cut) -> dict[str, Limit]:
-        yardstick = Yardstick(path, folder, self._request.seed)
+        yardstick = Yardstick(Model.open(path), folder, self._request.seed)
         try:
             rows = {name: self._rows(array) for name, array in cut.expected.items()}
             return yardstick.limits(self._precision, dict(cut.inputs), dict(cut.expected), rows)

@@ -160,14 +160,9 @@ class _Noise:
 class Yardstick:
     """Noisy copies of a model on ONNX Runtime's CPU provider, by precision; made when they are first asked for."""
 
-    def __init__(self, model: Path, folder: Path, seed: int) -> None:
-        """Take the model; copies are written to `folder`.
-
-        Raises:
-            UsageProblem: the model cannot be read.
-        """
-        self._path, self._folder, self._seed = model, folder, seed
-        self._model: onnx.ModelProto | None = None
+    def __init__(self, model: Model, folder: Path, seed: int) -> None:
+        """Take the model; copies are written to `folder`."""
+        self._model, self._folder, self._seed = model, folder, seed
         self._exact: Session | None = None
         self._flagged: tuple[list[str], list[Session]] | None = None
         self._sessions: dict[tuple[str, float], list[Session]] = {}
@@ -204,7 +199,7 @@ class Yardstick:
     def exact(self, inputs: Arrays) -> dict[str, NDArray[Any]]:
         """Return what the model itself gives, undisturbed. Raises UsageProblem if it does not take the inputs."""
         if self._exact is None:
-            self._exact = load_reference(self._path)
+            self._exact = load_reference(self._model.path)
         return dict(self._exact.run(typed_for(self._exact, inputs)))
 
     def prepare(self, precision: str) -> None:
@@ -225,11 +220,6 @@ class Yardstick:
         for session in (*([self._exact] if self._exact else []), *(self._flagged[1] if self._flagged else [])):
             session.close()
 
-    def _read(self) -> onnx.ModelProto:
-        if self._model is None:
-            self._model = Model.open(self._path).load()
-        return self._model
-
     def _noise(self, precision: str) -> _Noise:
         """Return how the copies for a precision are disturbed.
 
@@ -237,7 +227,7 @@ class Yardstick:
         what it multiplies in eight bits or more is disturbed by that. Coarser formats would hide every fault: there
         the copies are disturbed by what tensors are rounded to in between, which is fp16 at least.
         """
-        model, rows = self._read(), parse(precision)
+        model, rows = self._model.proto, parse(precision)
         row = rows[0]
         if not row.is_quantised:
             held = kinds(row.name)[0] if row.recipe == "cast" and opset(model) >= row.since else None
@@ -252,14 +242,15 @@ class Yardstick:
     def _noisy(self, noise: _Noise, size: float) -> list[Session]:
         key = (noise.row.name, size)
         if key not in self._sessions:
+            model = self._model.load()
             self._sessions[key] = [
-                self._load(self._copy(noise, size, number), f"noisy-{noise.row.name}-{size:.3g}-{number}")
+                self._load(self._copy(model, noise, size, number), f"noisy-{noise.row.name}-{size:.3g}-{number}")
                 for number in range(_COPIES)
             ]
         return self._sessions[key]
 
-    def _copy(self, noise: _Noise, size: float, number: int) -> onnx.ModelProto:
-        return with_rounding(self._read(), size, self._seed + number, ranged=noise.ranged, held=noise.held)
+    def _copy(self, model: onnx.ModelProto, noise: _Noise, size: float, number: int) -> onnx.ModelProto:
+        return with_rounding(model, size, self._seed + number, ranged=noise.ranged, held=noise.held)
 
     def _load(self, model: onnx.ModelProto, name: str) -> Session:
         if any(not get(one).cpu for one in narrow_formats(model)):
@@ -273,15 +264,15 @@ class Yardstick:
         """Return the outputs behind a tensor that is NaN in a copy and not in the model."""
         if not noise.overflows:
             return set()
-        model = self._read()
         if self._flagged is None:
+            model = self._model.load()
             names = computed_floats(model)
-            models = {"exact-flags": model, "noisy-flags": self._copy(noise, noise.strong, 0)}
+            models = {"exact-flags": model, "noisy-flags": self._copy(model, noise, noise.strong, 0)}
             self._flagged = names, [self._load(with_flags(one, names), name) for name, one in models.items()]
         names, sessions = self._flagged
         flags = [session.run(typed_for(session, inputs)).get(FLAGS, ()) for session in sessions]
         beyond = {name for name, exact, copy in zip(names, *flags, strict=False) if copy and not exact}
-        return outputs_behind(model, beyond)
+        return outputs_behind(self._model.proto, beyond)
 
 
 def typed_for(session: Session, inputs: Arrays) -> dict[str, NDArray[Any]]:

@@ -12,6 +12,7 @@ from trt_workbench.backends.torch import TorchBackend
 from trt_workbench.decide.candidates import make_candidate
 from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings
 from trt_workbench.errors import UsageProblem
+from trt_workbench.model.opened import Model
 
 RNG = np.random.default_rng(0)
 TEXT = """g (float[16,20,6,6] x) => (float[16,5] y) {
@@ -29,7 +30,7 @@ def test_pairs_round_alike(tmp_path: Path, *, compact: bool) -> None:
     model = write_onnx(tmp_path / "m.onnx", TEXT, arrays)
     settings = PlacementSettings(keep_sensitive=False, compact=compact)
     random = CalibrationSettings(calibration="random")
-    path = make_candidate(model, "int8", tmp_path / "q.onnx", calibration=random, placement=settings).path
+    path = make_candidate(Model.open(model), "int8", tmp_path / "q.onnx", calibration=random, placement=settings).path
     x = RNG.uniform(-1, 1, (16, 20, 6, 6)).astype(np.float32)
     found = []
     # unfused, so that both sum floats
