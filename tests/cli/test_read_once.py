@@ -14,10 +14,11 @@ import pytest
 from tests.cli.conftest import CocoSetup
 from tests.cli.engines.common import write_model
 from tests.in_app import trtw
+from tests.in_process_worker import InProcessWorker
 from tests.onnx_text import parse_onnx
 from tests.streaming_models import contract_of, convolution, write_contract
 
-from trt_workbench.core import hashing
+from trt_workbench.core import hashing, workers
 from trt_workbench.model import opened
 
 GRAPH = """g (float[N,3,8,8] x) => (float[N,5] y) {
@@ -122,11 +123,9 @@ COMMANDS: dict[str, tuple[object, ...]] = {
 }
 
 
-# In these, worker processes read the model.
-ELSEWHERE = {
-    "verify --bisect": ("verify", "model.onnx", "--backend", "ort-cpu", "--quick", "--bisect"),
-    "bench": ("bench", "bench.yaml"),
-}
+# Here what asks for the work reads the model, and what does it, which is a process of its own.
+WORKERS = {"verify --bisect": ("verify", "model.onnx", "--backend", "ort-cpu", "--quick", "--bisect")}
+BENCHED = {"bench": ("bench", "bench.yaml")}
 
 
 def done(words: tuple[object, ...], *codes: int) -> None:
@@ -134,10 +133,18 @@ def done(words: tuple[object, ...], *codes: int) -> None:
     assert result.exit_code in (codes or (0,)), result.output
 
 
-@pytest.mark.parametrize("command", [*COMMANDS, *ELSEWHERE])
+@pytest.mark.parametrize("command", [*COMMANDS, *BENCHED])
 def test_a_model_is_read_once(command: str, model: Path, reads: Reads) -> None:
-    done((COMMANDS | ELSEWHERE)[command], *((0, 1) if command == "decide" else ()))
-    reads.require_once(model, model.with_name("weights.bin"), here=command in COMMANDS)
+    done((COMMANDS | BENCHED)[command], *((0, 1) if command == "decide" else ()))
+    reads.require_once(model, model.with_name("weights.bin"))
+
+
+@pytest.mark.parametrize("command", WORKERS)
+def test_a_worker_reads_a_model_once(command: str, model: Path, reads: Reads, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a worker is asked for, one request after another, runs in this process."""
+    monkeypatch.setattr(workers, "WorkerProcess", InProcessWorker)
+    done(WORKERS[command])
+    reads.require_once(model, model.with_name("weights.bin"))
 
 
 @pytest.mark.torch

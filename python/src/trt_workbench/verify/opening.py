@@ -70,9 +70,9 @@ class Opened:
         """
         self._request, self._sessions = request, []  # type: ignore[var-annotated]
         self.graph = Model.open(request.model) if request.model else own_model(request.target)
-        for model in [self.graph, *([Model.open(request.target)] if request.target.suffix == MODEL_SUFFIX else [])]:
-            if model:
-                refuse_random(model, "verified")
+        target = Model.open(request.target) if request.target.suffix == MODEL_SUFFIX else None
+        for model in filter(None, (self.graph, target)):
+            refuse_random(model, "verified")
         self.record = self._open_record()
         if request.target.suffix != MODEL_SUFFIX and not request.runs_plans:
             raise UsageProblem(f"A plan is executed by backend trt, not {request.backend}: {request.target}")
