@@ -297,3 +297,28 @@ print(resident() - small)
         (tmp_path / f"{number}.onnx").write_bytes(path.read_bytes())
     grown = int(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
     assert grown < 4 * 2**24 / 10
+
+
+def saved(path: Path, graph: str, arrays: dict[str, Any], where: str) -> Path:
+    """Write a model with all its weights, the smallest too, inside or in a file beside it."""
+    beside = {"save_as_external_data": True, "location": "w.bin", "size_threshold": 0} if where == "beside" else {}
+    onnx.save(parse_onnx(graph, arrays), path, **beside)
+    return path
+
+
+@pytest.mark.parametrize("where", ["inside", "beside"])
+def test_what_tells_the_shapes_is_in_the_graph_wherever_it_was(tmp_path: Path, where: str) -> None:
+    text = "g (float[N,64] x) => (float[a,b,c] y) { z = MatMul(x, w) y = Reshape(z, s) }"
+    path = saved(tmp_path / "m.onnx", text, {"w": LARGE, "s": np.array([-1, 8, 8])}, where)
+    model = Model.open(path)
+    assert model.index.facts("y").shape[1:] == (8, 8)
+    assert [is_external(tensor) for tensor in model.proto.graph.initializer] == [True, False]
+    assert values(model.load()) == values(onnx.load(path))
+
+
+@pytest.mark.parametrize("where", ["inside", "beside"])
+def test_a_division_that_ends_the_process_is_refused_wherever_its_numbers_are(tmp_path: Path, where: str) -> None:
+    text = "g (int64[1] x) => (int64[1] y) { a = Div(big, minus) y = Add(x, a) }"
+    arrays = {"big": np.array([np.iinfo(np.int64).min]), "minus": np.array([-1])}
+    with pytest.raises(UsageProblem, match="which overflows"):
+        Model.open(saved(tmp_path / "m.onnx", text, arrays, where))

@@ -19,7 +19,7 @@ from trt_workbench.errors import ComponentMissing, UsageProblem, WorkbenchError,
 from trt_workbench.model.index import GraphIndex
 from trt_workbench.model.opened import Model
 from trt_workbench.model.tensorrt_operators import SOURCE, why_not
-from trt_workbench.model.weights import put_back
+from trt_workbench.model.weights import is_in_own_file, put_back
 from trt_workbench.onnxtools.partitions import Partitions, make_partitions, split_small
 from trt_workbench.onnxtools.shape_nodes import shape_nodes
 
@@ -104,7 +104,7 @@ def _ask(ort: Any, request: PartitionRequest, index: GraphIndex, provider: str) 
     if index.renamed:
         named = onnx.ModelProto()
         named.CopyFrom(index.model)
-        put_back(named, request.model)
+        put_back(named, request.model, wanted=is_in_own_file)
         model = named.SerializeToString()
         config.add_session_config_entry(_FOLDER_ENTRY, str(request.model.parent.resolve()))
     chain: list[Any] = [(provider, _provider_options(request, provider))]

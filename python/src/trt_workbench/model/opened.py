@@ -19,8 +19,8 @@ from trt_workbench.core.stamps import Stamp, settled_stamp, stamp_of
 from trt_workbench.errors import UsageProblem, WorkbenchError
 from trt_workbench.model.facts import ModelFacts, facts_of
 from trt_workbench.model.index import GraphIndex
-from trt_workbench.model.reading import check_model, parse_model, read_file
-from trt_workbench.model.weights import OWN_FILE, put_back, take_out
+from trt_workbench.model.reading import check_model, parse_model, read_file, require_sound
+from trt_workbench.model.weights import OWN_FILE, is_small, put_back, take_out
 
 Result = TypeVar("Result")
 # Graphs without their weights are small; a search makes hundreds of models and looks at each for a while.
@@ -43,11 +43,17 @@ class _Content:
         data, self.own_sha256 = read_file(path)
         model = parse_model(path, data)
         self.facts = facts_of(path, model)
-        self.proto = take_out(model, data)
         self.stamps = [stamp, *(settled_stamp(path.parent / name) for name in self.facts.external_locations)]
+        try:
+            put_back(model, path, partial(self.part, path), is_small)
+        except (OSError, ValueError) as error:
+            raise UsageProblem(f"The model's external data does not fit ({error}): {path}") from error
+        if self.facts.external_locations:
+            require_sound(path, model)  # once more, with what was outside
+        self.proto = take_out(model, data)
         if self.stamps != self.stamps_now(path):
             raise UsageProblem(f"The model changes while it is read; wait until it is written: {path}")
-        self.parts = {OWN_FILE: data}
+        self.parts[OWN_FILE] = data
 
     def part(self, path: Path, location: str) -> bytes | None:
         """Return what the model's file, or a file of external data, holds; None where it is too large to be kept."""

@@ -48,11 +48,16 @@ def parse_model(path: Path, data: bytes) -> onnx.ModelProto:
     # Protobuf takes an empty file, and some others, for a message without any field.
     if not model.graph.node and not model.graph.output:
         raise UsageProblem(f"The file holds no ONNX graph: it {describe_file(path)}. File: {path}")
+    require_sound(path, model)
+    return model
+
+
+def require_sound(path: Path, model: onnx.ModelProto) -> None:
+    """Raise UsageProblem if a part of the model contradicts the format; weights outside the file are not looked at."""
     try:
         check_model(model)
     except (ValueError, RecursionError) as error:
         raise UsageProblem(f"The file is no sound ONNX model ({error}); export it again: {path}") from error
-    return model
 
 
 def check_model(model: onnx.ModelProto) -> None:

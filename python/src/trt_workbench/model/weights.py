@@ -16,7 +16,7 @@ from trt_workbench.model.reading import all_tensors
 from trt_workbench.model.tensor_checks import declared_bytes
 from trt_workbench.model.walking import all_graphs
 
-# Tensors up to this size stay in the graph: shapes, indices and scales, whose values tell what the graph does.
+# Of tensors whose values tell what the graph does: shapes, indices and scales.
 _MOST_BYTES = 4096
 # In a graph that is rewritten smaller tensors may be shapes, indices and masks, whose values rewrites read.
 _LARGE_WEIGHT = 1 << 20
@@ -53,13 +53,19 @@ def take_out(model: onnx.ModelProto, data: bytes) -> onnx.ModelProto:
     return copy
 
 
-def put_back(model: onnx.ModelProto, path: Path, part: Callable[[str], bytes | None] = lambda _: None) -> None:
-    """Put all values into a model that lacks them: those that `take_out` took, and external data.
+def put_back(
+    model: onnx.ModelProto,
+    path: Path,
+    part: Callable[[str], bytes | None] = lambda _: None,
+    wanted: Callable[[onnx.TensorProto], bool] = lambda _: True,
+) -> None:
+    """Put values into a model that lacks them: those that `take_out` took, and external data.
 
     Args:
         model: changed in place.
         path: the model's file.
         part: returns what the file of a location holds, where that is in memory.
+        wanted: tells of which tensors.
 
     Raises:
         OSError: a file cannot be read.
@@ -67,9 +73,11 @@ def put_back(model: onnx.ModelProto, path: Path, part: Callable[[str], bytes | N
     """
     with ExitStack() as stack:
         files: dict[str, io.BufferedIOBase] = {}
-        for tensor in filter(is_external, all_tensors(model, all_graphs(model))):
+        for tensor in all_tensors(model, all_graphs(model)):
+            if not is_external(tensor) or not wanted(tensor):
+                continue
             entries = {entry.key: entry.value for entry in tensor.external_data}
-            location, length = entries["location"], int(entries.get("length") or declared_bytes(tensor))
+            location, length = entries["location"], declared_bytes(tensor)
             if location not in files:
                 data, file = part(location), path if location == OWN_FILE else path.parent / location
                 files[location] = stack.enter_context(open_regular(file) if data is None else io.BytesIO(data))
@@ -79,6 +87,16 @@ def put_back(model: onnx.ModelProto, path: Path, part: Callable[[str], bytes | N
                 raise ValueError(f"it ends within tensor {tensor.name}")
             tensor.ClearField("data_location")
             del tensor.external_data[:]
+
+
+def is_small(tensor: onnx.TensorProto) -> bool:
+    """Return whether the values of a tensor stay in the graph: they may be a shape, an index or a scale."""
+    return declared_bytes(tensor) <= _MOST_BYTES
+
+
+def is_in_own_file(tensor: onnx.TensorProto) -> bool:
+    """Return whether `take_out` took the values of a tensor."""
+    return any(entry.key == "location" and entry.value == OWN_FILE for entry in tensor.external_data)
 
 
 def _initializers(data: bytes) -> Iterator[tuple[int, int]]:

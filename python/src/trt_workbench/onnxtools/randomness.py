@@ -7,7 +7,7 @@ from onnx import numpy_helper
 
 from trt_workbench.errors import UsageProblem
 from trt_workbench.model.opened import Model
-from trt_workbench.model.proto import operator_name
+from trt_workbench.model.proto import is_external, operator_name
 from trt_workbench.model.walking import all_graphs, all_nodes
 
 # A seed does not help: every runtime draws other numbers from it, and other ones again at the next call.
@@ -68,6 +68,6 @@ def _flags(graphs: list[onnx.GraphProto], nodes: list[onnx.NodeProto]) -> dict[s
     inputs = {value.name for graph in graphs for value in graph.input}
     found: dict[str, bool] = {}
     for name, tensor in tensors:
-        if tensor.data_type == onnx.TensorProto.BOOL and name not in inputs:
+        if tensor.data_type == onnx.TensorProto.BOOL and name not in inputs and not is_external(tensor):
             found[name] = found.get(name, False) or bool(numpy_helper.to_array(tensor).any())
     return found
