@@ -8,7 +8,7 @@ from pathlib import Path
 import onnxruntime as ort
 import pytest
 from tests.in_app import json_of, stderr_of, stdout_of
-from tests.onnx_text import write_onnx
+from tests.onnx_text import parse_onnx, write_onnx
 
 TRT, CUDA, CPU = "TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvider"
 
@@ -85,3 +85,14 @@ def test_what_does_not_fit_is_refused(model: Path, words: list[str], text: str) 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     assert "does not exist" in stderr_of("partitions", tmp_path / "none.onnx", "--predict")
+
+
+@pytest.mark.parametrize("external", [False, True])
+def test_nodes_without_names_keep_their_weights_wherever_these_are(tmp_path: Path, external: bool) -> None:
+    import numpy as np
+    import onnx
+
+    made = parse_onnx("g (float[1,64] x) => (float[1,64] y) { y = MatMul(x, w) }", {"w": np.ones((64, 64), np.float32)})
+    onnx.save(made, tmp_path / "m.onnx", save_as_external_data=external, location="w.bin")
+    document = json_of("partitions", tmp_path / "m.onnx", "--backend", "ort-cpu", "--output", tmp_path / "run")
+    assert document["nodes_by_provider"] == {CPU: 1}

@@ -1,6 +1,7 @@
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnxruntime
@@ -266,3 +267,17 @@ def test_int8_products_do_not_saturate(tmp_path: Path, product: str) -> None:
         assert ("int8_products" in session.provenance) == ("again" in product)
         assert session.record()["precision_ran"]["simulated"] == ("again" in product)
     np.testing.assert_array_equal(made, np.float32(0 if "again" in product else 127 * 127 * 32))
+
+
+def test_a_model_that_changes_while_it_is_loaded_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was checked, hashed and found to be simulated or not is what runs."""
+    path = write_onnx(tmp_path / "m.onnx", "g (float[2] x) => (float[2] y) { y = Abs(x) }")
+    real = ort_cpu.cpu_session
+
+    def changed(*words: Any) -> Any:
+        write_onnx(path, "g (float[2] x) => (float[2] y) { y = Neg(x) }")
+        return real(*words)
+
+    monkeypatch.setattr(ort_cpu, "cpu_session", changed)
+    with pytest.raises(UsageProblem, match="changed on disk"):
+        OrtCpuBackend().load(path)

@@ -156,6 +156,15 @@ def test_two_threads_give_one_build(make_model: MakeModel, native_double: Any) -
     assert "Another process" in notes[0]
 
 
+def test_a_model_that_changes_while_it_is_built_gives_no_engine(make_model: MakeModel, native_double: Any) -> None:
+    model, other = make_model(), make_model("other.onnx", scale=2.0)
+    native_double.before_build = lambda: model.write_bytes(other.read_bytes())
+    with pytest.raises(UsageProblem, match="changed on disk"):
+        build(prepare_build(Model.open(model), BuildSettings()))
+    native_double.before_build = lambda: None
+    assert prepare_build(Model.open(model), BuildSettings()).cached is None
+
+
 def test_export_copies_plan_and_manifest(make_model: MakeModel, native_double: Any, tmp_path: Path) -> None:
     engine = build(prepare_build(Model.open(make_model()), BuildSettings()))
     assert native_double.builds

@@ -102,6 +102,7 @@ class OrtCpuBackend(OrtBackend):
             if problem := translated(error, "ONNX Runtime cannot load the model", model):
                 raise problem from error
             raise
+        request.model.require_unchanged()
         return OrtCpuSession(session, request.source, request.model, options.concurrency, {**provenance, **int8})
 
 

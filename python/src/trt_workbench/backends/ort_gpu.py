@@ -94,6 +94,7 @@ def load_gpu_session(request: LoadRequest, options: SessionOptions) -> BoundSess
     if on_device:
         preload(ort)
     session = _session(ort, request, config)
+    request.model.require_unchanged()
     graph = request.model.proto.graph
     assignment = read_assignment(session)
     assigned = check_assignment(

@@ -171,6 +171,7 @@ class OrtRtxBackend(Backend):
             if problem := translated(error, f"ONNX Runtime cannot load the model on {RTX_PROVIDER}", model):
                 raise problem from error
             raise
+        request.model.require_unchanged()
         assignment = read_assignment(session)
         assigned = check_assignment(
             assignment,

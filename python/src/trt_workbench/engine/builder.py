@@ -281,6 +281,7 @@ def _build(
         f"Building a TensorRT engine ({settings.precision_text}) for {prepared.model.path.name}; this can take minutes."
     )
     result = _run_build(prepared, options, progress, time_limit_s)
+    prepared.model.require_unchanged()  # TensorRT reads the file itself, and the manifest names what was hashed
     manifest = _manifest(prepared, digest, result)
     if result.skipped_tactics:
         notes.append(

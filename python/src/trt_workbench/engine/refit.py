@@ -40,6 +40,7 @@ def refit_plan(plan: CheckedPlan, model: Model, destination: Path, *, device: in
     loaded = load_checked(plan, device=device)
     with native.translated():
         data: bytes = native.require("refit")(loaded.engine, model=str(model.path))
+    model.require_unchanged()
     manifest = made.model_copy(
         update={
             "created_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),

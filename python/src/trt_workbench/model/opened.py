@@ -150,7 +150,7 @@ class Model:
         Raises:
             UsageProblem: a file has changed since the model was opened, or the external data does not fit.
         """
-        self._require_unchanged()
+        self.require_unchanged()
         model = onnx.ModelProto()
         model.CopyFrom(self.proto)
         try:
@@ -158,10 +158,11 @@ class Model:
             check_model(model)
         except (OSError, ValueError, onnx.checker.ValidationError) as error:
             raise UsageProblem(f"The model's external data does not fit ({error}): {self.path}") from error
-        self._require_unchanged()
+        self.require_unchanged()
         return model
 
-    def _require_unchanged(self) -> None:
+    def require_unchanged(self) -> None:
+        """Raise UsageProblem if a file has changed since the model was opened: after what reads the file by itself."""
         pairs = zip(self._content.stamps_now(self.path), self._content.stamps, strict=True)
         if not all(now and before and now.has_content_of(before) for now, before in pairs):
             raise UsageProblem(f"The model has changed on disk since it was opened; start again: {self.path}")
@@ -223,12 +224,12 @@ def _sha256(model: Model) -> str:
     own, locations = model._content.own_sha256, sorted(model.facts.external_locations)
     if not locations:
         return own
-    model._require_unchanged()
+    model.require_unchanged()
     parts = [("", own)]
     for location in locations:
         model._content.part(model.path, location)  # who asks for the hash may load the weights, too
         parts.append((location, hash_file(model.path.parent / location)))
-    model._require_unchanged()
+    model.require_unchanged()
     return hash_parts(parts)
 
 
