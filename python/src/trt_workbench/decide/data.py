@@ -26,7 +26,8 @@ from trt_workbench.model.facts import ModelTensor
 from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.llm_directory import examine_llm_directory
 from trt_workbench.onnxtools.quantize.kinds import RANDOM
-from trt_workbench.pipeline.calibration import calibration_images, image_transform
+from trt_workbench.pipeline.calibration import calibration_images
+from trt_workbench.pipeline.families.recognise import family_of
 from trt_workbench.system.memory import require_room
 
 Sample = Mapping[str, NDArray[Any]]
@@ -248,7 +249,7 @@ def _check_values(
 def _transform(model: Model, settings: CalibrationSettings) -> ImageTransform | None:
     """Return how inference prepares images; None for a model that is no known detector."""
     try:
-        return image_transform(model, settings.family, settings.imgsz)
+        return family_of(model, settings.family, settings.imgsz).transform()
     except (UsageProblem, ComponentMissing):
         if settings.family:
             raise

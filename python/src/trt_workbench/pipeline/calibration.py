@@ -11,12 +11,10 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from trt_workbench.backends.base import TensorSpec
-from trt_workbench.backends.images import ImageTransform
 from trt_workbench.engine.calibration import holds_images
 from trt_workbench.model.opened import Model
 from trt_workbench.pipeline.decode import read_image
-from trt_workbench.pipeline.families import recognise
+from trt_workbench.pipeline.families.recognise import family_of
 from trt_workbench.pipeline.letterbox import preprocess
 
 
@@ -49,16 +47,9 @@ def calibration_images(
     """
     if not holds_images(data):
         return None
-    transform = image_transform(model, family, imgsz)
+    transform = family_of(model, family, imgsz).transform()
 
     def read(path: Path) -> NDArray[Any]:
         return preprocess(read_image(path), transform)[0]
 
     return CalibrationImages(read, json.dumps(dataclasses.asdict(transform), sort_keys=True))
-
-
-def image_transform(model: Model, family: str | None = None, imgsz: tuple[int, int] | None = None) -> ImageTransform:
-    """Return how inference prepares images for a detector. Raises UsageProblem where its family is unknown."""
-    facts = model.facts
-    inputs, outputs = (tuple(map(TensorSpec.of, tensors)) for tensors in (facts.inputs, facts.outputs))
-    return recognise(inputs, outputs, facts.metadata, family=family, imgsz=imgsz).transform()

@@ -9,19 +9,17 @@ from typing import Any
 
 import onnx
 
-from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.partitions import PartitionRequest, find_partitions
 from trt_workbench.core.input_files import open_regular, parse_json
 from trt_workbench.errors import ComponentMissing, UsageProblem
-from trt_workbench.model.facts import QUANTIZERS, ModelFacts, ModelTensor
+from trt_workbench.model.facts import QUANTIZERS, ModelTensor
 from trt_workbench.model.opened import Model, checked_on_error
 from trt_workbench.model.proto import STANDARD
 from trt_workbench.model.reading import all_tensors
 from trt_workbench.model.walking import all_graphs
 from trt_workbench.onnxtools.graph_types import read_precision
 from trt_workbench.onnxtools.llm_directory import examine_llm_directory
-from trt_workbench.pipeline.families import recognise
-from trt_workbench.pipeline.families.recognise import ADVICE
+from trt_workbench.pipeline.families.recognise import ADVICE, family_of
 
 # Names of nodes that are listed of an operator; the rest is counted.
 _NAMED = 5
@@ -55,7 +53,7 @@ def _facts(opened: Model) -> dict[str, Any]:
         "other_opsets": {entry.domain: entry.version for entry in model.opset_import if entry.domain not in STANDARD},
         "inputs": [_tensor(tensor) for tensor in facts.inputs],
         "outputs": [_tensor(tensor) for tensor in facts.outputs],
-        "detector": _detector(facts),
+        "detector": _detector(opened),
         "precision": read_precision(opened).document(),
         "quantizers": {name: facts.operators[name] for name in sorted(QUANTIZERS & facts.operators.keys())},
         "parameters": _parameters(model),
@@ -103,11 +101,10 @@ def _tensor(tensor: ModelTensor) -> dict[str, Any]:
     return {"name": tensor.name, "dtype": tensor.dtype, "shape": shape}
 
 
-def _detector(facts: ModelFacts) -> dict[str, Any]:
+def _detector(model: Model) -> dict[str, Any]:
     """Return the family with what it makes of the model, or why there is none."""
-    inputs, outputs = (tuple(map(TensorSpec.of, group)) for group in (facts.inputs, facts.outputs))
     try:
-        family = recognise(inputs, outputs, facts.metadata)
+        family = family_of(model)
         transform = family.transform()
     except (UsageProblem, ComponentMissing) as problem:
         # of this command it is no option

@@ -9,6 +9,7 @@ from typing import Literal
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.images import ImageTransform
 from trt_workbench.errors import ComponentMissing, DeviceFailure, UsageProblem, did_you_mean
+from trt_workbench.model.opened import Model
 from trt_workbench.pipeline.families.base import Detections, DetectorFacts, DoesNotFit, Family
 from trt_workbench.pipeline.families.detr import Detr
 from trt_workbench.pipeline.families.metadata import read_facts
@@ -67,6 +68,13 @@ def recognise(
         source = "--family" if family else "the model's metadata"
         return _named(asked, source, outputs, facts)
     return _guessed(outputs, facts)
+
+
+def family_of(model: Model, family: str | None = None, imgsz: tuple[int, int] | None = None) -> Family:
+    """Tell how the outputs of an ONNX model become boxes, as `recognise`."""
+    facts = model.facts
+    inputs, outputs = (tuple(map(TensorSpec.of, tensors)) for tensors in (facts.inputs, facts.outputs))
+    return recognise(inputs, outputs, facts.metadata, family=family, imgsz=imgsz)
 
 
 def _refuse_separate_logits(outputs: Sequence[TensorSpec]) -> None:
