@@ -13,6 +13,7 @@ from onnx import helper, numpy_helper
 from trt_workbench.backends.base import Availability, Backend, Session, SessionOptions
 from trt_workbench.backends.ort_cpu import OrtCpuBackend
 from trt_workbench.errors import UsageProblem
+from trt_workbench.model.opened import Model
 
 # Finds the tensor whose rows after the first come out wrong; None where the fault has no place in a graph.
 Place = Callable[[onnx.GraphProto], str | None]
@@ -104,7 +105,7 @@ class GraphFaultBackend(Backend):
             path = Path(folder) / "faulty.onnx"
             onnx.save(changed, path)
             session = OrtCpuBackend().load(path, SessionOptions(threads=1))
-        session._model = model  # type: ignore[attr-defined]  # the copy is gone
+        session._model = Model.open(model)  # type: ignore[attr-defined]  # the copy is gone
         return session
 
 

@@ -14,6 +14,7 @@ from tests.pairs import PAIRS, contract, write_models
 
 from trt_workbench.errors import CheckFailed
 from trt_workbench.evaluate.parity import ParityRequest, check_parity
+from trt_workbench.model.opened import Model
 from trt_workbench.runs.records import read_records
 
 RIGHT = {name for name, pair in PAIRS.items() if pair.right}
@@ -127,7 +128,7 @@ def test_sanitize_onnx(tmp_path: Path) -> None:
             onnx.save(made, before.with_suffix(f"{kind}.onnx"))
         with suppress(CheckFailed):
             after[name] = False
-            check_parity(before, onnx.load(before.with_suffix(".found.onnx")), ParityRequest())
+            check_parity(Model.open(before), onnx.load(before.with_suffix(".found.onnx")), ParityRequest())
             after[name] = True
     assert judged(after) == (RIGHT, WRONG)
 

@@ -10,8 +10,6 @@ import trt_workbench
 PACKAGE = Path(trt_workbench.__file__).parent
 GLOSSARY = Path(__file__).parents[2] / "docs" / "reference" / "glossary.md"
 MOST_WORDS = 40
-# Both are differences of two arrays, of verify and of eval-stream, which get one home in core/compare.py.
-SHARED = {"Difference"}
 _ENTRY = re.compile(r"^\| ([^|`]+) \| [^|]+ \| `([\w/]+\.py)`: `(\w+)` \|$", re.MULTILINE)
 
 
@@ -22,7 +20,7 @@ def classes(path: Path) -> list[str]:
 def test_no_two_public_classes_have_one_name() -> None:
     found = Counter(name for path in PACKAGE.rglob("*.py") for name in classes(path) if not name.startswith("_"))
     twice = {name for name, count in found.items() if count > 1}
-    assert twice <= SHARED
+    assert twice == set()
 
 
 def test_every_entry_of_the_glossary_is_in_the_code() -> None:

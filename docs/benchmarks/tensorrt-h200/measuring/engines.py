@@ -54,7 +54,7 @@ def _build(recorder: Recorder, path: Path, model: Path, name: str) -> None:
     settings = BuildSettings.model_validate({**asked, "optimization_level": case.level})
     start = time.perf_counter()
     built = build(prepare_build(Model.open(model), settings), note=say)
-    export(built, path)
+    export(built.plan, path)
     wall_s = time.perf_counter() - start
     manifest = built.manifest
     facts = {

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trt_workbench.core.compare import Rows, compare_rows
+from trt_workbench.core.compare import RowDifferences, compare_rows
 from trt_workbench.core.elements import kind
 from trt_workbench.core.precision import FAULT, FORMATS, MATCH, find, get, known, ordered, parse
 
@@ -196,7 +196,9 @@ def rounding_of(
     return found
 
 
-def _compared(got: NDArray[Any], want: NDArray[Any], usual: float, batch: int, *, any_order: bool) -> tuple[str, Rows]:
+def _compared(
+    got: NDArray[Any], want: NDArray[Any], usual: float, batch: int, *, any_order: bool
+) -> tuple[str, RowDifferences]:
     """Compare rows; in the order of their values where they are far and may come in any order."""
     rows = want.ndim > 0 and want.shape[0] == batch
     each = compare_rows(got, want, rows=rows)

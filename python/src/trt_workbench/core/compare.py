@@ -77,7 +77,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Rows:
+class RowDifferences:
     """What is known of every row [N] of an array and its reference.
 
     Attributes:
@@ -162,20 +162,20 @@ def difference(
     return replace(one, argmax_agreement=agreement, near_ties=ties)
 
 
-def compare_rows(found: Array, expected: Array, *, rows: bool = True, typical: float = np.inf) -> Rows:
+def compare_rows(found: Array, expected: Array, *, rows: bool = True, typical: float = np.inf) -> RowDifferences:
     """Compare every row of an array with its reference; as `difference`, which tells the worst of them."""
     count = _count(expected, rows=rows)
     none, far = np.zeros(count), np.full(count, np.inf)
     if found.shape != expected.shape:
-        return Rows(far, far, far, none, none, none, none, none, none, far)
+        return RowDifferences(far, far, far, none, none, none, none, none, none, far)
     if not expected.size:
-        return Rows(*(none,) * 10)
+        return RowDifferences(*(none,) * 10)
     a, b = found.reshape(count, -1), expected.reshape(count, -1)
     step = max(1, _BLOCK // a.shape[1])
     parts = [_figures(a[at : at + step], b[at : at + step], typical) for at in range(0, count, step)]
     max_abs, tops, beyond, nonfinite, *sums = (np.concatenate(one) for one in zip(*parts, strict=True))
     if kind(found, expected).counted:
-        return Rows(none, max_abs, none, nonfinite / a.shape[1], none, none, none, none, none, none)
+        return RowDifferences(none, max_abs, none, nonfinite / a.shape[1], none, none, none, none, none, none)
     lengths = np.sqrt(sums[2])
     # a row of zeros is measured by the others, and where all are zeros absolutely
     empty = tops < tiny(found, expected)
@@ -185,7 +185,7 @@ def compare_rows(found: Array, expected: Array, *, rows: bool = True, typical: f
             beyond[row] = (errors(a[row], b[row]) / tops[row] > typical).mean()
     with np.errstate(over="ignore"):
         figures = np.sqrt(sums[3]) / lengths, max_abs, max_abs / tops, none, beyond, nonfinite
-        return Rows(*(one.astype(np.float64) for one in figures), *sums)
+        return RowDifferences(*(one.astype(np.float64) for one in figures), *sums)
 
 
 class Sums:
@@ -226,7 +226,7 @@ def _count(array: Array, *, rows: bool) -> int:
 def _figures(
     found: Array, expected: Array, typical: float, wide: type[np.floating[Any]] = np.float64
 ) -> tuple[Floats, ...]:
-    """Return of rows [N,K] the largest difference, the largest value of the reference, and what else `Rows` is made of.
+    """Return of rows [N,K] the largest difference, the largest value of the reference, and the rest of `RowDifferences`.
 
     Of what is counted, the elements that differ take the place of those that are not finite.
     """
