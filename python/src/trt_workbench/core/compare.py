@@ -226,7 +226,7 @@ def _count(array: Array, *, rows: bool) -> int:
 def _figures(
     found: Array, expected: Array, typical: float, wide: type[np.floating[Any]] = np.float64
 ) -> tuple[Floats, ...]:
-    """Return of rows [N,K] the largest difference, the largest value of the reference, and the rest of `RowDifferences`.
+    """Return of rows [N,K] the largest difference, the largest reference value, and the rest of `RowDifferences`.
 
     Of what is counted, the elements that differ take the place of those that are not finite.
     """
