@@ -31,6 +31,7 @@ from trt_workbench.decide.candidates import make_candidate
 from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings
 from trt_workbench.engine.documents import write_json
 from trt_workbench.errors import UsageProblem, WorkbenchError
+from trt_workbench.model.opened import Model
 
 HERE = Path(__file__).parent
 RNG = np.random.default_rng(0)
@@ -85,7 +86,7 @@ def _files(folder: Path) -> dict[str, Path | str]:
             placement = PlacementSettings(keep_sensitive="mixed" in precision)
             output = folder / f"{precision}.onnx"
             try:
-                made = make_candidate(source, precision, output, calibration=random, placement=placement)
+                made = make_candidate(Model.open(source), precision, output, calibration=random, placement=placement)
                 files[f"{precision}, as quantize writes it"] = made.path
             except UsageProblem as problem:
                 files[precision] = str(problem)
