@@ -119,13 +119,14 @@ def test_references_keep_the_digits_of_fp32(make: Make) -> None:
 
 
 def test_fp16_leaves_its_range_as_in_pytorch(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
     text = "g (float16[4,64] x) => (float16[4,8] y) { a = MatMul(x, w0) b = Relu(a) y = MatMul(b, w1) }"
     weights = {"w0": np.full((64, 64), 2000, np.float16), "w1": np.full((64, 8), 1e-4, np.float16)}
     path = write_onnx(tmp_path / "m.onnx", text, weights)
     x = np.full((4, 64), 2, np.float16)
-    for backend, infinite in ((OrtCpuBackend(), True), (TorchBackend(), True)):
+    for backend in (OrtCpuBackend(), TorchBackend()):
         with backend.load(path) as session:
-            assert np.isinf(session.run({"x": x})["y"]).all() == infinite
+            assert np.isinf(session.run({"x": x})["y"]).all()
     with load_reference(path) as session:
         assert np.isfinite(session.run({"x": x})["y"]).all()
 
