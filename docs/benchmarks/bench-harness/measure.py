@@ -10,7 +10,6 @@ import argparse
 import gzip
 import json
 import os
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -21,7 +20,7 @@ from typing import Any
 
 import yaml
 
-from trt_workbench.bench import worker
+from trt_workbench.bench import run, worker
 from trt_workbench.bench.bench_run import prepare_bench
 from trt_workbench.bench.ranking import compare_records, kept_records
 from trt_workbench.runs.records import read_records
@@ -32,8 +31,13 @@ _SHARE, _PRIORITY = "TRTW_PLANTED_SHARE", "TRTW_PRIORITY"
 class SlowedWorker(worker.Worker):
     """A worker whose runtime `b` is slower than it is, by a share that may be 0."""
 
-    def _load(self, request: dict[str, Any]) -> dict[str, Any]:
-        answer = super()._load(request)
+    def __init__(self) -> None:
+        take_priority()
+        super().__init__()
+
+    def load(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Load a point, and slow `b` down. Raises WorkbenchError."""
+        answer = super().load(request)
         share = float(os.environ[_SHARE])
         if share and request["point"]["runtime"] == "b":
             self._scenario.once = slowed(self._scenario.once, share)
@@ -110,7 +114,8 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path(__file__).parent)
     arguments = parser.parse_args()
     os.environ[_SHARE], os.environ[_PRIORITY] = str(arguments.planted), str(arguments.priority)
-    worker.COMMAND = (sys.executable, str(Path(__file__).absolute()), "--serve")
+    run.TARGET = f"{Path(__file__).stem}:{SlowedWorker.__name__}"
+    os.environ["PYTHONPATH"] = os.pathsep.join((str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")))
     records = arguments.folder / f"{arguments.name}-records.jsonl.gz"
     records.unlink(missing_ok=True)
     with (arguments.folder / f"{arguments.name}.jsonl").open("w", encoding="utf-8") as out:
@@ -125,9 +130,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["--serve"]:
-        take_priority()
-        worker.Worker = SlowedWorker  # type: ignore[misc]
-        worker.main()
-    else:
-        main()
+    main()

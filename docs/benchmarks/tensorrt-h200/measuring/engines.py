@@ -106,9 +106,9 @@ def _first_run(path: Path, case: EngineCase) -> dict[str, Any]:
 
 def load(path: Path) -> Any:
     """Return the native engine of a plan."""
-    from trt_workbench.engine.loading import load_engine
+    from trt_workbench.engine.loading import load_engine, read_plan
 
-    return load_engine(path).engine
+    return load_engine(read_plan(path)).engine
 
 
 def random_inputs(engine: Any, case: EngineCase, seed: int = 0) -> dict[str, np.ndarray[Any, Any]]:

@@ -8,10 +8,11 @@ from typing import Any, ClassVar
 from trt_workbench.backends.base import Availability, Backend, Session, SessionOptions
 from trt_workbench.backends.graph_precision import model_in_precision
 from trt_workbench.backends.trt_options import RunnerChoice, split_options
-from trt_workbench.engine.builder import STRONGLY_TYPED_FROM, build, prepare_build
+from trt_workbench.engine.builder import build, prepare_build
 from trt_workbench.engine.loading import CheckedPlan, LoadedEngine, load_engine, read_plan
 from trt_workbench.engine.options import BuildSettings
 from trt_workbench.engine.profiles import batch_profile
+from trt_workbench.engine.request import STRONGLY_TYPED_FROM
 from trt_workbench.engine.settings_file import load_settings
 from trt_workbench.engine.target import examine_target
 from trt_workbench.errors import UsageProblem

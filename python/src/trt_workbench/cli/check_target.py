@@ -48,8 +48,8 @@ def check_target(
     TensorRT-RTX compiles ahead of time for each architecture, without a GPU or a driver. Exit code 1 if one of them
     refuses the model: the layer and the type that stop it are named.
     """
-    from trt_workbench.engine.builder import check_request
     from trt_workbench.engine.documents import json_values, write_json
+    from trt_workbench.engine.request import check_request
     from trt_workbench.engine.rtx import SERVED, require_compiler
     from trt_workbench.model.opened import Model
     from trt_workbench.runs.directory import run_directory

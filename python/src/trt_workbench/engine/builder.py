@@ -11,7 +11,6 @@ from typing import Any
 
 from trt_workbench import __version__
 from trt_workbench.core.hashing import hash_bytes, hash_file
-from trt_workbench.core.precision import names
 from trt_workbench.engine import cache, native, timing_cache
 from trt_workbench.engine.build_phases import BuildPhases, Progress
 from trt_workbench.engine.calibration import (
@@ -36,18 +35,13 @@ from trt_workbench.engine.manifest import (
 )
 from trt_workbench.engine.native_options import to_native
 from trt_workbench.engine.options import BuildSettings
-from trt_workbench.engine.profiles import Profile, batch_profile
+from trt_workbench.engine.request import check_formats, check_request
 from trt_workbench.engine.several_builds import keep_builder
 from trt_workbench.engine.target import Target, examine_target
 from trt_workbench.errors import CheckFailed, ComponentMissing, UsageProblem
-from trt_workbench.model.facts import ModelTensor
 from trt_workbench.model.opened import Model
 
-# From this version on every network is strongly typed: the graph alone says what its layers compute in (NvInfer.h).
-STRONGLY_TYPED_FROM = 11
 _SHARING = "profile_sharing"
-# Builder flags of quantised types.
-_QUANTIZED = names(lambda one: one.is_quantised and one.is_flag)
 
 Note = Callable[[str], None]
 
@@ -109,7 +103,7 @@ def prepare_build(
     """
     check_request(model, settings)
     target = examine_target(settings.device)
-    _check_quantized(model, settings, target)
+    check_formats(model, settings, target)
     if settings.calibration and not model.facts.is_quantized:
         fitting = fit_calibration(settings.calibration, model.facts.inputs, read_image)
         settings = settings.model_copy(update={"calibration": fitting})
@@ -127,79 +121,6 @@ def prepare_build(
     )
     cached = cache.cached_plan(key.digest()) if key.is_complete else None
     return PreparedBuild(model, settings, target, key, cached, read_image)
-
-
-def check_request(model: Model, settings: BuildSettings) -> None:
-    """Check what can be checked before TensorRT is asked: profiles against inputs, INT8 against scales.
-
-    Raises:
-        UsageProblem: the settings do not fit the model.
-    """
-    facts, path = model.facts, model.path
-    names = {tensor.name for tensor in facts.inputs}
-    for number, profile in enumerate(settings.profiles):
-        if unknown := sorted((profile.shapes.keys() | profile.values.keys()) - names):
-            known = ", ".join(sorted(names))
-            raise UsageProblem(f"Profile {number} names {', '.join(unknown)}; the model's inputs are {known}: {path}")
-        for tensor in facts.inputs:
-            _check_range(path, number, profile, tensor)
-    dynamic = [tensor for tensor in facts.inputs if tensor.is_dynamic]
-    if dynamic and not settings.profiles:
-        shapes = ", ".join(f"{tensor.name} {_shape_text(tensor.shape)}" for tensor in dynamic)
-        batch_alone = batch_profile([(tensor.name, tensor.shape) for tensor in facts.inputs], 1)
-        short = " or, as the batch alone is dynamic, --max-batch N" if batch_alone else ""
-        raise UsageProblem(
-            f"The model has dynamic inputs ({shapes}); give each its range with --profile NAME:MIN/OPT/MAX"
-            f"{short}: {path}"
-        )
-    if "int8" in settings.precision and "int8" not in facts.formats and settings.calibration is None:
-        raise UsageProblem(
-            "INT8 needs scales: give calibration data (--calibration FOLDER, TensorRT 8 and 10), or a model with "
-            f"QuantizeLinear and DequantizeLinear nodes: {path}"
-        )
-
-
-def _check_quantized(model: Model, settings: BuildSettings, target: Target) -> None:
-    """Raise UsageProblem if TensorRT would have to be allowed a quantised type that the settings leave out."""
-    facts, version = model.facts, target.tensorrt_version
-    release = int(version.split(".")[0]) if version else None
-    lacking = [row for row in facts.rows if release is not None and not row.is_built_by(release)]
-    if lacking:
-        has = (
-            f"TensorRT {max(row.tensorrt for row in lacking)} has, and " if all(row.tensorrt for row in lacking) else ""
-        )
-        raise UsageProblem(
-            f"The model is in {' and '.join(row.name for row in lacking)}, which TensorRT {version} does not have; "
-            f"{has}ort-cpu runs the model: {model.path}"
-        )
-    typed = settings.strongly_typed or release is None or release >= STRONGLY_TYPED_FROM
-    if typed or not facts.is_quantized or set(_QUANTIZED) & set(settings.precision):
-        return
-    kind = next((row.flag for row in facts.rows if row.is_quantised and row.flag), "int8")
-    wider = kind if settings.precision == ("fp32",) else f"{kind}+{settings.precision_text}"
-    raise UsageProblem(
-        f"The model has QuantizeLinear nodes, and TensorRT {version} builds it only if their type is allowed; ask for "
-        f"--precision {wider}: {model.path}"
-    )
-
-
-def _check_range(model: Path, number: int, profile: Profile, tensor: ModelTensor) -> None:
-    """Raise UsageProblem if a profile leaves out a dynamic input, or gives it a shape that it cannot have."""
-    given, shape = profile.shapes.get(tensor.name), tensor.shape
-    if given is None and tensor.is_dynamic:
-        problem = "gives no range of shapes for"
-    elif given is None or shape is None:
-        return
-    elif len(given.opt) != len(shape):
-        problem = f"gives {len(given.opt)} dimensions ({given}) to"
-    elif any(
-        isinstance(dim, int) and {low, high} != {dim}
-        for low, dim, high in zip(given.min, shape, given.max, strict=True)
-    ):
-        problem = f"changes a fixed dimension ({given}) of"
-    else:
-        return
-    raise UsageProblem(f"Profile {number} {problem} the input {tensor.name} {_shape_text(shape)}: {model}")
 
 
 def build(
@@ -399,7 +320,3 @@ def _hash_plugin(path: Path) -> str:
         return hash_file(path)
     except OSError as error:
         raise UsageProblem(f"The plugin library cannot be read ({error.strerror}): {path}") from error
-
-
-def _shape_text(shape: tuple[int | str | None, ...] | None) -> str:
-    return "of unknown rank" if shape is None else f"[{', '.join('?' if dim is None else str(dim) for dim in shape)}]"
