@@ -207,7 +207,8 @@ def become(order: dict[str, Any], handles: Sequence[int], searched: Sequence[str
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal, for the whole group: the tests end the server
-    import matplotlib.figure  # noqa: F401 - for the forks
+    from trt_workbench.report.style import matplotlib
 
+    matplotlib()  # for the forks
     import_package(torch=False)
     serve(socket.socket(fileno=int(sys.argv[1])))

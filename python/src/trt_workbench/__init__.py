@@ -4,6 +4,10 @@ import os
 
 __version__ = "0.1.0"
 
-# OpenCV reads this once, when it is loaded, and refuses a larger image by its header, before a pixel is decoded: 2^27
-# pixels take 400 MB, and a file of 750 kB can ask for 2^30 of them, OpenCV's own limit.
+# Libraries read these once, when they are loaded; every process of ours imports this package first. ONNX Runtime's
+# telemetry keeps a device's number in the home folder, and Hugging Face's sends what is loaded.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+# OpenCV refuses a larger image by its header, before a pixel is decoded: 2^27 pixels take 400 MB, and a file of 750 kB
+# can ask for 2^30 of them, OpenCV's own limit.
 os.environ.setdefault("OPENCV_IO_MAX_IMAGE_PIXELS", str(2**27))

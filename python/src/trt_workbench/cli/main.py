@@ -43,9 +43,12 @@ def _code(module: str) -> int:
         from importlib import import_module
 
         from trt_workbench.cli.streams import guard
+        from trt_workbench.system.variables import settle_variables
         from trt_workbench.system.workspace import enter_users_folder
 
         guard()
+        if problem := settle_variables():
+            return _said(problem, 2)
         enter_users_folder()
         import_module(f"trt_workbench.cli.{module}").main()
     except SystemExit as end:

@@ -82,13 +82,14 @@ def _error(metrics: StreamMetrics, lanes: dict[str, list[ChunkRecord]], path: Pa
 def _tensors(name: str, lane: list[ChunkRecord], path: Path) -> Path:
     """Relative L2 of every tensor by chunk, as a heat map; columns are the worst of several chunks in a long run."""
     import numpy as np
-    from matplotlib.colors import LogNorm
 
     tensors = list(lane[0].tensors)
     values = np.array([[_shown(row.tensors[tensor]) for row in lane] for tensor in tensors])
     groups = np.array_split(np.arange(len(lane)), min(len(lane), _MOST_COLUMNS))
     cells = np.stack([values[:, group].max(axis=1) for group in groups], axis=1)
     with figure(path, height=max(2.0, 0.34 * len(tensors) + 1.3)) as axes:
+        from matplotlib.colors import LogNorm
+
         drawn = axes.imshow(
             np.maximum(cells, _NOTHING),
             aspect="auto",

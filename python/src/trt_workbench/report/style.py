@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
+import os
 import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from trt_workbench.engine.files import atomic_writer, write_text
 from trt_workbench.errors import UsageProblem
 from trt_workbench.report.page import one_line
+from trt_workbench.system.workspace import output_root
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -80,11 +84,35 @@ def plots_folder(directory: Path) -> Path:
     return folder
 
 
+@cache
+def matplotlib() -> Any:
+    """Return matplotlib, loaded without reading anything of the current folder, the home folder or the environment.
+
+    While it is loaded it reads `matplotlibrc`, first of all in the current folder: that is its own folder meanwhile.
+    Its cache of fonts is kept in ours.
+    """
+    own = Path(getattr(importlib.util.find_spec("matplotlib"), "origin", "")).parent / "mpl-data"
+    given = {name: os.environ.pop(name, None) for name in ("MATPLOTLIBRC", "MPLBACKEND", "MPLCONFIGDIR")}
+    here = os.open(".", os.O_PATH)  # a folder that is gone has no name to come back by
+    try:
+        os.environ["MPLCONFIGDIR"] = str(output_root() / "matplotlib")
+        os.chdir(own)
+        import matplotlib as mpl
+        import matplotlib.font_manager
+
+        mpl.get_configdir()  # it keeps the answer
+    finally:
+        os.fchdir(here)
+        os.close(here)
+        del os.environ["MPLCONFIGDIR"]
+        os.environ.update({name: value for name, value in given.items() if value is not None})
+    return mpl
+
+
 @contextmanager
 def settings() -> Iterator[None]:
     """Draw with our settings alone: no file of the user's or of the current folder changes the pictures."""
-    import matplotlib as mpl
-
+    mpl = matplotlib()
     with mpl.rc_context(), warnings.catch_warnings():
         mpl.rcdefaults()
         mpl.rcParams.update(_SETTINGS)
@@ -159,6 +187,7 @@ def panels(path: Path, count: int, title: str, labels: Sequence[str]) -> Iterato
         title: of all of them.
         labels: what the legend will hold, which decides its room.
     """
+    matplotlib()
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -194,6 +223,7 @@ def figure(path: Path, width: float = NARROW, height: float = 4.2) -> Iterator[A
         width: inches.
         height: inches.
     """
+    matplotlib()
     # The object interface: pyplot would pick a GUI backend and keep every figure alive.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
