@@ -227,7 +227,7 @@ def test_double_to_float_in_shapes_and_branches(tmp_path: Path) -> None:
       largest = ReduceMax<keepdims = 0>(x) condition = Cast<to = {TensorProto.BOOL}>(largest)
       chosen = If (condition) <
         then_branch = then () => (double[n,3] t) {{
-          sum = Add(m, k) half = Constant<value: tensor = double half {{0.5}}>() t = Mul(sum, half) }},
+          half = Constant<value: tensor = double half {{0.5}}>() t = Max(m, half, k) }},
         else_branch = other () => (double[n,3] e) {{ e = Identity(m) }}>
       y = Cast<to = {FLOAT}>(chosen)"""
     path = write(tmp_path / "m.onnx", nodes, {"k": np.float64(1.5)}, shape="n,3")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.registry import load_reference
 from trt_workbench.errors import UsageProblem, did_you_mean
+from trt_workbench.evaluate.far_inputs import far_inputs
 from trt_workbench.measure.inputs import complete_shapes, random_inputs, sum_parts
 from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.randomness import refuse_random
@@ -85,6 +87,11 @@ def check_parity(before: Model, after: onnx.ModelProto, request: ParityRequest) 
         sizes = {**{symbol: size for symbol in symbols if sum_parts(symbol) == [symbol]}, **request.sizes}
         shapes = complete_shapes(specs, names, sizes, "", asked=request.shapes, batch=None, default=size)
         inputs.append(random_inputs(specs, shapes, request.seed + number, below=_INTEGERS, hint="use --no-check"))
+    for arrays in far_inputs(before, inputs[-1], request.seed):
+        # numbers that the model itself refuses are sizes or indices after all
+        with contextlib.suppress(UsageProblem):
+            run(before.path, arrays)
+            inputs.append(arrays)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "after.onnx"
         save_model(after, path)

@@ -148,11 +148,11 @@ def _findings(model: onnx.ModelProto) -> list[str]:
     light = onnx.ModelProto()
     light.CopyFrom(model)
     index = GraphIndex(onnx.shape_inference.infer_shapes(light))
-    found = [
-        f"{index.operator(place)} {node.name}: {reason}"
-        for place, node in enumerate(index.nodes)
-        if (reason := why_not(index.use(place)))
-    ]
+    uses = [(f"{index.operator(place)} {node.name}", index.use(place)) for place, node in enumerate(index.nodes)]
+    found = [f"{name}: {reason}" for name, use in uses if (reason := why_not(use))]
+    if wide := [name for name, use in uses if "float64" in use.input_types]:
+        more = f" and {len(wide) - 1} more" if wide[1:] else ""
+        found.append(f"{wide[0]}{more} in fp64, which TensorRT narrows: fp32 may not hold all of their values exactly")
     for name, value in constants(model.graph).items():
         if value.dtype == np.int64 and outside_int32(value):
             found.append(f"constant {name} leaves the range of int32, to which TensorRT before 10 clamps")

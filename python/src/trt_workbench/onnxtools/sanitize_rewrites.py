@@ -15,10 +15,11 @@ from trt_workbench.model.constants import constants
 from trt_workbench.model.editing import bypass, name_nodes, remove_nodes, remove_unused, rename_uses, set_constant
 from trt_workbench.model.element_types import kinds_where
 from trt_workbench.model.proto import integer, is_external
-from trt_workbench.model.walking import subgraphs, use_counts
+from trt_workbench.model.walking import use_counts
 from trt_workbench.onnxtools.sanitize_attention import RULES as ATTENTION_RULES
 from trt_workbench.onnxtools.sanitize_attention import rewrite_attention
 from trt_workbench.onnxtools.sanitize_branches import inline_ifs
+from trt_workbench.onnxtools.sanitize_doubles import double_to_float
 from trt_workbench.onnxtools.sanitize_folding import fold_constants, fold_shapes
 from trt_workbench.onnxtools.sanitize_integers import clamp_int64, int32_indices
 from trt_workbench.onnxtools.sanitize_sizes import copy_sizes
@@ -116,48 +117,6 @@ def collapse_casts(model: onnx.ModelProto, _: SanitizeSettings) -> list[str]:
     return changed
 
 
-def double_to_float(model: onnx.ModelProto, _: SanitizeSettings) -> list[str]:
-    """Compute in fp32 what the graph computes in fp64, which TensorRT does not have; inputs and outputs stay."""
-    graph = model.graph
-    if any(value.type.tensor_type.elem_type == TensorProto.DOUBLE for value in (*graph.input, *graph.output)):
-        return []
-    changed = _graph_to_float(graph)
-    if changed:
-        del graph.value_info[:]  # the types there are those of before
-    return changed
-
-
-def _graph_to_float(graph: onnx.GraphProto) -> list[str]:
-    """Change constants and attributes of a graph and of those within it."""
-    changed = []
-    for name, value in constants(graph).items():
-        if value.dtype == np.float64:
-            set_constant(graph, name, _as_float(value))
-            changed.append(f"constant {name}")
-    for node in graph.node:
-        for attribute in node.attribute:
-            if attribute.name in ("to", "dtype") and attribute.i == TensorProto.DOUBLE:
-                attribute.i = TensorProto.FLOAT
-            elif node.op_type == "ConstantOfShape" and attribute.t.data_type == TensorProto.DOUBLE:
-                value = onnx.numpy_helper.to_array(attribute.t)
-                attribute.t.CopyFrom(onnx.numpy_helper.from_array(_as_float(value), attribute.t.name))
-            else:
-                continue
-            changed.append(f"{node.op_type} {node.name}")
-        for inner in subgraphs([node]):
-            changed += _graph_to_float(inner)
-            for value_info in (*inner.input, *inner.output):
-                if value_info.type.tensor_type.elem_type == TensorProto.DOUBLE:
-                    value_info.type.tensor_type.elem_type = TensorProto.FLOAT
-            del inner.value_info[:]
-    return changed
-
-
-def _as_float(value: Any) -> Any:
-    with np.errstate(over="ignore"):
-        return value.astype(np.float32)
-
-
 def freeze_dims(model: onnx.ModelProto, settings: SanitizeSettings) -> list[str]:
     """Fix symbolic dimensions of inputs and outputs to the values that were given."""
     changed = []
@@ -217,7 +176,7 @@ REWRITES: Mapping[str, tuple[Rewrite, bool]] = {
     "collapse-casts": (collapse_casts, True),
     "clamp-int64": (lambda model, _: clamp_int64(model), True),
     "int32-indices": (lambda model, _: int32_indices(model), False),
-    "double-to-float": (double_to_float, True),
+    "double-to-float": (lambda model, _: double_to_float(model), True),
     "finite-masks": (finite_masks, False),
     "dedupe-initializers": (dedupe_initializers, True),
     "remove-unused": (lambda model, _: remove_unused(model), True),
