@@ -51,6 +51,30 @@ def test_equal_logits() -> None:
     assert (scores.kl, scores.max_logit_difference, scores.top1_agreements) == (0.0, 0.0, 20)
 
 
+@pytest.mark.parametrize("excluded", [[0], [9], [0, 4, 9], list(range(1, 10))])
+def test_tokens_that_both_exclude_add_nothing(excluded: list[int]) -> None:
+    reference, logits = random_logits(4, 10, 0), random_logits(4, 10, 1)
+    kept = np.delete(np.arange(10), excluded)
+    targets = np.full(4, kept[0])
+    without = score_logits(reference[:, kept], logits[:, kept], np.zeros(4, int))
+    reference[:, excluded] = logits[:, excluded] = -np.inf
+    scores = score_logits(reference, logits, targets)
+    assert scores.nll == pytest.approx(without.nll, rel=1e-9)
+    assert scores.kl == pytest.approx(without.kl, abs=1e-12)
+    assert (scores.top1_agreements, scores.max_logit_difference) == (
+        without.top1_agreements,
+        without.max_logit_difference,
+    )
+
+
+def test_a_token_that_the_backend_alone_excludes_is_seen() -> None:
+    reference = random_logits(2, 10, 0)
+    logits = reference.copy()
+    logits[1, 3] = -np.inf
+    scores = score_logits(reference, logits, np.zeros(2, int))
+    assert (scores.kl, scores.max_logit_difference) == (math.inf, math.inf)
+
+
 def test_nan_is_not_hidden() -> None:
     reference = random_logits(4, 10, 0)
     broken = reference.copy()

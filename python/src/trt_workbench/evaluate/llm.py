@@ -243,7 +243,7 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
                 if reference is None:
                     reference = chosen
                 scores = score_logits(reference, None if candidate.is_reference else chosen, targets)
-                if not candidate.overflow and not np.isfinite(chosen).all():
+                if not candidate.overflow and (np.isfinite(reference) > np.isfinite(chosen)).any():
                     candidate.overflow = candidate.model.explained(tokens)
                 found.append((candidate, scores))
         except MemoryError:  # of a backend or of Python
