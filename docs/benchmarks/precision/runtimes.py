@@ -2,23 +2,24 @@
 
 Run in the repository; runtimes that this machine lacks are asked what they would refuse, and are else not run:
 
-    python docs/benchmarks/precision/runtimes.py
+    python docs/benchmarks/precision/runtimes.py [NAME]
 
-It writes runtimes.json and runtimes.md beside itself. `native` is read from the graph as ONNX Runtime has optimised it,
-from the operators that PyTorch runs, or from an engine's layers.
+It writes NAME.json and NAME.md (runtimes) beside itself. `native` is read from the graph as ONNX Runtime has
+optimised it, from the operators that PyTorch runs, or from an engine's layers.
 """
 
 from __future__ import annotations
 
 import platform
+import sys
 import tempfile
 from collections import Counter
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
+import torch
 from onnx import helper, numpy_helper
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_dynamic, quantize_static
 
@@ -34,6 +35,8 @@ from trt_workbench.errors import UsageProblem, WorkbenchError
 from trt_workbench.model.opened import Model
 
 HERE = Path(__file__).parent
+NAME = sys.argv[1] if sys.argv[1:] else "runtimes"
+MACHINE = torch.cuda.get_device_name() if torch.cuda.is_available() else f"a CPU ({platform.machine()})"
 RNG = np.random.default_rng(0)
 SHAPE = (4, 3, 16, 16)
 # What ONNX Runtime's own tools write: form, activations, weights, and whether a channel has a scale of its own.
@@ -63,16 +66,17 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         files = _files(Path(folder))
         rows = {name: {backend: _tried(backend, file) for backend in backend_names()} for name, file in files.items()}
+    found = {name: get_backend(name).availability() for name in backend_names()}
     document = {
         "schema_version": 1,
-        "command": "python docs/benchmarks/precision/runtimes.py",
-        "versions": {one: version(one) for one in ("onnx", "onnxruntime", "numpy", "torch")},
+        "command": " ".join(("python docs/benchmarks/precision/runtimes.py", *sys.argv[1:])),
+        "versions": {name: dict(one.versions) for name, one in found.items() if one.ok},
         "python": platform.python_version(),
-        "machine": platform.machine(),
+        "machine": MACHINE,
         "rows": rows,
     }
-    write_json(HERE / "runtimes.json", document)
-    (HERE / "runtimes.md").write_text(_page(rows), encoding="utf-8")
+    write_json(HERE / f"{NAME}.json", document)
+    (HERE / f"{NAME}.md").write_text(_page(rows), encoding="utf-8")
 
 
 def _files(folder: Path) -> dict[str, Path | str]:
@@ -135,7 +139,7 @@ def _tried(name: str, file: Path | str) -> dict[str, Any]:
             if isinstance(backend, OrtBackend):
                 backend.request(file, SessionOptions())  # needs no device
             return {"outcome": "not run", "reason": found.reason}
-        with backend.load(file, SessionOptions()) as session:
+        with backend.load(file, _options(name, file)) as session:
             session.run({"x": RNG.random(SHAPE).astype(np.float32)})
             ran = session.record()["precision_ran"]
             graph = session._optimised() if type(session) is OrtCpuSession else None
@@ -149,6 +153,16 @@ def _tried(name: str, file: Path | str) -> dict[str, Any]:
         "source": ran["source"],
         "operators": dict(sorted(kernels.items())),
     }
+
+
+def _options(name: str, file: Path) -> SessionOptions:
+    """Return what is asked for: TensorRT 8 and 10 have to be allowed a graph's formats; 8.6 has no cuDNN here."""
+    if name != "trt":
+        return SessionOptions()
+    flags = [row.flag for row in Model.open(file).facts.rows if row.flag]
+    shape = "x".join(map(str, SHAPE))
+    extra = {"tactic_sources": ["-CUBLAS", "-CUBLAS_LT", "-CUDNN"], "profiles": [f"x:{shape}/{shape}/{shape}"]}
+    return SessionOptions(precision="+".join(flags) or "fp32", extra=extra)
 
 
 def _cell(found: dict[str, Any]) -> str:
@@ -167,16 +181,17 @@ def _page(rows: dict[str, dict[str, dict[str, Any]]]) -> str:
         table="\n".join(lines),
         refused="\n".join(f"- {reason}" for reason in reasons),
         formats=", ".join(names()),
-        machine=platform.machine(),
+        machine=MACHINE,
+        name=NAME,
     )
 
 
 PAGE = """# Formats by runtimes
 
-`python docs/benchmarks/precision/runtimes.py`, here on a CPU ({machine}), makes one small model (a convolution and two
+`python docs/benchmarks/precision/runtimes.py {name}`, here on {machine}, makes one small model (a convolution and two
 products) in every form, loads and runs it on every runtime, and reads what computed: from the graph as ONNX Runtime has
 optimised it, from the operators that PyTorch runs, from an engine's layers. All of it, with the operators of the
-optimised graphs: [runtimes.json](runtimes.json). The table of formats (`core/precision.py`) has {formats}.
+optimised graphs: [{name}.json]({name}.json). The table of formats (`core/precision.py`) has {formats}.
 
 A label without a word is native: the runtime computes in that format. "simulated" computes in wider floats with exactly
 the format's values, all of it or a part, and gets no latency. A runtime that refuses a file says so in one sentence
