@@ -89,6 +89,19 @@ def test_a_folder_without_any_of_the_images(folder: Path) -> None:
         read_dataset(folder.parent / "other", written(folder, document()), allow_missing=True)
 
 
+@pytest.mark.parametrize("number", [2**53 + 1, -(2**53) - 1, 2**63 - 1, -(2**63), -5, 0, 9.0, 1e15])
+def test_ids_are_exact(folder: Path, number: float) -> None:
+    content = document()
+    content["images"][0]["id"] = content["annotations"][0]["image_id"] = number
+    content["categories"][0]["id"] = content["annotations"][0]["category_id"] = number
+    data = read_dataset(folder, written(folder, content))
+    assert sorted([3, int(number)]) == [image.id for image in data.images]
+    assert sorted([1, int(number)]) == [category.id for category in data.categories]
+    assert (int(number), int(number)) in zip(
+        data.truth.image_ids.tolist(), data.truth.category_ids.tolist(), strict=True
+    )
+
+
 def changed(part: str, **values: Any) -> dict[str, Any]:
     content = document()
     content[part][0] |= values
@@ -112,6 +125,15 @@ def changed(part: str, **values: Any) -> dict[str, Any]:
         (changed("annotations", bbox="wide"), "not in COCO"),
         (changed("annotations", category_id=5), r"category ids that the file does not list \(\[5\]\)"),
         (changed("annotations", image_id="seven"), "not a whole number"),
+        (changed("annotations", image_id="7"), "'7' is not a whole number"),
+        (changed("annotations", image_id=True), "True is not a whole number"),
+        (changed("annotations", image_id=7.5), "7.5 is not a whole number"),
+        (changed("annotations", image_id=None), "None is not a whole number"),
+        (changed("images", id=2.0**53 + 2), "is not exact"),
+        (changed("categories", id=-1e17), "is not exact"),
+        (changed("images", id=2**63), "does not fit into 64 bits"),
+        (changed("images", id=3.0), r"images repeat the ids \[3\]"),
+        (changed("annotations", id=2), r"annotations repeat the ids \[2\]"),
         (changed("images", id=3), r"images repeat the ids \[3\]"),
         (changed("images", file_name=""), "not a file name"),
         (changed("categories", id=1), r"categories repeat the ids \[1\]"),

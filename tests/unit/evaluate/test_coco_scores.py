@@ -11,7 +11,9 @@ from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
 from trt_workbench.evaluate.coco_dataset import Category, GroundTruth
+from trt_workbench.evaluate.coco_matches import CocoMatches
 from trt_workbench.evaluate.coco_scores import FIGURES, score_detections
+from trt_workbench.evaluate.confusion import confuse
 from trt_workbench.evaluate.detections import DetectionTable
 
 CATEGORIES = (Category(1, "a"), Category(5, "b"), Category(90, "c"), Category(91, "never"))
@@ -100,6 +102,33 @@ def test_exactly_what_one_whole_evaluation_gives(seed: int, count: int, extra: i
     stats, precision = reference(truth, detections, images)
     assert [-1 if value is None else value for value in scores.figures.values()] == stats.tolist()
     assert np.array_equal(scores.precision, precision[:, :, :, 0, 2])
+
+
+@pytest.mark.parametrize("base", [2**53 + 1, 1_700_000_000_123_456_789, 2**63 - 1000, -(2**63), -7])
+def test_ids_of_any_size_and_sign_give_the_same_figures(base: int) -> None:
+    rng = np.random.default_rng(7)
+    truth = ground_truth(rng, 40, 6)
+    found = detections_near(rng, truth, 30, 6)
+    categories = [Category(one.id + base, one.name) for one in CATEGORIES]
+    moved = GroundTruth(truth.image_ids + base, truth.category_ids + base, truth.boxes, truth.areas, truth.crowd)
+    table = DetectionTable(found.image_ids + base, found.category_ids + base, found.boxes, found.scores)
+    expected, scores = score_detections(truth, CATEGORIES, found), score_detections(moved, categories, table)
+    assert scores.figures == expected.figures
+    assert (scores.precision == expected.precision).all()
+    assert [row["AP"] for row in scores.per_class()] == [row["AP"] for row in expected.per_class()]
+    assert [row["category_id"] for row in scores.per_class()] == [one.id for one in categories]
+    images = np.arange(1, 7) + base
+    CocoMatches(images, moved, categories, table).require_agreement(scores.figures)
+    assert (confuse(images, tuple(categories), moved, table).matrix.sum(axis=1)[:-1] == scores.ground_truths).all()
+
+
+def test_figures_of_other_matches_are_a_defect() -> None:
+    rng = np.random.default_rng(7)
+    truth = ground_truth(rng, 40, 6)
+    figures = score_detections(truth, CATEGORIES, detections_near(rng, truth, 30, 6)).figures
+    matches = CocoMatches(np.arange(1, 7), truth, CATEGORIES, no_detections())
+    with pytest.raises(RuntimeError, match=r"AP is 0\.[0-9]+ by COCOeval and 0\.0 by"):
+        matches.require_agreement(figures)
 
 
 def test_more_than_a_hundred_boxes_of_a_class_in_an_image() -> None:

@@ -210,9 +210,9 @@ def test_best_and_weakest_are_said_of_classes_with_enough_annotations_alone(make
 
 def test_the_interval_stands_beside_the_figure(make_run: Callable[..., Path]) -> None:
     run = make_run(AP_ci95=[0.451, 0.549], resamples=1000)
-    assert "between 0.451 and 0.549 (95 % interval over 1000 resamples" in " ".join(summarise(read_artefacts(run)))
+    assert "between 0.4510 and 0.5490 (95 % interval over 1000 resamples" in " ".join(summarise(read_artefacts(run)))
     page = write_report(run).read_text(encoding="utf-8")
-    assert page.count("0.451 to 0.549") == 2  # on the card and in the table
+    assert page.count("0.4510 to 0.5490") == 2  # on the card and in the table
 
 
 def test_a_confusion_matrix_of_80_classes_is_cut_down_to_what_can_be_read() -> None:

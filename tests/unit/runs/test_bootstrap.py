@@ -1,5 +1,7 @@
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 from trt_workbench.runs.bootstrap import (
@@ -33,6 +35,15 @@ def test_the_interval_of_a_mean_is_the_one_of_theory() -> None:
 def test_resamples_without_a_score_are_left_out() -> None:
     assert interval(np.array([np.nan, 1.0, np.nan])) == (1.0, 1.0)
     assert interval(np.array([np.nan, np.nan])) is None
+
+
+@settings(deadline=None)
+@given(st.lists(st.floats(-1, 1), min_size=1, max_size=30), st.floats(-1, 1))
+def test_a_score_is_never_outside_of_its_own_interval(resampled: list[float], value: float) -> None:
+    low, high = interval(np.array(resampled), value) or (1, -1)
+    assert low <= value <= high
+    # a printed end is rounded as the printed value is
+    assert float(f"{low:.4f}") <= float(f"{value:.4f}") <= float(f"{high:.4f}")
 
 
 @pytest.mark.parametrize(("whole", "units"), [(0, 64), (1, 400), (7, 20), (64, 64)])

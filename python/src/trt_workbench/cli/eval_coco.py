@@ -140,7 +140,7 @@ def _show(metrics: dict[str, Any], directory: Path) -> None:
     for name in FIGURES:
         value, ends = metrics[name], metrics[f"{name}_ci95"]
         figures.add_row(
-            name, "-" if value is None else f"{value:.4f}", f"{ends[0]:.3f} to {ends[1]:.3f}" if ends else "-"
+            name, "-" if value is None else f"{value:.4f}", f"{ends[0]:.4f} to {ends[1]:.4f}" if ends else "-"
         )
     console.print(figures)
     if metrics["latency_ms"]:

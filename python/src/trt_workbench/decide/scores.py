@@ -55,19 +55,20 @@ class ResampledScore:
         Raises:
             UsageProblem: the two were scored on different samples.
         """
-        ends, loss_ends = interval(self.resampled), None
+        ends, loss_ends = interval(self.resampled, self.value), None
         reference = self if baseline is None else baseline
+        loss = float(self._loss(np.array(reference.value), np.array(self.value)))
         counted = self.counts and reference is not self and reference.value == 1  # the baseline agrees with itself
         if reference is not self:
             if self.samples != reference.samples:
                 raise UsageProblem("The scores are of different samples, so that their difference says nothing.")
-            loss_ends = interval(self._loss(reference.resampled, self.resampled))
+            loss_ends = interval(self._loss(reference.resampled, self.resampled), loss)
             if counted:
                 ends, loss_ends = (share_interval(share, self.count) for share in (self.value, 1 - self.value))
         return RowScore(
             value=self.value,
             ci95=ends,
-            loss=float(self._loss(np.array(reference.value), np.array(self.value))),
+            loss=loss,
             loss_ci95=loss_ends,
             counted=counted,
             figures=dict(self.figures),
@@ -82,7 +83,13 @@ class ResampledScore:
             return []
         differences = reference.class_resampled - self.class_resampled
         return [
-            ClassLoss(name=name, annotations=count, value=value, baseline=before[2], loss_ci95=interval(column))
+            ClassLoss(
+                name=name,
+                annotations=count,
+                value=value,
+                baseline=before[2],
+                loss_ci95=interval(column, before[2] - value),
+            )
             for (name, count, value), before, column in zip(self.classes, reference.classes, differences.T, strict=True)
         ]
 

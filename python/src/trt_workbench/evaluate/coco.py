@@ -166,6 +166,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
         scores = score_detections(dataset.truth, dataset.categories, detections)
         done = image_ids[result.done]
         matches = CocoMatches(done, dataset.truth, dataset.categories, detections)
+        matches.require_agreement(scores.figures)
         resampled = matches.figures(draw_counts(len(done), self.request.seed))
         confusion = confuse(done, dataset.categories, dataset.truth, detections)
         status: Literal["complete", "partial"] = "complete" if result.done.all() else "partial"

@@ -21,7 +21,7 @@ NAMES_SHOWN = 5  # how many absent images a message names
 
 @dataclass(frozen=True, slots=True)
 class Category:
-    """One object category: COCO's id, any positive number, and its name."""
+    """One object category: COCO's id, any whole number of 64 bits, and its name."""
 
     id: int
     name: str
@@ -237,8 +237,10 @@ def _require_unique(ids: list[int], kind: str) -> None:
 def _whole(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value != int(value):
         raise ValueError(f"{value!r} is not a whole number")
+    if isinstance(value, float) and abs(value) > 2**53:
+        raise ValueError(f"{value!r} is not exact: above 2^53 a number is written without a point and an exponent")
     if not -(2**63) <= value < 2**63:
-        raise ValueError(f"{value!r} does not fit into 64 bits")
+        raise ValueError(f"{value!r} does not fit into 64 bits with a sign")
     return int(value)
 
 

@@ -75,11 +75,13 @@ def _metrics(
     stages = result.stage_ms[result.done]
     latency = {stage: summarize(stages[:, column].tolist()) for column, stage in enumerate(STAGES)}
     latency["total"] = summarize(stages.sum(axis=1).tolist())
+    classes = scores.per_class()
+    class_ends = resampled.class_intervals(row["AP"] for row in classes)
     return {
         "schema_version": 1,
         **facts,
         **scores.figures,
-        **resampled.intervals(),
+        **resampled.intervals(scores.figures),
         "resamples": len(resampled.class_ap),
         "images": len(dataset.images),
         "images_requested": len(result.done),
@@ -87,9 +89,7 @@ def _metrics(
         "wall_s": result.wall_s,
         "latency_ms": latency,
         "detections": detections,
-        "per_class": [
-            {**row, "AP_ci95": ends} for row, ends in zip(scores.per_class(), resampled.class_intervals(), strict=True)
-        ],
+        "per_class": [{**row, "AP_ci95": ends} for row, ends in zip(classes, class_ends, strict=True)],
         "dataset": {
             "images": str(dataset.folder.absolute()),
             "annotations": str(dataset.annotations.absolute()),

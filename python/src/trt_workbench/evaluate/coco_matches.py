@@ -7,7 +7,7 @@ resamples together. With every image once it gives hotcoco's figures, which the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -40,13 +40,13 @@ class ResampledFigures:
     figures: dict[str, NDArray[np.float64]]
     class_ap: NDArray[np.float64]
 
-    def intervals(self) -> dict[str, tuple[float, float] | None]:
-        """Return the 95 % interval of every figure as metrics.json names it, such as `AP_ci95`."""
-        return {f"{name}_ci95": interval(values) for name, values in self.figures.items()}
+    def intervals(self, figures: Mapping[str, float | None]) -> dict[str, tuple[float, float] | None]:
+        """Return the 95 % interval of every one of `figures` as metrics.json names it, such as `AP_ci95`."""
+        return {f"{name}_ci95": interval(values, figures[name]) for name, values in self.figures.items()}
 
-    def class_intervals(self) -> list[tuple[float, float] | None]:
-        """Return the 95 % interval of every category's AP."""
-        return [interval(values) for values in self.class_ap.T]
+    def class_intervals(self, values: Iterable[float | None]) -> list[tuple[float, float] | None]:
+        """Return the 95 % interval of every category's AP, of which `values` are those of the images themselves."""
+        return [interval(*pair) for pair in zip(self.class_ap.T, values, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -114,6 +114,14 @@ class CocoMatches:
         figures["AR_100"] = _mean(recall[:, 0])
         figures |= {f"AR{name}": _mean(recall[:, 1 + place]) for place, name in enumerate(_AREA_NAMES[1:])}
         return ResampledFigures(figures, precision[:, 0].mean(axis=1))
+
+    def require_agreement(self, figures: Mapping[str, float | None]) -> None:
+        """Raise RuntimeError, a defect, unless `figures` are those of every image once, which intervals are of."""
+        once = self.figures(np.ones((1, self.images), np.int32)).figures
+        for name, found in once.items():
+            given = figures[name]
+            if not np.isclose(np.nan if given is None else given, found[0], rtol=0, atol=1e-9, equal_nan=True):
+                raise RuntimeError(f"{name} is {given} by COCOeval and {found[0]} by the matches of its interval")
 
     def average_precision(self, counts: NDArray[np.int32]) -> ResampledFigures:
         """Return AP alone of resamples, which takes half the time of all figures."""

@@ -83,12 +83,17 @@ def score_detections(truth: GroundTruth, categories: Sequence[Category], detecti
         detections: of the same images.
     """
     ids = np.array([category.id for category in categories], np.int64)
-    # images with neither an annotation nor a detection change nothing
-    images = [{"id": number} for number in np.union1d(truth.image_ids, detections.image_ids).tolist()]
-    named = [{"id": category.id, "name": category.name} for category in categories]
-    columns = (truth.image_ids, truth.category_ids, truth.boxes)
-    expected = COCO.from_arrays(images, named, *columns, area=truth.areas, iscrowd=truth.crowd)
-    found = (detections.image_ids, detections.boxes, detections.scores, detections.category_ids)
+    # hotcoco makes floats of ids, which are exact up to 2^53: it gets places among all ids instead, from 1.
+    # Images with neither an annotation nor a detection change nothing.
+    image_ids, classes = np.union1d(truth.image_ids, detections.image_ids), np.sort(ids)
+    images = [{"id": place} for place in range(1, len(image_ids) + 1)]
+    named = [{"id": place, "name": str(place)} for place in range(1, len(classes) + 1)]
+    true_images, found_images = (np.searchsorted(image_ids, one.image_ids) + 1 for one in (truth, detections))
+    true_classes, found_classes = (np.searchsorted(classes, one.category_ids) + 1 for one in (truth, detections))
+    expected = COCO.from_arrays(
+        images, named, true_images, true_classes, truth.boxes, area=truth.areas, iscrowd=truth.crowd
+    )
+    found = (found_images, detections.boxes, detections.scores, found_classes)
     evaluation = COCOeval(expected, expected.load_res(np.column_stack(found).astype(np.float64)), "bbox")
     evaluation.evaluate()
     evaluation.accumulate()

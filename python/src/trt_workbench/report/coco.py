@@ -59,7 +59,7 @@ def summarise(run: CocoArtefacts) -> list[str]:
     ]
     if ends := metrics.get("AP_ci95"):
         sentences.append(
-            f"Other images of the same kind would give an AP between {ends[0]:.3f} and {ends[1]:.3f} "
+            f"Other images of the same kind would give an AP between {ends[0]:.4f} and {ends[1]:.4f} "
             f"(95 % interval over {metrics['resamples']} resamples of the {metrics['images']} images)."
         )
     if ran := metrics.get("precision_ran"):

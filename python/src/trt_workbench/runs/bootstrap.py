@@ -37,11 +37,15 @@ def draw_counts(units: int, seed: int, resamples: int | None = None) -> NDArray[
     return np.random.default_rng(seed).multinomial(units, np.full(units, 1 / units), count).astype(np.int32)
 
 
-def interval(values: NDArray[np.float64], confidence: float = CONFIDENCE) -> tuple[float, float] | None:
-    """Return the ends of the percentile interval of a score over the resamples.
+def interval(
+    values: NDArray[np.float64], value: float | None = None, confidence: float = CONFIDENCE
+) -> tuple[float, float] | None:
+    """Return the ends of the percentile interval of a score over the resamples; the score is never outside of it.
 
     Args:
         values: float64 [resamples]; NaN where a resample held nothing to score.
+        value: the score of the units themselves. A rare class that is drawn is drawn with its objects, so that with
+            many of them the percentiles lie above the score; the interval then begins at it.
         confidence: how often the interval is to cover.
 
     Returns:
@@ -51,7 +55,8 @@ def interval(values: NDArray[np.float64], confidence: float = CONFIDENCE) -> tup
     if not known.size:
         return None
     low, high = np.quantile(known, ((1 - confidence) / 2, (1 + confidence) / 2))
-    return float(low), float(high)
+    within = float(low), float(high)
+    return within if value is None or np.isnan(value) else (min(within[0], value), max(within[1], value))
 
 
 def share_interval(share: float, units: int) -> tuple[float, float]:
