@@ -7,7 +7,7 @@ import pytest
 
 from trt_workbench.evaluate.stream_clock import Clock
 from trt_workbench.evaluate.stream_paced import pace, rounds
-from trt_workbench.runs.stream_paced import Level
+from trt_workbench.runs.stream_paced import Level, Paced
 
 
 class Virtual(Clock):
@@ -77,7 +77,8 @@ def run(
 
 def test_streams_that_are_seldom_due_run_alone_and_are_late_by_their_own_time() -> None:
     level, pool = run(4, 0.01, 0.001)
-    assert (level.chunks, level.complete, level.within_hop) == (40, True, True)
+    assert (level.chunks, level.complete, level.within_hop) == (40, True, None)
+    assert (level.latency_ms["p99"], level.latency_p99_9_ms, level.verdict) == (None, None, "cannot tell")
     assert level.latency_ms["min"] == pytest.approx(11)
     assert level.latency_ms["max"] == pytest.approx(11)
     assert (level.rows_mean, level.rows_max) == (1, 1)
@@ -91,8 +92,11 @@ def test_streams_that_are_seldom_due_run_alone_and_are_late_by_their_own_time() 
 
 
 def test_chunks_that_come_meanwhile_are_joined_and_wait() -> None:
-    level, pool = run(20, 0.01, 0.001)  # one is due every 5 ms, and a batch takes more than 10
+    level, pool = run(20, 0.01, 0.001, seconds=4)  # one is due every 5 ms, and a batch takes more than 10
     assert level.within_hop
+    assert level.verdict == "yes"
+    assert level.times_ms["p99"] is not None
+    assert level.times_ms["p99.9"] is None
     assert [len(push) for push in pool.pushes[:3]] == [1, 2, 2]
     assert 2 <= level.rows_mean <= 4
     assert level.latency_ms["max"] < 30
@@ -129,7 +133,7 @@ def test_a_machine_that_stops_makes_chunks_late_and_ends_no_level_that_catches_u
     level, _ = run(count, 0.01, 0.001, clock=Stopping(at, 0.45))
     assert (level.chunks, level.complete) == (10 * count, True)
     assert level.latency_ms["max"] > 450
-    late = level.latency_ms["p50"] if at == 0 else level.latency_ms["p99"]
+    late = level.latency_ms["p50"] if at == 0 else level.latency_ms["max"]
     assert not level.within_hop
     assert late > 11
     assert level.latency_ms["min"] == pytest.approx(11), "the level has caught up at its end"
@@ -142,11 +146,29 @@ def test_a_machine_that_stops_under_a_level_that_is_too_much_ends_it() -> None:
     assert level.busy < 1
 
 
-def test_late_at_p99_is_not_within_a_hop_however_complete() -> None:
-    level, _ = run(1, 0.15, 0.0, hop=0.1, seconds=0.3)
+@pytest.mark.parametrize(("seconds", "within"), [(0.3, None), (66.1, None), (66.2, False)])
+def test_late_at_p99_is_not_within_a_hop_however_complete(seconds: float, within: bool | None) -> None:
+    level, _ = run(1, 0.1 + 1e-9, 0.0, hop=0.1, seconds=seconds)
     assert level.complete
-    assert level.chunks == 3
-    assert not level.within_hop
+    assert level.chunks == round(10 * seconds)
+    assert level.within_hop is within
+    assert level.verdict == ("no" if within is False else "cannot tell")
+
+
+def test_what_is_said_of_levels_follows_from_them() -> None:
+    known, few, behind = (run(4, 0.01, 0.001, seconds=s)[0] for s in (20, 1, 1))
+    behind = behind.model_copy(update={"complete": False, "within_hop": False})
+
+    def text(*levels: Level) -> str:
+        return Paced.model_construct(levels=list(levels)).text
+
+    assert text(known) == "Within a hop at p99: up to 4 streams."
+    assert text(behind) == "Within a hop at p99: none of these numbers of streams."
+    unknown = "cannot tell for 4, as 40 chunks are too few to claim p99 (needed: 662); raise --seconds"
+    assert text(few, behind) == f"Within a hop at p99: {unknown}."
+    assert text(known, few) == f"Within a hop at p99: up to 4 streams; {unknown}."
+    old = few.model_copy(update={"within_hop": True, "latency_ms": {**few.latency_ms, "p99": 11.0}})
+    assert text(old) == f"Within a hop at p99: {unknown}.", "a run of an earlier release"
 
 
 @pytest.mark.parametrize(("seconds", "hop", "expected"), [(5.0, 0.56, 9), (0.1, 0.56, 3), (10.0, 0.01, 1000)])

@@ -210,7 +210,10 @@ def test_best_and_weakest_are_said_of_classes_with_enough_annotations_alone(make
 
 def test_the_interval_stands_beside_the_figure(make_run: Callable[..., Path]) -> None:
     run = make_run(AP_ci95=[0.451, 0.549], resamples=1000)
-    assert "between 0.4510 and 0.5490 (95 % interval over 1000 resamples" in " ".join(summarise(read_artefacts(run)))
+    said = " ".join(summarise(read_artefacts(run)))
+    assert "Over 1000 resamples of the 12 images, 95 % of the APs lie between 0.4510 and 0.5490: uncertainty" in said
+    assert "not a range for other images" in said
+    assert "would give" not in said
     page = write_report(run).read_text(encoding="utf-8")
     assert page.count("0.4510 to 0.5490") == 2  # on the card and in the table
 

@@ -7,11 +7,11 @@ from scipy.stats import binomtest
 from trt_workbench.runs.bootstrap import (
     RESAMPLES,
     draw_counts,
-    interval,
     resamples_for,
     share_interval,
     units_to_show,
 )
+from trt_workbench.runs.statistics import interval
 
 
 def test_draws_have_the_size_of_the_set_and_follow_the_seed() -> None:

@@ -130,6 +130,7 @@ def _show(metrics: dict[str, Any], directory: Path) -> None:
 
     from trt_workbench.onnxtools.precision import precision_label
     from trt_workbench.runs.coco import FIGURES
+    from trt_workbench.runs.statistics import DRAWN, claimed, too_few
     from trt_workbench.verify.unverified import let_through
 
     console = stdout_console(quiet=False)
@@ -143,12 +144,16 @@ def _show(metrics: dict[str, Any], directory: Path) -> None:
             name, "-" if value is None else f"{value:.4f}", f"{ends[0]:.4f} to {ends[1]:.4f}" if ends else "-"
         )
     console.print(figures)
+    print_line(console, f"95 % intervals: {DRAWN.format(unit='images')}.")
     if metrics["latency_ms"]:
         columns = ("mean", "p50", "p90", "p99", "max")
         latency = Table("stage", *columns, title="Latency per image, ms")
         for stage, summary in metrics["latency_ms"].items():
-            latency.add_row(stage, *(f"{summary[column]:.2f}" for column in columns))
+            times = [claimed(summary, column) for column in columns]
+            latency.add_row(stage, *("-" if time is None else f"{time:.2f}" for time in times))
         console.print(latency)
+        if few := too_few(metrics["latency_ms"]["total"], columns, "images"):
+            print_line(console, f"note: {few}.")
     if ran := precision_label(metrics, "text"):
         print_line(console, f"Precision: {ran} (asked for: {metrics['settings']['precision']})")
     speed = "" if metrics["images_per_s"] is None else f" at {metrics['images_per_s']:.1f} images/s"

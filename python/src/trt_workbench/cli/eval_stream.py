@@ -143,18 +143,15 @@ def _show_paced(paced: Paced, console: Console) -> None:
         line(f"A chunk right after one of the other size, beside one after its own size: {costs} of its time")
     if not paced.levels:
         return
-    names = ("streams", "chunks", "p50, ms", "p99", "p99.9", "real-time factor", "rows", "within a hop")
+    names = ("streams", "chunks", "p50, ms", "p99", "p99.9", "max", "real-time factor", "rows", "within a hop")
     table = Table(*names, title=f"A chunk every {paced.hop_ms:g} ms and stream: from due to done")
     for one in paced.levels:
-        verdict = "yes" if one.within_hop else "NO" if one.complete else "NO: fell behind"
-        times = (one.latency_ms["p50"], one.latency_ms["p99"], one.latency_p99_9_ms)
+        times = ("-" if time is None else f"{time:.2f}" for time in one.times_ms.values())
         factor, rows = f"{one.real_time_factor:.4f}", f"{one.rows_mean:.1f}"
-        table.add_row(str(one.streams), str(one.chunks), *(f"{time:.2f}" for time in times), factor, rows, verdict)
+        table.add_row(str(one.streams), str(one.chunks), *times, factor, rows, one.verdict)
     console.print(table)
-    count = paced.most_streams
-    most = f"up to {count} stream{'' if count == 1 else 's'}" if count else "none of these numbers of streams"
     place = "on the device" if paced.on_device else "on the host"
-    line(f"Within a hop at p99: {most}. A stream's state takes {per_stream:.0f} KiB, {place}.")
+    line(f"{paced.text} A stream's state takes {per_stream:.0f} KiB, {place}.")
 
 
 def _row(lane: LaneMetrics) -> tuple[str, ...]:

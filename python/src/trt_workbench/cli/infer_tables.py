@@ -87,7 +87,7 @@ def _print_benchmark(console: Console, measured: Mapping[str, Any]) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.table import Column, Table
 
-    from trt_workbench.runs.statistics import MINIMUM_SAMPLES
+    from trt_workbench.runs.statistics import claimed, too_few
 
     further = [f"p{percent:g}" for percent in measured["settings"]["percentiles"]]
     columns = ["mean", *dict.fromkeys(["p50", *further, "p90", "p95", "p99"]), "min", "max"]
@@ -102,15 +102,15 @@ def _print_benchmark(console: Console, measured: Mapping[str, Any]) -> None:
     # narrow, so that a figure is not cut in a terminal of 80 columns
     table = Table(Column("", no_wrap=True), *columns, title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for label, summary in rows.items():
-        table.add_row(label, *(f"{summary[column]:.3f}" for column in columns))
+        times = [claimed(summary, column) for column in columns]
+        table.add_row(label, *("-" if time is None else f"{time:.3f}" for time in times))
     console.print(table)
     graph = f"; CUDA graph {'on' if measured['cuda_graph'] else 'off'}" if unit == "queries" else ""
     speed = f"Throughput {measured['throughput_qps']:.1f} {unit}/s over {measured['wall_ms'] / 1e3:.2f} s"
     print_line(console, f"{speed}{graph}")
-    weak = [f"p{percent}" for percent, least in MINIMUM_SAMPLES.items() if count < least]
-    if weak:
-        text = f"note: {count} {unit} are too few to claim {', '.join(weak)}; measure longer."
-        print_line(console, text)
+    for part in dict.fromkeys(too_few(one, columns, unit) for one in rows.values()):
+        if part:
+            print_line(console, f"note: {part}; measure longer.")
 
 
 def _samples(metrics: Mapping[str, Any]) -> str:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from trt_workbench.evaluate.coco_dataset import Category, GroundTruth
 from trt_workbench.evaluate.detections import DetectionTable
-from trt_workbench.runs.bootstrap import interval
+from trt_workbench.runs.statistics import interval
 
 _THRESHOLDS: Final = np.linspace(0.5, 0.95, 10)
 _RECALLS: Final = np.linspace(0.0, 1.0, 101)

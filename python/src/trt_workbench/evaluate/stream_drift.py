@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from trt_workbench.runs.statistics import CONFIDENCE
 from trt_workbench.runs.stream import Drift
 
-CONFIDENCE = 0.95
 _POINTS, _FEWEST = 200, 20
 RECURRENT_CHUNKS = 10_000
 

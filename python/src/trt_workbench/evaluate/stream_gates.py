@@ -14,7 +14,7 @@ from trt_workbench.evaluate.stream_lane import Lane, finite
 from trt_workbench.onnxtools.precision import carried
 from trt_workbench.pipeline.streaming.contract import Contract
 from trt_workbench.pipeline.streaming.gates import Gate, Gates
-from trt_workbench.runs.statistics import summarize
+from trt_workbench.runs.statistics import claimed_percentile, percentile, summarize
 from trt_workbench.runs.stream import Drift, GateResult, LaneMetrics, TensorSummary, Verdict
 
 _ABSOLUTE = Gate(abs_p95=5e-4, abs_max=1e-3, abs_mean=2e-4)
@@ -69,7 +69,7 @@ def judge(lane: Lane, contract: Contract, gates: Gates, record: Mapping[str, Any
         precision_ran=record.get("precision_ran"),
         provenance={key: value for key, value in record.items() if key != "precision_ran"},
         passed=all(one.verdict != "failed" for one in results),
-        rel_l2_p50=finite(float(np.median(errors))),
+        rel_l2_p50=finite(percentile(np.sort(errors).tolist(), 50)),
         rel_l2_max=finite(float(errors.max())),
         head_agreement=agreed,
         drift=fit,
@@ -98,7 +98,7 @@ def _results(lane: Lane, gate: Gate, gates: Gates, fit: Drift | None, *, may_gro
     for name, limit in (("abs_p95", gate.abs_p95), ("abs_mean", gate.abs_mean)):
         if limit is not None:
             errors = figures["abs_max"]
-            each = errors.mean(0) if name == "abs_mean" else np.percentile(errors, 95, axis=0, method="higher")
+            each = errors.mean(0) if name == "abs_mean" else percentile(list(np.sort(errors, axis=0)), 95)
             yield _over_chunks(name, lane, each, limit)
     if lane.paired:
         same = lane.unequal_chunk is None
@@ -196,9 +196,9 @@ def _summary(figures: Mapping[str, NDArray[Any]], column: int, *, is_state: bool
         kind="integer" if is_integer else "float",
         role="state" if is_state else "output",
         abs_max=finite(errors.max()),
-        abs_p95=finite(np.percentile(errors, 95, method="higher")),
+        abs_p95=finite(p95) if (p95 := claimed_percentile(errors, 95)) is not None else None,
         abs_mean=finite(errors.mean()),
-        rel_l2_p50=finite(float(np.median(relative))),
+        rel_l2_p50=finite(percentile(np.sort(relative).tolist(), 50)),
         rel_l2_max=finite(relative.max()),
         rel_l2_max_chunk=int(relative.argmax()),
         cosine_min=float(figures["cosine"][:, column].min()),

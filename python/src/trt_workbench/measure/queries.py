@@ -16,7 +16,7 @@ from trt_workbench.engine.loading import LoadedEngine
 from trt_workbench.measure.loop import measure_calls
 from trt_workbench.measure.request import MeasureSettings
 from trt_workbench.measure.state import initial_state
-from trt_workbench.runs.statistics import percentile, summarize
+from trt_workbench.runs.statistics import claimed_percentile, summarize
 
 PARTS = ("latency", "h2d", "compute", "d2h", "enqueue", "end_to_end")
 # Thresholds at which trtexec warns (sampleReporting.cpp).
@@ -127,11 +127,11 @@ def trtexec_times(result: Any) -> Iterator[dict[str, float]]:
         }
 
 
-def summary(samples: NDArray[np.float64], percentiles: Sequence[float]) -> dict[str, float]:
+def summary(samples: NDArray[np.float64], percentiles: Sequence[float]) -> dict[str, float | None]:
     """Return what `summarize` does, and further percentiles."""
     values = samples.tolist()
-    ordered = sorted(values)
-    return {**summarize(values), **{f"p{percent:g}": percentile(ordered, percent) for percent in percentiles}}
+    further = {f"p{percent:g}": claimed_percentile(values, percent) for percent in percentiles}
+    return {**summarize(values), **further}  # type: ignore[dict-item]
 
 
 def call_records(via: str, samples: Samples) -> list[dict[str, Any]]:

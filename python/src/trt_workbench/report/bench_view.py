@@ -14,7 +14,7 @@ from trt_workbench.report.page import percent
 from trt_workbench.runs.artefacts import BenchArtefacts
 from trt_workbench.runs.comparison import Comparison, Interval
 from trt_workbench.runs.records import Record, by_work
-from trt_workbench.runs.statistics import MINIMUM_SAMPLES
+from trt_workbench.runs.statistics import MINIMUM_SAMPLES, claimed
 
 # The card's counter of energy goes on about every 0.1 s: what was sampled for less is off by more than a tenth.
 _LEAST_ENERGY_S = 1.0
@@ -174,10 +174,9 @@ def _energy(records: Sequence[Record]) -> float | None:
 
 def _tail(records: Sequence[Record], percent: int) -> float | None:
     """Median over repetitions of a high percentile; None if any has too few samples to claim it (LoadGen)."""
-    summaries = [record.latency_ms for record in records if record.latency_ms]
-    if not summaries or any(one["count"] < MINIMUM_SAMPLES[percent] for one in summaries):
-        return None
-    return median(one[f"p{percent}"] for one in summaries)
+    tails = [claimed(record.latency_ms, f"p{percent}") for record in records if record.latency_ms]
+    known = [tail for tail in tails if tail is not None]
+    return median(known) if known and len(known) == len(tails) else None
 
 
 def _median(values: Iterable[float | None]) -> float | None:

@@ -11,7 +11,7 @@ from trt_workbench.report.coco_plots import READABLE_CLASSES, write_plots
 from trt_workbench.report.style import plots_folder
 from trt_workbench.report.verified import evidence_from
 from trt_workbench.runs.coco import FIGURES, LEAST_ANNOTATIONS, STAGES, CocoMetrics
-from trt_workbench.runs.statistics import MINIMUM_SAMPLES
+from trt_workbench.runs.statistics import DRAWN, too_few
 from trt_workbench.verify.unverified import let_through
 
 _LATENCY_COLUMNS = ("mean", "p50", "p90", "p95", "p99", "min", "max")
@@ -27,6 +27,7 @@ def view(directory: Path) -> dict[str, Any]:
         UsageProblem: a file is missing, cut short or of another schema version.
     """
     run = read_artefacts(directory)
+    latency = _latency_table(run)
     folder = plots_folder(directory)
     plots = write_plots(run, folder)
     gallery = build_gallery(run, folder / "gallery")
@@ -35,9 +36,10 @@ def view(directory: Path) -> dict[str, Any]:
         "summary": summarise(run),
         "evidence": evidence_from(directory),
         "figures": FIGURES,
-        "latency": _latency_table(run),
+        "drawn": DRAWN.format(unit="images"),
+        "latency": latency,
         "latency_columns": _LATENCY_COLUMNS,
-        "minimum_samples": MINIMUM_SAMPLES,
+        "few": too_few(latency[0], _LATENCY_COLUMNS, "images") if latency else "",
         "readable": READABLE_CLASSES,
         "plots": plots,
         "gallery": gallery,
@@ -59,8 +61,8 @@ def summarise(run: CocoArtefacts) -> list[str]:
     ]
     if ends := metrics.get("AP_ci95"):
         sentences.append(
-            f"Other images of the same kind would give an AP between {ends[0]:.4f} and {ends[1]:.4f} "
-            f"(95 % interval over {metrics['resamples']} resamples of the {metrics['images']} images)."
+            f"Over {metrics['resamples']} resamples of the {metrics['images']} images, 95 % of the APs lie between "
+            f"{ends[0]:.4f} and {ends[1]:.4f}: {DRAWN.format(unit='images')}."
         )
     if ran := metrics.get("precision_ran"):
         asked = metrics["settings"]["precision"]

@@ -18,6 +18,7 @@ from typing import Any
 from trt_workbench import __version__
 from trt_workbench.errors import printable
 from trt_workbench.report.svg import within_page
+from trt_workbench.runs.statistics import claimed
 
 # What Markdown, or HTML inside it, takes for more than itself wherever it stands; and an underscore at a word's edge.
 _MARKUP = re.compile(r"[\\`*\[\]<>|~$&]|(?<![^\W_])_|_(?![^\W_])")
@@ -75,7 +76,13 @@ def render(template: str, **values: Any) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"figure": _figure, "mebibytes": _mebibytes, "moment": _moment, "percent": percent}
+    environment.filters |= {
+        "figure": _figure,
+        "mebibytes": _mebibytes,
+        "moment": _moment,
+        "percent": percent,
+        "claimed": claimed,
+    }
     environment.filters |= {"fenced": _fenced, "link": _link, "picture": _picture, "small": small}
     text = environment.get_template(template).render(version=__version__, **values)
     # halves of surrogate pairs, which JSON may hold and UTF-8 may not

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trt_workbench.report.hover import listed, say_columns, say_rows
-from trt_workbench.report.style import NARROW, PALETTE, WIDE, by_powers, figure, file_stem, label, legend_below
+from trt_workbench.report.style import INK, NARROW, PALETTE, WIDE, by_powers, figure, file_stem, label, legend_below
+from trt_workbench.runs.statistics import claimed
 from trt_workbench.runs.stream import PARTS, ChunkRecord, StreamMetrics
 from trt_workbench.runs.stream_paced import Paced
 
@@ -118,18 +120,18 @@ def _shown(one: Any) -> float:
 
 
 def _latency(metrics: StreamMetrics, path: Path) -> Path:
-    """Median time of each part of a chunk, stacked, with the 99th percentile of the whole."""
+    """Median time of each part of a chunk, stacked, with the 99th percentile of the whole where it can be claimed."""
     lanes = [lane for lane in metrics.lanes if lane.latency_ms]
     with figure(path, height=max(2.2, 0.5 * len(lanes) + 1.4)) as axes:
         for place, lane in enumerate(lanes):
             _stack(axes, place, {part: lane.latency_ms[part]["p50"] for part in PARTS[:-1]}, first=place == 0)
-            p99 = lane.latency_ms["total"]["p99"]
-            axes.plot([p99], [place], marker="|", markersize=12, color="#1f2933", label="p99" if place == 0 else None)
+            if (p99 := claimed(lane.latency_ms["total"], "p99")) is not None:
+                axes.plot([p99], [place], marker="|", markersize=12, color=INK, label="p99" if place == 0 else None)
         said: dict[float, str] = {
             place: listed(
                 label(lane.name),
                 {part: f"{lane.latency_ms[part]['p50']:.3g} ms" for part in PARTS}
-                | {"p99 of a chunk": f"{lane.latency_ms['total']['p99']:.3g} ms"},
+                | {"p99 of a chunk": _ms(claimed(lane.latency_ms["total"], "p99"))},
             )
             for place, lane in enumerate(lanes)
         }
@@ -146,16 +148,13 @@ def _paced(paced: Paced, path: Path) -> Path:
     """Draw how late chunks are by the number of streams, with the hop that they should stay within."""
     with figure(path, height=3.6) as axes:
         counts = [level.streams for level in paced.levels]
-        times = {
-            "p50": [level.latency_ms["p50"] for level in paced.levels],
-            "p99": [level.latency_ms["p99"] for level in paced.levels],
-            "p99.9": [level.latency_p99_9_ms for level in paced.levels],
-        }
+        times = {name: [level.times_ms[name] for level in paced.levels] for name in paced.levels[0].times_ms}
         for (name, values), colour in zip(times.items(), PALETTE, strict=False):
-            axes.plot(counts, values, color=colour, marker="o", markersize=4, linewidth=1.2, label=name)
+            known = [math.nan if value is None else value for value in values]
+            axes.plot(counts, known, color=colour, marker="o", markersize=4, linewidth=1.2, label=name)
         axes.axhline(paced.hop_ms, color="#c0392b", linestyle="--", linewidth=1.0, label="a hop")
         said: dict[float, str] = {
-            count: listed(f"{count} streams", {name: f"{values[place]:.3g} ms" for name, values in times.items()})
+            count: listed(f"{count} streams", {name: _ms(values[place]) for name, values in times.items()})
             for place, count in enumerate(counts)
         }
         say_columns(axes, said)
@@ -168,6 +167,10 @@ def _paced(paced: Paced, path: Path) -> Path:
         )
         legend_below(axes)
     return path
+
+
+def _ms(value: float | None) -> str:
+    return "too few chunks" if value is None else f"{value:.3g} ms"
 
 
 def _stack(axes: Axes, place: int, parts: dict[str, float], *, first: bool) -> None:

@@ -11,7 +11,6 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-CONFIDENCE = 0.95
 # So many standard deviations on both sides hold that share of a normal distribution.
 _DEVIATIONS = 1.959964
 _OF_THREE = 3
@@ -35,28 +34,6 @@ def draw_counts(units: int, seed: int, resamples: int | None = None) -> NDArray[
     """
     count = resamples_for(units) if resamples is None else resamples
     return np.random.default_rng(seed).multinomial(units, np.full(units, 1 / units), count).astype(np.int32)
-
-
-def interval(
-    values: NDArray[np.float64], value: float | None = None, confidence: float = CONFIDENCE
-) -> tuple[float, float] | None:
-    """Return the ends of the percentile interval of a score over the resamples; the score is never outside of it.
-
-    Args:
-        values: float64 [resamples]; NaN where a resample held nothing to score.
-        value: the score of the units themselves. A rare class that is drawn is drawn with its objects, so that with
-            many of them the percentiles lie above the score; the interval then begins at it.
-        confidence: how often the interval is to cover.
-
-    Returns:
-        None if no resample has a score.
-    """
-    known = values[~np.isnan(values)]
-    if not known.size:
-        return None
-    low, high = np.quantile(known, ((1 - confidence) / 2, (1 + confidence) / 2))
-    within = float(low), float(high)
-    return within if value is None or np.isnan(value) else (min(within[0], value), max(within[1], value))
 
 
 def share_interval(share: float, units: int) -> tuple[float, float]:

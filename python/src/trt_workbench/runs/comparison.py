@@ -23,10 +23,10 @@ from typing import Literal
 import numpy as np
 
 from trt_workbench.runs.rank_tests import mann_whitney, median_bounds, shift_bounds, signed_ranks
+from trt_workbench.runs.statistics import CONFIDENCE
 
 MATERIAL = 0.02
 ALPHA = 0.05
-CONFIDENCE = 0.95
 LEAST_REPETITIONS = 9
 """Below this, Mann-Whitney's test is called unreliable (google/benchmark, UTEST_OPTIMAL_REPETITIONS)."""
 

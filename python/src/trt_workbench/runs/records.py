@@ -15,6 +15,7 @@ from trt_workbench.engine.documents import Strict, read_lines
 from trt_workbench.engine.files import atomic_writer
 from trt_workbench.engine.verification import Mark
 from trt_workbench.errors import UsageProblem
+from trt_workbench.runs.statistics import Summary
 
 Status = Literal["ok", "failed", "unavailable", "skipped", "wrong"]
 
@@ -84,7 +85,7 @@ class Record(Strict):
     group: str | None = None
     unstable: list[str] = []
     window_drift: float | None = None
-    latency_ms: dict[str, float] | None = None
+    latency_ms: Summary | None = None
     p50_interval_ms: tuple[PositiveFloat, PositiveFloat] | None = None
     slice_p50_ms: list[PositiveFloat] = []
     split_ms: dict[str, float] = {}
@@ -100,14 +101,15 @@ class Record(Strict):
 
     @model_validator(mode="after")
     def _has_what_was_measured(self) -> Self:
-        if self.status == "ok" and "p50" not in (self.latency_ms or {}):
+        if self.status == "ok" and self.latency_ms is None:
             raise ValueError("a record that is ok has latency_ms with p50")
         return self
 
     @field_validator("latency_ms")
     @classmethod
-    def _takes_time(cls, latency: dict[str, float] | None) -> dict[str, float] | None:
-        if wrong := [f"{name} {value:g}" for name, value in (latency or {}).items() if value <= 0]:
+    def _takes_time(cls, latency: Summary | None) -> Summary | None:
+        figures = {name: value for name, value in (latency or {}).items() if isinstance(value, int | float)}
+        if wrong := [f"{name} {value:g}" for name, value in figures.items() if value <= 0]:
             raise ValueError(f"a latency is above 0, not {wrong[0]}")
         return latency
 

@@ -57,7 +57,7 @@ class GateResult(Strict):
 
 
 class TensorSummary(Strict):
-    """One output over all chunks; None where a figure is not finite."""
+    """One output over all chunks; None where a figure is not finite, or the chunks are too few to claim `abs_p95`."""
 
     kind: Literal["float", "integer"]
     role: Literal["output", "state"]

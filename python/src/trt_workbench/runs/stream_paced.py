@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, FiniteFloat, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from trt_workbench.engine.documents import Strict
-from trt_workbench.runs.statistics import Summary
+from trt_workbench.runs.statistics import Summary, claimed, too_few
 
 Kind = Literal["first", "later"]
 
@@ -60,8 +61,8 @@ class Level(Strict):
         chunks: that were run.
         complete: whether all were that should have been; a level that falls far behind is stopped.
         latency_ms: from the moment at which a chunk is due to its outputs on the host.
-        latency_p99_9_ms: the same, its 99.9th percentile.
-        within_hop: whether it is complete and p99 is at most a hop.
+        latency_p99_9_ms: the same, its 99.9th percentile; None where the chunks are too few to claim it.
+        within_hop: whether it is complete and p99 is at most a hop; None where the chunks are too few to claim a p99.
         real_time_factor: time that the pool was at work, in relation to the streams' audio: streams x time.
         busy: share of the time in which the pool was at work.
         rows_mean: streams of a batch.
@@ -73,13 +74,28 @@ class Level(Strict):
     chunks: PositiveInt
     complete: bool
     latency_ms: Summary
-    latency_p99_9_ms: NonNegativeFloat
-    within_hop: bool
+    latency_p99_9_ms: NonNegativeFloat | None
+    within_hop: bool | None
     real_time_factor: NonNegativeFloat
     busy: NonNegativeFloat
     rows_mean: PositiveFloat
     rows_max: PositiveInt
     parts_ms: dict[str, Summary]
+
+    @property
+    def times_ms(self) -> dict[str, float | None]:
+        """The latency's figures that its chunks let claim, None of the others, in the order of a table."""
+        summary = {**self.latency_ms, "p99.9": self.latency_p99_9_ms}
+        return {name: claimed(summary, name) for name in ("p50", "p99", "p99.9", "max")}
+
+    @property
+    def verdict(self) -> str:
+        """Whether it is within a hop at p99, in a word or two."""
+        if not self.complete:
+            return "no, it fell behind"
+        if self.within_hop is None or self.times_ms["p99"] is None:
+            return "cannot tell"
+        return "yes" if self.within_hop else "no"
 
 
 class Paced(Strict):
@@ -96,7 +112,7 @@ class Paced(Strict):
         memory_bytes: what the states take by purpose; `per_stream` is one stream's.
         check: its verdict; no level is run where it failed.
         switch: where first and later chunks differ in size.
-        most_streams: the largest level that stays within a hop, as all smaller ones do; None where none does.
+        most_streams: the largest level that stays within a hop, as all smaller ones do; None where none is known to.
     """
 
     precision: str
@@ -112,3 +128,17 @@ class Paced(Strict):
     switch: Switch | None = None
     levels: list[Level] = []
     most_streams: PositiveInt | None = None
+
+    @property
+    def text(self) -> str:
+        """How many streams stay within a hop at p99, and what that could not be told of."""
+        judged = list(takewhile(lambda one: one.verdict == "yes", self.levels))
+        unknown = [one for one in self.levels if one.verdict == "cannot tell"]
+        count = judged[-1].streams if judged else 0
+        found = [f"up to {count} stream{'' if count == 1 else 's'}"] if count else []
+        if unknown:
+            counts = ", ".join(str(one.streams) for one in unknown)
+            found.append(
+                f"cannot tell for {counts}, as {too_few(unknown[-1].latency_ms, ['p99'], 'chunks')}; raise --seconds"
+            )
+        return f"Within a hop at p99: {'; '.join(found) or 'none of these numbers of streams'}."
