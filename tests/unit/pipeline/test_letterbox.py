@@ -5,8 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.images import ImageTransform
 from trt_workbench.errors import UsageProblem
+from trt_workbench.pipeline.families import recognise
 from trt_workbench.pipeline.letterbox import (
     Geometry,
     find_geometry,
@@ -44,6 +46,19 @@ def test_boxes_come_back_within_half_a_pixel(
         restored = restore_boxes(place_boxes(boxes, geometry), geometry, clip=clip)
         assert restored.dtype == np.float32
         assert np.abs(restored - boxes).max() < 0.5
+
+
+@given(height=sides, width=sides, rows=st.integers(32, 1300), columns=st.integers(32, 1300), corners=fractions)
+def test_yolox_divides_both_axes_by_one_ratio(
+    height: int, width: int, rows: int, columns: int, corners: tuple[float, ...]
+) -> None:
+    image = TensorSpec("images", "float32", (1, 3, rows, columns))
+    family = recognise([image], [TensorSpec("output", "float32", (1, None, 85))], {}, family="yolox")
+    boxes = np.array([corners], np.float32) * np.float32(max(rows, columns))
+    restored = family.restore(boxes, find_geometry(height, width, family.transform()))
+    # `bboxes /= scale` in YOLOX's COCOEvaluator.convert_to_coco_format; nothing is clipped
+    scale = min(rows / float(height), columns / float(width))
+    np.testing.assert_allclose(restored, boxes / np.float32(scale), rtol=1e-6)
 
 
 @given(transform=transforms, height=sides, width=sides)

@@ -42,7 +42,7 @@ def _rounds(recorder: Recorder, plan: Path, name: str, left: list[tuple[tuple[in
     from trt_workbench.backends.registry import get_backend
     from trt_workbench.engine import native
     from trt_workbench.pipeline.families import DecodeSettings, recognise
-    from trt_workbench.pipeline.letterbox import find_geometry, preprocess, restore_boxes
+    from trt_workbench.pipeline.letterbox import find_geometry, preprocess
 
     with get_backend("trt").load(plan, SessionOptions()) as session:
         family = recognise(session.inputs, session.outputs, session.metadata, family="yolov10")
@@ -51,7 +51,7 @@ def _rounds(recorder: Recorder, plan: Path, name: str, left: list[tuple[tuple[in
 
         def boxes(outputs: dict[str, Any], geometry: Any) -> Any:
             found = family.decode(outputs, settings)[0]
-            return restore_boxes(found.boxes, geometry, clip=family.clips_boxes)
+            return family.restore(found.boxes, geometry)
 
         def on_host(image: Any) -> Any:
             _, geometry = preprocess(image, transform, tensor[0])

@@ -29,7 +29,7 @@ from trt_workbench.measure.inputs import (
 )
 from trt_workbench.measure.loop import measure_calls
 from trt_workbench.pipeline.families import DecodeSettings, recognise
-from trt_workbench.pipeline.letterbox import Geometry, find_geometry, preprocess, restore_boxes
+from trt_workbench.pipeline.letterbox import Geometry, find_geometry, preprocess
 
 # A detector that is deployed shows boxes it is sure of; evaluation alone needs the tail below.
 _DEPLOYED_CONF = 0.25
@@ -104,7 +104,7 @@ class ImageToBoxes:
         """Turn the images into boxes once."""
         outputs, geometries = self._infer()
         for found, geometry in zip(self._family.decode(outputs, self._decoding), geometries, strict=True):
-            restore_boxes(found.boxes, geometry, clip=self._family.clips_boxes)
+            self._family.restore(found.boxes, geometry)
 
     def outputs(self) -> dict[str, NDArray[Any]]:
         """Return the model's outputs of one call, before they are made into boxes."""

@@ -19,7 +19,6 @@ from trt_workbench.evaluate.coco_settings import DetectorSettings
 from trt_workbench.evaluate.feed import Feed, make_feed
 from trt_workbench.evaluate.plausible import BoxCheck
 from trt_workbench.pipeline.families import DecodeSettings, Detections, Family, recognise
-from trt_workbench.pipeline.letterbox import restore_boxes
 from trt_workbench.verify.gate import require_verified
 
 Note = Callable[[str], None]
@@ -149,7 +148,7 @@ class SingleImages:
         if len(found) != 1:
             raise UsageProblem(f"The model returned boxes for {len(found)} of a batch of 1 images.")
         self._check.add(found)
-        boxes = restore_boxes(found[0].boxes, geometry, clip=family.clips_boxes)
+        boxes = family.restore(found[0].boxes, geometry)
         return found[0]._replace(boxes=boxes)
 
     def finish(self) -> None:

@@ -26,7 +26,7 @@ from trt_workbench.evaluate.feed import Feed
 from trt_workbench.evaluate.plausible import BoxCheck
 from trt_workbench.pipeline.decode import read_image
 from trt_workbench.pipeline.families import DecodeSettings, Family
-from trt_workbench.pipeline.letterbox import Geometry, restore_boxes
+from trt_workbench.pipeline.letterbox import Geometry
 from trt_workbench.runs.coco import STAGES
 
 # columns of `LoopResult.stage_ms`
@@ -260,7 +260,7 @@ class EvaluationLoop:
             shared_ms = (time.perf_counter() - start) * 1e3 / len(found)
             for index, (detections, geometry) in enumerate(zip(found, geometries, strict=True), start=first):
                 start = time.perf_counter()
-                boxes = restore_boxes(detections.boxes, geometry, clip=self._family.clips_boxes)
+                boxes = self._family.restore(detections.boxes, geometry)
                 self._store.put(index, boxes, detections.scores, detections.labels)
                 self._ms[index, _POSTPROCESS] = shared_ms + (time.perf_counter() - start) * 1e3
                 self._done[index] = True

@@ -27,6 +27,7 @@ class Geometry:
         left: padding at the left, in input pixels.
         top: padding at the top, in input pixels.
         source: (height, width) of the image before it was resized.
+        ratio: the one that both scales are of before the sides are rounded; 0 for a stretched image, which has none.
     """
 
     scale_x: float
@@ -34,6 +35,7 @@ class Geometry:
     left: int
     top: int
     source: tuple[int, int]
+    ratio: float
 
     @property
     def resized(self) -> tuple[int, int]:
@@ -70,7 +72,7 @@ def _fit(
     scale_up: bool,
 ) -> Geometry:
     if placement == "stretch":
-        return Geometry(target[1] / source[1], target[0] / source[0], 0, 0, source)
+        return Geometry(target[1] / source[1], target[0] / source[0], 0, 0, source, 0.0)
     ratio = min(target[0] / source[0], target[1] / source[1])
     if not scale_up:
         ratio = min(ratio, 1.0)
@@ -80,7 +82,7 @@ def _fit(
     if placement == "centre":
         top = round((target[0] - height) / 2 - 0.1)
         left = round((target[1] - width) / 2 - 0.1)
-    return Geometry(width / source[1], height / source[0], left, top, source)
+    return Geometry(width / source[1], height / source[0], left, top, source, ratio)
 
 
 def letterbox(image: NDArray[np.uint8], transform: ImageTransform) -> tuple[NDArray[np.uint8], Geometry]:
@@ -150,13 +152,20 @@ def preprocess(
     return normalise(canvas, transform, out), geometry
 
 
-def restore_boxes(boxes: NDArray[np.float32], geometry: Geometry, *, clip: bool) -> NDArray[np.float32]:
+def restore_boxes(
+    boxes: NDArray[np.float32], geometry: Geometry, *, clip: bool, one_ratio: bool = False
+) -> NDArray[np.float32]:
     """Map xyxy boxes [K, 4] from input pixels to source pixels.
 
-    `clip` confines them to the image. It changes average precision a little: whether the reference evaluation of a
-    model does it is in `Family.clips_boxes`.
+    Both choices change average precision a little; `Family.restore` makes them as the family's own evaluation does.
+
+    Args:
+        boxes: float32 [K, 4].
+        geometry: where the image lies in the input.
+        clip: confine them to the image.
+        one_ratio: divide both axes by the ratio before it was rounded to whole pixels, not each by its own scale.
     """
-    scale, shift, size = _vectors(geometry)
+    scale, shift, size = _vectors(geometry, one_ratio and geometry.ratio > 0)
     restored = boxes - shift
     restored /= scale
     if clip:
@@ -165,10 +174,13 @@ def restore_boxes(boxes: NDArray[np.float32], geometry: Geometry, *, clip: bool)
 
 
 @functools.lru_cache(maxsize=64)
-def _vectors(geometry: Geometry) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
+def _vectors(
+    geometry: Geometry, one_ratio: bool
+) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
     """Return scale, shift and the source's size, as x, y, x, y. The arrays are shared: read-only."""
     height, width = geometry.source
-    pairs = (geometry.scale_x, geometry.scale_y), (geometry.left, geometry.top), (width, height)
+    scales = (geometry.ratio, geometry.ratio) if one_ratio else (geometry.scale_x, geometry.scale_y)
+    pairs = scales, (geometry.left, geometry.top), (width, height)
     scale, shift, size = (np.array(pair * 2, np.float32) for pair in pairs)
     for array in (scale, shift, size):
         array.flags.writeable = False

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.images import ImageTransform
 from trt_workbench.errors import NotFinite, UsageProblem
+from trt_workbench.pipeline.letterbox import Geometry, restore_boxes
 from trt_workbench.pipeline.nms import class_aware_nms
 
 # Sigmoids stay within 0 and 1; reduced precision may round a little beyond.
@@ -119,6 +120,7 @@ class Family(abc.ABC):
         name: the stable name used on the command line and in records.
         default_iou: overlap threshold of the family's own evaluation; None where the model needs no suppression.
         clips_boxes: whether the family's own evaluation confines boxes to the image before it scores them.
+        one_ratio: whether it maps both axes back by one ratio, although the resized sides are whole pixels.
         output: the output tensor that holds the boxes.
         class_count: how many classes the model tells apart, None where neither its shape nor its metadata says so.
         facts: what the model says of itself.
@@ -127,6 +129,7 @@ class Family(abc.ABC):
     name: ClassVar[str]
     default_iou: ClassVar[float | None]
     clips_boxes: ClassVar[bool]
+    one_ratio: ClassVar[bool] = False
     shape_text: ClassVar[str]
 
     output: TensorSpec
@@ -185,6 +188,10 @@ class Family(abc.ABC):
             )
         batch = batch.astype(np.float32, copy=False)
         return [self._one_image(image, settings) for image in batch]
+
+    def restore(self, boxes: NDArray[np.float32], geometry: Geometry) -> NDArray[np.float32]:
+        """Map boxes [K, 4] of the model's input to pixels of the image, as the family's own evaluation does."""
+        return restore_boxes(boxes, geometry, clip=self.clips_boxes, one_ratio=self.one_ratio)
 
     def _one_image(self, image: NDArray[np.float32], settings: DecodeSettings) -> Detections:
         found = self._candidates(image, settings.conf)

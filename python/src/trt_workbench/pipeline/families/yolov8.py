@@ -28,7 +28,8 @@ _MAX_CANDIDATES = 30_000
 class YoloV8(Family):
     """Every pair of anchor and class whose score is above the threshold is a candidate.
 
-    Source: `non_max_suppression(multi_label=True, iou_thres=0.7)`, as Ultralytics' validator calls it.
+    Source: `non_max_suppression(multi_label=True, iou_thres=0.7)`, as Ultralytics' validator calls it. Unlike that
+    validator, which divides both axes by the height's scale, boxes are mapped back axis by axis.
 
     Attributes:
         transposed: the output is `[N, A, 4 + C]`.

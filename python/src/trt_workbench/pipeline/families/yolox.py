@@ -22,8 +22,9 @@ _SAMPLE = 11
 class YoloX(Family):
     """The best class of every cell whose objectness times class score reaches the threshold is a candidate.
 
-    Source: YOLOX's `postprocess` with its `nmsthre` of 0.65, its COCO evaluator, which does not clip boxes, and its
-    `preproc` (BGR, 0 to 255, sides rounded down, image at the top left, padding 114).
+    Source: YOLOX's `postprocess` with its `nmsthre` of 0.65, its `COCOEvaluator.convert_to_coco_format`, which divides
+    boxes by one ratio and does not clip them, and its `preproc` (BGR, 0 to 255, sides rounded down, image at the top
+    left, padding 114).
 
     An export with `--decode_in_inference` holds centres and sizes in input pixels; without it, offsets within the cell
     and logarithms of the size in cells. Shapes are alike, so the values decide: centres lie near their own cell in
@@ -36,6 +37,7 @@ class YoloX(Family):
     name: ClassVar[str] = "yolox"
     default_iou: ClassVar[float | None] = 0.65
     clips_boxes: ClassVar[bool] = False
+    one_ratio: ClassVar[bool] = True
     shape_text: ClassVar[str] = "[N, A, 5 + classes] (box, objectness, scores)"
 
     encoding: Literal["by-value", "raw", "decoded"] = "by-value"
