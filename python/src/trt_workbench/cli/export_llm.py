@@ -68,7 +68,7 @@ def export_llm(
     let_idle_threads_sleep()
     from trt_workbench.onnxtools.export_llm import GRAPHS, INLINE_LIMIT_BYTES, SLOTTED
     from trt_workbench.onnxtools.llm_directory import examine_llm_directory
-    from trt_workbench.pipeline.llm.export import ExportSettings, parse_graphs
+    from trt_workbench.pipeline.llm.export import ExportSettings, check_folder, parse_graphs
     from trt_workbench.pipeline.llm.export import export_llm as export
 
     kinds = parse_graphs(graphs, GRAPHS)
@@ -84,7 +84,9 @@ def export_llm(
         inline_limit_bytes=0 if external_data else INLINE_LIMIT_BYTES,
         prove=not skip_proof,
     )
-    manifest = export(examine_llm_directory(model), output, settings, say)
+    directory = examine_llm_directory(model)
+    check_folder(directory, output, settings)
+    manifest = export(directory, output, settings, say)
     if as_json:
         print_json({**manifest, "directory": str(output)})
     else:

@@ -44,7 +44,7 @@ def infer_engine(
     Everything lands in a run directory.
     """
     refuse_misplaced(context, request)
-    from trt_workbench.measure.infer import write_times
+    from trt_workbench.measure.infer import check_times, write_times
 
     if request.expect is None and (request.rtol, request.atol) != (InferRequest.rtol, InferRequest.atol):
         raise UsageProblem(
@@ -54,6 +54,8 @@ def infer_engine(
         request = replace(request, measure=settings)
     else:
         refuse_unused(settings, request.export_times)
+    if request.export_times:
+        check_times(request.export_times)
     outcome, directory = _run(request, output)
     if request.export_times:
         write_times(request.export_times, outcome.queries)

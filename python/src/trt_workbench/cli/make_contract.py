@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 from trt_workbench.cli.common import DebugOption, JsonOption, handled, print_json, print_line, stdout_console
-from trt_workbench.core.input_files import refuse_special
 from trt_workbench.errors import UsageProblem
 from trt_workbench.system.launcher import task
 from trt_workbench.system.settings import Setting, pairs
@@ -52,11 +52,10 @@ def make_contract(
     from trt_workbench.pipeline.streaming.model_tensors import MODEL_SUFFIX, read_tensors
     from trt_workbench.pipeline.streaming.reading import undecided
 
-    if output.exists():
+    if os.path.lexists(output):
         raise UsageProblem(
             f"There is something at the output already, which is left alone; choose another name: {output}"
         )
-    refuse_special(output)
     streams = None if batch is None else (1, batch, batch)
     known = Known(first, later, left_context, init, streams, signal, time_axis, state or {})
     graph = StreamGraph(Model.open(model)) if model.suffix == MODEL_SUFFIX else None

@@ -53,7 +53,7 @@ def quantize(
     """
     from trt_workbench.cli.progress import progress_bar
     from trt_workbench.core.precision import read
-    from trt_workbench.decide.candidates import evidence_path, make_candidate
+    from trt_workbench.decide.candidates import check_user_output, evidence_path, make_candidate
     from trt_workbench.decide.search import Search
     from trt_workbench.model.opened import Model
     from trt_workbench.system.workspace import output_root
@@ -61,6 +61,7 @@ def quantize(
     _require_a_bound(searching)
     opened = Model.open(model)
     output = output or output_root() / "quantize" / f"{model.stem}.{precision}.onnx"
+    check_user_output(opened, output)
     drawing = ReportOutcome()
     with progress_bar("steps") as start:
         if searching.keep_score is not None:

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from trt_workbench.cli.common import DebugOption, JsonOption, handled, print_json
-from trt_workbench.errors import UsageProblem
 
 
 @handled
@@ -27,13 +26,13 @@ def report(
     Each run directory gets its report.html from its own files; --output DIR gets the overview. Where two or more are
     evaluations of one data set, one of them in fp32, the folder gets the page of `decide`, too.
     """
-    if output is not None and output.exists() and not output.is_dir():
-        raise UsageProblem(f"The output is a file; name a folder: {output}")
     from trt_workbench.report.decide import write_decision
-    from trt_workbench.report.overview import write_overview
+    from trt_workbench.report.overview import check_folder, write_overview
     from trt_workbench.report.reports import write_report
     from trt_workbench.runs.artefacts import foreign_files
 
+    if output is not None:
+        check_folder(output)
     written = []
     for directory in directories:
         with foreign_files(directory):

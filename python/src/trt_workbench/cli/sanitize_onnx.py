@@ -16,7 +16,6 @@ from trt_workbench.cli.common import (
     print_line,
     stdout_console,
 )
-from trt_workbench.core.input_files import refuse_special
 from trt_workbench.errors import UsageProblem, whole_number
 from trt_workbench.system.settings import Seed, pairs
 from trt_workbench.system.settings import shapes as read_shapes
@@ -49,8 +48,9 @@ def sanitize_onnx(
     """
     from trt_workbench.evaluate.parity import ParityRequest, check_parity
     from trt_workbench.model.opened import Model
-    from trt_workbench.onnxtools.sanitize import chosen_rewrites, sanitize, save_model
+    from trt_workbench.onnxtools.sanitize import chosen_rewrites, sanitize
     from trt_workbench.onnxtools.sanitize_rewrites import SanitizeSettings
+    from trt_workbench.onnxtools.written import check_model_output, write_model
 
     dims = {name: _number(value, name) for name, value in pairs("--dim", dim or ()).items()}
     sizes = {name: _number(value, name) for name, value in pairs("--size", size or ()).items()}
@@ -58,12 +58,12 @@ def sanitize_onnx(
     chosen = chosen_rewrites(only or (), also or (), skip or ())
     if output.is_dir():
         raise UsageProblem(f"The output is a folder; name a file: {output}")
-    refuse_special(output)
     opened = Model.open(model)
+    check_model_output(output, opened.files)
     rewritten, report = sanitize(opened, chosen, SanitizeSettings(dims=dims))
     wanted = ParityRequest({**sizes, **dims}, shapes, seed, rtol, atol)
     compared = check_parity(opened, rewritten, wanted) if check else None
-    save_model(rewritten, output)
+    write_model(rewritten, output)
     document = {**report.document(), "check": compared, "model": str(model), "output": str(output)}
     if as_json:
         print_json(document)

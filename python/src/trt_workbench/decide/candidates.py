@@ -17,7 +17,8 @@ from trt_workbench.core.input_files import refuse_special
 from trt_workbench.core.precision import WEIGHTS, read
 from trt_workbench.decide.calibrate import Calibrated, Progress, calibrate
 from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings
-from trt_workbench.engine.documents import write_json
+from trt_workbench.engine.documents import read_document, write_json
+from trt_workbench.engine.files import refuse_foreign
 from trt_workbench.errors import UsageProblem, did_you_mean
 from trt_workbench.model.opened import Model
 from trt_workbench.model.proto import opset
@@ -38,6 +39,7 @@ from trt_workbench.onnxtools.quantize.lowered import Lowered
 from trt_workbench.onnxtools.quantize.preparation import prepare, raise_opset
 from trt_workbench.onnxtools.quantize.qdq import insert_pairs, ranged_tensors
 from trt_workbench.onnxtools.sanitize import save_model
+from trt_workbench.onnxtools.written import check_model_output
 from trt_workbench.system.environment import installed_packages
 
 
@@ -242,7 +244,10 @@ def evidence_path(model: Path) -> Path:
 
 
 def check_output(model: Model, output: Path) -> None:
-    """Refuse an output that is no ONNX file, or that would take the place of the model, its weights or a device."""
+    """Refuse an output that is no ONNX file, or that would take the place of the model, its weights or a device.
+
+    Whether a file there may be replaced is another question (`check_user_output`): in a cache, all may.
+    """
     if output.suffix != ".onnx" or output.is_dir():
         raise UsageProblem(f"The output is an ONNX file, NAME.onnx: {output}")
     sources = {os.path.realpath(file) for file in model.files}
@@ -251,6 +256,13 @@ def check_output(model: Model, output: Path) -> None:
         # not resolve(): on a ring of links it raises RuntimeError
         if os.path.realpath(file) in sources:
             raise UsageProblem(f"The output would replace the model or its weights; give it another name: {file}")
+
+
+def check_user_output(model: Model, output: Path) -> None:
+    """Refuse an output of the user's as `check_output`, and where it or a file beside it was not written by us."""
+    check_output(model, output)
+    check_model_output(output, model.files)
+    refuse_foreign(evidence_path(output), lambda file: read_document(file, Evidence))
 
 
 def method_of(precision: str, placement: PlacementSettings) -> Method:

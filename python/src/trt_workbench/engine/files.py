@@ -9,17 +9,48 @@ import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from trt_workbench.core.input_files import refuse_special
+from trt_workbench.errors import UsageProblem
 
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 REPLACED = ".replaced"
 """What the name of a folder ends with that is being replaced where the file system cannot exchange two."""
 # Names of files may be no text: what UTF-8 cannot hold is escaped.
 _TEXT: Any = {"encoding": "utf-8", "errors": "backslashreplace"}
+
+
+def refuse_foreign(path: Path, is_ours: Callable[[Path], object]) -> None:
+    """Refuse to write where something lies that none of our commands wrote; called before the work begins.
+
+    Args:
+        path: the file to write, one that the user named or one beside it.
+        is_ours: whether a file that is there shows that we wrote it; where it cannot be read as such, it does not.
+
+    Raises:
+        UsageProblem: it is another's.
+        OSError: it is a folder, a pipe, a device or a socket.
+    """
+    refuse_special(path)
+    if not os.path.lexists(path):
+        return
+    try:
+        ours = is_ours(path)
+    except (UsageProblem, OSError, ValueError):
+        ours = False
+    if not ours:
+        raise foreign(path)
+
+
+def foreign(path: Path) -> UsageProblem:
+    """Return what refuses to write where something of another's lies."""
+    return UsageProblem(
+        "There is something at the output that trt-workbench did not write, or that was changed since; it is left "
+        f"alone. Choose another name, or move it away: {path}"
+    )
 
 
 @contextlib.contextmanager

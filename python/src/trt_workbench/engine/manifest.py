@@ -9,8 +9,9 @@ from typing import Any, Literal
 
 from pydantic import field_validator
 
-from trt_workbench.core.input_files import refuse_special
+from trt_workbench.core.hashing import hash_file
 from trt_workbench.engine.documents import Strict, read_document, write_json
+from trt_workbench.engine.files import refuse_foreign
 from trt_workbench.engine.verification import Verification
 from trt_workbench.errors import UsageProblem
 
@@ -153,17 +154,24 @@ def check_destination(plan: Path, sources: Iterable[Path]) -> None:
     """Check where a plan and its manifest are to be written, before the work begins.
 
     Raises:
-        UsageProblem: it is a folder, or a file of the model that the plan is made from.
+        UsageProblem: it is a folder, or a file that no command wrote, such as one of the model that the plan is made
+            from.
     """
     if plan.is_dir():
         raise UsageProblem(f"The plan's name is that of a folder; name a file, such as {plan / 'model.plan'}")
-    refuse_special(plan)
-    refuse_special(manifest_path(plan))
     taken = {source.resolve() for source in sources}
     if taken & {plan.resolve(), manifest_path(plan).resolve()}:
         raise UsageProblem(
             f"The plan would replace the model or its external data; give it another name with --plan: {plan}"
         )
+    refuse_foreign(plan, _is_ours)
+    refuse_foreign(manifest_path(plan), lambda path: read_document(path, Manifest))
+
+
+def _is_ours(plan: Path) -> bool:
+    """Whether a plan is what its manifest says."""
+    manifest = read_manifest(plan)
+    return manifest is not None and manifest.engine.sha256 == hash_file(plan)
 
 
 def write_manifest(plan: Path, manifest: Manifest) -> None:

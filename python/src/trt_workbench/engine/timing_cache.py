@@ -11,6 +11,8 @@ import filelock
 from trt_workbench.core.input_files import read_bytes, refuse_special
 from trt_workbench.engine.files import write_bytes
 from trt_workbench.errors import UsageProblem, WorkbenchError
+from trt_workbench.model.opened import Model
+from trt_workbench.model.sniff import describe_file
 from trt_workbench.system.workspace import output_root
 
 Merge = Callable[[bytes, bytes], bytes]
@@ -34,7 +36,9 @@ def load_timing_cache(path: Path, *, strict: bool) -> bytes:
     refuse_special(path)
     with _lock(path):
         if path.is_file():
-            return read_bytes(path)
+            data = read_bytes(path)
+            _refuse_other(path, data)
+            return data
     if strict:
         raise UsageProblem(
             f"The strict timing cache does not exist; build once without --timing-cache-strict first: {path}"
@@ -79,6 +83,18 @@ def save_timing_cache(path: Path, earlier: bytes, built: bytes, merge: Merge) ->
                 "Another build changed the timing cache at the same time, and both could not be joined "
                 f"({error}); the larger was kept: {path}"
             )
+
+
+def _refuse_other(path: Path, data: bytes) -> None:
+    """Raise UsageProblem for a file that is something else: a build would end by replacing it."""
+    what = "is an ONNX model"
+    try:
+        Model.open(path)
+    except UsageProblem:
+        is_text = b"\n" in data and b"\0" not in data and data.decode(errors="ignore").encode() == data
+        what = "is a text" if is_text else describe_file(path)
+    if not any(words in what for words in ("no model format known here", "starts as one", "is empty")):
+        raise UsageProblem(f"The file named as timing cache {what.split(';')[0]}, which a build would replace: {path}")
 
 
 def _lock(path: Path) -> filelock.BaseFileLock:

@@ -11,8 +11,9 @@ from typing import Any, Protocol
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Session
+from trt_workbench.core.input_files import parse_json, read_text
 from trt_workbench.engine.documents import append_lines, write_json
-from trt_workbench.engine.files import write_text
+from trt_workbench.engine.files import refuse_foreign, write_text
 from trt_workbench.errors import UsageProblem
 from trt_workbench.measure.arrays import Sample, read_samples
 from trt_workbench.measure.model import open_model
@@ -90,9 +91,18 @@ def infer(request: InferRequest, folder: Path, say: Note = lambda _: None, step:
     return InferOutcome(metrics, tuple(run.failures), tuple(measured.queries) if measured else ())
 
 
+def check_times(path: Path) -> None:
+    """Refuse to write times over a file that `write_times` did not write. Raises UsageProblem."""
+    refuse_foreign(path, lambda file: _times(parse_json(read_text(file))) == read_text(file))
+
+
 def write_times(path: Path, queries: tuple[dict[str, float], ...]) -> None:
     """Write queries as trtexec's --exportTimes does, whole or not at all. Raises OSError."""
-    write_text(path, json.dumps(queries, indent=0, allow_nan=False) + "\n")
+    write_text(path, _times(queries))
+
+
+def _times(queries: Any) -> str:
+    return json.dumps(queries, indent=0, allow_nan=False) + "\n"
 
 
 def _source(request: InferRequest, opened: _Opened) -> Iterator[Sample]:

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from trt_workbench.engine.documents import read_document
-from trt_workbench.engine.files import write_text
+from trt_workbench.engine.files import foreign, write_text
 from trt_workbench.engine.verification import Mark
+from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.precision import precision_label
 from trt_workbench.report.bench_view import Table, Winner, tables, winners
 from trt_workbench.report.bench_words import leaders, problems, unstable
-from trt_workbench.report.page import render, small
+from trt_workbench.report.page import is_our_page, render, small
 from trt_workbench.report.verified import evidence_from
 from trt_workbench.runs.artefacts import RunDocument, command_of, foreign_files, read_bench_run, read_environment
 from trt_workbench.runs.coco import CocoMetrics
@@ -45,6 +46,25 @@ class Overview:
     problems: list[dict[str, Any]] = field(default_factory=list)
     unstable: list[dict[str, Any]] = field(default_factory=list)
     runs: list[dict[str, Any]] = field(default_factory=list)
+
+
+def check_folder(output: Path) -> None:
+    """Check where overviews are to be written, before the work begins.
+
+    Raises:
+        UsageProblem: it is no folder or a run directory, whose files would be replaced, or a file that we did not write
+            has the name of one of ours.
+    """
+    if output.exists() and not output.is_dir():
+        raise UsageProblem(f"The output is a file; name a folder: {output}")
+    if os.path.lexists(output / "run.json"):
+        raise UsageProblem(
+            f"The output is a run directory, whose files would be replaced; name another folder: {output}"
+        )
+    if not is_our_page(output / "overview.html"):
+        for name in ("overview.html", "overview.md", "decision.html", "decision.json", "plots"):
+            if os.path.lexists(output / name):
+                raise foreign(output / name)
 
 
 def write_overview(directories: list[Path], output: Path) -> Path:

@@ -16,10 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from trt_workbench import __version__
+from trt_workbench.core.input_files import read_bytes
 from trt_workbench.errors import printable
 from trt_workbench.report.svg import within_page
 from trt_workbench.runs.statistics import claimed
 
+_GENERATOR = b'<meta name="generator" content="trt-workbench">'
 # What Markdown, or HTML inside it, takes for more than itself wherever it stands; and an underscore at a word's edge.
 _MARKUP = re.compile(r"[\\`*\[\]<>|~$&]|(?<![^\W_])_|_(?![^\W_])")
 # What makes a heading, a list, a quotation or a rule of the line that begins with it.
@@ -87,6 +89,11 @@ def render(template: str, **values: Any) -> str:
     text = environment.get_template(template).render(version=__version__, **values)
     # halves of surrogate pairs, which JSON may hold and UTF-8 may not
     return text.encode(errors="replace").decode()
+
+
+def is_our_page(path: Path) -> bool:
+    """Whether a file is a page that `render` made."""
+    return path.is_file() and _GENERATOR in read_bytes(path)[:1000]
 
 
 def _figure(value: float | None, digits: int = 4) -> str:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from trt_workbench.core.input_files import refuse_special
 from trt_workbench.engine.builder import export
 from trt_workbench.engine.loading import read_plan
 from trt_workbench.engine.manifest import WorkaroundRecord, check_destination
 from trt_workbench.errors import UsageProblem
 from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.identity import sha256_of
-from trt_workbench.onnxtools.sanitize import save_model
+from trt_workbench.onnxtools.written import check_model_output, write_model
 from trt_workbench.verify.opening import MODEL_SUFFIX, VerifyRequest
 from trt_workbench.verify.workarounds import Fixed, WorkaroundResult
 
@@ -27,9 +26,11 @@ def check_output(request: VerifyRequest, output: Path) -> None:
     if is_model == request.runs_plans:
         kind = "a plan, such as model.plan" if request.runs_plans else "a model, such as model.onnx"
         raise UsageProblem(f"--fix-out on {request.backend} takes the name of {kind}, not {output}")
-    refuse_special(output)
     sources = [path for path in (request.target, request.model) if path]
-    check_destination(output, sources)
+    if is_model:
+        check_model_output(output, sources)
+    else:
+        check_destination(output, sources)
 
 
 def result_name(request: VerifyRequest) -> str:
@@ -51,7 +52,7 @@ def write_fixed(found: Fixed, request: VerifyRequest, output: Path) -> Path:
     taken = found.chosen
     assert taken is not None
     if taken.plan is None:
-        save_model(Model.open(taken.request.target).load(), output)
+        write_model(Model.open(taken.request.target).load(), output)
         return output
     plan = read_plan(taken.plan)
     assert plan.manifest is not None

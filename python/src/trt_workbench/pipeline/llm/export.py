@@ -17,8 +17,9 @@ from typing_extensions import TypedDict
 
 from trt_workbench.backends.registry import REFERENCE, availability
 from trt_workbench.backends.torch_llm import TorchLlm
-from trt_workbench.core.hashing import hash_document
+from trt_workbench.core.hashing import hash_document, hash_file
 from trt_workbench.engine.documents import Inside, having, read_document, write_json
+from trt_workbench.engine.files import refuse_foreign
 from trt_workbench.errors import ComponentMissing, UsageProblem
 from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.export_llm import (
@@ -32,6 +33,7 @@ from trt_workbench.onnxtools.export_llm import (
 from trt_workbench.onnxtools.export_llm_model import load_causal_lm
 from trt_workbench.onnxtools.llm_directory import LlmDirectory
 from trt_workbench.onnxtools.opsets import DEFAULT_OPSET
+from trt_workbench.onnxtools.written import check_model_output
 from trt_workbench.pipeline.llm.proof import prove_export
 from trt_workbench.system.launcher import package
 from trt_workbench.system.workspace import output_root
@@ -125,8 +127,6 @@ def export_llm(
         DeviceFailure: there is not enough memory.
     """
     slots = settings.slots(directory)
-    if output.exists() and not output.is_dir():
-        raise UsageProblem(f"The output is a file; name a folder: {output}")
     say(f"Loading {directory.model_type} model {directory.path}")
     model = load_causal_lm(directory, note=say)
     reference = TorchLlm(model, device="cpu", precision="fp32", compiled=False)
@@ -280,6 +280,23 @@ def _versions() -> dict[str, str]:
         raise ComponentMissing(
             f"Exporting a language model needs {error.name}, which is not installed. {package('transformers')}"
         ) from error
+
+
+def check_folder(directory: LlmDirectory, output: Path, settings: ExportSettings) -> None:
+    """Check where an export is to be written, before the work begins.
+
+    Raises:
+        UsageProblem: it is no folder, or a file that no export wrote has the name of one of this.
+    """
+    if output.exists() and not output.is_dir():
+        raise UsageProblem(f"The output is a file; name a folder: {output}")
+    for model in (output / f"{kind}.onnx" for kind in settings.graphs):
+        check_model_output(model, ())
+    earlier = output / MANIFEST
+    refuse_foreign(earlier, lambda file: "graphs" in read_document(file, dict[str, Any]))
+    for name in () if earlier.exists() else _COPIED:
+        source = directory.path / name
+        refuse_foreign(output / name, lambda file, source=source: hash_file(file) == hash_file(source))  # type: ignore[misc]
 
 
 def _move(folder: Path, output: Path) -> None:
