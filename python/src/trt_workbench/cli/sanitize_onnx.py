@@ -46,11 +46,11 @@ def sanitize_onnx(
     Named rewrites are applied; what changed and what TensorRT may still refuse is reported. Nothing is written if the
     check fails.
     """
+    from trt_workbench.engine.written_models import check_model_output, write_model
     from trt_workbench.evaluate.parity import ParityRequest, check_parity
     from trt_workbench.model.opened import Model
     from trt_workbench.onnxtools.sanitize import chosen_rewrites, sanitize
     from trt_workbench.onnxtools.sanitize_rewrites import SanitizeSettings
-    from trt_workbench.onnxtools.written import check_model_output, write_model
 
     dims = {name: _number(value, name) for name, value in pairs("--dim", dim or ()).items()}
     sizes = {name: _number(value, name) for name, value in pairs("--size", size or ()).items()}

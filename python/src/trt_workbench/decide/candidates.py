@@ -19,6 +19,7 @@ from trt_workbench.decide.calibrate import Calibrated, Progress, calibrate
 from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings
 from trt_workbench.engine.documents import read_document, write_json
 from trt_workbench.engine.files import refuse_foreign
+from trt_workbench.engine.written_models import check_model_output
 from trt_workbench.errors import UsageProblem, did_you_mean
 from trt_workbench.model.opened import Model
 from trt_workbench.model.proto import opset
@@ -39,7 +40,6 @@ from trt_workbench.onnxtools.quantize.lowered import Lowered
 from trt_workbench.onnxtools.quantize.preparation import prepare, raise_opset
 from trt_workbench.onnxtools.quantize.qdq import insert_pairs, ranged_tensors
 from trt_workbench.onnxtools.sanitize import save_model
-from trt_workbench.onnxtools.written import check_model_output
 from trt_workbench.system.environment import installed_packages
 
 

@@ -20,6 +20,7 @@ from trt_workbench.backends.torch_llm import TorchLlm
 from trt_workbench.core.hashing import hash_document, hash_file
 from trt_workbench.engine.documents import Inside, having, read_document, write_json
 from trt_workbench.engine.files import refuse_foreign
+from trt_workbench.engine.written_models import check_model_output
 from trt_workbench.errors import ComponentMissing, UsageProblem
 from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.export_llm import (
@@ -33,7 +34,6 @@ from trt_workbench.onnxtools.export_llm import (
 from trt_workbench.onnxtools.export_llm_model import load_causal_lm
 from trt_workbench.onnxtools.llm_directory import LlmDirectory
 from trt_workbench.onnxtools.opsets import DEFAULT_OPSET
-from trt_workbench.onnxtools.written import check_model_output
 from trt_workbench.pipeline.llm.proof import prove_export
 from trt_workbench.system.launcher import package
 from trt_workbench.system.workspace import output_root
