@@ -23,7 +23,7 @@ from trt_workbench.system.workspace import output_root
 Progress = Callable[[int, int], None]
 
 # Raised when candidates come to be made otherwise, so that those made before are not taken again.
-_RECIPE = 6
+_RECIPE = 7
 
 
 class Candidates:

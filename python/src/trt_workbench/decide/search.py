@@ -29,7 +29,7 @@ from trt_workbench.runs.sensitivity import GroupLoss, Sensitivity
 
 Note = Callable[[str], None]
 # Raised when candidates come to be made or scored otherwise, so that earlier trials are not taken again.
-_RECIPE = 4
+_RECIPE = 5
 
 
 @dataclass(frozen=True)

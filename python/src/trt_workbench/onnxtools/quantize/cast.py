@@ -7,7 +7,7 @@ half types hold inexactly from 2048 (fp16) or 256 (bf16) on.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,7 +24,17 @@ from trt_workbench.model.proto import STANDARD, opset
 from trt_workbench.model.walking import Scope, all_nodes, defined, has_subgraph, subgraphs
 from trt_workbench.model.weights import without_weights
 from trt_workbench.onnxtools.graph_types import output_type
-from trt_workbench.onnxtools.quantize.cast_rules import BOUNDED, CENTRES, PRODUCTS, SHAPES_CONSTANTS, WIDE, NodeTypes
+from trt_workbench.onnxtools.quantize.cast_rules import (
+    BOUNDED,
+    CARRIES,
+    CENTRES,
+    PRODUCTS,
+    SAME_SIZE,
+    SHAPES_CONSTANTS,
+    SUMS,
+    WIDE,
+    NodeTypes,
+)
 from trt_workbench.onnxtools.quantize.lowered import Lowered
 
 _HALVES = kinds_where(lambda one: one.is_half)
@@ -32,6 +42,7 @@ _HALVES = kinds_where(lambda one: one.is_half)
 _OLDEST = 7
 # A constant of at least this size stands for infinity, as in masks: the largest value of a type does as well.
 _AS_GOOD_AS_INFINITE = 1e8
+_CLIP_INPUTS = 11
 _INTEGERS = frozenset({TensorProto.INT32, TensorProto.INT64, TensorProto.UINT32, TensorProto.UINT64})
 
 
@@ -89,12 +100,18 @@ class _Scope(Scope):
         versions: the name of a tensor in each type that it is had in.
         constants: values of constants in fp32.
         exact: tensors that are computed of integers or sums alone, and stay in fp32.
+        squares: squares of data among these.
+        sources: what a tensor is, or is the negative of.
+        infinite: tensors with values that stand for infinity, and whether these take the whole range of the type.
     """
 
     types: dict[str, int] = field(default_factory=dict)
     versions: dict[str, dict[int, str]] = field(default_factory=dict)
     constants: dict[str, Array] = field(default_factory=dict)
     exact: set[str] = field(default_factory=set)
+    squares: set[str] = field(default_factory=set)
+    sources: dict[str, str] = field(default_factory=dict)
+    infinite: dict[str, bool] = field(default_factory=dict)
 
 
 class _Caster:
@@ -140,9 +157,13 @@ class _Caster:
 
     def _control(self, node: onnx.NodeProto, facts: onnx.NodeProto, scope: _Scope) -> None:
         """Rewrite the bodies of If, Loop and Scan; what goes in and out of them stays in fp32."""
+        first = 1 if node.op_type == "Loop" else 0  # a Loop's body says first whether it goes on
         for body, known in zip(subgraphs([node]), subgraphs([facts]), strict=True):
+            inner = scope.inside(body)
             with self._writer.apart():
-                self.graph(body, known, scope.inside(body))
+                self.graph(body, known, inner)
+            pairs = zip(node.output, body.output[first:], strict=False)
+            scope.infinite.update({name: False for name, value in pairs if value.name in inner.infinite})
             for value in body.output:  # captured as it is
                 if value.name in scope.versions and TensorProto.FLOAT not in scope.versions[value.name]:
                     value.name = self._as(value.name, TensorProto.FLOAT, scope)
@@ -156,18 +177,24 @@ class _Caster:
         for place, name in enumerate(node.output):
             if name and not scope.types.get(name) and rules.as_first(place):
                 scope.types[name] = first
+        read = list(node.input)
         wide = self._stays_wide(node, scope, [node.input[place] for place in places])
         reason = self._reason(node, scope, places, rules)
         if reason:
             self._result.kept[node.name or node.output[0]] = reason
         low = not (wide or reason or self._normalises(node, scope)) and rules.known
-        if low and node.op_type in ("Cast", "ConstantOfShape"):
-            low = self._retyped(node, scope)
+        if low and rules.is_free(0):
+            low = node.op_type in ("Cast", "ConstantOfShape") and self._retyped(node, scope)
         self._wire(node, scope, [low and rules.input_may_be(place, self._low) for place in range(len(node.input))])
         if places and not low:
             self._result.wide.add(node.op_type)
         if wide and node.op_type not in BOUNDED:
             scope.exact.update(node.output)
+        if node.op_type in SAME_SIZE:
+            scope.sources[node.output[0]] = scope.sources.get(read[0], read[0])
+        if node.op_type == "Pow" or _is_square(read, node.op_type, scope):
+            scope.squares.update(node.output)
+        self._carry(node.op_type, read, node.output, scope, low=low)
         after = []
         for place, name in enumerate(node.output):
             if not name or scope.types.get(name) != TensorProto.FLOAT:
@@ -188,15 +215,17 @@ class _Caster:
         """Whether a node's results stay in fp32 unasked: sums, squares, and what is made of integers alone."""
         if node.op_type == "Cast":
             return scope.types.get(node.input[0]) in _INTEGERS or node.input[0] in scope.exact
-        if node.op_type in WIDE:
+        if node.op_type in WIDE or _is_square(node.input, node.op_type, scope):
+            return True
+        infinite = [name for name in floats if self._is_infinite(name, scope)]
+        if node.op_type in SUMS and (len(infinite) > 1 or any(scope.infinite.get(name) for name in infinite)):
             return True
         given = [scope.constants[name] for name in floats if name in scope.constants]
-        if any(self._beyond(value).size for value in given):  # a mask
-            return False
         computed = [name for name in floats if name not in scope.constants]
         if not computed:
             return bool(given) and node.op_type in SHAPES_CONSTANTS
         weighted = node.op_type in PRODUCTS and any(value.ndim > 1 for value in given)
+        weighted = weighted and not scope.squares.intersection(computed)
         return not weighted and all(name in scope.exact for name in computed)
 
     def _normalises(self, node: onnx.NodeProto, scope: _Scope) -> bool:
@@ -207,6 +236,29 @@ class _Caster:
         sums = [name for name in floats if name in scope.exact and name not in scope.constants]
         wide = [TensorProto.FLOAT in scope.versions.get(name, {}) for name in floats]
         return len(floats) == 2 and len(sums) == 1 and all(wide)
+
+    def _carry(self, operator: str, read: Sequence[str], made: Sequence[str], scope: _Scope, *, low: bool) -> None:
+        """Note which results have values that stand for infinity."""
+        passed = read[:1] if operator == "Div" else read
+        carried = [name for name in passed if self._is_infinite(name, scope)]
+        bounded = operator in ("Min", "Max") and len(carried) < len(read)
+        if not carried or bounded or operator not in CARRIES:
+            return
+        # half of the range leaves room for data that are added; what is wide gets it when it is cast
+        whole = operator not in SUMS and self._of_data(read, scope) and any(one in scope.constants for one in carried)
+        full = low and (operator in ("Mul", "Div") or whole or any(scope.infinite.get(name) for name in carried))
+        scope.infinite.update(dict.fromkeys(made, full))
+
+    def _of_data(self, read: Iterable[str], scope: _Scope) -> bool:
+        return any(scope.types.get(name) == TensorProto.FLOAT and name not in scope.constants for name in read)
+
+    def _is_infinite(self, name: str, scope: _Scope) -> bool:
+        """Whether a tensor has values beyond the type that stand for infinity, as a mask does."""
+        return name in scope.infinite or self._stands_for_infinity(scope.constants.get(name))
+
+    def _stands_for_infinity(self, value: Array | None) -> bool:
+        beyond = np.zeros(0) if value is None else self._beyond(value)
+        return bool(beyond.size) and bool(beyond.min() >= _AS_GOOD_AS_INFINITE)
 
     def _beyond(self, value: Array) -> Array:
         """Return the absolute values that are finite in a constant and would not be in the type."""
@@ -242,18 +294,26 @@ class _Caster:
             next(one for one in node.attribute if one.name == "to").i = self._low
             return True
         given = next((numpy_helper.to_array(one.t) for one in node.attribute if one.name == "value"), None)
-        value = self._converted(np.zeros(1, np.float32) if given is None else given, node.output[0])
+        given = np.zeros(1, np.float32) if given is None else given
+        if self._stands_for_infinity(given):
+            scope.infinite[node.output[0]] = False
+        value = self._converted(given, node.output[0], share=2)
         del node.attribute[:]
         node.attribute.append(helper.make_attribute("value", numpy_helper.from_array(value)))
         return True
 
     def _wire(self, node: onnx.NodeProto, scope: _Scope, low: Iterable[bool]) -> None:
         """Let a node read its float inputs in the types it takes."""
+        data = self._of_data(node.input, scope)
         for place, is_low in enumerate(low):
             name = node.input[place]
             if name and scope.types.get(name) == TensorProto.FLOAT:
                 # a Cast takes either
                 free = node.op_type == "Cast" and self._low in scope.versions.get(name, {})
+                added = node.op_type in SUMS or not data
+                if is_low and added and name in scope.constants and self._is_infinite(name, scope):
+                    node.input[place] = self._writer.constant(self._converted(scope.constants[name], name, share=2))
+                    continue
                 node.input[place] = self._as(name, self._low if is_low or free else TensorProto.FLOAT, scope)
 
     def _as(self, name: str, kind: int, scope: _Scope) -> str:
@@ -265,14 +325,33 @@ class _Caster:
                 versions[kind] = self._writer.constant(self._converted(scope.constants[name], name), stem)
             else:
                 (source,) = versions.keys() - {kind}
-                versions[kind] = self._writer.node("Cast", versions[source], stem=stem, to=kind)
+                made = versions[source]
+                if kind == self._low and name in scope.infinite:
+                    made = self._within(made)
+                    scope.infinite[name] = False
+                versions[kind] = self._writer.node("Cast", made, stem=stem, to=kind)
         return versions[kind]
 
-    def _converted(self, value: Array, name: str = "") -> Array:
-        """Return a constant in the low type; finite values stay finite, which is noted under `name`."""
-        largest = self._row.largest
+    def _within(self, name: str) -> str:
+        """Add what brings a mask in fp32 into half of the range of the type."""
+        limits = [np.float32(sign * self._row.largest / 2) for sign in (-1, 1)]
+        if self._opset < _CLIP_INPUTS:
+            return self._writer.node("Clip", name, stem=f"{name}_within", min=float(limits[0]), max=float(limits[1]))
+        return self._writer.node("Clip", name, *map(self._writer.constant, limits), stem=f"{name}_within")
+
+    def _converted(self, value: Array, name: str = "", share: int = 1) -> Array:
+        """Return a constant in the low type; finite values stay finite, which is noted under `name`.
+
+        They are within the range over `share`.
+        """
+        largest = self._row.largest / (share if self._stands_for_infinity(value) else 1)
         clipped = np.where(np.isfinite(value), np.clip(value, -largest, largest), value)
         if name and self._beyond(value).size and name not in self.clamped:
             self.clamped.append(name)
         dtype: Any = helper.tensor_dtype_to_np_dtype(self._low)
         return np.asarray(clipped.astype(dtype))
+
+
+def _is_square(read: Sequence[str], operator: str, scope: _Scope) -> bool:
+    """Whether a node multiplies data with themselves."""
+    return operator == "Mul" and len(read) == 2 and len({scope.sources.get(name, name) for name in read}) == 1

@@ -15,7 +15,7 @@ TYPE_STRINGS = {kind: f"tensor({get(name).numpy})" for kind, name in kinds_where
 # Squares and sums leave fp16's range, and bf16 adds few digits: a variance of values around 300 is infinite in fp16.
 WIDE = frozenset(
     {"Pow", "CumSum", "ReduceSum", "ReduceMean", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceSumSquare"}
-    | {"ReduceLogSum", "ReduceLogSumExp"}
+    | {"ReduceLogSum", "ReduceLogSumExp", "Range"}
 )
 # Their results are small whatever comes in: they end what has to stay wide.
 BOUNDED = frozenset({"Cos", "Sin", "Tanh", "Sigmoid", "Softmax", "LogSoftmax", "Erf", "Atan"})
@@ -23,6 +23,29 @@ BOUNDED = frozenset({"Cos", "Sin", "Tanh", "Sigmoid", "Softmax", "LogSoftmax", "
 CENTRES = frozenset({"Sub", "Div", "Mul"})
 # They multiply data with weights, which is what is made low.
 PRODUCTS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
+# They add: of a constant that stands for infinity they get a half, so that the sum is finite, too.
+SUMS = frozenset({"Add", "Sub", "Sum"})
+# A value that stands for infinity stays one in these.
+CARRIES = SUMS | frozenset(
+    {
+        "Mul",
+        "Div",
+        "Where",
+        "Neg",
+        "Expand",
+        "Reshape",
+        "Unsqueeze",
+        "Squeeze",
+        "Concat",
+        "Slice",
+        "Split",
+        "Tile",
+        "Flatten",
+    }
+    | {"Transpose", "Identity", "Cast", "Gather", "Pad", "Min", "Max", "Trilu", "ScatterND"}
+)
+# They give their input or its negative, so that the product of two such is a square.
+SAME_SIZE = frozenset({"Identity", "Neg", "Abs", "Cast"})
 # What brings small constants into shape, such as the frequencies that positions are multiplied by.
 SHAPES_CONSTANTS = frozenset({"Expand", "Reshape", "Unsqueeze", "Squeeze", "Concat", "Slice", "Tile", "Flatten"})
 # ONNX Runtime draws float and double alone.
@@ -52,6 +75,7 @@ class NodeTypes:
         self._inputs: list[frozenset[str]] = []
         self._outputs: list[frozenset[str]] = []
         self._kinds: list[str] = []
+        self._free: list[bool] = []
         of_runtime = node.domain not in STANDARD or not onnx.defs.has(node.op_type, opset, "")
         if of_runtime and node.op_type in _OF_ONE_TYPE and node.domain in _RUNTIME_DOMAINS:
             self.known = True
@@ -64,11 +88,17 @@ class NodeTypes:
         self._inputs = [allowed.get(one.type_str, frozenset({one.type_str})) for one in schema.inputs]
         self._outputs = [allowed.get(one.type_str, frozenset({one.type_str})) for one in schema.outputs]
         self._kinds = [one.type_str for one in schema.outputs]
+        given = {one.type_str for one in schema.inputs}
+        self._free = [one not in given for one in self._kinds]
         self.known = all(kind.startswith("tensor(") for kinds in (*self._inputs, *self._outputs) for kind in kinds)
 
     def input_may_be(self, place: int, low: int) -> bool:
         """Whether an input may be of the type `low`; further inputs are as the last."""
         return self.known and _may_be(self._inputs, place, low)
+
+    def is_free(self, place: int) -> bool:
+        """Whether the type of an output follows from no input: an attribute, or what is left out, says it."""
+        return bool(self._free) and self._free[min(place, len(self._free) - 1)]
 
     def as_first(self, place: int) -> bool:
         """Whether an output always has the first one's type; taken to be so of operators that ONNX does not know."""
@@ -76,8 +106,11 @@ class NodeTypes:
         return not kinds or kinds[min(place, len(kinds) - 1)] == kinds[0]
 
     def output_may_be(self, place: int, low: int) -> bool:
-        """Whether an output may be of the type `low`; further outputs are as the last."""
-        return self.known and _may_be(self._outputs, place, low)
+        """Whether an output may be of the type `low`; further outputs are as the last.
+
+        One whose type an attribute says stays what it is.
+        """
+        return self.known and not self.is_free(place) and _may_be(self._outputs, place, low)
 
 
 def _may_be(kinds: Sequence[frozenset[str]], place: int, low: int) -> bool:
