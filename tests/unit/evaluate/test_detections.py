@@ -37,6 +37,14 @@ def test_what_is_stored_does_not_keep_the_batch_alive() -> None:
     assert found.scores.tolist() == [1]
 
 
+def test_boxes_of_classes_without_a_category_are_left_out() -> None:
+    store = DetectionStore(IDS, CATEGORIES, np.array([False, True]))
+    store.put(1, np.eye(3, 4, dtype=np.float32), np.array([0.9, 0.8, 0.7], np.float32), np.array([1, 0, 1]))
+    found = store.collect()
+    assert found.category_ids.tolist() == [90, 90]
+    assert found.scores.tolist() == np.array([0.9, 0.7], np.float32).tolist()
+
+
 def test_nothing_found() -> None:
     found = DetectionStore(IDS, CATEGORIES).collect()
     assert len(found) == 0

@@ -93,7 +93,9 @@ def subject_of(
     if settings.score not in (None, "ap"):
         raise UsageProblem(f"--score {settings.score} is of models without --annotations; leave one of them out.")
     overlap = images_overlap(calibration.calibration, settings.data, settings.annotations)
-    task = Detection(settings.data, settings.annotations, calibration.family, calibration.imgsz, overlap)
+    task = Detection(
+        settings.data, settings.annotations, calibration.family, calibration.imgsz, overlap, calibration.classes
+    )
     return _searched(
         Subject(model, task, calibration), settings, SearchSettings(annotations=settings.calibration_annotations)
     )
@@ -169,5 +171,7 @@ def _embedded(
         annotations, calibration = scenes.annotations, replace(calibration, calibration=str(scenes.images))
     else:
         overlap = images_overlap(calibration.calibration, place.images, place.annotations)
-    task = Detection(place.images, place.annotations, calibration.family, calibration.imgsz, overlap)
+    task = Detection(
+        place.images, place.annotations, calibration.family, calibration.imgsz, overlap, calibration.classes
+    )
     return _searched(Subject(model, task, calibration), settings, SearchSettings(annotations=annotations))

@@ -77,6 +77,7 @@ class Detection:
         family: detector family; None to recognise it.
         imgsz: input size of a model that takes any.
         overlap: whether ranges are found on the images that are scored.
+        classes: how classes meet categories; None for the default.
     """
 
     images: Path
@@ -84,6 +85,7 @@ class Detection:
     family: str | None = None
     imgsz: tuple[int, int] | None = None
     overlap: bool = False
+    classes: str | None = None
     name: str = "detection"
     figure: str = "AP"
     unit: str = "images"
@@ -111,6 +113,7 @@ class Detection:
                 "options": asked.extra,
                 "family": self.family,
                 "imgsz": self.imgsz,
+                "classes": self.classes,
                 "limit": settings.limit,
                 "allow_unverified": settings.allow_unverified,
                 "seed": settings.seed,

@@ -116,9 +116,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
         try:
             self._model_sha256 = sha256_of(request.model)
             family = self.detector.family
-            self.category_ids: NDArray[np.int64] = map_classes(
-                family.class_count, family.names, self.dataset.categories
-            )
+            self.classes = map_classes(family.class_count, family.names, self.dataset.categories, request.classes)
             self.settings = self._loop_settings()
             self.detector.prepare(self.settings.batch, len(self.dataset.images))
             self.notes = self._notes()
@@ -150,7 +148,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
             KeyboardInterrupt: interrupted before any image was done, twice, or while scoring.
         """
         image_ids = np.array([image.id for image in self.dataset.images], np.int64)
-        store = DetectionStore(image_ids, self.category_ids)
+        store = DetectionStore(image_ids, self.classes.ids, self.classes.kept)
         paths = [self.dataset.path(image) for image in self.dataset.images]
         detector = self.detector
         loop = EvaluationLoop(detector.feed, detector.family, detector.decoding, paths, store, self.settings)
@@ -192,7 +190,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
             notes.append(f"AP at --conf {self.request.conf} is not comparable with figures at 0.001; it is lower.")
         if self.dataset.missing:
             notes.append(f"{len(self.dataset.missing)} absent images are left out.")
-        return notes + self.detector.notes + self._unlike_calibration()
+        return notes + list(self.classes.notes) + self.detector.notes + self._unlike_calibration()
 
     def _explained(self) -> str:
         """Say which inner values leave the range of the format on some of the images; "" where that is not known."""
@@ -242,7 +240,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
                 "path": str(request.model.absolute()),
                 "sha256": self._model_sha256,
                 "family": family.name,
-                "class_count": len(self.category_ids),
+                "class_count": len(self.classes.ids),
             },
             "backend": self.backend,
             "backend_requested": request.backend,
@@ -263,6 +261,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
                 "options": dict(request.options),
                 "preprocess": detector.feed.place,
                 "limit": request.limit,
+                "classes": request.classes,
                 "seed": request.seed,
                 "transform": dataclasses.asdict(detector.transform),
             },

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,17 @@ NAMES_SHOWN = 5  # how many absent images a message names
 
 @dataclass(frozen=True, slots=True)
 class Category:
-    """One object category: COCO's id, any whole number of 64 bits, and its name."""
+    """One object category: COCO's id, any whole number of 64 bits, and its name.
+
+    Attributes:
+        parent: the name of what it belongs to (`supercategory`), "" where the file does not say.
+        annotated: whether any annotation of the file is of it.
+    """
 
     id: int
     name: str
+    parent: str = ""
+    annotated: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +133,9 @@ def read_dataset(
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
         why = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise UsageProblem(f"The annotation file is not in COCO's detection format ({why}): {annotations}") from error
-    unknown = sorted(set(truth.category_ids.tolist()) - {category.id for category in categories})
+    used = set(truth.category_ids.tolist())
+    categories = tuple(replace(category, annotated=category.id in used) for category in categories)
+    unknown = sorted(used - {category.id for category in categories})
     if unknown:
         raise UsageProblem(
             f"Annotations use category ids that the file does not list ({unknown[:NAMES_SHOWN]}): {annotations}"
@@ -165,7 +174,8 @@ def _parse(data: bytes, path: Path) -> dict[str, Any]:
 
 
 def _categories(rows: list[dict[str, Any]]) -> tuple[Category, ...]:
-    found = sorted((Category(_whole(row["id"]), _name(row["name"])) for row in rows), key=lambda item: item.id)
+    made = (Category(_whole(row["id"]), _name(row["name"]), str(row.get("supercategory") or "")) for row in rows)
+    found = sorted(made, key=lambda item: item.id)
     _require_unique([category.id for category in found], "categories")
     if not found:
         raise ValueError("its list of categories is empty")

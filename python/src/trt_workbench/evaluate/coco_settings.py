@@ -19,6 +19,15 @@ def read_size(option: str, text: str) -> tuple[int, int]:
     return sides[0] or 0, sides[-1] or 0
 
 
+BY_NAME, BY_ORDER = "by-name", "by-order"
+CLASSES = Setting(
+    "How classes meet categories: by-name, by-order, or a text file with the category of one class a line.",
+    _DETECTOR,
+    kind=str,
+    metavar="by-name|by-order|FILE",
+)
+
+
 @dataclass(frozen=True)
 class DetectorSettings:
     """How a detector is run; None where the default is to be chosen."""
@@ -68,6 +77,7 @@ class CocoSettings(DetectorSettings):
     concurrency: Annotated[
         int | None, Setting("Inferences in flight; one per processor on ort-cpu, else 1, by default.", _SPEED, min=1)
     ] = None
+    classes: Annotated[str | None, CLASSES] = None
     allow_missing: Annotated[bool, Setting("Skip images that are listed but missing.", MORE)] = False
     # Recorded, and used by the report to draw images at random.
     seed: Seed = 0

@@ -41,14 +41,17 @@ class DetectionStore:
     Each image has a slot of its own, so that threads need no lock.
     """
 
-    def __init__(self, image_ids: NDArray[np.int64], category_ids: NDArray[np.int64]) -> None:
+    def __init__(
+        self, image_ids: NDArray[np.int64], category_ids: NDArray[np.int64], kept: NDArray[np.bool_] | None = None
+    ) -> None:
         """Make room.
 
         Args:
             image_ids: int64 [N], the images of the run, ascending.
             category_ids: int64 [classes], the dataset's category id of each class index of the model.
+            kept: bool [classes], the classes whose boxes are stored; None for all.
         """
-        self._image_ids = image_ids
+        self._image_ids, self._kept = image_ids, kept
         self._category_ids = category_ids
         self._parts: list[tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.int16]] | None]
         self._parts = [None] * len(image_ids)
@@ -70,8 +73,11 @@ class DetectionStore:
         if len(labels) and labels.max() >= len(self._category_ids):
             raise UsageProblem(
                 f"The model found an object of class {labels.max()}, and the annotations have "
-                f"{len(self._category_ids)} categories; they must be the same classes."
+                f"{len(self._category_ids)} categories; they must be the same classes. "
+                "--classes FILE gives the category of one class a line."
             )
+        if self._kept is not None and not (kept := self._kept[labels]).all():
+            boxes, scores, labels = boxes[kept], scores[kept], labels[kept]
         sized = np.concatenate([boxes[:, :2], boxes[:, 2:] - boxes[:, :2]], axis=1)
         # Copies: a view would keep the whole output of its batch alive.
         self._parts[index] = (sized, np.array(scores, np.float32), labels.astype(np.int16))
