@@ -211,11 +211,10 @@ def test_the_tag_is_cloned_once(
     git = ["git", "-C", str(source), "-c", "user.name=t", "-c", "user.email=t@t"]
     for command in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "x"], ["tag", "v1.31.1"]):
         subprocess.run([*git, *command], check=True)
-    (tmp_path / "root").mkdir()
-    monkeypatch.setattr(ort_build_steps, "workspace_root", lambda: tmp_path / "root")
+    monkeypatch.setattr(ort_build_steps, "extern_root", lambda: tmp_path / "extern")
     request = request_for(git=source.as_uri(), install=False)
     build_ort(request, lambda _: None)
-    clone = tmp_path / "root" / "extern" / "onnxruntime" / "v1.31.1"
+    clone = tmp_path / "extern" / "onnxruntime" / "v1.31.1"
     assert (clone / "tools" / "ci_build" / "build.py").is_file()
     (clone / "mark").touch()
     build_ort(request, lambda _: None)

@@ -1,51 +1,138 @@
-"""Where the repository is looked for, and whose libraries are executed."""
+"""Where things lie: whose repository counts, and what takes its place where there is none."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from trt_workbench.errors import ComponentMissing
+from trt_workbench.errors import UsageProblem
 from trt_workbench.system import workspace
+from trt_workbench.system.embedded import EMBEDDED_MODELS, embedded_contract, embedded_model, embedded_text
+from trt_workbench.system.launcher import task
 from trt_workbench.system.tensorrt import current_root
+
+ROOT = Path(__file__).parents[3]
+
+
+def make_repository(root: Path) -> Path:
+    (root / "python" / "src" / "trt_workbench").mkdir(parents=True)
+    (root / "python" / "src" / "trt_workbench" / "__init__.py").touch()
+    (root / "models").mkdir()
+    (root / "pixi.toml").touch()
+    return root
 
 
 @pytest.fixture
-def foreign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder: somebody's tree that looks like the repository; the package is installed elsewhere."""
-    tree = tmp_path / "foreign"
-    (tree / "models").mkdir(parents=True)
-    (tree / "pixi.toml").touch()
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The home of a user whose current folder is somebody's copy of the repository; the package is installed."""
+    tree, home = make_repository(tmp_path / "foreign"), tmp_path / "home"
     (tree / "extern" / "tensorrt" / "current" / "lib").mkdir(parents=True)
+    home.mkdir()
     monkeypatch.setattr(workspace, "__file__", str(tmp_path / "site-packages" / "trt_workbench" / "workspace.py"))
-    for name in ("TRTW_ROOT", "PIXI_PROJECT_ROOT", "TENSORRT_HOME"):
+    for name in ("TRTW_ROOT", "TRTW_TMP", "PIXI_PROJECT_ROOT", "TENSORRT_HOME", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(home))
     monkeypatch.chdir(tree)
-    return tree
+    return home
 
 
-def test_libraries_of_the_current_folder_are_not_taken(foreign: Path) -> None:
-    assert workspace.workspace_root() == foreign  # models and outputs are data
+def test_nothing_is_loaded_from_the_current_folder(installed: Path) -> None:
+    assert workspace.repository() is None
+    assert workspace.output_root() == Path.cwd() / "tmp"
+    assert workspace.cache_root() == installed / ".cache" / "trt-workbench"
+    assert workspace.cache_root().stat().st_mode & 0o777 == 0o700
+    assert workspace.tensorrt_root() == installed / ".cache" / "trt-workbench" / "extern" / "tensorrt"
     assert current_root() is None
-    with pytest.raises(ComponentMissing, match="TRTW_ROOT"):
-        workspace.tensorrt_root()
+    assert "`pip install ./cpp` in a clone of the repository, with TENSORRT_HOME=" in task("build-native")
 
 
 @pytest.mark.parametrize("variable", ["TRTW_ROOT", "PIXI_PROJECT_ROOT"])
-def test_a_repository_that_was_chosen_is_taken(foreign: Path, monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
-    monkeypatch.chdir(foreign.parent)
-    with pytest.raises(ComponentMissing):
-        workspace.workspace_root()
-    monkeypatch.setenv(variable, str(foreign))
-    assert workspace.workspace_root() == foreign
-    assert workspace.tensorrt_root() == foreign / "extern" / "tensorrt"
+def test_a_repository_that_was_chosen_is_taken(
+    installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    tree = tmp_path / "foreign"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(variable, str(tree))
+    assert workspace.repository() == tree
+    assert workspace.output_root() == workspace.cache_root() == tree / "tmp"
+    assert workspace.tensorrt_root() == tree / "extern" / "tensorrt"
+    assert not any(installed.iterdir())
+    monkeypatch.setenv("TRTW_TMP", str(tmp_path / "out"))
+    assert workspace.output_root() == workspace.cache_root() == tmp_path / "out"
+
+
+@pytest.mark.usefixtures("installed")
+def test_another_project_of_pixi_is_no_repository_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "project" / "models").mkdir(parents=True)
+    (tmp_path / "project" / "pixi.toml").touch()
+    monkeypatch.setenv("PIXI_PROJECT_ROOT", str(tmp_path / "project"))
+    assert workspace.repository() is None
+
+
+@pytest.mark.parametrize("home", ["", "relative", None])
+@pytest.mark.parametrize("chosen", ["", "relative/cache", "absolute"])
+def test_folders_for_caches_are_absolute(
+    installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chosen: str, home: str | None
+) -> None:
+    """The specification ignores a relative $XDG_CACHE_HOME; without $HOME the user's entry counts."""
+    entry = type("Entry", (), {"pw_dir": str(tmp_path / "entry")})
+    monkeypatch.setattr("pwd.getpwuid", lambda _: entry)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg") if chosen == "absolute" else chosen)
+    parent = tmp_path / "xdg" if chosen == "absolute" else installed / ".cache"
+    assert workspace.cache_root() == parent / "trt-workbench"
+    if home is None:
+        monkeypatch.delenv("HOME")
+    else:
+        monkeypatch.setenv("HOME", home)
+    parent = tmp_path / "xdg" if chosen == "absolute" else tmp_path / "entry" / ".cache"
+    assert workspace.cache_root() == parent / "trt-workbench"
+    assert not (Path.cwd() / "relative").exists()
+
+
+def test_a_cache_that_cannot_be_had_is_a_sentence(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/proc")
+    with pytest.raises(UsageProblem, match=r"cannot be made .*set XDG_CACHE_HOME to another: /proc/trt-workbench"):
+        workspace.cache_root()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(installed))
+    assert workspace.cache_root() == installed / "trt-workbench"
+    monkeypatch.setattr("os.getuid", lambda: 12345)  # of nobody; the folder is another's, unless it is root's
+    if (installed / "trt-workbench").stat().st_uid:
+        with pytest.raises(UsageProblem, match="another user's"):
+            workspace.cache_root()
+    monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)
+    for name in ("XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(name)
+    with pytest.raises(UsageProblem, match=r"User 12345 has no home for caches; set XDG_CACHE_HOME"):
+        workspace.cache_root()
+    assert current_root() is None
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_current_folder_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
+    tmp_path.chmod(0o555)
+    program = (
+        "import os; from trt_workbench.system import workspace; workspace.__file__ = '/nowhere/workspace.py'\n"
+        "os.getuid() or os.setuid(65534); print(workspace.output_root())"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "TRTW_TMP"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    tmp_path.chmod(0o755)
+    assert f"The current folder cannot be written; name another place with --output: {tmp_path}" in done.stderr
+
+
+def test_the_embedded_models_are_those_of_the_repository() -> None:
+    paths = [*map(embedded_model, EMBEDDED_MODELS), embedded_text(), embedded_contract()]
+    assert all(path.is_relative_to(ROOT / "models") for path in paths)
 
 
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A repository, in whose root a task runs that was started from its folder of models."""
-    root = tmp_path / "repository"
-    (root / "models").mkdir(parents=True)
-    (root / "pixi.toml").touch()
+    root = make_repository(tmp_path / "repository")
     monkeypatch.setattr(workspace, "__file__", str(root / "python" / "src" / "workspace.py"))
     monkeypatch.setenv("PIXI_PROJECT_ROOT", str(root))
     monkeypatch.setenv("INIT_CWD", str(root / "models"))

@@ -14,7 +14,7 @@ from trt_workbench.engine.documents import Strict, read_document, write_json
 from trt_workbench.errors import UsageProblem
 from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.graph_types import read_precision
-from trt_workbench.system.workspace import output_root
+from trt_workbench.system.workspace import cache_root
 
 PRECISIONS = tuple(reversed(names(lambda one: one.graph)))
 """What a file can be had in, the finest first."""
@@ -81,7 +81,7 @@ def _converted(model: Model, keep_fp32: tuple[str, ...]) -> tuple[Model, dict[st
         "onnx": str(onnx.__version__),
         "keep_fp32": sorted(keep_fp32),
     }
-    folder = output_root() / "converted" / hash_document(key)
+    folder = cache_root() / "converted" / hash_document(key)
     path, record_path = folder / "model.onnx", folder / "conversion.json"
     if not (path.is_file() and record_path.is_file()):
         wide = _convert(model, path, keep_fp32)

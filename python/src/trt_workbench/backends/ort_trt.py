@@ -20,7 +20,7 @@ from trt_workbench.core.hashing import hash_document, hash_file
 from trt_workbench.core.precision import get, names
 from trt_workbench.errors import UsageProblem
 from trt_workbench.system.tensorrt import decode_version
-from trt_workbench.system.workspace import output_root
+from trt_workbench.system.workspace import cache_root
 
 if TYPE_CHECKING:
     from trt_workbench.model.opened import Model
@@ -86,7 +86,7 @@ class OrtTrtBackend(OrtBackend):
         if extra["trt_cuda_graph_enable"] is None:
             provider["trt_cuda_graph_enable"] = provider_text(extra["cuda_graph"])
         digest = _cache_key(opened, provider, options, versions or {})
-        folder = output_root() / "ort-trt" / digest
+        folder = cache_root() / "ort-trt" / digest
         if extra["trt_engine_cache_enable"]:
             provider.setdefault("trt_engine_cache_path", str(folder))
         if extra["trt_timing_cache_enable"]:

@@ -16,7 +16,7 @@ from trt_workbench.model.opened import Model, checked_on_error, once
 from trt_workbench.onnxtools.graph_types import computed_results
 from trt_workbench.onnxtools.quantize.simulate import simulated
 from trt_workbench.onnxtools.sanitize import save_model
-from trt_workbench.system.workspace import output_root
+from trt_workbench.system.workspace import cache_root
 
 # Raised when the way of simulating changes, so that files made before are not taken again.
 _RECIPE = 4
@@ -43,7 +43,7 @@ def runnable_model(model: Model, *, exact: bool = False) -> tuple[Model, dict[st
         "onnx": str(onnx.__version__),
         "formats": found,
     }
-    folder = output_root() / "simulated" / hash_document(key)
+    folder = cache_root() / "simulated" / hash_document(key)
     path, record = folder / "model.onnx", folder / "simulation.json"
     if not (path.is_file() and record.is_file()):
         try:

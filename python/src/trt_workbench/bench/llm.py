@@ -28,7 +28,7 @@ from trt_workbench.pipeline.llm.choice import REFERENCE, BackendChoice
 from trt_workbench.pipeline.llm.generation import TimedGeneration, generate_cached, generate_uncached
 from trt_workbench.pipeline.llm.opening import ModelSource, open_cached, open_logits
 from trt_workbench.system.threads import let_idle_threads_sleep
-from trt_workbench.system.workspace import output_root
+from trt_workbench.system.workspace import cache_root
 
 # Tokens of a generation that warms up: a prompt and 3 steps are all that a whole one runs.
 _TOKENS_CACHED = 4
@@ -161,7 +161,7 @@ def _reference(directory: LlmDirectory, prompts: NDArray[np.int64], new_tokens: 
     """
     parts = (directory.sha256.encode(), prompts.tobytes(), str((prompts.shape, new_tokens)).encode())
     key = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()[:32]
-    path = output_root() / "language-references" / f"{key}.npz"
+    path = cache_root() / "language-references" / f"{key}.npz"
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(path.with_suffix(".lock")):
         if not path.is_file():

@@ -74,7 +74,7 @@ def build_engine(
 ) -> None:
     """Build a TensorRT engine from an ONNX model.
 
-    An engine that the cache under tmp/engines/ already has for the same request is not built again.
+    An engine that the cache already has for the same request is not built again.
     """
     from trt_workbench.engine.builder import prepare_build
     from trt_workbench.engine.manifest import check_destination

@@ -55,8 +55,8 @@ DebugOption = Annotated[bool, Setting("Show the traceback of an error.", COMMON)
 def handled(command: Callable[..., R]) -> Callable[..., R]:
     """Turn the errors of a command into one paragraph on stderr and the exit code of their kind.
 
-    Its settings become options (`cli/settings.py`). It takes a `debug` keyword argument; with it, the traceback is
-    shown as well.
+    Its settings become options (`cli/settings.py`), and the name of an embedded model stands for its path. It takes a
+    `debug` keyword argument; with it, the traceback is shown as well.
     """
     command = expanded(command)
 
@@ -65,8 +65,9 @@ def handled(command: Callable[..., R]) -> Callable[..., R]:
         before = _kept()  # of another command of this process
         fail = functools.partial(_fail, before=before, debug=bool(kwargs.get("debug")))
         try:
+            _require_current_folder()
             with _ended_as_interrupted(), pulse():
-                return command(**kwargs)
+                return command(**_with_embedded(kwargs))
         except WorkbenchError as error:
             fail(str(error), error.exit_code)
         except OSError as error:
@@ -91,6 +92,20 @@ def handled(command: Callable[..., R]) -> Callable[..., R]:
             fail(f"Interrupted{'; nothing was kept' if _kept() is before else ''}.", INTERRUPTED)
 
     return guarded
+
+
+def _with_embedded(given: dict[str, Any]) -> dict[str, Any]:
+    """Put its path in the place of an embedded model's name, or a contract's, unless a file here has that name."""
+    from trt_workbench.system.embedded import EMBEDDED_MODELS, ENCODER, embedded_contract, embedded_model
+
+    for role in ("model", "target", "file", "contract"):
+        value = given.get(role)
+        if isinstance(value, str | Path) and str(value) in EMBEDDED_MODELS and not Path(value).exists():
+            if role != "contract":
+                given[role] = type(value)(embedded_model(str(value)))
+            elif str(value) == ENCODER:
+                given[role] = embedded_contract()
+    return given
 
 
 @contextmanager
@@ -118,6 +133,14 @@ def _ended_as_interrupted() -> Iterator[None]:
     finally:
         for number, handler in ours.items():
             signal.signal(number, handler)
+
+
+def _require_current_folder() -> None:
+    """Raise UsageProblem where the current folder is gone: libraries end the process when they find no path to it."""
+    try:
+        Path.cwd()
+    except OSError as error:
+        raise UsageProblem(f"The current folder cannot be found ({error.strerror}); go to another one.") from error
 
 
 def _leave_terminal() -> None:

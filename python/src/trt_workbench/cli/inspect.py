@@ -20,7 +20,7 @@ def inspect(
     context: typer.Context,
     model: Annotated[
         Path,
-        typer.Argument(help="ONNX file, engine, folder of a language model, or shapes-yolov10 or tiny-lm (embedded)."),
+        typer.Argument(help="ONNX file, engine, folder of a language model, or the name of an embedded model."),
     ],
     *,
     manifest_only: ManifestOnly = False,
@@ -35,10 +35,6 @@ def inspect(
     Of a model: inputs and outputs, detector family, types, quantisation, operators and those that TensorRT lacks.
     Of an engine: what its manifest and TensorRT's engine inspector say.
     """
-    from trt_workbench.system.embedded import EMBEDDED_MODELS, embedded_model
-
-    if not model.exists() and str(model) in EMBEDDED_MODELS:
-        model = embedded_model(str(model))
     if not model.is_dir() and model.suffix != ".onnx":
         from trt_workbench.model.sniff import other_than_engine
 

@@ -50,10 +50,7 @@ def predict(
     """
     say_if_allowed(allow_unverified=settings.allow_unverified)
     from trt_workbench.evaluate.predict import PredictRequest
-    from trt_workbench.system.embedded import DETECTOR, embedded_model
 
-    if str(model) == DETECTOR and not model.exists():
-        model = embedded_model()
     document, directory = _run(PredictRequest(model=model, sources=tuple(images), **vars(settings)), output, pictures)
     for note in document["notes"]:
         say(f"note: {note}")

@@ -61,7 +61,8 @@ def setup_tensorrt(
 ) -> None:
     """Bring TensorRT's libraries and headers into this workspace.
 
-    It makes extern/tensorrt/VERSION/{include,lib} and the link `current`. Safe to run again.
+    It makes extern/tensorrt/VERSION/{include,lib} and the link `current`, in the repository or else in the user's
+    cache. Safe to run again.
     """
     from trt_workbench.engine import tensorrt_setup as setup
     from trt_workbench.system.workspace import tensorrt_root

@@ -18,7 +18,7 @@ from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings
 from trt_workbench.engine.documents import read_document
 from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.quantize.evidence import Evidence
-from trt_workbench.system.workspace import output_root
+from trt_workbench.system.workspace import cache_root
 
 Progress = Callable[[int, int], None]
 
@@ -90,7 +90,7 @@ class Candidates:
             labels = hash_file(search.annotations) if search.annotations else None
             key |= {"search": {**asdict(search), "annotations": labels}}
         text = {name: str(value) for name, value in key.items()}
-        return output_root() / "candidates" / hash_document(text)[:16]
+        return cache_root() / "candidates" / hash_document(text)[:16]
 
     def _tokenizer(self) -> str:
         """Return what identifies the tokenizer that cuts a text; empty of other data."""

@@ -1,4 +1,4 @@
-"""The engine cache: one folder per key under `tmp/engines/`, the key made of everything that can change an engine."""
+"""The engine cache: `engines/KEY/` among the caches, the key made of everything that can change an engine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import filelock
 from trt_workbench.engine.files import replace_folder, write_bytes
 from trt_workbench.engine.interruptible import deferred_interrupts
 from trt_workbench.engine.manifest import Manifest, manifest_path, write_manifest
-from trt_workbench.system.workspace import output_root
+from trt_workbench.system.workspace import cache_root
 
 PLAN_NAME = "engine.plan"
 # Part of the key: raised when the meaning of a setting changes.
@@ -65,7 +65,7 @@ class CacheKey:
 
 def engines_dir() -> Path:
     """Return the folder of the cache, made for this user alone: whoever can write there can run code here."""
-    folder = output_root() / "engines"
+    folder = cache_root() / "engines"
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)
     return folder
@@ -73,7 +73,7 @@ def engines_dir() -> Path:
 
 def cached_plan(key: str) -> Path | None:
     """Return the plan kept under `key`; None if there is none."""
-    plan = output_root() / "engines" / key / PLAN_NAME
+    plan = cache_root() / "engines" / key / PLAN_NAME
     return plan if plan.is_file() and manifest_path(plan).is_file() else None
 
 

@@ -46,7 +46,7 @@ class SetupRequest:
     """What `setup-tensorrt` is asked for.
 
     Attributes:
-        root: `extern/tensorrt` of the workspace.
+        root: the folder that `tensorrt_root` gives.
         folder: an existing TensorRT; None to look in the environment.
         source: which kind of source to use where no folder is named: "conda-forge", "wheels", "pinned",
             "pypi-8.6.0", or "auto" for the first of these that serves, 8.6.0 not among them.

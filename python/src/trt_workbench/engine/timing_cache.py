@@ -13,7 +13,7 @@ from trt_workbench.engine.files import write_bytes
 from trt_workbench.errors import UsageProblem, WorkbenchError
 from trt_workbench.model.opened import Model
 from trt_workbench.model.sniff import describe_file
-from trt_workbench.system.workspace import output_root
+from trt_workbench.system.workspace import cache_root
 
 Merge = Callable[[bytes, bytes], bytes]
 
@@ -22,7 +22,7 @@ def shared_timing_cache(tensorrt_version: str, compute_capability: str, gpu_name
     """Return the file that all builds for one TensorRT version and one GPU model share."""
     gpu = re.sub(r"[^A-Za-z0-9]+", "-", gpu_name).strip("-").lower()
     name = f"tensorrt-{tensorrt_version}-sm{compute_capability.replace('.', '')}-{gpu}.timing"
-    return output_root() / "timing-caches" / name
+    return cache_root() / "timing-caches" / name
 
 
 def load_timing_cache(path: Path, *, strict: bool) -> bytes:

@@ -6,12 +6,12 @@ import sys
 from dataclasses import dataclass
 from typing import Literal, cast
 
-from trt_workbench.errors import ComponentMissing
+from trt_workbench.errors import WorkbenchError
 from trt_workbench.system.environment import installed_distributions, installed_packages
 from trt_workbench.system.gpu import driver_report
 from trt_workbench.system.launcher import ONNXRUNTIME_VERSION, package, repair
 from trt_workbench.system.tensorrt import examine_tensorrt
-from trt_workbench.system.workspace import output_root, workspace_root
+from trt_workbench.system.workspace import cache_root, output_root, repository
 
 State = Literal["ok", "absent", "problem"]
 
@@ -47,10 +47,11 @@ def _python() -> DoctorRow:
 
 def _workspace() -> DoctorRow:
     try:
-        root, output = workspace_root(), output_root()
-    except ComponentMissing as error:
-        return DoctorRow("workspace", "problem", "not found", str(error))
-    return DoctorRow("workspace", "ok", f"{root}, output in {output}")
+        root, output, caches = repository(), output_root(), cache_root()
+    except WorkbenchError as error:
+        return DoctorRow("workspace", "problem", "not usable", str(error))
+    where = f"{root}, " if root else ""
+    return DoctorRow("workspace", "ok", f"{where}output in {output}{'' if root else f', caches in {caches}'}")
 
 
 def _driver() -> list[DoctorRow]:

@@ -20,7 +20,7 @@ def embedded_model(name: str = DETECTOR) -> Path:
     """Return the file of an embedded model, or the folder of a language model.
 
     Raises:
-        ComponentMissing: the repository or the model is absent.
+        ComponentMissing: the model is absent.
     """
     return _existing(EMBEDDED_MODELS[name], f"The embedded model {name}", "a model")
 
@@ -38,5 +38,7 @@ def embedded_contract() -> Path:
 def _existing(part: Path, what: str, instead: str) -> Path:
     path = models_dir() / part
     if not (path / "model.safetensors" if path.is_dir() else path).is_file():
-        raise ComponentMissing(f"{what} is missing; restore it with git, or pass {instead}: {path}")
+        raise ComponentMissing(
+            f"{what} is missing; install trt-workbench again, or restore it with git, or pass {instead}: {path}"
+        )
     return path

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from trt_workbench.system.gpu import first_gpu
+from trt_workbench.system.workspace import repository, tensorrt_root
 
 ONNXRUNTIME_VERSION = "1.31.1"
 
@@ -46,7 +47,9 @@ _PACKAGES = {
         ("gpu", "gpu-llm", "rtx5090", "rtx5090-llm", "h200"),
     ),
     "torch": _Package("pip install 'torch>=2.10'", ("llm", "gpu-llm", "rtx5090-llm", "h200", "dev-llm")),
-    "transformers": _Package("pip install './python[llm]'", ("llm", "gpu-llm", "rtx5090-llm", "h200", "dev-llm")),
+    "transformers": _Package(
+        "pip install 'transformers>=5.17,<6'", ("llm", "gpu-llm", "rtx5090-llm", "h200", "dev-llm")
+    ),
 }
 
 
@@ -83,7 +86,8 @@ def task(name: str, *arguments: str) -> str:
     started = launcher()
     words = " ".join([name, *arguments])
     if started.environment is None:
-        return f"`{' '.join([_WITHOUT_TASKS.get(name, f'trtw {name}'), *arguments])}`"
+        command = f"`{' '.join([_WITHOUT_TASKS.get(name, f'trtw {name}'), *arguments])}`"
+        return command if name != "build-native" or repository() else _outside(command)
     environment = started.environment
     if name == "build-ort":
         environment = next(name for name in (environment, *_suited(), *_ANY_CARD) if name.endswith("-trt11"))
@@ -130,6 +134,11 @@ def this_command() -> str:
     """Return the command line of this process as a task and its arguments."""
     program = Path(sys.argv[0]).name
     return shlex.join([program, *sys.argv[1:]]) if program in _SCRIPTS else "…"
+
+
+def _outside(command: str) -> str:
+    """Say where the C++ core is, which no installed package has, and where its headers are."""
+    return f"{command} in a clone of the repository, with TENSORRT_HOME={shlex.quote(str(tensorrt_root() / 'current'))}"
 
 
 def _remake(started: Launcher) -> str:

@@ -17,7 +17,7 @@ from trt_workbench.system.gpu import driver_report
 from trt_workbench.system.memory import available_bytes
 from trt_workbench.system.ort_build_flags import SCRIPT
 from trt_workbench.system.tensorrt import current_root, setup_advice
-from trt_workbench.system.workspace import tensorrt_root, workspace_root
+from trt_workbench.system.workspace import extern_root, tensorrt_root
 
 VERSION = "1.31.1"
 REPOSITORY = "https://github.com/microsoft/onnxruntime.git"
@@ -114,7 +114,7 @@ def prepare_steps(request: BuildRequest) -> BuildSteps:
         raise UsageProblem(f"--source is no source tree of ONNX Runtime, it lacks {SCRIPT}: {request.source}")
     missing: list[str] = []
     notes: list[str] = []
-    root = workspace_root() / "extern" / "onnxruntime"
+    root = extern_root() / "onnxruntime"
     source = request.source or root / request.tag
     build_dir = request.build_dir or root / f"build-{request.tag}{'-minimal' if request.minimal_cuda else ''}"
     tensorrt = request.tensorrt_home or current_root() or tensorrt_root() / "current"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trt_workbench.core.workers import WorkerFailure, ask_python
-from trt_workbench.errors import ComponentMissing
+from trt_workbench.errors import ComponentMissing, UsageProblem
 from trt_workbench.system import launcher
 from trt_workbench.system.workspace import tensorrt_root
 
@@ -166,7 +166,7 @@ def current_root() -> Path | None:
         return Path(chosen)
     try:
         current = tensorrt_root() / "current"
-    except ComponentMissing:
+    except UsageProblem:
         return None
     return current if current.is_dir() else None
 
@@ -216,7 +216,7 @@ def _is_default(root: Path) -> bool:
     """Whether `root` is what `setup-tensorrt` makes, under whatever name."""
     try:
         return root.resolve() == (tensorrt_root() / "current").resolve()
-    except ComponentMissing:
+    except UsageProblem:
         return False
 
 

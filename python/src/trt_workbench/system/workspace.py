@@ -1,48 +1,29 @@
-"""Where the repository and its folders for models and output are."""
+"""Where things lie: the repository, if there is one, the embedded models, outputs, caches and third-party trees."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable
+import pwd
 from pathlib import Path
 
-from trt_workbench.errors import ComponentMissing
+from trt_workbench.errors import UsageProblem
 
-_MARKER = "pixi.toml"
+_OWN_PLACE = Path("python", "src", "trt_workbench", "__init__.py")
+_NAME = "trt-workbench"
 
 
-def workspace_root() -> Path:
-    """Return the root of the trt-workbench repository.
+def repository() -> Path | None:
+    """Return the root of the trt-workbench repository that the user chose; None for an installed package on its own.
 
-    Looked for in this order: `$TRTW_ROOT`, the folders above this file (an editable install), `$PIXI_PROJECT_ROOT`,
-    the folders above the current one.
-
-    Raises:
-        ComponentMissing: none of them is the repository.
+    It is `$TRTW_ROOT`, else the one that this file lies in (an editable install), else that of `$PIXI_PROJECT_ROOT`.
+    The current folder does not count: what lies in `tmp/` and `extern/` is executed, and it may be anybody's.
     """
-    root = _repository([*_chosen_roots(), Path.cwd(), *Path.cwd().parents])
-    if root is None:
-        raise ComponentMissing(
-            "The trt-workbench repository was not found from here; run inside it or set TRTW_ROOT to its folder."
-        )
-    return root
-
-
-def _chosen_roots() -> list[Path]:
-    """Return the folders that the user chose, by installing or by variables; the current one is none of them."""
     if chosen := os.environ.get("TRTW_ROOT"):
-        return [Path(chosen).resolve()]
+        return Path(chosen).resolve()
     pixi_root = os.environ.get("PIXI_PROJECT_ROOT")
-    return [*Path(__file__).resolve().parents, *([Path(pixi_root).resolve()] if pixi_root else [])]
-
-
-def _repository(candidates: Iterable[Path]) -> Path | None:
-    if os.environ.get("TRTW_ROOT"):
-        return next(iter(candidates))
-    return next(
-        (folder for folder in candidates if (folder / _MARKER).is_file() and (folder / "models").is_dir()), None
-    )
+    candidates = [*Path(__file__).resolve().parents, *([Path(pixi_root).resolve()] if pixi_root else [])]
+    return next((folder for folder in candidates if (folder / _OWN_PLACE).is_file()), None)
 
 
 def enter_users_folder() -> None:
@@ -60,30 +41,81 @@ def enter_users_folder() -> None:
 
 
 def models_dir() -> Path:
-    """Return the folder of the embedded models."""
-    return workspace_root() / "models"
+    """Return the folder of the embedded models: a part of the package, and in the repository a link to `models/`."""
+    return (Path(__file__).parents[1] / "embedded_models").resolve()
 
 
 def output_root() -> Path:
-    """Return the folder for everything that commands make: `$TRTW_TMP`, else `tmp/` of the repository."""
-    if chosen := os.environ.get("TRTW_TMP"):
-        return Path(chosen).resolve()
-    return workspace_root() / "tmp"
+    """Return the folder for what commands make: `$TRTW_TMP`, else `tmp/` of the repository or of the current folder.
+
+    Raises:
+        UsageProblem: the current folder cannot be written.
+    """
+    if chosen := _chosen_tmp():
+        return chosen
+    folder = Path.cwd() / "tmp"
+    if not os.access(folder if os.path.lexists(folder) else Path.cwd(), os.W_OK):
+        raise UsageProblem(f"The current folder cannot be written; name another place with --output: {Path.cwd()}")
+    return folder
+
+
+def cache_root() -> Path:
+    """Return the folder for what can be made again: `$TRTW_TMP`, else `tmp/` of the repository, else the user's cache.
+
+    Raises:
+        UsageProblem: the user's cache cannot be made, or as `_users_cache`.
+    """
+    if chosen := _chosen_tmp():
+        return chosen
+    folder = _users_cache()
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageProblem(
+            f"The folder for caches cannot be made ({error.strerror}); set XDG_CACHE_HOME to another: {folder}"
+        ) from error
+    return folder
+
+
+def extern_root() -> Path:
+    """Return the folder for third-party trees: `extern/` of the repository, else of the user's cache.
+
+    Raises:
+        UsageProblem: as `_users_cache`.
+    """
+    return (repository() or _users_cache()) / "extern"
 
 
 def tensorrt_root() -> Path:
-    """Return `extern/tensorrt`, where `setup-tensorrt` puts one folder per version and the link `current`.
+    """Return where `setup-tensorrt` puts one folder per version and the link `current`. Raises as `extern_root`."""
+    return extern_root() / "tensorrt"
 
-    What lies there is executed, so a repository that is only the current folder, perhaps somebody else's, does not
-    count.
+
+def _chosen_tmp() -> Path | None:
+    if chosen := os.environ.get("TRTW_TMP"):
+        return Path(chosen).resolve()
+    root = repository()
+    return root and root / "tmp"
+
+
+def _users_cache() -> Path:
+    """Return `trt-workbench` in the user's folder for caches, by the XDG Base Directory Specification 0.8.
+
+    It ignores an `$XDG_CACHE_HOME` that is not absolute. Without a `$HOME`, the user's entry names the folder.
 
     Raises:
-        ComponentMissing: no repository was chosen by installing from it, by pixi, by tasks/run or by `$TRTW_ROOT`.
+        UsageProblem: neither variable is set, and the user has no entry; or the folder is another user's.
     """
-    root = _repository(_chosen_roots())
-    if root is None:
-        raise ComponentMissing(
-            "TensorRT's libraries are code, so they are not taken from the current folder: set TRTW_ROOT to the "
-            "repository's folder, or TENSORRT_HOME to TensorRT's."
-        )
-    return root / "extern" / "tensorrt"
+    chosen = [Path(os.environ.get("XDG_CACHE_HOME", "")), Path(os.environ.get("HOME", ""), ".cache")]
+    with contextlib.suppress(KeyError):  # no entry, as in a container that is started for a number
+        chosen.append(Path(pwd.getpwuid(os.getuid()).pw_dir, ".cache"))
+    folder = next((one / _NAME for one in chosen if one.is_absolute()), None)
+    if folder is None:
+        raise UsageProblem(f"User {os.getuid()} has no home for caches; set XDG_CACHE_HOME to an absolute path.")
+    with contextlib.suppress(OSError):
+        if folder.stat().st_uid not in (0, os.getuid()):
+            raise UsageProblem(
+                f"The folder for caches is another user's, whose files would be loaded; set XDG_CACHE_HOME to one of "
+                f"yours: {folder}"
+            )
+    return folder

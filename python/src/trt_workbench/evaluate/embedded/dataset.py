@@ -9,7 +9,7 @@ from trt_workbench.engine.manifest import read_manifest
 from trt_workbench.evaluate.embedded.scenes import GENERATOR_VERSION, HELD_OUT_IMAGES, HELD_OUT_SEED, write_dataset
 from trt_workbench.onnxtools.identity import sha256_of
 from trt_workbench.system.embedded import embedded_model
-from trt_workbench.system.workspace import output_root
+from trt_workbench.system.workspace import cache_root
 
 _SPLIT = "val"
 # Of which ranges of activations are found: other scenes than those that are scored.
@@ -42,7 +42,7 @@ def fits_embedded_dataset(model: Path) -> bool:
 
 def embedded_dataset() -> EmbeddedDataset:
     """Say where the embedded dataset is or will be. Each version of the generator has a folder of its own."""
-    root = output_root() / "datasets" / "shapes" / f"v{GENERATOR_VERSION}"
+    root = cache_root() / "datasets" / "shapes" / f"v{GENERATOR_VERSION}"
     annotations = root / "annotations" / f"instances_{_SPLIT}.json"
     return EmbeddedDataset(root, root / _SPLIT, annotations, annotations.is_file())
 

@@ -36,7 +36,7 @@ from trt_workbench.onnxtools.llm_directory import LlmDirectory
 from trt_workbench.onnxtools.opsets import DEFAULT_OPSET
 from trt_workbench.pipeline.llm.proof import prove_export
 from trt_workbench.system.launcher import package
-from trt_workbench.system.workspace import output_root
+from trt_workbench.system.workspace import cache_root
 
 MANIFEST = "export.json"
 DEFAULT_CACHE_LENGTH = 1024
@@ -175,7 +175,7 @@ def export_llm(
 def exported_graph(
     directory: LlmDirectory, kind: GraphKind, settings: ExportSettings, say: Note = lambda _: None
 ) -> ExportedGraph:
-    """Return one graph of a model from `tmp/exported-llm/`, exported and proved at its first use.
+    """Return one graph of a model from `exported-llm/` of the caches, exported and proved at its first use.
 
     Without a usable ONNX Runtime it is not proved, which is said; whoever evaluates it compares it with PyTorch anyway.
 
@@ -196,7 +196,7 @@ def exported_graph(
         "versions": _versions(),
     }
     digest = hash_document(key)
-    folder = output_root() / "exported-llm" / digest
+    folder = cache_root() / "exported-llm" / digest
     folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(folder.with_suffix(".lock")):
         if not (folder / MANIFEST).is_file():
