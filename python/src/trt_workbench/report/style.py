@@ -8,7 +8,7 @@ import os
 import re
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from trt_workbench.engine.files import atomic_writer, write_text
 from trt_workbench.errors import UsageProblem
 from trt_workbench.report.page import one_line
-from trt_workbench.system.workspace import output_root
+from trt_workbench.system.workspace import cache_root
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -95,7 +95,9 @@ def matplotlib() -> Any:
     given = {name: os.environ.pop(name, None) for name in ("MATPLOTLIBRC", "MPLBACKEND", "MPLCONFIGDIR")}
     here = os.open(".", os.O_PATH)  # a folder that is gone has no name to come back by
     try:
-        os.environ["MPLCONFIGDIR"] = str(output_root() / "matplotlib")
+        os.environ["MPLCONFIGDIR"] = os.devnull  # it makes a folder for the process then, and says so
+        with suppress(UsageProblem):
+            os.environ["MPLCONFIGDIR"] = str(cache_root() / "matplotlib")
         os.chdir(own)
         import matplotlib as mpl
         import matplotlib.font_manager
