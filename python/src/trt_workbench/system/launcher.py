@@ -48,7 +48,7 @@ _PACKAGES = {
     ),
     "torch": _Package("pip install 'torch>=2.10'", ("llm", "gpu-llm", "rtx5090-llm", "h200", "dev-llm")),
     "transformers": _Package(
-        "pip install 'transformers>=5.17,<6'", ("llm", "gpu-llm", "rtx5090-llm", "h200", "dev-llm")
+        "pip install 'torch>=2.10' 'transformers>=5.17,<6'", ("llm", "gpu-llm", "rtx5090-llm", "h200", "dev-llm")
     ),
 }
 
