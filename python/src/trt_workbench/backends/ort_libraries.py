@@ -15,6 +15,7 @@ from trt_workbench.core.workers import WorkerFailure, ask_python
 from trt_workbench.system.environment import installed_packages
 from trt_workbench.system.gpu import GPU_ADVICE, driver_report, why_no_gpu
 from trt_workbench.system.launcher import launcher, package, task
+from trt_workbench.system.workspace import repository, tensorrt_root
 
 _FILES = {
     CUDA_PROVIDER: "libonnxruntime_providers_cuda.so",
@@ -142,6 +143,8 @@ def _cuda_advice() -> str:
 def _tensorrt_advice() -> str:
     # the environments for GPUs are activated with what setup-tensorrt makes
     source = "" if launcher().environment else " and `source tasks/activate-tensorrt.sh`"
+    if source and not repository():
+        source = f" and put {tensorrt_root()}/current/lib on LD_LIBRARY_PATH"
     return (
         f"Run {task('setup-tensorrt')}{source}; for another major version of TensorRT than the wheel links, build ONNX "
         f"Runtime with {task('build-ort')}."
