@@ -21,6 +21,7 @@ from trt_workbench.engine.documents import read_document, write_json
 from trt_workbench.engine.files import refuse_foreign
 from trt_workbench.engine.written_models import check_model_output
 from trt_workbench.errors import UsageProblem, did_you_mean
+from trt_workbench.evaluate.written import check_written
 from trt_workbench.model.opened import Model
 from trt_workbench.model.proto import opset
 from trt_workbench.onnxtools.opsets import OPSETS
@@ -67,8 +68,9 @@ def make_candidate(
     placement: PlacementSettings | None = None,
     search: SearchEvidence | None = None,
     on_progress: Progress | None = None,
+    check: bool = True,
 ) -> Candidate:
-    """Make `model` in the format `to` and write it with its evidence, whole or not at all.
+    """Make `model` in the format `to`, compare the two, and write it with its evidence, whole or not at all.
 
     Args:
         model: of floats.
@@ -80,12 +82,14 @@ def make_candidate(
             known to be sensitive left alone.
         search: how `placement.keep` was chosen, where that was by a score.
         on_progress: called with the samples done and their total while ranges are found.
+        check: compare the candidate with the model; of one that is only scored, the score does.
 
     Returns:
         The candidate.
 
     Raises:
         UsageProblem: the model cannot be made so, is quantised already, or the data do not fit it.
+        CheckFailed: the candidate does not load or run, or its results are not those of the model (`check_written`).
         ComponentMissing: ONNX Runtime is absent, or transformers for a text.
         OSError: the output cannot be written.
     """
@@ -138,8 +142,7 @@ def make_candidate(
         source_sha256=model.sha256,
         versions=_versions(),
     )
-    write_candidate(made.model, evidence, output)
-    return Candidate(output, precision, evidence)
+    return Candidate(output, precision, write_candidate(made.model, evidence, output, model if check else None))
 
 
 def other_products(document: onnx.ModelProto, precision: str, shapes: Shapes | None = None) -> dict[str, Outsider]:
@@ -219,10 +222,20 @@ def weight_elements(products: Sequence[PrecisionGroup | Outsider]) -> list[int]:
     return [*shared.values(), *(one.weight_elements for one in products if isinstance(one, Outsider))]
 
 
-def write_candidate(document: onnx.ModelProto, evidence: Evidence, output: Path) -> None:
+def write_candidate(document: onnx.ModelProto, evidence: Evidence, output: Path, model: Model | None) -> Evidence:
     """Write a model with its evidence inside and beside it; neither is there without the other.
 
+    Args:
+        document: the model.
+        evidence: how it was made.
+        output: the file.
+        model: what it was made of, to compare it with before it is called written; None leaves that out.
+
+    Returns:
+        The evidence, with what the comparison has to say.
+
     Raises:
+        CheckFailed: as `check_written`.
         OSError: the folder is not writable or the disk is full.
     """
     entries = {entry.key: entry.value for entry in document.metadata_props} | {METADATA_KEY: evidence.short()}
@@ -231,11 +244,14 @@ def write_candidate(document: onnx.ModelProto, evidence: Evidence, output: Path)
     staging = Path(tempfile.mkdtemp(prefix=f".{output.name}.", dir=output.parent))
     try:
         save_model(document, staging / output.name)
+        if model and (notes := check_written(model, staging / output.name, evidence.to)):
+            evidence = evidence.model_copy(update={"notes": (*evidence.notes, *notes)})
         write_json(staging / evidence_path(output).name, evidence)
         for file in sorted(staging.iterdir(), key=lambda one: one.name == output.name):  # the model last
             file.replace(output.with_name(file.name))
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+    return evidence
 
 
 def evidence_path(model: Path) -> Path:

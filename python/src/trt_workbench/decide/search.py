@@ -199,7 +199,7 @@ class Search:
             self._tried[kept] = trial.point
             return trial.point
         began = time.monotonic()
-        made = self._maker.make(names, self._folder / f"{kept}" / self.model.path.name)
+        made = self._maker.make(names, self._folder / f"{kept}" / self.model.path.name, check=False)
         seen_loss = None
         with named(made.path, f"{self.model.path} in {self.precision} with {kept} groups left alone"):
             score = self._score(self._scorer, made.path, f"score-{kept}", "float").against(self._baseline)
