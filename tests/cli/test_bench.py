@@ -101,7 +101,8 @@ def test_a_slow_down_fails_the_comparison(config: Path, tmp_path: Path) -> None:
             record.model_copy(
                 update={
                     "unstable": [],
-                    "latency_ms": {name: factor * value for name, value in (record.latency_ms or {}).items()},
+                    "p50_interval_ms": (1e-6, 1e9),
+                    "latency_ms": {name: value and factor * value for name, value in (record.latency_ms or {}).items()},
                 }
             )
             for record in measured(folder)

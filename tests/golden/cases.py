@@ -60,7 +60,7 @@ CASES = {
     ),
     "check-contract": Case(f"check-contract {CONTRACT} {ENCODER} --output OUT --backend ort-cpu"),
     "check-contract-static": Case(f"check-contract {CONTRACT} {ENCODER} --static --output OUT"),
-    "compare": Case("compare out/bench out/bench", needs=("bench",)),
+    "compare": Case("compare out/bench out/bench", machine=("unstable",), needs=("bench",)),
     "decide": Case(
         "decide --limit 6 --repetitions 0 --samples 8 --precisions fp32,fp16,bf16,int8 --backends ort-cpu --output OUT",
         table="decision.json",

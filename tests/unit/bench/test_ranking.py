@@ -1,6 +1,8 @@
 """Ranks are shared where runtimes cannot be told apart; regressions are found between runs."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.records import record, repetitions
 
 from trt_workbench.bench.ranking import kept_records, rank, round_ratios
@@ -107,3 +109,61 @@ def test_a_point_that_fails_in_the_second_run_is_named() -> None:
     assert change.outcome == "failed in B"
     (change,) = changes([failed], repetitions("a", 1.0), 0.02)
     assert change.outcome == "only in B"
+
+
+@pytest.mark.parametrize("sides", [("A",), ("B",), ("A", "B")])
+@pytest.mark.parametrize("factor", [1.5, 1 / 1.5])
+def test_nothing_is_told_of_a_point_that_is_unstable_in_a_run(sides: tuple[str, ...], factor: float) -> None:
+    def run(side: str, p50: float) -> list[Record]:
+        return repetitions("a", p50, unstable=["throttled"] if side in sides else [])
+
+    (change,) = changes(run("A", 1.0), run("B", factor), 0.02)
+    assert (change.outcome, change.unstable) == ("cannot tell", dict.fromkeys(sides, ("throttled",)))
+    # one stable repetition stands for the point, as before
+    some = [*run("A", 1.0), *repetitions("a", 1.0)]
+    (change,) = changes(some, repetitions("a", factor), 0.02)
+    assert change.outcome == ("regression" if factor > 1 else "improvement")
+
+
+def test_repetitions_that_differ_more_than_their_noise_tell_nothing() -> None:
+    wild = [record("a", number, 1.0 + number % 2, p50_interval_ms=(0.99, 2.01)) for number in range(9)]
+    wild = [
+        one.model_copy(update={"p50_interval_ms": (one.latency_ms["p50"] * 0.99, one.latency_ms["p50"] * 1.01)})
+        for one in wild
+        if one.latency_ms
+    ]
+    calm = repetitions("a", 9.0)
+    for first, second in ((wild, calm), (calm, wild)):
+        (change,) = changes(first, second, 0.02)
+        assert change.outcome == "cannot tell"
+        assert "repetitions differ by" in next(iter(change.unstable.values()))[0]
+
+
+OPPOSITE = {"regression": "improvement", "improvement": "regression"}
+
+
+@given(
+    st.lists(st.floats(0.5, 2.0), min_size=3, max_size=12),
+    st.lists(st.floats(0.5, 2.0), min_size=3, max_size=12),
+    st.sampled_from([1.0, 1.04, 3.0]),
+    st.sampled_from([0.0, 0.02, 0.05, 0.3]),
+)
+def test_swapping_the_runs_mirrors_the_outcome(a: list[float], b: list[float], factor: float, tolerance: float) -> None:
+    first, second = (
+        [record("a", place, p50 * by, p50_interval_ms=(p50 / 9, p50 * 90)) for place, p50 in enumerate(values)]
+        for values, by in ((a, 1.0), (b, factor))
+    )
+    (there,), (back,) = changes(first, second, tolerance), changes(second, first, tolerance)
+    assert back.outcome == OPPOSITE.get(there.outcome, there.outcome)
+    assert (there.comparison is None) is (back.comparison is None)
+
+
+def test_what_is_not_slower_than_the_best_shares_its_rank_whatever_stands_between() -> None:
+    """The comparison that is shown, with the best, decides: not one with the neighbour."""
+    noisy = [record("noisy", number, (1.0, 1.9)[number % 2] + number / 1000) for number in range(9)]
+    standings = rank([*repetitions("best", 1.0), *repetitions("mid", 1.3), *noisy])
+    told = {one.runtime: (one.rank, one.against_best and one.against_best.verdict) for one in standings}
+    assert told == {"best": (1, None), "noisy": (1, "cannot tell"), "mid": (3, "slower")}
+    for one in standings[1:]:
+        assert one.against_best is not None
+        assert (one.rank == 1) is (one.against_best.verdict != "slower")

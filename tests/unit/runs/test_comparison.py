@@ -1,6 +1,9 @@
 """Verdicts on repetitions: what is the same stays the same, what is slower is found, and few data say so."""
 
+import math
+import re
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -8,13 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trt_workbench.runs.comparison import (
+    Comparison,
     compare,
     compare_rounds,
-    corrected,
     inseparable,
     median_interval,
     telling_repetitions,
+    together,
 )
+from trt_workbench.runs.rank_tests import signed_ranks
 
 FIGURES = st.lists(st.floats(0.1, 100.0), min_size=1, max_size=20)
 
@@ -32,7 +37,7 @@ def test_equal_distributions_are_no_material_difference_19_times_in_20() -> None
 def test_five_percent_is_found(factor: float, verdict: str) -> None:
     made = compare(noisy(1.0, 9, 1), noisy(factor, 9, 2))
     assert made.verdict == verdict
-    assert made.ratio_low < factor < made.ratio_high
+    assert (made.ratio_low or 9) < factor < (made.ratio_high or 0)
     assert not made.unreliable
 
 
@@ -59,32 +64,32 @@ def test_two_percent_and_no_less_is_material(factor: float) -> None:
     )
 
 
-def test_a_p_value_of_five_percent_is_too_much() -> None:
-    """In the others' places everything is equal, so that the verdict is the p-value's."""
-    made = compare([1.0, 1.01, 1.02, 1.03, 1.04], [2.0, 2.01, 2.02, 2.03, 2.04])
-    told = [corrected([replace(made, p_value=value)])[0].verdict for value in (0.03, 0.0499, 0.05, 0.06)]
-    assert told == ["slower", "slower", "cannot tell", "cannot tell"]
-
-
 def test_correction_goes_by_the_p_values_whatever_their_order() -> None:
     made = compare([1.0, 1.01, 1.02], [2.0, 2.01, 2.02])
-    found = corrected([replace(made, p_value=value) for value in (0.6, 0.01, 0.04, 0.7, 0.03)])
+    values = (0.6, 0.01, 0.04, 0.7, 0.03)
+    found = together([lambda _, value=value: replace(made, p_value=value) for value in values])  # type: ignore[misc]
     assert [one.p_value for one in found] == pytest.approx([1.0, 0.05, 0.12, 1.0, 0.12])
-    assert [one.p_value for one in corrected([replace(made, p_value=0.0)])] == [0.0]
+    assert [one.p_value for one in together([lambda _: replace(made, p_value=0.0)])] == [0.0]
 
 
-def test_the_interval_of_rounds_is_that_of_their_medians() -> None:
+def test_the_interval_of_rounds_is_wilcoxons_turned_round() -> None:
     turns = [[1.5, 1.0 + place / 10, 0.5 + place] for place in range(9)]
     made = compare_rounds([1.0] * 9, [2.0] * 9, turns)
-    inner = median_interval([float(np.median(one)) for one in turns])
-    found = (made.ratio, made.ratio_low, made.ratio_high, made.coverage)
-    assert found == pytest.approx((inner.median, inner.low, inner.high, inner.coverage))
+    logs = [float(np.log(np.median(one))) for one in turns]
+    means = sorted((logs[i] + logs[j]) / 2 for i in range(9) for j in range(i, 9))
+    assert made.ratio == pytest.approx(np.exp(np.median(means)))
+    assert made.ratio_low is not None
+    assert made.ratio_high is not None
+    for end, side in ((made.ratio_low, -1), (made.ratio_high, 1)):
+        for step, told in ((-1e-9, side < 0), (1e-9, side > 0)):
+            shifted = [one - np.log(end) - step for one in logs]
+            assert (signed_ranks(shifted) < 0.05) is told, "just outside of the interval the test rejects"
 
 
 def test_holms_correction_by_hand() -> None:
     sets = [noisy(1.0, 9, 1), noisy(1.05, 9, 2), noisy(1.1, 9, 3), noisy(1.0, 9, 4)]
     raw = [compare(sets[0], other) for other in sets[1:]]
-    found = [made.p_value for made in corrected(raw)]
+    found = [made.p_value for made in together([partial(compare, sets[0], other) for other in sets[1:]])]
     ordered = sorted(made.p_value for made in raw)
     expected = {ordered[0]: 3 * ordered[0], ordered[2]: max(3 * ordered[0], 2 * ordered[1], ordered[2])}
     assert found[[made.p_value for made in raw].index(ordered[0])] == pytest.approx(expected[ordered[0]])
@@ -93,9 +98,12 @@ def test_holms_correction_by_hand() -> None:
 
 def test_correction_can_take_a_verdict_back() -> None:
     # The least p of an exact test with five on each side is 2/252; times ten it is no longer below 0.05.
-    pair = compare([1.0, 1.01, 1.02, 1.03, 1.04], [2.0, 2.01, 2.02, 2.03, 2.04])
-    assert pair.verdict == "slower"
-    assert {made.verdict for made in corrected([pair] * 10)} == {"cannot tell"}
+    pair = partial(compare, [1.0, 1.01, 1.02, 1.03, 1.04], [2.0, 2.01, 2.02, 2.03, 2.04])
+    assert pair(0.95).verdict == "slower"
+    found = together([pair] * 10)
+    assert {(made.verdict, made.ratio_low, made.interval()) for made in found} == {
+        ("cannot tell", None, "too few repetitions")
+    }
 
 
 @given(FIGURES)
@@ -111,7 +119,7 @@ def test_an_interval_says_what_it_covers() -> None:
     few = median_interval([50.0, 31.6, 74.0])
     assert (few.median, few.low, few.high, few.coverage) == (50.0, 31.6, 74.0, 0.75)
     assert median_interval([1.0]).coverage == 0.0
-    assert compare([1.0, 1.01, 1.02], [2.0, 2.01, 2.02]).coverage == pytest.approx(0.9)
+    assert compare([1.0, 1.01, 1.02], [2.0, 2.01, 2.02]).coverage == 0, "95 % cannot be had of three and three"
     nine = median_interval([float(value) for value in range(1, 10)])
     assert (nine.low, nine.high, nine.coverage) == (2.0, 8.0, pytest.approx(0.961, abs=1e-3))
 
@@ -122,11 +130,22 @@ def test_constant_figures_differ_by_nothing(value: float, first: int, second: in
     made = compare([value] * first, [value] * second)
     assert (made.ratio, made.p_value, made.cliffs_delta) == (pytest.approx(1), 1.0, 0.0)
     assert made.verdict == "no material difference"
+    assert (made.ratio_low is None) is (math.comb(first + second, first) < 2 * 20)
+
+
+MIRRORED = {"slower": "faster", "faster": "slower"}
 
 
 @given(FIGURES, FIGURES)
 def test_swapping_the_sides_mirrors_the_effect(a: list[float], b: list[float]) -> None:
     there, back = compare(a, b), compare(b, a)
+    assert back.verdict == MIRRORED.get(there.verdict, there.verdict)
+    assert_verdict_is_of_the_interval(there)
+    if there.ratio_low is None or there.ratio_high is None:
+        assert back.ratio_low is back.ratio_high is None
+        return
+    assert back.ratio_low is not None
+    assert back.ratio_high is not None
     assert there.cliffs_delta == pytest.approx(-back.cliffs_delta)
     assert there.ratio == pytest.approx(1 / back.ratio)
     assert there.p_value == pytest.approx(back.p_value)
@@ -134,6 +153,53 @@ def test_swapping_the_sides_mirrors_the_effect(a: list[float], b: list[float]) -
     assert there.ratio_low <= there.ratio * (1 + 1e-9)
     assert there.ratio <= there.ratio_high * (1 + 1e-9)
     assert (there.ratio_low, there.ratio_high) == pytest.approx((1 / back.ratio_high, 1 / back.ratio_low))
+
+
+def assert_verdict_is_of_the_interval(made: Comparison, digits: int = 2) -> None:
+    """What is printed never contradicts the verdict."""
+    printed = re.fullmatch(r"([\d.]+) to ([\d.]+), \d+ %", made.interval(digits))
+    if printed is None:
+        assert made.interval(digits) == "too few repetitions"
+        near = abs(math.log(made.ratio)) < math.log(1.02)
+        assert made.verdict == ("no material difference" if near else "cannot tell")
+        return
+    low, high = map(float, printed.groups())
+    if made.verdict == "slower":
+        assert low > 1
+        assert made.ratio >= 1.02 * (1 - 1e-9)
+    elif made.verdict == "faster":
+        assert high < 1
+        assert made.ratio <= (1 + 1e-9) / 1.02
+    elif made.verdict == "cannot tell":
+        assert low <= 1 <= high
+    else:
+        assert abs(math.log(made.ratio)) < math.log(1.02)
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.lists(st.floats(0.5, 2.0), min_size=9, max_size=14), min_size=1, max_size=5),
+    st.sampled_from([1.0, 1.001, 1.3, 5.0]),
+)
+def test_no_verdict_contradicts_the_interval_that_is_printed(sets: list[list[float]], factor: float) -> None:
+    """Of comparisons made together, in rounds and without; and the other way round each says the mirror image."""
+
+    def both(turned: bool) -> list[Comparison]:
+        made = []
+        for values in sets:
+            ratios = [[factor * value] for value in values]
+            a, b = [1.0] * len(values), [ratio[0] for ratio in ratios]
+            if turned:
+                a, b, ratios = b, a, [[1 / ratio[0]] for ratio in ratios]
+            made += [partial(compare_rounds, a, b, ratios), partial(compare, a, b)]
+        return together(made)
+
+    for there, back in zip(both(False), both(True), strict=True):
+        for made in (there, back):
+            assert_verdict_is_of_the_interval(made)
+            assert_verdict_is_of_the_interval(made, 3)
+        assert back.verdict == MIRRORED.get(there.verdict, there.verdict)
+        assert (there.verdict in MIRRORED) <= (there.p_value <= 0.05)
 
 
 def rounds(factor: float, count: int, turns: int, seed: int) -> tuple[list[float], list[float], list[list[float]]]:
@@ -150,6 +216,8 @@ def test_rounds_see_through_what_disturbs_both(factor: float, verdict: str) -> N
         a, b, turns = rounds(factor, 12, 5, seed)
         made = compare_rounds(a, b, turns)
         assert made.verdict == verdict
+        assert made.ratio_low is not None
+        assert made.ratio_high is not None
         assert made.ratio_low < factor < made.ratio_high or abs(made.ratio - factor) < 0.01
         assert made.test == "Wilcoxon signed-rank"
         assert made.ratio_high - made.ratio_low < 0.02
@@ -171,8 +239,8 @@ def test_inseparable_is_when_even_the_largest_difference_fails(rounds: int, comp
     rng = np.random.default_rng(0)
     before = 1 + rng.random(rounds) / 100
     ratios = [[10 + value] for value in rng.random(rounds)]
-    made = compare_rounds(before.tolist(), (before * 10).tolist(), ratios)
-    told = any(one.verdict == "slower" for one in corrected([made] * comparisons))
+    one = partial(compare_rounds, before.tolist(), (before * 10).tolist(), ratios)
+    told = any(made.verdict == "slower" for made in together([one] * comparisons))
     assert inseparable(rounds, comparisons) is not told
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import partial
 from statistics import median
 
 from trt_workbench.measure.stability import between_repetitions
-from trt_workbench.runs.comparison import Comparison, Interval, compare_rounds, corrected, median_interval
+from trt_workbench.runs.comparison import Comparison, Interval, compare_rounds, median_interval, together
 from trt_workbench.runs.records import Record
+from trt_workbench.runs.statistics import CONFIDENCE
 
 
 @dataclass(frozen=True)
@@ -18,11 +19,10 @@ class Standing:
 
     Attributes:
         runtime: its label.
-        rank: from 1; runtimes that cannot be told from the one before them share its rank.
+        rank: from 1; those that are not slower than the first of a rank share it.
         latency_ms: median over repetitions of their p50, with its interval.
         items_per_s: median over the same repetitions.
         against_best: comparison with the fastest; None for the fastest itself.
-        against_previous: comparison with the one before it in the order; None for the first.
         repetitions: how many were measured.
         unstable: how many of them were marked: all if `reasons` is not empty.
         reasons: not to trust the repetitions that count, which only these together show.
@@ -33,7 +33,6 @@ class Standing:
     latency_ms: Interval
     items_per_s: float
     against_best: Comparison | None
-    against_previous: Comparison | None
     repetitions: int
     unstable: int
     reasons: tuple[str, ...] = ()
@@ -96,47 +95,64 @@ def round_ratios(a: Mapping[int, Record], b: Mapping[int, Record]) -> list[list[
     return ratios
 
 
-def compare_records(a: Mapping[int, Record], b: Mapping[int, Record]) -> Comparison:
+def compare_records(a: Mapping[int, Record], b: Mapping[int, Record], confidence: float = CONFIDENCE) -> Comparison:
     """Compare two runtimes of one run, each by the number of the repetition."""
     first, second = ([_p50(record) for record in one.values()] for one in (a, b))
-    return compare_rounds(first, second, round_ratios(a, b))
+    return compare_rounds(first, second, round_ratios(a, b), confidence)
+
+
+def untrusted(records: Sequence[Record]) -> tuple[str, ...]:
+    """Return the reasons not to rely on a point: those that all together show, and each if none is stable.
+
+    Args:
+        records: of one point.
+    """
+    measured = [record for record in records if record.latency_ms]
+    alone = measured and all(record.unstable for record in measured)
+    each = [reason for record in measured for reason in record.unstable] if alone else []
+    return tuple(dict.fromkeys([*point_reasons(records), *each]))
 
 
 def rank(records: Sequence[Record], least: int = 1) -> list[Standing]:
-    """Rank the runtimes of one work; those without a measured repetition do not appear.
+    """Rank the runtimes of one work by rank, then median; those without a measured repetition do not appear.
 
     Args:
         records: of one scenario and work.
         least: as `kept_records` takes it.
     """
     kept, medians = kept_records(records, least), repetition_medians(records, least)
-    order = sorted(medians, key=lambda runtime: median(medians[runtime]))
-    best = _compared(kept, [(order[0], other) for other in order[1:]]) if order else []
-    previous = _compared(kept, list(pairwise(order)))
+    left = sorted(medians, key=lambda runtime: median(medians[runtime]))
     standings: list[Standing] = []
-    for index, runtime in enumerate(order):
-        before = previous[index - 1] if index else None
-        tied = before is not None and before.verdict != "slower"
-        mine = [record for record in records if record.runtime == runtime and record.status == "ok"]
-        reasons = point_reasons(mine, least)
-        standings.append(
-            Standing(
-                runtime=runtime,
-                rank=standings[-1].rank if tied else index + 1,
-                latency_ms=median_interval(medians[runtime]),
-                items_per_s=median(one.items_per_s for one in kept[runtime].values() if one.items_per_s is not None),
-                against_best=best[index - 1] if index else None,
-                against_previous=before,
-                repetitions=len(mine),
-                unstable=len(mine) if reasons else sum(bool(record.unstable) for record in mine),
-                reasons=reasons,
+    best: dict[str, Comparison] = {}
+    while left:
+        against = _compared(kept, left[0], left[1:])
+        best = best or against
+        place = len(standings) + 1
+        tied = [runtime for runtime in left if runtime not in against or against[runtime].verdict != "slower"]
+        left = [runtime for runtime in left if runtime not in tied]
+        for runtime in tied:
+            mine = [record for record in records if record.runtime == runtime and record.status == "ok"]
+            reasons = point_reasons(mine, least)
+            speeds = (one.items_per_s for one in kept[runtime].values() if one.items_per_s is not None)
+            standings.append(
+                Standing(
+                    runtime=runtime,
+                    rank=place,
+                    latency_ms=median_interval(medians[runtime]),
+                    items_per_s=median(speeds),
+                    against_best=best.get(runtime),
+                    repetitions=len(mine),
+                    unstable=len(mine) if reasons else sum(bool(record.unstable) for record in mine),
+                    reasons=reasons,
+                )
             )
-        )
     return standings
 
 
-def _compared(kept: Mapping[str, Mapping[int, Record]], pairs: Sequence[tuple[str, str]]) -> list[Comparison]:
-    return corrected([compare_records(kept[first], kept[second]) for first, second in pairs])
+def _compared(kept: Mapping[str, Mapping[int, Record]], first: str, others: Sequence[str]) -> dict[str, Comparison]:
+    """Compare runtimes with one; all together."""
+    made = together([partial(compare_records, kept[first], kept[other]) for other in others])
+    return dict(zip(others, made, strict=True))
 
 
 def _p50(record: Record) -> float:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from statistics import median
 from typing import Literal
 
-from trt_workbench.bench.ranking import repetition_medians
+from trt_workbench.bench.ranking import repetition_medians, untrusted
 from trt_workbench.errors import UsageProblem
-from trt_workbench.runs.comparison import Comparison, compare, corrected
+from trt_workbench.runs.comparison import MATERIAL, Comparison, Verdict, compare, together, verdict
 from trt_workbench.runs.records import Record
 
 Outcome = Literal[
@@ -23,6 +24,12 @@ Outcome = Literal[
     "only in B",
 ]
 WORSE: frozenset[Outcome] = frozenset({"regression", "failed in B", "wrong in B"})
+_OUTCOMES: dict[Verdict, Outcome] = {
+    "slower": "regression",
+    "faster": "improvement",
+    "no material difference": "no material difference",
+    "cannot tell": "cannot tell",
+}
 PointName = tuple[str, str, str]
 
 
@@ -38,6 +45,7 @@ class Change:
         b_ms: median latency in the second run; None if it was not measured there.
         comparison: of B with A; None unless both measured it.
         outcome: in words.
+        unstable: by run, "A" or "B", the reasons not to rely on its times; with any, neither is faster.
         model_changed: the model's file is another.
     """
 
@@ -49,6 +57,7 @@ class Change:
     comparison: Comparison | None
     outcome: Outcome
     model_changed: bool
+    unstable: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def changes(a: Sequence[Record], b: Sequence[Record], tolerance: float) -> list[Change]:
@@ -57,7 +66,7 @@ def changes(a: Sequence[Record], b: Sequence[Record], tolerance: float) -> list[
     Args:
         a: records of the reference.
         b: records of the run in question.
-        tolerance: share by which the latency may grow before it counts as a regression, such as 0.05.
+        tolerance: share by which the latency may differ before it counts, either way, such as 0.05.
 
     Raises:
         UsageProblem: no point is in both runs, so that nothing could ever fail.
@@ -68,7 +77,9 @@ def changes(a: Sequence[Record], b: Sequence[Record], tolerance: float) -> list[
             f"The runs have no point in common; one has {' / '.join(_name(a[0]))}, the other {' / '.join(_name(b[0]))}."
         )
     both = [name for name in names if _medians(a, name) and _medians(b, name)]
-    compared = dict(zip(both, corrected([compare(_medians(a, name), _medians(b, name)) for name in both]), strict=True))
+    compared = dict(
+        zip(both, together([partial(compare, _medians(a, name), _medians(b, name)) for name in both]), strict=True)
+    )
     return [_change(a, b, name, compared.get(name), tolerance) for name in names]
 
 
@@ -76,6 +87,8 @@ def _change(
     a: Sequence[Record], b: Sequence[Record], name: PointName, comparison: Comparison | None, tolerance: float
 ) -> Change:
     first, second = _medians(a, name), _medians(b, name)
+    found = {side: untrusted(_of(records, name)) for side, records in (("A", a), ("B", b))} if comparison else {}
+    unstable = {side: reasons for side, reasons in found.items() if reasons}
     hashes = {record.model_sha256 for record in [*a, *b] if _name(record) == name}
     outcome: Outcome
     if any(record.status == "wrong" for record in b if _name(record) == name):
@@ -84,12 +97,10 @@ def _change(
         outcome = "failed in B"
     elif comparison is None:
         outcome = "only in A" if first else "only in B" if second else "cannot tell"
-    elif comparison.verdict == "slower":
-        outcome = "regression" if comparison.ratio > 1 + tolerance else "no material difference"
-    elif comparison.verdict == "faster":
-        outcome = "improvement"
     else:
-        outcome = comparison.verdict
+        ends = comparison.ratio_low, comparison.ratio_high
+        said = verdict(comparison.ratio, *ends, max(tolerance, MATERIAL))
+        outcome = _OUTCOMES["cannot tell" if unstable and said in ("slower", "faster") else said]
     return Change(
         *name,
         a_ms=median(first) if first else None,
@@ -97,6 +108,7 @@ def _change(
         comparison=comparison,
         outcome=outcome,
         model_changed=len(hashes) > 1,
+        unstable=unstable,
     )
 
 
@@ -104,5 +116,9 @@ def _name(record: Record) -> PointName:
     return record.scenario, record.work, record.runtime
 
 
+def _of(records: Sequence[Record], name: PointName) -> list[Record]:
+    return [record for record in records if _name(record) == name]
+
+
 def _medians(records: Sequence[Record], name: PointName) -> list[float]:
-    return repetition_medians([record for record in records if _name(record) == name]).get(name[2], [])
+    return repetition_medians(_of(records, name)).get(name[2], [])

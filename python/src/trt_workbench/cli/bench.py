@@ -156,24 +156,21 @@ def _show(run: BenchArtefacts, *, as_json: bool) -> None:
 def _tables(made: list[WorkTable]) -> None:
     from rich.table import Table
 
-    from trt_workbench.report.page import percent
-
     console = stdout_console(quiet=False)
     for one in made:
-        columns = ("runtime", "precision", "rank", "ms", "interval, its coverage", "items/s", "x best")
+        columns = ("runtime", "precision", "rank", "ms", "items/s", "x best", "interval, its coverage")
         table = Table(*columns, title=f"{one.scenario}: {one.work}")
         for row in one.rows:
             standing, time = row.standing, row.standing.latency_ms
             ratio = f"{standing.against_best.ratio:.2f}" if standing.against_best else "1.00"
-            interval = f"{time.low:.3f} to {time.high:.3f}, {percent(time.coverage)}"
             table.add_row(
                 standing.runtime,
                 row.precision or "-",
                 str(standing.rank),
                 f"{time.median:.3f}",
-                interval,
                 f"{standing.items_per_s:.1f}",
                 ratio,
+                standing.against_best.interval() if standing.against_best else "",
             )
         console.print(table)
         for row in one.rows:

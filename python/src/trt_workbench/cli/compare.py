@@ -21,7 +21,7 @@ def compare(
     a: Annotated[Path, typer.Argument(help="Run directory of the reference.")],
     b: Annotated[Path, typer.Argument(help="Run directory in question.")],
     tolerance: Annotated[
-        float, typer.Option(min=0.0, help="Share by which latency may grow before it is a regression.")
+        float, typer.Option(min=0.0, help="Share by which latency may differ before it counts.")
     ] = 0.02,
     allow_different_machines: Annotated[
         bool,
@@ -73,14 +73,20 @@ def compare(
 
 
 def _warn(found: list[Change], tolerance: float) -> None:
-    """Say what the exit code cannot: points that look slower but too few repetitions prove, and points left out."""
-    untold = [one.comparison for one in found if one.outcome == "cannot tell"]
+    """Say what the exit code cannot: points that are unstable or look slower without proof, and points left out."""
+    if unstable := [one for one in found if one.unstable and one.outcome == "cannot tell"]:
+        first = unstable[0]
+        reasons = "; ".join(f"in {side}, {texts[0]}" for side, texts in first.unstable.items())
+        say(
+            f"{len(unstable)} of {len(found)} points cannot be told apart, as their times are unstable; the first, "
+            f"{first.work} on {first.runtime}: {reasons}. Measure again on a quiet machine."
+        )
+    untold = [one.comparison for one in found if one.outcome == "cannot tell" and not one.unstable]
     unproved = [made for made in untold if made and made.ratio > 1 + tolerance]
     if unproved:
-        say(
-            f"{len(unproved)} of {len(found)} points look slower by more than {tolerance:.0%}, but the repetitions are "
-            "too few to tell; measure 9 or more."
-        )
+        few = any(made.ratio_low is None for made in unproved)
+        why = "the repetitions are too few to tell; measure 9 or more" if few else "the interval of the ratio holds 1"
+        say(f"{len(unproved)} of {len(found)} points look slower by more than {tolerance:.0%}, but {why}.")
     neither = sum(one.a_ms is None and one.b_ms is None for one in found)
     if neither:
         say(f"{neither} of {len(found)} points have no measurement in either run and are not part of the verdict.")
@@ -92,18 +98,19 @@ def _warn(found: list[Change], tolerance: float) -> None:
 def _show(found: list[Change]) -> None:
     from rich.table import Table
 
-    from trt_workbench.report.page import percent
-
     table = Table("point", "A, ms", "B, ms", "B/A", "interval, its coverage", "p (Holm)", "outcome")
     for change in found:
         made = change.comparison
+        unstable = " and ".join(change.unstable) if change.outcome == "cannot tell" else ""
         table.add_row(
             f"{change.scenario} / {change.work} / {change.runtime}",
             "-" if change.a_ms is None else f"{change.a_ms:.3f}",
             "-" if change.b_ms is None else f"{change.b_ms:.3f}",
             f"{made.ratio:.3f}" if made else "-",
-            f"{made.ratio_low:.3f} to {made.ratio_high:.3f}, {percent(made.coverage)}" if made else "-",
+            made.interval(3) if made else "-",
             f"{made.p_value:.4f}" if made else "-",
-            change.outcome + (" (another model file)" if change.model_changed else ""),
+            change.outcome
+            + (f" (unstable in {unstable})" if unstable else "")
+            + (" (another model file)" if change.model_changed else ""),
         )
     stdout_console(quiet=False).print(table)

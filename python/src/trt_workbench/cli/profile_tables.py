@@ -12,7 +12,7 @@ from rich.text import Text
 
 from trt_workbench.cli.common import print_line, stdout_console
 from trt_workbench.profiling.answer import answer
-from trt_workbench.profiling.difference import LayerGroup, difference
+from trt_workbench.profiling.difference import LayerGroup, difference, telling
 from trt_workbench.profiling.records import Kernel, Operation, ProfileRun, read_records
 from trt_workbench.report.profile_view import SideView, side_views, summary
 from trt_workbench.runs.artefacts import read_run
@@ -54,7 +54,7 @@ def print_profile(directory: Path) -> None:
         if side.kernels:
             console.print(_kernels(side.kernels[:_ROWS], f"{side.title}: the longest kernels"))
     if len(sides) > 1:
-        console.print(_differences(groups[:_ROWS], sides))
+        console.print(_differences(telling(groups, _ROWS), sides))
     for sentence in summary(sides, groups):
         print_line(console, sentence)
     print_line(console, f"Report: {directory / 'report.html'}")
@@ -85,7 +85,7 @@ def _group(group: LayerGroup) -> dict[str, Any]:
 
 def _operations(operations: Sequence[Operation], title: str) -> Table:
     table = Table("name, or ONNX nodes", "operator", "role", title=Text(title))
-    for heading in ("median ms", "%"):
+    for heading in ("mean ms", "%"):
         table.add_column(heading, justify="right")
     for one in operations:
         share = f"{100 * (one.share or 0.0):.1f}"
@@ -93,7 +93,7 @@ def _operations(operations: Sequence[Operation], title: str) -> Table:
             _short(", ".join(one.onnx_nodes) or one.name),
             one.operator or "",
             one.role,
-            f"{one.median_ms or 0.0:.4f}",
+            f"{one.mean_ms or 0.0:.4f}",
             share,
         )
     return table

@@ -189,7 +189,7 @@ def _speed(
     standing: Standing, kept: Mapping[str, Mapping[int, Record]], baseline: str | None, *, distinguishable: bool
 ) -> RowSpeed:
     mine = list(kept[standing.runtime].values())
-    ratio: tuple[float, float, float] | None = None
+    ratio: tuple[float, float | None, float | None] | None = None
     if baseline == standing.runtime:
         ratio = (1.0, 1.0, 1.0)
     elif baseline is not None and baseline in kept:

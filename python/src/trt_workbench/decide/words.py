@@ -153,12 +153,11 @@ def _doubts(
         )
     if chosen and chosen.speed and chosen.speed.outputs == "not compared":
         doubts.append("Its outputs were not compared with those of the same file on the reference.")
-    if chosen and chosen.speed and chosen.speed.speed_up and chosen.speed.speed_up_low is not None:
+    if chosen and chosen.precision != BASELINE and chosen.speed and chosen.speed.speed_up:
         low = chosen.speed.speed_up_low
-        if chosen.precision != BASELINE and low <= 1:
-            doubts.append(
-                f"That it is faster than {BASELINE} cannot be told: the interval of the speed-up begins at {low:.2f}."
-            )
+        if low is None or low <= 1:
+            why = "its repetitions are too few" if low is None else f"the interval of the speed-up begins at {low:.2f}"
+            doubts.append(f"That it is faster than {BASELINE} cannot be told: {why}.")
     if not latencies_distinguishable(rows):
         repetitions = sorted(row.speed.repetitions for row in rows if row.speed)
         most = repetitions[-2]

@@ -27,7 +27,7 @@ class LayerGroup:
 
     @property
     def target_ms(self) -> float:
-        """Time of the target's operations in one run of the model, milliseconds."""
+        """Mean time of the target's operations in one run, milliseconds: means add up to the run's, medians do not."""
         return _time(self.target)
 
     @property
@@ -46,6 +46,16 @@ class LayerGroup:
         return tuple(dict.fromkeys(one.role for one in (*self.target, *self.against) if one.role in OVERHEAD))
 
     @property
+    def computes(self) -> bool:
+        """Whether any operation computes something of the model's."""
+        return any(one.role not in OVERHEAD for one in (*self.target, *self.against))
+
+    @property
+    def longest_ms(self) -> float:
+        """Time of its longest operation, of either side."""
+        return max((one.mean_ms or 0.0 for one in (*self.target, *self.against)), default=0.0)
+
+    @property
     def only_in(self) -> str:
         """The side that alone has operations: "target", "against" or "" for both."""
         return "" if self.target and self.against else "target" if self.target else "against"
@@ -60,7 +70,7 @@ def difference(target: Sequence[Operation], against: Sequence[Operation]) -> lis
         target: operations of the profiled engine or model.
         against: operations of the one it is compared with.
     """
-    operations = [one for one in (*target, *against) if one.median_ms is not None]
+    operations = [one for one in (*target, *against) if one.mean_ms is not None]
     parent: dict[str, str] = {}
     for one in operations:
         keys = _keys(one)
@@ -72,10 +82,22 @@ def difference(target: Sequence[Operation], against: Sequence[Operation]) -> lis
     return sorted((_group(found) for found in members.values()), key=lambda group: -abs(group.difference_ms))
 
 
+def telling(groups: Sequence[LayerGroup], count: int) -> list[LayerGroup]:
+    """Return the first `count` groups; that of the longest operation of both sides is always one of them.
+
+    Args:
+        groups: as `difference` orders them.
+        count: at least one.
+    """
+    first = list(groups[:count])
+    longest = max(groups, key=lambda group: group.longest_ms, default=None)
+    return first if longest is None or longest in first else [*first[: count - 1], longest]
+
+
 def overhead(operations: Iterable[Operation]) -> list[Operation]:
     """Return the reformat, cast, quantize and copy operations, the longest first."""
     found = [one for one in operations if one.role in OVERHEAD]
-    return sorted(found, key=lambda one: -(one.median_ms or 0.0))
+    return sorted(found, key=lambda one: -(one.mean_ms or 0.0))
 
 
 def _group(found: Sequence[Operation]) -> LayerGroup:
@@ -100,4 +122,4 @@ def _join(parent: dict[str, str], one: str, other: str) -> None:
 
 
 def _time(operations: Iterable[Operation]) -> float:
-    return sum(one.median_ms or 0.0 for one in operations)
+    return sum(one.mean_ms or 0.0 for one in operations)

@@ -206,7 +206,4 @@ def _sentence(work: str, standings: Sequence[Standing]) -> str:
         opening = f"{work}: {best.runtime} is fastest, {figure}"
     if not beaten or (against := beaten[0].against_best) is None:
         return f"{opening}."
-    return (
-        f"{opening}; {beaten[0].runtime} takes {against.ratio:.2f} times as long "
-        f"({against.ratio_low:.2f} to {against.ratio_high:.2f})."
-    )
+    return f"{opening}; {beaten[0].runtime} takes {against.ratio:.2f} times as long ({against.interval()})."

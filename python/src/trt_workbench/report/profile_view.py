@@ -11,7 +11,7 @@ from typing import get_args
 
 from trt_workbench.onnxtools.precision import precision_label
 from trt_workbench.profiling.answer import answer
-from trt_workbench.profiling.difference import LayerGroup, overhead
+from trt_workbench.profiling.difference import LayerGroup, overhead, telling
 from trt_workbench.profiling.records import OVERHEAD, Kernel, Operation, ProfileLine, Side, SideFacts
 from trt_workbench.report.page import percent
 from trt_workbench.runs.comparison import Interval
@@ -236,10 +236,15 @@ def _of_difference(target: SideView, against: SideView, groups: Sequence[LayerGr
         f"With the profiler the {target.noun} of {target.title} take {target.total_ms:.3f} ms in sum, the "
         f"{against.noun} of {against.title} {against.total_ms:.3f} ms."
     ]
-    for group in [group for group in groups if not group.roles][:_NAMED]:
+    computing = [group for group in groups if group.computes]
+    named = telling(computing, _NAMED)
+    for group in named:
         names = ", ".join(group.onnx_nodes[:_NAMED]) or (group.target or group.against)[0].name
         more = f" and {len(group.onnx_nodes) - _NAMED} more" if len(group.onnx_nodes) > _NAMED else ""
         found.append(f"{names}{more}: {group.target_ms:.3f} ms against {group.against_ms:.3f} ms.")
+    if rest := [group for group in computing if group not in named]:
+        sums = (sum(group.target_ms for group in rest), sum(group.against_ms for group in rest))
+        found.append(f"All other computation: {sums[0]:.3f} ms against {sums[1]:.3f} ms.")
     for role, ((count, time_ms), (other_count, other_ms)) in role_rows([target, against]):
         if role in OVERHEAD and (count, other_count) != (0, 0):
             found.append(f"{role}: {count} ({time_ms:.3f} ms) against {other_count} ({other_ms:.3f} ms).")

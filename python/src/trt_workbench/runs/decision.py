@@ -74,7 +74,7 @@ class RowSpeed(Strict):
         coverage: how often such an interval holds the true median.
         items_per_s: throughput of one call after another.
         speed_up: how many times as fast as the baseline on the same runtime; None where that has no latency.
-        speed_up_low: lower end of its interval.
+        speed_up_low: lower end of its interval; None where the repetitions are too few for one.
         speed_up_high: upper end.
         rank: among all rows; those that cannot be told apart share one. None where so few repetitions were measured
             that no two rows could be told apart.

@@ -96,6 +96,25 @@ def shift_bounds(count_a: int, count_b: int, confidence: float) -> tuple[int, fl
     return _narrowest(np.cumsum(ways) / ways.sum(), max(pairs // 2, 1), confidence)
 
 
+@functools.cache
+def mean_bounds(count: int, confidence: float) -> tuple[int, float]:
+    """Return which ordered means of all pairs bound the centre of differences, as `median_bounds` does.
+
+    It is Wilcoxon's test turned round (Hollander, Wolfe and Chicken, section 3.3).
+
+    Args:
+        count: differences; each makes a pair with itself and every later one.
+        confidence: wanted, such as 0.95.
+    """
+    pairs = count * (count + 1) // 2
+    if count > MOST_EXACT:
+        spread = math.sqrt(count * (count + 1) * (2 * count + 1) / 24)
+        chosen = max(1, math.floor(pairs / 2 - 0.5 + NormalDist().inv_cdf((1 - confidence) / 2) * spread))
+        return chosen, confidence
+    ways = _signed_sums(2 * np.arange(1, count + 1))[::2]
+    return _narrowest(np.cumsum(ways) / ways.sum(), max(pairs // 2, 1), confidence)
+
+
 def _narrowest(tails: NDArray[np.float64], most: int, confidence: float) -> tuple[int, float]:
     """Choose how many figures, less one, are left out at either end; `tails[i]` is the chance of i or fewer."""
     chosen = 1
