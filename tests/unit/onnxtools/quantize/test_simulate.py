@@ -242,6 +242,10 @@ def test_the_given_model_is_unchanged() -> None:
             " y = trt.TRT_MXFP8DequantizeLinear<axis = 0, block_size = 32>(q, s)",
             "TRT_MXFP8DynamicQuantize n has blocks along axis 0; the simulation takes the last",
         ),
+        (
+            f"[n] q = Cast<to = {TensorProto.FLOAT8E4M3FN}, saturate = 0>(x) y = Cast<to = 1>(q)",
+            "Cast n has saturate=0: what is beyond the range becomes NaN or infinite",
+        ),
     ],
 )
 def test_what_has_no_simulation_is_named(nodes: str, message: str) -> None:

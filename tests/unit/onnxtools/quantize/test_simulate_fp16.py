@@ -61,6 +61,56 @@ def test_the_random_models_overflow() -> None:
     assert sum(not np.isfinite(output).all() for output in outputs) > 4
 
 
+# Whose steps leave the range of fp16, or go below it, though their result does not.
+ONE_NODE = {
+    "Gemm, alpha": ("2,8", "y = Gemm <alpha = 0.001> (x, w)"),
+    "Gemm, alpha and beta": ("2,8", "y = Gemm <alpha = 0.001, beta = 90.0> (x, w, b)"),
+    "Gemm of a column": ("2,8", "y = Gemm <alpha = 0.001, transB = 1> (x, w, one)"),
+    "ReduceL2": ("2,1", "y = ReduceL2 <axes = [1]> (x)"),
+    "ReduceLogSum": ("2,1", "y = ReduceLogSum <axes = [1]> (large)"),
+    "ReduceSumSquare": ("2,1", "y = ReduceSumSquare <axes = [1]> (small)"),
+    "ReduceProd": ("1,1", "y = ReduceProd <axes = [0, 1]> (several)"),
+    "Sum": ("2,8", "y = Sum (large, large, less)"),
+    "Mean": ("2,8", "y = Mean (large, large, large)"),
+    "CumSum": ("2,2", "y = CumSum <exclusive = 1> (two, axis)"),
+    "LpNormalization": ("2,8", "y = LpNormalization (x)"),
+    "LRN": ("1,2,3,3", "y = LRN <size = 3, alpha = 1.0> (image)"),
+    "AveragePool": ("1,2,3,3", 'y = AveragePool <kernel_shape = [2, 2], auto_pad = "SAME_UPPER"> (image)'),
+    "QuantizeLinear": ("2,8", "q = QuantizeLinear (large, step, zero) y = DequantizeLinear (q, step, zero)"),
+}
+
+
+@pytest.mark.parametrize("operator", ONE_NODE)
+def test_a_node_of_several_steps_rounds_once(operator: str, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    from trt_workbench.backends.torch import TorchBackend
+
+    draw = np.random.default_rng(0)
+    values = {
+        "w": draw.standard_normal((8, 8)) * 300,
+        "b": draw.standard_normal(8) * 200,
+        "one": draw.standard_normal((2, 1)) + 9,
+        "large": draw.uniform(3e4, 5e4, (2, 8)),
+        "less": np.full((2, 8), -5e4),
+        "small": draw.standard_normal((2, 8)) * 3e-4,
+        "several": [[6e4, 6e4], [1e-5, 1e-3]],
+        "two": [[6e4, 6e3], [6e4, 9e3]],
+        "image": draw.uniform(3e4, 6e4, (1, 2, 3, 3)),
+        "step": 200,
+    }
+    weights = {name: np.asarray(value, np.float16) for name, value in values.items()}
+    weights |= {"axis": np.array(1), "zero": np.array(0, np.uint16)}
+    shape, nodes = ONE_NODE[operator]
+    opset = 21 if "zero" in nodes else 17
+    model = parse_onnx(f"g (float16[2,8] x) => (float16[{shape}] y) {{ {nodes} }}", weights, opset)
+    onnx.save(model, tmp_path / "m.onnx")
+    x = (draw.standard_normal((2, 8)) * 300).astype(np.float16)
+    (found,) = run(fp16(model), {"x": x})
+    assert np.isfinite(found).all()
+    assert np.any(found)
+    assert_alike(found, TorchBackend().load(tmp_path / "m.onnx").run({"x": x})["y"])
+
+
 @pytest.mark.parametrize("level", ["ORT_DISABLE_ALL", "ORT_ENABLE_ALL"])
 def test_every_result_is_an_fp16_number(level: str) -> None:
     text = "g (float16[N] x) => (float16[N] y, float16[N] z) { y = Mul(x, x) u = Add(y, x) z = Sub(u, y) }"

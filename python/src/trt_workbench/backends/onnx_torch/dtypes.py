@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,7 @@ TORCH_DTYPES: dict[int, torch.dtype] = {
     onnx.TensorProto.UINT8: torch.uint8,
 }
 INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8)
+_HALVES = (torch.float16, torch.bfloat16)
 _FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 
 
@@ -39,6 +42,21 @@ def to_precision(tensor: torch.Tensor, precision: torch.dtype) -> torch.Tensor:
         return tensor
     limits = torch.finfo(target)
     return torch.where(tensor.isfinite(), tensor.clamp(limits.min, limits.max), tensor).to(target)
+
+
+def rounded_once(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """Return an operator of several steps that computes halves in fp32 and rounds its result, as one kernel does."""
+
+    @functools.wraps(function)
+    def operator(*inputs: Any, **more: Any) -> torch.Tensor:
+        kind = inputs[0].dtype
+        if kind not in _HALVES:
+            return function(*inputs, **more)
+        wide = [one.float() if isinstance(one, torch.Tensor) and one.dtype == kind else one for one in inputs]
+        found = function(*wide, **more)
+        return found.to(kind) if found.dtype == torch.float32 else found
+
+    return operator
 
 
 def as_torch(array: np.ndarray[Any, Any]) -> torch.Tensor:

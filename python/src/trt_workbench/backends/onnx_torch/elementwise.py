@@ -10,6 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from trt_workbench.backends.onnx_torch.dtypes import rounded_once
+
 Function = Callable[..., Any]
 
 
@@ -148,7 +150,7 @@ OPERATORS: dict[str, Function] = {
     "Less": torch.lt,
     "LessOrEqual": torch.le,
     "Max": variadic(torch.maximum),
-    "Mean": mean,
+    "Mean": rounded_once(mean),
     "Min": variadic(torch.minimum),
     "Mish": F.mish,
     "Mod": mod,
@@ -161,7 +163,7 @@ OPERATORS: dict[str, Function] = {
     "Softplus": softplus,
     "Softsign": F.softsign,
     "Sub": torch.sub,
-    "Sum": variadic(torch.add),
+    "Sum": rounded_once(variadic(torch.add)),
     "Swish": swish,
     "ThresholdedRelu": thresholded_relu,
     "Where": where,

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from trt_workbench.backends.onnx_torch.dtypes import rounded_once
 from trt_workbench.errors import UsageProblem
 
 Ints = Sequence[int]
@@ -253,12 +254,9 @@ def gemm(
 ) -> Tensor:
     """Product of two matrices, scaled, plus a third one, scaled."""
     left, right = a.T if transA else a, b.T if transB else b
-    if c is None:
-        product = left @ right
-        return product if alpha == 1 else alpha * product
-    if alpha == 1 and beta == 1 and c.ndim == 1:
-        return torch.addmm(c, left, right)
-    return alpha * (left @ right) + beta * c
+    if c is None and alpha == 1:
+        return left @ right
+    return torch.addmm(left.new_zeros(()) if c is None else c, left, right, beta=beta, alpha=alpha)
 
 
 def einsum(*tensors: Tensor, equation: str) -> Tensor:
@@ -281,7 +279,7 @@ def dropout(
 
 
 OPERATORS: dict[str, Callable[..., Any]] = {
-    "AveragePool": average_pool,
+    "AveragePool": rounded_once(average_pool),
     "BatchNormalization": batch_normalization,
     "Conv": conv,
     "ConvTranspose": conv_transpose,
@@ -292,9 +290,9 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "GlobalMaxPool": global_max_pool,
     "GroupNormalization": group_normalization,
     "InstanceNormalization": instance_normalization,
-    "LRN": lrn,
+    "LRN": rounded_once(lrn),
     "LayerNormalization": layer_normalization,
-    "LpNormalization": lp_normalization,
+    "LpNormalization": rounded_once(lp_normalization),
     "MatMul": torch.matmul,
     "MaxPool": max_pool,
     "RMSNormalization": rms_normalization,

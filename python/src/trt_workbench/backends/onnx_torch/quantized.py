@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trt_workbench.backends.onnx_torch.dtypes import TORCH_DTYPES
+from trt_workbench.backends.onnx_torch.dtypes import TORCH_DTYPES, rounded_once
 from trt_workbench.errors import UsageProblem
 
 
@@ -45,4 +45,4 @@ def _no_blocks(operator: str, attributes: dict[str, Any]) -> None:
         raise UsageProblem(f"The torch backend has no {operator} in blocks.")
 
 
-OPERATORS: dict[str, Callable[..., Any]] = {"QuantizeLinear": _quantize, "DequantizeLinear": _dequantize}
+OPERATORS: dict[str, Callable[..., Any]] = {"QuantizeLinear": rounded_once(_quantize), "DequantizeLinear": _dequantize}

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trt_workbench.backends.onnx_torch.dtypes import rounded_once
+
 Axes = Sequence[int] | None
 Reducer = Callable[[Tensor, tuple[int, ...], bool], Tensor]
 
@@ -115,18 +117,18 @@ def cumsum(x: Tensor, axis: Sequence[int] | int, *, exclusive: int = 0, reverse:
 OPERATORS: dict[str, Callable[..., Any]] = {
     "ArgMax": arg_max,
     "ArgMin": arg_min,
-    "CumSum": cumsum,
+    "CumSum": rounded_once(cumsum),
     "LogSoftmax": log_softmax,
     "ReduceL1": _reduction(lambda x, axes, keep: _sum(x.abs(), axes, keep)),
-    "ReduceL2": _reduction(lambda x, axes, keep: _sum(x * x, axes, keep).sqrt()),
-    "ReduceLogSum": _reduction(lambda x, axes, keep: _sum(x, axes, keep).log()),
+    "ReduceL2": rounded_once(_reduction(lambda x, axes, keep: _sum(x * x, axes, keep).sqrt())),
+    "ReduceLogSum": rounded_once(_reduction(lambda x, axes, keep: _sum(x, axes, keep).log())),
     "ReduceLogSumExp": _reduction(_log_sum_exp),
     "ReduceMax": _reduction(_max),
     "ReduceMean": _reduction(_mean),
     "ReduceMin": _reduction(_min),
-    "ReduceProd": _reduction(_prod),
+    "ReduceProd": rounded_once(_reduction(_prod)),
     "ReduceSum": _reduction(_sum),
-    "ReduceSumSquare": _reduction(lambda x, axes, keep: _sum(x * x, axes, keep)),
+    "ReduceSumSquare": rounded_once(_reduction(lambda x, axes, keep: _sum(x * x, axes, keep))),
     "Softmax": softmax,
     "TopK": top_k,
 }

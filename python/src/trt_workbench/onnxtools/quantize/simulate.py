@@ -184,6 +184,11 @@ class _Rewriter:
 
     def _node(self, node: onnx.NodeProto) -> None:
         operator = node.op_type
+        if not integer(node, "saturate", 1) and output_type(node, self._at.types) in _CAST:
+            raise UsageProblem(
+                f"{operator} {node.name} has saturate=0: what is beyond the range becomes NaN or infinite, which has "
+                "no simulation on the CPU."
+            )
         standard, ours = node.domain in STANDARD, node.domain == TENSORRT_DOMAIN
         kinds = [self._at.types.get(name, 0) for name in node.input]
         if standard and operator == "Constant":
