@@ -64,6 +64,16 @@ def test_no_command_ends_in_a_traceback_or_as_wrong(
     assert WHO + said in stderr_of(*words(name), code=4)
 
 
+def test_what_interrupts_a_worker_is_the_backends(
+    words: Callable[[str], list[object]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRTW_ODD", "_load:KeyboardInterrupt()")
+    said = stderr_of(*words("bench"), code=4)
+    assert "It raised KeyboardInterrupt." in said
+    assert "Traceback" not in said
+    assert "File " not in said
+
+
 def test_backends_lists_it_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRTW_ODD", "availability:SystemExit(1)")
     assert "failed in availability: SystemExit: 1" in " ".join(stdout_of("backends").split())

@@ -94,6 +94,8 @@ def session_of(model: Path) -> Session:
         ("_infer:{**found, 'z': 1}", BackendFailure, "_infer: outputs are missing or unknown: .*'z'"),
         ("_infer:{1: found['y']}", BackendFailure, "_infer: outputs are missing or unknown"),
         ("arrays.y:None", BackendFailure, "_infer: it returned None, not an array"),
+        ("_infer:GeneratorExit()", BackendFailure, "_infer: GeneratorExit"),
+        ("arrays.y:np.ma.masked_array(array)", BackendFailure, "_infer: it returned a MaskedArray, not an array"),
         ("arrays.y:array.tolist()", BackendFailure, "_infer: it returned a list, not an array"),
         ("arrays.y:array[0]", BackendFailure, r"_infer: Output y has shape \[3\], the model returns y float32"),
         ("arrays.y:array[:, :2]", BackendFailure, r"_infer: Output y has shape \[2, 2\]"),
@@ -117,6 +119,21 @@ def test_what_it_raises_of_ours_stays(odd: Callable[..., None], model: Path, wha
     odd(what)
     with session_of(model) as session, pytest.raises((UsageProblem, KeyboardInterrupt), match=r"^(as it is)?$"):
         session.run(X)
+
+
+@pytest.mark.parametrize("what", ["inputs", "outputs"])
+@pytest.mark.parametrize("names", ["()", "(TensorSpec('other', 'float32', (3,)),)"])
+def test_a_session_has_the_names_of_the_model(odd: Callable[..., None], model: Path, what: str, names: str) -> None:
+    odd(f"session.{what}:{names}")
+    with pytest.raises(BackendFailure, match=f"^Backend odd has loaded {what} "):
+        session_of(model)
+
+
+@pytest.mark.filterwarnings("ignore:the matrix subclass")
+def test_a_matrix_is_taken_as_the_array_that_it_is(odd: Callable[..., None], model: Path) -> None:
+    odd("arrays.y:np.matrix(array)")
+    with session_of(model) as session:
+        assert type(session.run(X)["y"]) is np.ndarray
 
 
 @pytest.mark.parametrize(

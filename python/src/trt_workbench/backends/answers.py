@@ -125,9 +125,9 @@ def _array(found: Any) -> NDArray[Any]:
 
     if isinstance(found, np.generic):  # what numpy makes of an array without dimensions
         found = np.asarray(found)
-    if not isinstance(found, np.ndarray):
+    if not isinstance(found, np.ndarray) or isinstance(found, np.ma.MaskedArray):
         raise _no("an array", found)
-    return found
+    return np.asarray(found)  # a matrix has axes of its own
 
 
 def _samples(_: Guard, __: Any, found: Any) -> Any:

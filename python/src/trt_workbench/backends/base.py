@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from trt_workbench.errors import ComponentMissing, UsageProblem, did_you_mean
+from trt_workbench.errors import BackendFailure, ComponentMissing, UsageProblem, did_you_mean
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -331,8 +331,22 @@ class Backend(abc.ABC):
         options = options or SessionOptions()
         self.check_precision(options.precision)
         session = self._load(model, options)
+        if model.suffix == ".onnx" and not self.state:
+            self._require_names(model, session)
         session.model, session.asked = model, options.precision
         return session
+
+    def _require_names(self, model: Path, session: Session) -> None:
+        """Raise BackendFailure where a session has not the inputs and outputs of the model."""
+        from trt_workbench.model.opened import Model
+
+        facts = Model.open(model).facts
+        for what in ("inputs", "outputs"):
+            found, known = ({one.name for one in getattr(of, what)} for of in (session, facts))
+            if found != known:
+                raise BackendFailure(
+                    f"Backend {self.name} has loaded {what} {sorted(found)}, the model has {sorted(known)}: {model}"
+                )
 
     @abc.abstractmethod
     def _load(self, model: Path, options: SessionOptions) -> Session:

@@ -17,7 +17,7 @@ import traceback
 from collections.abc import Iterable
 from typing import Any, TextIO
 
-from trt_workbench.errors import OutOfMemory, WorkbenchError, error_document
+from trt_workbench.errors import BackendFailure, OutOfMemory, WorkbenchError, error_document
 
 _GRACE_S = 10.0
 _CLOSE = "close"
@@ -50,6 +50,8 @@ def _answer(answering: Any, request: dict[str, Any]) -> dict[str, Any]:
     except MemoryError as error:
         reason = f" ({error})" if str(error) else ""
         return {"ok": False, **error_document(OutOfMemory(f"Out of memory{reason}."))}
+    except KeyboardInterrupt as error:  # Ctrl-C does not reach this process: the backend raised it
+        return {"ok": False, **error_document(BackendFailure(f"It raised {type(error).__name__}."))}
     except Exception as error:  # a defect in one request is a failure, not everything's end
         traceback.print_exc()
         return {"ok": False, "error": f"{type(error).__name__}: {error}", "exit_code": None, "kind": "Defect"}

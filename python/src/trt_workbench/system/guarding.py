@@ -48,7 +48,7 @@ class Guard:
             return answer(self, getattr(function, "__self__", None), found) if answer else found
         except self.passed:
             raise
-        except (WorkbenchError, KeyboardInterrupt, GeneratorExit):
+        except (WorkbenchError, KeyboardInterrupt):
             raise
         except BaseException as error:  # SystemExit, and panics of other languages, which are no Exceptions
             kind = ComponentMissing if isinstance(error, ImportError) else device_error(error) or BackendFailure
