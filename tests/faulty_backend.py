@@ -129,7 +129,27 @@ def _alone_after_many(session: FaultySession, inputs: dict[str, Array], outputs:
     return {name: array * array.dtype.type(1.5) for name, array in outputs.items()} if alone else outputs
 
 
+def _less_exact_when_long(share: float) -> Fault:
+    """Be off by 0.0007 as fp16 is, from 17 tokens on by 0.6 to 1 times `share`: as a kernel that adds up in fp16 is."""
+
+    def spoil(_: FaultySession, inputs: dict[str, Array], outputs: dict[str, Array]) -> dict[str, Array]:
+        first = next(iter(inputs.values()))
+        rng = np.random.default_rng(np.ascontiguousarray(first).view(np.uint8).reshape(-1).tolist())
+        found = {}
+        for name, array in outputs.items():
+            rows = array.reshape(len(array), -1)
+            noise = rng.standard_normal(rows.shape)
+            size = 7e-4 if first.shape[1] <= 16 else share * rng.uniform(0.6, 1, (len(rows), 1))
+            noise *= size * np.linalg.norm(rows, axis=1, keepdims=True) / np.linalg.norm(noise, axis=1, keepdims=True)
+            found[name] = (rows + noise).astype(array.dtype).reshape(array.shape)
+        return found
+
+    return spoil
+
+
 FAULTS: dict[str, Fault] = {
+    "less exact when long": _less_exact_when_long(1e-2),
+    "far less exact when long": _less_exact_when_long(3e-2),
     "rows swapped": _each(_swapped),
     "rows shifted": _each(lambda array: np.roll(array, 1, axis=0)),
     "every second call": _where(lambda session, _: session._calls % 2 == 0),

@@ -148,6 +148,8 @@ def _show(document: dict[str, Any], directory: Path) -> None:
         say(f"{len(shown) - _SHOWN} more rows are in verify.json.")
     if count := document["cases_unverified"]:
         say(f"{count} shape{'s' * (count > 1)} could not be run and {'are' if count > 1 else 'is'} not verified.")
+    for remark in document["remarks"]:
+        say(f"Output {remark}.")
     for way in document["ways"]:
         if way["reason"]:
             say(f"Not verified: {way['way']}: {way['reason']}")

@@ -36,7 +36,11 @@ def view(directory: Path) -> dict[str, Any]:
     fix, bisect = directory / "fix" / "fix.json", directory / "bisect" / "bisect.json"
     return {
         "document": document,
-        "said": [headline(document), *([f"Wrong {document['where']}."] if document["where"] else [])],
+        "said": [
+            headline(document),
+            *([f"Wrong {document['where']}."] if document["where"] else []),
+            *(f"Output {remark}." for remark in document.get("remarks", ())),
+        ],
         "fix": read_document(fix, FixFindings) if fix.is_file() else None,
         "name": Path(document["target"]).name,
         "grid": grid(document["cases"]),

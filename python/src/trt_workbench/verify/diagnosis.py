@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trt_workbench.core.compare import difference
+from trt_workbench.core.compare import Difference, compare_rows
 from trt_workbench.core.elements import Kind, errors, kind, pair
 from trt_workbench.verify.yardstick import Limit
 
 Array = NDArray[np.generic]
 _FEW, _MANY = 3, 16
 _MOST_ROWS = 64
+# How many times nearer an explanation must be than the reference, and rows that are named than the others: errors that
+# cross a limit here and there are not the fault of one row.
+_FAR = 4.0
 
 
 def diagnose(
-    found: Array, expected: Array, limit: Limit, *, rows: bool, earlier: Mapping[str, Array] | None = None
+    found: Array,
+    expected: Array,
+    limit: Limit,
+    *,
+    rows: bool,
+    earlier: Mapping[str, tuple[Array, Array | None]] | None = None,
 ) -> str:
     """Say in one clause how `found` differs, such as "rows 0 and 1 are swapped".
 
@@ -27,7 +36,8 @@ def diagnose(
         expected: its reference.
         limit: within which two arrays count as the same.
         rows: whether the first dimension holds independent rows.
-        earlier: the same output of earlier calls, by what they were called for.
+        earlier: the same output of earlier calls with other inputs, and its reference where that is known, by what they
+            were called for.
     """
     if found.shape != expected.shape:
         return f"its shape is {list(found.shape)}, not {list(expected.shape)}"
@@ -37,17 +47,25 @@ def diagnose(
     if kind(found, expected) not in (Kind.REAL, Kind.WHOLE):
         return ""
 
-    def same(a: Array, b: Array) -> bool:
-        return a.shape == b.shape and limit.allows(limit.apart(a, b, rows=rows))
+    own = _share(limit.apart(found, expected, rows=rows), limit)
 
-    for name, before in (earlier or {}).items():
-        if same(found, before):
+    def same(a: Array, b: Array) -> bool:
+        """Whether two arrays are the same, and much more so than what was found and the reference."""
+        if a.shape != b.shape:
+            return False
+        apart = limit.apart(a, b, rows=rows)
+        return limit.allows(apart) and _share(apart, limit) * _FAR <= own
+
+    for name, (before, wanted) in (earlier or {}).items():
+        of_other = before if wanted is None else wanted
+        moved = of_other.shape != expected.shape or not limit.allows(limit.apart(of_other, expected, rows=rows))
+        if moved and same(found, before):
             return f"it is the result of an earlier call ({name}): stale"
     if expected.any() and not found.any():
         return "it is all zeros"
     if text := _few_elements(found, expected, limit) or _constant(found, expected):
         return text
-    if rows and expected.shape[0] > 1 and (text := _by_rows(found, expected, limit)):
+    if rows and 1 < expected.shape[0] <= _MOST_ROWS and (text := _by_rows(found, expected, limit)):
         return text
     if kind(found, expected) is Kind.REAL:
         gain = _gain(found, expected)
@@ -78,8 +96,10 @@ def _few_elements(found: Array, expected: Array, limit: Limit) -> str:
     if limit.matched or expected.size < _MANY:
         return ""
     top = np.abs(pair(expected, expected)[0]).max()
-    wrong = np.argwhere(errors(found, expected) > limit.max_rel * top)
-    if not 0 < len(wrong) <= _FEW:
+    apart = errors(found, expected)
+    beyond = apart > limit.max_rel * top
+    wrong = np.argwhere(beyond)
+    if not 0 < len(wrong) <= _FEW or apart[beyond].min() < _FAR * apart[~beyond].max(initial=0):
         return ""
     places = ", ".join(str(place.tolist()) for place in wrong)
     return f"{len(wrong)} of {expected.size} elements {'is' if len(wrong) == 1 else 'are'} wrong, at {places}"
@@ -94,23 +114,36 @@ def _constant(found: Array, expected: Array) -> str:
 
 
 def _by_rows(found: Array, expected: Array, limit: Limit) -> str:
+    """Say which rows are wrong, where the others are right by far."""
     count = expected.shape[0]
-    a, b = found.reshape(count, -1), expected.reshape(count, -1)
-
-    def same(i: int, j: int) -> bool:
-        return limit.allows(difference(a[i : i + 1], b[j : j + 1], rows=True, typical=limit.typical))
-
-    wrong = [i for i in range(count) if i not in limit.left_out and not same(i, i)] if count <= _MOST_ROWS else []
+    each = compare_rows(found, expected, typical=limit.typical)
+    figures = zip(each.rel_l2, each.max_rel, each.changed, each.beyond, strict=True)
+    apart = [Difference(rel_l2=a, max_rel=b, changed=c, beyond=d) for a, b, c, d in figures]
+    kept = [row for row in range(count) if row not in limit.left_out]
+    wrong = [row for row in kept if not limit.allows(apart[row])]
     if not wrong:
         return ""
-    source = {i: next((j for j in range(count) if j != i and same(i, j)), None) for i in wrong}
+    single = replace(limit, left_out=())
+
+    def holds(i: int, j: int) -> bool:
+        own = single.apart(found[i : i + 1], expected[j : j + 1], rows=True)
+        return single.allows(own) and _share(own, limit) * _FAR <= _share(apart[i], limit)
+
+    source = {i: next((j for j in range(count) if j != i and holds(i, j)), None) for i in wrong}
     if all(j is not None for j in source.values()):
         pairs = ", ".join(f"row {i} holds that of row {j}" for i, j in itertools.islice(source.items(), 4))
         return f"rows are mixed up: {pairs}"
-    if len(wrong) == count:
+    others = max((_share(apart[row], limit) for row in kept if row not in wrong), default=np.inf)
+    if min(_share(apart[row], limit) for row in wrong) < _FAR * others:
         return ""
     several = f"rows {_listed(wrong)} of {count} are" if len(wrong) > 1 else f"row {wrong[0]} of {count} is"
     return f"{several} wrong, the others right"
+
+
+def _share(apart: Difference, limit: Limit) -> float:
+    """Return how much of its limit a difference takes, by the figure that takes most."""
+    figures = (apart.rel_l2, limit.rel_l2), (apart.max_rel, limit.max_rel), (apart.changed, limit.changed)
+    return max(own / most if most else np.inf if own else 0.0 for own, most in figures)
 
 
 def _gain(found: Array, expected: Array) -> float:

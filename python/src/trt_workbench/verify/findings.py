@@ -62,6 +62,7 @@ class VerifyFindings(TypedDict):
     ways: list[Annotated[dict[str, Any], having("way", "case", "findings", "reason")]]
     failures: list[str]
     unproven: list[str]
+    remarks: NotRequired[list[str]]
     provenance: dict[str, Any]
 
 

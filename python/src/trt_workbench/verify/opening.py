@@ -22,7 +22,7 @@ from trt_workbench.onnxtools.randomness import refuse_random
 from trt_workbench.runs.kept_reference import open_reference, record_folder
 from trt_workbench.system.settings import with_flags
 from trt_workbench.verify.budget import Budget
-from trt_workbench.verify.record import KeptReference
+from trt_workbench.verify.record import CallRecorder, KeptReference
 from trt_workbench.verify.reference import LiveReference
 from trt_workbench.verify.settings import Range, VerifySettings
 from trt_workbench.verify.space import Space, engine_spaces, model_space
@@ -121,6 +121,21 @@ class Opened:
                 self._in_profile[1].close()
             self._in_profile = (profile, self.open(profile=profile))
         return self._in_profile[1]
+
+    def recorder(self, folder: Path) -> CallRecorder:
+        """Return what keeps the reference's side in a folder. Raises UsageProblem where there is no reference."""
+        if self.reference is None or self.graph is None:
+            raise UsageProblem(
+                "There is nothing to record without a reference on a backend; name one with --reference."
+            )
+        return CallRecorder(
+            folder,
+            model_sha256=self.graph.sha256,
+            reference=self._request.reference,
+            provenance=self.reference.provenance(),
+            ranges={name: [r.low, r.best, r.high] for name, r in self.spaces[0].ranges.items()},
+            seed=self._request.seed,
+        )
 
     def close(self) -> None:
         """Close every session."""

@@ -234,7 +234,7 @@ def _compared(
         holds = limit.allows(apart)
         text = ""
         if not holds:
-            before = {label: arrays[output] for label, arrays in (earlier or {}).items()}
+            before = {label: (arrays[output], None) for label, arrays in (earlier or {}).items()}
             how = diagnose(got, want, limit, rows=trial.rows[output], earlier=before)
             text = f"{detail}: {how or limit.excess(apart)}"
         yield PropertyResult(name, output, holds, apart, text)

@@ -26,12 +26,11 @@ from trt_workbench.verify.fault import WrongOutput
 from trt_workbench.verify.opening import Opened, VerifyRequest
 from trt_workbench.verify.other_ways import OtherWay, ways
 from trt_workbench.verify.properties import EVERY_CALL, CallTrial, PropertyResult, worst
-from trt_workbench.verify.record import CallRecorder
 from trt_workbench.verify.reference import Reference
 from trt_workbench.verify.rounding import Calls, without_rounding
 from trt_workbench.verify.space import Case, Space
-from trt_workbench.verify.verdict import CONSISTENT, FINEST, RIGHT, loosest, of_case, unproven, where
-from trt_workbench.verify.yardstick import Limit, Yardstick, sensitivity
+from trt_workbench.verify.verdict import CONSISTENT, FINEST, RIGHT, less_exact, loosest, of_case, unproven, where
+from trt_workbench.verify.yardstick import STRENGTH, Limit, Yardstick, sensitivity
 
 _MOST_FAILURES = 16  # whose arrays are saved
 _BEYOND = "makes this output NaN or infinite, or changes its shape"
@@ -124,6 +123,7 @@ def verify(
         "ways": others,
         "failures": run.failures,
         "unproven": open_questions,
+        "remarks": less_exact(rows, run.precision, STRENGTH),
         "provenance": provenance,
     }
     failed = tuple(f"{row['label']}: {row['reason']}" for row in rows if row["device_failed"])
@@ -142,9 +142,10 @@ class _Run:
         self.crashed = False  # then nothing more runs on the device in this process
         self.failures: list[str] = []
         self.faults: list[WrongOutput] = []
-        self._earlier: dict[str, Arrays] = {}
+        # of the call before: outputs, and what the reference gave
+        self._earlier: dict[str, tuple[Arrays, Arrays | None]] = {}
         self._last: CallTrial | None = None
-        self._recorder = _recorder(request, opened, folder) if request.record else None
+        self._recorder = opened.recorder(folder) if request.record else None
         if yardstick and request.budget:
             yardstick.prepare(self._rounding)  # not a part of the first case, by which the pace is measured
 
@@ -159,10 +160,15 @@ class _Run:
         label = next(iter(call.inputs))
         try:
             self._session = self._opened.of_profile(case.profile)
-            for label in call.inputs:
+            seen: set[str] = set()
+            for label, make in call.inputs.items():
                 if row["outputs"] and self._request.budget and self._request.budget.is_spent:
                     break
-                row["outputs"] += self._one(call, label)
+                inputs = make()
+                digest = hash_arrays(inputs)
+                if digest not in seen:  # zeros and large floats leave token ids as they are
+                    seen.add(digest)
+                    row["outputs"] += self._one(call, label, inputs, digest)
         except _Refused as error:
             row |= {"reason": str(error), "refused": True}
         except (UsageProblem, DeviceFailure, MemoryError) as error:
@@ -201,11 +207,9 @@ class _Run:
         row = {"inputs": label, "inputs_sha256": hash_arrays(inputs), "output": "all", "properties": []}
         return {**row, "verdict": WRONG, "reason": reason}
 
-    def _one(self, call: Call, label: str) -> Iterator[dict[str, Any]]:
+    def _one(self, call: Call, label: str, inputs: Arrays, digest: str) -> Iterator[dict[str, Any]]:
         """Run one set of inputs and yield a row for every output."""
-        space, case, reference = call.space, call.case, call.reference
-        session, inputs = self._session, call.inputs[label]()
-        digest = hash_arrays(inputs)
+        space, case, reference, session = call.space, call.case, call.reference, self._session
         first = label == next(iter(call.inputs))
         expected = self._expected(reference, label, inputs)
         try:
@@ -247,9 +251,9 @@ class _Run:
                 self.faults.append(WrongOutput(case, space, name, self._kept()))
             shape = list(found[name].shape)
             yield {**row, "inputs": label, "inputs_sha256": digest, "output": name, "shape": shape}
-        self._earlier = {f"{label} inputs at {case.label}": found}
+        self._earlier = {f"{label} inputs at {case.label}": (found, expected)}
         if expected is not None:
-            self._earlier[f"{label} inputs at {case.label} as the reference has it"] = expected
+            self._earlier[f"{label} inputs at {case.label} as the reference has it"] = (expected, expected)
 
     def _judged(
         self,
@@ -276,7 +280,11 @@ class _Run:
             broken = apart.shape_differs or apart.nonfinite > 0  # which rounding within range does not do
             overflow = not passed and own.is_overflow(apart)
             if not passed and not overflow and (own.decides or (broken and np.isfinite(own.noise))):
-                earlier = {label: arrays[name] for label, arrays in self._earlier.items() if name in arrays}
+                earlier = {
+                    label: (before[name], wanted[name] if wanted else None)
+                    for label, (before, wanted) in self._earlier.items()
+                    if name in before
+                }
                 how = diagnose(found, expected, own, rows=rows, earlier=earlier)
                 reasons.insert(0, how or own.excess(apart))
         if reasons:
@@ -354,19 +362,6 @@ class _Run:
 
 class _Refused(UsageProblem):
     """Neither the target nor its reference takes these inputs."""
-
-
-def _recorder(request: VerifyRequest, opened: Opened, folder: Path) -> CallRecorder:
-    if opened.reference is None or opened.graph is None:
-        raise UsageProblem("There is nothing to record without a reference on a backend; name one with --reference.")
-    return CallRecorder(
-        folder,
-        model_sha256=opened.graph.sha256,
-        reference=request.reference,
-        provenance=opened.reference.provenance(),
-        ranges={name: [r.low, r.best, r.high] for name, r in opened.spaces[0].ranges.items()},
-        seed=request.seed,
-    )
 
 
 def _other(call: Call) -> Arrays:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from trt_workbench.core.precision import names
@@ -15,6 +15,9 @@ _ORDER = [RIGHT, *(f"{RIGHT} within {name}" for name in reversed(names())), CONS
 # Of zeros alone nothing follows: most outputs of them are constants.
 PROVES_NOTHING = "zeros"
 _NAMED = 4
+# How many times plain rounding, and the error of smaller sizes, that of a less exact kernel is; beyond the second, it is
+# a fault.
+_LESS_EXACT, _FAULT = 3.0, 50.0
 
 
 def loosest(verdicts: Iterable[str]) -> str:
@@ -60,6 +63,55 @@ def where(cases: Sequence[dict[str, Any]]) -> str:
     if 0 < len(spoiled) < len(labels) and len(spoiled) == 1:
         texts.append(f"with {spoiled.pop()} inputs alone")
     return ", ".join(texts)
+
+
+def less_exact(cases: Sequence[dict[str, Any]], precision: str, strength: float) -> list[str]:
+    """Return a sentence for every output that is many times as inexact as plain rounding from some size on.
+
+    A runtime takes another kernel there, such as one that adds up in the precision of its factors. Whether the output
+    is within its limit is another question.
+
+    Args:
+        cases: rows of verify.json.
+        precision: whose rounding it is.
+        strength: how many units of roundoff the copies are disturbed by that the limits come from.
+    """
+    tried = [case for case in cases if case["verdict"] != UNVERIFIED]
+    found = []
+    for output in dict.fromkeys(row["output"] for case in tried for row in case["outputs"]):
+        points = [(case["values"], point) for case in tried for point in _errors(case, output, precision, strength)]
+        for name in dict.fromkeys(name for values, _ in points for name in values):
+            if said := _from_size_on([(values[name], *point) for values, point in points if name in values], name):
+                found.append(f"{output}: {said}")
+                break
+    return found
+
+
+def _errors(case: dict[str, Any], output: str, precision: str, strength: float) -> Iterator[tuple[float, float]]:
+    """Yield the relative L2 of an output for each set of inputs, and what plain rounding makes of it."""
+    for row in case["outputs"]:
+        if row["output"] != output or row["inputs"] == PROVES_NOTHING or row["verdict"] == UNDECIDED:
+            continue
+        error = (row.get("difference") or {}).get("rel_l2")
+        noise = row.get("limits", {}).get(precision, {}).get("noise")
+        if error is not None and noise:
+            yield error, noise / strength
+
+
+def _from_size_on(points: Sequence[tuple[int, float, float]], name: str) -> str:
+    """Say from which size of a dimension on a kernel is less exact; "" if from none. Each side needs two points."""
+    for size in sorted({size for size, *_ in points})[1:]:
+        low, high = ([one for one in points if (one[0] >= size) is above] for above in (False, True))
+        exact, inexact = ([error / plain for _, error, plain in side] for side in (low, high))
+        if min(len(low), len(high)) < 2 or max(inexact) > _FAULT or min(inexact) < _LESS_EXACT * max(1.0, *exact):
+            continue
+        ends = [f"{end(error for _, error, _ in high):.1g}" for end in (min, max)]
+        return (
+            f"a less exact kernel from {name}={size} on: relative L2 {' to '.join(dict.fromkeys(ends))} there, at most "
+            f"{max(error for _, error, _ in low):.1g} up to {name}={max(one[0] for one in low)}; plain rounding to the "
+            f"precision makes {max(plain for *_, plain in high):.1g}"
+        )
+    return ""
 
 
 def _at(wrong: Sequence[dict[str, Any]], tried: Sequence[dict[str, Any]]) -> str:

@@ -32,7 +32,7 @@ Arrays = Mapping[str, NDArray[Any]]
 # operation. It is the copy that is disturbed more, not its result that is multiplied, so that what jumps (a rounding to
 # integers, a comparison, an order) jumps in the copies first. Of a format with scales each value is rounded once, and
 # once more where it is read.
-_STRENGTH, _STRENGTH_WITH_SCALES = 4.0, 2.0
+STRENGTH, _STRENGTH_WITH_SCALES = 4.0, 2.0
 # Noise of formats with scales so coarse that more than one roundoff would leave nothing to decide.
 _COARSE = 2.0**-5
 _MARGIN = 2.0  # on top, as the worst of a few copies is not the worst there is
@@ -372,7 +372,7 @@ def sensitivity(
 def _strong(row: Format) -> float:
     """Return how far the copies for a format are disturbed."""
     if not row.is_quantised:
-        return max(_STRENGTH * row.unit, get("fp32").error)
+        return max(STRENGTH * row.unit, get("fp32").error)
     return max(row.unit, min(_STRENGTH_WITH_SCALES * row.unit, _COARSE))
 
 
