@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper
+from PIL import Image
 from tests.onnx_text import write_onnx
 
 from trt_workbench.engine.builder import prepare_build
@@ -17,6 +18,7 @@ from trt_workbench.errors import UsageProblem
 from trt_workbench.model.opened import Model
 from trt_workbench.pipeline.calibration import calibration_images
 from trt_workbench.pipeline.decode import read_image
+from trt_workbench.pipeline.families.recognise import family_of
 from trt_workbench.pipeline.letterbox import preprocess
 
 
@@ -59,6 +61,25 @@ def test_another_transform_is_another_key(model: Path, pictures: Path) -> None:
         for text in (images.description, "another")
     }
     assert len(keys) == 2
+
+
+def test_an_exif_rotation_is_applied_or_noted_as_in_an_evaluation(model: Path, pictures: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    with Image.open(pictures / "0.png") as image:
+        marked = image.copy()
+    marked.paste((255, 255, 255), (0, 0, 40, 4))
+    marked.save(pictures / "0.png", exif=exif)
+    tensors, hashed = {}, {}
+    for choice in ("ignore", "apply"):
+        images = calibration_images(Model.open(model), pictures, exif=choice)
+        tensors[choice] = images.read(pictures / "0.png")
+        hashed[choice] = images.description
+        assert len(images.notes()) == 1
+        made = family_of(Model.open(model)).transform()
+        np.testing.assert_array_equal(tensors[choice], preprocess(read_image(pictures / "0.png", choice), made)[0])
+    assert hashed["apply"] != hashed["ignore"]
+    assert (tensors["apply"] != tensors["ignore"]).any()
 
 
 def test_arrays_need_no_preparation(model: Path, tmp_path: Path) -> None:

@@ -4,10 +4,13 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
-from PIL import Image
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image, ImageOps
 
 from trt_workbench.errors import UsageProblem
-from trt_workbench.pipeline.decode import read_image
+from trt_workbench.pipeline.decode import ImageReader, read_image
+from trt_workbench.pipeline.exif import read_orientation
 
 
 def picture(height: int = 48, width: int = 64) -> Image.Image:
@@ -75,13 +78,60 @@ def test_sixteen_bit_png_keeps_the_high_byte(tmp_path: Path) -> None:
     np.testing.assert_allclose(read_image(path)[..., 0].astype(int), levels >> 8, atol=1)
 
 
-@pytest.mark.parametrize("orientation", range(1, 9))
-def test_exif_orientation_is_ignored(tmp_path: Path, orientation: int) -> None:
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP"])
+@pytest.mark.parametrize("orientation", range(10))
+def test_an_exif_orientation_turns_only_where_asked_for(tmp_path: Path, orientation: int, kind: str) -> None:
     exif = Image.Exif()
     exif[0x0112] = orientation
-    path = tmp_path / "turned.jpg"
-    path.write_bytes(encoded(picture(), "JPEG", exif=exif))
-    np.testing.assert_array_equal(read_image(path), by_pillow(JPEGS["colour"]))
+    options = {"lossless": True} if kind == "WEBP" else {}
+    path = tmp_path / f"turned.{kind.lower()}"
+    path.write_bytes(encoded(picture(), kind, exif=exif, **options))
+    with Image.open(path) as image:
+        stored, upright = (np.asarray(one.convert("RGB"))[..., ::-1] for one in (image, ImageOps.exif_transpose(image)))
+    for choice, expected in (("ignore", stored), ("apply", upright)):
+        reader = ImageReader(choice)
+        np.testing.assert_array_equal(reader(path), expected)
+        np.testing.assert_array_equal(read_image(path, choice), expected)
+        assert reader(path).flags.c_contiguous
+        said = "is ignored (the default; --exif apply turns them)" if choice == "ignore" else "was applied"
+        notes = [f"2 images carry an EXIF rotation, which {said}."] if 2 <= orientation <= 8 else []
+        reader(path)
+        assert [note.replace("3 images", "2 images") for note in reader.notes()] == notes
+
+
+@settings(deadline=None)
+@given(st.sampled_from([b"\xff\xd8", b"\x89PNG\r\n\x1a\n", b"RIFF\0\0\0\0WEBP"]), st.binary(max_size=80), st.booleans())
+def test_any_bytes_have_an_orientation(start: bytes, rest: bytes, exif: bool) -> None:
+    wrapped = {
+        b"\xff\xd8": b"\xff\xe1" + (len(rest) + 8).to_bytes(2, "big") + b"Exif\0\0" + rest,
+        b"\x89PNG\r\n\x1a\n": len(rest).to_bytes(4, "big") + b"eXIf" + rest,
+    }.get(start, b"EXIF" + len(rest).to_bytes(4, "little") + rest)
+    for order in (b"", b"II*\0", b"MM\0*"):
+        assert 1 <= read_orientation(start + (wrapped if exif else rest)) <= 8
+        assert 1 <= read_orientation(start + wrapped.replace(rest, order + rest[len(order) :], 1)) <= 8
+
+
+@pytest.mark.parametrize(("bits", "noted"), [(8, True), (10, True), (12, True), (15, True), (16, False)])
+@pytest.mark.parametrize("suffix", ["png", "tiff"])
+def test_images_that_leave_much_of_their_16_bits_unused_are_noted(
+    tmp_path: Path, bits: int, noted: bool, suffix: str
+) -> None:
+    levels = np.full((48, 64), 2**bits - 1, np.uint16)
+    path = tmp_path / f"deep.{suffix}"
+    cv2.imwrite(str(path), levels)
+    reader = ImageReader()
+    reader(path)
+    said = [f"1 images have 16 bits a channel, largest value {2**bits - 1} of 65535."] if noted else []
+    assert [note.split(" The high")[0] for note in reader.notes()] == said
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32])
+def test_a_tiff_of_other_numbers_is_unsupported_not_damaged(tmp_path: Path, dtype: type) -> None:
+    path = tmp_path / "deep.tiff"
+    if not cv2.imwrite(str(path), np.zeros((8, 8, 3), dtype)):
+        pytest.skip("this OpenCV does not write it")
+    with pytest.raises(UsageProblem, match=f"Pixels of type {np.dtype(dtype)} are not supported"):
+        read_image(path)
 
 
 def with_thumbnail(data: bytes) -> bytes:

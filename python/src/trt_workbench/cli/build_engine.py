@@ -17,6 +17,7 @@ from trt_workbench.cli.common import (
     print_json,
     print_line,
     print_note,
+    say,
     single_command_app,
     stderr_console,
     stdout_console,
@@ -54,6 +55,10 @@ def build_engine(
             "INT8 calibration",
         ),
     ] = None,
+    exif: Annotated[
+        Literal["apply", "ignore"],
+        Setting("What becomes of an EXIF rotation of calibration images.", "INT8 calibration"),
+    ] = "ignore",
     verify: Annotated[
         Verify,
         typer.Option(
@@ -83,7 +88,8 @@ def build_engine(
 
     opened = Model.open(model)
     settings = with_batch_profile(opened, _settings(config, asked, calibration), max_batch)
-    images = calibration_images(opened, settings.calibration.data, family) if settings.calibration else None
+    data = settings.calibration and settings.calibration.data
+    images = calibration_images(opened, data, family, exif=exif) if data else None
     if family is not None and images is None:
         raise UsageProblem(
             "Option --family tells how calibration images are prepared; give a folder of them with --calibration."
@@ -96,6 +102,8 @@ def build_engine(
         _show_request(prepared, as_json=as_json)
         return
     engine = _build(prepared, force=force, time_limit_s=time_limit)
+    for text in images.notes() if images else ():
+        say(f"note: {text}")
     where = engine.path
     if plan is not None:
         from trt_workbench.engine.builder import export

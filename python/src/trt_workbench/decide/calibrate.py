@@ -47,6 +47,7 @@ class Calibrated:
         evidence: of the data.
         shapes: of the model's inputs and activations in the first call.
         known: ranges that were chosen before.
+        notes: what a person should know of the data, in sentences.
     """
 
     source_sha256: str
@@ -54,6 +55,7 @@ class Calibrated:
     evidence: CalibrationEvidence
     shapes: Shapes = field(default_factory=dict)
     known: dict[tuple[str, Method, str], TensorRange] = field(default_factory=dict, repr=False)
+    notes: tuple[str, ...] = ()
 
     def ranges(self, tensors: Sequence[str], method: Method, precision: str) -> dict[str, TensorRange]:
         """Return the ranges of activations by one method."""
@@ -89,6 +91,7 @@ def calibrate(
     digest = hashlib.sha256()
     shapes: dict[str, tuple[int, ...]] = {}
     fed: dict[str, Gatherer] = {}
+    notes: list[str] = []
     done = 0
     for number, part in enumerate(parts):
         for batch, activations in _runs(model, document, part, data, settings):
@@ -102,6 +105,7 @@ def calibrate(
             done += len(batch.names)
             if on_progress:
                 on_progress(done, len(data.names) * len(parts))
+        notes = notes or data.notes()  # every part reads all of them again
     evidence = CalibrationEvidence(
         kind="random" if data.random else "data",
         samples=len(data.names),
@@ -114,7 +118,11 @@ def calibrate(
     )
     used = {*(tensor.name for tensor in model.facts.inputs), *tensors}
     return Calibrated(
-        model.sha256, histograms, evidence, {name: shape for name, shape in shapes.items() if name in used}
+        model.sha256,
+        histograms,
+        evidence,
+        {name: shape for name, shape in shapes.items() if name in used},
+        notes=tuple(notes),
     )
 
 

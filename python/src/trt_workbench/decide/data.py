@@ -53,6 +53,7 @@ class CalibrationData:
         transform: how files become tensors.
         random: whether the samples are noise.
         read: yields the samples by input, without the batch dimension, in the order of `names`.
+        notes: returns what a person should know of the samples read so far, in sentences.
     """
 
     names: tuple[str, ...]
@@ -60,6 +61,7 @@ class CalibrationData:
     transform: str
     random: bool
     read: Callable[[], Iterator[Sample]]
+    notes: Callable[[], list[str]] = list
 
 
 @dataclass(frozen=True)
@@ -141,7 +143,7 @@ def calibration_data(model: Model, settings: CalibrationSettings, half: Half | N
     path = Path(settings.calibration)
     if path.suffix in _TEXT and path.exists():
         return _text(model, path, inputs, settings, half)
-    images = calibration_images(model, path, settings.family, settings.imgsz)
+    images = calibration_images(model, path, settings.family, settings.imgsz, settings.exif)
     if images is None:
         return _arrays(model, path, inputs, settings, half)
     files = calibration_files(path)
@@ -154,7 +156,7 @@ def calibration_data(model: Model, settings: CalibrationSettings, half: Half | N
             check_sample(file, sample, inputs[0])
             yield {inputs[0].name: sample}
 
-    return CalibrationData(tuple(map(str, chosen)), len(files), images.description, False, read)
+    return CalibrationData(tuple(map(str, chosen)), len(files), images.description, False, read, images.notes)
 
 
 def require_batch_first(model: Model) -> None:

@@ -96,6 +96,7 @@ class _Detection:
             backend=REFERENCE,
             family=settings.family,
             imgsz=settings.imgsz,
+            exif=settings.exif,
             classes=settings.classes,
             threads=settings.threads,
             seed=settings.seed,

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from trt_workbench.core.precision import precisions
 from trt_workbench.errors import UsageProblem, did_you_mean
-from trt_workbench.evaluate.coco_settings import CLASSES, read_size
+from trt_workbench.evaluate.coco_settings import CLASSES, EXIF, read_size
 from trt_workbench.onnxtools.quantize.kinds import Method
 from trt_workbench.system.settings import Seed, Setting
 
@@ -49,6 +49,7 @@ class CalibrationSettings:
         tuple[int, int] | None,
         Setting("Input size of a model that takes any, 640 or 480x640.", _DATA, kind=str, read=read_size),
     ] = None
+    exif: Annotated[Literal["apply", "ignore"], EXIF] = "ignore"
     classes: Annotated[str | None, CLASSES] = None
     tokenizer: Annotated[
         Path | None, Setting("Folder of the tokenizer for a text; the model's folder by default.", _DATA)

@@ -94,7 +94,13 @@ def subject_of(
         raise UsageProblem(f"--score {settings.score} is of models without --annotations; leave one of them out.")
     overlap = images_overlap(calibration.calibration, settings.data, settings.annotations)
     task = Detection(
-        settings.data, settings.annotations, calibration.family, calibration.imgsz, overlap, calibration.classes
+        settings.data,
+        settings.annotations,
+        calibration.family,
+        calibration.imgsz,
+        overlap,
+        calibration.exif,
+        calibration.classes,
     )
     return _searched(
         Subject(model, task, calibration), settings, SearchSettings(annotations=settings.calibration_annotations)
@@ -172,6 +178,12 @@ def _embedded(
     else:
         overlap = images_overlap(calibration.calibration, place.images, place.annotations)
     task = Detection(
-        place.images, place.annotations, calibration.family, calibration.imgsz, overlap, calibration.classes
+        place.images,
+        place.annotations,
+        calibration.family,
+        calibration.imgsz,
+        overlap,
+        calibration.exif,
+        calibration.classes,
     )
     return _searched(Subject(model, task, calibration), settings, SearchSettings(annotations=annotations))

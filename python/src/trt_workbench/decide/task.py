@@ -17,6 +17,7 @@ from trt_workbench.decide.tried import DraftRow
 from trt_workbench.evaluate.coco_dataset import read_dataset
 from trt_workbench.model.opened import Model
 from trt_workbench.pipeline.calibration import calibration_images
+from trt_workbench.pipeline.exif import Exif
 
 SCORED_SAMPLES = 64
 """Of texts and arrays, where --limit says no number."""
@@ -77,6 +78,7 @@ class Detection:
         family: detector family; None to recognise it.
         imgsz: input size of a model that takes any.
         overlap: whether ranges are found on the images that are scored.
+        exif: what becomes of an EXIF orientation of images.
         classes: how classes meet categories; None for the default.
     """
 
@@ -85,6 +87,7 @@ class Detection:
     family: str | None = None
     imgsz: tuple[int, int] | None = None
     overlap: bool = False
+    exif: Exif = "ignore"
     classes: str | None = None
     name: str = "detection"
     figure: str = "AP"
@@ -113,6 +116,7 @@ class Detection:
                 "options": asked.extra,
                 "family": self.family,
                 "imgsz": self.imgsz,
+                "exif": self.exif,
                 "classes": self.classes,
                 "limit": settings.limit,
                 "allow_unverified": settings.allow_unverified,
@@ -127,7 +131,7 @@ class Detection:
 
     def samples_of(self, model: Model) -> Iterator[Sample]:
         """Yield images of the set, evenly chosen, as inference prepares them."""
-        prepared = calibration_images(model, self.images, self.family, self.imgsz)
+        prepared = calibration_images(model, self.images, self.family, self.imgsz, self.exif)
         listed = read_dataset(self.images, self.annotations, allow_missing=True)
         files = [file for image in listed.images if (file := listed.path(image)).is_file()]
         name = model.facts.inputs[0].name

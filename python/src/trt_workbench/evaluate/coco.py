@@ -30,7 +30,7 @@ from trt_workbench.evaluate.loop import EvaluationLoop, LoopResult, LoopSettings
 from trt_workbench.onnxtools.identity import sha256_of
 from trt_workbench.onnxtools.quantize.evidence import calibration_inputs
 from trt_workbench.onnxtools.quantize.input_statistics import difference, input_statistics
-from trt_workbench.pipeline.decode import read_image
+from trt_workbench.pipeline.decode import ImageReader
 from trt_workbench.pipeline.letterbox import preprocess
 from trt_workbench.runs.bootstrap import draw_counts
 from trt_workbench.system.environment import available_processors
@@ -105,7 +105,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
             ComponentMissing: the backend cannot serve here.
             DeviceFailure: the device failed while loading the model.
         """
-        self.request = request
+        self.request, self._images = request, ImageReader(request.exif)
         backend = require_backend(request.backend, request.model.suffix, on_note)
         self.backend = backend.name
         self.dataset = read_dataset(
@@ -151,12 +151,14 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
         store = DetectionStore(image_ids, self.classes.ids, self.classes.kept)
         paths = [self.dataset.path(image) for image in self.dataset.images]
         detector = self.detector
-        loop = EvaluationLoop(detector.feed, detector.family, detector.decoding, paths, store, self.settings)
+        loop = EvaluationLoop(
+            detector.feed, detector.family, detector.decoding, paths, store, self.settings, self._images
+        )
         try:
             result = loop.run(on_images)
         except NotFinite as error:
             raise NotFinite(error.what, self._explained()) from error
-        self.notes += self._notes_after(result)
+        self.notes += self._images.notes() + self._notes_after(result)
         dataset = self.dataset.subset(image_ids[result.done])
         detections = store.collect()
         if not len(detections):
@@ -200,9 +202,9 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
 
     def _prepared(self, count: int) -> Iterator[NDArray[Any]]:
         """Yield images as the model takes them, evenly chosen."""
-        listed, transform = self.dataset.images, self.detector.transform
+        listed, transform, read = self.dataset.images, self.detector.transform, ImageReader(self.request.exif)
         for image in listed[:: max(1, len(listed) // count)]:
-            yield preprocess(read_image(self.dataset.path(image)), transform)[0]
+            yield preprocess(read(self.dataset.path(image)), transform)[0]
 
     def _unlike_calibration(self) -> list[str]:
         """Say how what the model's ranges were found on differs from these images as they are prepared."""
@@ -261,6 +263,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
                 "options": dict(request.options),
                 "preprocess": detector.feed.place,
                 "limit": request.limit,
+                "exif": request.exif,
                 "classes": request.classes,
                 "seed": request.seed,
                 "transform": dataclasses.asdict(detector.transform),

@@ -27,6 +27,8 @@ CLASSES = Setting(
     metavar="by-name|by-order|FILE",
 )
 
+EXIF = Setting("What becomes of an EXIF rotation of images: apply or ignore, as COCO's tools.", _DETECTOR)
+
 
 @dataclass(frozen=True)
 class DetectorSettings:
@@ -59,6 +61,7 @@ class DetectorSettings:
         Literal["device", "host"] | None,
         Setting("Where images are letterboxed; on the device by default where the backend offers it.", _SPEED),
     ] = None
+    exif: Annotated[Literal["apply", "ignore"], EXIF] = "ignore"
     allow_unverified: AllowUnverified = False
 
 

@@ -43,15 +43,19 @@ class Sources:
     files: tuple[Path, ...]
     count: int
 
-    def pictures(self, note: Callable[[str], None] = lambda _: None) -> Iterator[SourceImage]:
-        """Yield every picture.
+    def pictures(
+        self,
+        note: Callable[[str], None] = lambda _: None,
+        read: Callable[[Path], NDArray[np.uint8]] = read_image,
+    ) -> Iterator[SourceImage]:
+        """Yield every picture; `read` makes pixels of an image file.
 
         Raises:
             UsageProblem: an image is missing or damaged, or a video cannot be opened.
         """
         for path in self.files:
             if path.suffix.lower() in IMAGES:
-                yield SourceImage(path, None, read_image(path))
+                yield SourceImage(path, None, read(path))
             else:
                 yield from _frames(path, note)
 

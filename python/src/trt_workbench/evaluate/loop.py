@@ -98,6 +98,7 @@ class EvaluationLoop:
         paths: Sequence[Path],
         store: DetectionStore,
         settings: LoopSettings,
+        read: Callable[[Path], NDArray[np.uint8]] = read_image,
     ) -> None:
         """Make the buffers and threads.
 
@@ -108,7 +109,9 @@ class EvaluationLoop:
             paths: image files, at least one.
             store: receives the boxes of image i, in source pixels, under index i.
             settings: how the work is spread.
+            read: makes pixels of a file.
         """
+        self._read = read
         self._feed, self._family, self._decoding = feed, family, decoding
         self._paths, self._store, self._settings = paths, store, settings
         self._check = BoxCheck(family)
@@ -213,7 +216,7 @@ class EvaluationLoop:
             buffer, slot = place
             index = buffer.first + slot
             start = time.perf_counter()
-            image = read_image(self._paths[index])
+            image = self._read(self._paths[index])
             loaded = time.perf_counter()
             geometry = self._feed.fill(buffer.images, slot, image)
             self._ms[index, _LOAD] = (loaded - start) * 1e3

@@ -23,6 +23,7 @@ from trt_workbench.evaluate.detector import Detector, SingleImages
 from trt_workbench.evaluate.image_sources import SourceImage, Sources, find_sources
 from trt_workbench.evaluate.predict_settings import PredictSettings
 from trt_workbench.onnxtools.identity import sha256_of
+from trt_workbench.pipeline.decode import ImageReader
 from trt_workbench.pipeline.families import Detections
 from trt_workbench.runs.predict import DetectionRecord, Prediction
 from trt_workbench.runs.statistics import summarize
@@ -108,10 +109,11 @@ class Predictor(AbstractContextManager["Predictor"]):
             KeyboardInterrupt: before any picture was done.
         """
         single, counts, milliseconds, empty = SingleImages(self.detector), Counter[str](), list[float](), 0
+        images = ImageReader(self.request.exif)
         (folder / DETECTIONS).touch()
         status = "complete"
         try:
-            for picture in islice(self._sources.pictures(self.notes.append), self.request.limit):
+            for picture in islice(self._sources.pictures(self.notes.append, images), self.request.limit):
                 start = time.perf_counter()
                 found = single.detect(picture.pixels)
                 milliseconds.append((time.perf_counter() - start) * 1e3)
@@ -127,6 +129,7 @@ class Predictor(AbstractContextManager["Predictor"]):
                 raise
             status = "partial"
         single.finish()
+        self.notes += images.notes()
         done = {"status": status, "images": len(milliseconds), "images_without": empty}
         return self._document({**done, "by_class": dict(counts.most_common()), "detect": summarize(milliseconds)})
 

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from trt_workbench.engine.calibration import holds_images
 from trt_workbench.model.opened import Model
-from trt_workbench.pipeline.decode import read_image
+from trt_workbench.pipeline.decode import ImageReader
+from trt_workbench.pipeline.exif import Exif
 from trt_workbench.pipeline.families.recognise import family_of
 from trt_workbench.pipeline.letterbox import preprocess
 
@@ -25,14 +26,20 @@ class CalibrationImages:
     Attributes:
         read: from an image file to one input tensor without batch dimension.
         description: of the transform; part of the calibration data's hash.
+        notes: returns what a person should know of the images read so far, in sentences.
     """
 
     read: Callable[[Path], NDArray[Any]]
     description: str
+    notes: Callable[[], list[str]]
 
 
 def calibration_images(
-    model: Model, data: Path, family: str | None = None, imgsz: tuple[int, int] | None = None
+    model: Model,
+    data: Path,
+    family: str | None = None,
+    imgsz: tuple[int, int] | None = None,
+    exif: Exif = "ignore",
 ) -> CalibrationImages | None:
     """Return how the images in `data` are prepared for `model`; None if `data` holds arrays.
 
@@ -41,15 +48,18 @@ def calibration_images(
         data: calibration data.
         family: detector family; None to recognise it.
         imgsz: (height, width) in pixels for a model that takes any size.
+        exif: what becomes of an EXIF orientation.
 
     Raises:
         UsageProblem: there is no data, or the model's family is unknown.
     """
     if not holds_images(data):
         return None
-    transform = family_of(model, family, imgsz).transform()
+    transform, images = family_of(model, family, imgsz).transform(), ImageReader(exif)
 
     def read(path: Path) -> NDArray[Any]:
-        return preprocess(read_image(path), transform)[0]
+        return preprocess(images(path), transform)[0]
 
-    return CalibrationImages(read, json.dumps(dataclasses.asdict(transform), sort_keys=True))
+    turned = {"exif": exif} if exif == "apply" else {}
+    description = json.dumps({**dataclasses.asdict(transform), **turned}, sort_keys=True)
+    return CalibrationImages(read, description, images.notes)

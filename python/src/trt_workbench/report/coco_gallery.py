@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from trt_workbench.pipeline.exif import Exif
+
 PER_GROUP = 4
 PANEL_WIDTH = 520  # pixels, wide enough to read a label on
 _GAP = 8
@@ -44,6 +46,7 @@ def build_gallery(run: CocoArtefacts, folder: Path) -> dict[str, list[GalleryEnt
     groups = choose(run.records, run.metrics["settings"]["seed"])
     ids = {record["image_id"] for chosen in groups.values() for record in chosen}
     predictions, truths = read_predictions(run.directory, ids), read_ground_truth(annotations, ids)
+    exif = run.metrics["settings"].get("exif", "ignore")
     threshold = run.confusion["score_threshold"]
     drawn: dict[str, list[GalleryEntry]] = {}
     for group, chosen in groups.items():
@@ -51,7 +54,7 @@ def build_gallery(run: CocoArtefacts, folder: Path) -> dict[str, list[GalleryEnt
         for number, record in enumerate(chosen, 1):
             image_id = record["image_id"]
             found = [item for item in predictions[image_id] if item.get("score", 0.0) >= threshold]
-            picture = side_by_side(image_path(images, record), truths[image_id], found, run.class_names)
+            picture = side_by_side(image_path(images, record), truths[image_id], found, run.class_names, exif)
             if picture is not None:
                 path = folder / f"{group}-{number}.jpg"
                 drawn[group].append(GalleryEntry(_caption(record), save_picture(picture, path)))
@@ -92,7 +95,9 @@ def _caption(record: ImageRecord) -> str:
     return f"{printable(record['file_name'])}: {counts} (F1 {f1(record):.2f})"
 
 
-def side_by_side(path: Path, truths: list[Box], found: list[Box], names: dict[int, str]) -> NDArray[np.uint8] | None:
+def side_by_side(
+    path: Path, truths: list[Box], found: list[Box], names: dict[int, str], exif: Exif = "ignore"
+) -> NDArray[np.uint8] | None:
     """Return the image twice, with the first boxes on the left and the second on the right; None where it is gone."""
     import cv2
     import numpy as np
@@ -100,7 +105,7 @@ def side_by_side(path: Path, truths: list[Box], found: list[Box], names: dict[in
     from trt_workbench.pipeline.decode import read_image
 
     try:
-        image = read_image(path)
+        image = read_image(path, exif)
     except UsageProblem:  # gone or changed since the run
         return None
     # the height counts too: an image one pixel wide would become millions of pixels high

@@ -132,6 +132,7 @@ def _pictures(directory: Path, decision: Decision) -> list[GalleryEntry]:
     images = Path(metrics["dataset"]["images"])
     if not images.is_dir():
         return []
+    exif = metrics["settings"].get("exif", "ignore")
     before, after = ({one["image_id"]: one for one in _records(folder)} for folder in folders)
     shared = sorted(before.keys() & after.keys(), key=lambda number: -abs(f1(before[number]) - f1(after[number])))
     ids = [number for number in shared[:_PICTURES] if f1(before[number]) != f1(after[number])]
@@ -140,7 +141,7 @@ def _pictures(directory: Path, decision: Decision) -> list[GalleryEntry]:
     drawn = []
     for number, image_id in enumerate(ids, 1):
         old, new = ([box for box in found[image_id] if box.get("score", 0.0) >= _SHOWN] for found in (left, right))
-        picture = side_by_side(image_path(images, before[image_id]), old, new, names)
+        picture = side_by_side(image_path(images, before[image_id]), old, new, names, exif)
         if picture is not None:
             url = save_picture(picture, plots_folder(directory) / "gallery" / f"difference-{number}.jpg")
             drawn.append(GalleryEntry(_caption(before[image_id], after[image_id], row), url))
