@@ -14,6 +14,8 @@ from trt_workbench.system.environment import available_processors
 if TYPE_CHECKING:
     import onnxruntime as ort
 
+    from trt_workbench.model.opened import Model
+
 # Older releases lack the containment checks of external data; this is the one that is tested.
 MINIMUM_VERSION = "1.31.1"
 CPU_PROVIDER = "CPUExecutionProvider"
@@ -97,7 +99,7 @@ def session_config(
     }
 
 
-def cpu_session(ort: Any, model: Path, config: ort.SessionOptions) -> tuple[ort.InferenceSession, dict[str, Any]]:
+def cpu_session(ort: Any, model: Model, config: ort.SessionOptions) -> tuple[ort.InferenceSession, dict[str, Any]]:
     """Return a session on the CPU provider whose low precision is the model's own, and what to record of it.
 
     ONNX Runtime multiplies 4-bit weights by activations that it rounds to int8, unless told otherwise
@@ -105,16 +107,22 @@ def cpu_session(ort: Any, model: Path, config: ort.SessionOptions) -> tuple[ort.
     kernels saturate in 16 bits, which costs a quantised model most of its accuracy. The rewrite that avoids it stops at
     weights that several products share (ONNX Runtime 1.31): such a model is computed in fp32, as its Q/DQ nodes say.
     In one of QLinearMatMul and its like it leaves types that no kernel takes: below that level there are no rewrites.
+    Scales along an axis that no kernel takes are computed in fp32, too (`lacks_kernel`).
 
     Raises:
         Exception: as ONNX Runtime does.
     """
+    from trt_workbench.backends.channel_scales import lacks_kernel
+
     config.add_session_config_entry("session.x64quantprecision", "1")
     config.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "1")
     plain = ort.GraphOptimizationLevel.ORT_DISABLE_ALL, ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
     record: dict[str, Any] = {}
+    if lacks_kernel(model.proto):
+        config.add_session_config_entry("session.disable_quant_qdq", "1")
+        record = {"simulated": True, "int8_products": "in fp32: no kernel takes scales along their axis"}
     try:
-        return ort.InferenceSession(model, config, providers=[CPU_PROVIDER], enable_fallback=0), record
+        return ort.InferenceSession(model.path, config, providers=[CPU_PROVIDER], enable_fallback=0), record
     except Exception as error:
         if _SHARED_WEIGHT in str(error):
             config.add_session_config_entry("session.disable_quant_qdq", "1")
@@ -124,7 +132,7 @@ def cpu_session(ort: Any, model: Path, config: ort.SessionOptions) -> tuple[ort.
             record = {"graph_optimization_level": "basic"}
         else:
             raise
-    return ort.InferenceSession(model, config, providers=[CPU_PROVIDER], enable_fallback=0), record
+    return ort.InferenceSession(model.path, config, providers=[CPU_PROVIDER], enable_fallback=0), record
 
 
 def tensor_spec(node: ort.NodeArg, model: Path, backend: str) -> TensorSpec:

@@ -97,7 +97,7 @@ class OrtCpuBackend(OrtBackend):
         config, record = session_config(ort, options, level, allow_spinning=spinning)
         provenance = {**record, **request.provenance}
         try:
-            session, int8 = cpu_session(ort, request.model.path, config)
+            session, int8 = cpu_session(ort, request.model, config)
         except Exception as error:
             if problem := translated(error, "ONNX Runtime cannot load the model", model):
                 raise problem from error
@@ -144,7 +144,7 @@ class OrtCpuSession(Session):
         from trt_workbench.backends.ort_rewrites import optimised_model
 
         level = self.provenance["graph_optimization_level"]
-        return optimised_model(ort, level, lambda config: cpu_session(ort, self._loaded.path, config))
+        return optimised_model(ort, level, lambda config: cpu_session(ort, self._loaded, config))
 
     def _infer(self, inputs: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         session = self._session

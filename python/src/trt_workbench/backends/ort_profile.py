@@ -58,7 +58,7 @@ def profiled_runs(
         preload(ort)
     try:
         if backend.provider == CPU_PROVIDER:
-            session, int8 = cpu_session(ort, request.model.path, config)
+            session, int8 = cpu_session(ort, request.model, config)
             record = {**record, **int8}
         else:
             chain = list(request.providers)

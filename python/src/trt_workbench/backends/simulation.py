@@ -7,6 +7,7 @@ from typing import Any
 
 import onnx
 
+from trt_workbench.backends.channel_scales import with_zero_points
 from trt_workbench.backends.ort_common import CPU_PROVIDER
 from trt_workbench.backends.ort_rewrites import optimised_model
 from trt_workbench.core.hashing import hash_document
@@ -19,14 +20,15 @@ from trt_workbench.onnxtools.sanitize import save_model
 from trt_workbench.system.workspace import cache_root
 
 # Raised when the way of simulating changes, so that files made before are not taken again.
-_RECIPE = 4
+_RECIPE = 5
 
 
 def runnable_model(model: Model, *, exact: bool = False) -> tuple[Model, dict[str, Any]]:
     """Return what ONNX Runtime's CPU provider loads in place of `model`, and the record of it.
 
     A model in FP8, MXFP8, NVFP4, bf16 or fp16 is rewritten, once for every model, into standard operators and fp32 with
-    exactly the formats' values; any other is loaded as it is. So is one in fp16 where the provider's own kernels
+    exactly the formats' values; int8 weights with a scale for each channel get their zero points written out; any other
+    model is loaded as it is. So is one in fp16 where the provider's own kernels
     compute in it, as on some processors of ARM, and where `exact` asks for the digits of fp32.
 
     Raises:
@@ -35,25 +37,38 @@ def runnable_model(model: Model, *, exact: bool = False) -> tuple[Model, dict[st
     found = [row.name for row in model.facts.rows if not row.cpu]
     if not exact and _lacks_fp16(model):
         found.append("fp16")
-    if not found:
+    copied = _lacks_zero_points(model)
+    if not found and not copied:
         return model, {}
     key = {
         "recipe": _RECIPE,
         "model_sha256": model.sha256,
         "onnx": str(onnx.__version__),
         "formats": found,
+        "zero_points": copied,
     }
     folder = cache_root() / "simulated" / hash_document(key)
     path, record = folder / "model.onnx", folder / "simulation.json"
     if not (path.is_file() and record.is_file()):
         try:
-            with checked_on_error(model):
-                rewritten = simulated(model.load(), ("bf16", *(["fp16"] if "fp16" in found else [])))
+            rewritten = model.load()
+            if found:
+                with checked_on_error(model):
+                    rewritten = simulated(rewritten, ("bf16", *(["fp16"] if "fp16" in found else [])))
+            with_zero_points(rewritten)
         except UsageProblem as error:
             raise UsageProblem(f"The model is in {' and '.join(found)} and cannot be simulated. {error}") from error
         save_model(rewritten, path)
         write_json(record, {"schema_version": 1, **key})
-    return Model.open(path), {"simulated": True, "simulated_formats": found, "simulated_file": str(path)}
+    made = {"simulated": True, "simulated_formats": found, "simulated_file": str(path)} if found else {}
+    return Model.open(path), {**made, **({"zero_points": "written out"} if copied else {})}
+
+
+@once
+def _lacks_zero_points(model: Model) -> bool:
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model.proto)
+    return with_zero_points(copy) > 0
 
 
 @once
