@@ -17,6 +17,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
@@ -52,7 +53,8 @@ class ForkServer:
         if _WORKER not in command:
             return subprocess.Popen(command, stderr=stderr, **streams)
         requests, answers = os.pipe(), os.pipe()
-        order = {"module": _WORKER, "arguments": command[command.index(_WORKER) :]}
+        order = {"module": _WORKER, "arguments": command[command.index(_WORKER) :], "env": streams.get("env")}
+        order = {name: value for name, value in order.items() if value is not None}
         worker = self._fork(order, requests[0], answers[1], stderr.fileno())
         os.close(requests[0])
         os.close(answers[1])
@@ -185,6 +187,7 @@ def become(order: dict[str, Any], handles: Sequence[int], searched: Sequence[str
             os.close(handle)
         os.environ.clear()
         os.environ |= order["env"]
+        tempfile.tempdir = None  # the server's
         sys.path[:] = [*filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)), *searched]
         importlib.invalidate_caches()
         sys.argv = order["arguments"]

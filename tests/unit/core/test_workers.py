@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -32,7 +33,7 @@ from trt_workbench.errors import (
 
 # A worker that does as it is told.
 OBEDIENT = """
-import os, signal, subprocess, sys, time
+import os, signal, subprocess, sys, tempfile, time
 from trt_workbench import errors
 class Own(errors.CheckFailed):
     pass
@@ -50,6 +51,7 @@ class Obedient:
     def memory(self, request):
         raise MemoryError("17 GiB")
     def die(self, request):
+        tempfile.mkdtemp()
         print("its last word", file=sys.stderr, flush=True)
         os.kill(os.getpid(), request["signal"])
     def leave(self, request):
@@ -58,6 +60,7 @@ class Obedient:
     def _answers(self):
         return max(int(one) for one in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{one}"))
     def hang(self, request):
+        open(os.path.join(tempfile.mkdtemp(), "half"), "w").write("written")
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"])
         open(request["pids"], "w").write(f"{os.getpid()} {child.pid}")
         time.sleep(300)
@@ -72,6 +75,9 @@ def double(request):
 def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., WorkerProcess]:
     (tmp_path / "obedient.py").write_text(OBEDIENT)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     return lambda target="obedient:Obedient": WorkerProcess(tmp_path / "log", target)
 
 
@@ -186,6 +192,7 @@ def test_nothing_is_left_of_a_worker_that_hangs(start: Callable[..., WorkerProce
                 worker.ask(request, 2)
             assert (failed.value.kind, failed.value.alive) == (TIMEOUT, False)
     wait_until(lambda: not any(is_alive(int(one)) for one in pids.read_text().split()))
+    assert list((tmp_path / "temporary").iterdir()) == []
 
 
 @pytest.mark.usefixtures("own_processes")
@@ -206,6 +213,7 @@ with WorkerProcess(Path({str(tmp_path / "log")!r}), "obedient:Obedient") as work
     asking.wait()
     wait_until(lambda: not any(is_alive(int(one)) for one in pids.read_text().split()))
     assert (tmp_path / "log").read_text().endswith("closed\n")
+    wait_until(lambda: not list((tmp_path / "temporary").iterdir()))
 
 
 def test_workers_are_replaced_once_suspect_and_asked_again_where_an_earlier_request_may_be_why(

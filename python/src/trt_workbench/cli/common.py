@@ -5,21 +5,17 @@ from __future__ import annotations
 import errno
 import functools
 import json
-import os
 import re
-import signal
-import stat
 import sys
-import threading
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
 from typer.core import TyperCommand
 
+from trt_workbench.cli.interrupts import ended_as_interrupted
 from trt_workbench.cli.progress import pulse
 from trt_workbench.cli.settings import expanded
 from trt_workbench.errors import (
@@ -63,11 +59,17 @@ def handled(command: Callable[..., R]) -> Callable[..., R]:
     @functools.wraps(command)
     def guarded(**kwargs: Any) -> R:
         before = _kept()  # of another command of this process
-        fail = functools.partial(_fail, before=before, debug=bool(kwargs.get("debug")))
+        heard: list[int] = []
+        fail = functools.partial(_fail, before=before, heard=heard, debug=bool(kwargs.get("debug")))
         try:
             _require_current_folder()
-            with _ended_as_interrupted(), pulse():
-                return command(**_with_embedded(kwargs))
+            with ended_as_interrupted(heard), pulse():
+                found = command(**_with_embedded(kwargs))
+            if heard:  # and the command ended as if nothing were: a library took it for an error of its own
+                fail("Interrupted; it was done by then.", INTERRUPTED)
+            return found
+        except typer.Exit:
+            raise
         except WorkbenchError as error:
             fail(str(error), error.exit_code)
         except OSError as error:
@@ -88,7 +90,9 @@ def handled(command: Callable[..., R]) -> Callable[..., R]:
             fail("The input is nested too deeply.", UsageProblem.exit_code)
         except UnicodeEncodeError as error:  # bytes of a command line that are no UTF-8
             fail(f"An argument or name is no text: {error.object!r}", UsageProblem.exit_code)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, Exception) as error:
+            if not heard and isinstance(error, Exception):
+                raise  # a defect
             fail(f"Interrupted{'; nothing was kept' if _kept() is before else ''}.", INTERRUPTED)
 
     return guarded
@@ -108,33 +112,6 @@ def _with_embedded(given: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
-@contextmanager
-def _ended_as_interrupted() -> Iterator[None]:
-    """Treat SIGTERM and SIGHUP like Ctrl-C: what was begun is kept or cleared.
-
-    Batch systems and containers end a job with the one, a terminal that is closed with the other. What is ignored, as
-    SIGHUP is under `nohup`, stays so.
-    """
-
-    def interrupt(number: int, _: object) -> None:
-        if number == signal.SIGHUP:
-            _leave_terminal()
-        raise KeyboardInterrupt
-
-    if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread may set handlers
-        return
-    earlier = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
-    ours = {number: handler for number, handler in earlier.items() if handler not in (signal.SIG_IGN, None)}
-    for number in ours:
-        signal.signal(number, interrupt)
-    try:
-        yield
-    finally:
-        for number, handler in ours.items():
-            signal.signal(number, handler)
-
-
 def _require_current_folder() -> None:
     """Raise UsageProblem where the current folder is gone: libraries end the process when they find no path to it."""
     try:
@@ -143,30 +120,21 @@ def _require_current_folder() -> None:
         raise UsageProblem(f"The current folder cannot be found ({error.strerror}); go to another one.") from error
 
 
-def _leave_terminal() -> None:
-    """Write to nowhere instead of the terminal that was closed, where every write would fail."""
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    for descriptor in (0, 1, 2):
-        with suppress(OSError):
-            if stat.S_ISCHR(os.fstat(descriptor).st_mode):
-                os.dup2(nowhere, descriptor)
-    os.close(nowhere)
-
-
 def _kept() -> Path | None:
     """Return the run directory that the command has finished before it ended otherwise than it should."""
     module = sys.modules.get("trt_workbench.runs.directory")  # imported by commands that make one
     return module.finished_run() if module else None
 
 
-def _fail(message: str, exit_code: int, *, before: Path | None, debug: bool) -> NoReturn:
+def _fail(message: str, exit_code: int, *, before: Path | None, heard: list[int], debug: bool) -> NoReturn:
+    """Print a message and end with an exit code, that of an interrupt where one came: errors may follow from it."""
     if debug:
         traceback.print_exc()
     sys.stderr.write(f"error: {printable(message)}\n")
     directory = _kept()
     if directory and directory is not before and str(directory) not in message:
         sys.stderr.write(f"note: What was measured is kept: {directory}\n")
-    raise typer.Exit(exit_code)
+    raise typer.Exit(INTERRUPTED if heard else exit_code)
 
 
 class PanelCommand(TyperCommand):

@@ -9,14 +9,18 @@ import json
 import os
 import pkgutil
 import queue
+import shutil
 import signal
 import sys
+import tempfile
 import threading
 import time
 import traceback
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, TextIO
 
+from trt_workbench.core.workers import TEMPORARY
 from trt_workbench.errors import BackendFailure, OutOfMemory, WorkbenchError, error_document
 
 _GRACE_S = 10.0
@@ -87,6 +91,9 @@ def _read(requests: queue.SimpleQueue[str], alone: threading.Event) -> None:
 
 def _end_all() -> None:
     """End this process with what it has started: nobody else does."""
+    temporary = Path(tempfile.gettempdir())
+    if temporary.name.startswith(TEMPORARY):
+        shutil.rmtree(temporary, ignore_errors=True)
     if os.getpgrp() == os.getpid():
         os.killpg(0, signal.SIGKILL)
     os._exit(1)

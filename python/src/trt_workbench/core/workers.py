@@ -13,6 +13,7 @@ import queue
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ from typing import Any, Self
 from trt_workbench.errors import DeviceFailure, WorkbenchError, error_of
 
 CRASH, TIMEOUT = "crash", "timeout"
+TEMPORARY = "trtw-worker-"
+"""What the name of a worker's folder of temporary files begins with."""
 _TAIL_CHARACTERS = 600
 # What a worker may take to end once it is asked to.
 _GRACE_S = 20.0
@@ -56,7 +59,7 @@ class WorkerFailure(Exception):
 
 
 class WorkerProcess:
-    """One worker. A context manager that ends the process, and whatever that has started."""
+    """One worker. A context manager that ends the process, and whatever that has started or left in TMPDIR."""
 
     def __init__(self, log: Path, target: str) -> None:
         """Start the process.
@@ -69,6 +72,8 @@ class WorkerProcess:
         self._log_path = log
         self._log = log.open("ab")
         self._log_start = self._log.tell()
+        # its own: a worker that crashes or is killed removes nothing
+        self._temporary = tempfile.TemporaryDirectory(prefix=TEMPORARY, ignore_cleanup_errors=True)
         try:
             self._process = subprocess.Popen(
                 python_command("-m", "trt_workbench.core.serving", target),
@@ -77,11 +82,13 @@ class WorkerProcess:
                 stderr=self._log,
                 text=True,
                 encoding="utf-8",
+                env=_environment(Path(self._temporary.name)),
                 # Ctrl-C in a terminal reaches the whole group; the worker's end is ours to decide.
                 start_new_session=True,
             )
         except BaseException:
             self._log.close()
+            self._temporary.cleanup()
             raise
         self._answers: queue.Queue[str | None] = queue.Queue()
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -114,6 +121,7 @@ class WorkerProcess:
             if self._process.stdout:
                 self._process.stdout.close()
             self._log.close()
+            self._temporary.cleanup()
 
     def ask(self, request: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
         """Send a request and return its answer. Raises WorkerFailure as `answer`."""
@@ -168,6 +176,13 @@ class WorkerProcess:
             log.seek(self._log_start)
             said = log.read().decode(errors="replace").strip()[-_TAIL_CHARACTERS:]
         return f"the process {ended}" + (f"; its last words: {said}" if said else "")
+
+
+def _environment(temporary: Path) -> dict[str, str]:
+    """Return the environment of a worker whose temporary files go to a folder that ends with it."""
+    # PyTorch's compiler keeps what it has compiled there, for every later process
+    compiled = Path(tempfile.gettempdir()) / f"torchinductor_{os.environ.get('USER', os.getuid())}"
+    return {"TORCHINDUCTOR_CACHE_DIR": str(compiled), **os.environ, "TMPDIR": str(temporary)}
 
 
 class Workers:
