@@ -219,6 +219,13 @@ def test_a_gate_that_fails(llm_folder: Folders, tmp_path: Path, monkeypatch: pyt
             "too few for 2 prompts",
         ),
         (("--text", "gone.txt"), 2, "does not exist"),
+        *(
+            (("--backends", f"torch,ort-cpu:{name}", "--modes", modes, "--calibration", "random"), 2, "with a cache")
+            for name in ("int8", "fp8", "fp8-e5m2")
+            for modes in ("generate-cached", "perplexity,generate-cached")
+        ),
+        (("--backends", "ort-cpu:fp8", "--modes", "generate"), 2, "Ranges of activations need data"),
+        (("--backends", "ort-cpu:int8", "--calibration", "gone.txt"), 2, "no such file or folder for --calibration"),
         (("--device", "cuda"), 3, "sees no GPU"),
         (("--option", "ort-cpu:spin=true"), 2, "no option 'spin'; there are: allow_spinning"),
         (("--option", "trt:device=1"), 2, "--option names trt, which is not run; there are: torch, ort-cpu."),

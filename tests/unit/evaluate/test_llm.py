@@ -89,6 +89,23 @@ def test_begin_of_text_before_each_window(llm_folder: Folders, tmp_path: Path) -
     assert outcome.metrics["tokens"] == count == 700
 
 
+@pytest.mark.parametrize("own", [1, 2])
+def test_a_text_that_begins_with_begin_of_text_gets_one(llm_folder: Folders, tmp_path: Path, own: int) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("<|end|>" * own + TEXT.read_text(encoding="utf-8"), encoding="utf-8")
+    options: dict[str, Any] = {"window": 32, "stride": 31, "bos": "window", "backends": (TORCH,)}
+    (tmp_path / "with").mkdir()
+    found = evaluate(llm_folder("llama"), tmp_path / "with", text=text, **options).metrics
+    plain = evaluate(llm_folder("llama"), tmp_path, **options).metrics
+    assert (found["perplexity"], found["tokens"]) == (plain["perplexity"], plain["tokens"])
+    assert found["bits_per_byte"] == plain["bits_per_byte"]
+    assert found["text"]["tokens"] == plain["text"]["tokens"] + own
+    assert any("begins with the begin-of-text token" in note for note in found["notes"])
+    # without one of the window's own it stays in the text
+    without = evaluate(llm_folder("llama"), tmp_path / "with", text=text, **options | {"bos": "none"}).metrics
+    assert without["perplexity"] != plain["perplexity"]
+
+
 def test_the_files(llm_folder: Folders, tmp_path: Path) -> None:
     outcome = evaluate(llm_folder("llama"), tmp_path, backends=(ORT,))
     metrics = json.loads((tmp_path / "metrics.json").read_text())

@@ -10,6 +10,7 @@ from trt_workbench.evaluate.llm_text import (
     batches,
     choose_recipe,
     cut_windows,
+    leading,
     model_input,
     scored_positions,
 )
@@ -92,3 +93,10 @@ def test_the_recipe_in_words() -> None:
     text = Recipe(8, 4, "window", 0).describe()
     assert "Windows of 8 tokens start every 4 tokens" in text
     assert "starts with the begin-of-text token" in text
+
+
+@given(st.lists(st.integers(0, 2), max_size=6), st.sampled_from([0, None]))
+def test_leading_counts_a_token_at_the_beginning_alone(tokens: list[int], token: int | None) -> None:
+    found = leading(np.array(tokens, np.int64), token)
+    assert all(one == token for one in tokens[:found])
+    assert found == len(tokens) or tokens[found] != token

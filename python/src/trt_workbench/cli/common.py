@@ -214,11 +214,13 @@ def single_command_app(command: Callable[..., Any]) -> typer.Typer:
 def stdout_console(*, quiet: bool) -> Console:
     """Return the console for results. With `quiet` (under --json) it prints nothing.
 
-    Where a table is wider than the terminal, its cells are broken; rich alone would cut figures short.
+    Where a table is wider than the terminal, names are broken and figures are not (`tables.fit`).
     """
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
+
+    from trt_workbench.cli.tables import fit
 
     class Whole(Console):
         def render_str(self, text: str, **more: Any) -> Text:
@@ -226,8 +228,9 @@ def stdout_console(*, quiet: bool) -> Console:
             return super().render_str("\n".join(map(printable, text.split("\n"))), **more)
 
         def print(self, *objects: Any, **more: Any) -> None:
-            for column in (column for table in objects if isinstance(table, Table) for column in table.columns):
-                column.overflow = "fold"
+            for table in (one for one in objects if isinstance(one, Table)):
+                fit(table, self)
+                more["crop"] = False
             super().print(*objects, **more)
 
     return Whole(quiet=quiet, soft_wrap=False)

@@ -183,10 +183,7 @@ def _table(title: str, *columns: str) -> Any:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)  # 80 columns must do
-    for column in columns:
-        table.add_column(column, no_wrap=True)
-    return table
+    return Table(*columns, title=title, box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)  # 80 columns must do
 
 
 def main() -> None:

@@ -85,7 +85,7 @@ def _print_outputs(console: Console, metrics: Mapping[str, Any]) -> None:
 
 def _print_benchmark(console: Console, measured: Mapping[str, Any]) -> None:
     from rich.box import SIMPLE_HEAD
-    from rich.table import Column, Table
+    from rich.table import Table
 
     from trt_workbench.runs.statistics import claimed, too_few
 
@@ -100,7 +100,7 @@ def _print_benchmark(console: Console, measured: Mapping[str, Any]) -> None:
     count = measured[unit]
     title = f"Milliseconds over {count} {unit}"
     # narrow, so that a figure is not cut in a terminal of 80 columns
-    table = Table(Column("", no_wrap=True), *columns, title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table = Table("", *columns, title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for label, summary in rows.items():
         times = [claimed(summary, column) for column in columns]
         table.add_row(label, *("-" if time is None else f"{time:.3f}" for time in times))

@@ -19,7 +19,7 @@ from trt_workbench.core.input_files import read_text
 from trt_workbench.engine.verification import Mark
 from trt_workbench.errors import UsageProblem, WorkbenchError
 from trt_workbench.evaluate.llm_files import RecordWriter, write_metrics
-from trt_workbench.evaluate.llm_generation import Generation, check_generation, compare_generation
+from trt_workbench.evaluate.llm_generation import CACHED, Generation, check_generation, compare_generation
 from trt_workbench.evaluate.llm_scores import TokenScores, score_logits
 from trt_workbench.evaluate.llm_settings import LlmSettings
 from trt_workbench.evaluate.llm_text import (
@@ -28,13 +28,14 @@ from trt_workbench.evaluate.llm_text import (
     batches,
     choose_recipe,
     cut_windows,
+    leading,
     model_input,
     scored_positions,
 )
 from trt_workbench.onnxtools.llm_directory import LlmDirectory, examine_llm_directory
 from trt_workbench.pipeline.llm.choice import REFERENCE, BackendChoice
 from trt_workbench.pipeline.llm.models import LogitsModel
-from trt_workbench.pipeline.llm.opening import ModelSource, check_graphs, check_llm_options, open_logits
+from trt_workbench.pipeline.llm.opening import ModelSource, check_graphs, check_llm_options, check_ranges, open_logits
 from trt_workbench.runs.directory import destination_of
 from trt_workbench.verify.gate import refuse_wrong
 
@@ -114,6 +115,7 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
         check_backend_options(list(dict.fromkeys(one.name for one in (REFERENCE, *request.backends))), request.options)
         for name, options in request.options.items():
             check_llm_options(name, options)
+        check_ranges(request.backends, request.calibration, cached=CACHED in request.modes)
         self.request = request
         self.directory: LlmDirectory = examine_llm_directory(request.model)
         self._text = _read_text(request.text)
@@ -121,15 +123,19 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
         encoded = tokenizer.encode(self._text)
         self.notes: list[str] = [note] if (note := other_tokens(self.directory, tokenizer, self._text, encoded)) else []
         self._all_tokens = len(encoded.ids)
-        self._tokens = encoded.ids[: request.limit]
-        self._byte_counts = encoded.byte_counts
+        self._prompt_tokens = encoded.ids[: request.limit]
         _check_tokens(self.directory, encoded.ids)
         bos: Bos = request.bos if request.bos != "auto" else "window" if tokenizer.adds_bos else "none"
+        own = leading(encoded.ids, tokenizer.bos_id) if bos == "window" else 0
+        self._tokens = encoded.ids[own:][: request.limit]
+        self._byte_counts = None if encoded.byte_counts is None else encoded.byte_counts[own:]
+        if own:
+            self._note(f"The text begins with the begin-of-text token: the window's own takes the place of it ({own}).")
         self.recipe = choose_recipe(
             request.window, request.stride, bos, tokenizer.bos_id, self.directory.positions, len(self._tokens)
         )
         if request.generating:
-            check_generation(request, self.directory.positions, len(self._tokens))
+            check_generation(request, self.directory.positions, len(self._prompt_tokens))
         self._source = ModelSource(
             self.directory,
             request.device,
@@ -222,7 +228,7 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
     def _generate(self, found: Generation, on_progress: Progress | None, evidence: Path) -> Part | None:
         """Compare what the backends generate; return "generation" if that was interrupted."""
         try:
-            compare_generation(self.request, self._source, self._tokens, found, on_progress, evidence)
+            compare_generation(self.request, self._source, self._prompt_tokens, found, on_progress, evidence)
         except KeyboardInterrupt:
             if "perplexity" not in self.request.modes and not found.rows:
                 raise

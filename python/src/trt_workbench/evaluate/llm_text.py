@@ -95,6 +95,16 @@ def choose_recipe(
     return recipe
 
 
+def leading(tokens: NDArray[np.int64], token: int | None) -> int:
+    """Return how many tokens at the beginning of a text are `token`, such as a begin-of-text token in the text itself.
+
+    Args:
+        tokens: int64 [N].
+        token: None for one that the tokenizer does not have.
+    """
+    return next((place for place, one in enumerate(tokens.tolist()) if one != token), len(tokens))
+
+
 def cut_windows(count: int, recipe: Recipe) -> list[Window]:
     """Return the windows over a text of `count` tokens; together they score every token that has a context."""
     windows, done = [], 0

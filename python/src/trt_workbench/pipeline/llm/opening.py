@@ -13,12 +13,13 @@ from trt_workbench.backends.registry import AUTO, backend_names, get_backend, re
 from trt_workbench.backends.state_session import StateSession
 from trt_workbench.backends.torch import TorchBackend
 from trt_workbench.backends.torch_llm import TorchLlm, load_torch_llm
-from trt_workbench.core.precision import precisions
+from trt_workbench.core.precision import precisions, read
 from trt_workbench.engine.profiles import Profile, ShapeRange
 from trt_workbench.engine.several_builds import several_builds
 from trt_workbench.errors import UsageProblem, did_you_mean
 from trt_workbench.onnxtools.export_llm import ExportedGraph, GraphKind, state_names
 from trt_workbench.onnxtools.llm_directory import LlmDirectory
+from trt_workbench.onnxtools.quantize.kinds import RANDOM
 from trt_workbench.pipeline.llm.choice import BackendChoice
 from trt_workbench.pipeline.llm.export import ExportSettings, Note, exported_graph, graph_from_export
 from trt_workbench.pipeline.llm.models import (
@@ -122,6 +123,33 @@ def check_precision(choice: BackendChoice, *, candidates: bool = False) -> None:
         raise UsageProblem(
             f"Backend {choice.name} runs language models in {', '.join(known)}, not {choice.precision!r}."
         )
+
+
+def check_ranges(choices: Sequence[BackendChoice], calibration: str | None, *, cached: bool) -> None:
+    """Raise UsageProblem for a format with ranges that cannot be made, before anything is exported.
+
+    Args:
+        choices: what is asked for.
+        calibration: the text that ranges are found on, or "random"; None without one.
+        cached: whether sequences are generated with a cache.
+    """
+    ranged = [one for one in choices if one.precision in _MADE and _takes_candidates(one.name)]
+    ranged = [one for one in ranged if read(one.precision)[0].is_calibrated]
+    if not ranged:
+        return
+    if cached:
+        without = [name for name in _MADE if not read(name)[0].is_calibrated]
+        raise UsageProblem(
+            f"{ranged[0]} cannot generate with a cache: its ranges are found on texts, and the cached graph takes keys "
+            f"and values, too. Pass --modes generate, or a format without ranges: {', '.join(without)}."
+        )
+    if calibration is None:
+        raise UsageProblem(
+            f"{ranged[0]}: Ranges of activations need data: pass --calibration with a text, or --calibration random "
+            "for a model that is labelled as not calibrated."
+        )
+    if calibration != RANDOM and not Path(calibration).exists():
+        raise UsageProblem(f"There is no such file or folder for --calibration: {calibration}")
 
 
 def open_logits(choice: BackendChoice, source: ModelSource, batch: int, length: int) -> LogitsModel:

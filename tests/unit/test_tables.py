@@ -1,0 +1,77 @@
+"""No figure of a table is ever cut or broken, however narrow the terminal; whole tables come through at 80 columns."""
+
+import io
+import re
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from trt_workbench.cli import common, eval_llm
+
+FIGURES = st.one_of(
+    st.floats(-1e12, 1e12).map(lambda value: f"{value:+.2e}"),
+    st.floats(-1e12, 1e12).map(lambda value: f"{value:.4f}"),
+    st.floats(0, 1).map(lambda value: f"{value:.3%}"),
+    st.integers(0, 10**15).map(lambda value: f"{value:,}"),
+    st.tuples(st.floats(0, 99), st.floats(0, 99)).map(lambda ends: f"{ends[0]:.3f} to {ends[1]:.3f}, 96 %"),
+)
+NAMES = st.text(st.characters(categories=["Ll", "Lu"]), min_size=0, max_size=60)
+
+
+def printed(table: Any, width: int) -> list[str]:
+    console = common.stdout_console(quiet=False)
+    console.file = io.StringIO()
+    console.width = width
+    console.print(table)
+    return console.file.getvalue().splitlines()
+
+
+@settings(max_examples=60)
+@given(st.data(), st.integers(20, 100), st.booleans())
+def test_no_figure_is_cut_or_broken(data: st.DataObject, width: int, plain: bool) -> None:
+    kinds = data.draw(st.lists(st.sampled_from([FIGURES, NAMES]), min_size=1, max_size=9))
+    rows = data.draw(st.lists(st.tuples(*kinds), min_size=1, max_size=4))
+    table = Table(*(f"column {place}" for place in range(len(kinds))), box=SIMPLE_HEAD if plain else None)
+    for row in rows:
+        table.add_row(*row)
+    lines = printed(table, width)
+    assert not any("…" in line for line in lines)
+    seen = [word for line in lines for word in line.split()]
+    wanted = [
+        word for row in rows for cell, kind in zip(row, kinds, strict=True) if kind is FIGURES for word in cell.split()
+    ]
+    missing = [word for word in wanted if word not in seen]
+    assert not missing, "\n".join(lines)
+    letters = sorted("".join(cell for row in rows for cell, kind in zip(row, kinds, strict=True) if kind is NAMES))
+    left = sorted("".join(re.findall(r"[^\W\d_]", "".join(lines))))
+    for letter in letters:
+        left.remove(letter)  # every letter of every name is there
+
+
+def test_names_are_broken_before_a_table_is_wider_than_the_terminal() -> None:
+    table = Table("layer", "ms", "share")
+    table.add_row("model.layers.0.self_attn.q_proj.MatMul.quantized" * 3, "12.3456", "99.900%")
+    lines = printed(table, 40)
+    assert max(map(len, lines)) <= 40
+    assert any("12.3456" in line and "99.900%" in line for line in lines)
+
+
+def row(**changes: Any) -> dict[str, Any]:
+    made = {
+        "backend": "ort-cpu", "precision": "fp32", "perplexity": 123456.7891, "relative_difference": 4.82e-10,
+        "max_logit_difference": 1.9e-05, "top1_agreement": 0.99999, "kl_divergence": 3.1e-12, "failure": None,
+        "precision_ran": {"label": "int8 (partly simulated), fp32"},
+    }  # fmt: skip
+    return {**made, **changes}
+
+
+def test_the_table_of_perplexities_is_whole_at_80_columns() -> None:
+    rows = [row(), row(backend="torch-compile", precision="int4-weights", relative_difference=-123.4567)]
+    lines = printed(eval_llm._perplexities({"tokens": 10**9, "backends": rows}), 80)
+    text = " ".join(lines)
+    for figure in ("+4.8e-10", "-1.2e+02", "123456.7891", "1.9e-05", "99.999%", "3.1e-12"):
+        assert text.count(figure) >= 1, "\n".join(lines)
+    assert max(map(len, lines)) <= 80
