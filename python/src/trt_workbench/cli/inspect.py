@@ -90,7 +90,7 @@ def _show_model(document: dict[str, Any]) -> None:
             table.add_row(escape(row["operator"]), str(row["nodes"]), escape(row["reason"]), escape(row["named"][0]))
         console.print(table)
     else:
-        print_line(console, "TensorRT: nothing documented speaks against any node.")
+        print_line(console, "TensorRT: no known restriction of its ONNX parser is against any node.")
     if inner := document["tensorrt"]["nodes_inside_others"]:
         print_line(console, f"{inner} nodes inside others (If, Loop, functions) are not part of that prediction.")
     print_line(console, f"Predicted by: {document['tensorrt']['basis']}")

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from dataclasses import dataclass
 
 import onnx
 from onnx import numpy_helper
 
+from trt_workbench.model.constants import Array, constant_value
 from trt_workbench.model.editing import name_nodes
-from trt_workbench.model.proto import Shape, operator_name, value_shape
+from trt_workbench.model.proto import Shape, is_external, operator_name, value_shape
 from trt_workbench.model.tensorrt_operators import OperatorUse
+
+# Of a constant whose values restrictions ask for.
+_MOST_ELEMENTS = 4096
 
 
 @dataclass(frozen=True)
@@ -66,9 +71,8 @@ class GraphIndex:
                 if name:
                     self.users[name].append(place)
         self._initializers = {tensor.name: tensor for tensor in model.graph.initializer}
-        self.constants = frozenset(self._initializers) | {
-            name for node in model.graph.node if node.op_type == "Constant" for name in node.output
-        }
+        self._constant_nodes = {node.output[0]: node for node in model.graph.node if node.op_type == "Constant"}
+        self.constants = frozenset(self._initializers) | self._constant_nodes.keys()
         self.tensors = _tensor_facts(model)
 
     def operator(self, place: int) -> str:
@@ -92,6 +96,8 @@ class GraphIndex:
             },
             rank=None if first is None else len(first),
             attributes={entry.name: onnx.helper.get_attribute_value(entry) for entry in node.attribute},
+            arrays={i: array for i, name in enumerate(node.input) if (array := self._array(name)) is not None},
+            shapes=tuple(self.facts(name).shape for name in node.input),
             outputs=sum(1 for name in node.output if name and (self.users.get(name) or self._is_output(name))),
         )
 
@@ -99,11 +105,19 @@ class GraphIndex:
         return any(value.name == name for value in self.model.graph.output)
 
     def _scalar(self, name: str) -> float | None:
-        tensor = self._initializers.get(name)
-        if tensor is None or tensor.data_location == onnx.TensorProto.EXTERNAL or list(tensor.dims) not in ([], [1]):
+        value = self._array(name)
+        if value is None or value.shape not in ((), (1,)) or value.dtype.kind not in "iuf":
             return None
-        value = numpy_helper.to_array(tensor)
-        return float(value.reshape(-1)[0]) if value.dtype.kind in "iuf" else None
+        return float(value.reshape(-1)[0])
+
+    def _array(self, name: str) -> Array | None:
+        if name in self._constant_nodes:
+            value = constant_value(self._constant_nodes[name])
+            return value if value is not None and value.size <= _MOST_ELEMENTS else None
+        tensor = self._initializers.get(name)
+        if tensor is None or is_external(tensor) or math.prod(tensor.dims) > _MOST_ELEMENTS:
+            return None
+        return None if tensor.data_type == onnx.TensorProto.STRING else numpy_helper.to_array(tensor)
 
 
 def _tensor_facts(model: onnx.ModelProto) -> dict[str, TensorFacts]:
