@@ -18,6 +18,7 @@ set(TRTW_CPU_SOURCES
   src/trt/library.cpp
   src/trt/log_buffer.cpp
   src/trt/plan_file.cpp
+  src/trt/regular_file.cpp
   src/trt/standard_library.cpp
   src/trt/tensor.cpp
   src/vision/letterbox_cpu.cpp
@@ -83,20 +84,11 @@ set(TRTW_TEST_NAMES
   build/test_onnx_nodes
   build/test_profile
   build/test_tactic_libraries
-  device/test_copy_pool
   main
-  run/test_batch_rows
-  run/test_batch_sizes
-  run/test_block_pool
-  run/test_host_array
-  run/test_lru
-  run/test_profile_choice
-  run/test_slice
-  run/test_slot_pool
-  run/test_stream_table
   trt/test_library
   trt/test_log_buffer
   trt/test_plan_file
+  trt/test_regular_file
   trt/test_standard_library
   trt/test_tensor
   vision/test_letterbox

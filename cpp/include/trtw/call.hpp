@@ -40,6 +40,9 @@ struct Call {
     std::optional<std::vector<bool>> to_host; ///< per output; without it the runner's choice
     /// Per output that goes to the host: the one index of its second dimension to copy. Empty: every output whole.
     std::vector<std::optional<std::int64_t>> at;
+    /// Per output that goes to the host: the shape that there is room for, after `at`. A call whose output has another
+    /// one is refused. Empty: any.
+    std::vector<std::optional<Shape>> room;
 };
 
 /// Throws UsageProblem for tensors that no call can move: not row-major, or of less than a byte an element.

@@ -27,6 +27,9 @@ namespace trtw::engine {
 /// A weight streaming budget that TensorRT chooses by the free memory of the device.
 constexpr std::int64_t automatic_weight_budget = -1;
 
+/// Why a plan that streams weights runs without CUDA graphs.
+constexpr const char* no_graph_of_streamed_weights = "the engine streams weights, which a graph cannot hold";
+
 struct PlanOptions {
     bool allow_host_code = false;      ///< lets version-compatible plans bring their own runtime code
     std::filesystem::path library_dir; ///< where libnvinfer lies; empty for the default places
@@ -60,6 +63,8 @@ public:
     /// JSON text of a header before the plan; empty without one.
     [[nodiscard]] const std::string& metadata() const noexcept { return metadata_; }
     [[nodiscard]] int device() const noexcept { return device_; }
+    /// Whether weights are copied from the host while it runs, which no CUDA graph can hold.
+    [[nodiscard]] bool streams_weights() const noexcept { return streams_weights_; }
     /// The input whose memory an output has to share (TensorRT 10.15 and later), by their indices; nullopt for none.
     [[nodiscard]] std::optional<std::size_t> aliased_input(std::size_t output) const noexcept {
         return index_of(inputs_, outputs_[output].aliased_input); // no tensor has an empty name
@@ -72,6 +77,7 @@ public:
 
 protected: // for the double of the unit tests
     explicit Plan(int num_profiles) : num_profiles_{num_profiles} {}
+    bool streams_weights_ = false;
     void add_tensor(TensorInfo tensor) {
         (tensor.is_input ? inputs_ : outputs_).push_back(tensor);
         tensors_.push_back(std::move(tensor));

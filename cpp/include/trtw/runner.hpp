@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -20,8 +21,9 @@ class SlotPool;
 /// Thread-safe.
 class Runner {
 public:
+    /// `while_waiting` is called ten times a second by a thread that waits for a slot; what it throws ends the call.
     /// Throws UsageProblem for options that do not fit the engine, OutOfMemory or DeviceFailure.
-    Runner(std::shared_ptr<const Plan> plan, RunnerOptions options);
+    Runner(std::shared_ptr<const Plan> plan, RunnerOptions options, std::function<void()> while_waiting = {});
     ~Runner();
     Runner(const Runner&) = delete;
     Runner& operator=(const Runner&) = delete;
@@ -64,6 +66,8 @@ public:
         [[nodiscard]] bool done() const;
         /// Waits for that, at most until then; returns done(). The call stays this ticket's either way.
         [[nodiscard]] bool wait_until(std::chrono::steady_clock::time_point deadline) const;
+        /// As Call::room, for whoever will take the result. Throws UsageProblem.
+        void check_room(const std::vector<std::optional<Shape>>& room) const;
         /// Waits for the call and hands it over. Throws UsageProblem where that was done before, DeviceFailure where it
         /// failed on the device.
         Finished result();

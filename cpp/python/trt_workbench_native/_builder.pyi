@@ -359,7 +359,7 @@ def refit(
         engine: it has the new weights afterwards, and runners of it go on with them; calls that begin during the refit
             wait for its end, and CUDA graphs are captured again.
         model: an ONNX model of the same structure (TensorRT 10 and later).
-        weights: arrays by the weights' names, instead of a model.
+        weights: arrays by the weights' names, in native byte order, instead of a model.
 
     Raises:
         UsageProblem: the engine is not refittable, the weights do not fit, this TensorRT version cannot, or calls of

@@ -272,7 +272,8 @@ class Engine:
             allow_host_code: let a version-compatible plan execute the host code it carries.
             device: CUDA device; -1 for the current one.
             library_dir: where libnvinfer lies, unless it is loaded already.
-            plugins: libraries to load before the plan, as they were for its build.
+            plugins: libraries to load before the plan, as they were for its build. Each is opened once and loaded
+                through its descriptor.
             weight_streaming_budget: bytes of device memory for the weights of a plan that was built with weight
                 streaming (TensorRT 10.1 and later), or "auto" to let TensorRT choose by what is free; None for all.
 
@@ -293,7 +294,7 @@ class Engine:
         plugins: Sequence[str] = (),
         weight_streaming_budget: int | Literal["auto"] | None = None,
     ) -> Engine:
-        """Read a plan's file and deserialise it. Raises as the constructor; UsageProblem if it cannot be read."""
+        """Read a plan's file and deserialise it. Raises as the constructor; UsageProblem if it is no regular file."""
     @property
     def tensors(self) -> tuple[EngineTensor, ...]:
         """Inputs and outputs in the engine's own order."""
@@ -331,7 +332,8 @@ class RunnerOptions:
         profile: always this optimisation profile; None: chosen by the shapes of each call.
         state: output name to input name: values that stay on the device and feed the next call. One slot only.
         outputs: names of the outputs that are copied to the host; None: all but the state outputs.
-        graph_cache: kinds of calls (shapes, addresses) that each slot remembers; the oldest graph goes first.
+        graph_cache: kinds of calls (shapes, addresses) that each slot remembers; the oldest graph goes first. With
+            state, whose two buffers change roles, there are two graphs of each kind.
     """
 
     slots: int
@@ -418,8 +420,8 @@ class Runner:
             inputs: by name.
             copy: return arrays of the caller's own. False: numpy views of the pinned buffers, which the next call of
                 the same slot overwrites (their memory stays alive); meant for runners with one slot.
-            out: arrays to write outputs into, by name: C-contiguous, of the exact dtype and shape; returned as they
-                are.
+            out: arrays to write outputs into, by name: C-contiguous, writeable, in native byte order, of the exact
+                dtype and shape; returned as they are. What does not fit is refused before the engine runs.
             outputs: names of the outputs to copy to the host; None: as the runner's options say.
             device_outputs: names of the outputs to return as DeviceArray; True: all.
             at: names of outputs to copy to the host, each with the one index of its second dimension to copy: numpy's
@@ -431,7 +433,7 @@ class Runner:
         Raises:
             UsageProblem: an input is missing, unknown, of a wrong dtype or byte order, or outside every profile; an
                 output has no such index, TensorRT writes it in host memory, or it is aliased to a device array that was
-                given and asked for on the device. State stays as it was.
+                given and asked for on the device; or an array of `out` does not fit. State stays as it was.
             DeviceFailure: the device failed or is out of memory; after the latter state is as it was, and the runner
                 stays usable.
         """
@@ -446,9 +448,11 @@ class Runner:
         """Start a call and return its ticket, which has the slot; waits while every slot is busy.
 
         Host arrays may change afterwards; device arrays, and images in page-locked memory, only once the call is done.
+        At the second use of a call, whose graph is captured, it waits for the device once.
 
         Raises:
-            UsageProblem: as `run`; also if every slot holds a call of this very thread that nobody waits for in 10 s.
+            UsageProblem: as `run`; also if for 10 s every slot holds a call whose thread waits for a slot, as this one.
+            KeyboardInterrupt: Ctrl-C came while it waited for a slot; so does `run`.
             DeviceFailure: as `run`.
         """
     def measure(self, inputs: Mapping[str, HostArray], options: BenchOptions | None = None) -> BenchResult:
@@ -508,7 +512,10 @@ class Runner:
         `page_locked_images`: read from the caller's page-locked memory.
         """
     def close(self) -> None:
-        """Wait for the calls in flight and release device and pinned memory; safe to call twice. Voids open tickets."""
+        """Wait for the calls in flight, those of other threads too, and release device and pinned memory.
+
+        Voids open tickets. A second call, of any thread, waits for the same end. Ctrl-C ends the wait.
+        """
     def __enter__(self) -> Self: ...
     def __exit__(self, *error: object) -> None: ...
 
@@ -539,7 +546,8 @@ class Ticket:
 
         Raises:
             TimeoutError: the call is still in flight; the ticket stays as it is.
-            UsageProblem: the result was taken already, the runner was closed, or the timeout is negative.
+            UsageProblem: the result was taken already, the runner was closed, the timeout is negative, or an array of
+                `out` does not fit; in the latter two cases the ticket stays as it is.
             DeviceFailure: the call failed on the device.
         """
     def future(self) -> Future[dict[str, Any]]:
@@ -677,4 +685,7 @@ def profile_layers(
     """
 
 def count_nonfinite(array: HostArray) -> int:
-    """Return how many elements of a C-contiguous float16, float32 or float64 array are NaN or infinite, else 0."""
+    """Return how many elements of a C-contiguous float16, float32 or float64 array are NaN or infinite, else 0.
+
+    The array may be in foreign byte order.
+    """

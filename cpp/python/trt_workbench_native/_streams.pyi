@@ -148,7 +148,10 @@ class StreamPool:
             UsageProblem: the pool was made without `timing`, or nothing was pushed yet.
         """
     def release(self) -> None:
-        """Close every stream and give all memory back; safe to call twice. The pool cannot be used afterwards."""
+        """Close every stream and give all memory back, once a push of another thread has ended; safe to call twice.
+
+        The pool cannot be used afterwards. Ctrl-C ends the wait.
+        """
     def __enter__(self) -> Self: ...
     def __exit__(self, *error: object) -> None:
         """Release."""

@@ -1,5 +1,6 @@
 #include "bind_builder_calibration.hpp"
 
+#include "bind_device_array.hpp"
 #include "trtw/error.hpp"
 
 #include <pybind11/numpy.h>
@@ -51,6 +52,7 @@ private:
         if (!array) {
             throw UsageProblem("Calibration batch, input '" + name + "': is no array.");
         }
+        require_native_order(array.dtype(), "Calibration batch, input '" + name + "'");
         arrays_[name] = array;
         return {array.data(),
                 static_cast<std::size_t>(array.nbytes()),

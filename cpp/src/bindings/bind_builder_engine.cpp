@@ -1,6 +1,7 @@
 // What an engine is made of, and new weights for it.
 #include "bind_builder.hpp"
 #include "bind_builder_convert.hpp"
+#include "bind_device_array.hpp"
 
 #include "trtw/error.hpp"
 #include "trtw/inspect.hpp"
@@ -58,6 +59,7 @@ py::bytes refit(const te::Plan& plan, const std::optional<py::object>& model,
         std::map<std::string, py::array> arrays; // row-major, and alive until TensorRT has read them
         std::map<std::string, te::WeightValues> values;
         for (const auto& [name, given] : *weights) {
+            require_native_order(given.dtype(), "Weight '" + name + "'");
             const auto array = py::array::ensure(given, py::array::c_style);
             arrays[name] = array;
             values[name] = {array.data(), array.dtype().attr("name").cast<std::string>(),

@@ -30,7 +30,7 @@ constexpr int half_number = 23; // NPY_HALF, which pybind11 does not name
 
 constexpr const char* capsule_name = "dltensor"; // until a consumer has taken it
 
-constexpr std::array<TypeEntry, 10> types = {{
+constexpr std::array<TypeEntry, 11> types = {{
     {"float32", 'f', 4, kDLFloat, Api::NPY_FLOAT_},
     {"float16", 'f', 2, kDLFloat, half_number},
     {"float64", 'f', 8, kDLFloat, Api::NPY_DOUBLE_}, // no engine takes it: for a plain refusal
@@ -41,6 +41,7 @@ constexpr std::array<TypeEntry, 10> types = {{
     {"bool", 'b', 1, kDLBool, Api::NPY_BOOL_},
     {"bfloat16", 0, 2, kDLBfloat, Api::NPY_USHORT_},
     {"fp8", 0, 1, kDLFloat8_e4m3fn, Api::NPY_UBYTE_},
+    {"e8m0", 0, 1, kDLFloat8_e8m0fnu, Api::NPY_UBYTE_},
 }};
 
 const TypeEntry* find(std::string_view name) {
@@ -241,6 +242,13 @@ py::dtype numpy_dtype(const std::string& name) {
         throw UsageProblem("numpy has no type that could hold " + name + ".");
     }
     return py::dtype(type->numpy);
+}
+
+void require_native_order(const py::dtype& dtype, const std::string& what) {
+    if (dtype.byteorder() == '>') {
+        throw UsageProblem(what + " is in foreign byte order (" + py::str(dtype.attr("str")).cast<std::string>() +
+                           "); use .astype('" + py::str(dtype.attr("name")).cast<std::string>() + "').");
+    }
 }
 
 py::array new_array(const std::string& dtype, const engine::Shape& shape) {

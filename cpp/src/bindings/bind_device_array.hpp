@@ -61,6 +61,9 @@ std::optional<ForeignArray> foreign_array(const pybind11::handle& value);
 /// numpy's type for a tensor's dtype: bfloat16 is uint16 there, eight-bit floats are uint8.
 pybind11::dtype numpy_dtype(const std::string& name);
 
+/// Throws UsageProblem for elements in foreign byte order; `what` begins the sentence.
+void require_native_order(const pybind11::dtype& dtype, const std::string& what);
+
 /// A new array in the host's memory.
 pybind11::array new_array(const std::string& dtype, const engine::Shape& shape);
 

@@ -1,6 +1,7 @@
 // The runner, and the parts that belong to running.
 #include "bindings.hpp"
 
+#include "bind_closable.hpp"
 #include "bind_device_array.hpp"
 #include "bind_runner_call.hpp"
 #include "bind_runner_ticket.hpp"
@@ -28,22 +29,26 @@ using Names = std::optional<std::vector<std::string>>;
 class PyRunner {
 public:
     PyRunner(std::shared_ptr<te::Plan> plan, const std::optional<te::RunnerOptions>& options)
-        : plan_{std::move(plan)}, options_{options.value_or(te::RunnerOptions{})} {
-        {
-            const py::gil_scoped_release unlocked;
-            runner_ = std::make_shared<te::Runner>(plan_, options_);
-        }
+        : plan_{std::move(plan)}, options_{options.value_or(te::RunnerOptions{})},
+          runner_{make_runner(plan_, options_), "The runner is closed; make a new one."} {
         default_.to_host = te::default_outputs(*plan_, options_);
         default_.to_device.assign(plan_->outputs().size(), false);
     }
-    ~PyRunner() { close(); }
+    ~PyRunner() {
+        try {
+            close();
+        } catch (py::error_already_set& interrupted) {
+            interrupted.discard_as_unraisable("the end of a Runner");
+        }
+    }
     PyRunner(const PyRunner&) = delete;
     PyRunner& operator=(const PyRunner&) = delete;
 
     py::dict run(const py::object& inputs, bool copy, const OutputArrays& out, const Names& outputs,
                  const py::object& device_outputs, const Indices& at) {
-        const std::shared_ptr<te::Runner> runner = open();
-        const Request request = make(inputs, outputs, device_outputs, at);
+        const std::shared_ptr<te::Runner> runner = runner_.get();
+        Request request = make(inputs, outputs, device_outputs, at);
+        request.call.room = room_of(*plan_, request.selection, out);
         const te::Runner::Finished finished = [&] {
             const py::gil_scoped_release unlocked;
             return runner->run(request.call);
@@ -54,7 +59,7 @@ public:
 
     std::shared_ptr<PyTicket> submit(const py::object& inputs, const Names& outputs, const py::object& device_outputs,
                                      const Indices& at) {
-        const std::shared_ptr<te::Runner> runner = open();
+        const std::shared_ptr<te::Runner> runner = runner_.get();
         Request request = make(inputs, outputs, device_outputs, at);
         auto call = [&] {
             const py::gil_scoped_release unlocked;
@@ -66,6 +71,9 @@ public:
             return !alive || !alive->is_open();
         });
         tickets_.push_back(ticket);
+        if (!runner_.is_open()) { // meanwhile, by another thread
+            ticket->close(closed_with_ticket);
+        }
         return ticket;
     }
 
@@ -78,14 +86,14 @@ public:
     }
 
     te::BenchResult measure(const py::object& inputs, const std::optional<te::BenchOptions>& options) {
-        const std::shared_ptr<te::Runner> runner = open();
+        const std::shared_ptr<te::Runner> runner = runner_.get();
         const Request request = host_request(*plan_, inputs, options_.state);
         const py::gil_scoped_release unlocked;
         return te::bench_latency(*runner, request.call, options.value_or(te::BenchOptions{}));
     }
 
     py::array input_buffer(const std::string& name, const std::optional<te::Shape>& shape, int slot) {
-        const std::shared_ptr<te::Runner> runner = open();
+        const std::shared_ptr<te::Runner> runner = runner_.get();
         const std::size_t index = input_index(name);
         const te::TensorInfo& tensor = plan_->inputs()[index];
         const te::Shape& wanted = shape ? *shape : tensor.shape;
@@ -117,46 +125,42 @@ public:
 
     void take_state(const PyRunner& other) {
         const std::shared_ptr<te::Runner> runner = open_with_state();
-        const std::shared_ptr<te::Runner> source = other.open();
+        const std::shared_ptr<te::Runner> source = other.runner_.get();
         const py::gil_scoped_release unlocked;
         runner->take_state(*source);
     }
 
-    [[nodiscard]] te::SlotStatus status() const { return open()->status(); }
-    [[nodiscard]] std::string graph_text() const { return open()->graph_status(); }
+    [[nodiscard]] te::SlotStatus status() const { return runner_.get()->status(); }
+    [[nodiscard]] std::string graph_text() const { return runner_.get()->graph_status(); }
     [[nodiscard]] const te::RunnerOptions& options() const { return options_; }
     [[nodiscard]] const std::shared_ptr<te::Plan>& plan() const { return plan_; }
 
     void close() {
-        if (!runner_) {
-            return;
-        }
-        std::shared_ptr<te::Runner> last = std::move(runner_);
-        for (const std::weak_ptr<PyTicket>& open : std::exchange(tickets_, {})) {
-            if (const std::shared_ptr<PyTicket> ticket = open.lock()) {
-                ticket->close("The runner was closed before the result of this ticket was taken.");
+        runner_.close([this] {
+            for (const std::weak_ptr<PyTicket>& open : std::exchange(tickets_, {})) {
+                if (const std::shared_ptr<PyTicket> ticket = open.lock()) {
+                    ticket->close(closed_with_ticket);
+                }
             }
-        }
-        {
-            const py::gil_scoped_release unlocked;
-            last.reset(); // calls of other threads in `run` end first
-        }
+        });
         arrays_->clear();
     }
 
 private:
-    [[nodiscard]] std::shared_ptr<te::Runner> open() const {
-        if (!runner_) {
-            throw UsageProblem("The runner is closed; make a new one.");
-        }
-        return runner_;
+    static constexpr const char* closed_with_ticket =
+        "The runner was closed before the result of this ticket was taken.";
+
+    static std::unique_ptr<te::Runner> make_runner(const std::shared_ptr<te::Plan>& plan,
+                                                   const te::RunnerOptions& options) {
+        const py::gil_scoped_release unlocked;
+        return std::make_unique<te::Runner>(plan, options, &serve_signals);
     }
 
     [[nodiscard]] std::shared_ptr<te::Runner> open_with_state() const {
         if (options_.state.empty()) {
             throw UsageProblem("The runner keeps no state; name its pairs in RunnerOptions.state.");
         }
-        return open();
+        return runner_.get();
     }
 
     Request make(const py::object& inputs, const Names& outputs, const py::object& device_outputs, const Indices& at) {
@@ -201,7 +205,7 @@ private:
 
     std::shared_ptr<te::Plan> plan_;
     te::RunnerOptions options_;
-    std::shared_ptr<te::Runner> runner_;
+    Closable<te::Runner> runner_;
     std::shared_ptr<ArrayPool> arrays_ = std::make_shared<ArrayPool>();
     Selection default_;
     std::vector<std::weak_ptr<PyTicket>> tickets_; ///< those that were open when the last call was submitted
@@ -327,9 +331,12 @@ std::size_t count_nonfinite(const py::array& array) {
     if ((array.flags() & py::array::c_style) == 0) {
         throw UsageProblem("The array to search for NaN and infinity must be C-contiguous.");
     }
-    const std::string dtype = py::str(array.dtype().attr("name"));
-    const void* data = array.data();
-    const auto count = static_cast<std::size_t>(array.size());
+    const std::string dtype = py::str(array.dtype().attr("name")); // without the byte order
+    const auto native = array.dtype().byteorder() == '>'
+                            ? py::array(array.attr("astype")(array.dtype().attr("newbyteorder")("=")))
+                            : array;
+    const void* data = native.data();
+    const auto count = static_cast<std::size_t>(native.size());
     const py::gil_scoped_release unlocked;
     return te::count_nonfinite(data, count, dtype);
 }

@@ -36,31 +36,20 @@ std::string described(const TensorInfo& tensor) {
                        ". Convert it first.");
 }
 
-bool holds_bits(const TensorInfo& tensor, const py::dtype& dtype) {
-    // numpy lacks these: their bits as unsigned integers, or ml_dtypes' types.
-    if (tensor.dtype == "bfloat16" || tensor.dtype == "fp8") {
-        const std::string name = py::str(dtype.attr("name"));
-        return static_cast<std::size_t>(dtype.itemsize()) * 8 == tensor.bits &&
-               (dtype.kind() == 'u' || name == "bfloat16" || name == "float8_e4m3fn");
+bool holds(const TensorInfo& tensor, const py::dtype& dtype) {
+    const py::dtype wanted = numpy_dtype(tensor.dtype);
+    if (dtype.itemsize() != wanted.itemsize()) {
+        return false;
     }
-    return false;
+    // numpy lacks these: their bits as unsigned integers, or ml_dtypes' types.
+    const std::string_view own = tensor.dtype == "bfloat16" ? "bfloat16" : tensor.dtype == "fp8" ? "float8_e4m3fn" : "";
+    return dtype.kind() == wanted.kind() || (!own.empty() && py::str(dtype.attr("name")).cast<std::string>() == own);
 }
 
 void check_dtype(const TensorInfo& tensor, const py::array& array) {
-    const py::dtype dtype = array.dtype();
-    if (dtype.byteorder() == '>') {
-        throw UsageProblem("Input '" + tensor.name + "' is in foreign byte order (" +
-                           py::str(dtype.attr("str")).cast<std::string>() + "); use .astype('" + tensor.dtype + "').");
-    }
-    if (tensor.dtype == "bfloat16" || tensor.dtype == "fp8") {
-        if (!holds_bits(tensor, dtype)) {
-            refuse_dtype(tensor, py::str(dtype.attr("name")));
-        }
-        return;
-    }
-    const py::dtype wanted = numpy_dtype(tensor.dtype);
-    if (dtype.kind() != wanted.kind() || dtype.itemsize() != wanted.itemsize()) {
-        refuse_dtype(tensor, py::str(dtype.attr("name")));
+    require_native_order(array.dtype(), "Input '" + tensor.name + "'");
+    if (!holds(tensor, array.dtype())) {
+        refuse_dtype(tensor, py::str(array.dtype().attr("name")));
     }
 }
 
@@ -173,23 +162,10 @@ py::array view_of(const engine::Output& output) {
     return array_over(numpy_dtype(output.tensor->dtype), output.shape, output.host->data(), std::move(owner));
 }
 
-py::array checked_target(const engine::Output& output, py::array target) {
-    const bool fits = static_cast<std::size_t>(target.ndim()) == output.shape.size() &&
-                      std::equal(output.shape.begin(), output.shape.end(), target.shape()) &&
-                      target.dtype().kind() == numpy_dtype(output.tensor->dtype).kind() &&
-                      static_cast<std::size_t>(target.nbytes()) == output.bytes;
-    if (!fits || !target.writeable() || (target.flags() & py::array::c_style) == 0) {
-        throw UsageProblem("The array to write output '" + output.tensor->name + "' into must be " +
-                           output.tensor->dtype + " " + engine::bracketed(output.shape) +
-                           ", C-contiguous and writeable.");
-    }
-    return target;
-}
-
 py::array host_output(const engine::Output& output, bool copy, const OutputArrays& out, ArrayPool& pool) {
     if (out) {
         if (const auto given = out->find(output.tensor->name); given != out->end()) {
-            py::array target = checked_target(output, given->second);
+            py::array target = given->second;
             copy_bytes(target.mutable_data(), output.host->data(), output.bytes);
             return target;
         }
@@ -295,13 +271,26 @@ Selection select_outputs(const Plan& plan, const std::vector<bool>& default_to_h
     return selection;
 }
 
+std::vector<std::optional<Shape>> room_of(const Plan& plan, const Selection& selection, const OutputArrays& out) {
+    std::vector<std::optional<Shape>> room(out ? plan.outputs().size() : 0);
+    for (const auto& [name, array] : out.value_or(std::map<std::string, py::array>{})) {
+        const std::size_t o = output_index(plan, name);
+        const std::string what = "The array to write output '" + name + "' into";
+        if (!selection.to_host[o]) {
+            throw UsageProblem(what + " stays empty: the call does not copy this output to the host.");
+        }
+        require_native_order(array.dtype(), what);
+        const bool is_row_major = (array.flags() & py::array::c_style) != 0;
+        if (!holds(plan.outputs()[o], array.dtype()) || !array.writeable() || !is_row_major) {
+            throw UsageProblem(what + " must be " + plan.outputs()[o].dtype + ", C-contiguous and writeable.");
+        }
+        room[o] = Shape(array.shape(), array.shape() + array.ndim());
+    }
+    return room;
+}
+
 py::dict collect(const Plan& plan, const engine::Runner::Finished& finished, const Selection& selection, bool copy,
                  const OutputArrays& out, ArrayPool& pool) {
-    if (out) {
-        for (const auto& [name, array] : *out) {
-            static_cast<void>(output_index(plan, name));
-        }
-    }
     py::dict results;
     for (std::size_t o = 0; o < plan.outputs().size(); ++o) {
         const engine::Output& output = finished.outputs()[o];

@@ -48,8 +48,13 @@ Selection select_outputs(const engine::Plan& plan, const std::vector<bool>& defa
                          const std::optional<std::vector<std::string>>& outputs, const pybind11::object& device_outputs,
                          const Indices& at);
 
+/// Checks arrays to write outputs into, all but their shapes, which it returns as engine::Call::room. Throws
+/// UsageProblem.
+std::vector<std::optional<engine::Shape>> room_of(const engine::Plan& plan, const Selection& selection,
+                                                  const OutputArrays& out);
+
 /// `copy`: arrays of their own, from `pool`, else views of the slot's pinned memory. `out`: arrays to write into, by
-/// name.
+/// name, which were checked.
 pybind11::dict collect(const engine::Plan& plan, const engine::Runner::Finished& finished, const Selection& selection,
                        bool copy, const OutputArrays& out, ArrayPool& pool);
 

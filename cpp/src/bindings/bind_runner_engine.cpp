@@ -2,14 +2,13 @@
 #include "bind_device_array.hpp"
 #include "bind_runner_call.hpp"
 #include "bindings.hpp"
+#include "trt/regular_file.hpp"
 #include "trtw/error.hpp"
 
 #include <NvInferRuntime.h>
 #include <pybind11/stl.h>
 #include <pybind11/stl/filesystem.h>
 
-#include <algorithm>
-#include <fstream>
 #include <utility>
 #include <variant>
 
@@ -60,23 +59,10 @@ PlanPointer load_bytes(const py::buffer& plan, bool allow_host_code, int device,
     return te::Plan::load(view, plan_options(allow_host_code, device, library_dir, std::move(plugins), budget));
 }
 
-std::vector<std::byte> read_file(const std::filesystem::path& path) {
-    std::ifstream file{path, std::ios::binary | std::ios::ate};
-    if (!file) {
-        throw UsageProblem("The engine file cannot be opened: " + path.string());
-    }
-    std::vector<std::byte> bytes(static_cast<std::size_t>(std::max<std::streamoff>(file.tellg(), 0)));
-    file.seekg(0);
-    if (!file.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()))) {
-        throw UsageProblem("The engine file cannot be read to its end: " + path.string());
-    }
-    return bytes;
-}
-
 PlanPointer load_file(const std::filesystem::path& path, bool allow_host_code, int device, const Folder& library_dir,
                       std::vector<std::string> plugins, const Budget& budget) {
     const py::gil_scoped_release unlocked;
-    return te::Plan::load(read_file(path),
+    return te::Plan::load(te::RegularFile{path, "The engine file"}.read(),
                           plan_options(allow_host_code, device, library_dir, std::move(plugins), budget));
 }
 

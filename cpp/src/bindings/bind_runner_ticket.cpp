@@ -50,6 +50,7 @@ py::dict PyTicket::result(std::optional<double> timeout_s, bool copy, const Outp
     if (!ticket_) {
         throw UsageProblem(closed_);
     }
+    ticket_->check_room(room_of(*plan_, selection_, out));
     // Taken before the GIL is given away: of two threads that ask, the second is refused.
     const std::shared_ptr<engine::Runner> runner = std::move(runner_);
     const std::shared_ptr<Ticket> ticket = std::move(ticket_);

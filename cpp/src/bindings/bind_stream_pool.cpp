@@ -1,4 +1,5 @@
 // The stream pool.
+#include "bind_closable.hpp"
 #include "bind_device_array.hpp"
 #include "bind_runner_call.hpp"
 #include "bindings.hpp"
@@ -34,6 +35,7 @@ py::object narrowed(const te::TensorInfo& tensor, const py::handle& value) {
         array.dtype().itemsize() != sizeof(std::int64_t)) {
         return py::reinterpret_borrow<py::object>(value);
     }
+    require_native_order(array.dtype(), "State '" + tensor.name + "'");
     using Limits = std::numeric_limits<std::int32_t>;
     if (array.size() > 0 && (array.attr("min")().cast<std::int64_t>() < Limits::min() ||
                              array.attr("max")().cast<std::int64_t>() > Limits::max())) {
@@ -58,9 +60,30 @@ public:
     PyStreamPool(std::shared_ptr<te::Plan> plan, const std::vector<PyStreamState>& state,
                  std::map<std::string, std::size_t> batch_axes, std::int32_t capacity, std::vector<int> buckets,
                  bool cuda_graphs, bool timing, bool spin, int graph_cache, int device)
-        : plan_{std::move(plan)} {
-        if (device >= 0 && device != plan_->device()) {
-            throw UsageProblem("The engine is on GPU " + std::to_string(plan_->device()) + ", not on GPU " +
+        : plan_{std::move(plan)}, pool_{make_pool(plan_, state, std::move(batch_axes), capacity, std::move(buckets),
+                                                  cuda_graphs, timing, spin, graph_cache, device),
+                                        "The stream pool was released; make a new one."} {
+        for (const PyStreamState& one : state) {
+            state_[one.output] = one.input;
+        }
+    }
+    ~PyStreamPool() {
+        try {
+            release();
+        } catch (py::error_already_set& interrupted) {
+            interrupted.discard_as_unraisable("the end of a StreamPool");
+        }
+    }
+    PyStreamPool(const PyStreamPool&) = delete;
+    PyStreamPool& operator=(const PyStreamPool&) = delete;
+
+    static std::unique_ptr<te::StreamPool> make_pool(const std::shared_ptr<te::Plan>& plan,
+                                                     const std::vector<PyStreamState>& state,
+                                                     std::map<std::string, std::size_t> batch_axes,
+                                                     std::int32_t capacity, std::vector<int> buckets, bool cuda_graphs,
+                                                     bool timing, bool spin, int graph_cache, int device) {
+        if (device >= 0 && device != plan->device()) {
+            throw UsageProblem("The engine is on GPU " + std::to_string(plan->device()) + ", not on GPU " +
                                std::to_string(device) + ".");
         }
         te::StreamPoolOptions options;
@@ -68,10 +91,9 @@ public:
         for (const PyStreamState& one : state) {
             te::StreamState added{one.input, one.output, one.input_axis, one.output_axis, std::nullopt};
             if (!one.initial.is_none()) {
-                added.initial = state_value(*plan_, one.input, one.initial, keep);
+                added.initial = state_value(*plan, one.input, one.initial, keep);
             }
             options.state.push_back(std::move(added));
-            state_[one.output] = one.input;
         }
         options.batch_axes = std::move(batch_axes);
         options.capacity = capacity;
@@ -81,18 +103,10 @@ public:
         options.spin = spin;
         options.graph_cache = graph_cache;
         const py::gil_scoped_release unlocked;
-        pool_ = std::make_shared<te::StreamPool>(plan_, std::move(options));
+        return std::make_unique<te::StreamPool>(plan, std::move(options));
     }
-    ~PyStreamPool() { release(); }
-    PyStreamPool(const PyStreamPool&) = delete;
-    PyStreamPool& operator=(const PyStreamPool&) = delete;
 
-    [[nodiscard]] std::shared_ptr<te::StreamPool> usable() const {
-        if (!pool_) {
-            throw UsageProblem("The stream pool was released; make a new one.");
-        }
-        return pool_;
-    }
+    [[nodiscard]] std::shared_ptr<te::StreamPool> usable() const { return pool_.get(); }
 
     py::dict push(const std::vector<std::int64_t>& streams, const py::object& inputs) {
         const std::shared_ptr<te::StreamPool> pool = usable();
@@ -152,18 +166,14 @@ public:
     }
 
     void release() {
-        std::shared_ptr<te::StreamPool> last = std::move(pool_);
-        {
-            const py::gil_scoped_release unlocked;
-            last.reset(); // a push of another thread has it until it ends
-        }
+        pool_.close([] {});
         arrays_->clear();
     }
 
 private:
     std::shared_ptr<te::Plan> plan_;
     std::map<std::string, std::string> state_; ///< by output
-    std::shared_ptr<te::StreamPool> pool_;
+    Closable<te::StreamPool> pool_;
     std::shared_ptr<ArrayPool> arrays_ = std::make_shared<ArrayPool>();
 };
 

@@ -4,11 +4,14 @@
 #include "build/tactic_libraries.hpp"
 #include "build/timing_cache.hpp"
 #include "trt/logger.hpp"
+#include "trt/plugins.hpp"
 #include "trt/types.hpp"
 #include "trt/version.hpp"
 #include "trtw/error.hpp"
 #include "trtw/library.hpp"
 
+#include <algorithm>
+#include <iterator>
 #include <span>
 
 // Version 10 deprecates flags and sources that 11 removed; they are used where the headers have them.
@@ -344,10 +347,10 @@ std::vector<std::string> apply_options(nvinfer1::INetworkDefinition& network, nv
     std::vector<std::string> warnings = apply_tactic_sources(config, options);
     apply_formats(network, options);
     if (!options.plugins_to_serialize.empty()) {
+        std::vector<std::string> opened;
+        std::ranges::transform(options.plugins_to_serialize, std::back_inserter(opened), plugin_path);
         std::vector<const char*> paths;
-        for (const std::string& path : options.plugins_to_serialize) {
-            paths.push_back(path.c_str());
-        }
+        std::ranges::transform(opened, std::back_inserter(paths), &std::string::c_str);
         config.setPluginsToSerialize(paths.data(), static_cast<std::int32_t>(paths.size()));
     }
     const auto more = apply_timing_cache(config, options, timing_cache);

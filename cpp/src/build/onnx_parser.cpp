@@ -86,12 +86,16 @@ void throw_parser_problems(const std::vector<ParserProblem>& problems, const std
     throw UsageProblem("TensorRT " TRTW_TRT_VERSION_TEXT " cannot parse the model: " + text + ". Model: " + model_path);
 }
 
-std::unique_ptr<nvonnxparser::IParser> parse_onnx(nvinfer1::INetworkDefinition& network, const std::string& model_path,
-                                                  std::optional<bool> native_instance_norm) {
+void check_model_file(const std::string& model_path) {
     std::error_code error;
     if (!std::filesystem::is_regular_file(model_path, error)) {
         throw UsageProblem("No such model file: " + model_path);
     }
+}
+
+std::unique_ptr<nvonnxparser::IParser> parse_onnx(nvinfer1::INetworkDefinition& network, const std::string& model_path,
+                                                  std::optional<bool> native_instance_norm) {
+    check_model_file(model_path);
     auto parser = create_parser(network);
     if (native_instance_norm && *native_instance_norm) {
         parser->setFlag(nvonnxparser::OnnxParserFlag::kNATIVE_INSTANCENORM);

@@ -35,6 +35,9 @@ std::vector<ParserProblem> parser_problems(const Parser& parser, const std::stri
 [[noreturn]] void throw_parser_problems(const std::vector<ParserProblem>& problems, const std::string& log,
                                         const std::string& model_path);
 
+/// Throws UsageProblem for what is no regular file: TensorRT would wait for a pipe.
+void check_model_file(const std::string& model_path);
+
 /// Parses a model from its path, so that external data resolves beside it. The parser owns weights of the network and
 /// has to outlive the build.
 /// Throws UsageProblem with every parser error, or where the file cannot be read.

@@ -87,6 +87,7 @@ std::shared_ptr<nvinfer1::IHostMemory> refit_from_onnx(const Plan& plan, const s
     if (entry.create_parser_refitter == nullptr) {
         throw ComponentMissing("libnvonnxparser was not found beside libnvinfer; run `setup-tensorrt`.");
     }
+    check_model_file(model_path);
     const CallGate::Closed closed{plan.gate()};
     const device::DeviceScope scope{plan.device()};
     const LogCapture capture{logger().buffer()};

@@ -101,6 +101,10 @@ void BenchStream::warm_and_capture() {
         graph_fallback_ = "an output's shape depends on the data, so a captured graph could not hold it";
         return;
     }
+    if (plan_->streams_weights()) {
+        graph_fallback_ = no_graph_of_streamed_weights;
+        return;
+    }
     try {
         graph_ = device::Graph::capture(compute_.get(), [&] { execution_->enqueue(compute_.get()); });
     } catch (const Error& problem) {

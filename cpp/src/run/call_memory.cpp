@@ -45,10 +45,11 @@ void CallMemory::set_state(std::size_t input, const Input& value, Lanes& lanes) 
     count_change(state_.set(input, value, lanes.compute.get()));
 }
 
-void CallMemory::take_state(const Call& call, const std::vector<Shape>& shapes, Lanes& lanes) {
+void CallMemory::take_state(const Call& call, const Prepared& entry, const std::vector<Shape>& shapes, Lanes& lanes) {
     for (std::size_t i = 0; i < call.inputs.size(); ++i) {
-        if (is_state_input(i) && (call.inputs[i].source != Source::state || !state_.has_value(i))) {
-            state_.make_room(i, shapes[i]);
+        const bool is_given = call.inputs[i].source != Source::state;
+        if (is_state_input(i) && (is_given || !state_.has_value(i))) {
+            state_.make_room(i, shapes[i], is_given && entry.data_dependent);
         }
     }
     for (std::size_t i = 0; i < call.inputs.size(); ++i) {
@@ -72,7 +73,7 @@ void CallMemory::reset_state(const std::vector<std::pair<std::size_t, Input>>& v
     }
     drop_outputs();
     for (const auto& [input, value] : values) {
-        state_.make_room(input, value.shape);
+        state_.make_room(input, value.shape, false);
     }
     state_.reset();
     try {
@@ -84,6 +85,7 @@ void CallMemory::reset_state(const std::vector<std::pair<std::size_t, Input>>& v
         static_cast<void>(cudaStreamSynchronize(lanes.compute.get())); // the values before it may still be copied
         throw;
     }
+    state_.keep();
     TRTW_CUDA(cudaStreamSynchronize(lanes.compute.get()));
 }
 

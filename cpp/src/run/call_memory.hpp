@@ -47,8 +47,8 @@ public:
     std::shared_ptr<device::PinnedMemory> input_block(std::size_t input, std::size_t bytes);
 
     /// Gives the state inputs their values of this call; `shapes` are those of all inputs. The last thing that may find
-    /// no memory, and from there on the first that changes state.
-    void take_state(const Call& call, const std::vector<Shape>& shapes, Lanes& lanes);
+    /// no memory, but for outputs whose size depends on the data, and from there on the first that changes state.
+    void take_state(const Call& call, const Prepared& entry, const std::vector<Shape>& shapes, Lanes& lanes);
     /// See Slot::reset_state.
     void reset_state(const std::vector<std::pair<std::size_t, Input>>& values, Lanes& lanes);
 

@@ -18,7 +18,8 @@ CallPlanner::CallPlanner(std::shared_ptr<const Plan> plan, const RunnerOptions& 
                          CallMemory& memory, Transfers& transfers)
     : plan_{std::move(plan)}, options_{&options}, lanes_{&lanes}, memory_{&memory}, transfers_{&transfers},
       contexts_{plan_, (scratch_.reserve(plan_->device_memory_bytes()), scratch_.data()),
-                static_cast<std::size_t>(std::max(options.graph_cache, 1))} {}
+                static_cast<std::size_t>(std::max(options.graph_cache, 1)) * (memory.state().turns() ? 2 : 1)},
+      reads_host_{std::ranges::any_of(plan_->inputs(), &TensorInfo::on_host)} {}
 
 // Everything that can be refused without asking the engine's profiles. Changes nothing.
 void CallPlanner::check(const Call& call) const {
@@ -104,10 +105,20 @@ Prepared& CallPlanner::prepare(const Call& call) {
         last_key_ = key_;
         last_ = &entry;
     }
-    if (!memory_->state().empty()) {
-        memory_->take_state(call, shapes_, *lanes_);
+    Prepared& entry = *last_;
+    if (entry.bound != memory_->generation()) { // others may have kept the memory that it was worked out with
+        memory_->reserve_inputs(call, entry);
+        memory_->reserve_outputs(call, entry, entry.profile);
     }
-    return *last_;
+    for (std::size_t o = 0; !call.room.empty() && o < entry.output_shapes.size(); ++o) {
+        if (!entry.output_data_dependent[o]) {
+            memory_->to_host().check_room(call, o, entry.output_shapes[o]);
+        }
+    }
+    if (!memory_->state().empty()) {
+        memory_->take_state(call, entry, shapes_, *lanes_);
+    }
+    return entry;
 }
 
 void CallPlanner::work_out(const Call& call, Prepared& entry) {
@@ -129,7 +140,7 @@ void CallPlanner::work_out(const Call& call, Prepared& entry) {
             roamer.execution->bind_input(i, address);
         }
     }
-    roamer.execution->set_shapes(shapes_);
+    give_shapes(roamer);
     entry.output_shapes.clear();
     entry.output_data_dependent.clear();
     for (std::size_t o = 0; o < plan_->outputs().size(); ++o) {
@@ -153,10 +164,20 @@ void CallPlanner::work_out(const Call& call, Prepared& entry) {
                            [](const TensorInfo& output) { return output.on_host; })) {
         // A replay would leave what another call wrote there.
         entry.no_graph = "TensorRT writes an output in host memory while it enqueues, which a graph does not repeat";
+    } else if (plan_->streams_weights()) {
+        entry.no_graph = no_graph_of_streamed_weights;
     }
     entry.capture_failed = !entry.no_graph.empty();
-    memory_->reserve_outputs(call, entry, profile);
     entry.profile = profile;
+}
+
+// Shapes follow from the values of shape tensors, too, wherever those were bound last.
+void CallPlanner::give_shapes(ContextCache::Roamer& roamer) {
+    if (reads_host_ || roamer.shapes != shapes_) {
+        roamer.shapes.reset();
+        roamer.execution->set_shapes(shapes_);
+        roamer.shapes = shapes_;
+    }
 }
 
 void CallPlanner::bind(const Call& call, const Prepared& entry, Execution& execution) {
@@ -173,11 +194,6 @@ void CallPlanner::bind(const Call& call, const Prepared& entry, Execution& execu
 }
 
 Execution& CallPlanner::set_up(const Call& call, Prepared& entry) {
-    // Others may have kept the memory that the entry was worked out with.
-    if (entry.bound != memory_->generation()) {
-        memory_->reserve_inputs(call, entry);
-        memory_->reserve_outputs(call, entry, entry.profile);
-    }
     const std::uint64_t generation = memory_->generation();
     if (entry.own) {
         if (entry.bound != generation) {
@@ -192,7 +208,7 @@ Execution& CallPlanner::set_up(const Call& call, Prepared& entry) {
     if (roamer.key != key_ || roamer.bound != generation) {
         roamer.key.clear();
         bind(call, entry, *roamer.execution);
-        roamer.execution->set_shapes(shapes_);
+        give_shapes(roamer);
         roamer.key = key_;
         roamer.bound = generation;
     }

@@ -31,6 +31,7 @@ private:
     void stage_shape_tensors(const Call& call);
     void make_key(const Call& call);
     void work_out(const Call& call, Prepared& entry);
+    void give_shapes(ContextCache::Roamer& roamer);
     void bind(const Call& call, const Prepared& entry, Execution& execution);
 
     std::shared_ptr<const Plan> plan_;
@@ -41,6 +42,7 @@ private:
 
     device::DeviceBuffer scratch_;
     ContextCache contexts_; ///< goes before the memory that it is bound to
+    bool reads_host_;       ///< some input is a shape tensor
     CallKey key_;
     CallKey last_key_;
     Prepared* last_ = nullptr;

@@ -15,7 +15,7 @@ ContextCache::Roamer& ContextCache::roamer(int profile, cudaStream_t stream) {
     if (roamer.execution) {
         return roamer;
     }
-    roamer.key.clear();
+    roamer = {};
     roamer.execution = Execution::create(plan_, profile, scratch_, stream);
     if (!roamer.execution) {
         roamer.execution = take_from_entry(profile);

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,8 +44,9 @@ public:
     /// there is none to take, OutOfMemory or DeviceFailure.
     struct Roamer {
         std::unique_ptr<Execution> execution;
-        CallKey key;             ///< the call it is set up for; empty for none
-        std::uint64_t bound = 0; ///< address generation it holds
+        CallKey key;                              ///< the call it is set up for; empty for none
+        std::uint64_t bound = 0;                  ///< address generation it holds
+        std::optional<std::vector<Shape>> shapes; ///< that it was given
     };
     Roamer& roamer(int profile, cudaStream_t stream);
 

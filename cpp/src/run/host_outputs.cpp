@@ -17,6 +17,13 @@ std::vector<bool> default_outputs(const Plan& plan, const RunnerOptions& options
     return to_host;
 }
 
+void check_room(const TensorInfo& output, const std::optional<Shape>& room, const Shape& shape) {
+    if (room && *room != shape) {
+        throw UsageProblem("The array to write output '" + output.name + "' into has the shape " + bracketed(*room) +
+                           ", the output " + bracketed(shape) + ".");
+    }
+}
+
 std::size_t HostOutputs::bytes(const Call& call, std::size_t output, const Shape& shape) const {
     const TensorInfo& tensor = plan_->outputs()[output];
     const std::optional<std::int64_t> at = index(call, output);
@@ -28,6 +35,15 @@ std::size_t HostOutputs::bytes(const Call& call, std::size_t output, const Shape
                            "' is written in host memory by TensorRT; it can be had as a whole only.");
     }
     return slice_at(tensor, shape, *at).bytes();
+}
+
+void HostOutputs::check_room(const Call& call, std::size_t output, const Shape& shape) const {
+    if (call.room.empty()) {
+        return;
+    }
+    const TensorInfo& tensor = plan_->outputs()[output];
+    const std::optional<std::int64_t> at = index(call, output);
+    engine::check_room(tensor, call.room[output], at ? slice_at(tensor, shape, *at).shape : shape);
 }
 
 } // namespace trtw::engine

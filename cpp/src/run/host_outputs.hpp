@@ -14,6 +14,9 @@ namespace trtw::engine {
 /// By output: whether it is copied where the call does not say. State outputs are not, unless they are asked for.
 std::vector<bool> default_outputs(const Plan& plan, const RunnerOptions& options);
 
+/// Throws UsageProblem where there is room for another shape than the output's.
+void check_room(const TensorInfo& output, const std::optional<Shape>& room, const Shape& shape);
+
 class HostOutputs {
 public:
     HostOutputs(const Plan& plan, const RunnerOptions& options)
@@ -29,6 +32,8 @@ public:
     /// Of what the host gets of an output of this shape. Throws UsageProblem for an index that the output does not
     /// have.
     [[nodiscard]] std::size_t bytes(const Call& call, std::size_t output, const Shape& shape) const;
+    /// Throws UsageProblem where the call has room for another shape than that of an output.
+    void check_room(const Call& call, std::size_t output, const Shape& shape) const;
 
 private:
     const Plan* plan_;

@@ -1,9 +1,12 @@
 #include "trtw/runner.hpp"
 
 #include "device/scope.hpp"
+#include "run/host_outputs.hpp"
 #include "run/profile_choice.hpp"
 #include "run/slot.hpp"
 #include "run/slot_pool.hpp"
+
+#include <algorithm>
 
 namespace trtw::engine {
 
@@ -31,9 +34,9 @@ std::size_t state_input(const Runner& runner, const std::string& name) {
 
 } // namespace
 
-Runner::Runner(std::shared_ptr<const Plan> plan, RunnerOptions options)
+Runner::Runner(std::shared_ptr<const Plan> plan, RunnerOptions options, std::function<void()> while_waiting)
     : plan_{std::move(plan)}, options_{checked(std::move(options), *plan_)},
-      pool_{std::make_unique<SlotPool>(options_.slots)} {
+      pool_{std::make_unique<SlotPool>(options_.slots, std::chrono::seconds{10}, std::move(while_waiting))} {
     check_options();
     const device::DeviceScope scope{plan_->device()};
     for (int slot = 0; slot < options_.slots; ++slot) {
@@ -103,6 +106,15 @@ bool Runner::Ticket::done() const {
 bool Runner::Ticket::wait_until(Clock::time_point deadline) const {
     const Runner* runner = runner_.load();
     return runner == nullptr || runner->slots_[static_cast<std::size_t>(slot_)]->wait_until(deadline);
+}
+
+void Runner::Ticket::check_room(const std::vector<std::optional<Shape>>& room) const {
+    if (const Runner* runner = runner_.load()) {
+        const std::vector<Output>& outputs = runner->slots_[static_cast<std::size_t>(slot_)]->outputs();
+        for (std::size_t o = 0; o < std::min(room.size(), outputs.size()); ++o) {
+            engine::check_room(*outputs[o].tensor, room[o], outputs[o].shape);
+        }
+    }
 }
 
 Runner::Finished Runner::Ticket::result() {

@@ -216,6 +216,7 @@ void Slot::read_data_dependent_shapes(const Call& call, const Prepared& entry) {
             continue;
         }
         output_shapes_[o] = io.allocator(o).shape();
+        to_host.check_room(call, o, output_shapes_[o]);
         // Neither is bound to the context, so no graph or binding goes stale.
         memory_grew_ = memory_grew_ || io.allocator(o).grew();
         if (to_host.wanted(call, o) && io.outputs[o].host.reserve(to_host.bytes(call, o, output_shapes_[o]))) {
@@ -299,6 +300,7 @@ void Slot::abandon() noexcept {
     published_generation_ = 0; // the graphs are gone: tell at the next call
     lanes_.drain();
     static_cast<void>(cudaGetLastError());
+    memory_.state().undo();
     gate_.reset();
     planner_.forget();
 }

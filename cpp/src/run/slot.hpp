@@ -44,6 +44,8 @@ public:
         return lanes_.done.wait_until(deadline);
     }
 
+    /// Of the call that was launched last.
+    [[nodiscard]] const std::vector<Output>& outputs() const noexcept { return memory_.outputs; }
     [[nodiscard]] const Timing& timing() const noexcept { return timing_; }
     [[nodiscard]] SlotStatus status() const;
     /// The pinned block of an input with room for `bytes`; writing there before the call saves a copy.

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -16,11 +17,13 @@ namespace trtw::engine {
 class SlotPool {
 public:
     using Patience = std::chrono::steady_clock::duration;
-    /// `patience`: how long `lease` waits while every slot is parked by the calling thread.
-    explicit SlotPool(int count, Patience patience = std::chrono::seconds{10});
+    /// `patience`: how long `lease` waits for itself. `while_waiting` is called ten times a second by a thread that
+    /// waits; what it throws ends the wait.
+    explicit SlotPool(int count, Patience patience = std::chrono::seconds{10},
+                      std::function<void()> while_waiting = {});
 
-    /// The slot that was free for longest; waits until one is. Throws UsageProblem where the calling thread itself
-    /// holds the tickets of every slot and no other thread waits for one within `patience`.
+    /// The slot that was free for longest; waits until one is. Throws UsageProblem where all slots stay parked for
+    /// `patience`, some by the calling thread, and whoever parked one waits here, too.
     int lease();
     /// Ends a lease.
     void release(int slot);
@@ -33,13 +36,16 @@ public:
     std::optional<int> try_lease(int slot);
 
 private:
-    [[nodiscard]] bool all_parked_by(std::thread::id thread) const;
+    [[nodiscard]] bool is_stuck() const;
+    void wait_for_slot(std::unique_lock<std::mutex>& lock);
 
     std::mutex mutex_;
     std::condition_variable freed_;
     std::deque<int> free_;
     std::vector<std::optional<std::thread::id>> parked_; ///< by slot: who parked it
+    std::vector<std::thread::id> waiting_;
     Patience patience_;
+    std::function<void()> while_waiting_;
 };
 
 } // namespace trtw::engine

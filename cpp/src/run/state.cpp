@@ -104,30 +104,61 @@ const Shape& StateStore::next_shape(std::size_t input) const {
     return pair.has_value ? pair.shape : tensor.shape;
 }
 
-void StateStore::make_room(std::size_t input, const Shape& shape) {
+void StateStore::make_room(std::size_t input, const Shape& shape, bool apart) {
     Pair& pair = pair_at(input);
     const std::size_t bytes = byte_size(plan_->inputs()[input], shape);
     const device::DeviceBuffer& now = pair.at(parity_);
-    if (now.data() != nullptr && now.capacity() >= bytes && !now.is_lent()) {
+    pair.apart = apart;
+    pair.needs_room = apart || now.data() == nullptr || now.capacity() < bytes || now.is_lent();
+    if (!pair.needs_room || pair.room.is_lent()) {
         pair.room.release();
-        return;
     }
-    reserve(pair.room, pair, bytes, -1);
+    if (pair.needs_room) {
+        reserve(pair.room, pair, bytes, -1);
+    }
 }
 
-bool StateStore::take_room(Pair& pair) {
-    if (pair.room.data() == nullptr) {
-        return false;
+// A value of this shape comes, into the room that was made if there is some. True when an address changed.
+bool StateStore::enter(Pair& pair, const Shape& shape) {
+    const bool moved = std::exchange(pair.needs_room, false);
+    if (moved) {
+        std::swap(pair.at(parity_), pair.room);
     }
-    pair.at(parity_) = std::exchange(pair.room, {});
-    return true;
+    if (moved || !pair.has_value) {
+        pair.former = Former{std::move(pair.shape), pair.has_value, moved};
+    }
+    pair.shape = shape;
+    pair.has_value = true;
+    return moved;
+}
+
+void StateStore::keep() noexcept {
+    for (Pair& pair : pairs_) {
+        if (pair.former && (!pair.apart || pair.room.is_lent())) {
+            pair.room.release();
+        }
+        pair.former.reset();
+    }
+}
+
+void StateStore::undo() noexcept {
+    for (Pair& pair : pairs_) {
+        if (pair.former) {
+            if (pair.former->in_room) {
+                std::swap(pair.at(parity_), pair.room);
+            }
+            pair.shape = std::move(pair.former->shape);
+            pair.has_value = pair.former->has_value;
+            pair.former.reset();
+        }
+    }
 }
 
 bool StateStore::set(std::size_t input, const Input& value, cudaStream_t stream) {
     Pair& pair = pair_at(input);
     const TensorInfo& tensor = plan_->inputs()[input];
     const std::size_t bytes = byte_size(tensor, value.shape);
-    const bool changed = take_room(pair);
+    const bool changed = enter(pair, value.shape);
     const device::DeviceBuffer& buffer = pair.at(parity_);
     buffer.block()->readers().make_wait({stream});
     if (value.source == Source::host && !value.strides.empty()) {
@@ -141,8 +172,6 @@ bool StateStore::set(std::size_t input, const Input& value, cudaStream_t stream)
             TRTW_CUDA(cudaStreamSynchronize(stream));
         }
     }
-    pair.shape = value.shape;
-    pair.has_value = true;
     return changed;
 }
 
@@ -152,12 +181,10 @@ bool StateStore::fill(std::size_t input, cudaStream_t stream) {
         return false;
     }
     const TensorInfo& tensor = plan_->inputs()[input];
-    const bool changed = take_room(pair);
+    const bool changed = enter(pair, tensor.shape);
     const device::DeviceBuffer& buffer = pair.at(parity_);
     buffer.block()->readers().make_wait({stream});
     TRTW_CUDA(cudaMemsetAsync(buffer.data(), 0, byte_size(tensor, tensor.shape), stream));
-    pair.shape = tensor.shape;
-    pair.has_value = true;
     return changed;
 }
 
@@ -190,13 +217,16 @@ bool StateStore::reserve_output(std::size_t output, std::size_t bytes, int profi
     return !pair.in_place && reserve(pair.at(1 - parity_), pair, bytes, profile);
 }
 
+bool StateStore::turns() const noexcept {
+    return std::ranges::any_of(pairs_, [](const Pair& pair) { return !pair.in_place; });
+}
+
 void StateStore::advance(const std::vector<Shape>& output_shapes) {
-    bool turns = false;
+    keep();
     for (Pair& pair : pairs_) {
         pair.shape = output_shapes[pair.output];
-        turns = turns || !pair.in_place;
     }
-    parity_ = turns ? 1 - parity_ : parity_; // else one graph serves every call
+    parity_ = turns() ? 1 - parity_ : parity_; // else one graph serves every call
 }
 
 StateValue StateStore::value(std::size_t input) const {

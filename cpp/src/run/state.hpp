@@ -6,6 +6,7 @@
 
 #include <array>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,8 +40,8 @@ public:
     /// The shape of the value that the next call reads; where there is none yet, of the zeros that it starts from.
     /// Throws UsageProblem where that shape is dynamic.
     [[nodiscard]] const Shape& next_shape(std::size_t input) const;
-    /// Makes room for a value of this shape. Throws OutOfMemory.
-    void make_room(std::size_t input, const Shape& shape);
+    /// Makes room for a value of this shape; `apart` from the value that is there, for `undo`. Throws OutOfMemory.
+    void make_room(std::size_t input, const Shape& shape, bool apart);
 
     /// Gives an input its value for the next call, in the room that was made. Of a host array the copy is done when
     /// this returns, of a device array it is under way on the stream. True when an address changed.
@@ -48,6 +49,9 @@ public:
     /// Makes zeros, in the room that was made, where there is no value yet. True when an address changed.
     bool fill(std::size_t input, cudaStream_t stream);
     [[nodiscard]] bool has_value(std::size_t input) const noexcept { return pair_at(input).has_value; }
+    /// Values that were given stay, or are taken back as far as what they took the place of is there still.
+    void keep() noexcept;
+    void undo() noexcept;
     /// Forgets every value: the next call starts from zeros where the shape is fixed, else needs values.
     void reset() noexcept;
 
@@ -56,6 +60,8 @@ public:
     bool leave_lent(cudaStream_t stream);
     /// Makes room for what this call writes; true when an address changed.
     bool reserve_output(std::size_t output, std::size_t bytes, int profile);
+    /// Whether outputs and inputs change roles: then calls of equal shapes come in two kinds.
+    [[nodiscard]] bool turns() const noexcept;
     /// The call is on its way: outputs become the next inputs.
     void advance(const std::vector<Shape>& output_shapes);
 
@@ -67,14 +73,23 @@ public:
     [[nodiscard]] std::size_t device_bytes() const noexcept;
 
 private:
+    /// What a call's own value took the place of.
+    struct Former {
+        Shape shape;
+        bool has_value = false;
+        bool in_room = false;
+    };
     struct Pair {
         std::size_t input = 0;
         std::size_t output = 0;
         bool in_place = false;
         std::array<device::DeviceBuffer, 2> buffers;
         device::DeviceBuffer room; ///< for the next value, where it cannot go where the last one is
+        bool needs_room = false;
+        bool apart = false; ///< the last one is kept in `room` for another time
         Shape shape;
         bool has_value = false;
+        std::optional<Former> former; ///< until it is certain that the call is on its way
 
         [[nodiscard]] device::DeviceBuffer& at(int place) noexcept {
             return buffers[in_place ? 0 : static_cast<std::size_t>(place)];
@@ -84,7 +99,7 @@ private:
         }
     };
     bool reserve(device::DeviceBuffer& buffer, const Pair& pair, std::size_t bytes, int profile) const;
-    bool take_room(Pair& pair);
+    bool enter(Pair& pair, const Shape& shape);
     [[nodiscard]] const Pair& pair_at(std::size_t input) const noexcept {
         return pairs_[static_cast<std::size_t>(by_input_[input])];
     }

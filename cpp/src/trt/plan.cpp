@@ -137,6 +137,15 @@ void set_weight_budget([[maybe_unused]] nvinfer1::ICudaEngine& engine, [[maybe_u
 #endif
 }
 
+bool streams_weights([[maybe_unused]] const nvinfer1::ICudaEngine& engine) {
+#if TRTW_TRT_WEIGHT_BUDGET
+    const std::int64_t streamable = engine.getStreamableWeightsSize();
+    return streamable > 0 && engine.getWeightStreamingBudgetV2() < streamable;
+#else
+    return false;
+#endif
+}
+
 std::size_t scratch_bytes(const nvinfer1::ICudaEngine& engine) {
 #if TRTW_TRT_MEMORY_SIZE_V2
     return static_cast<std::size_t>(engine.getDeviceMemorySizeV2());
@@ -214,6 +223,7 @@ void Plan::read_tensors() {
     // At least one: an engine of fixed shapes is asked for profile 0, too.
     num_profiles_ = std::max(engine_->getNbOptimizationProfiles(), 1);
     device_memory_bytes_ = scratch_bytes(*engine_);
+    streams_weights_ = engine::streams_weights(*engine_);
     for (int i = 0; i < engine_->getNbIOTensors(); ++i) {
         add_tensor(describe(*engine_, engine_->getIOTensorName(i), num_profiles_));
     }

@@ -1,29 +1,38 @@
 #include "trt/plugins.hpp"
 
 #include "trt/logger.hpp"
+#include "trt/regular_file.hpp"
 #include "trtw/error.hpp"
 
 #include <dlfcn.h>
-#include <filesystem>
 
-namespace fs = std::filesystem;
+#include <map>
+#include <memory>
+#include <mutex>
 
 namespace trtw::engine {
 
 namespace {
 
+// Open until the process ends, as the library itself is.
+const RegularFile& opened(const std::string& given) {
+    static std::mutex mutex;
+    static auto& files = *new std::map<std::string, std::unique_ptr<RegularFile>>;
+    auto file = std::make_unique<RegularFile>(given, "The plugin library");
+    const std::string identity = file->identity();
+    const std::scoped_lock lock{mutex};
+    return *files.try_emplace(identity, std::move(file)).first->second;
+}
+
 void load_plugin(nvinfer1::IPluginRegistry& registry, const std::string& given) {
-    std::error_code error;
-    const fs::path path = fs::canonical(given, error);
-    if (error || !fs::is_regular_file(path)) {
-        throw UsageProblem("No such plugin library: " + given);
-    }
+    const RegularFile& file = opened(given);
+    const std::string path = file.descriptor_path();
     void* handle = dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL);
     if (handle == nullptr) {
         const char* reason = dlerror();
         throw ComponentMissing(
             "A plugin library could not be opened: " + std::string{reason != nullptr ? reason : "no reason given"} +
-            ". Library: " + path.string());
+            ". Library: " + file.name());
     }
     // Never closed: layers of networks and engines may run its code until the process ends.
     if (dlsym(handle, "getPluginCreators") == nullptr && dlsym(handle, "getCreators") == nullptr) {
@@ -34,11 +43,15 @@ void load_plugin(nvinfer1::IPluginRegistry& registry, const std::string& given) 
         const std::string reason = capture.errors();
         throw ComponentMissing("TensorRT's plugin registry refused a library: " +
                                (reason.empty() ? std::string{"no reason given"} : reason) +
-                               ". Library: " + path.string());
+                               ". Library: " + file.name());
     }
 }
 
 } // namespace
+
+std::string plugin_path(const std::string& given) {
+    return opened(given).descriptor_path();
+}
 
 void load_plugins(nvinfer1::IPluginRegistry& registry, const std::vector<std::string>& paths) {
     for (const std::string& path : paths) {

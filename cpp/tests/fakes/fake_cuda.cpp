@@ -3,11 +3,13 @@
 #include "device/status.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <limits>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -42,15 +44,17 @@ struct FakeGraph {
 
 namespace {
 
+FakeStream legacy;
 std::mutex mutex;
 std::condition_variable changed;
-std::set<FakeStream*> streams;
+std::set<FakeStream*> streams{&legacy};
+std::map<const std::byte*, std::pair<std::size_t, int>> device_blocks; ///< bytes and device by address
 bool all_held = false;
-std::size_t most_bytes = std::numeric_limits<std::size_t>::max();
-std::size_t allocation_count = 0;
-std::size_t graph_count = 0;
-std::size_t wait_count = 0;
-std::size_t destroyed_count = 0;
+std::atomic<std::size_t> most_bytes = std::numeric_limits<std::size_t>::max();
+std::atomic<std::size_t> allocation_count = 0;
+std::atomic<std::size_t> graph_count = 0;
+std::atomic<std::size_t> wait_count = 0;
+std::atomic<std::size_t> destroyed_count = 0;
 thread_local int current_device = 0;
 
 // Whatever can be done is, stream after stream.
@@ -158,6 +162,8 @@ std::size_t destroyed_streams() {
 
 } // namespace fake
 
+const cudaStream_t cudaStreamLegacy = &legacy;
+
 const char* cudaGetErrorName(cudaError_t /*error*/) {
     return "cudaErrorOfTheDouble";
 }
@@ -190,9 +196,14 @@ cudaError_t cudaMalloc(void** pointer, std::size_t bytes) {
         return cudaErrorMemoryAllocation;
     }
     ++allocation_count;
-    return allocate(pointer, bytes);
+    const cudaError_t status = allocate(pointer, bytes);
+    const std::scoped_lock lock{mutex};
+    device_blocks[static_cast<std::byte*>(*pointer)] = {bytes, current_device};
+    return status;
 }
 cudaError_t cudaFree(void* pointer) {
+    const std::scoped_lock lock{mutex};
+    device_blocks.erase(static_cast<std::byte*>(pointer));
     std::free(pointer);
     return cudaSuccess;
 }
@@ -203,9 +214,22 @@ cudaError_t cudaFreeHost(void* pointer) {
     std::free(pointer);
     return cudaSuccess;
 }
-cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* /*pointer*/) {
-    *attributes = {cudaMemoryTypeUnregistered, nullptr};
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* pointer) {
+    const std::scoped_lock lock{mutex};
+    const auto* address = static_cast<const std::byte*>(pointer);
+    const auto after = device_blocks.upper_bound(address);
+    *attributes = {cudaMemoryTypeUnregistered, nullptr, 0};
+    if (after != device_blocks.begin()) {
+        const auto& [begin, block] = *std::prev(after);
+        if (address < begin + block.first) {
+            *attributes = {cudaMemoryTypeDevice, const_cast<std::byte*>(address), block.second};
+        }
+    }
     return cudaSuccess;
+}
+cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
+    cudaMemcpyAsync(to, from, bytes, kind, cudaStreamLegacy);
+    return cudaStreamSynchronize(cudaStreamLegacy);
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind /*kind*/,
                             cudaStream_t stream) {

@@ -16,6 +16,7 @@ public:
     std::vector<fake::Shape> output_shapes;
     std::vector<void*> inputs;
     std::vector<void*> outputs;
+    trtw::engine::OutputAllocator* allocator = nullptr; ///< of the open output
 };
 } // namespace nvinfer1
 
@@ -146,6 +147,9 @@ void Execution::set_shapes(std::span<const Shape> shapes) {
 }
 
 std::optional<Shape> Execution::output_shape(std::size_t output) const {
+    if (static_cast<const fake::Engine&>(*plan_).open_output == output) {
+        return std::nullopt;
+    }
     return context_->output_shapes[output];
 }
 
@@ -163,7 +167,9 @@ void Execution::bind_output(std::size_t output, void* address) {
     context_->outputs[output] = address;
 }
 
-void Execution::bind_allocator(std::size_t /*output*/, OutputAllocator& /*allocator*/) {}
+void Execution::bind_allocator(std::size_t /*output*/, OutputAllocator& allocator) {
+    context_->allocator = &allocator;
+}
 void Execution::report_layers(LayerReport /*report*/) {}
 
 void Execution::enqueue(cudaStream_t stream) {
@@ -176,6 +182,15 @@ void Execution::enqueue(cudaStream_t stream) {
         if (aliased && context_->outputs[o] != context_->inputs[*aliased]) {
             throw DeviceFailure("output '" + plan_->outputs()[o].name + "' is not bound to its input's memory");
         }
+    }
+    if (engine.open_output) {
+        const Shape& shape = context_->output_shapes[*engine.open_output];
+        context_->outputs[*engine.open_output] =
+            context_->allocator->grow(byte_size(plan_->outputs()[*engine.open_output], shape));
+        if (context_->outputs[*engine.open_output] == nullptr) {
+            throw DeviceFailure("the output found no memory");
+        }
+        context_->allocator->note_shape(shape);
     }
     // Addresses, and weights that a kernel takes by value, are what they were when it was enqueued.
     const auto context = *context_;

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,6 +31,9 @@ public:
     /// Shapes of the outputs from those of the inputs; without, all have the first input's. May throw UsageProblem.
     std::function<std::vector<Shape>(const std::vector<Shape>& inputs)> infer;
     std::atomic<float> weight = 1;
+    /// The shape of this output, by its index, is known only once it runs.
+    std::optional<std::size_t> open_output;
+    using Plan::streams_weights_;
     /// Thrown by the next launches, where it is not empty.
     std::string failure;
 };

@@ -6,6 +6,9 @@
 
 #include <doctest/doctest.h>
 
+#include <deque>
+#include <memory>
+
 using fake::call_of;
 using fake::host;
 using fake::run;
@@ -73,6 +76,78 @@ TEST_CASE("a call that finds no memory keeps the state") {
         CHECK_THROWS_AS(s.runner.run(call_of({host(eight), host(eight)})), OutOfMemory);
     }
     s.check_state();
+}
+
+TEST_CASE("a known call that finds no memory keeps the state that it brought another one for") {
+    Stateful s{4};
+    std::deque<std::shared_ptr<trtw::device::DeviceMemory>> held;
+    const auto hold = [&](const Values& x) {
+        const auto finished = s.runner.run(call_of({host(x), state()}));
+        held.push_back(finished.outputs()[0].device);
+    };
+    const Values zeros(4, 0);
+    for (int i = 0; i < 4; ++i) {
+        hold(zeros); // both sets of outputs are held, and every call is known
+    }
+    {
+        const fake::FullDevice full;
+        CHECK_THROWS_AS(s.runner.run(call_of({host(s.ones), host(s.other)})), OutOfMemory);
+        CHECK_THROWS_AS(s.runner.run(call_of({host(s.ones), state()})), OutOfMemory);
+    }
+    s.check_state();
+}
+
+TEST_CASE("an output that finds no memory only while the engine runs keeps the state") {
+    auto engine = fake::recurrent(-1);
+    engine->open_output = 0;
+    Runner runner{engine, with_state()};
+    const Values ones{1, 1, 1, 1};
+    const Values tens{10, 10, 10, 10};
+    const Values eight(8, 5);
+    const Values more(8, 1);
+    for (const bool known : {false, true}) {
+        if (known) { // a call of eight elements has been there, so that only the output is to be allocated
+            CHECK(run(runner, {host(more), host(eight)}) == Values(8, 7));
+        }
+        runner.reset_state({{1, host(tens)}});
+        auto kept = runner.run(call_of({host(ones), state()})).outputs()[0].device;
+        auto other = runner.run(call_of({host(ones), state()})).outputs()[0].device;
+        runner.reset_state({{1, host(tens)}});
+        {
+            const fake::FullDevice full;
+            CHECK_THROWS_AS(runner.run(call_of({host(more), host(eight)})), OutOfMemory);
+            CHECK_THROWS_AS(runner.run(call_of({host(ones), host(ones)})), OutOfMemory);
+            CHECK_THROWS_AS(runner.run(call_of({host(ones), state()})), OutOfMemory);
+        }
+        CHECK(run(runner, {host(ones), state()}) == Values{12, 12, 12, 12});
+        CHECK(run(runner, {host(ones), host(ones)}) == Values{3, 3, 3, 3});
+        CHECK(run(runner, {host(ones), state()}) == Values{4, 4, 4, 4});
+    }
+}
+
+TEST_CASE("a call that has room for another shape than an output's keeps the state") {
+    for (const bool open : {false, true}) {
+        auto engine = fake::recurrent(-1);
+        if (open) {
+            engine->open_output = 0;
+        }
+        Runner runner{engine, with_state()};
+        const Values tens{10, 10, 10, 10};
+        const Values ones{1, 1, 1, 1};
+        runner.reset_state({{1, host(tens)}});
+        for (const bool given : {false, true}) {
+            Call call = call_of({host(ones), given ? host(ones) : state()});
+            call.room = {trtw::engine::Shape{3}, std::nullopt};
+            CHECK_THROWS_WITH_AS(runner.run(call), doctest::Contains("'y' into has the shape [3], the output [4]"),
+                                 UsageProblem);
+            CHECK_THROWS_AS(static_cast<void>(runner.submit(call)), UsageProblem);
+        }
+        Call call = call_of({host(ones), state()});
+        call.room = {trtw::engine::Shape{4}, std::nullopt};
+        CHECK(fake::values(runner.run(call).outputs()[0]) == Values{12, 12, 12, 12});
+        call.room = {std::nullopt};
+        CHECK_THROWS_WITH_AS(runner.run(call), doctest::Contains("room"), UsageProblem);
+    }
 }
 
 TEST_CASE("a refused call keeps state that is given together with it") {

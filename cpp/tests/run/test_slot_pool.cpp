@@ -64,6 +64,72 @@ TEST_CASE("one thread submits, another waits") {
     waiter.join();
 }
 
+TEST_CASE("threads that wait for one another are told so") {
+    constexpr int count = 3;
+    SlotPool pool{count, 20ms};
+    std::atomic<int> parked = 0;
+    std::atomic<int> refused = 0;
+    std::vector<std::thread> threads;
+    for (int t = 0; t < count; ++t) {
+        threads.emplace_back([&] {
+            const int slot = pool.lease();
+            pool.park(slot);
+            ++parked;
+            while (parked < count) {
+                std::this_thread::yield();
+            }
+            try {
+                pool.release(pool.lease());
+            } catch (const UsageProblem&) {
+                ++refused;
+            }
+            pool.unpark(slot);
+            pool.release(slot);
+        });
+    }
+    for (std::thread& thread : threads) {
+        thread.join();
+    }
+    CHECK(refused >= 1);
+    CHECK(pool.lease() >= 0);
+}
+
+TEST_CASE("a thread that may take a ticket is waited for") {
+    SlotPool pool{2, 20ms};
+    const int mine = pool.lease();
+    pool.park(mine);
+    std::thread other{[&] {
+        const int slot = pool.lease();
+        pool.park(slot);
+        std::this_thread::sleep_for(150ms); // computes: it waits for no slot
+        pool.unpark(slot);
+        pool.release(slot);
+    }};
+    while (true) {
+        const auto free = pool.try_lease(1 - mine);
+        if (!free) {
+            break;
+        }
+        pool.release(*free);
+    }
+    CHECK(pool.lease() == 1 - mine);
+    other.join();
+}
+
+TEST_CASE("a wait can be ended from outside") {
+    struct Interrupted {};
+    int beats = 0;
+    SlotPool pool{1, 10s, [&] {
+                      if (++beats == 2) {
+                          throw Interrupted{};
+                      }
+                  }};
+    const int held = pool.lease();
+    CHECK_THROWS_AS(pool.lease(), Interrupted);
+    pool.release(held);
+    CHECK(pool.lease() == held);
+}
+
 TEST_CASE("no slot is ever held twice") {
     constexpr int slots = 3;
     SlotPool pool{slots};

@@ -18,6 +18,7 @@ using fake::Values;
 using fake::values;
 using trtw::UsageProblem;
 using trtw::engine::Runner;
+using trtw::engine::RunnerOptions;
 using Clock = std::chrono::steady_clock;
 
 TEST_CASE("a dropped ticket gives its slot back") {
@@ -78,6 +79,49 @@ TEST_CASE("a moved ticket owns the slot alone") {
     tickets.clear();
     CHECK(values(last.result().outputs().front()) == Values{7});
     CHECK(fake::run(runner, {host(x)}) == Values{7});
+}
+
+TEST_CASE("room of another shape is told before the result is taken") {
+    Runner runner{fake::twice(), {}};
+    const Values x{3};
+    Runner::Ticket ticket = runner.submit(call_of({host(x)}));
+    CHECK_THROWS_WITH_AS(ticket.check_room({trtw::engine::Shape{3}}), doctest::Contains("[3], the output [1]"),
+                         UsageProblem);
+    ticket.check_room({trtw::engine::Shape{1}});
+    ticket.check_room({});
+    CHECK(values(ticket.result().outputs().front()) == Values{7});
+}
+
+TEST_CASE("threads that submit, run and drop get their own values") {
+    RunnerOptions options;
+    options.slots = 3;
+    options.spin = false;
+    Runner runner{fake::twice(), options};
+    std::atomic<int> wrong = 0;
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 4; ++t) {
+        threads.emplace_back([&, t] {
+            for (int i = 0; i < 60; ++i) {
+                const Values x(static_cast<std::size_t>(1 + (i + t) % 4), static_cast<float>(t * 100 + i));
+                const Values expected(x.size(), 2 * x[0] + 1);
+                if (i % 3 == 0) {
+                    wrong += fake::run(runner, {host(x)}) == expected ? 0 : 1;
+                    continue;
+                }
+                Runner::Ticket ticket = runner.submit(call_of({host(x)}));
+                if (i % 3 == 1) {
+                    static_cast<void>(ticket.done());
+                    wrong += values(ticket.result().outputs().front()) == expected ? 0 : 1;
+                }
+                static_cast<void>(runner.status());
+                static_cast<void>(runner.last_timing());
+            }
+        });
+    }
+    for (std::thread& thread : threads) {
+        thread.join();
+    }
+    CHECK(wrong == 0);
 }
 
 TEST_CASE("of several threads one gets the result") {

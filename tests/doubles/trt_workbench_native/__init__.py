@@ -14,6 +14,7 @@ import collections
 import hashlib
 import json
 import os
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -193,6 +194,9 @@ class Engine:
         if weight_streaming_budget is not None and _version().startswith("8."):
             raise UsageProblem(f"TensorRT {_version()} has no weight streaming budget.")
         self.open_runners = 0
+        for path in plugins:
+            if not Path(path).is_file():
+                raise UsageProblem(f"The plugin library cannot be opened: {path}")
         if not plan.startswith(MAGIC):
             raise UsageProblem("The bytes are no plan.")
         start = len(MAGIC) + 4
@@ -270,20 +274,35 @@ class Runner:
             if name not in known:
                 raise UsageProblem(f"State names {name!r}, which the engine does not have.")
         self._state = _zeros(engine, self.pairs)
+        self._calls, self._idle = 0, threading.Condition()
         self._uses: collections.OrderedDict[tuple[Any, ...], int] = collections.OrderedDict()
         self._parity = 0
 
-    def run(
+    def run(self, inputs: Mapping[str, Any], **how: Any) -> dict[str, Any]:
+        with self._idle:
+            if self.closed:
+                raise UsageProblem("The runner is closed; make a new one.")
+            self._calls += 1
+        try:
+            return self._run(inputs, **how)
+        finally:
+            with self._idle:
+                self._calls -= 1
+                self._idle.notify_all()
+
+    def _run(
         self,
         inputs: Mapping[str, Any],
         *,
+        out: Mapping[str, Any] | None = None,
         outputs: Sequence[str] | None = None,
         device_outputs: bool = False,
         at: Mapping[str, int] | None = None,
     ) -> dict[str, Any]:
-        assert not self.closed
         apart = (ImageBatch, DeviceArray)
         arrays = {name: value.array if isinstance(value, apart) else value for name, value in inputs.items()}
+        for name, array in arrays.items():
+            _require_native_order(array, f"Input '{name}'")
         arrays |= self._state
         for tensor in self.engine.inputs:
             shape, chosen = arrays[tensor.name].shape, getattr(self.options, "profile", None)
@@ -299,6 +318,12 @@ class Runner:
         except Exception as error:
             raise UsageProblem(f"TensorRT refuses these shapes ({error}).") from error
         found = dict(zip(names, map(_spoiled, computed), strict=True))
+        copied = {name for name in found if name not in self.pairs and (outputs is None or name in outputs)}
+        _require_room(
+            out or {},
+            {name: _taken(name, found[name], index) for name, index in (at or {}).items()}
+            | {name: found[name] for name in copied - {*(at or {})} if not device_outputs},
+        )
         self._count_use(tuple(sorted((name, array.shape) for name, array in arrays.items())), tuple(at or ()))
         self._state = {name: found.pop(output) for output, name in self.pairs.items()}
         if self._is_wrong(on_device=device_outputs):
@@ -306,14 +331,17 @@ class Runner:
         if device_outputs:
             return {name: DeviceArray(array=array) for name, array in found.items()}
         chosen = {name: array for name, array in found.items() if outputs is None or name in outputs}
-        return chosen | {name: _taken(name, found[name], index) for name, index in (at or {}).items()}
+        chosen |= {name: _taken(name, found[name], index) for name, index in (at or {}).items()}
+        for name, target in (out or {}).items():
+            target[...] = chosen[name]
+        return chosen | dict(out or {})
 
     def _count_use(self, *kind: Any) -> None:
-        """As the core does: a call is captured at its second use, 16 kinds are remembered, states have two buffers."""
+        """As the core does: a call is captured at its second use, 16 kinds are remembered, with state twice."""
         key = (*kind, self._parity)
         uses = self._uses.pop(key, 0) + 1
         self._uses[key] = uses
-        if len(self._uses) > 16:
+        if len(self._uses) > 16 * (1 + bool(self.pairs)):
             self._uses.popitem(last=False)
         if self.pairs:
             self._parity = 1 - self._parity
@@ -349,8 +377,10 @@ class Runner:
         return {"device_inputs": 16, "pinned_inputs": 16}
 
     def close(self) -> None:
-        self.engine.open_runners -= not self.closed
-        self.closed = True
+        with self._idle:
+            self.engine.open_runners -= not self.closed
+            self.closed = True
+            self._idle.wait_for(lambda: not self._calls)
 
 
 def _spoiled(array: Any) -> Any:
@@ -368,6 +398,25 @@ def _taken(name: str, array: Any, index: int) -> Any:
     if array.ndim < 2 or not -array.shape[1] <= index < array.shape[1]:
         raise UsageProblem(f"Output '{name}' has no index {index} in its second dimension.")
     return array[:, index].copy()
+
+
+def _require_native_order(array: Any, what: str) -> None:
+    dtype = getattr(array, "dtype", None)
+    if dtype is not None and dtype.byteorder == ">":
+        raise UsageProblem(f"{what} is in foreign byte order ({dtype.str}); use .astype('{dtype.name}').")
+
+
+def _require_room(out: Mapping[str, Any], copied: Mapping[str, Any]) -> None:
+    for name, target in out.items():
+        what = f"The array to write output '{name}' into"
+        if name not in copied:
+            raise UsageProblem(f"{what} stays empty: the call does not copy this output to the host.")
+        _require_native_order(target, what)
+        value, flags = copied[name], target.flags
+        if target.dtype != value.dtype or not (flags.c_contiguous and flags.writeable):
+            raise UsageProblem(f"{what} must be {value.dtype}, C-contiguous and writeable.")
+        if target.shape != value.shape:
+            raise UsageProblem(f"{what} has the shape {list(target.shape)}, the output {list(value.shape)}.")
 
 
 def _zeros(engine: Engine, pairs: Mapping[str, str]) -> dict[str, Any]:

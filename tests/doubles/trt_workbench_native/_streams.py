@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from . import Engine, UsageProblem, _spoiled
+from . import Engine, UsageProblem, _require_native_order, _spoiled
 
 
 class StreamState:
@@ -77,6 +77,7 @@ class StreamPool:
         return np.zeros(shape, tensor.dtype)
 
     def _state_value(self, pair: StreamState, value: Any) -> Any:
+        _require_native_order(value, f"State '{pair.input}'")
         tensor = self._inputs[pair.input]
         known = [*tensor.shape]
         known[pair.input_axis] = 1
@@ -173,6 +174,7 @@ class StreamPool:
         if inputs.keys() != wanted:
             raise UsageProblem(f"The push has the inputs {sorted(inputs)}; the engine takes {sorted(wanted)}.")
         for name, value in inputs.items():
+            _require_native_order(value, f"Input '{name}'")
             if value.dtype != self._inputs[name].dtype or value.ndim != len(self._inputs[name].shape):
                 raise UsageProblem(f"Input '{name}' has a wrong dtype ({value.dtype}) or number of dimensions.")
             if name in self._axes and value.shape[self._axes[name]] != count:

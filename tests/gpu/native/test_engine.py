@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -9,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from trt_nets import Engines, integers, linear_answer
+from trt_nets import Engines, integers, linear, linear_answer
 
 Plans = Callable[[str], bytes]
 
@@ -136,3 +138,50 @@ def test_none_is_no_engine(native: Any) -> None:
     ):
         with pytest.raises(TypeError):
             use()
+
+
+def test_from_file_takes_regular_files_alone(native: Any, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for path, words in ((tmp_path, "but a folder"), (pipe, "but a pipe"), (Path("/dev/null"), "but a device")):
+        with pytest.raises(native.UsageProblem, match=f"engine file is no regular file {words}"):
+            native.Engine.from_file(path)
+    with pytest.raises(native.UsageProblem, match="cannot be opened"):
+        native.Engine.from_file(tmp_path / "absent")
+
+
+def test_a_plugin_library_is_loaded_through_its_descriptor(native: Any, plans: Plans, tmp_path: Path) -> None:
+    mapped = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "/libm.so" in line}
+    library = shutil.copy(mapped.pop(), tmp_path / "libplugin.so")  # any library will do: it brings no creators
+    with library.open("rb") as file:
+        path = f"/proc/self/fd/{file.fileno()}"
+        library.rename(tmp_path / "renamed.so")
+        library.write_bytes(b"no library")
+        assert native.Engine(plans("fixed"), plugins=[path, path]).inputs
+    maps = Path("/proc/self/maps").read_text()
+    assert str(tmp_path / "renamed.so") in maps
+    with pytest.raises(native.ComponentMissing, match=r"could not be opened.*libplugin.so"):
+        native.Engine(plans("fixed"), plugins=[str(library)])
+    with pytest.raises(native.UsageProblem, match="plugin library is no regular file but a folder"):
+        native.Engine(plans("fixed"), plugins=[str(tmp_path)])
+
+
+def test_an_engine_that_streams_its_weights_is_not_captured(native: Any, tmp_path: Path) -> None:
+    if native.build_info()["tensorrt_headers"].startswith(("8.", "10.0")):
+        pytest.skip("this TensorRT has no weight streaming budget")
+    path = tmp_path / "net.onnx"
+    path.write_bytes(linear(4))
+    options = native.BuildOptions()
+    options.weight_streaming = options.strongly_typed = True
+    plan = native.build_engine(str(path), options).plan
+    x = integers(4, 16)
+    for budget, graphs in ((0, 0), (None, 1)):
+        engine = native.Engine(plan, weight_streaming_budget=budget)
+        if budget == 0 and not native.inspect_engine(engine)["streamable_weight_bytes"]:
+            pytest.skip("TensorRT streams none of this engine's weights")
+        with native.Runner(engine) as runner:
+            for _ in range(4):
+                np.testing.assert_array_equal(runner.run({"x": x})["y"], linear_answer(x))
+            status = runner.graph_status()
+        assert status.graphs == graphs
+        assert status.fallback == (None if graphs else "the engine streams weights, which a graph cannot hold")

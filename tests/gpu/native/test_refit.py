@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -76,3 +78,21 @@ def test_threads_that_run_and_one_that_refits(native: Any, plans: Plans) -> None
         for thread in threads:
             thread.join(60)
     assert wrong == []
+
+
+def test_weights_of_foreign_byte_order_are_refused(native: Any, plans: Plans) -> None:
+    engine = native.Engine(plans("refittable"))
+    foreign = {name: array.astype(">f4") for name, array in weights(native, engine, 2).items()}
+    with pytest.raises(native.UsageProblem, match=r"Weight .* is in foreign byte order \(>f4\)"):
+        native.refit(engine, weights=foreign)
+    x = integers(4, WIDTH)
+    with native.Runner(engine) as runner:
+        np.testing.assert_array_equal(runner.run({"x": x})["y"], linear_answer(x))
+
+
+def test_a_pipe_is_no_model_to_refit_from(native: Any, plans: Plans, tmp_path: Path) -> None:
+    if native.build_info()["tensorrt_headers"].startswith("8."):
+        pytest.skip("TensorRT 8 refits from values alone")
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(native.UsageProblem, match="No such model file"):
+        native.refit(native.Engine(plans("refittable")), model=tmp_path / "pipe")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
@@ -202,3 +203,56 @@ def test_several_runners_share_an_engine(native: Any, engines: Engines) -> None:
         for rows, runner in zip((2, 9, 64), runners, strict=True):
             x = integers(rows, WIDTH, seed=seed)
             np.testing.assert_array_equal(runner.run({"x": x})["y"], linear_answer(x))
+
+
+def test_a_refused_target_keeps_the_tickets_result(native: Any, engines: Engines) -> None:
+    x, target = integers(4, WIDTH), np.empty((4, 5), np.float32)
+    with native.Runner(engines("fixed")) as runner:
+        ticket = runner.submit({"x": x})
+        for wrong in (np.empty((4, 6), np.float32), np.empty((4, 5), ">f4"), np.empty((4, 5))):
+            with pytest.raises(native.UsageProblem, match="to write output 'y' into"):
+                ticket.result(out={"y": wrong})
+        assert ticket.result(out={"y": target})["y"] is target
+        np.testing.assert_array_equal(target, linear_answer(x))
+
+
+def test_close_waits_for_the_calls_of_other_threads(native: Any, engines: Engines) -> None:
+    x = integers(64, WIDTH)
+    for _ in range(20):
+        runner = native.Runner(engines("dynamic"), native.RunnerOptions(slots=2))
+
+        def work(runner: Any = runner) -> int:
+            done = 0
+            try:
+                while True:
+                    np.testing.assert_array_equal(runner.run({"x": x})["y"], linear_answer(x))
+                    done += 1
+            except native.UsageProblem as closed:
+                assert "closed" in str(closed)  # noqa: PT017 - it ends the thread
+            return done
+
+        with ThreadPoolExecutor(3) as threads:
+            futures = [threads.submit(work) for _ in range(3)]
+            time.sleep(0.02)
+            runner.close()
+            assert all(future.result(60) >= 0 for future in futures)
+
+
+def test_threads_that_wait_for_one_another_are_told_so(native: Any, engines: Engines) -> None:
+    x, both = integers(4, WIDTH), threading.Barrier(2)
+    with native.Runner(engines("fixed"), native.RunnerOptions(slots=2)) as runner:
+
+        def work() -> str:
+            ticket = runner.submit({"x": x})
+            both.wait(30)
+            try:
+                runner.run({"x": x})
+            except native.UsageProblem as refused:
+                return str(refused)
+            finally:
+                ticket.result()
+            return ""
+
+        with ThreadPoolExecutor(2) as threads:
+            told = [threads.submit(work) for _ in range(2)]
+            assert any("nobody waits for" in future.result(60) for future in told)

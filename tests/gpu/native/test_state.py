@@ -126,3 +126,23 @@ def test_values_for_inputs_that_are_no_state(native: Any, engines: Engines) -> N
             runner.reset_state({"h": np.zeros((1, 8))})
     with native.Runner(engines("fixed")) as runner, pytest.raises(native.UsageProblem, match="keeps no state"):
         runner.reset_state()
+
+
+def test_a_refused_target_and_no_memory_keep_the_state(native: Any, engines: Engines) -> None:
+    with native.Runner(engines("recurrent"), native.RunnerOptions(state=PAIR)) as runner:
+        x, h = [integers(1, 8, seed=seed) for seed in range(6)], integers(1, 8, seed=7)
+        expected = steps(x, np.zeros((1, 8), np.float32))
+        shape = expected[0].shape
+        for i, given in enumerate(x):
+            for inputs in ({"x": given}, {"x": given, "h": h}):
+                for wrong in (np.zeros((*shape, 2), np.float32), np.zeros(shape, ">f4"), np.zeros(shape)):
+                    with pytest.raises(native.UsageProblem, match="to write output 'y' into"):
+                        runner.run(inputs, out={"y": wrong})
+            np.testing.assert_array_equal(runner.run({"x": given})["y"], expected[i])
+
+
+def test_as_many_shapes_are_replayed_with_state_as_without(native: Any, engines: Engines) -> None:
+    with native.Runner(engines("recurrent"), native.RunnerOptions(state=PAIR, graph_cache=1)) as runner:
+        for seed in range(8):
+            runner.run({"x": integers(1, 8, seed=seed)})
+        assert runner.graph_status().graphs == 2  # one for each buffer of the state

@@ -1,5 +1,6 @@
 import dataclasses
 import json
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +13,7 @@ from tests.unit.engine.manifests import manifest_of
 from trt_workbench.core.hashing import hash_file
 from trt_workbench.engine.loading import check_target, load_engine, plugin_libraries, read_plan
 from trt_workbench.engine.manifest import manifest_path, read_manifest, write_manifest
+from trt_workbench.engine.plugins import opened_plugins
 from trt_workbench.engine.target import Target
 from trt_workbench.errors import UsageProblem
 
@@ -123,37 +125,74 @@ def with_plugin(plan: Path, library: Path, **options: object) -> None:
     write_manifest(plan, manifest_of(DATA, plugins=plugins, options=options))
 
 
-def test_the_libraries_of_the_manifest_are_loaded_with_the_plan(plan: Path, library: Path, tmp_path: Path) -> None:
+def named(plan: Path, *paths: Path) -> list[Path]:
+    with opened_plugins(paths) as libraries:
+        return [found.path for found in plugin_libraries(read_plan(plan), libraries)]
+
+
+def test_only_libraries_that_the_user_names_are_loaded(plan: Path, library: Path, tmp_path: Path) -> None:
     with_plugin(plan, library)
-    assert plugin_libraries(read_plan(plan), ()) == (library,)
+    with pytest.raises(UsageProblem, match=r"libplugin.so .*only libraries that you name are opened.*--plugin"):
+        named(plan)
     more = tmp_path / "libmore.so"
     more.write_bytes(b"another one")
-    assert set(plugin_libraries(read_plan(plan), [more])) == {library, more}
+    with pytest.raises(UsageProblem, match=r"libplugin.so .*--plugin"):
+        named(plan, more)
+    assert named(plan, more, library, library) == [more, library]
     with_plugin(plan, library, serialize_plugins=True)
-    assert plugin_libraries(read_plan(plan), ()) == ()
+    assert named(plan) == []
+    assert named(plan, more) == [more]
 
 
-def test_a_library_that_was_moved_is_named_by_the_user(plan: Path, library: Path, tmp_path: Path) -> None:
+def test_a_relative_path_in_the_manifest_opens_nothing(
+    plan: Path, library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(library.parent)
+    write_manifest(plan, manifest_of(DATA, plugins=[{"path": library.name, "sha256": hash_file(library)}]))
+    with pytest.raises(UsageProblem, match=r"plugin library libplugin.so .*--plugin"):
+        named(plan)
+
+
+def test_a_library_that_was_moved_is_known_by_its_content(plan: Path, library: Path, tmp_path: Path) -> None:
     with_plugin(plan, library)
     moved = library.rename(tmp_path / "elsewhere.so")
-    with pytest.raises(UsageProblem, match=r"cannot be read .*libplugin.so.*--plugin"):
-        plugin_libraries(read_plan(plan), ())
-    assert plugin_libraries(read_plan(plan), [moved]) == (moved,)
+    assert named(plan, moved) == [moved]
+    with pytest.raises(UsageProblem, match=r"cannot be read .No such file.*libplugin.so"):
+        named(plan, library)
+    os.mkfifo(library)
+    with pytest.raises(UsageProblem, match=r"cannot be read .it is a pipe"):
+        named(plan, library)
 
 
 def test_a_library_that_was_replaced_is_refused(plan: Path, library: Path) -> None:
     with_plugin(plan, library)
     library.write_bytes(b"something else")
     with pytest.raises(UsageProblem, match="not the one that the plan was built with"):
-        plugin_libraries(read_plan(plan), ())
+        named(plan, library)
+
+
+def test_what_was_hashed_is_what_the_core_opens(plan: Path, library: Path, native_double: Any) -> None:
+    """The core opens the descriptor's path, whatever has become of the name meanwhile."""
+    opened: list[bytes] = []
+
+    def engine(_: bytes, *, plugins: list[str], **__: object) -> SimpleNamespace:
+        library.unlink()
+        library.write_bytes(b"another library")
+        opened.extend(Path(path).read_bytes() for path in plugins)
+        return SimpleNamespace()
+
+    native_double.Engine = engine
+    with_plugin(plan, library)
+    load_engine(read_plan(plan), plugins=[library])
+    assert opened == [b"a library"]
 
 
 def test_libraries_and_budget_reach_the_core(plan: Path, library: Path, native_double: Any) -> None:
     given: list[dict[str, Any]] = []
     native_double.Engine = lambda _, **options: given.append(options) or SimpleNamespace()
     with_plugin(plan, library, weight_streaming=True)
-    (note,) = load_engine(read_plan(plan)).notes
+    (note,) = load_engine(read_plan(plan), plugins=[library]).notes
     assert "no weight_streaming_budget" in note
-    assert load_engine(read_plan(plan), weight_streaming_budget="auto").notes == ()
-    assert [options["plugins"] for options in given] == [[str(library)]] * 2
+    assert load_engine(read_plan(plan), plugins=[library], weight_streaming_budget="auto").notes == ()
+    assert [len(options["plugins"]) for options in given] == [1, 1]
     assert [options["weight_streaming_budget"] for options in given] == [None, "auto"]

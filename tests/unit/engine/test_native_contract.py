@@ -4,11 +4,15 @@ import ast
 import dataclasses
 import importlib.util
 import inspect
+import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from tests.onnx_text import parse_onnx
 
 from trt_workbench.backends.images import ImageTransform
 from trt_workbench.engine.native_options import native_values, to_native
@@ -102,13 +106,18 @@ def test_members_exist(owner: str, members: list[str]) -> None:
     assert [name for name in members if f"{owner}.{name}" not in DEFINED] == []
 
 
-def test_the_file_double_offers_nothing_that_the_core_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def double(monkeypatch: pytest.MonkeyPatch) -> Any:
     path = ROOT / "tests" / "doubles" / "trt_workbench_native" / "__init__.py"
     spec = importlib.util.spec_from_file_location("native_double", path)
     assert spec.loader
-    double = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, spec.name, double)  # its own parts import it
-    spec.loader.exec_module(double)
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, spec.name, module)  # its own parts import it
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_file_double_offers_nothing_that_the_core_lacks(double: Any) -> None:
     own = {"SimpleNamespace", "MAGIC", "Path", "Any", "Mapping", "Sequence"}
     public = {name for name in vars(double) if not name.startswith("_") and name[0].isalpha()}
     functions = {name for name in public - own if callable(getattr(double, name))}
@@ -119,6 +128,30 @@ def test_the_file_double_offers_nothing_that_the_core_lacks(monkeypatch: pytest.
     for name in ("StreamPool", "StreamState"):
         taken = set(inspect.signature(getattr(double, name)).parameters)
         assert taken == arguments(f"{name}.__init__")
+
+
+def test_the_double_refuses_arrays_as_the_core_does(double: Any) -> None:
+    """See cpp/tests/bindings for the core."""
+    model = parse_onnx("agraph (float[4] x, float[4] h) => (float[4] y, float[4] n) { y = Add(x, h) n = Add(x, h) }")
+    header = json.dumps({"version": "10.16.1", "profiles": []}).encode()
+    plan = double.MAGIC + len(header).to_bytes(4, "little") + header + model.SerializeToString()
+    options = double.RunnerOptions(cuda_graph=False, state={"n": "h"})
+    runner = double.Runner(double.Engine(plan), options)
+    ones = np.ones(4, np.float32)
+    targets = [np.zeros(4, ">f4"), np.zeros(3, np.float32), np.zeros(4), np.zeros(8, np.float32)[::2]]
+    for target in targets:
+        with pytest.raises(double.UsageProblem, match="to write output 'y' into"):
+            runner.run({"x": ones}, out={"y": target})
+    with pytest.raises(double.UsageProblem, match="does not copy"):
+        runner.run({"x": ones}, out={"n": np.zeros(4, np.float32)})
+    with pytest.raises(double.UsageProblem, match="foreign byte order"):
+        runner.run({"x": ones.astype(">f4")})
+    target = np.zeros(4, np.float32)
+    assert runner.run({"x": ones}, out={"y": target})["y"] is target
+    assert target.tolist() == [1] * 4  # no refused call moved the state
+    runner.close()
+    with pytest.raises(double.UsageProblem, match="closed"):
+        runner.run({"x": ones})
 
 
 def test_the_core_that_is_installed_takes_the_settings() -> None:

@@ -10,7 +10,7 @@ import typer
 from trt_workbench.cli.common import DebugOption, JsonOption, handled, print_json, print_line, stdout_console
 from trt_workbench.cli.inspect_engine import ManifestOnly, show_plan
 from trt_workbench.errors import UsageProblem
-from trt_workbench.system.settings import Device, HostCode, Trust
+from trt_workbench.system.settings import Device, HostCode, Plugins, Trust
 
 _MIB = 1 << 20
 
@@ -26,6 +26,7 @@ def inspect(
     manifest_only: ManifestOnly = False,
     trust: Trust = False,
     allow_host_code: HostCode = False,
+    plugins: Plugins = (),
     device: Device = 0,
     as_json: JsonOption = False,
     debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
@@ -45,15 +46,16 @@ def inspect(
             manifest_only=manifest_only,
             trust=trust,
             allow_host_code=allow_host_code,
+            plugins=plugins,
             device=device,
             as_json=as_json,
         )
         return
-    given = {
-        name: context.get_parameter_source(name) for name in ("manifest_only", "trust", "allow_host_code", "device")
-    }
-    if wrong := [name for name, source in given.items() if source is not None and source.name == "COMMANDLINE"]:
-        raise UsageProblem(f"--{wrong[0].replace('_', '-')} is for engines, and this is a model; leave it out: {model}")
+    flags = {"manifest_only": "manifest-only", "trust": "trust", "allow_host_code": "allow-host-code"}
+    flags |= {"plugins": "plugin", "device": "device"}
+    given = {flag: context.get_parameter_source(name) for name, flag in flags.items()}
+    if wrong := [flag for flag, source in given.items() if source is not None and source.name == "COMMANDLINE"]:
+        raise UsageProblem(f"--{wrong[0]} is for engines, and this is a model; leave it out: {model}")
     from trt_workbench.pipeline.model_facts import language_model_facts, model_facts
 
     if model.is_dir():

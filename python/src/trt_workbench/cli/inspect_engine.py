@@ -17,7 +17,7 @@ from trt_workbench.cli.common import (
     stdout_console,
 )
 from trt_workbench.errors import UsageProblem
-from trt_workbench.system.settings import Device, HostCode, Trust
+from trt_workbench.system.settings import Device, HostCode, Plugins, Trust
 
 ManifestOnly = Annotated[
     bool, typer.Option("--manifest-only", help="Show the manifest alone; needs neither TensorRT nor a GPU.")
@@ -31,18 +31,32 @@ def inspect_engine(
     manifest_only: ManifestOnly = False,
     trust: Trust = False,
     allow_host_code: HostCode = False,
+    plugins: Plugins = (),
     device: Device = 0,
     as_json: JsonOption = False,
     debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
 ) -> None:
     """Show an engine's inputs, outputs, profiles and layers. The manifest is checked against the plan first."""
     show_plan(
-        plan, manifest_only=manifest_only, trust=trust, allow_host_code=allow_host_code, device=device, as_json=as_json
+        plan,
+        manifest_only=manifest_only,
+        trust=trust,
+        allow_host_code=allow_host_code,
+        plugins=plugins,
+        device=device,
+        as_json=as_json,
     )
 
 
 def show_plan(
-    plan: Path, *, manifest_only: bool, trust: bool, allow_host_code: bool, device: int, as_json: bool
+    plan: Path,
+    *,
+    manifest_only: bool,
+    trust: bool,
+    allow_host_code: bool,
+    plugins: Plugins,
+    device: int,
+    as_json: bool,
 ) -> None:
     """Print what the manifest of a plan says, and, unless that is all that is asked for, what TensorRT says of it."""
     if manifest_only and trust:
@@ -53,7 +67,9 @@ def show_plan(
     from trt_workbench.engine.loading import read_plan
 
     checked = read_plan(plan, trust=trust, advise_trust=not manifest_only)
-    found = None if manifest_only else inspect_plan(checked, allow_host_code=allow_host_code, device=device)
+    found = None
+    if not manifest_only:
+        found = inspect_plan(checked, allow_host_code=allow_host_code, device=device, plugins=plugins)
     for note in (*checked.notes, *(found.notes if found else ())):
         print_note(stderr_console(), note)
     if as_json:

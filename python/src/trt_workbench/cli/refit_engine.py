@@ -15,7 +15,7 @@ from trt_workbench.cli.common import (
     print_line,
     stdout_console,
 )
-from trt_workbench.system.settings import Device
+from trt_workbench.system.settings import Device, Plugins
 
 
 @handled
@@ -24,6 +24,7 @@ def refit_engine(
     model: Annotated[Path, typer.Argument(help="ONNX file with the new weights.")],
     *,
     output: Annotated[Path, typer.Option("--plan", "-o", help="The new plan; its manifest is written beside it.")],
+    plugins: Plugins = (),
     device: Device = 0,
     as_json: JsonOption = False,
     debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
@@ -36,7 +37,8 @@ def refit_engine(
     from trt_workbench.engine.refit import refit_plan
     from trt_workbench.model.opened import Model
 
-    manifest = refit_plan(read_plan(plan, advise_trust=False), Model.open(model), output, device=device)
+    checked = read_plan(plan, advise_trust=False)
+    manifest = refit_plan(checked, Model.open(model), output, device=device, plugins=plugins)
     if as_json:
         print_json({"schema_version": 1, "plan": str(output), "manifest": manifest.model_dump(mode="json")})
         return

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from trt_workbench import __version__
-from trt_workbench.core.hashing import hash_bytes, hash_file
+from trt_workbench.core.hashing import hash_bytes
 from trt_workbench.engine import cache, native, timing_cache
 from trt_workbench.engine.build_phases import BuildPhases, Progress
 from trt_workbench.engine.calibration import (
@@ -33,8 +33,9 @@ from trt_workbench.engine.manifest import (
     Tensor,
     write_manifest,
 )
-from trt_workbench.engine.native_options import to_native
+from trt_workbench.engine.native_options import name_plugins, to_native
 from trt_workbench.engine.options import BuildSettings
+from trt_workbench.engine.plugins import PluginLibrary, opened_plugins
 from trt_workbench.engine.request import check_formats, check_request
 from trt_workbench.engine.several_builds import keep_builder
 from trt_workbench.engine.target import Target, examine_target
@@ -108,6 +109,8 @@ def prepare_build(
         fitting = fit_calibration(settings.calibration, model.facts.inputs, read_image)
         settings = settings.model_copy(update={"calibration": fitting})
     settings = _for_version(settings, target)
+    with opened_plugins(settings.plugins) as libraries:
+        plugins = tuple(library.sha256 for library in libraries)
     key = cache.CacheKey(
         model_sha256=model.sha256,
         options=settings.key_fields(),
@@ -117,7 +120,7 @@ def prepare_build(
         compute_capability=target.compute_capability,
         native_version=target.native_version,
         calibration_sha256=hash_calibration(settings.calibration, transform) if settings.calibration else None,
-        plugins_sha256=tuple(_hash_plugin(path) for path in settings.plugins),
+        plugins_sha256=plugins,
     )
     cached = cache.cached_plan(key.digest()) if key.is_complete else None
     return PreparedBuild(model, settings, target, key, cached, read_image)
@@ -201,9 +204,11 @@ def _build(
     note(
         f"Building a TensorRT engine ({settings.precision_text}) for {prepared.model.path.name}; this can take minutes."
     )
-    result = _run_build(prepared, options, progress, time_limit_s)
+    with opened_plugins(settings.plugins, prepared.key.plugins_sha256) as libraries:
+        name_plugins(options, libraries, serialize=settings.serialize_plugins)
+        result = _run_build(prepared, options, progress, time_limit_s)
     prepared.model.require_unchanged()  # TensorRT reads the file itself, and the manifest names what was hashed
-    manifest = _manifest(prepared, digest, result)
+    manifest = _manifest(prepared, digest, result, libraries)
     if result.skipped_tactics:
         notes.append(
             f"{result.skipped_tactics} kernels were not tried for want of device memory; the engine may be slow."
@@ -273,7 +278,7 @@ def _add_calibration(options: Any, prepared: PreparedBuild) -> list[str]:
     return []
 
 
-def _manifest(prepared: PreparedBuild, digest: str, result: Any) -> Manifest:
+def _manifest(prepared: PreparedBuild, digest: str, result: Any, libraries: Sequence[PluginLibrary]) -> Manifest:
     target, model = prepared.target, prepared.model
     assert target.tensorrt_version
     assert target.gpu_name
@@ -299,10 +304,7 @@ def _manifest(prepared: PreparedBuild, digest: str, result: Any) -> Manifest:
         inputs=tuple(_tensor(tensor) for tensor in result.inputs),
         outputs=tuple(_tensor(tensor) for tensor in result.outputs),
         profiles=tuple(str(profile) for profile in prepared.settings.profiles),
-        plugins=tuple(
-            Plugin(path=str(path), sha256=digest)
-            for path, digest in zip(prepared.settings.plugins, prepared.key.plugins_sha256, strict=True)
-        ),
+        plugins=tuple(Plugin(path=str(library.path), sha256=library.sha256) for library in libraries),
         calibration_sha256=prepared.key.calibration_sha256,
         layer_count=result.layer_count,
         build_s=result.build_s,
@@ -313,10 +315,3 @@ def _manifest(prepared: PreparedBuild, digest: str, result: Any) -> Manifest:
 
 def _tensor(tensor: Any) -> Tensor:
     return Tensor(name=tensor.name, dtype=tensor.dtype, shape=tuple(tensor.shape))
-
-
-def _hash_plugin(path: Path) -> str:
-    try:
-        return hash_file(path)
-    except OSError as error:
-        raise UsageProblem(f"The plugin library cannot be read ({error.strerror}): {path}") from error

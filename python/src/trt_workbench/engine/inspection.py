@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from trt_workbench.engine import native
@@ -58,20 +59,23 @@ class Inspection:
         return {**self.summary, "tensors": tensors, "layers": list(self.layers)}
 
 
-def inspect_plan(plan: CheckedPlan, *, allow_host_code: bool = False, device: int = 0) -> Inspection:
+def inspect_plan(
+    plan: CheckedPlan, *, allow_host_code: bool = False, device: int = 0, plugins: Sequence[Path] = ()
+) -> Inspection:
     """Deserialise a checked plan and ask TensorRT about it.
 
     Args:
         plan: from `read_plan`.
         allow_host_code: let a version-compatible plan execute the host code it carries.
         device: index of the CUDA device.
+        plugins: plugin libraries to load first; those that the manifest names must be among them.
 
     Raises:
-        UsageProblem: the plan was made for another TensorRT version or GPU.
+        UsageProblem: the plan was made for another TensorRT version or GPU, or needs a plugin library.
         ComponentMissing: the native core, TensorRT or the GPU is absent.
         DeviceFailure: the device is out of memory or failed.
     """
-    loaded = load_checked(plan, allow_host_code=allow_host_code, device=device)
+    loaded = load_checked(plan, allow_host_code=allow_host_code, device=device, plugins=plugins)
     with native.translated():
         summary = dict(native.require("inspect_engine")(loaded.engine))
     layers, notes = read_layers(str(summary.pop("layers_json")))

@@ -8,9 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from trt_workbench.core.hashing import hash_file, read_hashed
+from trt_workbench.core.hashing import read_hashed
 from trt_workbench.engine import native
 from trt_workbench.engine.manifest import Manifest, manifest_path, read_manifest
+from trt_workbench.engine.plugins import PluginLibrary, opened_plugins
 from trt_workbench.engine.target import Target, require_target
 from trt_workbench.errors import UsageProblem
 
@@ -145,7 +146,7 @@ def load_engine(
         plan: from `read_plan`, or just built.
         allow_host_code: let a version-compatible plan execute the host code it carries.
         device: index of the CUDA device.
-        plugins: plugin libraries to load beside those of the manifest, or in their place where the content is the same.
+        plugins: plugin libraries to load first; those that the manifest names must be among them.
         weight_streaming_budget: bytes of device memory for the weights of a plan that was built with weight streaming,
             or "auto" to let TensorRT choose by what is free; None keeps all weights on the device.
 
@@ -180,61 +181,55 @@ def load_checked(
     """Deserialise a plan, with its weights or without. Arguments and errors are those of `load_engine`."""
     target = require_target(device)
     notes = [*plan.notes, *check_target(plan, target)]
-    libraries = plugin_libraries(plan, plugins)
     streams = bool(plan.manifest and plan.manifest.options.get("weight_streaming"))
     if streams and weight_streaming_budget is None:
         notes.append(
             "The plan was built with weight streaming, and all of its weights are put on the device: no "
             "weight_streaming_budget is given."
         )
-    native.load_tensorrt()
-    with native.translated():
-        engine = native.require("Engine")(
-            plan.data,
-            allow_host_code=allow_host_code,
-            device=device,
-            plugins=[str(path) for path in libraries],
-            weight_streaming_budget=weight_streaming_budget,
-        )
+    with opened_plugins(plugins) as libraries:
+        plugin_libraries(plan, libraries)
+        native.load_tensorrt()
+        with native.translated():
+            engine = native.require("Engine")(
+                plan.data,
+                allow_host_code=allow_host_code,
+                device=device,
+                plugins=[library.descriptor_path for library in libraries],
+                weight_streaming_budget=weight_streaming_budget,
+            )
     return LoadedEngine(engine, plan.let_go(), target, tuple(notes))
 
 
-def plugin_libraries(plan: CheckedPlan, given: Sequence[Path]) -> tuple[Path, ...]:
-    """Return the plugin libraries that a plan needs: those given, and those of its manifest that the plan lacks.
+def plugin_libraries(plan: CheckedPlan, given: Sequence[PluginLibrary]) -> tuple[PluginLibrary, ...]:
+    """Return the plugin libraries to load with a plan: those that the user names, and no others.
 
     Args:
         plan: from `read_plan`.
-        given: libraries that the user names; one with the content of a library of the manifest takes its place.
+        given: libraries that the user names, open.
 
     Raises:
-        UsageProblem: a library is absent, or not the one that the plan was built with.
+        UsageProblem: the manifest names a library that the user does not, or one of other content.
     """
-    found = {_hash_plugin(path, plan): path.absolute() for path in given}
     made = plan.manifest
-    if made is None or made.options.get("serialize_plugins"):
-        return tuple(found.values())
-    for plugin in made.plugins:
-        if plugin.sha256 in found:
+    named = {library.sha256 for library in given}
+    needed = () if made is None or made.options.get("serialize_plugins") else made.plugins
+    for plugin in needed:
+        if plugin.sha256 in named:
             continue
-        path = Path(plugin.path)
-        if (digest := _hash_plugin(path, plan)) != plugin.sha256:
-            raise UsageProblem(
-                f"The plugin library is not the one that the plan was built with (SHA-256 {digest[:16]}… instead of "
-                f"{plugin.sha256[:16]}…): {path}. Build the plan again, or name the right library with --plugin "
-                f"(`--option plugins=…` where a backend loads it): {plan.path}"
-            )
-        found[digest] = path
-    return tuple(found.values())
-
-
-def _hash_plugin(path: Path, plan: CheckedPlan) -> str:
-    try:
-        return hash_file(path)
-    except OSError as error:
+        for library in given:
+            if library.path.name == Path(plugin.path).name:
+                raise UsageProblem(
+                    f"The plugin library is not the one that the plan was built with (SHA-256 {library.sha256[:16]}… "
+                    f"instead of {plugin.sha256[:16]}…): {library.path}. Build the plan again, or name the right "
+                    f"library: {plan.path}"
+                )
         raise UsageProblem(
-            f"A plugin library of the plan cannot be read ({error.strerror}): {path}. Name where it is with --plugin "
-            f"(`--option plugins=…` where a backend loads the plan): {plan.path}"
-        ) from error
+            f"The plan was built with the plugin library {plugin.path} (SHA-256 {plugin.sha256[:16]}…), and only "
+            "libraries that you name are opened, as they are code. Name it with --plugin (`--option plugins=…` where a "
+            f"backend loads the plan): {plan.path}"
+        )
+    return tuple(given)
 
 
 def _other_size(data: bytes, manifest: Manifest) -> bool:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from trt_workbench.core.precision import names
 from trt_workbench.engine import native
 from trt_workbench.engine.options import MIB, BuildSettings, declared
+from trt_workbench.engine.plugins import PluginLibrary
 from trt_workbench.engine.profiles import Profile, ShapeRange
 from trt_workbench.system.environment import available_processors
 
 
 def native_values(settings: BuildSettings, timing_cache: bytes | None) -> dict[str, Any]:
-    """Return the attributes of the native `BuildOptions` for `settings`, without profiles and calibration.
+    """Return the attributes of the native `BuildOptions` for `settings`, without profiles, calibration and plugins.
 
     Args:
         settings: what is asked for.
@@ -28,9 +30,6 @@ def native_values(settings: BuildSettings, timing_cache: bytes | None) -> dict[s
     values["memory_pools"] = {pool: round(mib * MIB) for pool, mib in pools.items()}
     values["tactic_sources"] = {source[1:]: source.startswith("+") for source in settings.tactic_sources}
     values["io_formats"] = {name: list(formats) for name, formats in settings.io_formats.items()}
-    plugins = [str(path.absolute()) for path in settings.plugins]
-    values["plugins"] = plugins
-    values["plugins_to_serialize"] = plugins if settings.serialize_plugins else []
     values["disable_timing_cache"] = settings.timing_cache_off
     values["error_on_timing_cache_miss"] = settings.timing_cache_strict
     values["timing_cache"] = None if settings.timing_cache_off else timing_cache
@@ -38,7 +37,7 @@ def native_values(settings: BuildSettings, timing_cache: bytes | None) -> dict[s
 
 
 def to_native(settings: BuildSettings, timing_cache: bytes | None = b"") -> Any:
-    """Return the native `BuildOptions` for `settings`; calibration is the builder's part.
+    """Return the native `BuildOptions` for `settings`; calibration and plugins are the builder's part.
 
     Raises:
         ComponentMissing: the native core is absent or was built without TensorRT headers.
@@ -48,6 +47,12 @@ def to_native(settings: BuildSettings, timing_cache: bytes | None = b"") -> Any:
         setattr(options, name, value)
     options.profiles = [_native_profile(profile) for profile in settings.profiles]
     return options
+
+
+def name_plugins(options: Any, libraries: Sequence[PluginLibrary], *, serialize: bool) -> None:
+    """Have a build load plugin libraries, and put them into the plan; they have to stay open until it ends."""
+    options.plugins = [library.descriptor_path for library in libraries]
+    options.plugins_to_serialize = options.plugins if serialize else []
 
 
 def _native_profile(profile: Profile) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Sequence
 from pathlib import Path
 
 from trt_workbench.core.hashing import hash_bytes
@@ -14,7 +15,9 @@ from trt_workbench.errors import UsageProblem
 from trt_workbench.model.opened import Model
 
 
-def refit_plan(plan: CheckedPlan, model: Model, destination: Path, *, device: int = 0) -> Manifest:
+def refit_plan(
+    plan: CheckedPlan, model: Model, destination: Path, *, device: int = 0, plugins: Sequence[Path] = ()
+) -> Manifest:
     """Write a plan with the weights of `model`, and its manifest.
 
     Args:
@@ -22,6 +25,7 @@ def refit_plan(plan: CheckedPlan, model: Model, destination: Path, *, device: in
         model: of the structure that the engine was built from.
         destination: the new plan.
         device: index of the CUDA device.
+        plugins: plugin libraries to load first; those that the manifest names must be among them.
 
     Returns:
         The new plan's manifest.
@@ -37,7 +41,7 @@ def refit_plan(plan: CheckedPlan, model: Model, destination: Path, *, device: in
     if made is None:
         raise UsageProblem(f"A plan without a matching manifest cannot be refitted; build it again: {plan.path}")
     check_destination(destination, model.files)
-    loaded = load_checked(plan, device=device)
+    loaded = load_checked(plan, device=device, plugins=plugins)
     with native.translated():
         data: bytes = native.require("refit")(loaded.engine, model=str(model.path))
     model.require_unchanged()

@@ -194,7 +194,7 @@ class InferRequest:
     allow_host_code: Annotated[HostCode, Native()] = False
     plugins: Annotated[
         tuple[Path, ...],
-        Setting("Plugin library to load beside those that the manifest names; repeatable.", _RUNNING, "--plugin"),
+        Setting("Plugin library to load first; repeatable. No other is opened.", _RUNNING, "--plugin"),
         Native(),
     ] = ()
     weight_streaming_budget: Annotated[

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 from trt_workbench.core.input_files import parse_json
@@ -178,5 +179,9 @@ AllowUnverified = Annotated[
 ]
 Trust = Annotated[bool, Setting("Load a plan without a matching manifest. A plan is executable code.", LOADING)]
 HostCode = Annotated[bool, Setting("Let a version-compatible plan run the code it carries.", LOADING)]
+Plugins = Annotated[
+    tuple[Path, ...],
+    Setting("Plugin library to load first; repeatable. No other is opened.", LOADING, flags="--plugin"),
+]
 Device = Annotated[int, Setting("Index of the CUDA device.", LOADING, min=0)]
 ProfileIndex = Annotated[int | None, Setting("Optimisation profile; chosen by the shapes by default.", LOADING, min=0)]

@@ -1,0 +1,61 @@
+// The extension module of the tests: the real bindings of Runner, tickets, arrays and stream pools. An engine is a
+// double.
+#include "bind_device_array.hpp"
+#include "bind_runner_call.hpp"
+#include "bindings.hpp"
+#include "fake_cuda.hpp"
+#include "fake_engine.hpp"
+#include "trtw/error.hpp"
+
+#include <pybind11/stl.h>
+
+#include <optional>
+
+namespace py = pybind11;
+namespace te = trtw::engine;
+
+namespace trtw::bindings {
+
+namespace {
+
+// A `with` block in which the double of CUDA is in another state.
+template <class State>
+struct While {
+    std::optional<State> state;
+};
+
+template <class State>
+void bind_while(py::module_& m, const char* name) {
+    py::class_<While<State>>(m, name)
+        .def(py::init<>())
+        .def("__enter__", [](While<State>& self) { self.state.emplace(); })
+        .def("__exit__", [](While<State>& self, const py::args&) { self.state.reset(); });
+}
+
+} // namespace
+
+void bind_engine(py::module_& m) {
+    using fake::Engine;
+    py::class_<te::Plan, std::shared_ptr<te::Plan>>(m, "Plan");
+    py::class_<Engine, te::Plan, std::shared_ptr<Engine>>(m, "Engine")
+        .def_static("recurrent", &fake::recurrent, py::arg("elements") = 4, "y = x + h + 1, h_next = x + h")
+        .def_static("twice", &fake::twice, py::arg("elements") = -1, "y = 2 x + 1")
+        .def_readwrite("open_output", &Engine::open_output)
+        .def_readwrite("streams_weights", &Engine::streams_weights_);
+    m.def("launched_graphs", &fake::launched_graphs);
+}
+
+} // namespace trtw::bindings
+
+PYBIND11_MODULE(_core, m) {
+    const auto& base = py::register_exception<trtw::Error>(m, "NativeError");
+    py::register_exception<trtw::UsageProblem>(m, "UsageProblem", base);
+    const auto& device = py::register_exception<trtw::DeviceFailure>(m, "DeviceFailure", base);
+    py::register_exception<trtw::OutOfMemory>(m, "OutOfMemory", device);
+    trtw::bindings::bind_device_array(m);
+    trtw::bindings::bind_vision(m);
+    trtw::bindings::bind_runner(m);
+    trtw::bindings::bind_stream_pool(m);
+    trtw::bindings::bind_while<fake::HeldDevice>(m, "HeldDevice");
+    trtw::bindings::bind_while<fake::FullDevice>(m, "FullDevice");
+}

@@ -1,0 +1,303 @@
+"""The real bindings over doubles of CUDA and of an engine, as `tasks/sanitize-native` builds and runs them."""
+
+from __future__ import annotations
+
+import _thread
+import gc
+import signal
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+native: Any = pytest.importorskip("trt_workbench_native", reason="run by tasks/sanitize-native")
+if not hasattr(native, "HeldDevice"):
+    pytest.skip("this is the core itself, not its bindings over the doubles", allow_module_level=True)
+
+X = np.arange(4, dtype=np.float32)
+ONES = np.ones(4, np.float32)
+FOREIGN = ONES.astype(">f4")
+
+
+def twice(**options: Any) -> Any:
+    return native.Runner(native.Engine.twice(), native.RunnerOptions(**options))
+
+
+@pytest.fixture
+def recurrent() -> Any:
+    """Its state is 10, 10, 10, 10."""
+    runner = native.Runner(native.Engine.recurrent(), native.RunnerOptions(state={"h_next": "h"}))
+    runner.reset_state({"h": 10 * ONES})
+    return runner
+
+
+def result_into(out: dict[str, Any]) -> Any:
+    runner = twice()
+    return runner.submit({"x": X}).result(out=out)
+
+
+def in_thread(action: Callable[[], Any]) -> threading.Thread:
+    thread = threading.Thread(target=action, daemon=True)
+    thread.start()
+    return thread
+
+
+def pool() -> Any:
+    states = [native.StreamState("h", "h_next")]
+    return native.StreamPool(native.Engine.recurrent(-1), state=states, batch_axes={"x": 0, "y": 0}, buckets=[1, 2])
+
+
+# ---- byte order -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        lambda: twice().run({"x": FOREIGN}),
+        lambda: twice().submit({"x": FOREIGN}),
+        lambda: twice().measure({"x": FOREIGN}, native.BenchOptions(iterations=1, duration_s=0, warmup_ms=0)),
+        lambda: native.bench(
+            native.Engine.twice(), {"x": FOREIGN}, native.BenchOptions(iterations=1, duration_s=0, warmup_ms=0)
+        ),
+        lambda: twice().run({"x": X}, out={"y": FOREIGN.copy()}),
+        lambda: result_into({"y": FOREIGN.copy()}),
+        lambda: native.Runner(native.Engine.recurrent(), native.RunnerOptions(state={"h_next": "h"})).reset_state(
+            {"h": FOREIGN}
+        ),
+        lambda: pool().push([1], {"x": FOREIGN[:1]}),
+        lambda: pool().restore(1, {"h": FOREIGN[:1]}),
+        lambda: native.StreamPool(
+            native.Engine.recurrent(-1),
+            state=[native.StreamState("h", "h_next", initial=FOREIGN[:1])],
+            batch_axes={"x": 0, "y": 0},
+        ),
+    ],
+)
+def test_foreign_byte_order_is_refused_wherever_an_array_is_taken(given: Callable[[], Any]) -> None:
+    with pytest.raises(native.UsageProblem, match=r"foreign byte order \(>f4\); use .astype\('float32'\)"):
+        given()
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_what_is_not_finite_is_counted_in_either_byte_order(dtype: Any) -> None:
+    values = np.array([np.nan, 1, np.inf, -np.inf, 0], dtype)
+    for order in "<>":
+        assert native.count_nonfinite(values.astype(values.dtype.newbyteorder(order))) == 3
+    looks_infinite = np.frombuffer(bytes.fromhex("0000807f"), ">f4")
+    assert native.count_nonfinite(looks_infinite) == 0
+
+
+# ---- arrays to write into -------------------------------------------------------------------------------
+
+
+def read_only() -> Any:
+    array = np.zeros(4, np.float32)
+    array.flags.writeable = False
+    return array
+
+
+BAD_TARGETS = {
+    "another shape": ({"y": np.zeros(3, np.float32)}, r"has the shape \[3\], the output \[4\]"),
+    "another rank": ({"y": np.zeros((4, 1), np.float32)}, r"has the shape \[4, 1\], the output \[4\]"),
+    "another type": ({"y": np.zeros(4, np.int32)}, "must be float32"),
+    "another size": ({"y": np.zeros(4, np.float64)}, "must be float32"),
+    "foreign": ({"y": np.zeros(4, ">f4")}, "foreign byte order"),
+    "gaps": ({"y": np.zeros(8, np.float32)[::2]}, "C-contiguous"),
+    "read-only": ({"y": read_only()}, "writeable"),
+    "unknown": ({"nope": np.zeros(4, np.float32)}, "no output 'nope'"),
+    "not copied": ({"h_next": np.zeros(4, np.float32)}, "does not copy this output"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD_TARGETS)
+def test_a_refused_target_moves_no_state(recurrent: Any, kind: str) -> None:
+    out, words = BAD_TARGETS[kind]
+    for inputs in ({"x": ONES}, {"x": ONES, "h": ONES}):
+        for _ in range(3):
+            with pytest.raises(native.UsageProblem, match=words):
+                recurrent.run(inputs, out=out)
+    assert recurrent.run({"x": ONES})["y"].tolist() == [12] * 4
+
+
+@pytest.mark.parametrize("kind", BAD_TARGETS)
+def test_a_refused_target_keeps_the_result(kind: str) -> None:
+    out, words = BAD_TARGETS[kind]
+    runner = native.Runner(native.Engine.recurrent(), native.RunnerOptions(outputs=["y"]))
+    ticket = runner.submit({"x": ONES, "h": ONES})
+    with pytest.raises(native.UsageProblem, match=words):
+        ticket.result(out=out)
+    target = np.zeros(4, np.float32)
+    assert ticket.result(out={"y": target})["y"] is target
+    assert target.tolist() == [3] * 4
+
+
+def test_a_target_that_fits_is_written(recurrent: Any) -> None:
+    y, h = np.zeros(4, np.float32), np.zeros(4, np.float32)
+    for step in range(1, 5):
+        found = recurrent.run({"x": ONES}, outputs=["y", "h_next"], out={"y": y, "h_next": h})
+        assert found["y"] is y
+        assert y.tolist() == [11 + step] * 4
+        assert h.tolist() == [10 + step] * 4
+
+
+def test_an_output_whose_shape_depends_on_the_data_is_checked_before_state_moves() -> None:
+    engine = native.Engine.recurrent()
+    engine.open_output = 0
+    runner = native.Runner(engine, native.RunnerOptions(state={"h_next": "h"}))
+    runner.reset_state({"h": 10 * ONES})
+    for inputs in ({"x": ONES}, {"x": ONES, "h": ONES}):
+        with pytest.raises(native.UsageProblem, match=r"\[3\], the output \[4\]"):
+            runner.run(inputs, out={"y": np.zeros(3, np.float32)})
+    assert runner.run({"x": ONES})["y"].tolist() == [12] * 4
+
+
+def test_no_memory_moves_no_state(recurrent: Any) -> None:
+    held = [recurrent.run({"x": 0 * ONES}, device_outputs=["y"])["y"] for _ in range(4)]
+    with native.FullDevice(), pytest.raises(native.OutOfMemory):
+        recurrent.run({"x": ONES, "h": ONES})
+    assert held[0].numpy().tolist() == [11] * 4
+    assert recurrent.run({"x": ONES})["y"].tolist() == [12] * 4
+
+
+# ---- threads --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_close_waits_for_calls_of_other_threads(again: bool) -> None:
+    runner = twice(cuda_graph=False)
+    found: dict[str, Any] = {}
+    with native.HeldDevice():
+        caller = in_thread(lambda: found.update(runner.run({"x": X})))
+        time.sleep(0.1)
+        closers = [in_thread(runner.close) for _ in range(1 + again)]
+        time.sleep(0.2)
+        assert [closer.is_alive() for closer in closers] == [True] * len(closers)
+        with pytest.raises(native.UsageProblem, match="closed"):
+            runner.run({"x": X})
+    for thread in (caller, *closers):
+        thread.join(10)
+        assert not thread.is_alive()
+    assert found["y"].tolist() == (2 * X + 1).tolist()
+    runner.close()
+
+
+def test_close_ends_what_waits_for_a_slot_and_tickets_that_nobody_took() -> None:
+    runner = twice()
+    ticket = runner.submit({"x": X})
+    found: dict[str, Any] = {}
+    waiter = in_thread(lambda: found.update(runner.run({"x": X})))
+    time.sleep(0.1)
+    runner.close()
+    assert found["y"].tolist() == (2 * X + 1).tolist()
+    waiter.join(10)
+    with pytest.raises(native.UsageProblem, match="closed before"):
+        ticket.result()
+
+
+def test_a_pool_is_released_after_the_push_of_another_thread() -> None:
+    streams = pool()
+    one = streams.open()
+    found: dict[str, Any] = {}
+    with native.HeldDevice():
+        caller = in_thread(lambda: found.update(streams.push([one], {"x": ONES[:1]})))
+        time.sleep(0.1)
+        closer = in_thread(streams.release)
+        time.sleep(0.2)
+        assert closer.is_alive()
+    caller.join(10)
+    closer.join(10)
+    assert not closer.is_alive()
+    assert found["y"].tolist() == [2]
+
+
+@pytest.mark.parametrize("action", ["run", "close"])
+def test_ctrl_c_ends_a_wait(action: str) -> None:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
+    runner = twice(cuda_graph=False)
+    interrupt = threading.Timer(0.3, _thread.interrupt_main)
+    begin = time.monotonic()
+    with native.HeldDevice():
+        caller = in_thread(lambda: runner.run({"x": X}))
+        time.sleep(0.1)
+        interrupt.start()
+        with pytest.raises(KeyboardInterrupt):
+            runner.run({"x": X}) if action == "run" else runner.close()
+        assert time.monotonic() - begin < 5
+    signal.signal(signal.SIGINT, before)
+    caller.join(10)
+    runner.close()
+
+
+def test_threads_that_run_submit_and_give_up() -> None:
+    runner = native.Runner(native.Engine.twice(), native.RunnerOptions(slots=3, spin=False))
+
+    def work(number: int) -> int:
+        wrong = 0
+        for i in range(40):
+            x = np.full(1 + (i + number) % 4, 100 * number + i, np.float32)
+            out = np.empty_like(x)
+            if i % 4 == 0:
+                wrong += not np.array_equal(runner.run({"x": x}, out={"y": out})["y"], 2 * x + 1)
+                continue
+            ticket = runner.submit({"x": x})
+            if i % 4 == 1:
+                wrong += not np.array_equal(ticket.result(timeout=30)["y"], 2 * x + 1)
+            elif i % 4 == 2:
+                wrong += not np.array_equal(ticket.future().result(30)["y"], 2 * x + 1)
+            del ticket  # its slot is free again
+            runner.memory_bytes()
+            runner.graph_status()
+        return wrong
+
+    with ThreadPoolExecutor(4) as threads:
+        assert sum(threads.map(work, range(4))) == 0
+    runner.close()
+    gc.collect()
+
+
+def test_runners_that_are_closed_while_threads_use_them() -> None:
+    for _ in range(10):
+        runner = native.Runner(native.Engine.twice(), native.RunnerOptions(slots=2))
+
+        def work(runner: Any = runner) -> None:
+            try:
+                for _ in range(100):
+                    runner.submit({"x": X}).result()
+                    runner.run({"x": X})
+            except native.UsageProblem as closed:
+                assert "closed" in str(closed)  # noqa: PT017 - the thread ends with it
+
+        with ThreadPoolExecutor(3) as threads:
+            futures = [threads.submit(work) for _ in range(3)]
+            time.sleep(0.01)
+            runner.close()
+            for future in futures:
+                future.result(30)
+
+
+# ---- device arrays and graphs ---------------------------------------------------------------------------
+
+
+def test_device_arrays_are_taken_and_kept() -> None:
+    runner = twice()
+    kept = [runner.run({"x": np.full(4, i, np.float32)}, device_outputs=True)["y"] for i in range(5)]
+    other = twice()
+    for i, array in enumerate(kept):
+        assert other.run({"x": array})["y"].tolist() == [2 * (2 * i + 1) + 1] * 4
+
+
+def test_an_engine_that_streams_weights_has_no_graph() -> None:
+    engine = native.Engine.twice(4)
+    engine.streams_weights = True
+    runner = native.Runner(engine)
+    for _ in range(4):
+        assert runner.run({"x": X})["y"].tolist() == (2 * X + 1).tolist()
+    assert "streams weights" in str(runner.graph_status())
+    assert (
+        "streams weights"
+        in native.bench(engine, {"x": X}, native.BenchOptions(iterations=1, duration_s=0, warmup_ms=0)).graph_fallback
+    )
