@@ -153,6 +153,12 @@ def test_a_model_with_nothing_to_quantise_is_refused(tmp_path: Path, data: Calib
         made(path, data)
 
 
+def test_a_cast_needs_no_products(tmp_path: Path) -> None:
+    path = write_onnx(tmp_path / "abs.onnx", "g (float[n,4] x) => (float[n,4] y) { y = Abs(x) }")
+    candidate = make_candidate(Model.open(path), "fp16", tmp_path / "half.onnx")
+    assert {node.op_type for node in onnx.load(candidate.path).graph.node} == {"Cast", "Abs"}
+
+
 def test_weights_of_another_type_are_refused(tmp_path: Path, data: CalibrationSettings) -> None:
     text = "g (float16[n,4] x) => (float16[n,3] y) { [p] y = MatMul(x, w) }"
     path = write_onnx(tmp_path / "half.onnx", text, {"w": np.ones((4, 3), np.float16)})

@@ -89,6 +89,8 @@ def test_inputs_are_drawn_by_type_and_meaning() -> None:
     assert not random_inputs(specs, shapes, 0, "zeros")["a"].any()
     with pytest.raises(UsageProblem, match="no values can be drawn; use --no-check"):
         random_inputs([TensorSpec("s", "object", (1,))], {"s": (1,)}, 0, hint="use --no-check")
+    with pytest.raises(UsageProblem, match="Input s int4"):
+        random_inputs([TensorSpec("s", "int4", (1, 4))], {"s": (1, 4)}, 0)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int64", "bool"])

@@ -142,3 +142,13 @@ def test_sizes_and_indices_stay_small(tmp_path: Path, nodes: str) -> None:
     weights = {"table": np.ones(4, np.float32)}
     path = write_onnx(tmp_path / "m.onnx", f"g (int64[1] x) => (float[n] y) {{ {nodes} }}", weights)
     assert far_inputs(Model.open(path), {"x": np.zeros(1, np.int64)}, 0) == []
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.int32, np.int64, np.uint32, np.uint64])
+def test_far_numbers_of_every_type_of_integers(tmp_path: Path, dtype: type) -> None:
+    name = np.dtype(dtype).name
+    path = write_onnx(tmp_path / "m.onnx", f"g ({name}[300] x) => (double[300] y) {{ y = Cast <to = 11> (x) }}")
+    wide, steps = far_inputs(Model.open(path), {"x": np.zeros(300, dtype)}, 0)
+    assert wide["x"].dtype == steps["x"].dtype == dtype
+    assert wide["x"].max() == np.iinfo(dtype).max
+    assert len(np.unique(steps["x"])) == min(300, 2 ** (8 * np.dtype(dtype).itemsize))

@@ -20,7 +20,7 @@ from trt_workbench.cli.common import (
 )
 from trt_workbench.cli.drawing import draw
 from trt_workbench.core.workers import CRASH, TIMEOUT
-from trt_workbench.errors import INTERRUPTED, CheckFailed, ComponentMissing, DeviceFailure, UsageProblem, error_kind
+from trt_workbench.errors import INTERRUPTED, CheckFailed, DeviceFailure, UsageProblem, error_kind
 from trt_workbench.system.settings import AllowUnverified, Setting
 
 if TYPE_CHECKING:
@@ -109,15 +109,13 @@ def _require_verified(run: BenchArtefacts) -> None:
 
 
 def _require_a_measurement(run: BenchArtefacts) -> None:
-    """Raise if there is no figure: a ComponentMissing or DeviceFailure that was the first reason, else CheckFailed."""
+    """Raise if there is no figure: the first reason's error, CheckFailed where that is of no known kind."""
     if any(record.status == "ok" for record in run.records):
         return
     first = run.records[0]
     ended = first.error_kind in (CRASH, TIMEOUT)
     kind = DeviceFailure if ended else error_kind(str(first.error_kind)) or CheckFailed
-    raise (kind if issubclass(kind, (DeviceFailure, ComponentMissing)) else CheckFailed)(
-        f"Nothing was measured; the first reason of {run.directory / 'report.html'}: {first.error}"
-    )
+    raise kind(f"Nothing was measured; the first reason of {run.directory / 'report.html'}: {first.error}")
 
 
 def _list() -> None:

@@ -96,7 +96,7 @@ def make_candidate(
     placement = placement or PlacementSettings()
     check_output(model, output)
     (row, mode), method = read(precision), method_of(precision, placement)
-    document, groups = prepare(model)
+    document, groups = prepare(model, products=not _is_cast(precision))
     kept = kept_groups(document, groups, precision, placement, model.path)
     if search:
         kept |= dict.fromkeys((name for name in placement.keep if name in kept), "chosen by the score")
@@ -104,7 +104,7 @@ def make_candidate(
     source = document
     others = other_products(document, precision)
     kept |= {name: one.reason for name, one in others.items()}
-    if not low:
+    if groups and not low:
         reasons = ", ".join(dict.fromkeys(kept[group.name] for group in groups))
         raise UsageProblem(
             f"{all_groups(len(groups))} left alone ({reasons}), so nothing becomes {precision}: {model.path}"

@@ -59,7 +59,7 @@ def far_inputs(model: Model, arrays: Mapping[str, NDArray[Any]], seed: int) -> l
         drawn = sorted(one for one in near if limits.min < one <= limits.max)
         wide[name] = generator.choice(np.array(drawn, array.dtype), array.shape).astype(array.dtype)
         base = max((one for one in known if one <= limits.max - array.size), default=limits.max - array.size)
-        steps[name] = (max(base, 0) + np.arange(array.size)).astype(array.dtype).reshape(array.shape)
+        steps[name] = (np.arange(array.size).astype(array.dtype) + array.dtype.type(max(base, 0))).reshape(array.shape)
     return [wide, steps]
 
 

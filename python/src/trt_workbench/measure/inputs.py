@@ -211,7 +211,7 @@ def random_inputs(
         if spec.dtype.startswith(("float", "bfloat")):
             values = _floats(shapes[spec.name], kind, generator, is_mask="mask" in spec.name.lower())
             arrays[spec.name] = np.asarray(values, numpy_dtype(spec.dtype))  # of no dimension, too
-        elif spec.dtype == "bool" or spec.dtype.startswith(("int", "uint")):
+        elif numpy_dtype(spec.dtype).kind in "biu":
             arrays[spec.name] = _integers(spec, shapes[spec.name], below, generator)
         else:
             raise UsageProblem(f"Input {spec} is of a type for which no values can be drawn; {hint}.")

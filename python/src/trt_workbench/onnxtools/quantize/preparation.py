@@ -34,11 +34,15 @@ _QUANTISED = (
 _LAY_OUT = frozenset({"Cast", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
 
 
-def prepare(source: Model) -> tuple[onnx.ModelProto, tuple[PrecisionGroup, ...]]:
+def prepare(source: Model, *, products: bool = True) -> tuple[onnx.ModelProto, tuple[PrecisionGroup, ...]]:
     """Return a float model and what of it can be quantised.
 
     Every node has a name, functions of the model's own are written out, and weights that are only cast or laid out anew
     are constants.
+
+    Args:
+        source: the model.
+        products: whether there have to be products with weights, as for all but casts.
 
     Raises:
         UsageProblem: the model is quantised already, or nothing in it can be quantised.
@@ -52,7 +56,7 @@ def prepare(source: Model) -> tuple[onnx.ModelProto, tuple[PrecisionGroup, ...]]
         _pass_identities(model)
         _fold_laid_out(model)
         groups = quantisable(model)
-    if not any(group.weight for group in groups):
+    if products and not any(group.weight for group in groups):
         outside = " outside the bodies of If, Loop and Scan" if any(map(has_subgraph, model.graph.node)) else ""
         raise UsageProblem(
             "Nothing in the model can be quantised: it has no Conv, ConvTranspose, Gemm or MatMul with constant "
