@@ -15,6 +15,7 @@ import numpy as np
 from hotcoco.primitives import bbox_iou
 from numpy.typing import NDArray
 
+from trt_workbench.core.compare import difference
 from trt_workbench.evaluate.coco_dataset import Category, GroundTruth
 from trt_workbench.evaluate.detections import DetectionTable
 from trt_workbench.runs.statistics import interval
@@ -120,7 +121,8 @@ class CocoMatches:
         once = self.figures(np.ones((1, self.images), np.int32)).figures
         for name, found in once.items():
             given = figures[name]
-            if not np.isclose(np.nan if given is None else given, found[0], rtol=0, atol=1e-9, equal_nan=True):
+            wanted = np.array(np.nan if given is None else given)
+            if difference(found[:1].reshape(()), wanted).max_abs > 1e-9:
                 raise RuntimeError(f"{name} is {given} by COCOeval and {found[0]} by the matches of its interval")
 
     def average_precision(self, counts: NDArray[np.int32]) -> ResampledFigures:

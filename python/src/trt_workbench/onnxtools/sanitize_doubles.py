@@ -11,7 +11,10 @@ import numpy as np
 import onnx
 from onnx import TensorProto, numpy_helper
 
+from trt_workbench.core.compare import difference
+from trt_workbench.core.precision import get
 from trt_workbench.model.constants import Array, constant_value
+from trt_workbench.model.element_types import kinds_where
 from trt_workbench.model.proto import STANDARD, integer, is_external
 from trt_workbench.model.walking import all_graphs, nodes_within, subgraphs
 
@@ -29,7 +32,7 @@ _LARGEST: dict[int, float] = {
     TensorProto.INT64: 2.0**63,
     TensorProto.UINT64: 2.0**64,
 }
-_SINGLES = frozenset({TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16})
+_SINGLES = frozenset(kinds_where(lambda one: one is get("fp32") or get("fp32").holds(one)))
 # They pass values on: from these inputs (none named: from all). Max, Min and their kind commute with rounding.
 _ROWS: tuple[tuple[tuple[int, ...], str], ...] = (
     (
@@ -78,7 +81,7 @@ class _Values:
         numbers = value.astype(np.float64)
         with np.errstate(over="ignore"):
             single = numbers.astype(np.float32).astype(np.float64)
-        exact = bool(np.array_equal(single, numbers, equal_nan=True))
+        exact = difference(single, numbers).equal
         finite = bool(np.isfinite(numbers).all())
         bound = float(np.abs(numbers).max(initial=0)) if finite else math.inf
         return cls(bound, finite and bool((numbers == np.trunc(numbers)).all()), exact, exact)
