@@ -1,8 +1,12 @@
 """Reading JSON that comes from outside."""
 
+import os
+import tracemalloc
+from pathlib import Path
+
 import pytest
 
-from trt_workbench.core.input_files import parse_json
+from trt_workbench.core.input_files import MOST_TEXT, parse_json, read_bytes, read_json, read_text
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "-1E+400", "1" + "0" * 400 + ".0"])
@@ -17,3 +21,18 @@ def test_numbers_that_are_not_finite_are_refused(number: str, encoded: bool) -> 
 @pytest.mark.parametrize(("text", "value"), [("1e300", 1e300), ("-2.5e-400", -0.0), ("[1.5, 1e2]", [1.5, 100.0])])
 def test_finite_numbers_are_read(text: str, value: object) -> None:
     assert parse_json(text) == value
+
+
+@pytest.mark.parametrize("size", [2**20, 2**28, MOST_TEXT, MOST_TEXT + 1, 2**40])
+@pytest.mark.parametrize("begin", [b"", b"{", b'{"a": [', b" " * 100])
+def test_room_without_content_costs_nothing(size: int, begin: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "d.json"
+    path.write_bytes(begin)
+    os.truncate(path, size)
+    tracemalloc.start()
+    for read in (read_text, read_json, lambda file: read_bytes(file, text=True)):
+        with pytest.raises(OSError, match=r"zero bytes|more than the"):
+            read(path)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 10e6

@@ -1,11 +1,18 @@
 """Arrays that one process writes and another reads."""
 
+import copy
+import io
+import struct
+import tracemalloc
+import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from trt_workbench.engine.array_files import load_arrays, save_arrays
+from trt_workbench.engine.array_files import count_rows, load_arrays, save_arrays
 from trt_workbench.errors import UsageProblem
 
 
@@ -26,3 +33,68 @@ def test_arrays_come_back_and_damage_is_named(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(UsageProblem, match=r"cannot be read as arrays .*outputs\.npz"):
         load_arrays(path)
+
+
+def claiming(shape: tuple[int, ...], content: int, dtype: str = "<f4") -> bytes:
+    """Return a `.npy` with so many bytes behind its header."""
+    header = f"{{'descr': {dtype!r}, 'fortran_order': False, 'shape': {shape}, }}".encode()
+    header = header.ljust(-(-(len(header) + 11) // 64) * 64 - 11) + b"\n"
+    return b"\x93NUMPY\1\0" + struct.pack("<H", len(header)) + header + bytes(content)
+
+
+def packed(content: bytes, kind: int, said: int | None, times: int = 1) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", kind) as archive:
+        archive.writestr("x.npy", content)
+        member = archive.infolist()[0]
+        archive.filelist += [copy.copy(member) for _ in range(times - 1)]
+        if said is not None:
+            member.file_size = said
+    return file.getvalue()
+
+
+@given(
+    shape=st.lists(st.sampled_from([1, 3, 1000, 2**20, 2**31, 2**40, 2**62, -1]), min_size=1, max_size=3).map(tuple),
+    content=st.integers(0, 400),
+    dtype=st.sampled_from(["<f4", "|u1", ">i8", "|S0", "<U0", "|V0", "<c16"]),
+    kind=st.sampled_from([None, zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA]),
+    said=st.sampled_from([None, 2**20, 2**30, 2**40]),
+)
+def test_no_more_memory_than_there_is_content(
+    tmp_path_factory: pytest.TempPathFactory,
+    shape: tuple[int, ...],
+    content: int,
+    dtype: str,
+    kind: int | None,
+    said: int | None,
+) -> None:
+    data = claiming(shape, content, dtype)
+    path = tmp_path_factory.getbasetemp() / f"claims.np{'y' if kind is None else 'z'}"
+    path.write_bytes(data if kind is None else packed(data, kind, said))
+    tracemalloc.start()
+    try:
+        found = next(iter(load_arrays(path).values()))
+        assert found.nbytes <= len(data)
+        assert found.shape == shape
+    except UsageProblem:
+        pass
+    finally:
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert most < 40e6
+
+
+@pytest.mark.parametrize("times", [2, 3000])
+def test_members_that_share_their_bytes_are_refused(times: int, tmp_path: Path) -> None:
+    data = claiming((3, 100), 1200)
+    (tmp_path / "x.npz").write_bytes(packed(data, zipfile.ZIP_STORED, None, times))
+    with pytest.raises(UsageProblem, match=r"by its own account|Overlapped"):
+        load_arrays(tmp_path / "x.npz")
+
+
+@pytest.mark.parametrize("content", [0, 1199])
+def test_an_array_that_ends_early(content: int, tmp_path: Path) -> None:
+    (tmp_path / "x.npy").write_bytes(claiming((3, 100), content))
+    for read in (load_arrays, count_rows):
+        with pytest.raises(UsageProblem, match="cannot be read as arrays"):
+            read(tmp_path / "x.npy")

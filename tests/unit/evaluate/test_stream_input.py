@@ -1,5 +1,8 @@
 """The stream that a model is evaluated on, and files that cannot be one."""
 
+import os
+import struct
+import tracemalloc
 import wave
 from pathlib import Path
 
@@ -178,3 +181,18 @@ def test_the_answer_is_the_symbol_that_the_lag_says() -> None:
         source = place - LAGS[symbols[place] % 4]
         assert answers[place] == (symbols[source] if source >= 0 else -1)
     assert (answers[: LAGS[0]] == -1).all()
+
+
+@pytest.mark.parametrize("seconds", [1, 4096])
+def test_of_a_long_file_only_what_is_needed_is_read(seconds: int, contract: Contract, tmp_path: Path) -> None:
+    size = 32_000 * seconds
+    form = struct.pack("<HHIIHH", 1, 1, 16_000, 32_000, 2, 16)
+    data = b"fmt \x10\0\0\0" + form + b"data" + struct.pack("<I", size)
+    path = tmp_path / "a.wav"
+    path.write_bytes(b"RIFF" + struct.pack("<I", size + 36) + b"WAVE" + data)
+    os.truncate(path, size + 44)
+    tracemalloc.start()
+    assert open_stream(contract, str(path), 20, 0).signal.shape == (1, 80, 20)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 5e6

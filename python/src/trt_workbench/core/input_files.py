@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import io
 import json
 import math
@@ -15,6 +16,8 @@ from typing import Any
 
 # Of documents that are kept in memory whole, several times over once they are parsed; COCO's largest has 470 MB.
 MOST_BYTES = 2**31
+# Of texts and documents but for COCO's: detections on COCO's 5,000 images have 50 MB.
+MOST_TEXT = 2**29
 _CHUNK = 2**20
 _MAY_OVERFLOW = re.compile(r"[eE]\+?[0-9]{3}|[0-9]{300}")
 _KINDS = (
@@ -44,29 +47,53 @@ def open_regular(path: Path) -> io.BufferedReader:
 
 def require_regular(path: Path, status: os.stat_result | None = None) -> None:
     """Raise OSError unless `path` is a regular file; for libraries that open files themselves."""
-    mode = (status or path.stat()).st_mode
+    status = status or path.stat()
+    mode = status.st_mode
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if not stat.S_ISREG(mode):
         kind = next((words for test, words in _KINDS if test(mode)), "it is something else")
         raise OSError(errno.EINVAL, f"{kind}, not a regular file", str(path))
+    if status.st_dev in _made_up():
+        raise OSError(errno.EINVAL, "it is made up by the system, not a regular file", str(path))
 
 
-def read_bytes(path: Path, limit: int = MOST_BYTES) -> bytes:
+@functools.cache
+def _made_up() -> frozenset[int]:
+    """Return the devices of file systems whose files the kernel makes up: to read some of them waits for ever."""
+    return frozenset(Path(place).stat().st_dev for place in ("/proc", "/sys") if Path(place).is_dir())
+
+
+def read_bytes(path: Path, limit: int = MOST_BYTES, *, text: bool = False) -> bytes:
     """Return the content of a regular file of at most `limit` bytes.
 
+    Args:
+        path: the file.
+        limit: in bytes.
+        text: refuse a file with zero bytes, such as one that is nothing but room, before all of it is read.
+
     Raises:
-        OSError: as `open_regular`, or the file is larger.
+        OSError: as `open_regular`, the file is larger, or it is no text.
     """
     with open_regular(path) as file:
+        if text:
+            _require_text(file, path, limit)
         return read_all(file, path, limit)
+
+
+def _require_text(file: io.BufferedReader, path: Path, limit: int) -> None:
+    if os.fstat(file.fileno()).st_size <= limit:
+        while data := file.read(_CHUNK):
+            if b"\0" in data:
+                raise OSError(errno.EINVAL, "it holds zero bytes, so it is no text", str(path))
+        file.seek(0)
 
 
 def read_all(file: io.BufferedReader, path: Path, limit: int = MOST_BYTES) -> bytes:
     """Return the content of a file that `open_regular` opened. Raises OSError if it is larger than `limit` bytes."""
     size = os.fstat(file.fileno()).st_size
     data = file.read(size + 1) if size <= limit else b""
-    # what the system makes up, as under /proc, has no size, and a file may grow
+    # a file may grow
     while size < len(data) <= limit and (more := file.read(_CHUNK)):
         data += more
     if max(size, len(data)) > limit:
@@ -74,14 +101,14 @@ def read_all(file: io.BufferedReader, path: Path, limit: int = MOST_BYTES) -> by
     return data
 
 
-def read_text(path: Path, limit: int = MOST_BYTES) -> str:
+def read_text(path: Path, limit: int = MOST_TEXT) -> str:
     """Return the UTF-8 text in a regular file.
 
     Raises:
         OSError: as `read_bytes`.
         UnicodeDecodeError: it is not UTF-8.
     """
-    return read_bytes(path, limit).decode("utf-8")
+    return read_bytes(path, limit, text=True).decode("utf-8")
 
 
 def parse_json(
@@ -100,11 +127,12 @@ def parse_json(
     hooks: dict[str, Any] = {"object_hook": object_hook}
     if finite:
         hooks["parse_constant"] = _finite
-        # a function for every float takes long; few texts have one that could overflow
-        if _MAY_OVERFLOW.search(text if isinstance(text, str) else text.decode("latin-1")):
-            hooks["parse_float"] = _finite
     try:
-        return json.loads(text, **hooks)
+        found = json.loads(text, **hooks)
+        # a function for every float takes long; few texts have one that could overflow
+        if finite and _MAY_OVERFLOW.search(text if isinstance(text, str) else text.decode("latin-1")):
+            return json.loads(text, **hooks, parse_float=_finite)
+        return found
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
 
@@ -116,7 +144,7 @@ def _finite(number: str) -> float:
     return value
 
 
-def read_json(path: Path, limit: int = MOST_BYTES, *, finite: bool = True) -> Any:
+def read_json(path: Path, limit: int = MOST_TEXT, *, finite: bool = True) -> Any:
     """Return what a JSON file holds.
 
     Raises:

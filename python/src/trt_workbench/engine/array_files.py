@@ -19,6 +19,7 @@ from trt_workbench.errors import UsageProblem
 
 ARRAY_SUFFIXES = (".npy", ".npz")
 _MOST_UNPACKED = 2**30
+_CHUNK = 2**24
 _HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 
 
@@ -46,7 +47,7 @@ def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
             if path.suffix == ".npy":
                 return {"": _read_array(file, os.fstat(file.fileno()).st_size)}
             with zipfile.ZipFile(file) as archive:
-                return _read_archive(archive)
+                return _read_archive(archive, os.fstat(file.fileno()).st_size)
     except MemoryError:
         raise
     except Exception as error:  # zip, zlib, struct and numpy each have their own for a damaged file
@@ -55,9 +56,17 @@ def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
         ) from error
 
 
-def _read_archive(archive: zipfile.ZipFile) -> dict[str, NDArray[Any]]:
-    """Return the arrays of a `.npz`; compressed ones are bounded, because a few bytes may stand for any number."""
+def _read_archive(archive: zipfile.ZipFile, size: int) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a `.npz` of `size` bytes.
+
+    Compressed ones are bounded, because a few bytes may stand for any number. What the archive says of its members
+    counts for nothing: it may claim more than it has, or name the same bytes again and again.
+    """
     members = archive.infolist()
+    stored = [member for member in members if member.compress_type == zipfile.ZIP_STORED]
+    claimed = sum(max(member.file_size, member.compress_size) for member in stored)
+    if claimed > size:
+        raise ValueError(f"its arrays have {claimed} bytes by its own account, and the file has {size}")
     packed = sum(member.file_size for member in members if member.compress_type != zipfile.ZIP_STORED)
     if packed > _MOST_UNPACKED:
         raise ValueError(
@@ -75,14 +84,19 @@ def _read_array(file: IO[bytes], size: int) -> NDArray[Any]:
     version = npy.read_magic(file)
     if version not in _HEADERS:
         raise ValueError(f"version {version} of the format is not known")
-    shape, _, dtype = _HEADERS[version](file)
+    shape, fortran, dtype = _HEADERS[version](file)
     declared = math.prod(shape) * dtype.itemsize
-    if min(shape, default=0) < 0 or dtype.hasobject or declared > size:
+    if min(shape, default=0) < 0 or dtype.hasobject or math.prod(shape) * max(dtype.itemsize, 1) > size:
         what = "Python objects, which are never loaded" if dtype.hasobject else f"an array of {declared} bytes"
         raise ValueError(f"the header declares {what}, and the file has {size} bytes")
-    file.seek(0)
-    array: NDArray[Any] = npy.read_array(file, allow_pickle=False)
-    return array
+    # memory as there is content: a member of an archive may end earlier than it says
+    content = bytearray()
+    while len(content) < declared and (more := file.read(min(_CHUNK, declared - len(content)))):
+        content += more
+    if len(content) < declared:
+        raise ValueError(f"the header declares an array of {declared} bytes, and {len(content)} follow")
+    values = np.frombuffer(content, dtype) if declared else np.zeros(math.prod(shape), dtype)
+    return values.reshape(shape, order="F" if fortran else "C")
 
 
 def save_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:

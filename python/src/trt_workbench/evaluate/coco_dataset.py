@@ -150,7 +150,7 @@ def read_dataset(
 
 def _read(path: Path) -> bytes:
     try:
-        return read_bytes(path)
+        return read_bytes(path, text=True)
     except OSError as error:
         raise UsageProblem(f"The annotation file cannot be read ({error.strerror}): {path}") from error
 

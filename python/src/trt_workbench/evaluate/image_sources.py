@@ -10,9 +10,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from trt_workbench.core.input_files import require_regular
 from trt_workbench.errors import UsageProblem
 from trt_workbench.pipeline.decode import read_image
+from trt_workbench.pipeline.videos import open_video
 
 IMAGES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff"})
 # No playlists, which would name further files.
@@ -98,13 +98,9 @@ def _count(path: Path) -> int:
 
 def _opened(path: Path) -> cv2.VideoCapture:
     try:
-        require_regular(path)
+        return open_video(path)
     except OSError as error:
         raise UsageProblem(f"The video cannot be read ({error.strerror or error}): {path}") from error
-    video = cv2.VideoCapture(str(path), cv2.CAP_FFMPEG)
-    if not video.isOpened():
-        raise UsageProblem(f"The file is no video that OpenCV can decode, or it is damaged; replace it: {path}")
-    return video
 
 
 def _frames(path: Path, note: Callable[[str], None]) -> Iterator[SourceImage]:

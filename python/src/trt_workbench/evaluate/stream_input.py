@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.core.hashing import hash_file
-from trt_workbench.core.input_files import require_regular
+from trt_workbench.core.input_files import open_regular
 from trt_workbench.engine.array_files import load_arrays, numpy_dtype
 from trt_workbench.errors import UsageProblem
 from trt_workbench.evaluate.embedded.stream_code import SYMBOL_SAMPLES, code_audio
@@ -125,11 +125,11 @@ def _features(contract: Contract, path: Path, frames: int) -> NDArray[Any]:
 
 
 def _audio(contract: Contract, path: Path, frames: int) -> NDArray[Any]:
+    most = frames * max(HOP, math.prod(_shape(contract, 1)))  # samples that the frames are made of, or more
     try:
-        require_regular(path)
-        with wave.open(str(path), "rb") as file:
+        with open_regular(path) as opened, wave.open(opened, "rb") as file:
             rate, width, channels = file.getframerate(), file.getsampwidth(), file.getnchannels()
-            data = file.readframes(file.getnframes())
+            data = file.readframes(min(file.getnframes(), most)) if (width, channels) == (2, 1) else b""
     except (wave.Error, EOFError, OSError, RuntimeError) as error:
         raise UsageProblem(f"The file cannot be read as WAV ({str(error) or 'it ends too early'}): {path}") from error
     if width != 2 or channels != 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -30,19 +31,20 @@ class PredictedPictures(AbstractContextManager["PredictedPictures"]):
         folder.mkdir()
         self._folder, self._count = folder, 0
         self._video: Any = None
+        self._place_of_video, self._frames = folder, 0
         self._source: Path | None = None
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End the video that is being written."""
-        self._end()
+        """End the video that is being written. Raises UsageProblem as `add`, unless an error is under way."""
+        self._end(check=error is None)
 
     def add(self, picture: SourceImage, found: Sequence[DetectionRecord]) -> None:
         """Draw into the picture and write it.
 
         Raises:
-            UsageProblem: the video cannot be encoded here.
+            UsageProblem: the video cannot be encoded here, or the one before was not written whole.
             OSError: the folder is not writable or the disk is full.
         """
         import cv2
@@ -55,6 +57,7 @@ class PredictedPictures(AbstractContextManager["PredictedPictures"]):
         if picture.frame == 0:
             self._begin(picture)
         self._video.write(picture.pixels)
+        self._frames += 1
 
     def _place(self, picture: SourceImage, suffix: str) -> Path:
         self._end()
@@ -68,15 +71,29 @@ class PredictedPictures(AbstractContextManager["PredictedPictures"]):
 
         place, rate = self._place(picture, ".mp4"), picture.frames_per_s or 25.0
         pixels: NDArray[np.uint8] = picture.pixels
-        video = cv2.VideoWriter(str(place), cv2.VideoWriter_fourcc(*"mp4v"), rate, pixels.shape[1::-1])  # type: ignore[attr-defined]
+        folder = os.open(self._folder, os.O_PATH)  # its name may be no text, on which OpenCV's bindings crash
+        try:
+            code = cv2.VideoWriter_fourcc(*"mp4v")  # type: ignore[attr-defined]
+            video = cv2.VideoWriter(f"/proc/self/fd/{folder}/{place.name}", code, rate, pixels.shape[1::-1])
+        finally:
+            os.close(folder)
         if not video.isOpened():
             raise UsageProblem(f"OpenCV cannot encode a video here; leave out the pictures (--no-pictures): {place}")
-        self._video = video
+        self._video, self._place_of_video, self._frames = video, place, 0
 
-    def _end(self) -> None:
-        if self._video is not None:
-            self._video.release()
-            self._video = None
+    def _end(self, *, check: bool = True) -> None:
+        if self._video is None:
+            return
+        self._video.release()
+        self._video = None
+        from trt_workbench.pipeline.videos import count_frames
+
+        # OpenCV says nothing of a disk that is full
+        if check and (found := count_frames(self._place_of_video)) < self._frames:
+            raise UsageProblem(
+                f"The video was not written whole, {found} of its {self._frames} frames can be read again; make room, "
+                f"choose another place with --output, or leave out the pictures (--no-pictures): {self._place_of_video}"
+            )
 
 
 def _drawn(found: DetectionRecord) -> DrawnBox:

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
+from trt_workbench.engine.array_files import load_arrays
 from trt_workbench.errors import DeviceFailure, UsageProblem
 from trt_workbench.measure.arrays import file_name
 from trt_workbench.measure.inputs import random_inputs
@@ -336,4 +337,4 @@ def _read(folder: Path, model: Model) -> Arrays:
     """Return the arrays of a failure's inputs."""
     names = [tensor.name for tensor in model.facts.inputs]
     files = {name: folder / f"{file_name(name)}.npy" for name in names}
-    return {name: np.load(file, allow_pickle=False) for name, file in files.items() if file.is_file()}
+    return {name: load_arrays(file)[""] for name, file in files.items() if file.is_file()}
