@@ -164,6 +164,27 @@ def test_images_of_another_size_than_annotated_are_noted(coco: Any) -> None:
     assert "1 images are not of the size that the annotations give (3.png)" in result.stderr
 
 
+def test_a_model_that_counts_classes_from_1_is_told_so(coco: Any) -> None:
+    coco.write_model(classes="", label=1)
+    levels = {"images": [], "annotations": []}
+    for number in range(1, 9):
+        cv2.imwrite(str(coco.images / f"{number}.png"), np.full((coco.side, coco.side, 3), 200, np.uint8))
+        levels["images"].append({"id": number, "file_name": f"{number}.png"})
+        one = {"id": number, "image_id": number, "category_id": 3, "bbox": coco.box, "area": 192}
+        levels["annotations"].append(one)
+    coco.rewrite(**levels)
+    result = coco.invoke("--no-report")
+    assert result.exit_code == 0
+    assert "8 boxes match one of 8 objects, and 8 of them are of another class: every class is one off" in result.stderr
+
+
+def test_a_model_that_divides_by_255_itself_is_told_so(coco: Any) -> None:
+    coco.write_model(gain=1 / 255)  # as if it took pixels of 0 to 255
+    result = coco.invoke("--no-report", "--conf", "0.1")
+    assert result.exit_code == 0
+    assert "with pixels of 0 to 255 it finds 3 objects on some of the images" in result.stderr
+
+
 def test_help_names_every_option() -> None:
     result = CliRunner().invoke(single_command_app(eval_coco), ["--help"], env={"COLUMNS": "200"})
     assert result.exit_code == 0

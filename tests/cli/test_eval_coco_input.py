@@ -1,6 +1,7 @@
 """eval-coco on bad input: exit code 2, one paragraph, nothing left behind."""
 
 import dataclasses
+import json
 from typing import Any
 
 import pytest
@@ -70,6 +71,22 @@ def test_model_with_other_outputs(coco: Any) -> None:
     side = f"float[1,3,{coco.side},{coco.side}]"
     write_onnx(coco.model, f"other ({side} images) => ({side} copy) {{ copy = Identity(images) }}")
     coco.assert_refused(coco.invoke(), "copy float32 [1, 3, 32, 32]", "--family")
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"bbox": [0.125, 0.1875, 0.5, 0.375]}, "look like shares of the image"),
+        ({"bbox": [14, 10, 28, 24]}, "as corners (x1, y1, x2, y2) 0% would"),
+        ({"bbox": [22, 20, 16, 12]}, "as centres (centre x, centre y, width, height) 0% would"),
+        ({"iscrowd": 1}, "All 4 annotations are crowds"),
+        ({"image_id": 2**60 + 1}, "None of the 4 annotations belongs to an image that the file lists"),
+    ],
+)
+def test_annotations_that_make_the_score_meaningless(coco: Any, changes: dict[str, Any], text: str) -> None:
+    document = json.loads(coco.annotations.read_text())
+    coco.rewrite(annotations=[{**one, **changes} for one in document["annotations"]])
+    coco.assert_refused(coco.invoke(), text, str(coco.annotations))
 
 
 def test_other_class_count(coco: Any) -> None:

@@ -16,8 +16,9 @@ def run(family: str, rows: np.ndarray, images: int = 1) -> None:
     """Decode rows [K, 6] as `family` would and judge them."""
     found = recognise([IMAGE], [TensorSpec("out", "float32", (1, None, 6))], {}, family=family)
     check = BoxCheck(found)
+    outputs = {"out": rows[None].astype(np.float32)}
     for _ in range(images):
-        check.add(found.decode({"out": rows[None].astype(np.float32)}, DecodeSettings()))
+        check.add(found.decode(outputs, DecodeSettings()), outputs)
     check.finish()
 
 
@@ -27,22 +28,48 @@ def rows(count: int, low: float, high: float, seed: int = 0) -> np.ndarray:
     return np.column_stack([rng.uniform(low, high, (count, 4)), rng.uniform(0.1, 1, count), rng.integers(0, 3, count)])
 
 
-@pytest.mark.parametrize("count", [1, 7, 300])
+def centred(count: int, seed: int = 0) -> np.ndarray:
+    """Rows of objects inside of an image: centre and size as shares of it."""
+    made = rows(count, 0.1, 0.9, seed)
+    made[:, 2:4] *= 2 * np.minimum(made[:, :2], 1 - made[:, :2])
+    return made
+
+
+def as_corners(made: np.ndarray) -> np.ndarray:
+    centre, half = made[:, :2], made[:, 2:4] / 2
+    return np.column_stack([centre - half, centre + half, made[:, 4:]])
+
+
+@pytest.mark.parametrize("count", [3, 7, 300])
 def test_shares_taken_for_pixels(count: int) -> None:
-    with pytest.raises(UsageProblem, match=r"shares of the image.*Try --family detr"):
-        run("yolov10", rows(count, 0.05, 0.95))
+    with pytest.raises(UsageProblem, match=r"shares of the image\. Try --family detr: its boxes"):
+        run("yolov10", centred(count))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_corners_as_shares_are_not_sent_to_a_family_that_makes_nonsense_of_them(seed: int) -> None:
+    with pytest.raises(UsageProblem, match=r"as corners \(x1, y1, x2, y2\).*No other family") as caught:
+        run("yolov10", as_corners(centred(40, seed)))
+    assert "--family" not in str(caught.value)
 
 
 def test_pixels_taken_for_shares() -> None:
-    with pytest.raises(UsageProblem, match=r"far outside the input.*Try --family yolov10 or yolov8"):
-        run("detr", rows(300, 4, 60))
+    boxes = centred(300)
+    boxes[:, :4] *= SIZE
+    with pytest.raises(UsageProblem, match=r"far outside the input.*Try --family yolov10: its boxes"):
+        run("detr", np.column_stack([as_corners(boxes)]))
 
 
-def test_centre_and_size_taken_for_corners() -> None:
-    boxes = rows(300, 30, 60)
-    boxes[:, 2:4] /= 4
-    with pytest.raises(UsageProblem, match=r"end before they begin.*Try --family yolov8 or detr"):
+def test_centre_and_size_in_pixels_taken_for_corners() -> None:
+    boxes = centred(300)
+    boxes[:, :4] *= SIZE
+    with pytest.raises(UsageProblem, match=r"end before they begin.*No other family"):  # none of ours reads such rows
         run("yolov10", boxes)
+
+
+def test_neither_form() -> None:
+    with pytest.raises(UsageProblem, match=r"far outside the input.*No other family"):
+        run("detr", rows(300, 400, 6000))
 
 
 @pytest.mark.parametrize("images", [1, 100])
@@ -60,5 +87,6 @@ def test_a_verdict_is_not_passed_before_there_are_boxes_enough() -> None:
     check = BoxCheck(found)
     corner, usual = np.tile([0, 0, 1, 1, 0.9, 0], (49, 1)), np.tile([8, 8, 40, 40, 0.9, 0], (5, 1))
     for part in (corner, usual):
-        check.add(found.decode({"out": part[None].astype(np.float32)}, DecodeSettings()))
+        outputs = {"out": part[None].astype(np.float32)}
+        check.add(found.decode(outputs, DecodeSettings()), outputs)
     check.finish()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -18,15 +19,16 @@ from trt_workbench.backends.registry import AUTO, require_backend
 from trt_workbench.engine.profiles import Profile
 from trt_workbench.errors import NotFinite, UsageProblem
 from trt_workbench.evaluate.class_map import map_classes
-from trt_workbench.evaluate.coco_dataset import NAMES_SHOWN, read_dataset
+from trt_workbench.evaluate.coco_dataset import read_dataset
 from trt_workbench.evaluate.coco_files import write_run
 from trt_workbench.evaluate.coco_matches import CocoMatches
 from trt_workbench.evaluate.coco_scores import score_detections
 from trt_workbench.evaluate.coco_settings import CocoSettings
-from trt_workbench.evaluate.confusion import confuse
+from trt_workbench.evaluate.confusion import SCORE_THRESHOLD, confuse
+from trt_workbench.evaluate.dataset_check import check_annotations, check_found
 from trt_workbench.evaluate.detections import DetectionStore
 from trt_workbench.evaluate.detector import Detector
-from trt_workbench.evaluate.loop import EvaluationLoop, LoopResult, LoopSettings
+from trt_workbench.evaluate.loop import EvaluationLoop, LoopSettings
 from trt_workbench.onnxtools.identity import sha256_of
 from trt_workbench.onnxtools.quantize.evidence import calibration_inputs
 from trt_workbench.onnxtools.quantize.input_statistics import difference, input_statistics
@@ -111,6 +113,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
         self.dataset = read_dataset(
             request.images, request.annotations, limit=request.limit, allow_missing=request.allow_missing
         )
+        self._of_dataset = check_annotations(self.dataset)
         options = _session_options(request, backend, on_note)
         self.detector = Detector(request.model, request, backend, options, on_note)
         try:
@@ -158,17 +161,22 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
             result = loop.run(on_images)
         except NotFinite as error:
             raise NotFinite(error.what, self._explained()) from error
-        self.notes += self._images.notes() + self._notes_after(result)
+        self.notes += self._images.notes()
+        if detector.session.simulated and (overflow := self._explained()):
+            self.overflow = overflow
+            self.notes.append(INFINITE_INSIDE + overflow)
         dataset = self.dataset.subset(image_ids[result.done])
         detections = store.collect()
         if not len(detections):
-            self.notes.append("The model detected nothing, so AP is 0; check the preprocessing, the family and --conf.")
+            self.notes.append(f"The model detected nothing, so AP is 0; {self._why_nothing()}.")
         scores = score_detections(dataset.truth, dataset.categories, detections)
         done = image_ids[result.done]
         matches = CocoMatches(done, dataset.truth, dataset.categories, detections)
         matches.require_agreement(scores.figures)
         resampled = matches.figures(draw_counts(len(done), self.request.seed))
         confusion = confuse(done, dataset.categories, dataset.truth, detections)
+        sizes = {int(key): (int(h), int(w)) for key, (h, w) in zip(done, result.sizes[result.done], strict=True)}
+        self.notes += check_found(dataset, sizes, detections, confusion, turned=self._images.ignored)
         status: Literal["complete", "partial"] = "complete" if result.done.all() else "partial"
         metrics = write_run(folder, dataset, result, detections, scores, resampled, confusion, self._facts(status))
         return CocoOutcome(status, metrics)
@@ -192,7 +200,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
             notes.append(f"AP at --conf {self.request.conf} is not comparable with figures at 0.001; it is lower.")
         if self.dataset.missing:
             notes.append(f"{len(self.dataset.missing)} absent images are left out.")
-        return notes + list(self.classes.notes) + self.detector.notes + self._unlike_calibration()
+        return notes + self._of_dataset + list(self.classes.notes) + self.detector.notes + self._unlike_calibration()
 
     def _explained(self) -> str:
         """Say which inner values leave the range of the format on some of the images; "" where that is not known."""
@@ -200,9 +208,24 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
         name = session.inputs[0].name
         return session.explained({name: np.repeat(one[None], batch, axis=0)} for one in self._prepared(_EXPLAINED))
 
-    def _prepared(self, count: int) -> Iterator[NDArray[Any]]:
-        """Yield images as the model takes them, evenly chosen."""
+    def _why_nothing(self) -> str:
+        """Say whether objects are found with pixels in another range, which is tried on some images."""
+        session, family, transform = self.detector.session, self.detector.family, self.detector.transform
+        scale, batch = (1.0 / 255 if transform.scale == 1 else 1.0), self.detector.fixed_batch or 1
+        name, count = session.inputs[0].name, 0
+        for one in self._prepared(_EXPLAINED, scale) if transform.dtype != "uint8" else ():
+            outputs = session.run({name: np.repeat(one[None], batch, axis=0)})
+            with contextlib.suppress(UsageProblem, NotFinite):  # no scores, so that this range is wrong, too
+                count += int((family.decode(outputs)[0].scores >= SCORE_THRESHOLD).sum())
+        if not count:
+            return "check the preprocessing, the family and --conf"
+        range_, own = ("0 to 255", "divides by 255 itself") if scale == 1 else ("0 to 1", "leaves that to its user")
+        return f"with pixels of {range_} it finds {count} objects on some of the images: it {own}; export it otherwise"
+
+    def _prepared(self, count: int, scale: float | None = None) -> Iterator[NDArray[Any]]:
+        """Yield images as the model takes them, evenly chosen; `scale` replaces that of its pixels."""
         listed, transform, read = self.dataset.images, self.detector.transform, ImageReader(self.request.exif)
+        transform = dataclasses.replace(transform, scale=scale or transform.scale)
         for image in listed[:: max(1, len(listed) // count)]:
             yield preprocess(read(self.dataset.path(image)), transform)[0]
 
@@ -214,22 +237,6 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
         name = session.inputs[0].name
         found = difference(fed, input_statistics({name: tensor} for tensor in self._prepared(_COMPARED)))
         return [found.words] if found else []
-
-    def _notes_after(self, result: LoopResult) -> list[str]:
-        if self.detector.session.simulated and (overflow := self._explained()):
-            self.overflow = overflow
-            self.notes.append(INFINITE_INSIDE + overflow)
-        other = [
-            image.file_name
-            for image, (height, width), done in zip(self.dataset.images, result.sizes, result.done, strict=True)
-            if done and (image.height or height, image.width or width) != (height, width)
-        ]
-        if not other:
-            return []
-        named = ", ".join(other[:NAMES_SHOWN])
-        return [
-            f"{len(other)} images are not of the size that the annotations give ({named}): are they the right ones?"
-        ]
 
     def _facts(self, status: str) -> dict[str, Any]:
         """What was asked and chosen: the part of `metrics.json` that does not depend on the result."""

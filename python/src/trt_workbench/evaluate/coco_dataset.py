@@ -84,6 +84,8 @@ class CocoDataset:
         categories: ascending by id.
         truth: annotations of `images` only.
         missing: file names of images that are listed and absent; they are not among `images`.
+        annotated: how many annotations the file has.
+        unlisted: how many of them are of no image that the file lists.
     """
 
     folder: Path
@@ -93,6 +95,8 @@ class CocoDataset:
     categories: tuple[Category, ...]
     truth: GroundTruth
     missing: tuple[str, ...] = ()
+    annotated: int = 0
+    unlisted: int = 0
 
     def path(self, image: ImageEntry) -> Path:
         """Return the path of an image file."""
@@ -103,7 +107,7 @@ class CocoDataset:
         kept = set(image_ids.tolist())
         images = tuple(image for image in self.images if image.id in kept)
         truth = self.truth.select(np.isin(self.truth.image_ids, image_ids))
-        return CocoDataset(self.folder, self.annotations, self.sha256, images, self.categories, truth, self.missing)
+        return replace(self, images=images, truth=truth)
 
 
 def read_dataset(
@@ -144,7 +148,10 @@ def read_dataset(
     if not present:
         raise UsageProblem(f"There is no image to evaluate: the annotation file lists {len(listed)}: {annotations}")
     digest = hash_bytes(data)
-    whole = CocoDataset(folder, annotations, digest, present, categories, truth, missing)
+    unlisted = int((~np.isin(truth.image_ids, [image.id for image in listed])).sum())
+    whole = CocoDataset(
+        folder, annotations, digest, present, categories, truth, missing, annotated=len(truth), unlisted=unlisted
+    )
     return whole.subset(np.array([image.id for image in present], np.int64))
 
 

@@ -144,10 +144,11 @@ class SingleImages:
         """
         family, feed = self._detector.family, self._detector.feed
         geometry = feed.fill(self._room, 0, image)
-        found = family.decode(feed.run(self._room, 1), self._detector.decoding)
+        outputs = feed.run(self._room, 1)
+        found = family.decode(outputs, self._detector.decoding)
         if len(found) != 1:
             raise UsageProblem(f"The model returned boxes for {len(found)} of a batch of 1 images.")
-        self._check.add(found)
+        self._check.add(found, outputs)
         boxes = family.restore(found[0].boxes, geometry)
         return found[0]._replace(boxes=boxes)
 

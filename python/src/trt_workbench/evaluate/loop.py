@@ -259,7 +259,7 @@ class EvaluationLoop:
             found = self._family.decode(outputs, self._decoding)
             if len(found) != len(geometries):
                 raise UsageProblem(f"The model returned boxes for {len(found)} of a batch of {len(geometries)} images.")
-            self._check.add(found)
+            self._check.add(found, outputs)
             shared_ms = (time.perf_counter() - start) * 1e3 / len(found)
             for index, (detections, geometry) in enumerate(zip(found, geometries, strict=True), start=first):
                 start = time.perf_counter()

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from trt_workbench.errors import UsageProblem
-from trt_workbench.pipeline.families import Detections, Family
+from trt_workbench.errors import CheckFailed, UsageProblem
+from trt_workbench.pipeline.families import DecodeSettings, Detections, Family
+from trt_workbench.pipeline.families.recognise import others
 
 # Boxes after which a verdict is passed while the loop runs; a run with fewer is judged at its end.
 _ENOUGH = 50
@@ -17,6 +21,10 @@ _SHARES_WITHIN = 2.0
 _MARGIN = 1.0
 # Reduced precision may turn a corner of a thin box over, and a poor model places some boxes wildly: not most.
 _TOO_MANY = 0.5
+# A family is advised whose boxes lie in the input, but for so many, by so much of its size; the best are looked at.
+_FEW_BEYOND, _BEYOND, _BEST = 0.1, 0.05, 20
+# Of so many boxes as centre and size, some would end before they begin if they were read as corners.
+_CORNERS_FROM = 5
 
 
 class BoxCheck:
@@ -34,9 +42,10 @@ class BoxCheck:
         self._count = self._reversed = self._outside = 0
         self._largest_side = self._furthest = 0.0
         self._judged = False
+        self._outputs: Mapping[str, NDArray[Any]] = {}
 
-    def add(self, found: list[Detections]) -> None:
-        """Take the boxes of some images into account.
+    def add(self, found: list[Detections], outputs: Mapping[str, NDArray[Any]]) -> None:
+        """Take the boxes of some images into account, which were made of these outputs.
 
         Raises:
             UsageProblem: boxes enough were seen, and they cannot be right.
@@ -49,6 +58,7 @@ class BoxCheck:
         outside = ((centres < -_MARGIN * self._size) | (centres > (1 + _MARGIN) * self._size)).any(axis=1)
         with self._lock:
             self._count += len(boxes)
+            self._outputs = outputs
             self._reversed += int((sides < 0).any(axis=1).sum())
             self._outside += int(outside.sum())
             self._largest_side = max(self._largest_side, float(np.abs(sides).max()))
@@ -65,30 +75,46 @@ class BoxCheck:
 
     def _judge(self) -> None:
         width, height = (int(side) for side in self._size)
-        others: tuple[str, ...] = ()
+        are_corners = False
         if max(self._largest_side, self._furthest) <= _SHARES_WITHIN:
             seen = (
                 f"no box is larger than {self._largest_side:.3g} pixels, and none lies further than "
                 f"{self._furthest:.3g} pixels from the corner: the values look like shares of the image"
             )
-            others = ("detr",)
+            if are_corners := self._family.name == "yolov10" and not self._reversed and self._count >= _CORNERS_FROM:
+                seen += ", as corners (x1, y1, x2, y2), which are to be multiplied by the input's size"
         elif self._outside > _TOO_MANY * self._count:
             seen = (
                 f"{self._outside} of {self._count} boxes lie far outside the input (up to {self._furthest:.3g} "
                 "pixels): the values look like pixels that were taken for shares or for grid offsets"
             )
-            others = ("yolov10", "yolov8", "yolox-decoded")
         elif self._reversed > _TOO_MANY * self._count:
             seen = (
                 f"{self._reversed} of {self._count} boxes end before they begin: the values look like centre and "
                 "size where two corners were expected"
             )
-            others = ("yolov8", "detr")
         else:
             return
-        name = self._family.name
-        tried = " or ".join(other for other in others if other != name) or "another one"
-        raise UsageProblem(
-            f"Boxes of family {name} in an input of {width}x{height} pixels cannot be right: {seen}. "
-            f"Try --family {tried}, or look at the export. Output: {self._family.output}."
+        fitting = [name for name, other in others(self._family) if not are_corners and self._looks_right(other)]
+        advice = (
+            f"Try --family {' or '.join(fitting)}: its boxes lie in the images."
+            if fitting
+            else "No other family gives boxes that lie in the images: look at the export, which must give one of the "
+            "forms in docs/guides/eval-coco.md."
         )
+        raise UsageProblem(
+            f"Boxes of family {self._family.name} in an input of {width}x{height} pixels cannot be right: {seen}. "
+            f"{advice} Output: {self._family.output}."
+        )
+
+    def _looks_right(self, other: Family) -> bool:
+        """Whether another family makes plausible boxes of the last outputs."""
+        try:
+            found = other.decode(self._outputs, DecodeSettings(max_dets=_BEST))
+        except (UsageProblem, CheckFailed):
+            return False
+        boxes = np.concatenate([one.boxes for one in found])
+        beyond = ((boxes < -_BEYOND * self._size.max()) | (boxes > np.tile(self._size, 2) * (1 + _BEYOND))).any(axis=1)
+        sides = boxes[:, 2:] - boxes[:, :2]
+        small = np.abs(boxes).max(initial=0) <= _SHARES_WITHIN
+        return bool(len(boxes) and not small and (sides > 0).all() and beyond.mean() <= _FEW_BEYOND)

@@ -76,6 +76,11 @@ class ImageReader:
                 self._largest = max(self._largest, found.largest or 0)
         return found.pixels
 
+    @property
+    def ignored(self) -> bool:
+        """Whether an EXIF rotation was ignored."""
+        return self._turned > 0 and self._exif == "ignore"
+
     def notes(self) -> list[str]:
         """Return sentences about the images read so far."""
         notes = []

@@ -77,6 +77,13 @@ def family_of(model: Model, family: str | None = None, imgsz: tuple[int, int] | 
     return recognise(inputs, outputs, facts.metadata, family=family, imgsz=imgsz)
 
 
+def others(family: Family) -> list[tuple[str, Family]]:
+    """Return our own families that the output of one could be of as well, by their names on the command line."""
+    facts = dataclasses.replace(family.facts, forced=True)
+    found = [(name, _encoded(name, one)) for name in _OWN_NAMES for one in _try([name], [family.output], facts)[0]]
+    return [(name, one) for name, one in found if name != family.name]
+
+
 def _refuse_separate_logits(outputs: Sequence[TensorSpec]) -> None:
     names = [spec.name for spec in outputs]
     boxes, logits = ([name for name in names if name in known] for known in (_DETR_BOXES, _DETR_LOGITS))
@@ -92,7 +99,6 @@ def _refuse_separate_logits(outputs: Sequence[TensorSpec]) -> None:
 def _named(name: str, source: str, outputs: Sequence[TensorSpec], facts: DetectorFacts) -> Family:
     if name not in (known := family_names()):
         raise UsageProblem(f"There is no detector family called {name!r} (from {source}); {did_you_mean(name, known)}")
-    encoding = _YOLOX_ENCODINGS.get(name)
     _kind(name)  # says at once what its package lacks
     fits, reasons = _try([name], outputs, facts)
     if len(fits) != 1:
@@ -100,8 +106,13 @@ def _named(name: str, source: str, outputs: Sequence[TensorSpec], facts: Detecto
         raise UsageProblem(
             f"The model does not fit family {name} (from {source}): {why}. Its outputs: {_show(outputs)}."
         )
-    chosen = fits[0]
-    return dataclasses.replace(chosen, encoding=encoding) if encoding and isinstance(chosen, YoloX) else chosen
+    return _encoded(name, fits[0])
+
+
+def _encoded(name: str, family: Family) -> Family:
+    """Return a family with the reading of its boxes that its name on the command line says."""
+    encoding = _YOLOX_ENCODINGS.get(name)
+    return dataclasses.replace(family, encoding=encoding) if encoding and isinstance(family, YoloX) else family
 
 
 def _guessed(outputs: Sequence[TensorSpec], facts: DetectorFacts) -> Family:
