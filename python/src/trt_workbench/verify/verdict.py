@@ -15,8 +15,8 @@ _ORDER = [RIGHT, *(f"{RIGHT} within {name}" for name in reversed(names())), CONS
 # Of zeros alone nothing follows: most outputs of them are constants.
 PROVES_NOTHING = "zeros"
 _NAMED = 4
-# How many times plain rounding, and the error of smaller sizes, that of a less exact kernel is; beyond the second, it is
-# a fault.
+# How many times plain rounding, and the error of smaller sizes, that of a less exact kernel is; beyond the second, it
+# is a fault.
 _LESS_EXACT, _FAULT = 3.0, 50.0
 
 
