@@ -147,7 +147,20 @@ def _less_exact_when_long(share: float) -> Fault:
     return spoil
 
 
+def _where_inputs(condition: Callable[[Array], bool]) -> Fault:
+    """Scale all outputs where an input has a property."""
+
+    def spoil(_: FaultySession, inputs: dict[str, Array], outputs: dict[str, Array]) -> dict[str, Array]:
+        hit = any(array.dtype.kind == "f" and condition(array) for array in inputs.values())
+        return {name: array * array.dtype.type(1.01) for name, array in outputs.items()} if hit else outputs
+
+    return spoil
+
+
 FAULTS: dict[str, Fault] = {
+    "negative values": _where_inputs(lambda array: bool((array < -1.5).any())),
+    "the last channel": _where_inputs(lambda array: array.ndim == 4 and bool((array[:, -1] < -1.5).any())),
+    "only batch 11": _where(lambda _, inputs: _batch(inputs) == 11),
     "less exact when long": _less_exact_when_long(1e-2),
     "far less exact when long": _less_exact_when_long(3e-2),
     "rows swapped": _each(_swapped),

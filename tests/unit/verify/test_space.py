@@ -38,3 +38,25 @@ def test_shapes_that_are_not_offered_have_no_sizes() -> None:
     assert space.sizes_of({"x": (2, 4, 9)}) is None
     assert space.sizes_of({"x": (2, 3)}) is None
     assert space.sizes_of({"z": (2, 3, 9)}) is None
+
+
+def tried(seed: int, *, quick: bool = False, high: int = 64) -> list[tuple[int, int, int | None]]:
+    spec = TensorSpec("x", "float32", (None, None))
+    space = model_space([spec], {"x": ("N", "T")}, {"N": Range(1, 4, high), "T": Range(1, 16, 64)})
+    return [(case.values["N"], case.values["T"], case.seed) for case in cases(space, seed, quick=quick)]
+
+
+def test_sizes_that_no_rule_names_are_drawn_others_for_another_seed() -> None:
+    every = {size for seed in range(120) for size, *_ in tried(seed)}
+    assert every == set(range(1, 65))
+    assert tried(5) == tried(5) != tried(6)
+    fixed = [one for one in tried(5) if one[2] is None]
+    drawn = [one for one in tried(5) if one[2] is not None]
+    assert fixed == [one for one in tried(6) if one[2] is None]
+    assert {seed for *_, seed in drawn} == {5}
+    assert len({size for size, length, _ in drawn if length == 16} - {size for size, *_ in fixed}) >= 3
+    assert all(seed is None for *_, seed in tried(5, quick=True))
+
+
+def test_a_range_that_is_tried_whole_has_no_sizes_to_draw() -> None:
+    assert {size for size, *_ in tried(1, high=8)} == set(range(1, 9))

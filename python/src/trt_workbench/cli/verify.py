@@ -124,6 +124,7 @@ def _show(document: dict[str, Any], directory: Path) -> None:
     from rich.table import Table
 
     from trt_workbench.report.verify import headline
+    from trt_workbench.verify.verdict import spans
 
     console = stdout_console(quiet=False)
     say = partial(print_line, console)
@@ -148,6 +149,10 @@ def _show(document: dict[str, Any], directory: Path) -> None:
         say(f"{len(shown) - _SHOWN} more rows are in verify.json.")
     if count := document["cases_unverified"]:
         say(f"{count} shape{'s' * (count > 1)} could not be run and {'are' if count > 1 else 'is'} not verified.")
+    if document["sizes"]:
+        tried = "; ".join(f"{name} {spans(sizes)}" for name, sizes in document["sizes"].items())
+        again = f" (--seed {document['sizes_seed']} draws these again)" if document["sizes_seed"] else ""
+        say(f"Sizes tried: {tried}{again}.")
     for remark in document["remarks"]:
         say(f"Output {remark}.")
     for way in document["ways"]:

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 Symbols = Mapping[str, Sequence[int | str | None]]
 Arrays = dict[str, NDArray[Any]]
-Kind = Literal["random", "zeros", "large"]
+Kind = Literal["random", "signed", "zeros", "large"]
+Ranges = Mapping[str, tuple[float, float]]
 
 # Token ids are drawn below this, or below the length of the model's table where that is known and shorter.
 SMALLEST_VOCABULARY = 256
@@ -184,6 +185,7 @@ def random_inputs(
     seed: int,
     kind: Kind = "random",
     *,
+    ranges: Ranges | None = None,
     below: int = SMALLEST_VOCABULARY,
     hint: str = "give arrays of your own",
 ) -> Arrays:
@@ -196,7 +198,10 @@ def random_inputs(
         specs: the inputs.
         shapes: their shapes.
         seed: the same seed gives the same arrays, whatever other inputs there are.
-        kind: "random" by meaning; "zeros" with floats of 0; "large" with floats 30 times as large as usual.
+        kind: "random" by meaning, images from 0 to 1; "signed" the same with images of both signs; "zeros" with floats
+            of 0; "large" with signed floats 30 times as large as usual.
+        ranges: least and largest value of inputs of floats, such as calibration saw; "signed" draws within them and
+            their negatives.
         below: of integers of two and more dimensions; less where an input indexes a shorter table.
         hint: what to do about an input that cannot be drawn, for the message.
 
@@ -209,7 +214,8 @@ def random_inputs(
         # crc32, not hash(): that differs from process to process
         generator = np.random.default_rng([seed, zlib.crc32(spec.name.encode())])
         if spec.dtype.startswith(("float", "bfloat")):
-            values = _floats(shapes[spec.name], kind, generator, is_mask="mask" in spec.name.lower())
+            own = (ranges or {}).get(spec.name)
+            values = _floats(shapes[spec.name], kind, generator, own, is_mask="mask" in spec.name.lower())
             arrays[spec.name] = np.asarray(values, numpy_dtype(spec.dtype))  # of no dimension, too
         elif numpy_dtype(spec.dtype).kind in "biu":
             arrays[spec.name] = _integers(spec, shapes[spec.name], below, generator)
@@ -253,14 +259,21 @@ def _integers(spec: TensorSpec, shape: tuple[int, ...], below: int, generator: n
 
 
 def _floats(
-    shape: tuple[int, ...], kind: Kind, generator: np.random.Generator, *, is_mask: bool
+    shape: tuple[int, ...],
+    kind: Kind,
+    generator: np.random.Generator,
+    own: tuple[float, float] | None,
+    *,
+    is_mask: bool,
 ) -> NDArray[np.float64]:
     if is_mask:
         return _mask(shape, generator).astype(np.float64)
     if kind == "zeros":
         return np.zeros(shape)
-    if len(shape) == 4 and shape[1] in (1, 3):
-        return generator.random(shape) * (_LARGE if kind == "large" else 1.0)
+    if kind == "signed" and own:
+        return generator.uniform(-1.0, 1.0, shape) * max(map(abs, own))
+    if kind == "random" and len(shape) == 4 and shape[1] in (1, 3):
+        return generator.random(shape)
     return generator.standard_normal(shape) * (_LARGE if kind == "large" else 1.0)
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+import numpy as np
 import onnx
 from onnx import TensorProto
 
 from trt_workbench.core.precision import FORMATS, get, names
+from trt_workbench.model.constants import constants
 from trt_workbench.model.element_types import codes, kinds, kinds_where
 from trt_workbench.model.proto import STANDARD, integer
 from trt_workbench.model.reading import all_tensors
@@ -51,6 +53,22 @@ def narrow_formats(model: onnx.ModelProto) -> tuple[str, ...]:
             found.add("int8")
     known = names()
     return tuple(sorted(found, key=lambda name: known.index(name) if name in known else -1))
+
+
+def input_ranges(model: onnx.ModelProto) -> dict[str, tuple[float, float]]:
+    """Return the range that calibration found for inputs of the graph that are quantised at once, by input."""
+    graph, found = model.graph, dict[str, tuple[float, float]]()
+    inputs, known = {value.name for value in graph.input}, constants(graph)
+    for node in graph.node:
+        if node.op_type == "QuantizeLinear" and node.input[0] in inputs and node.input[1] in known:
+            zero = known.get(node.input[2], np.array(0.0)) if len(node.input) > 2 else np.zeros((), np.uint8)
+            if zero.dtype.kind in "iu":
+                levels = 2.0 ** (8 * zero.dtype.itemsize)
+                least = 0.0 if zero.dtype.kind == "u" else -levels / 2
+                scale, shift = known[node.input[1]].astype(np.float64), zero.astype(np.float64)
+                low, high = ((end - shift) * scale for end in (least, least + levels - 1))
+                found[node.input[0]] = float(low.min()), float(high.max())
+    return found
 
 
 def is_narrowing(node: onnx.NodeProto) -> bool:

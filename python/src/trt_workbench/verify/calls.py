@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
-from trt_workbench.measure.inputs import Kind, random_inputs
-from trt_workbench.verify.data import Data, at
+from trt_workbench.measure.inputs import Kind, Ranges, random_inputs
+from trt_workbench.model.narrow_formats import input_ranges
+from trt_workbench.verify.data import Data, at, within
 from trt_workbench.verify.opening import Opened, VerifyRequest
 from trt_workbench.verify.record import RecordedCase
 from trt_workbench.verify.reference import Reference
@@ -27,7 +28,7 @@ MOST_BYTES = 1 << 30
 # Inputs by label: what is drawn, and what is added to the seed. Two calls with other values show stale results.
 _DRAWN: Mapping[str, tuple[Kind, int]] = {
     "random": ("random", 0),
-    "other random": ("random", 1_000_003),
+    "other random": ("signed", 1_000_003),
     "zeros": ("zeros", 0),
     "large": ("large", 0),
 }
@@ -66,28 +67,41 @@ def calls(request: VerifyRequest, opened: Opened) -> Iterator[Call]:
         for recorded in opened.record.cases():
             yield from _of_record(recorded, opened.spaces, specs)
         return
-    data = Data(request.inputs, specs) if request.inputs else None
+    data = Data(request.inputs, specs, opened.graph) if request.inputs else None
+    ranges = input_ranges(opened.graph.proto) if opened.graph else {}
     needed = request.budget.needed if request.budget else ()
     for space in opened.spaces:
         for offered, samples in data.spaces(space) if data else [(space, [])]:
-            for call in _sampled(cases(offered, request.seed, quick=request.quick, needed=needed), offered, specs):
-                inputs = _given(call, samples) if data else _drawn(call.case, specs, request)
+            for call in _sampled(
+                cases(offered, request.sizes_seed, quick=request.quick, needed=needed), offered, specs
+            ):
+                inputs = _given(call, samples, request) if data else _drawn(call.case, specs, request, ranges)
                 yield dataclasses.replace(call, inputs=inputs, reference=opened.reference)
 
 
-def _drawn(case: Case, specs: Sequence[TensorSpec], request: VerifyRequest) -> dict[str, Callable[[], Arrays]]:
+def _drawn(
+    case: Case, specs: Sequence[TensorSpec], request: VerifyRequest, ranges: Ranges
+) -> dict[str, Callable[[], Arrays]]:
+    seed = request.seed if case.seed is None else case.seed
+
     def make(kind: Kind, further: int) -> Callable[[], Arrays]:
-        return lambda: {**random_inputs(specs, case.shapes, request.seed + further, kind), **case.held(specs)}
+        return lambda: {
+            **random_inputs(specs, case.shapes, seed + further, kind, ranges=ranges),
+            **case.held(specs),
+        }
 
     labels = list(_DRAWN)[: _QUICK if request.quick else None]
     return {label: make(*_DRAWN[label]) for label in labels}
 
 
-def _given(call: Call, samples: Sequence[Arrays]) -> dict[str, Callable[[], Arrays]]:
-    return {
+def _given(call: Call, samples: Sequence[Arrays], request: VerifyRequest) -> dict[str, Callable[[], Arrays]]:
+    own = {
         "given": lambda: at(samples, call.space, call.case, 0),
         "given, the next rows": lambda: at(samples, call.space, call.case, 1),
     }
+    seed = request.seed if call.case.seed is None else call.case.seed
+    drawn = {"within the range of those given": lambda: within(samples, own["given"](), seed)}
+    return own if request.quick else own | drawn
 
 
 def _of_record(recorded: RecordedCase, spaces: Sequence[Space], specs: Sequence[TensorSpec]) -> Iterator[Call]:

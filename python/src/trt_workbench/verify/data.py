@@ -3,31 +3,42 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import zlib
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
+from trt_workbench.core.elements import Kind, is_finite, kind
+from trt_workbench.engine.calibration import IMAGE_SUFFIXES, calibration_files
 from trt_workbench.errors import UsageProblem
 from trt_workbench.measure.arrays import Sample, read_samples
+from trt_workbench.model.opened import Model
+from trt_workbench.pipeline.calibration import calibration_images
 from trt_workbench.verify.settings import Range
 from trt_workbench.verify.space import Case, Space
 
 Arrays = dict[str, NDArray[Any]]
 
+_IMAGE_RANK, _MOST_CHANNELS = 4, 4
+# Of a folder; a batch takes more rows than that from the first ones again.
+_MOST_IMAGES = 64
+
 
 class Data:
     """Samples that fit a model, all read. Those whose shapes differ in more than the batch stand beside each other."""
 
-    def __init__(self, sources: Sequence[str], specs: Sequence[TensorSpec]) -> None:
-        """Read the samples, as `infer-engine --input` does.
+    def __init__(self, sources: Sequence[str], specs: Sequence[TensorSpec], model: Model | None = None) -> None:
+        """Read the samples, as `infer-engine --input` does; images as calibration does.
 
         Raises:
-            UsageProblem: a file is absent or does not fit the model.
+            UsageProblem: a file is absent or does not fit the model, or nothing tells how it takes images.
         """
-        self._samples: list[Sample] = list(read_samples(sources, specs))
+        self._samples: list[Sample] = _images(sources, specs, model) or list(read_samples(sources, specs))
 
     def spaces(self, space: Space) -> list[tuple[Space, list[Arrays]]]:
         """Return the shapes of a space that the samples have, with every size of the batch, and the samples of each.
@@ -68,3 +79,39 @@ def at(samples: Sequence[Arrays], space: Space, case: Case, first: int) -> Array
         else:
             inputs[name] = array
     return inputs
+
+
+def within(samples: Sequence[Arrays], given: Arrays, seed: int) -> Arrays:
+    """Return inputs with floats drawn evenly between the least and largest of all samples, by channel of images."""
+    inputs = dict(given)
+    for name, array in given.items():
+        if kind(array) is Kind.REAL:
+            channels = array.ndim == _IMAGE_RANK and array.shape[1] <= _MOST_CHANNELS
+            axes = (0, 2, 3) if channels else None
+            rows = [np.where(is_finite(one[name]), one[name], 0).astype(np.float64) for one in samples]
+            low, high = (
+                functools.reduce(end, [choose(one, axis=axes, keepdims=True) for one in rows])
+                for end, choose in ((np.minimum, np.min), (np.maximum, np.max))
+            )
+            drawn = np.random.default_rng([seed, zlib.crc32(name.encode())]).random(array.shape)
+            inputs[name] = (low + (high - low) * drawn).astype(array.dtype)
+    return inputs
+
+
+def _images(sources: Sequence[str], specs: Sequence[TensorSpec], model: Model | None) -> list[Sample]:
+    """Return images as samples, prepared as the model's family takes them; none where the source holds arrays."""
+    path = Path(sources[0].removeprefix(f"{specs[0].name}="))
+    if len(sources) != 1 or not path.exists() or not _holds_images(path):
+        return []
+    if model is None:
+        raise UsageProblem(f"How the images become inputs is told by the model; name it with --model: {path}")
+    images = calibration_images(model, path)
+    if images is None or len(specs) != 1:
+        raise UsageProblem(f"Images are inputs of a model with one input; this one has {len(specs)}: {path}")
+    files = calibration_files(path)[:_MOST_IMAGES]
+    return [Sample(str(file), {specs[0].name: images.read(file)[None].astype(specs[0].dtype)}) for file in files]
+
+
+def _holds_images(path: Path) -> bool:
+    files = path.rglob("*") if path.is_dir() else [path]
+    return any(file.suffix.lower() in IMAGE_SUFFIXES for file in files)

@@ -54,6 +54,8 @@ class VerifyFindings(TypedDict):
     reference: str | None
     inputs: list[str] | None
     seed: int
+    sizes: NotRequired[dict[str, list[NonNegativeInt]]]
+    sizes_seed: NotRequired[int | None]
     verdict: str
     where: str
     cases_tried: NonNegativeInt

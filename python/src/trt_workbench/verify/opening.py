@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +40,17 @@ class VerifyRequest(VerifySettings):
 
     Attributes:
         budget: None for as long as it takes. Within one, the first wrong shape is the last.
+        sizes_seed: what draws sizes between those that are always tried.
     """
 
     budget: Budget | None = None
+    # Of the sizes that no rule names: others in every run, but for --seed.
+    sizes_seed: int = field(default_factory=lambda: secrets.randbits(31) | 1)
+
+    def __post_init__(self) -> None:
+        """Draw the same sizes for the same seed."""
+        if self.seed:
+            object.__setattr__(self, "sizes_seed", self.seed)
 
     @property
     def runs_plans(self) -> bool:

@@ -29,7 +29,7 @@ from trt_workbench.verify.properties import EVERY_CALL, CallTrial, PropertyResul
 from trt_workbench.verify.reference import Reference
 from trt_workbench.verify.rounding import Calls, without_rounding
 from trt_workbench.verify.space import Case, Space
-from trt_workbench.verify.verdict import CONSISTENT, FINEST, RIGHT, less_exact, loosest, of_case, unproven, where
+from trt_workbench.verify.verdict import CONSISTENT, FINEST, RIGHT, less_exact, loosest, of_case, sizes, unproven, where
 from trt_workbench.verify.yardstick import STRENGTH, Limit, Yardstick, sensitivity
 
 _MOST_FAILURES = 16  # whose arrays are saved
@@ -113,6 +113,8 @@ def verify(
         "reference": compared.name if compared else None,
         "inputs": list(request.inputs) or None,
         "seed": request.seed,
+        "sizes": sizes(rows),
+        "sizes_seed": None if request.quick or request.inputs or opened.record else request.sizes_seed,
         "quick": request.quick,
         "verdict": WRONG if run.failures else loosest(row["verdict"] for row in tried),
         "where": where(rows),

@@ -53,7 +53,7 @@ class VerifySettings:
     ] = None
     inputs: Annotated[
         tuple[str, ...],
-        Setting("FILE, FOLDER, NAME=FILE or NAME=FOLDER of .npy or .npz; repeatable; drawn at random without it."),
+        Setting("FILE, FOLDER, NAME=FILE or NAME=FOLDER of .npy or .npz, or images; repeatable; random without it."),
     ] = ()
     # By symbol or `input.axis`.
     ranges: Annotated[

@@ -114,6 +114,24 @@ def _from_size_on(points: Sequence[tuple[int, float, float]], name: str) -> str:
     return ""
 
 
+def sizes(cases: Sequence[dict[str, Any]]) -> dict[str, list[int]]:
+    """Return which sizes of every dimension were tried."""
+    tried = [case["values"].items() for case in cases if case["verdict"] != UNVERIFIED]
+    names = dict.fromkeys(name for values in tried for name, _ in values)
+    return {name: sorted({size for values in tried for own, size in values if own == name}) for name in names}
+
+
+def spans(numbers: Sequence[int]) -> str:
+    """Say sorted numbers in short, such as "1 to 8, 11, 16"."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(f"{one[0]} to {one[-1]}" if len(one) > 2 else ", ".join(map(str, one)) for one in runs)
+
+
 def _at(wrong: Sequence[dict[str, Any]], tried: Sequence[dict[str, Any]]) -> str:
     sizes = [_size(case) for case in tried]
     right = f"right at {len(tried) - len(wrong)} other{'s' * (len(tried) - len(wrong) > 1)}"

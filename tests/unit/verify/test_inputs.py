@@ -1,0 +1,115 @@
+"""What a model is called with: both signs, each channel, the range of calibration or of the user's samples, images."""
+
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+from tests.onnx_text import write_onnx
+
+from trt_workbench.errors import UsageProblem
+from trt_workbench.measure.inputs import random_inputs
+from trt_workbench.model.narrow_formats import input_ranges
+from trt_workbench.model.opened import Model
+from trt_workbench.verify.data import within
+from trt_workbench.verify.opening import VerifyRequest
+from trt_workbench.verify.run import Verified, verify
+from trt_workbench.verify.settings import Range
+
+ROOT = Path(__file__).parents[3]
+IMAGES = "g (float[N,3,8,8] x) => (float[N,3] y) { m = GlobalAveragePool(x) f = Flatten(m) y = MatMul(f, w) }"
+
+
+@pytest.fixture
+def images_model(tmp_path: Path) -> Path:
+    """x [N,3,8,8] to y [N,3]."""
+    return write_onnx(tmp_path / "images.onnx", IMAGES, {"w": np.eye(3, dtype=np.float32) + 0.3})
+
+
+def found(model: Path, folder: Path, fault: str = "none", **more: Any) -> Verified:
+    folder.mkdir(exist_ok=True)
+    return verify(VerifyRequest(model, backend="faulty", options={"fault": fault}, **more), folder)
+
+
+@pytest.mark.parametrize("fault", ["negative values", "the last channel"])
+@pytest.mark.parametrize("quick", [True, False])
+def test_images_are_of_both_signs_too(fault: str, quick: bool, images_model: Path, tmp_path: Path) -> None:
+    ranges = {"N": Range(1, 2, 3)}
+    assert found(images_model, tmp_path / "run", fault, quick=quick, ranges=ranges).document["verdict"] == "wrong"
+
+
+def test_a_fault_at_a_batch_that_no_rule_names_is_found_and_found_again(images_model: Path, tmp_path: Path) -> None:
+    hit = next(seed for seed in range(1, 50) if 11 in found_sizes(images_model, seed))
+    result = found(images_model, tmp_path / "run", "only batch 11", seed=hit)
+    assert result.document["where"].startswith("only at N=11")
+    assert (result.document["sizes_seed"], 11 in result.document["sizes"]["N"]) == (hit, True)
+
+
+def found_sizes(model: Path, seed: int) -> list[int]:
+    from trt_workbench.backends.ort_cpu import OrtCpuBackend
+    from trt_workbench.verify.space import cases, model_space
+
+    with OrtCpuBackend().load(model) as session:
+        space = model_space(session.inputs, {"x": ("N", 3, 8, 8)}, {})
+    return [case.values["N"] for case in cases(space, seed)]
+
+
+def test_without_a_seed_every_run_draws_other_sizes() -> None:
+    seeds = {VerifyRequest(Path("m.onnx")).sizes_seed for _ in range(20)}
+    assert len(seeds) == 20
+    assert 0 not in seeds
+    assert VerifyRequest(Path("m.onnx"), seed=9).sizes_seed == 9
+
+
+def test_the_range_that_calibration_found_is_drawn(tmp_path: Path) -> None:
+    text = """g (float[N,3,4,4] x) => (float[N,3,4,4] y) {
+      q = QuantizeLinear(x, scale, zero) d = DequantizeLinear(q, scale, zero) y = Relu(d) }"""
+    weights = {"scale": np.float32(2.0), "zero": np.int8(-28)}
+    model = Model.open(write_onnx(tmp_path / "qdq.onnx", text, weights))
+    ranges = input_ranges(model.proto)
+    assert ranges == {"x": (-200.0, 310.0)}
+    from trt_workbench.backends.base import TensorSpec
+
+    spec = TensorSpec("x", "float32", (None, 3, 4, 4))
+    drawn = random_inputs([spec], {"x": (40, 3, 4, 4)}, 0, "signed", ranges=ranges)["x"]
+    assert (drawn.min(axis=(0, 2, 3)) < -290).all()
+    assert (drawn.max(axis=(0, 2, 3)) > 290).all()
+
+
+def test_floats_are_drawn_within_the_users_range_by_channel() -> None:
+    rng = np.random.default_rng(0)
+    low, high = np.array([-5, 0, 10])[:, None, None], np.array([-4, 1, 20])[:, None, None]
+    samples = [
+        {"x": rng.uniform(low, high, (1, 3, 9, 9)).astype(np.float32), "ids": np.array([[number, 7]])}
+        for number in range(4)
+    ]
+    drawn = within(samples, samples[2], seed=1)
+    assert drawn["ids"] is samples[2]["ids"]
+    assert drawn["x"].dtype == np.float32
+    for channel, (least, most) in enumerate(((-5, -4), (0, 1), (10, 20))):
+        own = drawn["x"][:, channel]
+        assert least <= own.min() < own.max() <= most
+        assert own.max() - own.min() > 0.8 * (most - least)
+
+
+def test_images_are_inputs_as_they_are_of_calibration(tmp_path: Path) -> None:
+    pictures = tmp_path / "pictures"
+    pictures.mkdir()
+    for number in range(3):
+        picture = np.random.default_rng(number).integers(0, 256, (40, 64, 3), np.uint8)
+        cv2.imwrite(str(pictures / f"{number}.png"), picture)
+    model = ROOT / "models" / "shapes-yolov10" / "shapes-yolov10.onnx"
+    more = {"ranges": {"batch": Range(1, 2, 2)}, "quick": True}
+    result = found(model, tmp_path / "run", inputs=(str(pictures),), **more)
+    assert result.document["verdict"] == "right"
+    assert {row["inputs"] for case in result.document["cases"] for row in case["outputs"]} == {
+        "given",
+        "given, the next rows",
+    }
+
+
+def test_images_for_what_is_no_detector_are_refused(images_model: Path, tmp_path: Path) -> None:
+    cv2.imwrite(str(tmp_path / "a.png"), np.zeros((8, 8, 3), np.uint8))
+    with pytest.raises(UsageProblem, match=r"family|detector"):
+        found(images_model, tmp_path / "run", inputs=(str(tmp_path / "a.png"),))
