@@ -221,3 +221,16 @@ def test_a_quotient_of_a_size_is_compiled_behind_a_tensor_that_is_read(tmp_path:
     for batch in (1, 2, 3, 4, 8):
         x = torch.ones(batch, 2)
         torch.testing.assert_close(compiled(x)[0], converted.module(x)[0])
+
+
+@pytest.mark.parametrize("kind", [TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE])
+@pytest.mark.parametrize("precision", [torch.float32, torch.float16, torch.bfloat16])
+def test_a_model_of_any_type_in_any_precision(kind: int, precision: Any, tmp_path: Path) -> None:
+    document = onnx.parser.parse_model(
+        f'<ir_version: 9, opset_import: ["" : 17]> g (float[4] x) => (float[4] y) '
+        f"{{ h = Cast <to = {kind}> (x) a = Mul (h, w) y = Cast <to = 1> (a) }}"
+    )
+    document.graph.initializer.append(onnx.helper.make_tensor("w", kind, [4], [1, -2, 0.5, -np.inf]))
+    onnx.save(document, tmp_path / "m.onnx")
+    (found,) = convert(Model.open(tmp_path / "m.onnx"), precision).module(torch.tensor([1.0, 2, 3, 4]))
+    assert found.tolist() == [1, -4, 1.5, -np.inf]

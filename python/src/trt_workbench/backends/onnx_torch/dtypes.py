@@ -41,6 +41,7 @@ def to_precision(tensor: torch.Tensor, precision: torch.dtype) -> torch.Tensor:
     if target == tensor.dtype:
         return tensor
     limits = torch.finfo(target)
+    tensor = tensor.to(torch.promote_types(tensor.dtype, target))  # fp16 has not the limits of bf16
     return torch.where(tensor.isfinite(), tensor.clamp(limits.min, limits.max), tensor).to(target)
 
 
