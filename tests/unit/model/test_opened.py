@@ -59,7 +59,20 @@ def test_a_file_is_parsed_once_however_it_is_named(
     second = Model.open(Path("m.onnx"))
     assert second.facts is first.facts
     assert (first.path, second.path) == (path, Path("m.onnx"))
+    link = tmp_path / "link.onnx"
+    link.symlink_to("m.onnx")
+    assert Model.open(link).facts is first.facts
     assert parsed == [path]
+
+
+def test_a_link_in_another_folder_has_the_external_data_of_that(tmp_path: Path) -> None:
+    for name, value in (("a", 1), ("b", 2)):
+        (tmp_path / name).mkdir()
+        external(tmp_path / name / "m.onnx", np.full_like(LARGE, value))
+    link = tmp_path / "b" / "link.onnx"
+    link.symlink_to(tmp_path / "a" / "m.onnx")
+    found = [weights(Model.open(path).load())["w"].flat[0] for path in (tmp_path / "a" / "m.onnx", link)]
+    assert found == [1, 2]
 
 
 def test_threads_that_open_a_file_at_once_parse_it_once(tmp_path: Path, parsed: list[Path]) -> None:

@@ -93,7 +93,8 @@ class Model:
             UsageProblem: the file is absent, no sound ONNX model, or an engine in disguise, or its external data is
                 missing, too short or outside the folder.
         """
-        key = str(Path(os.path.realpath(path.parent)) / path.name)
+        # external data lie beside the name that is given, wherever that links to
+        key = f"{os.path.realpath(path.parent)}\0{os.path.realpath(path)}"
         with _lock:
             content = _opened.pop(key, None)
             if content is None or content.stamps != content.stamps_now(path):
