@@ -7,6 +7,7 @@ import cv2
 import numpy as np
 import pytest
 
+from trt_workbench.runs import directory
 from trt_workbench.runs.coco import FIGURES, STAGES
 from trt_workbench.runs.statistics import summarize
 
@@ -30,13 +31,14 @@ def records(count: int) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def make_run(tmp_path: Path) -> Callable[..., Path]:
-    """A run directory as eval-coco writes it, over small images, with two classes."""
+def make_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """A run directory as eval-coco writes it, over small images, with two classes; made by this process."""
 
     def make(count: int = 12, **changes: Any) -> Path:
         images, run = tmp_path / "images", tmp_path / "run"
         images.mkdir()
         run.mkdir()
+        monkeypatch.setattr(directory, "_finished", run)
         rows = records(count)
         for row in rows:
             cv2.imwrite(str(images / row["file_name"]), np.full((48, 64, 3), 90, np.uint8))

@@ -1,4 +1,5 @@
 import json
+import os
 import shutil
 from collections.abc import Callable
 from html.parser import HTMLParser
@@ -18,6 +19,7 @@ from trt_workbench.report.coco_artefacts import read_artefacts
 from trt_workbench.report.coco_gallery import PER_GROUP, choose, f1
 from trt_workbench.report.coco_plots import most_confused
 from trt_workbench.report.reports import write_report
+from trt_workbench.runs import directory
 
 VOID = {"meta", "img", "br"}
 
@@ -120,6 +122,36 @@ def test_an_image_from_elsewhere_does_not_enter_the_gallery(
         write_report(run)
 
 
+def test_of_another_process_only_the_pictures_that_it_drew_are_shown(
+    make_run: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run may name any folder; its report may be passed on."""
+    run = make_run()
+    mine = write_report(run).read_text(encoding="utf-8")
+    assert mine.count("data:image/jpeg") == 3 * PER_GROUP
+    monkeypatch.setattr(directory, "_finished", None)
+    reads = []
+    monkeypatch.setattr(cv2, "imdecode", lambda *_: reads.append(1))
+    assert write_report(run).read_text(encoding="utf-8") == mine
+    gallery = run / "plots" / "gallery"
+    secret = gallery / "best-1.jpg"
+    shutil.copy(secret, tmp_path / "secret.jpg")
+    for put in (
+        lambda: secret.symlink_to(tmp_path / "secret.jpg"),
+        lambda: secret.write_text("no picture"),
+        lambda: os.mkfifo(secret),
+        secret.mkdir,
+    ):
+        secret.unlink()
+        put()
+        assert write_report(run).read_text(encoding="utf-8").count("data:image/jpeg") == 3 * PER_GROUP - 1
+        secret.rmdir() if secret.is_dir() else secret.unlink()
+        secret.touch()
+    shutil.rmtree(gallery)
+    assert "There is no gallery" in write_report(run).read_text(encoding="utf-8")
+    assert not reads
+
+
 STRANGE = ["$\\frac{$", "$x$", "\ud800", "\x00\x1b[31m", "_hidden", "名前", "x" * 5000, "a\nb", "<script>x", ""]
 
 
@@ -159,7 +191,7 @@ def test_a_partial_run_says_so_and_without_annotations_there_is_no_ap(make_run: 
 def test_without_the_images_the_rest_stands(make_run: Callable[..., Path]) -> None:
     run = make_run()
     shutil.rmtree(run.parent / "images")
-    assert "no gallery" in write_report(run).read_text(encoding="utf-8")
+    assert "There is no gallery" in write_report(run).read_text(encoding="utf-8")
 
 
 def test_a_missing_or_truncated_file_is_named(make_run: Callable[..., Path]) -> None:

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trt_workbench.core.input_files import read_bytes
 from trt_workbench.engine.files import path_within, write_bytes
 from trt_workbench.errors import UsageProblem, printable
 from trt_workbench.report.boxes import DrawnBox, draw_boxes
 from trt_workbench.report.coco_artefacts import CocoArtefacts, read_ground_truth, read_predictions
 from trt_workbench.runs.coco import Box, ImageRecord
+from trt_workbench.runs.directory import finished_run
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 PER_GROUP = 4
 PANEL_WIDTH = 520  # pixels, wide enough to read a label on
 _GAP = 8
+_MOST_KEPT = 2**24  # bytes of a picture
 
 
 @dataclass(frozen=True)
@@ -37,10 +40,13 @@ def build_gallery(run: CocoArtefacts, folder: Path) -> dict[str, list[GalleryEnt
     """Draw the gallery, write its pictures into `folder` and return them by group ("best", "worst", "random").
 
     Returns:
-        An empty dictionary if the images or annotations are no longer where the run found them.
+        An empty dictionary if the images or annotations are no longer where the run found them, or the pictures of an
+        earlier command are not there.
     """
     dataset = run.metrics["dataset"]
     images, annotations = Path(dataset["images"]), Path(dataset["annotations"])
+    if not is_made_here(run.directory):
+        return _kept(run, folder)
     if not images.is_dir() or not annotations.is_file():
         return {}
     groups = choose(run.records, run.metrics["settings"]["seed"])
@@ -59,6 +65,36 @@ def build_gallery(run: CocoArtefacts, folder: Path) -> dict[str, list[GalleryEnt
                 path = folder / f"{group}-{number}.jpg"
                 drawn[group].append(GalleryEntry(_caption(record), save_picture(picture, path)))
     return drawn
+
+
+def is_made_here(directory: Path) -> bool:
+    """Whether this process made a run, and so may read the images that its record names.
+
+    A run of somebody else's may name any folder, whose pictures would go into a page that is passed on.
+    """
+    made = finished_run()
+    return made is not None and directory.exists() and made.samefile(directory)
+
+
+def kept_picture(path: Path) -> str | None:
+    """Return a picture that an earlier command has drawn, as a data URL; None where there is none, or a link."""
+    if path.is_symlink() or not path.is_file():
+        return None
+    data = read_bytes(path, _MOST_KEPT)
+    return _data_url(data) if data.startswith(b"\xff\xd8\xff") else None
+
+
+def _kept(run: CocoArtefacts, folder: Path) -> dict[str, list[GalleryEntry]]:
+    groups = choose(run.records, run.metrics["settings"]["seed"])
+    found = {
+        group: [
+            GalleryEntry(_caption(record), url)
+            for number, record in enumerate(chosen, 1)
+            if (url := kept_picture(folder / f"{group}-{number}.jpg"))
+        ]
+        for group, chosen in groups.items()
+    }
+    return found if any(found.values()) else {}
 
 
 def image_path(folder: Path, record: ImageRecord) -> Path:
@@ -138,4 +174,8 @@ def save_picture(picture: NDArray[np.uint8], path: Path) -> str:
 
     _, encoded = cv2.imencode(".jpg", picture, [cv2.IMWRITE_JPEG_QUALITY, 85])
     write_bytes(path, encoded.tobytes())
-    return "data:image/jpeg;base64," + base64.b64encode(encoded.tobytes()).decode()
+    return _data_url(encoded.tobytes())
+
+
+def _data_url(data: bytes) -> str:
+    return "data:image/jpeg;base64," + base64.b64encode(data).decode()

@@ -11,7 +11,15 @@ from trt_workbench.decide.existing import decision_about
 from trt_workbench.engine.documents import read_document, read_lines, write_json
 from trt_workbench.engine.files import write_text
 from trt_workbench.report.coco_artefacts import read_predictions
-from trt_workbench.report.coco_gallery import GalleryEntry, f1, image_path, save_picture, side_by_side
+from trt_workbench.report.coco_gallery import (
+    GalleryEntry,
+    f1,
+    image_path,
+    is_made_here,
+    kept_picture,
+    save_picture,
+    side_by_side,
+)
 from trt_workbench.report.decide_chart import draw_decision
 from trt_workbench.report.page import render
 from trt_workbench.report.search import draw_search
@@ -127,15 +135,19 @@ def _pictures(directory: Path, decision: Decision) -> list[GalleryEntry]:
     row = looked_at(decision)
     if baseline is None or row is None or not (baseline.directory and row.directory) or decision.task != "detection":
         return []
+    made_here, gallery = is_made_here(directory), plots_folder(directory) / "gallery"
     folders = [directory / baseline.directory, directory / row.directory]
     metrics = read_document(folders[0] / "metrics.json", CocoMetrics)
     images = Path(metrics["dataset"]["images"])
-    if not images.is_dir():
+    if made_here and not images.is_dir():
         return []
     exif = metrics["settings"].get("exif", "ignore")
     before, after = ({one["image_id"]: one for one in _records(folder)} for folder in folders)
     shared = sorted(before.keys() & after.keys(), key=lambda number: -abs(f1(before[number]) - f1(after[number])))
     ids = [number for number in shared[:_PICTURES] if f1(before[number]) != f1(after[number])]
+    if not made_here:
+        urls = [(number, kept_picture(gallery / f"difference-{place}.jpg")) for place, number in enumerate(ids, 1)]
+        return [GalleryEntry(_caption(before[number], after[number], row), url) for number, url in urls if url]
     left, right = (read_predictions(folder, set(ids)) for folder in folders)
     names = {one["category_id"]: label(one["name"], 40) for one in metrics["per_class"]}
     drawn = []
@@ -143,7 +155,7 @@ def _pictures(directory: Path, decision: Decision) -> list[GalleryEntry]:
         old, new = ([box for box in found[image_id] if box.get("score", 0.0) >= _SHOWN] for found in (left, right))
         picture = side_by_side(image_path(images, before[image_id]), old, new, names, exif)
         if picture is not None:
-            url = save_picture(picture, plots_folder(directory) / "gallery" / f"difference-{number}.jpg")
+            url = save_picture(picture, gallery / f"difference-{number}.jpg")
             drawn.append(GalleryEntry(_caption(before[image_id], after[image_id], row), url))
     return drawn
 
