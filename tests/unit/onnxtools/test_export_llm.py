@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from trt_workbench.onnxtools.export_llm import GraphKind, export_graph, state_names  # noqa: E402
-from trt_workbench.onnxtools.export_llm_graphs import MASKED  # noqa: E402
+from trt_workbench.onnxtools.export_llm_graphs import MASKED, ExportableCalls  # noqa: E402
 from trt_workbench.onnxtools.export_llm_model import load_causal_lm  # noqa: E402
 from trt_workbench.onnxtools.llm_directory import examine_llm_directory  # noqa: E402
 
@@ -173,3 +173,13 @@ def test_an_unknown_architecture(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"")
     with pytest.raises(UsageProblem, match="cannot load this quantum model"):
         load_causal_lm(examine_llm_directory(tmp_path))
+
+
+def test_expm1_becomes_what_the_exporter_has_without_losing_small_values() -> None:
+    """As Apertus computes it."""
+    values = torch.tensor([-80.0, -3, -1e-6, 0, 1e-6, 0.5, 1, 20, 80], dtype=torch.float32)
+    with ExportableCalls():
+        found = [torch.expm1(values), values.expm1()]
+    for one in found:
+        np.testing.assert_allclose(one, np.expm1(values.numpy()), rtol=1e-5)
+    assert torch.exp(values)[4] - 1 != found[0][4]

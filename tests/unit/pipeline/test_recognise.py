@@ -192,8 +192,10 @@ def test_other_forms_of_detr_are_refused_by_name(family: str | None) -> None:
     with pytest.raises(UsageProblem, match="pred_boxes and logits"):
         recognise([image()], apart, {}, family=family)
     sizes = TensorSpec("orig_target_sizes", "int64", (None, 2))
-    with pytest.raises(UsageProblem, match="post-processing inside"):
+    with pytest.raises(UsageProblem, match="post-processing inside") as caught:
         recognise([image(), sizes], [out(1, 300, name="scores")], {}, family=family)
+    assert "D-FINE, DEIM and RT-DETRv4" in str(caught.value)
+    assert "Ultralytics has the first RT-DETR alone" in str(caught.value)  # and none of the others
 
 
 def test_a_detr_stretches_the_image() -> None:

@@ -119,7 +119,7 @@ def export_graph(
         with (
             graphs.traceable_masks(padded=kind not in SLOTTED),
             graphs.traceable_experts(),
-            graphs.CountedRepeats(),
+            graphs.ExportableCalls(),
             graphs.silent_exporter(),
             warnings.catch_warnings(),
         ):

@@ -19,6 +19,7 @@ from transformers.cache_utils import Cache, CacheLayerMixin
 from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS, ExpertsInterface
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, AttentionMaskInterface, causal_mask_function
 
+_EXPM1 = (torch.expm1, Tensor.expm1)
 _REPEATS = (torch.repeat_interleave, Tensor.repeat_interleave)
 
 MASKED = -1e4
@@ -219,11 +220,12 @@ def _expert_linear(module: Any, name: str, inputs: Tensor) -> Tensor:
     return output + getattr(module, f"{name}_bias")[:, None] if module.has_bias else output
 
 
-class CountedRepeats(TorchFunctionMode):
-    """Counts the dimension of `repeat_interleave` from the front. A context manager.
+class ExportableCalls(TorchFunctionMode):
+    """Calls what PyTorch's exporter gets right in place of what it does not. A context manager.
 
-    PyTorch's exporter adds the rank to a negative one in place, in a constant that other nodes of the graph share:
-    every -1, such as that of a `view`, would become another number.
+    It adds the rank to a negative dimension of `repeat_interleave` in place, in a constant that other nodes of the
+    graph share: every -1, such as that of a `view`, would become another number. It has no `expm1` (Apertus), which is
+    2 tanh(x/2) / (1 - tanh(x/2)), exact near 0 as exp(x) - 1 is not.
     """
 
     def __torch_function__(
@@ -234,6 +236,9 @@ class CountedRepeats(TorchFunctionMode):
         if func in _REPEATS and named.get("dim") is not None:
             named["dim"] %= named["input"].ndim
             return torch.repeat_interleave(**named)
+        if func in _EXPM1 and not kwargs:
+            half = torch.tanh(args[0] / 2)
+            return torch.where(args[0] < 1, 2 * half / (1 - half), torch.exp(args[0]) - 1)
         return func(*args, **(kwargs or {}))
 
 

@@ -120,8 +120,10 @@ def _image_input(inputs: Sequence[TensorSpec]) -> tuple[TensorSpec, Literal["nch
     seen = "; ".join(map(str, inputs))
     if any(spec.name == "orig_target_sizes" for spec in inputs):
         raise UsageProblem(
-            "The model is an RT-DETR or D-FINE with its post-processing inside (inputs images and orig_target_sizes), "
-            f"which is not supported: export it through Ultralytics. Its inputs: {seen}."
+            "The model has its post-processing inside (inputs images and orig_target_sizes), as the projects of "
+            "RT-DETR, D-FINE, DEIM and RT-DETRv4 export it, which is not supported. Ultralytics has the first RT-DETR "
+            "alone (rtdetr-l, rtdetr-x), which it exports as family detr; score the others with the evaluation of "
+            f"their own project. Its inputs: {seen}."
         )
     raise UsageProblem(
         f"A detector takes one image tensor [N, 3, H, W] or [N, H, W, 3] of {', '.join(_DTYPES)}; this model: {seen}."

@@ -90,9 +90,10 @@ def _refuse_separate_logits(outputs: Sequence[TensorSpec]) -> None:
     if boxes and logits:
         raise UsageProblem(
             f"The outputs {boxes[0]} and {logits[0]} are those of a DETR with boxes and class logits apart (RF-DETR, "
-            "LW-DETR, D-FINE, DEIM, RT-DETR from transformers), which is not supported: whether it takes pixels "
-            "normalised with ImageNet's mean is not written in the file. Family detr is Ultralytics' RT-DETR export, "
-            f"with one output [N, K, 6]. Outputs: {_show(outputs)}."
+            "LW-DETR, D-FINE, DEIM, RT-DETRv4, RT-DETR from transformers), which is not supported: whether it takes "
+            "pixels normalised with ImageNet's mean is not written in the file. Family detr is Ultralytics' export of "
+            "the first RT-DETR, with one output [N, K, 6]; it has none of the others: score them with the evaluation "
+            f"of their own project. Outputs: {_show(outputs)}."
         )
 
 
