@@ -77,7 +77,8 @@ public:
     explicit LogCapture(const LogBuffer& buffer, Of of = Of::any_thread)
         : buffer_{buffer}, first_{buffer.next_sequence()}, of_{of} {}
 
-    /// The error lines since construction, without repetitions, joined by "; ". Empty where there are none.
+    /// The error lines since construction, without repetitions, joined by "; ". Empty where there are none. Those about
+    /// timing caches, without which a build goes on, are left out unless there are no others.
     [[nodiscard]] std::string errors() const;
 
     /// The warning lines since construction, without repetitions.

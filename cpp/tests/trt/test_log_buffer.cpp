@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -51,6 +52,21 @@ TEST_CASE("a capture quotes errors since it began, without repetitions") {
     CHECK(capture.warnings() == std::vector<std::string>{"slow"});
     CHECK(capture.count("slow") == 2);
     CHECK(capture.count("slow", Severity::error) == 0);
+}
+
+TEST_CASE("a failed build is not blamed on a timing cache that could not be read") {
+    const std::string of_myelin = "1: [myelinCache.h::deserializeFromBuffer::52] Error Code 1: Myelin (Myelin error "
+                                  "from unknown graph)";
+    const std::string not_used = "4: The timing cache will not be used!";
+    const std::string cause = "10: Could not find any implementation for node {ForeignNode[/embeddings/Add]}.";
+    LogBuffer buffer;
+    const LogCapture capture{buffer};
+    buffer.add(Severity::error, of_myelin);
+    buffer.add(Severity::error, not_used);
+    CHECK(capture.errors() == of_myelin + "; " + not_used);
+    buffer.add(Severity::error, cause);
+    buffer.add(Severity::error, of_myelin);
+    CHECK(capture.errors() == cause);
 }
 
 TEST_CASE("a capture of one thread leaves out what others said") {

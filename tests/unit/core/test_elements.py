@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
 from trt_workbench.core.compare import compare_rows, difference
-from trt_workbench.core.elements import Kind, equal, errors, is_finite, kind, largest_agrees
+from trt_workbench.core.elements import Kind, equal, errors, is_finite, kind, largest_agrees, widened
 from trt_workbench.core.tolerance import deviation
 
 INF, NAN = np.inf, np.nan
@@ -156,3 +156,13 @@ def test_the_scale_of_both_does_not_matter(
     scaled = difference(np.ldexp(found, power), np.ldexp(expected, power), rows=True)
     for name in ("rel_l2", "max_rel", "cosine", "argmax_agreement", "near_ties", "worst_row"):
         assert getattr(scaled, name) == pytest.approx(getattr(plain, name), rel=1e-9, abs=1e-15), name
+
+
+def test_both_parts_of_complex_numbers_count_wherever_they_are_converted() -> None:
+    expected, found = np.array([[1 + 2j, 3]], np.complex64), np.array([[1.0, 3.0]], np.float32)
+    for one, other in ((found, expected), (expected, found)):
+        assert errors(one, other).tolist() == [[2, 0]]
+        assert difference(one, other).max_abs == 2
+        assert not deviation(one, other, rtol=0, atol=1).passed
+        assert np.abs(widened(one) - widened(other)).max() == 2
+    assert widened(np.array([2**60], np.int64)).dtype == np.float64

@@ -69,6 +69,27 @@ def test_the_larger_is_kept_where_two_cannot_be_merged(
     assert path.read_bytes() == kept
 
 
+def test_what_is_known_not_to_be_joined_is_said_once_in_a_line(tmp_path: Path) -> None:
+    """The words are those of TensorRT 8.6.0 on an H100."""
+
+    def reject(_: bytes, __: bytes) -> bytes:
+        raise UsageProblem(
+            "A timing cache could not be merged: 1: [myelinCache.h::deserializeFromBuffer::52] Error Code 1: Myelin "
+            "(Myelin error from unknown graph); 4: The timing cache will not be used!"
+        )
+
+    notes = []
+    for _ in range(3):
+        (tmp_path / "t").write_bytes(b"ax")
+        notes.append(save_timing_cache(tmp_path / "t", b"a", b"abc", reject))
+    path = tmp_path / "t"
+    assert notes == [
+        f"TensorRT cannot join this build's timings with another's; the larger are kept: {path}",
+        None,
+        None,
+    ]
+
+
 def test_other_builds_load_and_save_during_a_merge(tmp_path: Path) -> None:
     path = tmp_path / "t"
     path.write_bytes(b"ax")

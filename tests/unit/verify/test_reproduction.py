@@ -94,3 +94,19 @@ def test_of_onnx_runtime_it_names_the_provider() -> None:
 
 def test_of_others_it_asks_this_package() -> None:
     assert "require_backend('torch-compile')" in of("torch-compile")
+
+
+def test_a_complex_reference_keeps_both_parts_in_the_script() -> None:
+    """What was found is real, and equals the reference's real part."""
+    from trt_workbench.verify.reproduction import _END
+    from trt_workbench.verify.trials import _of_type
+
+    found, exact = np.ones(4, np.float32), np.full(4, 1 + 2j, np.complex64)
+    np.testing.assert_array_equal(_of_type(exact, found), exact)
+    assert _of_type(exact.real.astype(np.float64), found).dtype == np.float32
+    for want, code in ((exact, 1), (found, 0)):
+        with pytest.raises(SystemExit) as ended:
+            exec(
+                "import sys\n" + _END.format(explained=1e-6), {"np": np, "found": {"y": found}, "expected": {"y": want}}
+            )
+        assert ended.value.code == code

@@ -57,6 +57,11 @@ def equal(found: Array, expected: Array) -> bool:
     return found.shape == expected.shape and not errors(found, expected).any()
 
 
+def widened(array: Array) -> Array:
+    """Return numbers as float64, complex ones as complex128: converted to floats they would lose a part."""
+    return array.astype(np.complex128 if kind(array) is Kind.COMPLEX else np.float64)
+
+
 def is_finite(array: Array) -> NDArray[np.bool_]:
     """Return which elements are neither NaN nor infinite; integers and texts never are."""
     if kind(array).counted:

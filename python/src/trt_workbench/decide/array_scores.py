@@ -15,7 +15,7 @@ from pydantic import FiniteFloat
 from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.backends.registry import require_backend
 from trt_workbench.core.compare import compare_rows
-from trt_workbench.core.elements import Kind, is_finite, kind, largest_agrees
+from trt_workbench.core.elements import Kind, is_finite, kind, largest_agrees, widened
 from trt_workbench.decide.data import Batch, CalibrationData, batches, calibration_data
 from trt_workbench.decide.scores import ResampledScore
 from trt_workbench.decide.settings import CalibrationSettings
@@ -194,7 +194,7 @@ def _compared(found: Outputs, expected: Outputs, names: Sequence[str], ids: NDAr
     if any(name not in found or found[name].shape != expected[name].shape for name in floats):
         raise UsageProblem("The outputs are of other names or shapes than the baseline's.")
     ours, theirs = (
-        np.concatenate([one[name].reshape(len(names), -1).astype(np.float64) for name in floats], axis=1)
+        np.concatenate([widened(one[name].reshape(len(names), -1)) for name in floats], axis=1)
         for one in (found, expected)
     )
     each, first = compare_rows(ours, theirs), floats[0]

@@ -17,6 +17,8 @@ from trt_workbench.system.workspace import cache_root
 
 Merge = Callable[[bytes, bytes], bytes]
 
+_said: set[Path] = set()  # of these it is said already that timings cannot be joined
+
 
 def shared_timing_cache(tensorrt_version: str, compute_capability: str, gpu_name: str) -> Path:
     """Return the file that all builds for one TensorRT version and one GPU model share."""
@@ -59,7 +61,7 @@ def save_timing_cache(path: Path, earlier: bytes, built: bytes, merge: Merge) ->
         merge: joins two caches into one; may take long.
 
     Returns:
-        A note if not all timings of concurrent builds could be kept; None if all is well.
+        A note the first time that not all timings of concurrent builds could be kept; else None.
 
     Raises:
         OSError: the folder is not writable.
@@ -79,10 +81,10 @@ def save_timing_cache(path: Path, earlier: bytes, built: bytes, merge: Merge) ->
             # Myelin, its own as well, also in a process that had built nothing. A damaged one goes with the next
             # build, which starts from it in vain and then replaces it.
             ours = max(now, ours, key=len)
-            note = (
-                "Another build changed the timing cache at the same time, and both could not be joined "
-                f"({error}); the larger was kept: {path}"
-            )
+            if path not in _said:
+                known = "" if "myelinCache" in str(error) else f" ({error})"
+                note = f"TensorRT cannot join this build's timings with another's{known}; the larger are kept: {path}"
+                _said.add(path)
 
 
 def _refuse_other(path: Path, data: bytes) -> None:

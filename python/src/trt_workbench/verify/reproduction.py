@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.ort_backend import OrtBackend
 from trt_workbench.backends.registry import AUTO, get_backend, require_backend
-from trt_workbench.core.elements import Kind, is_finite, kind
+from trt_workbench.core.elements import Kind, is_finite, kind, widened
 from trt_workbench.core.precision import parse
 from trt_workbench.engine.array_files import writable
 from trt_workbench.engine.documents import write_json
@@ -38,7 +38,7 @@ inputs, expected = (
 '''
 _END = """wrong = False
 for name, want in expected.items():
-    got, exact = found[name].astype(np.float64), want.astype(np.float64)
+    got, exact = (one.astype(np.result_type(one, np.float64)) for one in (found[name], want))
     apart, largest = np.nanmax(abs(got - exact), initial=0), abs(exact[np.isfinite(exact)]).max(initial=0) or 1.0
     wrong |= not np.isclose(got, exact, 0, {explained:.3g} * largest, equal_nan=True).all()  # the precision's own
     print(f"{{name}} {{list(want.shape)}}: largest difference {{apart:.3g}}, largest value {{largest:.3g}}")
@@ -278,4 +278,4 @@ def _versions(request: VerifyRequest, provenance: Mapping[str, Any]) -> dict[str
 def _largest(array: NDArray[Any]) -> float:
     if kind(array) is Kind.OTHER:
         return 0.0
-    return float(np.abs(array[is_finite(array)].astype(np.float64)).max(initial=0))
+    return float(np.abs(widened(array[is_finite(array)])).max(initial=0))

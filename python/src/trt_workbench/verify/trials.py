@@ -19,6 +19,7 @@ from pydantic import ValidationError
 
 from trt_workbench.backends.registry import require_backend
 from trt_workbench.core.compare import Difference
+from trt_workbench.core.elements import Kind, kind
 from trt_workbench.engine.array_files import load_arrays, save_arrays
 from trt_workbench.engine.documents import Strict, append_lines, json_values
 from trt_workbench.engine.files import write_text
@@ -214,7 +215,7 @@ class Trials:
             if share > self.margin:
                 wrong.append(name)
         verdict = Verdict("wrong" if wrong else "right", tuple(wrong), worst)
-        of_type = {name: cut.expected[name].astype(array.dtype) for name, array in found.items()}
+        of_type = {name: _of_type(cut.expected[name], array) for name, array in found.items()}
         return Outcome(cut, verdict, given, of_type, found, differences, limits, provenance)
 
     def settle(self, whole: Verdict) -> None:
@@ -305,3 +306,8 @@ def _kept(path: Path) -> dict[str, Verdict]:
             share = math.inf if line.share is None else line.share
             found[line.key] = Verdict(line.state, line.wrong, share, line.reason, line.seconds)
     return found
+
+
+def _of_type(expected: NDArray[Any], found: NDArray[Any]) -> NDArray[Any]:
+    """Return the reference in the type of what was found; a complex one stays what it is, with both parts."""
+    return expected if kind(expected) is Kind.COMPLEX else expected.astype(found.dtype)
