@@ -104,7 +104,7 @@ public:
 
 private:
     void check_options() const;
-    int launch(const Call& call);
+    int launch(const Call& call, bool may_wait);
     Finished finish(int slot);
     template <class Action>
     void with_idle_slot(int slot, const char* what, Action&& action);

@@ -448,7 +448,7 @@ class Runner:
         """Start a call and return its ticket, which has the slot; waits while every slot is busy.
 
         Host arrays may change afterwards; device arrays, and images in page-locked memory, only once the call is done.
-        At the second use of a call, whose graph is captured, it waits for the device once.
+        A call that is submitted is captured before its third use, as it does not wait for the device.
 
         Raises:
             UsageProblem: as `run`; also if for 10 s every slot holds a call whose thread waits for a slot, as this one.

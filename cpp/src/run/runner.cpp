@@ -75,10 +75,10 @@ Runner::Finished Runner::finish(int slot) {
     return finished;
 }
 
-int Runner::launch(const Call& call) {
+int Runner::launch(const Call& call, bool may_wait) {
     const int slot = pool_->lease();
     try {
-        slots_[static_cast<std::size_t>(slot)]->launch(call);
+        slots_[static_cast<std::size_t>(slot)]->launch(call, may_wait);
     } catch (...) {
         pool_->release(slot);
         throw;
@@ -88,12 +88,12 @@ int Runner::launch(const Call& call) {
 
 Runner::Finished Runner::run(const Call& call) {
     const device::DeviceScope scope{plan_->device()};
-    return finish(launch(call));
+    return finish(launch(call, true));
 }
 
 Runner::Ticket Runner::submit(const Call& call) {
     const device::DeviceScope scope{plan_->device()};
-    const int slot = launch(call);
+    const int slot = launch(call, false);
     pool_->park(slot);
     return {*this, slot};
 }

@@ -32,7 +32,7 @@ const Prepared& Slot::prepare(const Call& call) {
     }
 }
 
-void Slot::launch(const Call& call) {
+void Slot::launch(const Call& call, bool may_wait) {
     const device::Range range{"submit"};
     begin_ = Clock::now();
     timing_ = {};
@@ -49,6 +49,10 @@ void Slot::launch(const Call& call) {
                 planner_.contexts().promote(entry);
             }
         }
+        const bool is_due = may_capture && entry.own && !entry.graph && entry.uses >= 2;
+        if (is_due && entry.uses >= 3) {
+            capture(call, entry);
+        }
         fused_run_ = entry.fused;
         in_flight_ = true; // from here on the streams have work, whatever fails
         wait_for_producers(call);
@@ -58,7 +62,7 @@ void Slot::launch(const Call& call) {
             run_split(call, entry, execution);
         }
         collect_outputs(call, entry);
-        if (may_capture && entry.own && !entry.graph && entry.uses >= 2) {
+        if (is_due && !entry.graph && !entry.capture_failed && may_wait) {
             capture(call, entry);
         }
         if (!memory_.state().empty()) {
@@ -225,7 +229,7 @@ void Slot::read_data_dependent_shapes(const Call& call, const Prepared& entry) {
     }
 }
 
-// After the call has run once for real. A failure costs the graph, not the call.
+// Where the call has run for real with its own context. A failure costs the graph, not the call.
 void Slot::capture(const Call& call, Prepared& entry) {
     lanes_.done.synchronize();
     const Timing measured = timing_;

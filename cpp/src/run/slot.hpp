@@ -34,7 +34,8 @@ public:
     const Prepared& prepare(const Call& call);
     /// Checks the call, moves its inputs and starts it. After an exception the slot is idle and usable; state is as it
     /// was before where the call was refused (UsageProblem, ComponentMissing) or found no memory.
-    void launch(const Call& call);
+    /// Where it may wait, a call is captured at its second use, once the device is done with it; else before its third.
+    void launch(const Call& call, bool may_wait = true);
     /// Waits for the launched call. Throws DeviceFailure where it failed on the device.
     const std::vector<Output>& wait();
     /// Whether `wait` would return at once. For any thread.

@@ -124,6 +124,27 @@ TEST_CASE("threads that submit, run and drop get their own values") {
     CHECK(wrong == 0);
 }
 
+TEST_CASE("submit never waits for the device, and is replayed from the third use on") {
+    for (const bool fused : {true, false}) {
+        RunnerOptions options;
+        options.graph_includes_transfers = fused;
+        options.state = {{"h_next", "h"}};
+        Runner runner{fake::recurrent(4), options};
+        const Values x(4, 1);
+        auto graphs = fake::launched_graphs();
+        for (int i = 0; i < 12; ++i) {
+            std::optional<fake::HeldDevice> held{std::in_place};
+            Runner::Ticket ticket = runner.submit(call_of({host(x), fake::state()}));
+            CHECK_FALSE(ticket.done());
+            held.reset();
+            CHECK(values(ticket.result().outputs()[0]) == Values(4, static_cast<float>(2 + i)));
+            graphs = i == 3 ? fake::launched_graphs() : graphs; // each buffer of the state had its second use
+        }
+        CHECK(fake::launched_graphs() - graphs == 8);
+        CHECK(runner.graph_status() == "on: 2 graphs captured");
+    }
+}
+
 TEST_CASE("of several threads one gets the result") {
     Runner runner{fake::twice(), {}};
     const Values x{3};
