@@ -58,14 +58,26 @@ public:
     void close(Action&& let_go) {
         std::shared_ptr<Object> last = std::move(object_);
         let_go();
-        const pybind11::gil_scoped_release unlocked;
-        last.reset();
+        // No gil_scoped_release: to take the lock back ends a daemon thread once the interpreter ends, which unwinds
+        // the stack, and that may not happen in a destructor.
+        PyThreadState* const thread = PyEval_SaveThread();
+        try {
+            last.reset();
+            wait();
+        } catch (...) {
+            PyEval_RestoreThread(thread);
+            throw;
+        }
+        PyEval_RestoreThread(thread);
+    }
+
+private:
+    void wait() const {
         while (gone_.wait_for(std::chrono::milliseconds{100}) != std::future_status::ready) {
             serve_signals();
         }
     }
 
-private:
     std::shared_ptr<Object> object_;
     std::shared_future<void> gone_;
     std::string closed_;
