@@ -5,7 +5,7 @@ import pytest
 
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.errors import UsageProblem
-from trt_workbench.evaluate.plausible import BoxCheck
+from trt_workbench.evaluate.plausible import BoxCheck, decoded
 from trt_workbench.pipeline.families import DecodeSettings, recognise
 
 SIZE = 64
@@ -18,7 +18,7 @@ def run(family: str, rows: np.ndarray, images: int = 1) -> None:
     check = BoxCheck(found)
     outputs = {"out": rows[None].astype(np.float32)}
     for _ in range(images):
-        check.add(found.decode(outputs, DecodeSettings()), outputs)
+        check.add(decoded(found, outputs, DecodeSettings()), outputs)
     check.finish()
 
 
@@ -48,7 +48,9 @@ def test_shares_taken_for_pixels(count: int) -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_corners_as_shares_are_not_sent_to_a_family_that_makes_nonsense_of_them(seed: int) -> None:
-    with pytest.raises(UsageProblem, match=r"as corners \(x1, y1, x2, y2\).*No other family") as caught:
+    with pytest.raises(
+        UsageProblem, match=r"as corners \(x1, y1, x2, y2\), which are to be multiplied by the input's size"
+    ) as caught:
         run("yolov10", as_corners(centred(40, seed)))
     assert "--family" not in str(caught.value)
 
@@ -88,5 +90,18 @@ def test_a_verdict_is_not_passed_before_there_are_boxes_enough() -> None:
     corner, usual = np.tile([0, 0, 1, 1, 0.9, 0], (49, 1)), np.tile([8, 8, 40, 40, 0.9, 0], (5, 1))
     for part in (corner, usual):
         outputs = {"out": part[None].astype(np.float32)}
-        check.add(found.decode(outputs, DecodeSettings()), outputs)
+        check.add(decoded(found, outputs, DecodeSettings()), outputs)
     check.finish()
+
+
+def test_a_refusal_of_values_names_families_that_were_tried() -> None:
+    """Rows of corners, class, score; and RT-DETR's older rows of one score a class, read as YOLOX."""
+    swapped = as_corners(centred(30))[:, [0, 1, 2, 3, 5, 4]]
+    swapped[:, :4] *= SIZE
+    with pytest.raises(UsageProblem, match=r"take.* probabilities.*No other family gives boxes"):
+        run("yolov10", swapped)
+    queries = np.column_stack([centred(300)[:, :4], np.eye(5)[np.arange(300) % 5] * 0.9])
+    outputs = {"out": queries[None].astype(np.float32)}
+    wrong = recognise([IMAGE], [TensorSpec("out", "float32", (1, 300, 9))], {}, family="yolov8")
+    with pytest.raises(UsageProblem, match="Try --family detr: its boxes lie in the images"):
+        decoded(wrong, outputs, DecodeSettings())

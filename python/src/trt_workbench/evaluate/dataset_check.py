@@ -25,6 +25,7 @@ _SLACK, _SLACK_PIXELS = 0.02, 2.0
 _LARGEST_SHARE, _NEARLY_ALL = 1.5, 0.95
 # Of all boxes: so many outside are looked into; another form must leave so much fewer outside.
 _MANY_OUTSIDE, _MUCH_FEWER, _MOST = 0.05, 0.2, 0.5
+_LEAST_OUTSIDE = 3  # one or two may be drawn badly
 # Of what is found: as it is, and in another form, from so many objects on.
 _FEW_FOUND, _WELL_FOUND, _TIMES, _LEAST_OBJECTS = 0.3, 0.5, 3, 5
 _NEARLY_EVERY = 0.8
@@ -146,8 +147,8 @@ def _check_boxes(dataset: CocoDataset, sizes: Sizes) -> list[str]:
         )
     outside = {name: float(_outside(form(truth.boxes), size).mean()) for name, form in _FORMS.items()}
     plain = outside.pop("")
-    if plain <= _MANY_OUTSIDE:
-        count = round(plain * len(truth))
+    count = round(plain * len(truth))
+    if plain <= _MANY_OUTSIDE or count < _LEAST_OUTSIDE:
         return [f"{count} of {len(truth)} annotated boxes reach outside of their image."] if count else []
     best = min(outside, key=lambda name: outside[name])
     seen = f"{plain:.0%} of {len(truth)} annotated boxes reach outside of their image"

@@ -17,7 +17,7 @@ from trt_workbench.engine.verification import Mark, Shapes
 from trt_workbench.errors import UsageProblem
 from trt_workbench.evaluate.coco_settings import DetectorSettings
 from trt_workbench.evaluate.feed import Feed, make_feed
-from trt_workbench.evaluate.plausible import BoxCheck
+from trt_workbench.evaluate.plausible import BoxCheck, decoded
 from trt_workbench.pipeline.families import DecodeSettings, Detections, Family, recognise
 from trt_workbench.verify.gate import require_verified
 
@@ -145,7 +145,7 @@ class SingleImages:
         family, feed = self._detector.family, self._detector.feed
         geometry = feed.fill(self._room, 0, image)
         outputs = feed.run(self._room, 1)
-        found = family.decode(outputs, self._detector.decoding)
+        found = decoded(family, outputs, self._detector.decoding)
         if len(found) != 1:
             raise UsageProblem(f"The model returned boxes for {len(found)} of a batch of 1 images.")
         self._check.add(found, outputs)

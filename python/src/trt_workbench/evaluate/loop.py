@@ -23,7 +23,7 @@ from trt_workbench.errors import UsageProblem
 from trt_workbench.evaluate.channel import Aborted, Channel
 from trt_workbench.evaluate.detections import DetectionStore
 from trt_workbench.evaluate.feed import Feed
-from trt_workbench.evaluate.plausible import BoxCheck
+from trt_workbench.evaluate.plausible import BoxCheck, decoded
 from trt_workbench.pipeline.decode import read_image
 from trt_workbench.pipeline.families import DecodeSettings, Family
 from trt_workbench.pipeline.letterbox import Geometry
@@ -256,7 +256,7 @@ class EvaluationLoop:
     def _decode(self) -> None:
         for first, geometries, outputs in self._finished:
             start = time.perf_counter()
-            found = self._family.decode(outputs, self._decoding)
+            found = decoded(self._family, outputs, self._decoding)
             if len(found) != len(geometries):
                 raise UsageProblem(f"The model returned boxes for {len(found)} of a batch of {len(geometries)} images.")
             self._check.add(found, outputs)

@@ -95,26 +95,38 @@ class BoxCheck:
             )
         else:
             return
-        fitting = [name for name, other in others(self._family) if not are_corners and self._looks_right(other)]
-        advice = (
-            f"Try --family {' or '.join(fitting)}: its boxes lie in the images."
-            if fitting
-            else "No other family gives boxes that lie in the images: look at the export, which must give one of the "
-            "forms in docs/guides/eval-coco.md."
-        )
         raise UsageProblem(
             f"Boxes of family {self._family.name} in an input of {width}x{height} pixels cannot be right: {seen}. "
-            f"{advice} Output: {self._family.output}."
+            f"{'' if are_corners else _advice(self._family, self._outputs)}Output: {self._family.output}."
         )
 
-    def _looks_right(self, other: Family) -> bool:
-        """Whether another family makes plausible boxes of the last outputs."""
-        try:
-            found = other.decode(self._outputs, DecodeSettings(max_dets=_BEST))
-        except (UsageProblem, CheckFailed):
-            return False
-        boxes = np.concatenate([one.boxes for one in found])
-        beyond = ((boxes < -_BEYOND * self._size.max()) | (boxes > np.tile(self._size, 2) * (1 + _BEYOND))).any(axis=1)
-        sides = boxes[:, 2:] - boxes[:, :2]
-        small = np.abs(boxes).max(initial=0) <= _SHARES_WITHIN
-        return bool(len(boxes) and not small and (sides > 0).all() and beyond.mean() <= _FEW_BEYOND)
+
+def decoded(family: Family, outputs: Mapping[str, NDArray[Any]], settings: DecodeSettings) -> list[Detections]:
+    """Return the boxes of each image as `family.decode`; a refusal names the families that were tried and would do."""
+    try:
+        return family.decode(outputs, settings)
+    except UsageProblem as problem:
+        raise UsageProblem(f"{problem} {_advice(family, outputs)}".rstrip()) from problem
+
+
+def _advice(family: Family, outputs: Mapping[str, NDArray[Any]]) -> str:
+    """Say which other families make plausible boxes of some outputs, with a blank at the end."""
+    fitting = [name for name, other in others(family) if _looks_right(other, outputs)]
+    if fitting:
+        return f"Try --family {' or '.join(fitting)}: its boxes lie in the images. "
+    return (
+        "No other family gives boxes that lie in the images: look at the export, which must give one of the forms in "
+        "docs/guides/eval-coco.md. "
+    )
+
+
+def _looks_right(family: Family, outputs: Mapping[str, NDArray[Any]]) -> bool:
+    try:
+        found = family.decode(outputs, DecodeSettings(max_dets=_BEST))
+    except (UsageProblem, CheckFailed):
+        return False
+    height, width = family.input_size
+    boxes, size = np.concatenate([one.boxes for one in found]), np.array([width, height] * 2, np.float32)
+    beyond = ((boxes < -_BEYOND * size) | (boxes > (1 + _BEYOND) * size)).any(axis=1)
+    shares = np.abs(boxes).max(initial=0) <= _SHARES_WITHIN
+    return bool(len(boxes) and not shares and (boxes[:, 2:] > boxes[:, :2]).all() and beyond.mean() <= _FEW_BEYOND)

@@ -218,7 +218,7 @@ class Family(abc.ABC):
         if low < -_SCORE_SLACK or high > 1.0 + _SCORE_SLACK:
             raise UsageProblem(
                 f"The {what} in output {self.output} reach from {low:.3g} to {high:.3g}, but family {self.name} takes "
-                "probabilities from 0 to 1. Export the model with its sigmoid, or name the right family with --family."
+                "probabilities from 0 to 1. Export the model with its sigmoid."
             )
 
 

@@ -35,7 +35,7 @@ def row_detections(
     if not (labels == classes).all() or labels.min(initial=0) < 0:
         raise UsageProblem(
             f"The sixth column of output {output} does not hold classes (it has {classes[labels != classes][:1]}); "
-            f"family {name} takes {family.shape_text}. Name the right family with --family."
+            f"family {name} takes {family.shape_text}."
         )
     if family.class_count is not None and labels.max(initial=0) >= family.class_count:
         raise UsageProblem(
