@@ -13,6 +13,7 @@ from trt_workbench.decide.settings import CalibrationSettings
 from trt_workbench.decide.subject import Subject, subject_of
 from trt_workbench.decide.task import Likeness
 from trt_workbench.decide.tried import DraftRow, left_out
+from trt_workbench.errors import UsageProblem
 from trt_workbench.model.opened import Model
 
 
@@ -58,6 +59,22 @@ def test_where_time_is_short_every_precision_is_scored_on_one_runtime_first(tmp_
     done = DraftRow("fp32", "trt", scores=scores)
     run._score([done, *rows])
     assert late == ["fp16 on trt", "int8 on trt", "fp16 on torch", "int8 on torch"]
+
+
+def test_a_model_that_changes_meanwhile_is_no_decision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calibration, text = CalibrationSettings(), "g (float[1] x) => (float[1] y) { y = Abs(x) }"
+    model = write_onnx(tmp_path / "m.onnx", text)
+    subject = Subject(Model.open(model), Likeness(Model.open(model), calibration, "cosine"), calibration)
+    run = DecideRun(subject, DecideSettings(precisions=("fp32",)), tmp_path, lambda *_: None, lambda _: None)
+
+    def score(_: object) -> None:
+        write_onnx(model, text.replace("Abs", "Neg"))
+
+    monkeypatch.setattr(run, "_score", score)
+    monkeypatch.setattr(run, "_measure", lambda _: [])
+    with pytest.raises(UsageProblem, match="has changed on disk"):
+        run.run()
+    assert not (tmp_path / "decision.json").exists()
 
 
 def test_what_was_left_out_is_one_sentence() -> None:

@@ -79,6 +79,7 @@ class DecideRun:
 
         Raises:
             WorkbenchError: the baseline has no score on any backend; the first one's error.
+            UsageProblem: the model has changed on disk meanwhile, so that rows may be of different models.
             KeyboardInterrupt: interrupted before anything was scored.
         """
         self._fit_batch()
@@ -94,6 +95,7 @@ class DecideRun:
             self.interrupted = True
             records = self._records()
             self.left_out.append("It was interrupted; what was not done by then is missing.")
+        self.subject.model.require_unchanged()  # other processes have read it
         decision = judged(
             tried,
             records,
