@@ -57,6 +57,22 @@ def test_a_plan_without_manifest_needs_trust(plan: Path) -> None:
     assert "no manifest (--trust)" in trusted.stderr
 
 
+def test_a_plugin_library_is_opened_only_if_the_user_names_it(model: Path, tmp_path: Path) -> None:
+    library, stripped = tmp_path / "libmine.so", tmp_path / "stripped.plan"
+    library.write_bytes(b"a library")
+    assert trtw("build-engine", model, "--strip-weights", "--plugin", library, "-o", stripped).exit_code == 0
+    refit = ("refit-engine", stripped, model, "-o", tmp_path / "whole.plan")
+    assert "libmine.so" in (told := stderr_of(*refit))
+    assert "--plugin" in told
+    assert trtw(*refit, "--plugin", library).exit_code == 0
+    moved = library.rename(tmp_path / "elsewhere.so")
+    for command in (("inspect", refit[-1]), ("inspect-engine", refit[-1]), ("infer-engine", refit[-1], "--no-bench")):
+        assert "only libraries that you name are opened" in " ".join(stderr_of(*command).split())
+        assert "only libraries that you name" in " ".join(stderr_of(*command, "--trust").split())
+        assert trtw(*command, "--plugin", moved).exit_code == 0
+    assert "--plugin is for engines" in stderr_of("inspect", model, "--plugin", moved)
+
+
 @pytest.mark.parametrize(
     "words", [("inspect-engine", "{plan}", "--manifest-only"), ("refit-engine", "{plan}", "{model}", "-o", "new.plan")]
 )
