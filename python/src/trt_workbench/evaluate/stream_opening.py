@@ -228,6 +228,7 @@ class OpenedStream:
         if record.index.chunk != self.settings.chunk:
             said = "the contract's" if record.index.chunk is None else f"--chunk {record.index.chunk}"
             raise UsageProblem(f"The record has chunks of another size ({said}): {folder}")
+        record.require_fits(self.contract)
         return record
 
     def _open_reference(self) -> Session:

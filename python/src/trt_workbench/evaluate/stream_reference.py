@@ -12,9 +12,12 @@ from typing import Any
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Session
+from trt_workbench.core.elements import Kind, kind
 from trt_workbench.core.hashing import hash_document
+from trt_workbench.errors import UsageProblem
 from trt_workbench.pipeline.streaming.contract import Contract
 from trt_workbench.pipeline.streaming.feeding import fitted, require_kept
+from trt_workbench.pipeline.streaming.parts import TensorOf
 from trt_workbench.runs.kept_reference import KeptFile, KeptRecord, RecordIndex, ReferenceWriter
 
 _BLOCK = 50
@@ -74,6 +77,13 @@ class RecordedReference(KeptRecord[StreamRecordIndex]):
         super().__init__(directory, StreamRecordIndex)
         self.signal = self.arrays(self.index.stream, "", ["signal"], "signal")["signal"]
         self.state: State = {}
+        if not 0 < self.index.chunks <= len(self.index.blocks) * _BLOCK:
+            raise UsageProblem(f"The record does not have the chunks that it names; record it again: {directory}")
+
+    def require_fits(self, contract: Contract) -> None:
+        """Raise UsageProblem where the stream is none of the contract's signal."""
+        _, said = contract.signal
+        self.require_tensor(self.index.stream, "signal", self.signal, said.dtype, _sizes(said))
 
     def begin(self, contract: Contract, initial: State) -> RecordedReference:
         """Start at the first chunk."""
@@ -82,9 +92,26 @@ class RecordedReference(KeptRecord[StreamRecordIndex]):
 
     def outputs(self, chunk: int, _: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """Return the outputs of a chunk. Raises UsageProblem where the record lacks one."""
-        found = self.arrays(self.index.blocks[chunk // _BLOCK], str(chunk), self._contract.outputs)
+        block = self.index.blocks[chunk // _BLOCK]
+        found = self.arrays(block, str(chunk), self._contract.outputs)
+        found = {name: found[name] for name in self._contract.outputs}
+        for name, said in self._contract.outputs.items():
+            # of one stream a length is one number
+            whole = found[name].ndim == 1 and kind(found[name]) is Kind.WHOLE and not found[name].size
+            self.require_tensor(block, name, found[name], said.dtype, [1] if whole else _sizes(said))
         self.state = self._contract.next_state(found)
         return found
+
+
+def _sizes(tensor: TensorOf) -> list[int | None]:
+    """Return the sizes that a contract fixes; None where the chunk decides."""
+    found: list[int | None] = []
+    for size in tensor.shape:
+        try:
+            found.append(size.whole({}))
+        except ValueError:
+            found.append(None)
+    return found
 
 
 class StreamRecorder:

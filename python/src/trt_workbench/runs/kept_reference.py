@@ -6,16 +6,18 @@ is refused. What a command keeps besides stands in a subclass of `RecordIndex`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
+import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Session
 from trt_workbench.backends.registry import backend_names, load_reference, require_backend
+from trt_workbench.core.elements import Kind, kind
 from trt_workbench.core.hashing import hash_document, hash_file
-from trt_workbench.engine.array_files import load_arrays, save_arrays
+from trt_workbench.engine.array_files import load_arrays, numpy_dtype, save_arrays
 from trt_workbench.engine.documents import Inside, Open, Strict, read_document, write_json
 from trt_workbench.errors import UsageProblem, WorkbenchError
 
@@ -91,26 +93,26 @@ class KeptRecord(Generic[IndexT]):
         name: what it was made by, for a person.
     """
 
-    def __init__(self, directory: Path, kind: type[IndexT]) -> None:
+    def __init__(self, directory: Path, index: type[IndexT]) -> None:
         """Check the record and all of its files; arrays are read when they are asked for.
 
         Args:
             directory: of the run that made it, or of the record itself.
-            kind: of its index.
+            index: its class.
 
         Raises:
             UsageProblem: there is no record, it is one of another command, or it is damaged or was changed.
         """
         self._held: tuple[str, Arrays] | None = None
         self._folder = directory / FOLDER if (directory / FOLDER).is_dir() else directory
-        path, command = self._folder / _INDEX, _COMMANDS[kind.model_fields["kind"].default]
+        path, command = self._folder / _INDEX, _COMMANDS[index.model_fields["kind"].default]
         make = f"make one with `{command} --record`"
         if not path.is_file():
             raise UsageProblem(f"The folder holds no record to compare with; {make}: {directory}")
         found = read_document(path, _Kind).kind
         if _COMMANDS.get(found) != command:
             raise UsageProblem(f"The record is one of {_COMMANDS.get(found, found)}; {make}: {path}")
-        self.index = read_document(path, kind)
+        self.index = read_document(path, index)
         if self.index.sha256 != self.index.hash():
             raise UsageProblem(f"The record was changed after it was made; record it again: {path}")
         for one in self.index.files:
@@ -137,6 +139,33 @@ class KeptRecord(Generic[IndexT]):
                 f"The record lacks the {what} {lacking} of the target; record it again: {self._folder / file.file}"
             )
         return found
+
+    def require_tensor(
+        self, file: KeptFile, name: str, array: NDArray[Any], dtype: str, sizes: Sequence[int | None]
+    ) -> None:
+        """Raise UsageProblem for an array that is none of a tensor of the target: anybody can seal a record.
+
+        Args:
+            file: of the record.
+            name: of the tensor.
+            array: as it was kept.
+            dtype: of the tensor; narrower types are kept in wider ones, floats in four bytes at most.
+            sizes: of its dimensions, None for any.
+        """
+        fits = len(array.shape) == len(sizes) and all(
+            want in (None, size) for want, size in zip(sizes, array.shape, strict=True)
+        )
+        like = np.empty(0, numpy_dtype(dtype))
+        if (
+            not fits
+            or kind(array) != kind(like)
+            or (kind(array) is Kind.REAL and array.itemsize > max(4, like.itemsize))
+        ):
+            shown = ", ".join("?" if one is None else str(one) for one in sizes)
+            raise UsageProblem(
+                f"The record does not fit the target: {name} is {dtype} [{shown}], and was kept as {array.dtype} "
+                f"{list(array.shape)}; record it again: {self._folder / file.file}"
+            )
 
     def require_model(self, sha256: str | None, place: Path) -> None:
         """Raise UsageProblem if the hash of the target's model, None where nothing tells it, is not the record's."""

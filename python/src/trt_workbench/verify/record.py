@@ -111,12 +111,23 @@ class RecordedCase:
         Raises:
             UsageProblem: the record lacks one.
         """
-        arrays = self._record.arrays(self._calls[label], "inputs", [spec.name for spec in specs], "input")
+        call = self._calls[label]
+        arrays = self._record.arrays(call, "inputs", [spec.name for spec in specs], "input")
+        for spec in specs:
+            self._record.require_tensor(call, spec.name, arrays[spec.name], spec.dtype, call.shapes[spec.name])
         return {spec.name: arrays[spec.name].astype(spec.dtype) for spec in specs}
 
     def expected(self, label: str, inputs: Arrays) -> Arrays:  # noqa: ARG002 - of a session
         """Return what was recorded for a label."""
-        return self._record.arrays(self._calls[label], "expected")
+        return self._record.arrays(self._calls[label], "expected", self._record.outputs)
+
+    def require_like(self, label: str, found: Arrays) -> None:
+        """Raise UsageProblem where what was recorded cannot be compared with what the target returns."""
+        call, expected = self._calls[label], self.expected(label, {})
+        for name, array in found.items():
+            if name in expected:
+                sizes = [None] * array.ndim
+                self._record.require_tensor(call, name, expected[name], array.dtype.name, sizes)
 
     def lacks(self, check: Check, trial: CallTrial) -> set[str]:  # noqa: ARG002 - of a session
         """Return the outputs for which the model did not have a property."""

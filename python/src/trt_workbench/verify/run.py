@@ -26,6 +26,7 @@ from trt_workbench.verify.fault import WrongOutput
 from trt_workbench.verify.opening import Opened, VerifyRequest
 from trt_workbench.verify.other_ways import OtherWay, ways
 from trt_workbench.verify.properties import EVERY_CALL, CallTrial, PropertyResult, worst
+from trt_workbench.verify.record import RecordedCase
 from trt_workbench.verify.reference import Reference
 from trt_workbench.verify.rounding import Calls, without_rounding
 from trt_workbench.verify.space import Case, Space
@@ -224,6 +225,8 @@ class _Run:
             row = {"inputs": label, "inputs_sha256": digest, "output": "all", "properties": []}
             yield {**row, "verdict": WRONG, "reason": reason}
             return
+        if isinstance(reference, RecordedCase):
+            reference.require_like(label, found)
         if self._recorder and expected is not None:
             self._recorder.add(case, label, inputs, expected)
         rows = _row_flags(session, space, case, found)

@@ -311,7 +311,7 @@ def _limit(
     floor = min(_FLOOR * unit, max(unit, _COARSE))
     typical = _MARGIN * max((typical_error(one, clean) for one in noisy), default=0.0) + floor
     noise = [difference(one, clean, rows=rows, left_out=left_out, typical=typical) for one in noisy]
-    in_row = max(1, clean.size // (clean.shape[0] if rows else 1))
+    in_row = max(1, clean.size // max(1, clean.shape[0] if rows else 1))
     return Limit(
         precision,
         rel_l2=_MARGIN * max((one.rel_l2 for one in noise), default=0.0) + floor,
