@@ -95,13 +95,14 @@ def test_a_verdict_is_not_passed_before_there_are_boxes_enough() -> None:
 
 
 def test_a_refusal_of_values_names_families_that_were_tried() -> None:
-    """Rows of corners, class, score; and RT-DETR's older rows of one score a class, read as YOLOX."""
+    """Rows of corners, class, score; and RT-DETR's older rows of one score a class, read as corners, score, class."""
     swapped = as_corners(centred(30))[:, [0, 1, 2, 3, 5, 4]]
     swapped[:, :4] *= SIZE
     with pytest.raises(UsageProblem, match=r"take.* probabilities.*No other family gives boxes"):
         run("yolov10", swapped)
-    queries = np.column_stack([centred(300)[:, :4], np.eye(5)[np.arange(300) % 5] * 0.9])
-    outputs = {"out": queries[None].astype(np.float32)}
-    wrong = recognise([IMAGE], [TensorSpec("out", "float32", (1, 300, 9))], {}, family="yolov8")
-    with pytest.raises(UsageProblem, match="Try --family detr: its boxes lie in the images"):
+    scores = np.array([[0.9, 0.1], [0.2, 0.7]])[np.arange(300) % 2]
+    outputs = {"out": np.column_stack([centred(300)[:, :4], scores])[None].astype(np.float32)}
+    named = {"names": "['a', 'b']"}
+    wrong = recognise([IMAGE], [TensorSpec("out", "float32", (1, None, 6))], named, family="yolov10")
+    with pytest.raises(UsageProblem, match=r"does not hold classes.*Try --family detr: its boxes lie in the images"):
         decoded(wrong, outputs, DecodeSettings())
