@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from tests.fuzz.media import seal
 from tests.fuzz.mutations import TEXTS, mutate_file
+from tests.fuzz.surroundings import Around, absolute, choose, lay_out
 
 Rng = random.Random
 _LARGE = 200_000  # bytes; a larger seed is linked, not copied
@@ -22,11 +24,13 @@ class Case:
         number: with the seed, all that it is made from.
         words: of the command line, after `trtw`.
         done: the mutations, in words.
+        around: what surrounds the command.
     """
 
     number: int
     words: list[str]
     done: list[str] = field(default_factory=list)
+    around: Around = field(default_factory=Around)
 
 
 @dataclass
@@ -52,17 +56,34 @@ def make_case(seed: int, number: int, seeds: Path, folder: Path) -> Case:
     recipe = _RECIPES[_recipe(rng)][1](rng)
     for name in {Path(file).parts[0] for file in recipe.files}:
         _copy(seeds / name, folder / name)
-    case = Case(number, recipe.words)
+    case = Case(number, recipe.words, around=choose(rng))
+    if not case.around.is_plain:
+        case.done.append(str(case.around))
+        _surround(case, folder, rng)
+    if case.around.signal:  # of sound inputs, so that there is something to interrupt
+        return case
     files = [file for file in recipe.files if (folder / file).exists()]
     if files and rng.random() < 0.85:
         for file in rng.sample(files, min(len(files), rng.choice((1, 1, 1, 2)))):
             case.done.append(mutate_file(folder / file, rng))
+        if rng.random() < 0.7 and any(seal(folder / top) for top in ("runs", "engine") if (folder / top).is_dir()):
+            case.done.append("sealed")
     if not case.done or rng.random() < 0.2:
         _mutate_words(case, recipe.words[0], rng)
     if files and rng.random() < 0.03:
         _rename(case, folder, rng.choice(files), rng)
     case.words = [word.replace("\0", "") for word in case.words]
     return case
+
+
+def _surround(case: Case, folder: Path, rng: Rng) -> None:
+    if case.around.variables:
+        lay_out(folder, rng)
+    if case.around.folder in ("outside", "read-only") and "--output" in case.words and rng.random() < 0.7:
+        place = case.words.index("--output")
+        del case.words[place : place + 2]
+    if case.around.folder:
+        case.words = absolute(case.words, folder)
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -79,7 +100,24 @@ def _rename(case: Case, folder: Path, file: str, rng: Rng) -> None:
     path = folder / file
     if not os.path.lexists(path):  # a mutation took it away
         return
-    name = rng.choice(["b\udcffad", "\x1b[31mred", "a\nb", "-dash", "é ü", "$\\frac{$", "%s", "[bold]x"]) + path.suffix
+    name = (
+        rng.choice(
+            [
+                "b\udcffad",
+                "10:30",
+                "concat:a|b",
+                "%d",
+                "\x1b[31mred",
+                "a\nb",
+                "-dash",
+                "é ü",
+                "$\\frac{$",
+                "%s",
+                "[bold]x",
+            ]
+        )
+        + path.suffix
+    )
     path.rename(path.with_name(name))
     case.words = [word.replace(file, str(Path(file).with_name(name))) for word in case.words]
     case.done.append(f"renamed to {name!r}")
@@ -305,14 +343,15 @@ def _sensitivity(rng: Rng) -> _Recipe:
 
 def _infer(rng: Rng, backend: str = "ort-cpu") -> _Recipe:
     model, files = _model(rng)
-    words = ["infer-engine", model, "--backend", backend, "--duration", "0", "--warmup", "0"]
+    words = ["infer-engine", model, "--backend", backend]
     arrays = rng.choice(([], ["arrays/both.npz"], ["arrays/x.npy", "arrays/y.npy"]))
     for array in arrays:
         words += ["--input", f"{Path(array).stem}={array}" if array.endswith("npy") else array]
     shapes = (
         ["--shape", "x:2x4" if "branch" in model else "images:1x3x32x32"] if not arrays and "plain" not in model else []
     )
-    return _Recipe([*words, *shapes, "--iterations", "2", "--output", "out/run"], [*files, *arrays, *arrays])
+    measured = [] if arrays else ["--duration", "0", "--warmup", "0", "--iterations", "2"]
+    return _Recipe([*words, *shapes, *measured, "--output", "out/run"], [*files, *arrays, *arrays])
 
 
 def _infer_plan(_: Rng) -> _Recipe:
@@ -362,6 +401,21 @@ def _predict(rng: Rng) -> _Recipe:
     source = rng.choice(("coco/images", "coco/images/a.png", "coco/images/b.jpg"))
     words = ["predict", "coco/detector.onnx", source, "--backend", "ort-cpu", "--output", "out/run"]
     return _Recipe(words, ["coco/detector.onnx", "coco/images/a.png", "coco/images/b.jpg"])
+
+
+def _predict_video(rng: Rng) -> _Recipe:
+    clip = rng.choice(("coco/clip.mp4", "coco/clip.avi"))
+    words = ["predict", "coco/detector.onnx", clip, "--backend", "ort-cpu", "--output", "out/run"]
+    return _Recipe(words, [clip])
+
+
+def _verify(rng: Rng) -> _Recipe:
+    words = ["verify", "models/plain.onnx", "--backend", "ort-cpu", "--quick", "--output", "out/run"]
+    if rng.random() < 0.4:
+        return _Recipe(words, ["models/plain.onnx"])
+    index = "runs/verify/reference/record.json"
+    files = [index, index, "runs/verify/verify.json", "models/plain.onnx"]
+    return _Recipe([*words, "--reference", "runs/verify"], files)
 
 
 def _build(rng: Rng) -> _Recipe:
@@ -419,6 +473,7 @@ _RUN_FILES = {
     "eval-stream": ("run.json", "env.json", "metrics.json", "records.jsonl"),
     "profile": ("run.json", "env.json", "metrics.json", "records.jsonl"),
     "infer-engine": ("run.json", "env.json", "metrics.json"),
+    "verify": ("run.json", "env.json", "verify.json"),
 }
 
 
@@ -469,13 +524,14 @@ def _make_contract(rng: Rng) -> _Recipe:
 
 
 def _eval_stream(rng: Rng) -> _Recipe:
-    model, contract, features = (f"streaming/{name}" for name in ("attention.onnx", "contract.json", "features.npy"))
+    model, contract, features = (f"streaming/{name}" for name in ("attention.onnx", "audio.json", "features.npy"))
     words = ["eval-stream", model, "--contract", contract, "--backend", "ort-cpu", "--chunks", "6", "--no-report"]
     more, files = rng.choice(
         [
             (["--faults"], [contract, contract, model]),
             (["--streams", "1,2", "--seconds", "0.01", "--hop-ms", "1"], [contract, contract, model]),
             (["--input", features], [features]),
+            (["--input", "streaming/sound.wav"], ["streaming/sound.wav", "streaming/sound.wav", contract]),
             (["--reference", "runs/eval-stream"], [f"runs/eval-stream/reference/{name}" for name in _REFERENCE]),
         ]
     )
@@ -507,6 +563,8 @@ _RECIPES: dict[str, tuple[float, Callable[[Rng], _Recipe]]] = {
     "inspect": (3, _inspect),
     "inspect-model": (3, _inspect_model),
     "predict": (4, _predict),
+    "predict-video": (5, _predict_video),
+    "verify": (5, _verify),
     "refit": (2, _refit),
     "bench-plan": (6, _bench_plan),
     "bench": (0.3, _bench),

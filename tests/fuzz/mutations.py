@@ -110,6 +110,15 @@ def mutate_document(document: Any, rng: Rng) -> Any:
     return made
 
 
+def mutate_numbers(document: Any, rng: Rng) -> Any:
+    """Replace numbers of a JSON document by the largest, the smallest and what is none."""
+    made = copy.deepcopy(document)
+    places = [(holder, key) for holder, key in _places(made) if type(holder[key]) in (int, float)]
+    for holder, key in rng.sample(places, min(len(places), rng.choice((1, 1, 2, 5)))):
+        holder[key] = rng.choice(rng.choice((NUMBERS, NUMBERS, FLOATS)))
+    return made
+
+
 def _places(node: Any) -> list[tuple[Any, Any]]:
     found: list[tuple[Any, Any]] = []
     waiting = [node]
@@ -129,6 +138,8 @@ def _value(rng: Rng) -> Any:
 def mutate_json(data: bytes, rng: Rng) -> bytes:
     """Mutate what a JSON text says, or nest it deeply, or mutate its bytes."""
     kind = rng.random()
+    if kind < 0.15:
+        return json.dumps(mutate_numbers(json.loads(data), rng)).encode()
     if kind < 0.75:
         return json.dumps(mutate_document(json.loads(data), rng)).encode()
     if kind < 0.8:
@@ -326,7 +337,7 @@ def mutate_safetensors(data: bytes, rng: Rng) -> bytes:
     return struct.pack("<Q", stated) + head + data[8 + length :]
 
 
-_BY_SUFFIX: dict[str, Callable[[bytes, Rng], bytes]] = {
+BY_SUFFIX: dict[str, Callable[[bytes, Rng], bytes]] = {
     ".onnx": mutate_onnx,
     ".json": mutate_json,
     ".jsonl": mutate_json_lines,
@@ -344,7 +355,7 @@ def mutate_file(path: Path, rng: Rng) -> str:
         return f"left {path.name}"
     if rng.random() < 0.06:
         return _replace(path, rng)
-    mutate = _BY_SUFFIX.get(path.suffix, mutate_bytes)
+    mutate = BY_SUFFIX.get(path.suffix, mutate_bytes)
     data = path.read_bytes()
     try:
         made = mutate(data, rng)
@@ -352,7 +363,8 @@ def mutate_file(path: Path, rng: Rng) -> str:
         ValueError,
         TypeError,
         OverflowError,
-        KeyError,
+        LookupError,
+        struct.error,
         RecursionError,
         yaml.YAMLError,
         zipfile.BadZipFile,

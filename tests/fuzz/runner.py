@@ -17,12 +17,16 @@ from typing import Any
 
 from tests.fork_server import import_package
 from tests.fuzz.cases import Case, make_case
+from tests.fuzz.media import is_script
 from tests.fuzz.seeds import DOUBLES
+from tests.fuzz.surroundings import enter
 
 _MEMORY = 6 * 2**30  # bytes of address space beyond those of the process that forks
 _FILE_SIZE = 2**29
 # Folders of a case's own, where a command may write.
-_OWN = ("out", "tmp", "home", "extern")
+_OWN = ("out", "tmp", "home", "extern", "temp")
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_INTERRUPTED = 130
 _TAIL = 4000
 
 
@@ -58,23 +62,29 @@ def run_case(seed: int, number: int, seeds: Path, folder: Path, limit_s: float) 
 
     The record has `problems`, in words; none if all is well.
     """
-    shutil.rmtree(folder, ignore_errors=True)
-    # deep below, so that a path that climbs out of the case's folder still ends inside `folder`
-    place = folder / "a" / "b" / "case"
-    for name in _OWN:
-        (place / name).mkdir(parents=True)
+    place = _empty(folder)
     case = make_case(seed, number, seeds, place)
     before = _listing(folder, place, case.words)
     start = time.monotonic()
-    code, timed_out = _run(case.words, place, folder / "stdout", folder / "stderr", limit_s)
+    code, timed_out, sent = _run(case, place, folder / "stdout", folder / "stderr", limit_s)
     said = (folder / "stderr").read_bytes()
     problems = []
     if timed_out:
         problems.append(f"hang: more than {limit_s} s")
+    elif sent and code in (_INTERRUPTED, 128 + sent, -sent):  # the last before the command has its handlers
+        pass
     elif code < 0:
         problems.append(f"crash: {signal.Signals(-code).name}")
     elif code not in range(5):
         problems.append(f"exit code {code}")
+    elif sent and code and code != (usual := _undisturbed(seed, number, seeds, folder.with_name("again"), limit_s)):
+        problems.append(f"exit code {code} after {signal.Signals(sent).name}, {usual} without it")
+    if code == 0 and any(is_script(place / word) for word in case.words if "\0" not in word):
+        problems.append("followed a script to another file")
+    if code == 0 and sent and not _is_complete(place / "out"):
+        problems.append(f"exit code 0 after {signal.Signals(sent).name}, and the work is not complete")
+    if left := [path.name for name in ("temp", "out") for path in (place / name).iterdir() if _is_left(path)]:
+        problems.append(f"left behind: {left[:3]}")
     if b"Traceback" in said or b"Traceback" in (folder / "stdout").read_bytes():
         problems.append("traceback")
     if b"\x1b" in said or b"\0" in said:
@@ -96,30 +106,64 @@ def run_case(seed: int, number: int, seeds: Path, folder: Path, limit_s: float) 
     }
 
 
-def _run(words: list[str], place: Path, stdout: Path, stderr: Path, limit_s: float) -> tuple[int, bool]:
-    """Return the exit code, negative for a signal, and whether the time ran out."""
+def _empty(folder: Path) -> Path:
+    """Empty a folder, and return the one for a case deep below: a path that climbs out of it still ends inside."""
+    shutil.rmtree(folder, ignore_errors=True)
+    place = folder / "a" / "b" / "case"
+    for name in _OWN:
+        (place / name).mkdir(parents=True)
+    return place
+
+
+def _undisturbed(seed: int, number: int, seeds: Path, folder: Path, limit_s: float) -> int:
+    """Return the exit code of an input that no signal meets: a signal may not be taken for anything else."""
+    place = _empty(folder)
+    case = make_case(seed, number, seeds, place)
+    case.around.signal = None
+    return _run(case, place, folder / "stdout", folder / "stderr", limit_s)[0]
+
+
+def _is_left(path: Path) -> bool:
+    """Whether a command has left what it made on its way: all in TMPDIR, and hidden names among its outputs."""
+    return path.parent.name == "temp" or path.name.startswith(".")
+
+
+def _is_complete(out: Path) -> bool:
+    """Whether the outputs that are there are whole; of a command that writes none there is nothing to say."""
+    run = out / "run" / "run.json"
+    return not run.is_file() or json.loads(run.read_bytes())["status"] == "complete"
+
+
+def _run(case: Case, place: Path, stdout: Path, stderr: Path, limit_s: float) -> tuple[int, bool, int]:
+    """Return the exit code, negative for a signal, whether the time ran out, and the signal that was sent to it."""
+    sent = 0
+    signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)  # until the command begins
     child = os.fork()
     if child == 0:
         try:
-            _become(words, place, stdout, stderr)
+            _become(case, place, stdout, stderr)
         except BaseException:
             import traceback
 
             traceback.print_exc()
         finally:
             os._exit(99)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
     handle = os.pidfd_open(child)
     try:
+        if case.around.signal and not select.select([handle], [], [], case.around.signal[1])[0]:
+            sent = int(case.around.signal[0])
+            signal.pidfd_send_signal(handle, sent)
         ended = select.select([handle], [], [], limit_s)[0]
         if not ended:
             os.killpg(child, signal.SIGKILL)
     finally:
         os.close(handle)
     status = os.waitpid(child, 0)[1]
-    return os.waitstatus_to_exitcode(status), not ended
+    return os.waitstatus_to_exitcode(status), not ended, sent
 
 
-def _become(words: list[str], place: Path, stdout: Path, stderr: Path) -> None:
+def _become(case: Case, place: Path, stdout: Path, stderr: Path) -> None:
     """Run the command in this process, as its console script would, and end it."""
     os.setpgid(0, 0)
     os.chdir(place)
@@ -137,22 +181,29 @@ def _become(words: list[str], place: Path, stdout: Path, stderr: Path) -> None:
         "TRTW_TMP": str(place / "tmp"),
         "TRTW_ROOT": str(place),
         "HOME": str(place / "home"),
-        "TMPDIR": str(place / "tmp"),
+        "TMPDIR": str(place / "temp"),
         "COLUMNS": "100",
     }
-    sys.argv = ["trtw", *words]
+    enter(case.around.folder, place)
+    if case.around.variables:
+        _begin_anew(case)
+    sys.argv = ["trtw", *case.words]
     from trt_workbench.cli.main import main
 
     try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
         main()
         code = 0
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except KeyboardInterrupt:  # before the first line of `main` or after its last
+        code = _INTERRUPTED
     except BaseException:
         import traceback
 
         traceback.print_exc()
         code = 1
+    signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
     # as the interpreter does at its end: threads are waited for, what was registered is called
     import atexit
     import threading
@@ -162,6 +213,17 @@ def _become(words: list[str], place: Path, stdout: Path, stderr: Path) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
+
+
+def _begin_anew(case: Case) -> None:
+    """Go on in an interpreter that has imported nothing, with the variables of the case."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(DOUBLES), os.environ.get("PYTHONPATH", "")])}
+    for name, value in case.around.variables.items():
+        environment.pop(name, None)
+        environment |= {name: value} if value is not None else {}
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
+    program = "from trt_workbench.cli.main import main; main()"
+    os.execve(sys.executable, [sys.executable, "-c", program, *case.words], environment)
 
 
 def _listing(folder: Path, place: Path, words: Sequence[str]) -> dict[str, tuple[int, int]]:

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import sys
+import wave
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -29,6 +30,12 @@ def make_seeds(folder: Path) -> None:
     _llm(folder / "llm")
     attention(folder / "streaming")
     write_contract(folder / "streaming" / "contract.json", contract_of("attention"))
+    audio = contract_of("attention")
+    audio["chunking"] |= {"sample_rate": 16000, "frame_seconds": 3 / 16000}
+    write_contract(folder / "streaming" / "audio.json", audio)
+    with wave.open(str(folder / "streaming" / "sound.wav"), "wb") as sound:
+        sound.setparams((1, 2, 16000, 0, "NONE", ""))
+        sound.writeframes(bytes(range(256)) * 20)
     counted(folder / "streaming")
     write_contract(folder / "streaming" / "counted.json", counted_contract())
     np.save(folder / "streaming" / "features.npy", np.linspace(-1, 1, 3 * 60, dtype=np.float32).reshape(3, 60))
@@ -108,6 +115,11 @@ def _coco(folder: Path) -> None:
         box = {"bbox": [4, 6, 16, 12], "area": 192, "iscrowd": 0, "segmentation": [[4, 6, 20, 6, 20, 18]]}
         document["annotations"].append({"id": number, "image_id": number, "category_id": 3, **box})
     (folder / "annotations.json").write_text(json.dumps(document))
+    for name, code in (("clip.mp4", "mp4v"), ("clip.avi", "MJPG")):
+        writer = cv2.VideoWriter(str(folder / name), cv2.VideoWriter.fourcc(*code), 10.0, (40, 32))
+        for number in range(6):
+            writer.write(np.full((32, 40, 3), 40 * number, np.uint8))
+        writer.release()
 
 
 def _settings(folder: Path) -> None:
@@ -155,6 +167,7 @@ def _runs(folder: Path) -> None:
             *("--contract", folder / "streaming" / "contract.json", "--backend", "ort-cpu", "--chunks", "6"),
             *("--record", "--no-report", "--output", folder / "runs" / "eval-stream"),
         ),
+        ("verify", plain, "--backend", "ort-cpu", "--quick", "--record", "--output", folder / "runs" / "verify"),
         ("infer-engine", plain, *measured, "--backend", "ort-cpu", "--output", folder / "runs" / "infer-engine"),
         (
             "eval-llm",
