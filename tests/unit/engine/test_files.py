@@ -1,10 +1,13 @@
 import os
+import shutil
+import signal
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from trt_workbench.engine import files
-from trt_workbench.engine.files import NameLock, atomic_writer, path_within, replace_folder, write_text
+from trt_workbench.engine.files import NameLock, atomic_writer, path_within, replace_folder, scratch_folder, write_text
 
 
 def test_an_error_keeps_the_older_file(tmp_path: Path) -> None:
@@ -87,3 +90,24 @@ def test_names_that_lead_out_of_a_folder(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("name", ["a.jpg", "a/b.jpg", "a..b", "./a.jpg"])
 def test_names_within_a_folder(tmp_path: Path, name: str) -> None:
     assert path_within(tmp_path, name).is_relative_to(tmp_path)
+
+
+@pytest.mark.parametrize("function", ["mkdtemp", "rmtree"])
+def test_an_interrupt_leaves_no_scratch_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str) -> None:
+    """It comes once while the folder is made, and once while it is removed."""
+    module = tempfile if function == "mkdtemp" else shutil
+    real = getattr(module, function)
+
+    def interrupted(*words: object, **more: object) -> object:
+        signal.raise_signal(signal.SIGINT)
+        return real(*words, **more)
+
+    monkeypatch.setattr(module, function, interrupted)
+
+    def use() -> None:
+        with scratch_folder(parent=tmp_path) as folder:
+            (folder / "file").write_text("x")
+
+    with pytest.raises(KeyboardInterrupt):
+        use()
+    assert list(tmp_path.iterdir()) == []

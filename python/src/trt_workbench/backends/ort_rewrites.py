@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import onnx
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.ort_common import CPU_PROVIDER, session_config
+from trt_workbench.engine.files import scratch_folder
 
 _WEIGHTS = "weights"
 Load = Callable[[Any], object]
@@ -51,7 +51,7 @@ def optimised_model(ort: Any, level: str, load: Load) -> onnx.ModelProto | None:
     """
     config, _ = session_config(ort, SessionOptions(threads=1), level, allow_spinning=False)
     config.log_severity_level = 4  # a failure is an answer here
-    with tempfile.TemporaryDirectory(prefix="trtw-graph-") as folder:
+    with scratch_folder("trtw-graph-") as folder:
         written = Path(folder, "graph.onnx")
         # gigabytes of weights say nothing about types, and a file of more than 2 GB could not be written
         Path(folder, _WEIGHTS).symlink_to("/dev/null")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.ort_common import CPU_PROVIDER, session_config
 from trt_workbench.core.precision import Format, get, names, parse
+from trt_workbench.engine.files import scratch_folder
 from trt_workbench.errors import UsageProblem
 from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.graph_types import computed_results
@@ -77,7 +77,7 @@ def overflows(model: Path, precision: str, samples: Iterable[Inputs]) -> list[Ov
     if not rows:
         return []
     ranges = np.zeros((len(rows), 3))
-    with tempfile.TemporaryDirectory(prefix="trtw-ranges-") as folder:
+    with scratch_folder("trtw-ranges-") as folder:
         path = Path(folder, "model.onnx")
         save_model(watching, path)
         for values in _ranges(path, samples):

@@ -121,12 +121,12 @@ class Worker:
 def _rounding(request: dict[str, Any]) -> dict[str, Any]:
     """Return how far the rounding of the precisions of a point takes each output on the point's own inputs."""
     import contextlib
-    import tempfile
 
     from trt_workbench.bench import output_check
     from trt_workbench.bench.matrix import point_from_dict
     from trt_workbench.bench.scenarios import make_scenario
     from trt_workbench.engine.array_files import load_arrays
+    from trt_workbench.engine.files import scratch_folder
     from trt_workbench.model.opened import Model
     from trt_workbench.verify.yardstick import Yardstick
 
@@ -139,8 +139,8 @@ def _rounding(request: dict[str, Any]) -> dict[str, Any]:
     limit = output_check.of_format(precision)
     any_order = output_check.chooses(model)
     with (
-        tempfile.TemporaryDirectory() as folder,
-        contextlib.closing(Yardstick(Model.open(model), Path(folder), request["seed"])) as yardstick,
+        scratch_folder() as folder,
+        contextlib.closing(Yardstick(Model.open(model), folder, request["seed"])) as yardstick,
     ):
         made = []
         for session in yardstick.copies(precision):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -81,6 +80,7 @@ def fix_build(wrong: Verification, plan: Path, model: Path, destination: Path | 
     Raises:
         CheckFailed: no way around makes it right.
     """
+    from trt_workbench.engine.files import scratch_folder
     from trt_workbench.verify.apart import plan_verified_apart
     from trt_workbench.verify.engine import PlanRequest, verify_plan
     from trt_workbench.verify.fixed_files import result_name
@@ -95,7 +95,7 @@ def fix_build(wrong: Verification, plan: Path, model: Path, destination: Path | 
     tried = run_fix(request, None, directory, FixSettings(fix_out=destination))
     require_chosen(tried, plan)
     right = destination or directory / FIX / result_name(request)
-    with tempfile.TemporaryDirectory(prefix="trtw-verify-") as scratch, Isolated(Path(scratch) / "log") as worker:
+    with scratch_folder("trtw-verify-") as scratch, Isolated(Path(scratch) / "log") as worker:
         plan_verified_apart(PlanRequest(right, model, device=device), worker)  # the wrong one may have crashed this one
     return right
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +18,7 @@ from trt_workbench.core.hashing import hash_arrays
 from trt_workbench.decide.copies import named
 from trt_workbench.decide.data import RANDOM_SIZE, Batch, CalibrationData, Half, batches, calibration_data
 from trt_workbench.decide.settings import CalibrationSettings
+from trt_workbench.engine.files import scratch_folder
 from trt_workbench.errors import UsageProblem
 from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.quantize.evidence import CalibrationEvidence, TensorRange
@@ -145,7 +145,7 @@ def _runs(
 ) -> Iterator[tuple[Batch, dict[str, Array]]]:
     """Yield one batch after the other, with its activations."""
     options = SessionOptions(threads=settings.threads)
-    with tempfile.TemporaryDirectory() as folder:
+    with scratch_folder() as folder:
         path = Path(folder) / model.path.name
         _save_with_outputs(document, part, path)
         with named(path, model.path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -20,6 +19,7 @@ from trt_workbench.decide.scores import ResampledScore
 from trt_workbench.decide.sensitivity import Maker, measure_sensitivity
 from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings, SearchSettings
 from trt_workbench.engine.documents import read_document, write_json
+from trt_workbench.engine.files import scratch_folder
 from trt_workbench.errors import UsageProblem
 from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.quantize.evidence import SearchEvidence, SearchPoint, digits_for
@@ -90,7 +90,7 @@ class Search:
         """
         began = time.monotonic()
         check_output(self.model, self.output)  # before what takes minutes
-        with tempfile.TemporaryDirectory() as name:
+        with scratch_folder() as name:
             self._folder = Path(name)
             self._scorer, self._seen = (
                 scorer_of(self.model, self.calibration, self.settings, self._folder, half)

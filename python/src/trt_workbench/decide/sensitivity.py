@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -37,6 +36,7 @@ from trt_workbench.decide.candidates import (
 from trt_workbench.decide.copies import named
 from trt_workbench.decide.data import Batch, CalibrationData, Half, batches, calibration_data
 from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings
+from trt_workbench.engine.files import scratch_folder
 from trt_workbench.errors import UsageProblem
 from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.quantize.groups import Outsider, PrecisionGroup, quantisable
@@ -115,7 +115,7 @@ def measure_sensitivity(
     _return(document, tensors)
     document = raise_opset(document, precision, model.path)
     options = SessionOptions(threads=settings.threads)
-    with tempfile.TemporaryDirectory() as name:
+    with scratch_folder() as name:
         path = Path(name) / model.path.name
 
         def outputs(changed: onnx.ModelProto) -> Outputs:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 
 from trt_workbench.decide.calibrate import Calibrated, Progress
@@ -10,6 +9,7 @@ from trt_workbench.decide.copies import named
 from trt_workbench.decide.held_out import scorer_of
 from trt_workbench.decide.sensitivity import Maker
 from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings, ScoreSettings
+from trt_workbench.engine.files import scratch_folder
 from trt_workbench.model.opened import Model
 from trt_workbench.runs.sensitivity import GroupScore, Sensitivity
 
@@ -41,7 +41,7 @@ def with_scores(
     model = Model.open(Path(found.model))
     maker = Maker(model, found.to, calibrated, placement)
     names = [group.name for group in found.groups]
-    with tempfile.TemporaryDirectory() as name:
+    with scratch_folder() as name:
         folder = Path(name)
         scorer = scorer_of(model, calibration, scoring, folder)
         before = folder / "float"

@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from trt_workbench.core.input_files import refuse_special
+from trt_workbench.engine.interruptible import deferred_interrupts
 from trt_workbench.errors import UsageProblem
 
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
@@ -107,6 +108,30 @@ def write_text(path: Path, text: str) -> None:
     """Write UTF-8 `text` to `path`, whole or not at all. Raises OSError as `atomic_writer` does."""
     with atomic_writer(path, "w") as file:
         file.write(text)
+
+
+@contextlib.contextmanager
+def scratch_folder(prefix: str = "trtw-", parent: Path | None = None) -> Iterator[Path]:
+    """Make a folder that is removed with all it holds when the block ends.
+
+    `tempfile.TemporaryDirectory` leaves it where an interrupt comes while it is made or removed.
+
+    Args:
+        prefix: of its name.
+        parent: where it is made; TMPDIR by default.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    made: list[str] = []
+    try:
+        with deferred_interrupts():
+            made.append(tempfile.mkdtemp(prefix=prefix, dir=parent))
+        yield Path(made[0])
+    finally:
+        with deferred_interrupts():
+            for folder in made:
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def replace_folder(new: Path, place: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.registry import load_reference
+from trt_workbench.engine.files import scratch_folder
 from trt_workbench.errors import UsageProblem, did_you_mean
 from trt_workbench.evaluate.far_inputs import far_inputs
 from trt_workbench.measure.inputs import complete_shapes, random_inputs, sum_parts
@@ -92,7 +92,7 @@ def check_parity(before: Model, after: onnx.ModelProto, request: ParityRequest) 
         with contextlib.suppress(UsageProblem):
             run(before.path, arrays)
             inputs.append(arrays)
-    with tempfile.TemporaryDirectory() as folder:
+    with scratch_folder() as folder:
         path = Path(folder) / "after.onnx"
         save_model(after, path)
         return compare(before.path, path, run, inputs, rtol=request.rtol, atol=request.atol)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 from pydantic import TypeAdapter
 
+from trt_workbench.engine.files import scratch_folder
 from trt_workbench.engine.manifest import read_manifest
 from trt_workbench.engine.verdicts import keep_verdict
 from trt_workbench.engine.verification import Verification
@@ -29,7 +29,7 @@ def verified_apart(request: VerifyRequest, folder: Path, note: Note = lambda _: 
     Raises:
         As `verify`, and Crashed where the process ended.
     """
-    with tempfile.TemporaryDirectory(prefix="trtw-verify-") as scratch, Isolated(Path(scratch) / "log") as worker:
+    with scratch_folder("trtw-verify-") as scratch, Isolated(Path(scratch) / "log") as worker:
         answer = worker.ask({"verb": "target", "request": document_of(request), "folder": folder}, _NO_LIMIT_S)
     for text in answer["notes"]:
         note(text)

@@ -10,7 +10,6 @@ chunks of what is left, as in A. Zeller and R. Hildebrandt, Simplifying and Isol
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.engine.array_files import load_arrays
+from trt_workbench.engine.files import scratch_folder
 from trt_workbench.errors import DeviceFailure, UsageProblem
 from trt_workbench.measure.arrays import file_name
 from trt_workbench.measure.inputs import random_inputs
@@ -122,7 +122,7 @@ def bisect(
     state = folder / FOLDER / STATE
     state.parent.mkdir(exist_ok=True)
     for fault in faults:
-        with tempfile.TemporaryDirectory(prefix="trtw-bisect-") as scratch, Isolated(Path(scratch) / "log") as worker:
+        with scratch_folder("trtw-bisect-") as scratch, Isolated(Path(scratch) / "log") as worker:
             found = _Search(request, verified, fault, folder, worker, Path(scratch), state, seconds, step).bisected()
         seconds = max(0.0, seconds - found.seconds)
         if found.nodes or not found.complete:

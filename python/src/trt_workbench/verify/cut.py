@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import tempfile
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
 from trt_workbench.backends.registry import load_reference
+from trt_workbench.engine.files import scratch_folder
 from trt_workbench.engine.profiles import Profile, ShapeRange
 from trt_workbench.model.constants import constant_value
 from trt_workbench.model.index import GraphIndex
@@ -274,7 +274,7 @@ def _every_value(model: onnx.ModelProto, inputs: Arrays) -> dict[str, NDArray[An
     for name in (name for node in model.graph.node for name in node.output if name):
         if name not in known and _is_array(types.get(name)):
             marked.graph.output.append(onnx.ValueInfoProto(name=name, type=types[name]))
-    with tempfile.TemporaryDirectory(prefix="trtw-values-") as folder:
+    with scratch_folder("trtw-values-") as folder:
         path = Path(folder) / "marked.onnx"
         save_model(marked, path)
         with load_reference(path) as session:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from trt_workbench.core.elements import is_finite
 from trt_workbench.core.hashing import hash_arrays
 from trt_workbench.engine.array_files import writable
 from trt_workbench.engine.documents import json_values
+from trt_workbench.engine.files import scratch_folder
 from trt_workbench.engine.verification import UNDECIDED, UNVERIFIED, WRONG
 from trt_workbench.errors import DeviceFailure, DeviceLost, UsageProblem
 from trt_workbench.measure.arrays import file_name
@@ -76,7 +76,7 @@ def verify(
         DeviceFailure: the device failed at every shape.
     """
     budget = request.budget
-    with tempfile.TemporaryDirectory(prefix="trtw-verify-") as scratch, Opened(request, note) as opened:
+    with scratch_folder("trtw-verify-") as scratch, Opened(request, note) as opened:
         graph = opened.graph
         compared = opened.reference or opened.record
         yardstick = Yardstick(graph, Path(scratch), request.seed) if graph and compared else None

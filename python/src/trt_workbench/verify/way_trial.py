@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,6 +11,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from trt_workbench.engine.files import scratch_folder
 from trt_workbench.engine.verification import WRONG
 from trt_workbench.measure.inputs import random_inputs
 from trt_workbench.verify.data import Data, at
@@ -67,7 +67,7 @@ def best_inputs(request: VerifyRequest, opened: Opened) -> dict[str, NDArray[Any
 
 
 def _verified(request: VerifyRequest, note: Note) -> Verified:
-    with tempfile.TemporaryDirectory(prefix="trtw-fix-") as scratch:  # the arrays of failures are of no use to anyone
+    with scratch_folder("trtw-fix-") as scratch:  # the arrays of failures are of no use to anyone
         return verify(request, Path(scratch), note)
 
 

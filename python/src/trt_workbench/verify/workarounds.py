@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,6 +10,7 @@ from typing import Any
 
 from trt_workbench.backends.registry import REFERENCE, load_reference
 from trt_workbench.engine.documents import json_values
+from trt_workbench.engine.files import scratch_folder
 from trt_workbench.engine.verification import WRONG
 from trt_workbench.errors import CheckFailed
 from trt_workbench.model.opened import Model
@@ -136,7 +136,7 @@ def fixed(
     tried: list[WorkaroundResult] = []
     left: list[str] = []
     time_over = False
-    with tempfile.TemporaryDirectory(prefix="trtw-fix-") as scratch, Isolated(Path(scratch) / "log") as worker:
+    with scratch_folder("trtw-fix-") as scratch, Isolated(Path(scratch) / "log") as worker:
         trial = _Trial(worker, end, note)
         step("the engine as it is")
         plain = trial.plain(request)

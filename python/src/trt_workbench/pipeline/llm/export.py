@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import importlib.metadata
 import shutil
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,7 @@ from trt_workbench.backends.registry import REFERENCE, availability
 from trt_workbench.backends.torch_llm import TorchLlm
 from trt_workbench.core.hashing import hash_document, hash_file
 from trt_workbench.engine.documents import Inside, having, read_document, write_json
-from trt_workbench.engine.files import refuse_foreign
+from trt_workbench.engine.files import refuse_foreign, scratch_folder
 from trt_workbench.engine.written_models import check_model_output
 from trt_workbench.errors import ComponentMissing, UsageProblem
 from trt_workbench.model.opened import Model
@@ -133,7 +132,7 @@ def export_llm(
     vocabulary = model.get_input_embeddings().num_embeddings
     output.parent.mkdir(parents=True, exist_ok=True)
     entries = []
-    with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as folder:
+    with scratch_folder(f".{output.name}.", output.parent) as folder:
         for kind in settings.graphs:
             say(f"Exporting the {kind} graph at opset {settings.opset}")
             graph = export_graph(
