@@ -228,3 +228,36 @@ def test_contracts_that_cannot_be(hostile: str, tmp_path: Path) -> None:
     assert said.startswith("error: contract.json ")
     assert said.rstrip("\n").isprintable()
     assert len(said) < 7000
+
+
+def answered(document: Any, answers: dict[str, Any]) -> Any:
+    """Return a draft whose undecided fields have these answers, by the beginning of what stands there."""
+    if isinstance(document, dict):
+        return {key: answered(one, answers) for key, one in document.items()}
+    if isinstance(document, list):
+        return [answered(one, answers) for one in document]
+    if isinstance(document, str) and document.startswith("TODO"):
+        return next(answer for words, answer in answers.items() if document.startswith(f"TODO: {words}"))
+    return document
+
+
+@pytest.mark.parametrize("number", [None, "in the shape", "as a symbol"])
+def test_a_draft_of_a_sound_encoder_with_every_answer_is_kept(tmp_path: Path, number: str | None) -> None:
+    """Its output behind the valid frames is anything: the draft says which tensor counts them."""
+    model, draft = attention(tmp_path), tmp_path / "draft.json"
+    given = ("--first", 9, "--later", 9, "--left-context", 1, "--init", 0)
+    said = stdout_of("make-contract", model, "--output", draft, "--batch", 2, *given)
+    assert "Valid: encoded_len says how many entries of encoded count, along dimension 2" in said
+    document = answered(json.loads(draft.read_text()), {"the fewest frames": 3})
+    assert document["outputs"]["encoded"]["valid"] == {"axis": 2, "by": "encoded_len"}
+    if number:  # as a user writes it whose model has one chunk size
+        frames = document["inputs"]["x"]["shape"][2]
+        document["symbols"][frames] = 9
+        del document["profiles"][0]["symbols"][frames]
+        if number == "in the shape":
+            del document["symbols"][frames]
+            document["inputs"]["x"]["shape"][2] = document["inputs"]["length"]["range"][1] = 9
+            document["outputs"]["encoded"]["shape"][2] = 4
+    draft.write_text(json.dumps(document))
+    result = trtw("check-contract", draft, model, "--output", tmp_path / "run")
+    assert result.exit_code == 0, result.stdout + result.stderr

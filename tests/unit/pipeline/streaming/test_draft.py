@@ -237,13 +237,16 @@ def test_sizes_of_outputs_are_read_from_the_graph_where_chunks_are_known(tmp_pat
     made, left, notes = drafted(model, first=5, later=9, left_context=1, init=0.0, batch=(1, 3, 3))
     assert list(left) == ["inputs.length.range.0"]
     assert made["outputs"]["encoded"]["shape"] == ["B", 4, "(T - 1) // 2"]
-    assert notes == []
+    valid = "Valid: encoded_len says how many entries of encoded count, along dimension 2"
+    assert made["outputs"]["encoded"]["valid"] == {"axis": 2, "by": "encoded_len"}
+    assert notes == [valid]
     # exporters name outputs after inputs that they are made of
     wrong = attention(tmp_path, ("float[B,4,N] encoded", "float[B,4,T] encoded"), name="wrong")
     made, _, notes = drafted(wrong, first=5, later=9)
     assert made["outputs"]["encoded"]["shape"] == ["B", 4, "(T - 1) // 2"]
     assert notes == [
-        "Sizes: dimension 2 of encoded is (T - 1) // 2 by the graph; the model calls it T, as one of an input"
+        valid,
+        "Sizes: dimension 2 of encoded is (T - 1) // 2 by the graph; the model calls it T, as one of an input",
     ]
 
 
@@ -277,3 +280,17 @@ def test_which_of_two_lengths_is_the_signals_is_left_to_a_person() -> None:
             "TODO: signal, length, state, constant, counter or mask; as a state it may take y_len or filled "
             "(--state INPUT=OUTPUT)"
         )
+
+
+def test_how_much_of_an_output_counts_is_asked_for_where_no_output_says_it() -> None:
+    """Without it, what stands behind the valid frames of a padded chunk looks like a fault of the model."""
+    left = dict(undecided(draft("encoder", encoder("cache_next_len"), Known())))
+    assert left["outputs.y.valid"] == (
+        'TODO: which entries count where a chunk is padded, such as {"axis": 2, "by": "x_len // 4"}; null where '
+        "padding changes none"
+    )
+    without = ModelTensors(reals(x=("B", "T", 80)), reals(y=("B", "N", 8)))
+    assert "valid" not in draft("encoder", without, Known())["outputs"]["y"]
+    pooled = encoder("y_len", "cache_next_len")
+    pooled.outputs["y"] = ModelTensor("y", "float32", ("B", 512))
+    assert "valid" not in draft("encoder", pooled, Known())["outputs"]["y"]

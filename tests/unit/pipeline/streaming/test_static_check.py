@@ -87,7 +87,11 @@ _PLANTED: dict[str, tuple[Edit, str]] = {
         "this one has 0",
     ),
     "time axis outside": (put("inputs", "x", "time_axis", 3), "time_axis 3 of x is outside its 3 dimensions"),
-    "time axis of fixed size": (put("inputs", "x", "time_axis", 1), "the time axis of x has the size F"),
+    "time axis of fixed size": (put("inputs", "x", "time_axis", 1), "chunk has F = 5, outside every profile (A 3 to 3"),
+    "time axis of a rule": (
+        put("inputs", "x", "shape", 2, "N"),
+        "the time axis of x has the size N, which has to be a",
+    ),
     "length of nothing": (put("inputs", "length", "of", "y"), "length is the length of y, which is no signal"),
     "symbol of nothing": (put("symbols", "Q", None), "symbol Q is free (null), but no input has a dimension that is Q"),
     "symbols in a ring": (

@@ -9,7 +9,7 @@ from trt_workbench.errors import UsageProblem
 from trt_workbench.model.facts import ModelTensor
 from trt_workbench.onnxtools.stream_graph import StreamGraph
 from trt_workbench.pipeline.streaming.contract import CHUNK_NAMES
-from trt_workbench.pipeline.streaming.draft_stream import DraftedStream, Known
+from trt_workbench.pipeline.streaming.draft_stream import WHOLE, DraftedStream, Known
 from trt_workbench.pipeline.streaming.exporters import counted_of
 from trt_workbench.pipeline.streaming.expressions import RESERVED
 from trt_workbench.pipeline.streaming.model_tensors import ModelTensors
@@ -144,7 +144,7 @@ class _Draft:
             if self._batch is None and len(tensor.shape or ()) > 1:
                 words = f"{UNDECIDED}: the dimension along which streams lie, or null where there is one stream"
                 found["batch_axis"] = words if self._stream.batch_axis is None else self._stream.batch_axis
-            words = f"{UNDECIDED}: the dimension of the frames (--time-axis); its size is a symbol of its own"
+            words = f"{UNDECIDED}: the dimension of the frames (--time-axis)"
             return {**found, "role": "signal", "time_axis": words if self._time is None else self._time}
         if tensor.name in self._stream.pairs:
             return {**found, "role": "state"}
@@ -185,9 +185,44 @@ class _Draft:
     def _output(self, tensor: ModelTensor) -> dict[str, Any]:
         source = next((name for name, other in self._stream.pairs.items() if other == tensor.name), None)
         if source is None:
-            return {"dtype": tensor.dtype, "shape": self._shape(tensor, given=False), **self._batch_axis(tensor)}
+            valid = self._valid(tensor)
+            return {
+                "dtype": tensor.dtype,
+                "shape": self._shape(tensor, given=False),
+                **self._batch_axis(tensor),
+                **({} if valid is None else {"valid": valid}),
+            }
         before = self._model.inputs[source]  # exporters lose the names of what is cut out of a longer cache
         return {"dtype": tensor.dtype, "shape": self._shape(before, given=True), **self._batch_axis(before)}
+
+    def _valid(self, tensor: ModelTensor) -> dict[str, Any] | str | None:
+        """Return which entries of an output count where a chunk is padded; None for one that has no frames."""
+        length = self._model.inputs.get(self._stream.length or "")
+        if length is None or tensor.shape is None:
+            return None
+        kept = self._stream.pairs.values()
+        lengths = [
+            name
+            for name, one in self._model.outputs.items()
+            if one.dtype in WHOLE and "len" in name.lower() and one.shape == length.shape and name not in kept
+        ]
+        batch = (self._batch, self._spelled.get(self._batch or ""))
+        sizes = enumerate(zip(tensor.shape, self._sizes.get(tensor.name) or tensor.shape, strict=True))
+        axes = [axis for axis, (dim, size) in sizes if not isinstance(size, int) and not {dim, size} & {*batch}]
+        if isinstance(self._stream.frames, int) and len(tensor.shape) > 2:
+            axes = list(range(1, len(tensor.shape)))
+        if tensor.name in lengths or not axes:
+            return None
+        if len(axes) == 1 and len(lengths) == 1:
+            self.notes.append(
+                f"Valid: {lengths[0]} says how many entries of {tensor.name} count, along dimension {axes[0]}"
+            )
+            return {"axis": axes[0], "by": lengths[0]}
+        by = lengths[0] if lengths else f"{length.name} // 4"
+        return (
+            f"{UNDECIDED}: which entries count where a chunk is padded, such as "
+            f'{{"axis": {axes[0]}, "by": "{by}"}}; null where padding changes none'
+        )
 
     def _states(self) -> list[dict[str, Any]]:
         init = self._known.init if self._known.init is not None else f"{UNDECIDED}: before the first chunk, mostly 0"

@@ -13,7 +13,7 @@ from trt_workbench.pipeline.streaming.model_tensors import ModelTensors
 from trt_workbench.pipeline.streaming.state_names import alike, state_pairs
 
 _REAL = ("float32", "float16", "bfloat16", "float64")
-_WHOLE = ("int64", "int32")
+WHOLE = ("int64", "int32")
 # Numbers of mel bands, cepstra and bins of a spectrum that models have; the real and the imaginary part lie last.
 _USUAL_FEATURES = frozenset((23, 40, 64, 80, 83, 120, 128, 129, 161, 201, 257, 321, 481, 513, 560, 1025))
 # Sizes of chunks beyond one's own at which the sizes of outputs are looked at.
@@ -78,7 +78,7 @@ class DraftedStream:
         self.pairs, self.open_ones = self._states()
         left = [one for name, one in model.inputs.items() if name not in self.pairs and name not in self.open_ones]
         self.signal = self._find_signal(left)
-        lengths = [one.name for one in left if one.dtype in _WHOLE and "len" in one.name.lower()]
+        lengths = [one.name for one in left if one.dtype in WHOLE and "len" in one.name.lower()]
         # one of several is the length of a cache, as which the signal's would be wrong
         self.length = lengths[0] if self.signal and len(lengths) == 1 and self.signal.name != lengths[0] else None
         self._shape = (self.signal.shape or ()) if self.signal else ()
@@ -145,7 +145,7 @@ class DraftedStream:
             return self._model.inputs[name]
         reals = [one for one in left if one.dtype in _REAL and _holds_several(one)]
         wholes = [
-            one for one in left if one.dtype in _WHOLE and len(one.shape or ()) > 1 and "len" not in one.name.lower()
+            one for one in left if one.dtype in WHOLE and len(one.shape or ()) > 1 and "len" not in one.name.lower()
         ]
         if len(reals) > 1:  # others may be states whose outputs have other names
             reals = [one for one in reals if not self.like_output(one)] or reals

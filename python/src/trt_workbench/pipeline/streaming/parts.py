@@ -35,7 +35,7 @@ class Signal(TensorOf):
     """The input that the stream comes in by, chunk by chunk.
 
     Attributes:
-        time_axis: the dimension of its frames, such as samples or feature vectors; its size is a symbol of its own.
+        time_axis: the dimension of its frames, such as samples or feature vectors.
     """
 
     role: Literal["signal"]

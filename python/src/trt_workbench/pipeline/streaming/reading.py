@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,7 @@ def read_contract(path: Path, model: ModelTensors | None = None) -> Contract:
     document = read_document(path, dict[str, Any])
     left = dict(undecided(document))
     try:
-        contract = Contract.model_validate(document)
+        contract = Contract.model_validate(_with_time_symbol(document))
     except ValidationError as error:
         # what is undecided is no expression, no role and no number either, which would say it twice
         problems = [
@@ -66,6 +67,30 @@ def read_contract(path: Path, model: ModelTensors | None = None) -> Contract:
     if problems:
         raise Contradictions(problems, path)
     return contract
+
+
+def _with_time_symbol(document: dict[str, Any]) -> dict[str, Any]:
+    """Return a contract in which a number of frames is a symbol with that one value: a model of one chunk size."""
+    document = copy.deepcopy(document)
+    inputs, symbols = document.get("inputs"), document.get("symbols")
+    if not isinstance(inputs, dict) or not isinstance(symbols, dict):
+        return document
+    for one in inputs.values():
+        shape, axis = (one.get("shape"), one.get("time_axis")) if isinstance(one, dict) else (None, None)
+        if not isinstance(shape, list) or type(axis) is not int or not 0 <= axis < len(shape):
+            continue
+        size = shape[axis]
+        frames = symbols.get(size) if isinstance(size, str) else size
+        if type(frames) is not int:
+            continue
+        names = (f"frames{'_size' * count}" for count in range(len(inputs) + len(symbols) + 2))
+        taken = {*symbols, *inputs, *(document.get("outputs") or ())}
+        shape[axis] = size if isinstance(size, str) else next(name for name in names if name not in taken)
+        symbols[shape[axis]] = None
+        for profile in document.get("profiles") or ():
+            if isinstance(profile, dict) and isinstance(profile.get("symbols"), dict):
+                profile["symbols"].setdefault(shape[axis], [frames] * 3)
+    return document
 
 
 def undecided(value: Any, *place: str) -> Iterator[tuple[str, str]]:

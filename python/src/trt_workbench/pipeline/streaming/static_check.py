@@ -49,7 +49,7 @@ def _signals(contract: Contract) -> Iterator[str]:
         if signal.time_axis >= len(signal.shape):
             yield f"time_axis {signal.time_axis} of {name} is outside its {len(signal.shape)} dimensions"
         elif (text := signal.shape[signal.time_axis].text) not in contract.free:
-            yield f"the time axis of {name} has the size {text}, which has to be a symbol of its own (null)"
+            yield f"the time axis of {name} has the size {text}, which has to be a number or a free symbol (null)"
         elif signal.time_axis == signal.batch_axis:
             yield f"{name} has its frames and its streams along one dimension, {signal.time_axis}"
     for name in lengths:
