@@ -222,9 +222,10 @@ bool is_on_gpu_by_dlpack(const py::handle& value) {
 
 std::optional<ForeignArray> foreign_array(const py::handle& value) {
     const bool has_dlpack = is_on_gpu_by_dlpack(value);
-    // False also where reading the attribute fails, as torch's does for dtypes that the interface lacks.
-    if (py::hasattr(value, "__cuda_array_interface__")) {
-        const auto description = value.attr("__cuda_array_interface__").cast<py::dict>();
+    // Read once. None also where that fails, as torch's does for dtypes that the interface lacks.
+    const py::object found = py::getattr(value, "__cuda_array_interface__", py::none());
+    if (!found.is_none()) {
+        const auto description = found.cast<py::dict>();
         // Without a stream (torch) it orders nothing; DLPack lets the producer order its work before ours.
         if (description.contains("stream") || !has_dlpack) {
             return from_interface(description, value);

@@ -301,3 +301,24 @@ def test_an_engine_that_streams_weights_has_no_graph() -> None:
         "streams weights"
         in native.bench(engine, {"x": X}, native.BenchOptions(iterations=1, duration_s=0, warmup_ms=0)).graph_fallback
     )
+
+
+def test_an_array_of_another_library_is_described_once() -> None:
+    runner, described = twice(), []
+    array = runner.run({"x": X}, device_outputs=True)["y"]
+
+    class Foreign:
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return array.__dlpack_device__()
+
+        @property
+        def __cuda_array_interface__(self) -> dict[str, Any]:
+            described.append("interface")
+            return {name: value for name, value in array.__cuda_array_interface__.items() if name != "stream"}
+
+        def __dlpack__(self, *, stream: int | None = None) -> Any:
+            described.append("dlpack")
+            return array.__dlpack__(stream=stream)
+
+    assert twice().run({"x": Foreign()})["y"].tolist() == (2 * (2 * X + 1) + 1).tolist()
+    assert described == ["interface", "dlpack"]
