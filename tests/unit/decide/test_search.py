@@ -120,6 +120,25 @@ def test_a_search_goes_on_where_it_was_interrupted(tmp_path: Path, monkeypatch: 
     assert made[6:7] == [0]  # another score is another trial
 
 
+@pytest.mark.parametrize("harm", ["loss", "cut", "bytes"])
+def test_kept_trials_that_changed_are_made_anew(tmp_path: Path, harm: str) -> None:
+    """A loss that was edited in a trial was believed."""
+    first = search(tmp_path).run()
+    files = sorted(search(tmp_path).trials.iterdir())
+    before = [file.read_bytes() for file in files]
+    for file in files:
+        text = file.read_text()
+        edited = re.sub(r'"(loss|noise)": *[-\d.e]+', r'"\1": 0.06', text)
+        assert edited != text
+        file.write_text({"loss": edited, "cut": text[:-20], "bytes": "\x00" * 9}[harm])
+    notes: list[str] = []
+    again = search(tmp_path, notes).run()
+    assert plain(again) == plain(first)
+    assert sum("damaged or changed since it was written, and is made anew" in note for note in notes) == len(files)
+    if harm == "loss":  # times apart, as they were
+        assert len(before) == len(sorted(search(tmp_path).trials.iterdir()))
+
+
 def test_other_data_are_other_trials(tmp_path: Path) -> None:
     search(tmp_path).run()
     trials = len(list((tmp_path / "out" / "m.int8.trials").iterdir()))

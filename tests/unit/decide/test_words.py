@@ -9,7 +9,7 @@ from trt_workbench.decide.judge import _row
 from trt_workbench.decide.request import DecideSettings
 from trt_workbench.decide.task import Detection
 from trt_workbench.decide.tried import DraftRow
-from trt_workbench.decide.words import _doubts, recommendation
+from trt_workbench.decide.words import _doubts, gate, recommendation
 from trt_workbench.onnxtools.quantize.evidence import Evidence
 from trt_workbench.runs.bootstrap import share_interval
 from trt_workbench.runs.decision import DecisionRow, RowScore, RowSpeed
@@ -78,6 +78,62 @@ def test_scores_that_are_a_gate_are_doubted_where_ranges_were_found_on_what_was_
     scored = [row(name, 0, 0.001, None, state="scored") for name in ("fp32", "int8")]
     found = [recommendation(rows, task(overlap=True), 0.005, 100) for rows in (scored, scored[:1])]
     assert ["found on the images" in " ".join(one.doubts) for one in found] == [True, False]
+
+
+@pytest.mark.parametrize(("ranged", "doubted"), [({}, True), ({"calibrated": False}, False), ({"score": None}, False)])
+@pytest.mark.parametrize("name", ["int8", "int8-mixed", "fp8"])
+def test_ranges_of_scored_samples_are_a_doubt_wherever_there_are_any(
+    name: str, ranged: dict[str, Any], doubted: bool
+) -> None:
+    """Also where fp32 is the fastest, and not where no format with ranges was scored."""
+    base = row("fp32", 0, 0, speed(1, 1))
+    lower = row(name, 0.001, 0.001, speed(5, 2)).model_copy(update=ranged)
+    found = recommendation([base, FP16, lower], task(overlap=True), 0.005, 100)
+    assert found.precision == "fp32"
+    assert ("found on the images" in " ".join(found.doubts)) is doubted
+
+
+@pytest.mark.parametrize("name", ["fp16", "bf16", "nvfp4", "mxfp8", "int4-weights"])
+def test_formats_without_ranges_are_not_doubted_for_them(name: str) -> None:
+    assert "ranges" not in " ".join(recommendation([BASE, row(name, 0, 0.01, None)], task(overlap=True), 1, 9).doubts)
+
+
+@pytest.mark.parametrize("samples", [3, 20])
+def test_a_gate_that_few_samples_pass_says_so_and_fails_where_certainty_is_asked_for(samples: int) -> None:
+    loose = row("int8", 0.002, 0.123, speed(5, 1))
+    found = gate([BASE, loose], "AP", "images", 0.005, samples)
+    assert (found.passed, found.certain, found.rows) == (True, False, ["int8 on trt"])
+    assert found.text == (
+        "int8 on trt keeps AP within 0.005 of fp32 on these images, but not for certain: after "
+        f"{samples} images the loss may be as much as 0.1250."
+    )
+    assert not gate([BASE, loose], "AP", "images", 0.005, samples, certain=True).passed
+    # without any width nothing is certain before 3 / samples is within the bound
+    alike = row("int8", 0.0, 0.0, None, certain=False)
+    assert (
+        f"as much as {3 / samples if samples > 3 else 1:.4f}"
+        in gate([BASE, alike], "AP", "images", 0.005, samples).text
+    )
+
+
+def test_a_gate_that_is_certain() -> None:
+    found = gate([BASE, FP16, MIXED, INT8], "AP", "images", 0.005, 500, certain=True)
+    assert (found.passed, found.certain) == (True, True)
+    assert found.rows == ["fp16 on trt", "int8-mixed on trt"]
+    assert found.text == "fp16 on trt keeps AP within 0.005 of fp32 for certain (500 images)."
+
+
+@pytest.mark.parametrize("loss", [0.001, 0.1])
+def test_nothing_is_recommended_with_the_reason(loss: float) -> None:
+    reason = "--repetitions is 0"
+    rows = [
+        row(name, change, 0.001, None, state="scored", reason=reason) for name, change in (("fp32", 0), ("int8", loss))
+    ]
+    found = recommendation(rows, task(), 0.005, 100)
+    assert found.precision is None
+    assert found.sentence.startswith("Nothing can be recommended, as ")
+    assert found.sentence.endswith("has no latency: --repetitions is 0.")
+    assert ("int8 on trt, which keeps the score," in found.sentence) is (loss < 0.005)
 
 
 def test_weights_alone_are_no_arithmetic_and_count() -> None:
@@ -221,6 +277,8 @@ def test_doubts() -> None:
     simulated = row("nvfp4", 0.001, 0.001, None, "ort-cpu", state="scored", simulated=True)
     base = BASE.model_copy(update={"backend": "ort-cpu"})
     rows = [base, doubtful, simulated]
+    assert "ranges" not in " ".join(recommendation(rows, task(overlap=True), 0.005, 100).doubts), "none was found"
+    rows.append(row("int8", 0.02, 0.001, None, state="scored"))
     doubts = " ".join(recommendation(rows, task(overlap=True), 0.005, 100, processor=True).doubts)
     for text in (
         "ranges were found on the images that were scored",

@@ -5,8 +5,10 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 from trt_workbench.runs.bootstrap import (
+    LEAST_UNITS,
     RESAMPLES,
     draw_counts,
+    is_certain,
     resamples_for,
     share_interval,
     units_to_show,
@@ -55,3 +57,19 @@ def test_the_interval_of_a_share_is_wilsons(whole: int, units: int) -> None:
 def test_so_many_units_show_a_bound() -> None:
     for share, bound in ((0.0, 0.005), (0.01, 0.02)):
         assert share_interval(share, round(units_to_show(share, bound)))[1] == pytest.approx(bound, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("ends", "units", "counted", "certain"),
+    [
+        ((-0.1, 0.0), 3, False, False),  # three images that all gained prove nothing
+        ((-0.1, 0.0), LEAST_UNITS - 1, False, False),
+        ((-0.1, 0.0), LEAST_UNITS, False, True),
+        ((-0.1, 0.0051), 1000, False, False),
+        ((0.0, 0.0), 100, False, False),
+        ((0.0, 0.0), 600, False, True),
+        ((0.0, 0.004), 8, True, True),
+    ],
+)
+def test_few_units_certify_nothing(ends: tuple[float, float], units: int, counted: bool, certain: bool) -> None:
+    assert is_certain(ends, units, 0.005, counted=counted) is certain

@@ -44,7 +44,8 @@ def decide(
     """Score and time every precision of a model; recommend one.
 
     Candidates are made in every precision and run on every runtime that can serve here. The exit code is 1 if no lower
-    precision that ran for real keeps the score within --max-loss, so that CI can gate a precision by one command.
+    precision that ran for real keeps the score within --max-loss, for certain with --certain, so that CI can gate a
+    precision by one command.
     """
     say_if_allowed(allow_unverified=settings.allow_unverified)
     from trt_workbench.cli.progress import ProgressUpdate, progress_bar
@@ -71,22 +72,18 @@ def decide(
         _show(decision, directory)
     if made.interrupted:
         raise typer.Exit(INTERRUPTED)
-    _require_a_lower_one(decision, accept_simulated=settings.accept_simulated)
+    _require_a_lower_one(decision, accept_simulated=settings.accept_simulated, certain=settings.certain)
     drawing.end()
 
 
-def _require_a_lower_one(decision: Decision, *, accept_simulated: bool) -> None:
+def _require_a_lower_one(decision: Decision, *, accept_simulated: bool, certain: bool = False) -> None:
     """Raise CheckFailed unless a lower precision keeps the score, for real unless simulated ones are accepted."""
-    from trt_workbench.runs.decision import BASELINE
+    from trt_workbench.decide.words import gate
 
-    ran = [row for row in decision.rows if row.precision != BASELINE and (accept_simulated or not row.simulated)]
-    within = [row for row in ran if row.meets]
-    if not any(row.counts for row in within):
-        real = "" if accept_simulated else " that ran for real"
-        besides = f", but {', '.join(row.label_with_share for row in within)}" if within else ""
-        raise CheckFailed(
-            f"No lower precision{real} keeps {decision.figure} within {decision.max_loss:g} of {BASELINE}{besides}."
-        )
+    asked = {"accept_simulated": accept_simulated, "certain": certain}
+    found = gate(decision.rows, decision.figure, decision.unit, decision.max_loss, decision.samples, **asked)
+    if not found.passed:
+        raise CheckFailed(found.text)
 
 
 def _show(decision: Decision, directory: Path) -> None:
@@ -102,12 +99,16 @@ def _show(decision: Decision, directory: Path) -> None:
     say_line(decision.recommendation.sentence)
     for doubt in decision.recommendation.doubts:
         say_line(f"  But: {doubt}")
+    if decision.gate and decision.gate.passed:
+        sure = "" if decision.gate.certain else ", not for certain"
+        say_line(f"Gate passed{sure}: {decision.gate.text}")
     # what was left out stands in one sentence of its own, and what is simulated in the table
     said = ("measured", "left out")
     unmeasured = [row for row in decision.rows if row.state not in said and not (row.simulated and row.score)]
     alike: dict[tuple[str, str | None], list[str]] = {}
     for row in unmeasured:
-        alike.setdefault(("no latency of" if row.score else "did not run:", row.reason), []).append(row.label)
+        without = f"{row.state}:" if row.state == "does not apply" else "did not run:"
+        alike.setdefault(("no latency of" if row.score else without, row.reason), []).append(row.label)
     reasons = [f"{what} {', '.join(labels)}: {reason}" for (what, reason), labels in alike.items()]
     for sentence in [*sorted(reasons), *decision.left_out, *decision.notes]:
         say_line(f"note: {sentence}")
@@ -121,6 +122,7 @@ def _cells(row: DecisionRow) -> tuple[str, ...]:
     score, speed = row.score, row.speed
     remarks: list[str] = [row.state] if row.state != "measured" and not row.simulated else []
     remarks += ["simulated"] * row.simulated + ["not calibrated"] * (not row.calibrated)
+    remarks += ["not certain"] * bool(row.meets and row.certain is False)
     return (
         f"{row.precision} on {row.backend}",
         f"{score.value:.4f}" if score else "-",

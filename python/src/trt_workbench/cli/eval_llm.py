@@ -56,7 +56,7 @@ def eval_llm(
 
     place, file = _inputs(model, text)
     request = LlmRequest(
-        model=place, text=file, candidate=language_candidates(place, settings.calibration), **vars(settings)
+        model=place, text=file, candidate=language_candidates(place, settings.calibration, say), **vars(settings)
     )
     outcome, directory = _evaluate(request, output)
     drawing = draw(directory, debug=debug) if report else ReportOutcome()

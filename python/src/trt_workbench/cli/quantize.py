@@ -141,7 +141,7 @@ def _show(candidate: Candidate) -> None:
 def _search_words(found: SearchEvidence) -> str:
     """Say what the score is and what it can claim."""
     from trt_workbench.onnxtools.quantize.evidence import digits_for
-    from trt_workbench.runs.bootstrap import largest_loss
+    from trt_workbench.runs.bootstrap import is_certain
 
     chosen = found.chosen
     assert chosen is not None  # as a candidate was made
@@ -151,5 +151,5 @@ def _search_words(found: SearchEvidence) -> str:
         return words
     low, high = chosen.loss_ci95
     words += f" (95 %: {low:.{digits}f} to {high:.{digits}f})"
-    proven = largest_loss(chosen.loss_ci95, found.samples) <= found.bound
+    proven = is_certain(chosen.loss_ci95, found.samples, found.bound)
     return words if proven else f"{words}; so few {found.unit} do not prove a loss of {found.bound:g} at most"

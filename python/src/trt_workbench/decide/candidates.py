@@ -38,7 +38,7 @@ from trt_workbench.onnxtools.quantize.groups import (
 )
 from trt_workbench.onnxtools.quantize.kinds import Method
 from trt_workbench.onnxtools.quantize.lowered import Lowered
-from trt_workbench.onnxtools.quantize.preparation import prepare, raise_opset
+from trt_workbench.onnxtools.quantize.preparation import DoesNotApply, prepare, raise_opset
 from trt_workbench.onnxtools.quantize.qdq import insert_pairs, ranged_tensors
 from trt_workbench.onnxtools.sanitize import save_model
 from trt_workbench.system.environment import installed_packages
@@ -106,7 +106,7 @@ def make_candidate(
     kept |= {name: one.reason for name, one in others.items()}
     if groups and not low:
         reasons = ", ".join(dict.fromkeys(kept[group.name] for group in groups))
-        raise UsageProblem(
+        raise DoesNotApply(
             f"{all_groups(len(groups))} left alone ({reasons}), so nothing becomes {precision}: {model.path}"
         )
     document = raise_opset(document, precision, model.path)  # before the data are run, which takes minutes
@@ -263,6 +263,11 @@ def write_candidate(document: onnx.ModelProto, evidence: Evidence, output: Path,
 def evidence_path(model: Path) -> Path:
     """Return where the whole evidence of a candidate lies."""
     return model.with_suffix(".json")
+
+
+def candidate_files(model: Path) -> tuple[Path, ...]:
+    """Return the files of a candidate: the model, its evidence, and the weights beside it, which may be absent."""
+    return model, evidence_path(model), model.with_name(f"{model.name}.data")
 
 
 def check_output(model: Model, output: Path) -> None:

@@ -11,11 +11,11 @@ from trt_workbench.decide.request import DecideSettings
 from trt_workbench.decide.scores import ResampledScore
 from trt_workbench.decide.task import Task
 from trt_workbench.decide.tried import DraftRow
-from trt_workbench.decide.words import recommendation
+from trt_workbench.decide.words import gate, recommendation
 from trt_workbench.errors import UsageProblem
 from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.identity import sha256_of
-from trt_workbench.runs.bootstrap import largest_loss
+from trt_workbench.runs.bootstrap import is_certain
 from trt_workbench.runs.comparison import inseparable, telling_repetitions
 from trt_workbench.runs.decision import BASELINE, Decision, DecisionRow, RowScore, RowSpeed
 from trt_workbench.runs.records import Record
@@ -58,6 +58,7 @@ def judged(
     count = baseline.scores.count if baseline and baseline.scores else 0
     timed = [one for one, row in zip(tried, rows, strict=True) if row.speed]
     processor = bool(timed) and all(one.on_processor for one in timed)
+    accepted = {"accept_simulated": settings.accept_simulated, "certain": settings.certain}
     return Decision(
         model=str(model.absolute()),
         model_sha256=model_sha256,
@@ -72,6 +73,7 @@ def judged(
         baseline=reference,
         rows=rows,
         recommendation=recommendation(rows, task, settings.max_loss, count, processor=processor),
+        gate=gate(rows, task.figure, task.unit, settings.max_loss, count, **accepted),
         left_out=list(left_out),
         notes=list(notes),
         search=search,
@@ -122,7 +124,8 @@ def _certain(score: RowScore | None, one: DraftRow, max_loss: float) -> bool | N
         return None
     if score.loss_ci95 is None:
         return score.loss == 0
-    return max(score.loss, largest_loss(score.loss_ci95, one.scores.count)) <= max_loss
+    known = is_certain(score.loss_ci95, one.scores.count, max_loss, counted=score.counted)
+    return known and score.loss <= max_loss
 
 
 def _score(one: DraftRow, baseline: DraftRow | None) -> tuple[RowScore | None, str | None]:

@@ -11,8 +11,9 @@ from trt_workbench import __version__
 from trt_workbench.core.hashing import hash_document, hash_file
 from trt_workbench.core.precision import MIXED, read
 from trt_workbench.decide.calibrate import Calibrated, calibrate
-from trt_workbench.decide.candidates import Candidate, evidence_path, make_candidate
+from trt_workbench.decide.candidates import Candidate, candidate_files, evidence_path, make_candidate
 from trt_workbench.decide.data import data_hash
+from trt_workbench.decide.kept import Note, seal, sealed
 from trt_workbench.decide.mixed import MixedSearch
 from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings, SearchSettings
 from trt_workbench.engine.documents import read_document
@@ -23,7 +24,7 @@ from trt_workbench.system.workspace import cache_root
 Progress = Callable[[int, int], None]
 
 # Raised when candidates come to be made otherwise, so that those made before are not taken again.
-_RECIPE = 7
+_RECIPE = 8
 
 
 class Candidates:
@@ -39,7 +40,9 @@ class Candidates:
         calibration: CalibrationSettings,
         on_progress: Progress | None = None,
         search: MixedSearch | None = None,
+        note: Note = lambda _: None,
     ) -> None:
+        self._note = note
         self.model, self.sha256, self._search = model, model.sha256, search
         self._settings, self._on_progress = calibration, on_progress
         self._calibrated: Calibrated | None = None
@@ -61,10 +64,12 @@ class Candidates:
             if found := self._search.find(self.model, self._settings, folder):
                 return found
         output = self._folder(made, placement) / f"{self.model.path.stem}.{precision}.onnx"
-        if output.is_file() and evidence_path(output).is_file():
+        if sealed(candidate_files(output), self._note):
             return Candidate(output, made, read_document(evidence_path(output), Evidence))
         calibrated = self._data() if row.is_calibrated else None
-        return make_candidate(self.model, made, output, calibration=calibrated, placement=placement)
+        candidate = make_candidate(self.model, made, output, calibration=calibrated, placement=placement)
+        seal(candidate_files(output))
+        return candidate
 
     def _data(self) -> Calibrated:
         if self._calibrated is None:
@@ -100,15 +105,18 @@ class Candidates:
         return hash_document({file.name: hash_file(file) for file in folder.glob("tokenizer*") if file.is_file()})
 
 
-def language_candidates(model: Path, calibration: str | None) -> Callable[[Path, str], Path]:
+def language_candidates(
+    model: Path, calibration: str | None, note: Note = lambda _: None
+) -> Callable[[Path, str], Path]:
     """Return what makes a graph of the language model in folder `model` in another format, with what is sensitive kept.
 
     Args:
         model: whose tokenizer cuts the calibration text.
         calibration: a text, or "random"; None where no format needs any.
+        note: called with what a person should know.
     """
     settings = CalibrationSettings(calibration=calibration, tokenizer=model)
-    return lambda graph, precision: Candidates(Model.open(graph), settings).make(_with_mixed(precision)).path
+    return lambda graph, precision: Candidates(Model.open(graph), settings, note=note).make(_with_mixed(precision)).path
 
 
 def _with_mixed(precision: str) -> str:

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from trt_workbench.decide.calibrate import Progress
-from trt_workbench.decide.candidates import Candidate, evidence_path
+from trt_workbench.decide.candidates import Candidate, candidate_files, evidence_path
+from trt_workbench.decide.kept import keep, recalled, seal, sealed
 from trt_workbench.decide.search import Note, Search
 from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings, SearchSettings
-from trt_workbench.engine.documents import read_document, write_json
+from trt_workbench.engine.documents import read_document
 from trt_workbench.errors import CheckFailed, UsageProblem
 from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.quantize.evidence import Evidence, digits_for
@@ -77,10 +78,9 @@ class MixedSearch:
         return Candidate(output, "int8", read_document(evidence_path(output), Evidence))
 
     def _found(self, model: Model, calibration: CalibrationSettings, output: Path, record: Path) -> SearchDocument:
-        if record.is_file():
-            known = read_document(record, SearchDocument)
-            if known.candidate is None or output.is_file():
-                return known
+        known = recalled(record, SearchDocument, self.note)
+        if known and (known.candidate is None or sealed(candidate_files(output), self.note)):
+            return known
         ends = time.monotonic() + self.seconds
 
         def progress(what: str) -> Progress:
@@ -94,7 +94,9 @@ class MixedSearch:
         self.note(f"Searching what {INT8_MIXED} leaves alone, {self.seconds:.0f} s at most")
         search = Search(model, "int8", output, calibration, PlacementSettings(), self.settings, self.note, progress)
         found = search.run().document
-        write_json(record, found)
+        if found.candidate is not None:
+            seal(candidate_files(output))
+        keep(record, found)
         return found
 
 

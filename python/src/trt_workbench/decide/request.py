@@ -90,5 +90,8 @@ class DecideSettings:
     accept_simulated: Annotated[
         bool, Setting("Exit with 0 also where only a precision keeps the score that the runtime imitates.")
     ] = False
+    certain: Annotated[
+        bool, Setting("Exit with 0 only where the whole interval of a loss is within --max-loss, not the loss alone.")
+    ] = False
     allow_unverified: AllowUnverified = False
     seed: Seed = 0

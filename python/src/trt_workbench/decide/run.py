@@ -31,6 +31,7 @@ from trt_workbench.errors import CheckFailed, UsageProblem, WorkbenchError, erro
 from trt_workbench.evaluate.coco import INFINITE_INSIDE
 from trt_workbench.onnxtools.quantize.evidence import InputStatistics
 from trt_workbench.onnxtools.quantize.input_statistics import difference, input_statistics
+from trt_workbench.onnxtools.quantize.preparation import DoesNotApply
 from trt_workbench.runs.decision import BASELINE, Decision, State
 from trt_workbench.runs.records import Record, read_records
 from trt_workbench.verify.bench_gate import BenchGate
@@ -139,6 +140,7 @@ class DecideRun:
             self.subject.calibration,
             lambda done, total: self.progress("Calibrating", done, total, ""),
             self._search,
+            self._said,
         )
         made: dict[str, Candidate | tuple[State, str]] = {}
         for one in tried:
@@ -169,6 +171,11 @@ class DecideRun:
         seconds = _SEARCH_S if left is None else max(left, 0.0) * _SEARCH_SHARE
         return MixedSearch(self.subject.search, seconds, self.note, self.progress)
 
+    def _said(self, text: str) -> None:
+        """Say what a person should know, now and in the decision."""
+        self.note(text)
+        self.notes.append(text)
+
     def _made(self, precision: str) -> Candidate | tuple[State, str]:
         """Return the candidate of a precision, or why there is none."""
         if self._is_late():
@@ -176,6 +183,8 @@ class DecideRun:
         self.note(f"Making {precision}")
         try:
             made = self._candidates.make(precision)
+        except DoesNotApply as problem:
+            return "does not apply", str(problem)
         except (WorkbenchError, OSError) as error:
             return "failed", f"the model could not be made: {error}"
         data = made.evidence.calibration

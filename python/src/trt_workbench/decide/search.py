@@ -15,10 +15,10 @@ from trt_workbench.decide.candidates import Candidate, check_output
 from trt_workbench.decide.copies import named
 from trt_workbench.decide.data import data_hash
 from trt_workbench.decide.held_out import HELD_OUT, RANGES, Scorer, scorer_of
+from trt_workbench.decide.kept import keep, recalled
 from trt_workbench.decide.scores import ResampledScore
 from trt_workbench.decide.sensitivity import Maker, measure_sensitivity
 from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings, SearchSettings
-from trt_workbench.engine.documents import read_document, write_json
 from trt_workbench.engine.files import scratch_folder
 from trt_workbench.errors import UsageProblem
 from trt_workbench.model.opened import Model
@@ -29,7 +29,7 @@ from trt_workbench.runs.sensitivity import GroupLoss, Sensitivity
 
 Note = Callable[[str], None]
 # Raised when candidates come to be made or scored otherwise, so that earlier trials are not taken again.
-_RECIPE = 5
+_RECIPE = 6
 
 
 @dataclass(frozen=True)
@@ -143,8 +143,8 @@ class Search:
     def _sensitivity(self, calibrated: Calibrated | None) -> Sensitivity:
         """Return the noise of every group, as it was measured before where nothing has changed since."""
         path = self.trials / f"sensitivity-{hash_document(self._facts())[:16]}.json"
-        if path.is_file():
-            return read_document(path, Sensitivity)
+        if known := recalled(path, Sensitivity, self.note):
+            return known
         found = measure_sensitivity(
             self.model,
             self.precision,
@@ -155,7 +155,7 @@ class Search:
             on_progress=self.progress("Measuring groups"),
         )
         self.trials.mkdir(parents=True, exist_ok=True)
-        write_json(path, found)
+        keep(path, found)
         return found
 
     def _facts(self) -> dict[str, str]:
@@ -195,7 +195,7 @@ class Search:
         facts["bound"] = str(self._bound)
         key = hash_document(facts)
         path = self.trials / f"{key[:16]}.json"
-        if path.is_file() and (trial := read_document(path, SearchTrial)).key == key:
+        if (trial := recalled(path, SearchTrial, self.note)) and trial.key == key:
             self._tried[kept] = trial.point
             return trial.point
         began = time.monotonic()
@@ -214,7 +214,7 @@ class Search:
             loss_ci95=score.loss_ci95,
             seen_loss=seen_loss,
         )
-        write_json(path, SearchTrial(key=key, point=point))
+        keep(path, SearchTrial(key=key, point=point))
         self._tried[kept] = point
         self._seconds.append(time.monotonic() - began)
         seconds = max(left - 1, 0) * sum(self._seconds) / len(self._seconds)

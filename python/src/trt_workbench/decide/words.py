@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from trt_workbench.core.precision import known
 from trt_workbench.decide.task import Task
-from trt_workbench.runs.bootstrap import units_alike_to_show, units_to_show, unseen_share
+from trt_workbench.runs.bootstrap import LEAST_UNITS, largest_loss, units_alike_to_show, units_to_show, unseen_share
 from trt_workbench.runs.comparison import telling_repetitions
-from trt_workbench.runs.decision import BASELINE, DecisionRow, Recommendation, latencies_distinguishable
+from trt_workbench.runs.decision import BASELINE, DecisionRow, Recommendation, ScoreGate, latencies_distinguishable
 
 _MOST = 2
 # Below, tenths of a megabyte tell nothing.
@@ -43,11 +44,10 @@ def recommendation(
         )
     usable = [row for row in rows if row.meets and row.speed and not row.simulated and row.counts]
     if not usable:
-        sentence = "Nothing can be recommended: nothing that keeps the score was measured."
         return Recommendation(
             precision=None,
             backend=None,
-            sentence=sentence,
+            sentence=_nothing(rows, baseline),
             doubts=_doubts(None, rows, task, max_loss, samples, processor=processor),
         )
     chosen = chosen_row(usable)
@@ -58,6 +58,69 @@ def recommendation(
     )
     doubts = _doubts(chosen, rows, task, max_loss, samples, processor=processor)
     return Recommendation(precision=chosen.precision, backend=chosen.backend, sentence=sentence, doubts=doubts)
+
+
+def gate(
+    rows: Sequence[DecisionRow],
+    figure: str,
+    unit: str,
+    max_loss: float,
+    samples: int,
+    *,
+    accept_simulated: bool = False,
+    certain: bool = False,
+) -> ScoreGate:
+    """Return whether a lower precision keeps the score, and how sure that is.
+
+    Args:
+        rows: all of them.
+        figure: name of the score.
+        unit: what a sample is, in the plural.
+        max_loss: the bound.
+        samples: how many were scored.
+        accept_simulated: whether what a runtime imitates counts.
+        certain: whether the whole interval of a loss has to be within the bound.
+    """
+    ran = [row for row in rows if row.precision != BASELINE and (accept_simulated or not row.simulated)]
+    within = [row for row in ran if row.meets]
+    counted = [row for row in within if row.counts]
+    sure = [row for row in counted if row.certain]
+    names = [row.label for row in counted]
+    bound = f"{figure} within {max_loss:g} of {BASELINE}"
+    number = f"{samples} {unit.removesuffix('s') if samples == 1 else unit}"
+    if not counted:
+        real = "" if accept_simulated else " that ran for real"
+        besides = f", but {', '.join(row.label_with_share for row in within)}" if within else ""
+        text = f"No lower precision{real} keeps {bound}{besides}."
+    elif sure:
+        keeps = "keeps" if len(sure) == 1 else "keep"
+        text = f"{', '.join(row.label for row in sure)} {keeps} {bound} for certain ({number})."
+    else:
+        best = min(counted, key=lambda row: _largest(row, samples))
+        largest = _largest(best, samples)
+        why = f"after {number} the loss may be as much as {_signed(largest)}"
+        if largest <= max_loss:
+            why = f"{number} {'is' if samples == 1 else 'are'} too few to tell, from {LEAST_UNITS} on an interval does"
+        text = f"{best.label} keeps {bound} on these {unit}, but not for certain: {why}."
+    return ScoreGate(passed=bool(sure if certain else counted), certain=bool(sure), rows=names, text=text)
+
+
+def _largest(row: DecisionRow, samples: int) -> float:
+    """Return how much a row may lose, by its interval; of one without width, with what its samples may not show."""
+    if row.score is None or row.score.loss_ci95 is None:
+        return _loss(row)
+    return max(_loss(row), largest_loss(row.score.loss_ci95, samples))
+
+
+def _nothing(rows: Sequence[DecisionRow], baseline: DecisionRow) -> str:
+    """Say why nothing is recommended where the baseline has a score: what keeps the score has no latency."""
+    kept = [row for row in rows if row.meets and row.counts and row is not baseline and row.precision != BASELINE]
+    first = kept[0] if kept else baseline
+    why = f": {first.reason}" if first.reason else ""
+    what = (
+        f"{first.label}, which keeps the score," if kept else f"no lower precision keeps the score, and {first.label}"
+    )
+    return f"Nothing can be recommended, as {what} has no latency{why}."
 
 
 def chosen_row(usable: Sequence[DecisionRow]) -> DecisionRow:
@@ -138,9 +201,7 @@ def _doubts(
     doubts = []
     if chosen and chosen.precision != BASELINE and not chosen.certain:
         doubts.append(_uncertain(chosen, task, max_loss, samples))
-    # without a recommendation the scores alone are a gate
-    gated = [chosen] if chosen else [row for row in rows if row.meets and row.counts]
-    if task.overlap and any(row.precision != BASELINE for row in gated):
+    if task.overlap and any(_is_ranged(row) for row in rows):
         doubts.append(
             f"The ranges were found on the {task.unit} that were scored, so that the score flatters every calibrated "
             "precision; give others with --calibration."
@@ -183,6 +244,12 @@ def _doubts(
     return doubts
 
 
+def _is_ranged(row: DecisionRow) -> bool:
+    """Whether a score is of ranges that were found on data: only then it matters which data these were."""
+    formats = known(row.precision.partition(" ")[0])  # a file's name may follow
+    return row.score is not None and row.calibrated and any(one.is_calibrated for one in formats)
+
+
 def _uncertain(row: DecisionRow, task: Task, max_loss: float, samples: int) -> str:
     assert row.score is not None  # as it was chosen
     ends = row.score.loss_ci95
@@ -191,6 +258,8 @@ def _uncertain(row: DecisionRow, task: Task, max_loss: float, samples: int) -> s
     if ends is None:
         return f"{text}."
     room = max_loss - row.score.loss
+    if largest_loss(ends, samples) <= max_loss:
+        return f"{text}: of so few the interval says little; take {LEAST_UNITS} or more."
     if row.score.is_widthless:
         text += ": they are alike in this, so that the interval has no width, and of others up to "
         text += f"{100 * unseen_share(samples):.2g} % may not be"

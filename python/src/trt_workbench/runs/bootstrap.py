@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 # So many standard deviations on both sides hold that share of a normal distribution.
 _DEVIATIONS = 1.959964
 _OF_THREE = 3
+LEAST_UNITS = 30
+"""From so many units on, resamples tell how sure a score is."""
 RESAMPLES = 1000
 # Of a set so large that its intervals are narrow, and every draw takes long.
 _MANY_UNITS, _FEWER = 1000, 200
@@ -58,6 +60,19 @@ def unseen_share(units: int) -> float:
 def largest_loss(ends: tuple[float, float], units: int) -> float:
     """Return the upper end of an interval over units; of one without width, with what the units may not show."""
     return ends[1] + (unseen_share(units) if ends[0] == ends[1] else 0.0)
+
+
+def is_certain(ends: tuple[float, float], units: int, bound: float, *, counted: bool = False) -> bool:
+    """Return whether an interval shows that a loss is at most `bound`.
+
+    Args:
+        ends: of the interval.
+        units: that it is over. Fewer than 30 may all be alike where a tenth of all is not (`unseen_share`), and their
+            resamples show nothing of it.
+        bound: of the loss.
+        counted: whether it is a share's own interval (`share_interval`), which is wide enough for any number of units.
+    """
+    return (counted or units >= LEAST_UNITS) and largest_loss(ends, units) <= bound
 
 
 def units_alike_to_show(share: float) -> float:

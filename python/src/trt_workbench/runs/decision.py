@@ -11,7 +11,7 @@ from trt_workbench.engine.documents import Strict
 from trt_workbench.runs.search import SearchDocument
 
 Ends = tuple[FiniteFloat, FiniteFloat]
-State = Literal["measured", "scored", "failed", "unavailable", "left out"]
+State = Literal["measured", "scored", "failed", "unavailable", "left out", "does not apply"]
 """Whether a row has a score and a latency; a score alone; or why it has neither."""
 
 BASELINE = "fp32"
@@ -171,6 +171,22 @@ class DecisionRow(Strict):
         return f"{100 * (share or 0.0):.2g} % of the {of}"
 
 
+class ScoreGate(Strict):
+    """Whether a lower precision keeps the score, which is the exit code.
+
+    Attributes:
+        passed: whether one does, for certain if that was asked for.
+        certain: whether the whole interval of the loss of one is within the bound.
+        rows: names of those that keep the score and count.
+        text: the same in a sentence.
+    """
+
+    passed: bool
+    certain: bool
+    rows: list[str]
+    text: str
+
+
 class Recommendation(Strict):
     """What to ship.
 
@@ -209,6 +225,7 @@ class Decision(Strict):
         baseline: the row that losses are measured from, as (precision, backend); None if it could not be scored.
         rows: in the order of asking.
         recommendation: what to ship.
+        gate: whether a lower precision keeps the score; None in decisions of earlier releases.
         left_out: what was not tried, in sentences.
         notes: further sentences for the reader.
         search: what chose the groups that int8-mixed leaves alone; None where no search did.
@@ -229,6 +246,7 @@ class Decision(Strict):
     baseline: tuple[str, str] | None
     rows: list[DecisionRow]
     recommendation: Recommendation
+    gate: ScoreGate | None = None
     left_out: list[str] = []
     notes: list[str] = []
     search: SearchDocument | None = None

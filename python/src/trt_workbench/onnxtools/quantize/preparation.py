@@ -34,6 +34,10 @@ _QUANTISED = (
 _LAY_OUT = frozenset({"Cast", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
 
 
+class DoesNotApply(UsageProblem):
+    """A format has nothing in a model that it could be made of."""
+
+
 def prepare(source: Model, *, products: bool = True) -> tuple[onnx.ModelProto, tuple[PrecisionGroup, ...]]:
     """Return a float model and what of it can be quantised.
 
@@ -45,7 +49,8 @@ def prepare(source: Model, *, products: bool = True) -> tuple[onnx.ModelProto, t
         products: whether there have to be products with weights, as for all but casts.
 
     Raises:
-        UsageProblem: the model is quantised already, or nothing in it can be quantised.
+        DoesNotApply: nothing in it can be quantised.
+        UsageProblem: the model is quantised already, or its weights are no float32.
     """
     refuse_quantised(source)
     model, path = source.load(), source.path
@@ -58,7 +63,7 @@ def prepare(source: Model, *, products: bool = True) -> tuple[onnx.ModelProto, t
         groups = quantisable(model)
     if products and not any(group.weight for group in groups):
         outside = " outside the bodies of If, Loop and Scan" if any(map(has_subgraph, model.graph.node)) else ""
-        raise UsageProblem(
+        raise DoesNotApply(
             "Nothing in the model can be quantised: it has no Conv, ConvTranspose, Gemm or MatMul with constant "
             f"weights{outside}; it has {', '.join(source.facts.operators)}: {path}"
         )
