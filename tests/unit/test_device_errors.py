@@ -25,6 +25,8 @@ def accelerator_error(code: Any) -> RuntimeError:
         (OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), OutOfMemory),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"), OutOfMemory),
         (RuntimeError("[ONNXRuntimeError] : 6 : RUNTIME_EXCEPTION : std::bad_alloc"), OutOfMemory),
+        (RuntimeError("env.cc:327 PosixThread::PosixThread pthread_create failed, error code: 11"), OutOfMemory),
+        (RuntimeError("can't start new thread"), OutOfMemory),
         (RuntimeError("CUDA failure 2: out of memory ; GPU=0 ; hostname=h"), OutOfMemory),
         (RuntimeError("CUBLAS failure 3: CUBLAS_STATUS_ALLOC_FAILED"), OutOfMemory),
         (accelerator_error(2), OutOfMemory),

@@ -23,6 +23,8 @@ _NO_MEMORY = (
     "can't allocate memory",
     "not enough memory",
     "status_alloc_failed",
+    "pthread_create",  # its stack finds no room
+    "can't start new thread",
 )
 _FAILED = (
     "cuda failure",

@@ -19,6 +19,7 @@ M = TypeVar("M", bound=BaseModel)
 # No file of settings comes near them; the parser takes a second for each megabyte.
 _MOST_BYTES = 2**20
 _MOST_VALUES = 100_000
+_WHOLE, _MOST_DIGITS = "tag:yaml.org,2002:int", 300
 # how pydantic names the branches of a union
 _BRANCHES = ("constrained-", "tuple[", "list[", "dict[", "function-")
 
@@ -109,6 +110,8 @@ def _require_small(root: yaml.Node | None) -> None:
 
     def size(node: yaml.Node) -> int:
         if id(node) not in sizes:
+            if node.tag == _WHOLE and len(node.value) > _MOST_DIGITS:  # of what has more, Python makes no text
+                raise ValueError(f"a number has {len(node.value)} digits")
             inner = [part for pair in node.value for part in pair] if isinstance(node, yaml.MappingNode) else node.value
             sizes[id(node)] = 1 + (sum(map(size, inner)) if isinstance(inner, list) else 0)
         return sizes[id(node)]

@@ -25,6 +25,7 @@ from trt_workbench.evaluate.stream_paced import rounds, run_paced
 from trt_workbench.evaluate.stream_reference import StreamRecorder, contract_hash
 from trt_workbench.evaluate.stream_settings import CLOSED_LOOP, CODE, DEVICE, FUNCTIONAL, RANDOM
 from trt_workbench.pipeline.streaming.contract import Contract
+from trt_workbench.pipeline.streaming.expressions import Uncomputable
 from trt_workbench.pipeline.streaming.parts import Chunk
 from trt_workbench.runs.stream import ChunkRecord, FaultMetrics, Faults, LaneMetrics, StreamMetrics
 from trt_workbench.runs.stream_paced import Paced
@@ -204,7 +205,9 @@ class StreamEvaluation:
             return None
         memory = self.contract.chunking.memory
         if memory and memory.chunks is not None:
-            return int(memory.chunks.whole(self._values(self.chunks[-1])))
+            if (chunks := int(memory.chunks.whole(self._values(self.chunks[-1])))) < 0:
+                raise UsageProblem(f"The contract's chunking.memory.chunks is {chunks}; it is a number from 0 on.")
+            return chunks
         return len(self.chunks) // 10
 
     def _check_profiles(self) -> None:
@@ -250,7 +253,7 @@ class StreamEvaluation:
             state = reference.state
             with _naming(chunk):
                 expected = reference.outputs(chunk.index, feed)
-            slices = parts.slices(chunk, values, {**feed, **state}, expected)
+                slices = parts.slices(chunk, values, {**feed, **state}, expected)
             for lane in lanes:
                 with _naming(chunk):
                     lane.step(feed, feed_ms, state)
@@ -302,7 +305,7 @@ def _naming(chunk: Chunk) -> Iterator[None]:
     """Let a problem say at which chunk it is: a model may end a stream, as one whose table of positions is used up."""
     try:
         yield
-    except UsageProblem as error:
+    except (UsageProblem, Uncomputable) as error:  # the latter of a contract that fits the model and not the stream
         raise UsageProblem(f"Chunk {chunk.index} of the stream: {error}") from error
 
 
