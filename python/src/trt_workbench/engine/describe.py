@@ -10,7 +10,7 @@ from trt_workbench.engine.cache import PLAN_NAME, engines_dir
 
 
 def request_document(prepared: PreparedBuild) -> dict[str, Any]:
-    """Return what a build would do, as JSON values: key parts, options, place, and what is missing.
+    """Return what a build would do, as JSON values: key parts, options, place, what is missing, and what is refused.
 
     Where TensorRT or the GPU is missing, `cache_key` and `plan` are None: the key of the real build would be another.
     """
@@ -30,6 +30,7 @@ def request_document(prepared: PreparedBuild) -> dict[str, Any]:
         "cache_key": digest,
         "plan": where,
         "is_cached": prepared.cached is not None,
+        "may_refuse": prepared.model.index.refused(),
         "missing": [str(missing) for missing in prepared.target.missing],
         "conclusion": _conclusion(prepared, where),
     }

@@ -12,7 +12,7 @@ from onnx import numpy_helper
 from trt_workbench.model.constants import Array, constant_value
 from trt_workbench.model.editing import name_nodes
 from trt_workbench.model.proto import Shape, is_external, operator_name, value_shape
-from trt_workbench.model.tensorrt_operators import OperatorUse
+from trt_workbench.model.tensorrt_operators import OperatorUse, why_not
 
 # Of a constant whose values restrictions ask for.
 _MOST_ELEMENTS = 4096
@@ -100,6 +100,11 @@ class GraphIndex:
             shapes=tuple(self.facts(name).shape for name in node.input),
             outputs=sum(1 for name in node.output if name and (self.users.get(name) or self._is_output(name))),
         )
+
+    def refused(self) -> list[str]:
+        """Return the nodes that TensorRT's parser would leave out, as far as is known, each with the reason."""
+        reasons = ((place, why_not(self.use(place))) for place in range(len(self.nodes)))
+        return [f"{self.operator(place)} {self.nodes[place].name}: {reason}" for place, reason in reasons if reason]
 
     def _is_output(self, name: str) -> bool:
         return any(value.name == name for value in self.model.graph.output)

@@ -19,7 +19,6 @@ from trt_workbench.model.constants import constants
 from trt_workbench.model.index import GraphIndex
 from trt_workbench.model.opened import Model, checked_on_error
 from trt_workbench.model.proto import is_external
-from trt_workbench.model.tensorrt_operators import why_not
 from trt_workbench.model.weights import weight_bytes, without_weights
 from trt_workbench.onnxtools.sanitize_integers import outside_int32
 from trt_workbench.onnxtools.sanitize_rewrites import REWRITES, SanitizeSettings
@@ -148,9 +147,9 @@ def _findings(model: onnx.ModelProto) -> list[str]:
     light = onnx.ModelProto()
     light.CopyFrom(model)
     index = GraphIndex(onnx.shape_inference.infer_shapes(light))
-    uses = [(f"{index.operator(place)} {node.name}", index.use(place)) for place, node in enumerate(index.nodes)]
-    found = [f"{name}: {reason}" for name, use in uses if (reason := why_not(use))]
-    if wide := [name for name, use in uses if "float64" in use.input_types]:
+    found = index.refused()
+    places = [place for place in range(len(index.nodes)) if "float64" in index.use(place).input_types]
+    if wide := [f"{index.operator(place)} {index.nodes[place].name}" for place in places]:
         more = f" and {len(wide) - 1} more" if wide[1:] else ""
         found.append(f"{wide[0]}{more} in fp64, which TensorRT narrows: fp32 may not hold all of their values exactly")
     for name, value in constants(model.graph).items():
