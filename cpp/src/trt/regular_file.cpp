@@ -44,7 +44,7 @@ std::vector<std::byte> RegularFile::read() const {
     std::size_t done = 0;
     while (done < bytes.size()) {
         const ssize_t got = ::pread(descriptor_, bytes.data() + done, bytes.size() - done, static_cast<off_t>(done));
-        if (got <= 0 && errno == EINTR) {
+        if (got < 0 && errno == EINTR) {
             continue;
         }
         if (got <= 0) {
