@@ -36,7 +36,6 @@ _VARIABLES: dict[str, tuple[str | None, ...]] = {
     "OMP_NUM_THREADS": _NUMBERS,
     "CUDA_VISIBLE_DEVICES": ("", "x", "-1"),
     "TZ": ("Nowhere/X",),
-    "ORT_DISABLE_TELEMETRY": ("0",),
 }
 
 
