@@ -122,3 +122,12 @@ def test_an_error_under_way_counts_more_than_an_unfinished_video(tmp_path: Path)
     (tmp_path / "p" / "00001-v.mp4").unlink()
     (tmp_path / "p" / "00001-v.mp4").write_bytes(b"")
     pictures.__exit__(ZeroDivisionError, ZeroDivisionError(), None)
+
+
+@pytest.mark.parametrize("shape", [(1, 65_500, 3), (1, 65_501, 3), (70_000, 2, 3)])
+def test_a_picture_of_any_size_is_written(shape: tuple[int, ...], tmp_path: Path) -> None:
+    with PredictedPictures(tmp_path / "p") as pictures:
+        pictures.add(SourceImage(Path("a.png"), None, np.zeros(shape, np.uint8)), [])
+    (made,) = (tmp_path / "p").iterdir()
+    assert read_image(made).shape == shape
+    assert made.suffix == (".jpg" if max(shape) <= 65_500 else ".png")

@@ -21,10 +21,14 @@ if TYPE_CHECKING:
     from trt_workbench.runs.predict import DetectionRecord
 
 _QUALITY = 90
+_JPEG_SIDE = 65_500  # pixels, of libjpeg
 
 
 class PredictedPictures(AbstractContextManager["PredictedPictures"]):
-    """Writes `00001-NAME.jpg` for an image and `00001-NAME.mp4` for a video, numbered in the order they are read."""
+    """Writes `00001-NAME.jpg` for an image and `00001-NAME.mp4` for a video, numbered in the order they are read.
+
+    An image that is too large for a JPEG becomes a PNG.
+    """
 
     def __init__(self, folder: Path) -> None:
         """Write into `folder`, which is made."""
@@ -51,8 +55,11 @@ class PredictedPictures(AbstractContextManager["PredictedPictures"]):
 
         draw_boxes(picture.pixels, [_drawn(one) for one in found])
         if picture.frame is None:
-            _, encoded = cv2.imencode(".jpg", picture.pixels, [cv2.IMWRITE_JPEG_QUALITY, _QUALITY])
-            write_bytes(self._place(picture, ".jpg"), encoded.tobytes())
+            suffix = ".jpg" if max(picture.pixels.shape) <= _JPEG_SIDE else ".png"
+            written, encoded = cv2.imencode(suffix, picture.pixels, [cv2.IMWRITE_JPEG_QUALITY, _QUALITY])
+            if not written:
+                raise UsageProblem(f"OpenCV cannot encode the picture; leave it out (--no-pictures): {picture.path}")
+            write_bytes(self._place(picture, suffix), encoded.tobytes())
             return
         if picture.frame == 0:
             self._begin(picture)
