@@ -201,8 +201,7 @@ class _Search:
         """Return inputs of the shapes at one end of the ranges, or of the best-tuned ones."""
         space = self._fault.space
         case = space.case({name: getattr(around, size) for name, around in space.ranges.items()})
-        seed = self._request.seed if case.seed is None else case.seed
-        return random_inputs(self._specs, case.shapes, seed)
+        return random_inputs(self._specs, case.shapes, self._request.seed)
 
     def _narrow(self) -> None:
         self._try(self._source.ancestors(self._wrong.wrong))  # of a crash there are none

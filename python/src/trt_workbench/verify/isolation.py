@@ -68,4 +68,5 @@ def document_of(request: VerifyRequest) -> dict[str, Any]:
 
 def request_of(document: dict[str, Any]) -> VerifyRequest:
     """Return the request that `document_of` was given."""
-    return VerifyRequest(**vars(_SETTINGS.validate_python({**document, "budget": None})))
+    settings = vars(_SETTINGS.validate_python({**document, "budget": None}))
+    return VerifyRequest(**settings, sizes_seed=document["sizes_seed"])

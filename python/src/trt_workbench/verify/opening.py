@@ -45,7 +45,7 @@ class VerifyRequest(VerifySettings):
 
     budget: Budget | None = None
     # Of the sizes that no rule names: others in every run, but for --seed.
-    sizes_seed: int = field(default_factory=lambda: secrets.randbits(31) | 1)
+    sizes_seed: int = field(default_factory=lambda: secrets.randbits(31) | 1, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Draw the same sizes for the same seed."""
