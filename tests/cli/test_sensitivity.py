@@ -1,6 +1,7 @@
 """`trtw sensitivity` and `trtw quantize --keep-score`: tables, files, pages and exit codes."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ def test_a_table_a_document_and_a_page(tmp_path: Path, words: list[Any]) -> None
     assert document["groups"][1]["score"] is None
     page = (tmp_path / "run" / "report.html").read_text()
     assert page.count("<tr>") == 1 + len(document["groups"])
-    assert "One group makes 100 % of the noise of int8" in page
+    assert re.search(r"One group makes [\d.> ]+ % of the noise of int8", page)
     assert f"{PLANTED} alone in int8 costs {document['groups'][0]['score']['loss']:.4f} of cosine." in page
     (tmp_path / "run" / "report.html").unlink()
     assert trtw("report", tmp_path / "run").exit_code == 0

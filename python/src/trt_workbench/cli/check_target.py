@@ -102,12 +102,13 @@ def _show(found: TargetCheck, directory: Path) -> None:
     say = partial(print_line, console)
     mebibytes = found.model_size_bytes / 2**20
     say(f"{Path(found.model).name}: {mebibytes:.1f} MiB, {found.graph_precision['text']}")
-    table = Table("architecture", "outcome", "engine, MiB", "layers compute in", "seconds")
+    table = Table("architecture", "outcome", "engine, MiB", "layers", "computes in", "seconds")
     for one in found.targets:
         table.add_row(
             one.name,
             one.outcome,
             "-" if one.engine_size_bytes is None else f"{one.engine_size_bytes / 2**20:.1f}",
+            str(one.layers or "-"),
             one.precision["text"] if one.precision else "-",
             "-" if one.build_s is None else f"{one.build_s:.1f}",
         )

@@ -114,11 +114,12 @@ def _show(candidate: Candidate) -> None:
     from trt_workbench.decide.candidates import evidence_path
     from trt_workbench.model.opened import Model
     from trt_workbench.onnxtools.graph_types import read_precision
+    from trt_workbench.runs.statistics import share
 
     tell = partial(print_line, stdout_console(quiet=False))
     evidence = candidate.evidence
     tell(f"Precision: {read_precision(Model.open(candidate.path)).text}")
-    low = f"{evidence.low_macs:.1%} of the arithmetic, {evidence.low_weights:.1%} of the weights"
+    low = f"{share(evidence.low_macs, 1)}% of the arithmetic, {share(evidence.low_weights, 1)}% of the weights"
     tell(f"In {candidate.precision}: {low}")
     for reason, count in Counter(evidence.kept.values()).most_common():
         tell(f"Left as it was: {count} group{'s' * (count > 1)}: {reason}")

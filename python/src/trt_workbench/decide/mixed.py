@@ -17,6 +17,7 @@ from trt_workbench.errors import CheckFailed, UsageProblem
 from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.quantize.evidence import Evidence, digits_for
 from trt_workbench.runs.search import SearchDocument
+from trt_workbench.runs.statistics import share
 
 INT8_MIXED = "int8-mixed"
 _BY_RULE = "It leaves alone what is known to lose most."
@@ -119,6 +120,6 @@ def search_summary(found: SearchDocument) -> str:
     )
     return (
         f"{INT8_MIXED} was found by search: {chosen.kept} of {len(found.order)} groups left alone, "
-        f"{chosen.low_macs:.1%} of the arithmetic in int8. On {scored} the loss of {evidence.figure} is "
+        f"{share(chosen.low_macs, 1)}% of the arithmetic in int8. On {scored} the loss of {evidence.figure} is "
         f"{chosen.loss:.{digits}f}{ends}{seen}, with {evidence.bound:g} allowed ({found.wall_s:.0f} s)."
     )

@@ -26,6 +26,7 @@ from trt_workbench.onnxtools.quantize.evidence import SearchEvidence, SearchPoin
 from trt_workbench.profiling.records import Operation, read_records
 from trt_workbench.runs.search import SearchDocument, SearchTrial
 from trt_workbench.runs.sensitivity import GroupLoss, Sensitivity
+from trt_workbench.runs.statistics import share
 
 Note = Callable[[str], None]
 # Raised when candidates come to be made or scored otherwise, so that earlier trials are not taken again.
@@ -222,7 +223,7 @@ class Search:
         ends = f" ({point.loss_ci95[0]:.{digits}f} to {point.loss_ci95[1]:.{digits}f})" if point.loss_ci95 else ""
         seen = f", {point.seen_loss:.{digits}f} on the other half" if point.seen_loss is not None else ""
         self.note(
-            f"{kept} of {len(self._order)} groups left alone, {point.low_macs:.1%} of the arithmetic in "
+            f"{kept} of {len(self._order)} groups left alone, {share(point.low_macs, 1)}% of the arithmetic in "
             f"{self.precision}: {self._scorer.figure} {point.value:.{digits}f}, loss "
             f"{point.loss:.{digits}f}{ends}{seen}; about {seconds:.0f} s to go"
         )

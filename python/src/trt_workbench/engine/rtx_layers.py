@@ -91,7 +91,7 @@ def built_precision(layers: Iterable[BuiltLayer]) -> Precision:
             computed.append(ordered(factors)[-1].name)
         if weights:
             held[weights[1].name] += weights[0]
-    return Precision(shares_of(computed), "layers", len(computed), "engine layers", shares_of(held))
+    return Precision(shares_of(computed), "layers that multiply", len(computed), "engine layers", shares_of(held))
 
 
 def _weights(layer: BuiltLayer) -> tuple[int, Format] | None:

@@ -19,7 +19,7 @@ from trt_workbench import __version__
 from trt_workbench.core.input_files import read_bytes
 from trt_workbench.errors import printable
 from trt_workbench.report.svg import within_page
-from trt_workbench.runs.statistics import claimed
+from trt_workbench.runs.statistics import claimed, share
 
 _GENERATOR = b'<meta name="generator" content="trt-workbench">'
 # What Markdown, or HTML inside it, takes for more than itself wherever it stands; and an underscore at a word's edge.
@@ -84,6 +84,7 @@ def render(template: str, **values: Any) -> str:
         "moment": _moment,
         "percent": percent,
         "claimed": claimed,
+        "share": share,
     }
     environment.filters |= {"fenced": _fenced, "link": _link, "picture": _picture, "small": small}
     text = environment.get_template(template).render(version=__version__, **values)

@@ -15,6 +15,7 @@ from trt_workbench.profiling.difference import LayerGroup, overhead, telling
 from trt_workbench.profiling.records import OVERHEAD, Kernel, Operation, ProfileLine, Side, SideFacts
 from trt_workbench.report.page import percent
 from trt_workbench.runs.comparison import Interval
+from trt_workbench.runs.statistics import share
 
 _NAMED = 3
 # Operations below this share are folded away, and kinds of them put together.
@@ -207,11 +208,11 @@ def _of_side(side: SideView) -> list[str]:
     found = []
     if side.operations:
         first = side.longest[:_NAMED]
-        part = 100 * sum(one.share or 0.0 for one in first)
+        part = sum(one.share or 0.0 for one in first)
         names = ", ".join(f"{label(one)} ({(one.mean_ms or 0.0):.3f} ms)" for one in first)
         found.append(
             f"{side.title}: {len(side.longest)} {side.noun} take {side.total_ms:.3f} ms a run; the longest "
-            f"({part:.0f} %) are {names}."
+            f"({share(part)} %) are {names}."
         )
         if own := side.facts.get("own_ms"):
             found.append(f"Without the profiler one run takes {own:.3f} ms (median).")
@@ -222,8 +223,8 @@ def _of_side(side: SideView) -> list[str]:
         time_ms = sum(one.mean_ms or 0.0 for one in moved)
         kinds = Counter(one.role for one in moved)
         text = ", ".join(f"{count} {role}" for role, count in kinds.items())
-        share = 100 * time_ms / side.total_ms if side.total_ms else 0.0
-        found.append(f"{text} {side.noun} cost {time_ms:.3f} ms ({share:.1f} %); the longest is {moved[0].name}.")
+        cost = time_ms / side.total_ms if side.total_ms else 0.0
+        found.append(f"{text} {side.noun} cost {time_ms:.3f} ms ({share(cost, 1)} %); the longest is {moved[0].name}.")
     for tool in dict.fromkeys(kernel.tool for kernel in side.kernels):
         kernels = [kernel for kernel in side.kernels if kernel.tool == tool]
         located = sum(1 for kernel in kernels if kernel.layer)

@@ -11,6 +11,7 @@ from trt_workbench.report.hover import say_point
 from trt_workbench.report.sensitivity import draw_groups
 from trt_workbench.report.style import ACCENT, PALETTE, figure, legend_below, plots_folder
 from trt_workbench.runs.search import SearchDocument
+from trt_workbench.runs.statistics import share
 
 _NAMED = 4  # groups in a sentence
 
@@ -44,7 +45,7 @@ def _said(found: SearchDocument) -> list[str]:
         return [f"Every group in {to} keeps {bound}: the loss is {chosen.loss:.4f}."]
     left = found.order[: chosen.kept]
     return [
-        f"{100 * chosen.low_macs:.1f} % of the arithmetic in {to} keeps {bound}: with {chosen.kept} of "
+        f"{share(chosen.low_macs, 1)} % of the arithmetic in {to} keeps {bound}: with {chosen.kept} of "
         f"{len(found.order)} groups left alone the loss is {chosen.loss:.4f}.",
         f"Left alone: {', '.join(left[:_NAMED])}{f' and {len(left) - _NAMED} more' if len(left) > _NAMED else ''}.",
     ]
@@ -70,7 +71,7 @@ def draw_curve(evidence: SearchEvidence, to: str, path: Path) -> Path:
                 axes.plot([100 * point.low_macs] * 2, ends, color=ACCENT, alpha=0.35, linewidth=2, zorder=1)
         axes.scatter(shares, [point.value for point in points], 22, color=ACCENT, zorder=3)
         for point in points:
-            words = f"{point.kept} groups left alone, {100 * point.low_macs:.1f} % of the arithmetic in {to}"
+            words = f"{point.kept} groups left alone, {share(point.low_macs, 1)} % of the arithmetic in {to}"
             say_point(
                 axes,
                 100 * point.low_macs,

@@ -9,6 +9,7 @@ from trt_workbench.engine.documents import read_document
 from trt_workbench.report.hover import say_rows
 from trt_workbench.report.style import ACCENT, PALETTE, WIDE, figure, label, legend_below, plots_folder
 from trt_workbench.runs.sensitivity import Sensitivity
+from trt_workbench.runs.statistics import share
 
 # Bars that can be read; the table has all groups.
 _BARS = 30
@@ -47,8 +48,8 @@ def _said(found: Sensitivity) -> list[str]:
     chosen = found.groups[:half]
     what = f"{half} of {len(found.groups)} groups make" if half > 1 else "One group makes"
     sentences = [
-        f"{what} {100 * shares / total:.0f} % of the noise of {found.to}, with "
-        f"{100 * sum(group.macs_share for group in chosen):.0f} % of the arithmetic."
+        f"{what} {share(shares / total)} % of the noise of {found.to}, with "
+        f"{share(sum(group.macs_share for group in chosen))} % of the arithmetic."
     ]
     sentences.append(f"The noisiest: {', '.join(group.name for group in chosen[:_NAMED])}.")
     if (score := found.groups[0].score) is not None:
@@ -70,12 +71,12 @@ def draw_groups(found: Sensitivity, path: Path) -> Path:
         axes.barh(places, [100 * group.noise / total for group in shown], 0.7, color=ACCENT, label="of the noise")
         shares = [100 * group.macs_share for group in shown]
         axes.scatter(shares, places, 18, color=PALETTE[3], label="of the arithmetic", zorder=3)
-        said = [f"{label(group.name)}: {100 * group.noise / total:.1f} % of the noise" for group in shown]
+        said = [f"{label(group.name)}: {share(group.noise / total, 1)} % of the noise" for group in shown]
         say_rows(
             axes,
             {
-                at: f"{text}, {share:.1f} % of the arithmetic"
-                for at, text, share in zip(places, said, shares, strict=True)
+                at: f"{text}, {share(group.macs_share, 1)} % of the arithmetic"
+                for at, text, group in zip(places, said, shown, strict=True)
             },
         )
         axes.set_yticks(places, [_short(label(group.name)) for group in shown], fontsize=8)

@@ -55,6 +55,11 @@ def view(directory: Path) -> dict[str, Any]:
 def headline(document: Mapping[str, Any]) -> str:
     """Say the verdict of a verification in one line."""
     reference = f"beside {document['reference']}" if document["reference"] else "by properties alone"
+    if document.get("compared_with_itself"):
+        reference += (
+            ", the same file on the same runtime: its calls agree with one another, and nothing else was compared "
+            "(--reference names another runtime)"
+        )
     simulated = ", simulated" if document["provenance"].get("simulated") else ""
     return (
         f"{Path(document['target']).name}: {document['verdict'].upper()} on {document['backend']} "

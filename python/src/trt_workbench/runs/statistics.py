@@ -23,6 +23,7 @@ PERCENTILES = (50, 90, 95, 99)
 CONFIDENCE = 0.95
 DRAWN = "uncertainty from which {unit} were drawn, not a range for other {unit}"
 """What an interval of a bootstrap is, in every table; `unit` in the plural."""
+_SHARE_DIGITS = 3
 _MOST_SAMPLES = 1 << 40
 # LoadGen's early stopping: with at most so many samples beyond it, a percentile is wrong with at most this probability.
 _BEYOND, _DOUBT = 1, 0.01
@@ -132,6 +133,26 @@ def too_few(summary: Mapping[str, Any], names: Iterable[str], unit: str) -> str:
         return ""
     least = ", ".join(map(str, weak.values()))
     return f"{summary['count']:g} {unit} are too few to claim {', '.join(weak)} (needed: {least})"
+
+
+def share(value: float, digits: int = 0) -> str:
+    """Return the percent of a share, 0 to 1, without the sign: never 0 of something, nor 100 of less than all.
+
+    Args:
+        value: the share.
+        digits: behind the point, at least; up to three where fewer would round the share away.
+    """
+    percent = 100 * value
+    while digits < _SHARE_DIGITS and _rounded_away(value, percent, digits):
+        digits += 1
+    if _rounded_away(value, percent, digits):
+        return f"< {10**-digits:.{digits}f}" if value < 1 / 2 else f"> {100 - 10**-digits:.{digits}f}"
+    return f"{percent:.{digits}f}"
+
+
+def _rounded_away(value: float, percent: float, digits: int) -> bool:
+    shown = round(percent, digits)
+    return (value > 0 and shown == 0) or (value < 1 and shown == 100)
 
 
 def interval(

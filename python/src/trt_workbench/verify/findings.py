@@ -52,6 +52,7 @@ class VerifyFindings(TypedDict):
     backend: str
     precision: str
     reference: str | None
+    compared_with_itself: NotRequired[bool]
     inputs: list[str] | None
     seed: int
     sizes: NotRequired[dict[str, list[NonNegativeInt]]]

@@ -97,6 +97,15 @@ class Opened:
         self.spaces = self._spaces()
 
     @property
+    def is_itself(self) -> bool:
+        """Whether the reference is the target once more: one file on one runtime, which says nothing of its results."""
+        request, graph = self._request, self.graph
+        if self.reference is None or graph is None or request.backend != request.reference:
+            return False
+        same = request.target.suffix == MODEL_SUFFIX and Model.open(request.target).sha256 == graph.sha256
+        return same and not self.session.simulated
+
+    @property
     def inputs(self) -> list[TensorSpec]:
         """The target's inputs, with the lengths of the tables that the model indexes with them."""
         return with_limits(self.session.inputs, self.graph.facts.inputs if self.graph else ())

@@ -98,6 +98,7 @@ def verify(
             if yardstick:
                 yardstick.close()
         provenance = run.record if run.crashed else opened.session.record()
+        itself = opened.is_itself
     tried = [row for row in rows if row["verdict"] != UNVERIFIED]
     if not tried:
         reason = rows[0]["reason"] if rows else "there are no shapes"
@@ -112,6 +113,7 @@ def verify(
         "backend": request.backend,
         "precision": run.precision,
         "reference": compared.name if compared else None,
+        "compared_with_itself": itself,
         "inputs": list(request.inputs) or None,
         "seed": request.seed,
         "sizes": sizes(rows),
