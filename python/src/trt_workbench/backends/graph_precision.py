@@ -19,7 +19,7 @@ from trt_workbench.system.workspace import cache_root
 PRECISIONS = tuple(reversed(names(lambda one: one.graph)))
 """What a file can be had in, the finest first."""
 # Raised when the way of converting changes, so that files converted before are not taken again.
-_RECIPE = 3
+_RECIPE = 4
 # ONNX allows them in fp16, and providers of ONNX Runtime lack kernels: its own converter leaves them in fp32, too.
 _WITHOUT_FP16 = ("TopK", "RoiAlign", "Min", "Max", "Upsample")
 

@@ -46,7 +46,7 @@ def check_written(before: Model, path: Path, precision: str, seed: int = 0) -> t
 
     Raises:
         CheckFailed: it does not load or run where the model does, an output has another type or shape, is not finite
-            where the model's is, or in fp16 or bf16 has nothing in common with it.
+            where the model's is, or in fp16 has nothing in common with it.
     """
     try:
         backend = require_backend(REFERENCE)
@@ -83,7 +83,8 @@ def check_written(before: Model, path: Path, precision: str, seed: int = 0) -> t
         apart = difference(got, want).rel_l2
         if names or not read(precision)[0].is_half or _chooses(before):
             continue
-        if apart >= _LOST:
+        # beyond the range of fp16 values are lost; bf16 only rounds, on noise by half of an output
+        if precision == "fp16" and apart >= _LOST:
             raise CheckFailed(
                 f"Output {name} of the model in {precision} is off by {apart:.0%} (relative L2) on random inputs"
                 f"{explained(path, precision, [inputs])}. Nothing is written{fix}."

@@ -146,6 +146,20 @@ def test_makers_whose_type_an_attribute_says_load_and_are_right(tmp_path: Path, 
     check(write_onnx(tmp_path / "m.onnx", text, weights), x=np.eye(4, dtype=np.float32), n=np.array(4))
 
 
+@pytest.mark.parametrize(
+    "made", ["c = Cast<to = 1>(h)", "z = ConstantOfShape<value: tensor = float[1] {3.0}>(shape) c = Add(h, z)"]
+)
+def test_what_becomes_fp16_is_read_as_fp16(tmp_path: Path, made: str) -> None:
+    """As an exported RMS norm: a Cast to fp32, and its mean of squares."""
+    text = f"""g (float[4,4] x) => (float[4,4] y) {{
+        h = MatMul(x, w) {made} s = Pow(c, two) m = ReduceMean<axes = [-1]>(s) e = Add(m, eps) r = Sqrt(e)
+        i = Div(one, r) n = Mul(c, i) d = Cast<to = 1>(n) y = Mul(d, w) }}"""
+    weights = {"w": RNG.standard_normal((4, 4)).astype(np.float32), "shape": np.array([4, 4])}
+    weights |= {"two": np.float32(2), "one": np.float32(1), "eps": np.float32(1e-5)}
+    path = write_onnx(tmp_path / "m.onnx", text, weights)
+    check(path, x=RNG.standard_normal((4, 4)).astype(np.float32))
+
+
 def test_every_operator_whose_type_is_free_is_left_in_fp32() -> None:
     """Of all of ONNX: an output whose type variable is that of no input."""
     from trt_workbench.onnxtools.quantize.cast_rules import NodeTypes

@@ -183,8 +183,9 @@ class _Caster:
         if reason:
             self._result.kept[node.name or node.output[0]] = reason
         low = not (wide or reason or self._normalises(node, scope)) and rules.known
+        retyped = False
         if low and rules.is_free(0):
-            low = node.op_type in ("Cast", "ConstantOfShape") and self._retyped(node, scope)
+            low = retyped = node.op_type in ("Cast", "ConstantOfShape") and self._retyped(node, scope)
         self._wire(node, scope, [low and rules.input_may_be(place, self._low) for place in range(len(node.input))])
         if places and not low:
             self._result.wide.add(node.op_type)
@@ -199,7 +200,7 @@ class _Caster:
         for place, name in enumerate(node.output):
             if not name or scope.types.get(name) != TensorProto.FLOAT:
                 continue
-            if not (low and rules.output_may_be(place, self._low)):
+            if not (retyped or (low and rules.output_may_be(place, self._low))):
                 scope.versions[name] = {TensorProto.FLOAT: name}
                 continue
             self.lowered += bool(places)
