@@ -253,3 +253,24 @@ def test_a_run_is_recorded_and_is_the_reference_of_another(model: Path, tmp_path
     assert result.exit_code == 1
     assert "beside record of ort-cpu" in result.stdout
     assert "rows are mixed up: row 0 holds that of row 1" in said(result)
+
+
+@pytest.mark.parametrize(
+    ("reference", "verdict"), [("ort-cpu", "CONSISTENT"), ("none", "CONSISTENT"), ("torch", "RIGHT")]
+)
+def test_a_runtime_that_is_compared_with_itself_is_not_called_right(
+    tmp_path: Path, reference: str, verdict: str
+) -> None:
+    if reference == "torch":
+        pytest.importorskip("torch")
+    path = write_onnx(
+        tmp_path / "m.onnx", "g (float[2,4] x) => (float[2,4] y) { y = MatMul(x, w) }", {"w": np.eye(4, dtype="f4")}
+    )
+    words = ("--backend", "ort-cpu", "--reference", reference, "--quick", "--output", tmp_path / "run")
+    result = trtw("verify", path, *words)
+    assert result.exit_code == 0, result.output
+    printed = " ".join(result.stdout.split())
+    assert f"m.onnx: {verdict} on ort-cpu" in printed
+    found = json.loads((tmp_path / "run" / "verify.json").read_text())
+    assert found["compared_with_itself"] is (reference == "ort-cpu")
+    assert ("the same file on the same runtime" in printed) is (reference == "ort-cpu")
