@@ -63,7 +63,7 @@ def test_every_row_is_scored_measured_or_has_its_reason(decided: tuple[Result, P
         assert found[name, "ort-cpu"]["directory"] == f"scores/{name}/ort-cpu"
         assert (folder / "scores" / name / "ort-cpu" / "predictions.json").is_file()
     assert found["fp32", "ort-cpu"]["score"]["loss"] == 0
-    assert "There was no search for int8-mixed: The calibration data hold 8 samples, 4 in the half" in result.output
+    assert "There was no search for int8-mixed: The data hold 8 samples, 4 in the half" in result.output
     assert "int8" in found["int8-mixed", "ort-cpu"]["computes_in"]
     assert found["int8-mixed", "ort-cpu"]["sha256"] != found["fp32", "ort-cpu"]["sha256"]
     # the convolutions of a file for TensorRT have no QuantizeLinear behind them, without which there are no integers

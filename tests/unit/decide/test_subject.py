@@ -84,3 +84,22 @@ def test_data_that_are_absent_are_named_by_their_option(tmp_path: Path) -> None:
     asked = DecideSettings(data=tmp_path / "none.npy")
     with pytest.raises(UsageProblem, match=r"--data, do not exist: .*none\.npy"):
         subject_of(embedded_model(), asked, CalibrationSettings(calibration="random"), lambda _: None)
+
+
+@pytest.mark.parametrize(("shape", "words"), [((3, 8), "hold 3 samples"), ((9, 5), r"shape \[5\]")])
+def test_data_that_cannot_be_scored_are_refused_before_anything_is_made(
+    tmp_path: Path, shape: tuple[int, int], words: str
+) -> None:
+    text = "g (float[n,8] x) => (float[n,8] y) { y = MatMul(x, w) }"
+    path = write_onnx(tmp_path / "m.onnx", text, {"w": np.eye(8, dtype=np.float32)})
+    np.save(tmp_path / "a.npy", np.ones(shape, np.float32))
+    np.save(tmp_path / "c.npy", np.ones((9, 8), np.float32))
+    with pytest.raises(UsageProblem, match=words) as refused:
+        subject_of(
+            path,
+            DecideSettings(data=tmp_path / "a.npy"),
+            CalibrationSettings(calibration=str(tmp_path / "c.npy")),
+            lambda _: None,
+        )
+    assert "a.npy" in str(refused.value)
+    assert "alibration" not in str(refused.value)  # nor are they called so

@@ -3,7 +3,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from trt_workbench.engine.calibration import calibration_batches, count_samples, fit_calibration, hash_calibration
+from trt_workbench.engine.calibration import (
+    calibration_batches,
+    calibration_files,
+    count_samples,
+    fit_calibration,
+    hash_calibration,
+)
 from trt_workbench.engine.options import Calibration
 from trt_workbench.errors import UsageProblem
 from trt_workbench.model.facts import ModelTensor
@@ -122,3 +128,10 @@ def test_every_file_is_looked_at(tmp_path: Path) -> None:
     np.save(tmp_path / "b.npy", np.zeros((8, 3), np.float32))
     with pytest.raises(UsageProblem, match=r"b\.npy"):
         fitted(tmp_path, ("N", 2))
+
+
+def test_no_kind_of_image_is_left_out_in_silence(tmp_path: Path) -> None:
+    names = ["a.jpg", "b.webp", "c.TIFF", "d.tif", "e.bmp", "f.PNG", "g.jpeg"]
+    for name in [*names, "notes.txt"]:
+        (tmp_path / name).write_bytes(b"")
+    assert [path.name for path in calibration_files(tmp_path)] == names

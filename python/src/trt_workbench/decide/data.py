@@ -198,8 +198,8 @@ def _drawn(available: int, settings: CalibrationSettings, path: Path, half: Half
     if len(places) < FEWEST_SAMPLES:
         of = f", {len(places)} in the half of them that is used" if half is not None else ""
         raise UsageProblem(
-            f"The calibration data hold {available} sample{'s' * (available != 1)}{of}, and ranges from fewer than "
-            f"{FEWEST_SAMPLES} mean nothing; give more: {path}"
+            f"The data hold {available} sample{'s' * (available != 1)}{of}, and neither ranges nor scores of fewer "
+            f"than {FEWEST_SAMPLES} mean anything; give more: {path}"
         )
     count = min(len(places), settings.samples)
     return sorted(np.random.default_rng(settings.seed).choice(places, count, replace=False).tolist())
@@ -242,7 +242,7 @@ def _check_values(
     # a set of dark images reaches a twentieth of the range at least
     if not (low - span * 0.1 <= least and low + span * 0.05 <= most <= high + span * 0.1):
         raise UsageProblem(
-            f"The calibration arrays hold values from {least:.4g} to {most:.4g}, and inference feeds this model "
+            f"The arrays hold values from {least:.4g} to {most:.4g}, and inference feeds this model "
             f"{low:.4g} to {high:.4g}: they were normalised in another way, or not at all. Prepare them as inference "
             f"does, or give the images themselves: {path}"
         )

@@ -143,6 +143,7 @@ def _likeness(model: Model, settings: DecideSettings, data: Path, calibration: C
     scored = replace(calibration, calibration=str(data), samples=settings.limit or SCORED_SAMPLES)
     if kind == "perplexity":
         _require_logits(model, scored)
+    next(iter(calibration_data(model, scored).read()))  # what does not fit is refused before anything is made
     return Likeness(model, scored, kind, samples_overlap(model, calibration, scored))
 
 

@@ -20,7 +20,8 @@ Batch = dict[str, NDArray[Any]]
 ImageReader = Callable[[Path], NDArray[Any]]
 """Turns an image file into one input tensor without batch dimension, by the transform that inference uses."""
 
-IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp")
+IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff"})
+"""What is taken for an image in a folder, in capitals or not."""
 # Ranges from fewer samples are poor: ultralytics warns below 300 images.
 FEW_SAMPLES = 300
 _BATCH = 8  # where the model leaves it open
@@ -151,7 +152,7 @@ def check_sample(path: Path, sample: NDArray[Any], tensor: ModelTensor) -> None:
         problem = f"are {sample.dtype.name}, the model takes {tensor.dtype}"
     else:
         return
-    raise UsageProblem(f"The calibration samples of the input {tensor.name} {problem}: {path}")
+    raise UsageProblem(f"The samples of the input {tensor.name} {problem}: {path}")
 
 
 def _samples(calibration: Calibration, inputs: Sequence[str], read_image: ImageReader | None) -> Iterator[Batch]:

@@ -10,11 +10,11 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from trt_workbench.engine.calibration import IMAGE_SUFFIXES
 from trt_workbench.errors import UsageProblem
 from trt_workbench.pipeline.decode import read_image
 from trt_workbench.pipeline.videos import open_video
 
-IMAGES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff"})
 # No playlists, which would name further files.
 VIDEOS = frozenset({".mp4", ".m4v", ".mov", ".avi", ".mkv", ".webm", ".mpg", ".mpeg"})
 
@@ -54,7 +54,7 @@ class Sources:
             UsageProblem: an image is missing or damaged, or a video cannot be opened.
         """
         for path in self.files:
-            if path.suffix.lower() in IMAGES:
+            if path.suffix.lower() in IMAGE_SUFFIXES:
                 yield SourceImage(path, None, read(path))
             else:
                 yield from _frames(path, note)
@@ -69,13 +69,13 @@ def find_sources(given: Sequence[Path]) -> Sources:
     files: list[Path] = []
     for path in given:
         if path.is_dir():
-            inside = sorted(entry for entry in path.iterdir() if entry.suffix.lower() in IMAGES | VIDEOS)
+            inside = sorted(entry for entry in path.iterdir() if entry.suffix.lower() in IMAGE_SUFFIXES | VIDEOS)
             if not inside:
                 raise UsageProblem(f"The folder holds no images and no videos ({_known()}): {path}")
             files += inside
         elif not path.exists():
             raise UsageProblem(f"There is no such file or folder: {path}")
-        elif path.suffix.lower() not in IMAGES | VIDEOS:
+        elif path.suffix.lower() not in IMAGE_SUFFIXES | VIDEOS:
             raise UsageProblem(f"The file is neither an image nor a video by its name ({_known()}): {path}")
         else:
             files.append(path)
@@ -83,11 +83,11 @@ def find_sources(given: Sequence[Path]) -> Sources:
 
 
 def _known() -> str:
-    return " ".join(sorted(IMAGES | VIDEOS))
+    return " ".join(sorted(IMAGE_SUFFIXES | VIDEOS))
 
 
 def _count(path: Path) -> int:
-    if path.suffix.lower() in IMAGES:
+    if path.suffix.lower() in IMAGE_SUFFIXES:
         return 1
     video = _opened(path)
     try:

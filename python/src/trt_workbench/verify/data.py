@@ -19,6 +19,7 @@ from trt_workbench.errors import UsageProblem
 from trt_workbench.measure.arrays import Sample, read_samples
 from trt_workbench.model.opened import Model
 from trt_workbench.pipeline.calibration import calibration_images
+from trt_workbench.pipeline.families.recognise import ADVICE
 from trt_workbench.verify.settings import Range
 from trt_workbench.verify.space import Case, Space
 
@@ -105,7 +106,11 @@ def _images(sources: Sequence[str], specs: Sequence[TensorSpec], model: Model | 
         return []
     if model is None:
         raise UsageProblem(f"How the images become inputs is told by the model; name it with --model: {path}")
-    images = calibration_images(model, path)
+    try:
+        images = calibration_images(model, path)
+    except UsageProblem as problem:  # its advice is an option of other commands
+        why = str(problem).partition(f" {ADVICE}")[0].replace("; pass --imgsz", "")
+        raise UsageProblem(f"{why} Give the inputs as .npy or .npz files: {path}") from problem
     if images is None or len(specs) != 1:
         raise UsageProblem(f"Images are inputs of a model with one input; this one has {len(specs)}: {path}")
     files = calibration_files(path)[:_MOST_IMAGES]
