@@ -193,8 +193,9 @@ def _streams(latest: Mapping[tuple[str, str], Record]) -> list[str]:
         for level in paced["levels"]:
             times = (level["latency_ms"]["p50"], level["latency_ms"]["p99"], level["latency_p99_9_ms"])
             parts = ", ".join(f"{part} {value['p50']:.2f}" for part, value in level["parts_ms"].items())
-            verdict = "yes" if level["within_hop"] else "**no**"
-            figures = [*(f"{time:.2f}" for time in times), f"{paced['hop_ms']:.0f}", verdict]
+            verdict = {True: "yes", False: "**no**", None: "cannot tell"}[level["within_hop"]]
+            shown = ("-" if time is None else f"{time:.2f}" for time in times)  # none with too few chunks
+            figures = [*shown, f"{paced['hop_ms']:.0f}", verdict]
             figures += [f"{level['real_time_factor']:.4f}", f"{level['rows_mean']:.1f}", parts]
             rows.append([name, str(level["streams"]), str(level["chunks"]), *figures])
     head = ["encoder, runtime, precision", "streams", "chunks", "p50, ms", "p99", "p99.9", "hop", "within a hop"]
