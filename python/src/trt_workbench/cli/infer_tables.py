@@ -89,8 +89,8 @@ def _print_benchmark(console: Console, measured: Mapping[str, Any]) -> None:
 
     from trt_workbench.runs.statistics import claimed, too_few
 
-    further = [f"p{percent:g}" for percent in measured["settings"]["percentiles"]]
-    columns = ["mean", *dict.fromkeys(["p50", *further, "p90", "p95", "p99"]), "min", "max"]
+    percents = sorted({50, 90, 95, 99, *measured["settings"]["percentiles"]})
+    columns = ["mean", *(f"p{percent:g}" for percent in percents), "min", "max"]
     rows = {label: measured[part] for part, label in _PARTS.items() if part in measured}
     for via, label in (("cpp", "one call, C++"), ("python", "one call, Python")):
         if "single_calls" in measured:
