@@ -119,6 +119,15 @@ def test_what_the_user_says_against_the_model_is_refused(known: dict[str, Any], 
     assert str(caught.value).startswith(said)
 
 
+def test_one_stream_is_what_a_model_of_one_stream_takes() -> None:
+    tensors = ModelTensors(
+        reals(input_2=(1, 1, 257), input_3=(1, 2, 128, 2)), reals(mask=(1, 1, 257), h=(1, 2, 128, 2))
+    )
+    assert draft("dtln", tensors, Known(signal="input_2", batch=(1, 1, 1))) == draft(
+        "dtln", tensors, Known(signal="input_2")
+    )
+
+
 def test_a_model_of_one_chunk_size_leaves_nothing_of_it_to_decide(tmp_path: Path) -> None:
     made, left, notes = drafted(zipformer(tmp_path), left_context=13, init=0.0, batch=(1, 4, 4))
     assert left == {}

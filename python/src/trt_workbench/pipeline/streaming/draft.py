@@ -46,9 +46,11 @@ class _Draft:
         self._stream = stream = DraftedStream(model, known, graph)
         self.notes = list(stream.notes)
         self._signal, self._batch, self._time = stream.signal, stream.batch, stream.time_axis
-        if known.batch and stream.batch is None and stream.batch_axis is not None:
+        most = known.batch[2] if known.batch else 1
+        unused = most > 1 and stream.batch is None  # one stream is what it takes
+        if unused and stream.batch_axis is not None:
             raise UsageProblem(
-                f"--batch {known.batch[2]} cannot be: the model takes one stream, as the first dimension of "
+                f"--batch {most} cannot be: the model takes one stream, as the first dimension of "
                 f"{self._signal.name if self._signal else ''} says; export it with a dynamic one."
             )
         self._counted = counted_of(model)
@@ -57,7 +59,7 @@ class _Draft:
         self._recurrent = graph.recurrent() if graph else []
         if self._recurrent and stream.pairs:
             self.notes.append(f"Memory: infinite, as the model has {' and '.join(self._recurrent)}")
-        if known.batch and stream.batch is None:
+        if unused:
             self.notes.append("--batch is not used: nothing says which dimension of the signal the streams lie along")
         self._symbols: dict[str, Any] = {}
         self._spelled: dict[str, str] = {}
