@@ -218,3 +218,11 @@ def test_one_index_of_an_output(tmp_path: Path) -> None:
                 assert not np.shares_memory(found, x)
         with pytest.raises(UsageProblem, match=r"Output y of shape \[2, 3, 2\] has no index -4"):
             session.run_at({"x": x}, "y", -4)
+
+
+def test_nodes_may_stand_in_any_order_as_onnx_runtime_takes_them(tmp_path: Path) -> None:
+    text = "g (float[n,4] x) => (float[n,4] y) { y = Relu(b) b = Add(a, x) a = Neg(x) }"
+    model = write_onnx(tmp_path / "m.onnx", text)
+    x = np.linspace(-2, 2, 12, dtype=np.float32).reshape(3, 4) ** 2 - 1
+    with TorchBackend().load(model, options()) as session, OrtCpuBackend().load(model) as reference:
+        np.testing.assert_array_equal(session.run({"x": x})["y"], reference.run({"x": x})["y"])

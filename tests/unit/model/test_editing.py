@@ -1,5 +1,6 @@
 """Names that are free in all graphs of a model, and models that are edited although they have the likeliest names."""
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from trt_workbench.model.editing import (
     Names,
     NodeWriter,
     bypass,
+    in_order,
     inlined,
     name_nodes,
     put_nodes,
@@ -219,3 +221,34 @@ def test_what_depends_on_a_loop_through_two_graphs_is_disturbed() -> None:
     copy = with_rounding(model, 2.0**-8, 1)
     inner = [node.op_type for graph in all_graphs(copy) if graph.name == "tt" for node in graph.node]
     assert "RandomUniformLike" in inner
+
+
+ORDERED = """g (float[2,3] x, bool c) => (float[2,3] y) {
+    a = Abs(x)
+    b = Neg(a)
+    d = If (c) <
+        then_branch = t () => (float[2,3] p) { o = Exp(b) p = Add(o, a) },
+        else_branch = e () => (float[2,3] q) { q = Identity(a) }
+    >
+    y = Mul(d, b)
+}"""
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(4))))
+def test_nodes_in_any_order_are_put_after_what_they_read(order: tuple[int, ...]) -> None:
+    sorted_model = parse_onnx(ORDERED)
+    model = parse_onnx(ORDERED)
+    nodes = [model.graph.node[place] for place in order]
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    for graph in subgraphs(model.graph.node):
+        inner = list(graph.node)[::-1]
+        del graph.node[:]
+        graph.node.extend(inner)
+    assert in_order(model) == sorted_model
+
+
+def test_nodes_in_a_circle_have_no_order() -> None:
+    circle = parse_onnx("g (float[2] x) => (float[2] y) { y = Add(x, z) z = Neg(y) }")
+    with pytest.raises(ValueError, match="cycle"):
+        in_order(circle)

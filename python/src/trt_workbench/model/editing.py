@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from graphlib import TopologicalSorter
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,7 @@ import onnx.inliner
 from onnx import helper, numpy_helper
 
 from trt_workbench.model.constants import Array
-from trt_workbench.model.walking import all_graphs, all_nodes, defined, subgraphs, use_counts
+from trt_workbench.model.walking import all_graphs, all_nodes, defined, reads, subgraphs, use_counts
 
 
 class Names:
@@ -120,6 +122,31 @@ class NodeWriter:
 def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return the model with its own functions written out; the model itself where it has none."""
     return onnx.inliner.inline_local_functions(model) if model.functions else model
+
+
+def in_order(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Let every node stand after those whose outputs it reads, and else where it is; return the model.
+
+    ONNX demands that order, ONNX Runtime does not, and its own converter to fp16 puts the casts of inputs last.
+
+    Raises:
+        ValueError: nodes read one another's outputs in a circle.
+    """
+    for graph in all_graphs(model):
+        makers = {name: place for place, node in enumerate(graph.node) for name in node.output if name}
+        sorter = TopologicalSorter(
+            {place: [makers[name] for name in reads(node) if name in makers] for place, node in enumerate(graph.node)}
+        )
+        sorter.prepare()
+        ready, order = list[int](), list[int]()
+        while sorter.is_active():
+            for place in sorter.get_ready():
+                heapq.heappush(ready, place)
+            order.append(heapq.heappop(ready))
+            sorter.done(order[-1])
+        if order != list(range(len(order))):
+            replace_nodes(graph, [graph.node[place] for place in order])
+    return model
 
 
 def replace_nodes(graph: onnx.GraphProto, nodes: Iterable[onnx.NodeProto]) -> None:

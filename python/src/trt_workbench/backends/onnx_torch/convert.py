@@ -30,7 +30,7 @@ from trt_workbench.backends.onnx_torch.dtypes import INTEGERS, TORCH_DTYPES, as_
 from trt_workbench.backends.onnx_torch.values import Value, eye_like, full, range_
 from trt_workbench.core.device_errors import device_error, device_message
 from trt_workbench.errors import UsageProblem
-from trt_workbench.model.editing import inlined
+from trt_workbench.model.editing import in_order, inlined
 from trt_workbench.model.opened import Model, checked_on_error
 from trt_workbench.model.proto import opset
 from trt_workbench.model.walking import captured, nodes_within
@@ -92,7 +92,7 @@ def convert(source: Model, precision: torch.dtype = torch.float32) -> Converted:
     model, path = source.load(), source.path
     try:
         with checked_on_error(source):
-            model = inlined(model)
+            model = in_order(inlined(model))
             settle_ifs(model, _FOLDED_BYTES)
         return _Converter(model.graph, opset(model), precision).run()
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RuntimeError) as error:
