@@ -149,7 +149,7 @@ def build_engine(model: str, options: BuildOptions, progress: Any) -> SimpleName
     engine = Engine(plan)
     return SimpleNamespace(
         plan=plan,
-        timing_cache=(options.timing_cache or b"") + b"t",
+        timing_cache=(options.timing_cache or b"ptrt") + b"t",
         build_s=0.1,
         layer_count=1,
         skipped_tactics=0,

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from trt_workbench.engine.manifest import manifest_path
 from trt_workbench.engine.timing_cache import load_timing_cache, save_timing_cache, shared_timing_cache
 from trt_workbench.errors import DeviceFailure, UsageProblem, WorkbenchError
 
@@ -33,6 +34,18 @@ def test_load_and_save(tmp_path: Path) -> None:
 def test_strict_needs_a_cache(tmp_path: Path) -> None:
     with pytest.raises(UsageProblem, match="--timing-cache-strict"):
         load_timing_cache(tmp_path / "none", strict=True)
+
+
+def test_a_cache_begins_as_an_engine_does(tmp_path: Path) -> None:
+    """TensorRT 8.6 gives both one tag."""
+    for name in ("sm90.timing", "cache", "net.plan", "net.engine"):
+        (tmp_path / name).write_bytes(b"ptrt\0\0\0\0\xec\0")
+    assert load_timing_cache(tmp_path / "sm90.timing", strict=True) == b"ptrt\0\0\0\0\xec\0"
+    assert load_timing_cache(tmp_path / "cache", strict=True)
+    manifest_path(tmp_path / "cache").write_text("{}")
+    for name in ("net.plan", "net.engine", "cache"):
+        with pytest.raises(UsageProblem, match="is a TensorRT engine"):
+            load_timing_cache(tmp_path / name, strict=False)
 
 
 def test_a_folder_is_no_timing_cache(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import filelock
 
 from trt_workbench.core.input_files import read_bytes, refuse_special
 from trt_workbench.engine.files import write_bytes
+from trt_workbench.engine.manifest import manifest_path
 from trt_workbench.errors import UsageProblem, WorkbenchError
 from trt_workbench.model.opened import Model
 from trt_workbench.model.sniff import describe_file
@@ -87,6 +88,10 @@ def save_timing_cache(path: Path, earlier: bytes, built: bytes, merge: Merge) ->
                 _said.add(path)
 
 
+# TensorRT 8.6 begins its timing caches with the tag of its engines, which only their names and manifests tell apart.
+_ENGINES = (".plan", ".engine", ".trt")
+
+
 def _refuse_other(path: Path, data: bytes) -> None:
     """Raise UsageProblem for a file that is something else: a build would end by replacing it."""
     what = "is an ONNX model"
@@ -95,6 +100,8 @@ def _refuse_other(path: Path, data: bytes) -> None:
     except UsageProblem:
         is_text = b"\n" in data and b"\0" not in data and data.decode(errors="ignore").encode() == data
         what = "is a text" if is_text else describe_file(path)
+        if "TensorRT engine" in what and not (path.suffix in _ENGINES or manifest_path(path).exists()):
+            return
     if not any(words in what for words in ("no model format known here", "starts as one", "is empty")):
         raise UsageProblem(f"The file named as timing cache {what.split(';')[0]}, which a build would replace: {path}")
 
