@@ -23,7 +23,12 @@ def test_missing_images(coco: Any) -> None:
 
 @pytest.mark.parametrize(
     ("content", "text"),
-    [("{", "not JSON"), (b"\xff\xfe\x00", "not JSON"), ("[]", "not in COCO's"), ('{"images": []}', "no 'categories'")],
+    [
+        ("{", "not JSON"),
+        (b"\xff\xfe\x00", "holds zero bytes, so it is no text"),
+        ("[]", "not in COCO's"),
+        ('{"images": []}', "no 'categories'"),
+    ],
 )
 def test_annotation_file_that_cannot_be_used(coco: Any, content: str | bytes, text: str) -> None:
     coco.annotations.write_bytes(content.encode() if isinstance(content, str) else content)

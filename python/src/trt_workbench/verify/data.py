@@ -18,8 +18,6 @@ from trt_workbench.engine.calibration import IMAGE_SUFFIXES, calibration_files
 from trt_workbench.errors import UsageProblem
 from trt_workbench.measure.arrays import Sample, read_samples
 from trt_workbench.model.opened import Model
-from trt_workbench.pipeline.calibration import calibration_images
-from trt_workbench.pipeline.families.recognise import ADVICE
 from trt_workbench.verify.settings import Range
 from trt_workbench.verify.space import Case, Space
 
@@ -104,6 +102,10 @@ def _images(sources: Sequence[str], specs: Sequence[TensorSpec], model: Model | 
     path = Path(sources[0].removeprefix(f"{specs[0].name}="))
     if len(sources) != 1 or not path.exists() or not _holds_images(path):
         return []
+    # these load OpenCV, which arrays do without
+    from trt_workbench.pipeline.calibration import calibration_images
+    from trt_workbench.pipeline.families.recognise import ADVICE
+
     if model is None:
         raise UsageProblem(f"How the images become inputs is told by the model; name it with --model: {path}")
     try:
