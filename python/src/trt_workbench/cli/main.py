@@ -43,12 +43,15 @@ def _code(module: str) -> int:
         from importlib import import_module
 
         from trt_workbench.cli.streams import guard
+        from trt_workbench.system.memory import too_little
         from trt_workbench.system.variables import settle_variables
         from trt_workbench.system.workspace import enter_users_folder
 
         guard()
         if problem := settle_variables():
             return _said(problem, 2)
+        if problem := too_little():
+            return _said(problem, 3)
         enter_users_folder()
         import_module(f"trt_workbench.cli.{module}").main()
     except SystemExit as end:

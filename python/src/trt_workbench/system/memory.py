@@ -18,6 +18,19 @@ _CGROUPS = (
 _SMALL = 2**24
 
 
+# Below it libraries cannot be loaded, and some end the process themselves: OpenBLAS, and the loader of libraries.
+_LEAST = 2**29
+
+
+def too_little() -> str:
+    """Return what is wrong with a limit of the process's address space, as a message; "" where nothing is."""
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit == resource.RLIM_INFINITY or limit >= _LEAST:
+        return ""
+    least = _LEAST // 2**20
+    return f"The address space is limited to {limit // 2**20} MiB, and libraries alone need {least}: raise `ulimit -v`."
+
+
 def available_bytes() -> int:
     """Return the memory that is free, within the limits of the container and of the process if there are any."""
     import psutil
