@@ -27,7 +27,7 @@ from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.ort_backend import OrtBackend
 from trt_workbench.backends.ort_cpu import OrtCpuSession
 from trt_workbench.backends.registry import backend_names, get_backend
-from trt_workbench.core.precision import names, precisions
+from trt_workbench.core.precision import MIXED, names, precisions, read
 from trt_workbench.decide.candidates import make_candidate
 from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings
 from trt_workbench.engine.documents import write_json
@@ -87,10 +87,11 @@ def _files(folder: Path) -> dict[str, Path | str]:
     random = CalibrationSettings(calibration="random")
     for precision in precisions():
         if precision != "fp32":
-            placement = PlacementSettings(keep_sensitive="mixed" in precision)
-            output = folder / f"{precision}.onnx"
+            row, mode = read(precision)
+            placement = PlacementSettings(keep_sensitive=mode == MIXED, keep=("head",) if mode == MIXED else ())
+            output, to = folder / f"{precision}.onnx", row.name if mode == MIXED else precision
             try:
-                made = make_candidate(Model.open(source), precision, output, calibration=random, placement=placement)
+                made = make_candidate(Model.open(source), to, output, calibration=random, placement=placement)
                 files[f"{precision}, as quantize writes it"] = made.path
             except UsageProblem as problem:
                 files[precision] = str(problem)
@@ -171,7 +172,10 @@ def _cell(found: dict[str, Any]) -> str:
 
 def _page(rows: dict[str, dict[str, dict[str, Any]]]) -> str:
     backends = list(next(iter(rows.values())))
-    reasons = sorted({one["reason"] for row in rows.values() for one in row.values() if one["outcome"] == "refused"})
+    reasons = {
+        outcome: sorted({one["reason"] for row in rows.values() for one in row.values() if one["outcome"] == outcome})
+        for outcome in ("refused", "not run")
+    }
     lines = [
         f"| form of the model | {' | '.join(backends)} |",
         "| --- " * (len(backends) + 1) + "|",
@@ -179,7 +183,8 @@ def _page(rows: dict[str, dict[str, dict[str, Any]]]) -> str:
     ]
     return PAGE.format(
         table="\n".join(lines),
-        refused="\n".join(f"- {reason}" for reason in reasons),
+        refused="\n".join(f"- {reason}" for reason in reasons["refused"]),
+        not_run="\n".join(f"- {reason}" for reason in reasons["not run"]),
         formats=", ".join(names()),
         machine=MACHINE,
         name=NAME,
@@ -203,6 +208,10 @@ made": `quantize` has no such form of this model.
 Refused:
 
 {refused}
+
+Not run:
+
+{not_run}
 """
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from tests.unit.backends.small_models import linear
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.ort_backend import LoadRequest
+from trt_workbench.backends.ort_common import session_config
 from trt_workbench.backends.ort_cpu import OrtCpuBackend
 from trt_workbench.backends.ort_cuda import OrtCudaBackend
 from trt_workbench.backends.ort_gpu import SESSION_OPTIONS, load_gpu_session
@@ -23,6 +24,12 @@ no_cuda = pytest.mark.skipif(CUDA in ort.get_available_providers(), reason="this
 def output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("TRTW_TMP", str(tmp_path / "out"))
     return tmp_path / "out"
+
+
+def test_weights_of_4_bits_meet_activations_as_they_are() -> None:
+    """The graph of a provider, whose kernels may not read it, would else say that it rounds these to int8."""
+    config, _ = session_config(ort, SessionOptions(), "all", allow_spinning=False)
+    assert config.get_session_config_entry("session.qdq_matmulnbits_accuracy_level") == "1"
 
 
 def extra(**given: Any) -> dict[str, Any]:

@@ -89,6 +89,9 @@ def session_config(
     config.log_severity_level = 4  # not errors: they come back as exceptions, these without colours and file names
     ort.set_default_logger_severity(config.log_severity_level)
     config.add_session_config_entry("session.intra_op.allow_spinning", str(int(allow_spinning)))
+    # 4-bit weights are multiplied by activations as they are: at 4, the default, the CPU's kernel rounds these to int8,
+    # and the graph of any provider says that it would
+    config.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "1")
     return config, {
         "onnxruntime": str(ort.__version__),
         "intra_op_threads": intra,
@@ -102,12 +105,11 @@ def session_config(
 def cpu_session(ort: Any, model: Model, config: ort.SessionOptions) -> tuple[ort.InferenceSession, dict[str, Any]]:
     """Return a session on the CPU provider whose low precision is the model's own, and what to record of it.
 
-    ONNX Runtime multiplies 4-bit weights by activations that it rounds to int8, unless told otherwise
-    (`session.qdq_matmulnbits_accuracy_level`: 4 is its default, 1 is fp32). Without VNNI the sums of the default int8
-    kernels saturate in 16 bits, which costs a quantised model most of its accuracy. The rewrite that avoids it stops at
-    weights that several products share (ONNX Runtime 1.31): such a model is computed in fp32, as its Q/DQ nodes say.
-    In one of QLinearMatMul and its like it leaves types that no kernel takes: below that level there are no rewrites.
-    Scales along an axis that no kernel takes are computed in fp32, too (`lacks_kernel`).
+    Without VNNI the sums of the default int8 kernels saturate in 16 bits, which costs a quantised model most of its
+    accuracy. The rewrite that avoids it stops at weights that several products share (ONNX Runtime 1.31): such a model
+    is computed in fp32, as its Q/DQ nodes say. In one of QLinearMatMul and its like it leaves types that no kernel
+    takes: below that level there are no rewrites. Scales along an axis that no kernel takes are computed in fp32, too
+    (`lacks_kernel`).
 
     Raises:
         Exception: as ONNX Runtime does.
@@ -115,7 +117,6 @@ def cpu_session(ort: Any, model: Model, config: ort.SessionOptions) -> tuple[ort
     from trt_workbench.backends.channel_scales import lacks_kernel
 
     config.add_session_config_entry("session.x64quantprecision", "1")
-    config.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "1")
     plain = ort.GraphOptimizationLevel.ORT_DISABLE_ALL, ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
     record: dict[str, Any] = {}
     if lacks_kernel(model.proto):
