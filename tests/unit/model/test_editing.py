@@ -12,6 +12,7 @@ import pytest
 from onnx import TensorProto
 from tests.onnx_text import parse_onnx, write_onnx
 
+from trt_workbench.errors import UsageProblem
 from trt_workbench.model.editing import (
     Names,
     NodeWriter,
@@ -245,10 +246,13 @@ def test_nodes_in_any_order_are_put_after_what_they_read(order: tuple[int, ...])
         inner = list(graph.node)[::-1]
         del graph.node[:]
         graph.node.extend(inner)
-    assert in_order(model) == sorted_model
+    moved = in_order(model)
+    assert model == sorted_model
+    assert moved
+    assert in_order(model) == []
 
 
 def test_nodes_in_a_circle_have_no_order() -> None:
     circle = parse_onnx("g (float[2] x) => (float[2] y) { y = Add(x, z) z = Neg(y) }")
-    with pytest.raises(ValueError, match="cycle"):
+    with pytest.raises(UsageProblem, match=r"in a circle: [yz], [yz]; export"):
         in_order(circle)

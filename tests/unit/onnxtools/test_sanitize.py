@@ -62,6 +62,38 @@ def test_name_nodes(tmp_path: Path) -> None:
     assert [node.name for node in model.graph.node] == ["n", "n_1"]
 
 
+def test_sort_nodes(tmp_path: Path) -> None:
+    path = write(tmp_path / "m.onnx", "[n] y = Neg(b) b = Exp(a) [k] k = Abs(x) a = Abs(x)")
+    graph, report = rewritten(path, *default_rewrites())
+    assert operators(graph) == ["Abs", "Exp", "Neg"]
+    assert report.changes["sort-nodes"] == ["y now comes after b", "b now comes after a"]
+    assert report.findings == []
+    onnx.checker.check_model(tmp_path / "after.onnx", full_check=True)
+    _, skipped = sanitize(Model.open(path), ["name-nodes"])
+    assert "must be topologically sorted" in skipped.findings[0]
+
+
+def test_nodes_of_branches_and_functions_are_sorted(tmp_path: Path) -> None:
+    nodes = """y = If (c) <then_branch = t () => (float[2,3] r) { r = Neg(q) q = Abs(k) },
+                          else_branch = e () => (float[2,3] s) { s = l.F(k) }> c = Cast<to=9>(total)
+      total = ReduceSum<keepdims=0>(k) k = Abs(x)"""
+    body = '<domain: "l", opset_import: ["" : 17]> F (a) => (c) { c = Neg(b) b = Abs(a) }'
+    text = f'<ir_version: 9, opset_import: ["" : 17, "l" : 1]> g (float[2,3] x) => (float[2,3] y) {{ {nodes} }} {body}'
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "m.onnx")
+    model, report = sanitize(Model.open(tmp_path / "m.onnx"), ["sort-nodes"])
+    assert len(report.changes["sort-nodes"]) == 5
+    onnx.checker.check_model(model, full_check=True)
+    save_model(model, tmp_path / "after.onnx")
+    x = np.float32([[-1, 2, -3], [4, -5, 6]])
+    assert (run(tmp_path / "after.onnx", {"x": x})["y"] == -np.abs(x)).all()
+
+
+def test_nodes_in_a_circle_are_named(tmp_path: Path) -> None:
+    path = write(tmp_path / "m.onnx", "y = Add(x, z) z = Neg(y)")
+    with pytest.raises(UsageProblem, match=r"in a circle: [yz], [yz]; export"):
+        sanitize(Model.open(path), default_rewrites())
+
+
 def test_dedupe_initializers(tmp_path: Path) -> None:
     constants = {"a": np.ones(3, np.float32), "b": np.ones(3, np.float32), "c": np.ones((1, 3), np.float32)}
     path = write(tmp_path / "m.onnx", "t = Add(x, a) u = Add(t, b) y = Add(u, c)", constants)
@@ -199,7 +231,7 @@ def test_every_rewrite_is_tested() -> None:
 
 def test_what_does_not_fit_is_named(tmp_path: Path) -> None:
     path = write(tmp_path / "m.onnx", "y = Abs(x)", shape="batch,3")
-    with pytest.raises(UsageProblem, match="no rewrite called fold; there are: freeze-dims"):
+    with pytest.raises(UsageProblem, match="no rewrite called fold; there are: sort-nodes"):
         sanitize(Model.open(path), ["fold"])
     with pytest.raises(UsageProblem, match="no dimension called n; there are: batch"):
         sanitize(Model.open(path), [], SanitizeSettings(dims={"n": 1}))

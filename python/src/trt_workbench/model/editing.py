@@ -6,7 +6,8 @@ import heapq
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from graphlib import TopologicalSorter
+from graphlib import CycleError, TopologicalSorter
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import onnx
 import onnx.inliner
 from onnx import helper, numpy_helper
 
+from trt_workbench.errors import UsageProblem
 from trt_workbench.model.constants import Array
 from trt_workbench.model.walking import all_graphs, all_nodes, defined, reads, subgraphs, use_counts
 
@@ -124,20 +126,31 @@ def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
     return onnx.inliner.inline_local_functions(model) if model.functions else model
 
 
-def in_order(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Let every node stand after those whose outputs it reads, and else where it is; return the model.
+def in_order(model: onnx.ModelProto) -> list[tuple[str, str]]:
+    """Let every node stand after those whose outputs it reads, and else where it is.
 
     ONNX demands that order, ONNX Runtime does not, and its own converter to fp16 puts the casts of inputs last.
 
+    Returns:
+        What stood before a node that it reads, and that node: the first output of each, or its operator without one.
+
     Raises:
-        ValueError: nodes read one another's outputs in a circle.
+        UsageProblem: nodes read one another's outputs in a circle.
     """
-    for graph in all_graphs(model):
+    late = []
+    for graph in chain(all_graphs(model), model.functions):  # not a list: sorting a graph copies those in it
         makers = {name: place for place, node in enumerate(graph.node) for name in node.output if name}
-        sorter = TopologicalSorter(
-            {place: [makers[name] for name in reads(node) if name in makers] for place, node in enumerate(graph.node)}
-        )
-        sorter.prepare()
+        read = [[makers[name] for name in reads(node) if name in makers] for node in graph.node]
+        names = [next(filter(None, node.output), node.op_type) for node in graph.node]
+        late += [(names[place], names[max(of)]) for place, of in enumerate(read) if max(of, default=-1) > place]
+        sorter = TopologicalSorter(dict(enumerate(read)))
+        try:
+            sorter.prepare()
+        except CycleError as error:
+            circle = ", ".join(names[place] for place in error.args[1][1:])
+            raise UsageProblem(
+                f"Nodes of the model read one another's outputs in a circle: {circle}; export it again."
+            ) from error
         ready, order = list[int](), list[int]()
         while sorter.is_active():
             for place in sorter.get_ready():
@@ -146,10 +159,10 @@ def in_order(model: onnx.ModelProto) -> onnx.ModelProto:
             sorter.done(order[-1])
         if order != list(range(len(order))):
             replace_nodes(graph, [graph.node[place] for place in order])
-    return model
+    return late
 
 
-def replace_nodes(graph: onnx.GraphProto, nodes: Iterable[onnx.NodeProto]) -> None:
+def replace_nodes(graph: onnx.GraphProto | onnx.FunctionProto, nodes: Iterable[onnx.NodeProto]) -> None:
     """Let these be the nodes of a graph; some of them may be its own."""
     kept = list(nodes)
     del graph.node[:]

@@ -12,7 +12,15 @@ from onnx import TensorProto
 
 from trt_workbench.core.precision import get
 from trt_workbench.model.constants import constants
-from trt_workbench.model.editing import bypass, name_nodes, remove_nodes, remove_unused, rename_uses, set_constant
+from trt_workbench.model.editing import (
+    bypass,
+    in_order,
+    name_nodes,
+    remove_nodes,
+    remove_unused,
+    rename_uses,
+    set_constant,
+)
 from trt_workbench.model.element_types import kinds_where
 from trt_workbench.model.proto import integer, is_external
 from trt_workbench.model.walking import use_counts
@@ -49,6 +57,11 @@ class SanitizeSettings:
 
 
 Rewrite = Callable[[onnx.ModelProto, SanitizeSettings], list[str]]
+
+
+def sort_nodes(model: onnx.ModelProto, _: SanitizeSettings) -> list[str]:
+    """Put every node behind those whose outputs it reads."""
+    return [f"{name} now comes after {read}" for name, read in in_order(model)]
 
 
 def names_of_nodes(model: onnx.ModelProto, _: SanitizeSettings) -> list[str]:
@@ -167,6 +180,7 @@ def _of_attention(rule: str) -> Rewrite:
 
 # In the order in which they run. The second word says whether they run without being asked for.
 REWRITES: Mapping[str, tuple[Rewrite, bool]] = {
+    "sort-nodes": (sort_nodes, True),
     "freeze-dims": (freeze_dims, True),
     "remove-no-ops": (remove_no_ops, True),
     "fold-shapes": (lambda model, settings: fold_shapes(model, settings.fold_limit_bytes), True),

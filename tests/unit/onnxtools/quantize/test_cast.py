@@ -15,10 +15,11 @@ from tests.onnx_text import write_onnx
 from tests.random_models import write_model
 
 from trt_workbench.errors import UsageProblem
+from trt_workbench.model.editing import replace_nodes
 from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.quantize.cast import cast_model
 from trt_workbench.onnxtools.quantize.lowered import Lowered
-from trt_workbench.onnxtools.quantize.preparation import raise_opset
+from trt_workbench.onnxtools.quantize.preparation import DoesNotApply, raise_opset
 from trt_workbench.onnxtools.quantize.simulate import simulated
 
 RNG = np.random.default_rng(0)
@@ -216,8 +217,58 @@ def test_what_cannot_be_cast_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageProblem, match=r"in a lower precision already: w_fp16 is float16"):
         cast_model(cast_model(old, "fp16").model, "fp16")
     whole = write_onnx(tmp_path / "b.onnx", "g (int64[2] x) => (int64[2] y) { y = Add(x, x) }")
-    with pytest.raises(UsageProblem, match="Nothing in the model computes in fp32"):
+    with pytest.raises(DoesNotApply, match="Nothing in the model computes in fp32"):
         cast_model(Model.open(whole).load(), "fp16")
+
+
+RMS = "s = Mul(x, x) m = ReduceMean<axes=[1]>(s) a = Add(m, eps) [root] q = Sqrt(a) [d] y = Div(x, q)"
+VARIANCE = "m = ReduceMean<axes=[1]>(x) c = Sub(x, m) y = Mul(c, c)"
+SIZES = "n = Shape(x) f = Cast<to=1>(n) y = Mul(f, f)"
+
+
+@pytest.mark.parametrize("to", ["fp16", "bf16"])
+@pytest.mark.parametrize(
+    ("nodes", "stay"),
+    [
+        (RMS, "Mul, ReduceMean, Add, Sqrt, Div"),
+        (VARIANCE, "ReduceMean, Sub, Mul"),
+        (SIZES, "Mul"),
+        ("y = Pow(x, eps)", "Pow"),
+    ],
+)
+def test_what_stays_in_fp32_whole_is_said_to_stay_there(tmp_path: Path, nodes: str, stay: str, to: Any) -> None:
+    text = f"g (float[N,4] x) => (float[N,M] y) {{ {nodes} }}".replace("[N,M]", "[2]" if nodes == SIZES else "[N,4]")
+    model = Model.open(write_onnx(tmp_path / "a.onnx", text, {"eps": np.float32([2])})).load()
+    lost = {"fp16": "range or digits", "bf16": "digits"}[to]
+    with pytest.raises(
+        DoesNotApply, match=rf"^Nothing becomes {to}, as .*integers alone are beyond {to}'s {lost}: {stay}\)"
+    ):
+        cast_model(model, to)
+
+
+def test_reasons_for_which_all_stays_are_named(tmp_path: Path) -> None:
+    text = "g (float[2,4] x) => (float[2,4] y) { [one] a = Relu(x) y = Pow(a, two) }"
+    model = Model.open(write_onnx(tmp_path / "a.onnx", text, {"two": np.float32(2)})).load()
+    with pytest.raises(DoesNotApply, match=r"stays there \(asked for; squares, .*: Pow\)\.$"):
+        cast_model(model, "fp16", keep=["one"])
+    with pytest.raises(DoesNotApply, match=r"stays there \(asked for\)\.$"):
+        cast_model(model, "fp16", operators=["Relu", "Pow"])
+
+
+def test_nodes_in_no_order_are_cast_as_those_in_order(tmp_path: Path) -> None:
+    model = Model.open(
+        write_onnx(
+            tmp_path / "a.onnx",
+            NETWORK,
+            weights(w0=(4, 3, 3, 3), bias=(4,), w1=(4, 5)) | {"scales": np.float32([1, 1, 2, 2])},
+        )
+    ).load()
+    backwards = onnx.ModelProto()
+    backwards.CopyFrom(model)
+    replace_nodes(backwards.graph, list(model.graph.node)[::-1])
+    x = RNG.standard_normal((2, 3, 8, 8)).astype(np.float32)
+    one, other = (run(cast_model(each, "fp16").model, x=x) for each in (model, backwards))
+    assert all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
 
 
 @settings(deadline=None, max_examples=8)

@@ -92,7 +92,8 @@ def convert(source: Model, precision: torch.dtype = torch.float32) -> Converted:
     model, path = source.load(), source.path
     try:
         with checked_on_error(source):
-            model = in_order(inlined(model))
+            model = inlined(model)
+            in_order(model)
             settle_ifs(model, _FOLDED_BYTES)
         return _Converter(model.graph, opset(model), precision).run()
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RuntimeError) as error:

@@ -18,7 +18,7 @@ from onnx import TensorProto, helper, numpy_helper
 from trt_workbench.core.precision import Format, get
 from trt_workbench.errors import UsageProblem
 from trt_workbench.model.constants import Array, constant_value
-from trt_workbench.model.editing import Names, NodeWriter, inlined, remove_unread, replace_nodes
+from trt_workbench.model.editing import Names, NodeWriter, in_order, inlined, remove_unread, replace_nodes
 from trt_workbench.model.element_types import kinds, kinds_where
 from trt_workbench.model.proto import STANDARD, opset
 from trt_workbench.model.walking import Scope, all_nodes, defined, has_subgraph, subgraphs
@@ -36,6 +36,7 @@ from trt_workbench.onnxtools.quantize.cast_rules import (
     NodeTypes,
 )
 from trt_workbench.onnxtools.quantize.lowered import Lowered
+from trt_workbench.onnxtools.quantize.preparation import DoesNotApply
 
 _HALVES = kinds_where(lambda one: one.is_half)
 # Older operator sets broadcast by attributes, and their types differ.
@@ -61,7 +62,8 @@ def cast_model(
         The model; inputs and outputs have the names and types they had.
 
     Raises:
-        UsageProblem: the model has no fp32 arithmetic, is in a half type already, or its operator set is too old.
+        DoesNotApply: the model has no fp32 arithmetic, or all of it stays in fp32.
+        UsageProblem: the model is in a half type already, or its operator set is too old.
     """
     row = get(precision)
     oldest = max(row.since, _OLDEST)
@@ -72,6 +74,7 @@ def cast_model(
         )
     copy = onnx.ModelProto()
     copy.CopyFrom(inlined(model))
+    in_order(copy)
     with without_weights(copy):
         inferred = onnx.shape_inference.infer_shapes(copy)
     computed = {name for node in all_nodes(copy) if node.op_type != "Cast" for name in node.input}
@@ -84,7 +87,17 @@ def cast_model(
     caster = _Caster(result, row, frozenset(keep), frozenset(operators))
     caster.graph(copy.graph, inferred.graph, _Scope())
     if not caster.lowered:
-        raise UsageProblem(f"Nothing in the model computes in fp32 and could be in {precision}.")
+        reasons = [*dict.fromkeys(result.kept.values())]
+        if caster.unasked:
+            lost = "range or digits" if row.exponent_bits < get("fp32").exponent_bits else "digits"
+            reasons.append(
+                "squares, sums and what is computed of them or of integers alone are beyond "
+                f"{precision}'s {lost}: {', '.join(caster.unasked)}"
+            )
+        if reasons:
+            words = "; ".join(reasons)
+            raise DoesNotApply(f"Nothing becomes {precision}, as all that computes in fp32 stays there ({words}).")
+        raise DoesNotApply(f"Nothing in the model computes in fp32 and could be in {precision}.")
     if caster.clamped:
         names = ", ".join(caster.clamped[:5]) + (f" and {len(caster.clamped) - 5} more" if caster.clamped[5:] else "")
         result.notes.append(f"Constants beyond {row.largest:g} that stand for infinity became that: {names}.")
@@ -121,6 +134,7 @@ class _Caster:
         self._opset = opset(result.model)
         self._writer = NodeWriter(Names.of(result.model))
         self.lowered = 0
+        self.unasked: dict[str, None] = {}  # operators that stay in fp32 for the sake of squares, sums and integers
         self.clamped: list[str] = []
 
     def graph(self, graph: onnx.GraphProto, inferred: onnx.GraphProto, scope: _Scope) -> None:
@@ -182,7 +196,10 @@ class _Caster:
         reason = self._reason(node, scope, places, rules)
         if reason:
             self._result.kept[node.name or node.output[0]] = reason
-        low = not (wide or reason or self._normalises(node, scope)) and rules.known
+        stays = wide or self._normalises(node, scope)
+        low = not (stays or reason) and rules.known
+        if places and stays and not reason:
+            self.unasked[node.op_type] = None
         retyped = False
         if low and rules.is_free(0):
             low = retyped = node.op_type in ("Cast", "ConstantOfShape") and self._retyped(node, scope)

@@ -12,7 +12,15 @@ from onnx import version_converter
 from trt_workbench.core.precision import read
 from trt_workbench.errors import UsageProblem
 from trt_workbench.model.constants import constants, evaluated
-from trt_workbench.model.editing import bypass, inlined, remove_nodes, remove_unread, rename_uses, set_constant
+from trt_workbench.model.editing import (
+    bypass,
+    in_order,
+    inlined,
+    remove_nodes,
+    remove_unread,
+    rename_uses,
+    set_constant,
+)
 from trt_workbench.model.facts import QUANTIZERS
 from trt_workbench.model.index import GraphIndex
 from trt_workbench.model.opened import Model, checked_on_error
@@ -56,6 +64,7 @@ def prepare(source: Model, *, products: bool = True) -> tuple[onnx.ModelProto, t
     model, path = source.load(), source.path
     with checked_on_error(source):
         model = inlined(model)
+        in_order(model)
         _drop_defaults(model)
         GraphIndex(model)  # names the nodes
         _pass_identities(model)
