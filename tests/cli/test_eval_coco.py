@@ -139,6 +139,15 @@ def test_nothing_detected_is_a_score_of_zero_and_a_note(coco: Any) -> None:
     assert json.loads((coco.output / "predictions.json").read_text()) == []
 
 
+def test_a_score_of_zero_with_detections_is_never_silent(coco: Any) -> None:
+    objects = json.loads(coco.annotations.read_text())["annotations"]
+    coco.rewrite(annotations=[{**one, "bbox": [28, 28, 4, 4]} for one in objects])
+    result = coco.invoke("--no-report")
+    assert result.exit_code == 0, result.output
+    said = " ".join(result.stderr.split())
+    assert f"none of {len(objects)} annotated objects overlap a detection of any class" in said
+
+
 def test_limit_and_imgsz(coco: Any) -> None:
     coco.write_model(size="side")
     result = coco.invoke("--no-report", "--json", "--limit", "2", "--imgsz", f"{2 * coco.side}x{coco.side}")

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from trt_workbench.errors import UsageProblem
 from trt_workbench.evaluate.coco_dataset import CocoDataset, read_dataset
+from trt_workbench.evaluate.coco_scores import score_detections
 from trt_workbench.evaluate.confusion import confuse
 from trt_workbench.evaluate.dataset_check import check_annotations, check_found
 from trt_workbench.evaluate.detections import DetectionTable
@@ -58,15 +59,21 @@ def dataset(tmp_path: Path) -> Make:
 
 
 def check(
-    data: CocoDataset, boxes: np.ndarray, *, shift: int = 0, size: tuple[int, int] = (HEIGHT, WIDTH)
+    data: CocoDataset,
+    boxes: np.ndarray,
+    *,
+    shift: int | np.ndarray = 0,
+    size: tuple[int, int] = (HEIGHT, WIDTH),
+    score: float = 0.9,
 ) -> list[str]:
     """Check a data set on which exactly `boxes` are found, with classes `shift` further."""
     count = len(boxes)
     ids, classes = 1 + np.arange(count) // EACH, 1 + (np.arange(count) % 3 + shift) % 3
-    found = DetectionTable(ids, classes, boxes.astype(np.float32), np.full(count, 0.9, np.float32))
+    found = DetectionTable(ids, classes, boxes.astype(np.float32), np.full(count, score, np.float32))
     images = np.arange(1, IMAGES + 1)
     confusion = confuse(images, data.categories, data.truth, found)
-    return check_found(data, dict.fromkeys(images.tolist(), size), found, confusion, turned=False)
+    ap50 = score_detections(data.truth, data.categories, found).figures["AP50"]
+    return check_found(data, dict.fromkeys(images.tolist(), size), found, confusion, ap50=ap50, turned=False)
 
 
 FORMS = {
@@ -215,3 +222,33 @@ def test_classes_that_are_one_off(dataset: Make) -> None:
     assert "every class is one off, as of a model that leaves out the first class" in note
     (note,) = one_off(dataset, 1, (1, 2, 3))
     assert "circle as square, square as star, star as circle. Are the classes in another order" in note
+
+
+@pytest.mark.parametrize("score", [0.9, 0.01])
+@pytest.mark.parametrize("shift", [0, 1])
+@pytest.mark.parametrize(
+    "boxes", [objects(0) + np.array([WIDTH, 0, 0, 0]), objects(0) * [1, 1, 0.01, 0.01], objects(0) * 0]
+)
+def test_a_score_of_zero_is_said_where_boxes_are_elsewhere(
+    dataset: Make, boxes: np.ndarray, shift: int, score: float
+) -> None:
+    (note,) = check(dataset(document(objects(0))), boxes, shift=shift, score=score)
+    assert note.startswith("AP50 is 0.0000 with 24 detections: none of 24 annotated objects overlap a detection of any")
+    assert note.endswith(
+        "Check the family (--family), the image size, the classes, and whether the boxes are of these images."
+    )
+
+
+def test_a_score_of_zero_is_said_where_classes_differ_without_order_or_below_the_threshold(dataset: Make) -> None:
+    data, mixed = dataset(document(objects(0))), 1 + np.arange(24) // 3 % 2
+    for note in (*check(data, objects(0), shift=mixed), *check(data, objects(0), shift=1, score=0.01)):
+        assert note.startswith("AP50 is 0.0000 with 24 detections: 24 of 24 annotated objects overlap")
+        assert "The boxes fit; check the classes (--classes)" in note
+
+
+def test_a_low_score_that_is_right_and_an_empty_one_have_no_note(dataset: Make) -> None:
+    boxes = objects(0) + np.array([WIDTH, 0, 0, 0])
+    boxes[0] = objects(0)[0]
+    assert check(dataset(document(objects(0))), boxes) == []
+    assert check(dataset({**document(objects(0)), "annotations": []}), boxes) == []
+    assert check(dataset(document(objects(0))), boxes[:0]) == []  # "The model detected nothing" says it

@@ -176,7 +176,8 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
         resampled = matches.figures(draw_counts(len(done), self.request.seed))
         confusion = confuse(done, dataset.categories, dataset.truth, detections)
         sizes = {int(key): (int(h), int(w)) for key, (h, w) in zip(done, result.sizes[result.done], strict=True)}
-        self.notes += check_found(dataset, sizes, detections, confusion, turned=self._images.ignored)
+        ap50, turned = scores.figures["AP50"], self._images.ignored
+        self.notes += check_found(dataset, sizes, detections, confusion, ap50=ap50, turned=turned)
         status: Literal["complete", "partial"] = "complete" if result.done.all() else "partial"
         metrics = write_run(folder, dataset, result, detections, scores, resampled, confusion, self._facts(status))
         return CocoOutcome(status, metrics)

@@ -29,6 +29,7 @@ _LEAST_OUTSIDE = 3  # one or two may be drawn badly
 # Of what is found: as it is, and in another form, from so many objects on.
 _FEW_FOUND, _WELL_FOUND, _TIMES, _LEAST_OBJECTS = 0.3, 0.5, 3, 5
 _NEARLY_EVERY = 0.8
+_NEARLY_ZERO = 0.01  # AP50; boxes in the wrong places meet an object now and then
 
 _FORMS: Final[dict[str, Callable[[Boxes], Boxes]]] = {
     "": lambda boxes: boxes,
@@ -74,7 +75,13 @@ def check_annotations(dataset: CocoDataset) -> list[str]:
 
 
 def check_found(
-    dataset: CocoDataset, sizes: Sizes, detections: DetectionTable, confusion: Confusion, *, turned: bool
+    dataset: CocoDataset,
+    sizes: Sizes,
+    detections: DetectionTable,
+    confusion: Confusion,
+    *,
+    ap50: float | None,
+    turned: bool,
 ) -> list[str]:
     """Check the annotations against the image files and what was found on them.
 
@@ -83,6 +90,7 @@ def check_found(
         sizes: of the decoded images.
         detections: of these images.
         confusion: of these detections.
+        ap50: their AP at IoU 0.5; None where there is nothing to score.
         turned: whether images carry an EXIF rotation that is ignored: boxes may be of the turned ones.
 
     Returns:
@@ -106,7 +114,7 @@ def check_found(
         notes += _check_boxes(dataset, without)
         listed = {image.id: (image.height or 0, image.width or 0) for image in unlike}
         _check_readings(dataset, sizes, listed, detections)
-    return notes + _check_classes(confusion)
+    return notes + (_check_classes(confusion) or _check_score(dataset.truth, detections, ap50))
 
 
 def _odd_boxes(truth: GroundTruth) -> list[str]:
@@ -178,8 +186,7 @@ def _outside(boxes: Boxes, size: Boxes) -> NDArray[np.bool_]:
 @np.errstate(over="ignore", invalid="ignore")
 def _check_readings(dataset: CocoDataset, sizes: Sizes, listed: Sizes, detections: DetectionTable) -> None:
     """Raise UsageProblem if the boxes, read in another form or unit, are found by far more often than as they are."""
-    truth = dataset.truth.select(~dataset.truth.crowd)
-    truth = truth.select(np.argsort(truth.image_ids, kind="stable"))
+    truth = _wanted(dataset.truth)
     if len(truth) < _LEAST_OBJECTS:
         return
     found = detections.scores >= SCORE_THRESHOLD
@@ -203,6 +210,12 @@ def _check_readings(dataset: CocoDataset, sizes: Sizes, listed: Sizes, detection
             f"{plain:.0%} of {len(truth)} annotated objects are found, and {shares[best]:.0%} if the boxes are read as "
             f"{best}. {_WANTED}: convert the annotations, or check what the model's boxes are: {dataset.annotations}"
         )
+
+
+def _wanted(truth: GroundTruth) -> GroundTruth:
+    """Return what is to be found, ascending by image."""
+    truth = truth.select(~truth.crowd)
+    return truth.select(np.argsort(truth.image_ids, kind="stable"))
 
 
 def _found(truth: GroundTruth, boxes: Boxes, found: Boxes, owners: NDArray[np.int64]) -> float:
@@ -236,3 +249,21 @@ def _check_classes(confusion: Confusion) -> list[str]:
     if pairs.max(axis=1).sum() < _NEARLY_EVERY * matched or not mixed:
         return []
     return [f"{begin}: {mixed}. Are the classes in another order (--classes FILE)?"]
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def _check_score(truth: GroundTruth, detections: DetectionTable, ap50: float | None) -> list[str]:
+    """Say if a score is nearly 0 although there are objects and detections of any score."""
+    truth = _wanted(truth)
+    if ap50 is None or ap50 >= _NEARLY_ZERO or not len(truth) or not len(detections):
+        return []
+    share = _found(truth, truth.boxes, detections.boxes.astype(np.float64), detections.image_ids)
+    met = f"{round(share * len(truth)) or 'none'} of {len(truth)} annotated objects"
+    if share >= _FEW_FOUND:
+        why = "The boxes fit; check the classes (--classes), the scores, and the family (--family)."
+    else:
+        why = "Check the family (--family), the image size, the classes, and whether the boxes are of these images."
+    return [
+        f"AP50 is {ap50:.4f} with {len(detections)} detections: "
+        f"{met} overlap a detection of any class by IoU {IOU_THRESHOLD} or more. {why}"
+    ]
