@@ -26,7 +26,7 @@ def test_the_report_says_what_changed_and_what_is_left(model: Path, tmp_path: Pa
     assert document["rewrites"]["freeze-dims"]["changes"] == 1
     assert (document["nodes_before"], document["nodes_after"]) == (3, 2)
     assert document["check"]["outputs"]["y"]["max_abs"] == 0
-    assert document["findings"] == ["Unique distinct: operator: TensorRT's parser does not import it"]
+    assert document["findings"] == ["Unique distinct: operator: TensorRT's parser does not import it (release 10.15)"]
     assert [node.op_type for node in onnx.load(tmp_path / "out.onnx").graph.node] == ["Add", "Unique"]
 
 

@@ -53,7 +53,9 @@ def test_strings_are_not_predicted_as_tensorrts(tmp_path: Path) -> None:
     text = "g (string[4] x) => (string[4] y) { [first] a = Identity(x) [second] y = Identity(a) }"
     write_onnx(tmp_path / "m.onnx", text)
     found = find_partitions(PartitionRequest(tmp_path / "m.onnx", predict=True))
-    assert {(node.provider, node.reason) for node in found.nodes} == {(CUDA, "dtype: TensorRT has no strings")}
+    assert {(node.provider, node.reason) for node in found.nodes} == {
+        (CUDA, "dtype: TensorRT has no strings (release 10.15)")
+    }
     assert found.subgraphs[0].inputs == ({"name": "x", "dtype": "string", "shape": [4], "size_bytes": None},)
 
 
@@ -76,3 +78,15 @@ def test_what_the_runtime_says_counts_and_reasons_are_added(tmp_path: Path, monk
     on_cuda = find_partitions(PartitionRequest(model, "ort-cuda"))
     reasons = {node.name: node.reason for node in on_cuda.nodes}
     assert reasons["shape_of_x"].startswith("shape: it computes shapes")
+
+
+def test_a_parser_that_was_asked_is_named_with_its_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its word on operators counts, that of the table on what it does not say."""
+    text = "g (float[4] x) => (float[4] y, float[4] z) { [one] y = Abs(x) [two] z = Bernoulli(x) }"
+    write_onnx(tmp_path / "m.onnx", text)
+    parser = partitions._Parser("8.6.1", frozenset({"Abs"}))
+    monkeypatch.setattr(partitions, "_asked_parser", lambda _: parser)
+    found = find_partitions(PartitionRequest(tmp_path / "m.onnx", predict=True))
+    reason = "operator: TensorRT's parser here does not import it (release 8.6.1)"
+    assert [node.reason for node in found.nodes] == [reason, ""]
+    assert found.basis.endswith("operators by the parser of TensorRT 8.6.1 here; ONNX Runtime was not asked")

@@ -1,10 +1,13 @@
+import dataclasses
+
 import numpy as np
 import onnx
 import pytest
 from tests.onnx_text import parse_onnx
 
+from trt_workbench.model import tensorrt_operators
 from trt_workbench.model.index import GraphIndex
-from trt_workbench.model.tensorrt_operators import RESTRICTIONS, TYPES, OperatorUse, why_not
+from trt_workbench.model.tensorrt_operators import RESTRICTIONS, TYPES, OperatorUse, Restriction, why_not
 
 
 def test_the_table_names_each_operator_once() -> None:
@@ -149,4 +152,24 @@ def test_conditions_on_attributes_inputs_and_types(node: str, reason: str) -> No
     index = GraphIndex(model)
     found = why_not(index.use(len(index.nodes) - 1))
     assert found.startswith(reason) if reason else found == "", found
-    assert not reason or reason.startswith(("operator", "dtype: uint8")) or found.endswith(("(release 10.15)", "10.1)"))
+
+
+@pytest.mark.parametrize("row", RESTRICTIONS, ids=lambda row: f"{row.operators}: {row.says}")
+@pytest.mark.parametrize("words", [True, "3"])
+def test_every_row_prints_its_release(row: Restriction, words: str | bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = dataclasses.replace(row, broken=lambda _: words)
+    for name in row.operators.split():
+        monkeypatch.setitem(tensorrt_operators._BY_OPERATOR, name, (broken,))  # type: ignore[call-overload]
+        found = why_not(OperatorUse(name))
+        assert found == f"{row.says}{' 3' if words == '3' else ''} (release {row.release})"
+
+
+@pytest.mark.parametrize("name", [*TYPES, "Unique", "com.microsoft::Gelu"])
+def test_every_reason_of_the_table_names_its_release(name: str) -> None:
+    for kind in ("complex64", "string"):
+        found = why_not(OperatorUse(name, (kind,) * 4, (False,) * 4))
+        assert found.startswith(("operator", "dtype"))
+        assert found.endswith(" (release 10.15)")
+    kind = next(iter(TYPES.get(name, {"float32"})))
+    computed = why_not(OperatorUse(name, (kind,) * 4, (False,) * 4))
+    assert not computed or computed.endswith((" (release 10.15)", " (release 10.1)"))

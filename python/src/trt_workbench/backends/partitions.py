@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import onnx
 
@@ -133,15 +133,25 @@ def _predicted(request: PartitionRequest, index: GraphIndex, provider: str) -> P
         raise UsageProblem(
             f"Only TensorRT's assignment can be predicted, from its parser's documents; {provider} has to be asked."
         )
-    refused, parser = _asked_parser(index)
-    reasons = [_tensorrt_reason(request, index, place, refused) for place in range(len(index.nodes))]
+    asked = _asked_parser(index)
+    reasons = [_tensorrt_reason(request, index, place, asked) for place in range(len(index.nodes))]
     providers = [CUDA_PROVIDER if reason else TENSORRT_PROVIDER for reason in reasons]
     split_small(index, providers, reasons, TENSORRT_PROVIDER, CUDA_PROVIDER, request.minimum)
+    parser = (
+        f"operators by the parser of TensorRT {asked.version} here; ONNX Runtime was not asked"
+        if asked
+        else "neither TensorRT nor ONNX Runtime was asked"
+    )
     basis = f"{SOURCE}; {parser}"
     return make_partitions(index, provider, providers, reasons, source="predicted", basis=basis)
 
 
-def _asked_parser(index: GraphIndex) -> tuple[frozenset[str] | None, str]:
+class _Parser(NamedTuple):
+    version: str
+    refused: frozenset[str]  # operators
+
+
+def _asked_parser(index: GraphIndex) -> _Parser | None:
     """Ask TensorRT's parser, where the native core can open it, which operators it refuses; None where it cannot."""
     from trt_workbench.engine.native import load_tensorrt, require
     from trt_workbench.engine.native import translated as native_errors
@@ -152,8 +162,8 @@ def _asked_parser(index: GraphIndex) -> tuple[frozenset[str] | None, str]:
         with native_errors():
             refused = frozenset(require("unsupported_operators")(operators))
     except WorkbenchError:
-        return None, "neither TensorRT nor ONNX Runtime was asked"
-    return refused, f"operators by the parser of TensorRT {status['version']} here; ONNX Runtime was not asked"
+        return None
+    return _Parser(str(status["version"]), refused)
 
 
 def _reasons(request: PartitionRequest, index: GraphIndex, provider: str, placed: Sequence[str]) -> list[str]:
@@ -173,13 +183,11 @@ def _reasons(request: PartitionRequest, index: GraphIndex, provider: str, placed
     return reasons
 
 
-def _tensorrt_reason(
-    request: PartitionRequest, index: GraphIndex, place: int, refused: frozenset[str] | None = None
-) -> str:
+def _tensorrt_reason(request: PartitionRequest, index: GraphIndex, place: int, asked: _Parser | None = None) -> str:
     if index.operator(place) in request.exclude:
         return f"excluded: {index.operator(place)} was asked to be kept from TensorRT (trt_op_types_to_exclude)"
-    if refused is not None and index.operator(place) in refused:
-        return "operator: TensorRT's parser here does not import it"
+    if asked and index.operator(place) in asked.refused:
+        return f"operator: TensorRT's parser here does not import it (release {asked.version})"
     reason = why_not(index.use(place))
     # the parser itself knows better than its documents
-    return "" if refused is not None and reason.startswith("operator") else reason
+    return "" if asked and reason.startswith("operator") else reason

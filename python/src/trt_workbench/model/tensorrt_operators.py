@@ -1,7 +1,7 @@
 """What TensorRT's ONNX parser documents of each operator, and checks: types and restrictions. For predictions alone.
 
 Sources, all of the onnx-tensorrt project: docs/operators.md and onnxOpCheckers.cpp of release 10.15, and what
-onnxOpImporters.cpp of release 10.1 asserts (newer ones are not public). Each restriction says of which release it is.
+onnxOpImporters.cpp of release 10.1 asserts (newer ones were not read). Each restriction says of which release it is.
 """
 
 from __future__ import annotations
@@ -151,7 +151,16 @@ class Restriction:
 
 
 def why_not(use: OperatorUse) -> str:
-    """Return why TensorRT's parser would leave the node out; "" if no restriction is known to be broken."""
+    """Return why TensorRT's parser would leave the node out, and of which release that is; "" if nothing is known."""
+    if reason := _unlike_table(use):
+        return f"{reason} (release {RELEASE})"
+    for row in _BY_OPERATOR.get(use.operator, ()):
+        if found := row.broken(use):
+            return f"{row.says}{f' {found}' if isinstance(found, str) else ''} (release {row.release})"
+    return ""
+
+
+def _unlike_table(use: OperatorUse) -> str:
     types = TYPES.get(use.operator)
     if types is None:
         return "operator: TensorRT's parser does not import it"
@@ -164,9 +173,6 @@ def why_not(use: OperatorUse) -> str:
     for index in _CONSTANT_INPUTS.get(use.operator, ()):
         if index < len(use.constant_inputs) and use.input_types[index] is not None and not use.constant_inputs[index]:
             return f"shape: input {index} has to be a constant and is computed"
-    for row in _BY_OPERATOR.get(use.operator, ()):
-        if found := row.broken(use):
-            return f"{row.says}{f' {found}' if isinstance(found, str) else ''} (release {row.release})"
     return ""
 
 
@@ -306,7 +312,7 @@ RESTRICTIONS: tuple[Restriction, ...] = (
     Restriction("Resize", _scales_beyond, "input: linear scales of more than the last 3 dimensions", _IMPORTER),
     Restriction("Upsample", _other("mode", "nearest", "nearest", "linear", "bilinear"), "attribute: mode"),
     Restriction("QuantizeLinear DequantizeLinear", _not_zero, "input: the zero point has to be 0"),
-    Restriction(
+    Restriction(  # no check of 10.15: read in the importer of 10.1, which warns and computes int8 in its place
         "QuantizeLinear",
         lambda use: len(use.input_types) > 2 and use.input_types[2] == "uint8",
         "dtype: TensorRT quantises to int8, not to uint8",
