@@ -60,6 +60,44 @@ def test_bf16(tmp_path: Path) -> None:
     assert (one.watched.node, one.name) == ("Mul up", "bf16")
 
 
+RMS = "[sq] s = Mul(x, x) m = ReduceMean<axes=[1], keepdims=1>(s) q = Sqrt(m) "
+
+
+@pytest.mark.parametrize(
+    ("nodes", "x", "what"),
+    [
+        ("[m] d = Mul(x, small) [d] y = Div(x, d)", [[1e-4, 1]], "y (Div d) is infinite, as d (Mul m)"),
+        ("d = Mul(x, small) e = Neg(d) y = Div(x, e)", [[-1e-4, 1]], "y (Div) is infinite, as d (Mul)"),
+        ("d = Mul(x, small) y = Reciprocal(d)", [[1e-4, 1]], "y (Reciprocal) is infinite, as d (Mul)"),
+        ("d = Mul(x, small) y = Log(d)", [[1e-4, 1]], "y (Log) is infinite, as d (Mul)"),
+        ("d = Mul(x, small) y = Pow(d, minus)", [[1e-4, 1]], "y (Pow) is infinite, as d (Mul)"),
+    ],
+)
+def test_a_divisor_that_underflows_is_named(tmp_path: Path, nodes: str, x: Any, what: str) -> None:
+    more = {"small": np.float16(1e-4), "minus": np.float16(-1)}
+    path = write_onnx(tmp_path / "m.onnx", HALF.format(nodes), more)
+    least = float(np.float16(1e-4)) ** 2
+    reason = explained(path, "fp32", [{"x": np.float16(x)}, {"x": np.float16([[1, 1]])}])
+    assert reason == f": {what} underflows to 0: its least magnitude is {least:.5g}, fp16's 5.9605e-08"
+
+
+def test_squares_of_a_norm_that_underflow_are_named(tmp_path: Path) -> None:
+    path = write_onnx(tmp_path / "m.onnx", HALF.format(RMS + "[d] y = Div(x, q)"))
+    x = np.float16([[1e-4, -1e-4]])
+    assert explained(path, "fp32", [{"x": x}]).startswith(": y (Div d) is infinite, as s (Mul sq) underflows to 0: ")
+    assert explained(path, "fp32", [{"x": np.float16([[0.5, 1e-4]])}]) == ""
+
+
+def test_a_divisor_that_is_0_does_not_underflow(tmp_path: Path) -> None:
+    path = write_onnx(
+        tmp_path / "m.onnx",
+        HALF.format("b = Mul(x, small) a = Add(x, x) c = Div(one, a) y = Add(c, b)"),
+        {"one": np.float16(1), "small": np.float16(1e-4)},
+    )
+    # b underflows, but nothing divides by it
+    assert explained(path, "fp32", [{"x": np.float16([[0, 1e-4]])}]) == ": beyond fp16's 65504, c (Div)"
+
+
 def test_bodies_of_branches_and_loops(tmp_path: Path) -> None:
     text = """g (float16[N,2] x, bool flag, int64 trips) => (float16[N,2] y, float16[N,2] z) {
       y = If(flag) <then_branch = t () => (float16[N,2] then) { [inside] then = Mul(x, big) },

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import SessionOptions
@@ -16,13 +17,16 @@ from trt_workbench.core.precision import Format, get, names, parse
 from trt_workbench.engine.files import scratch_folder
 from trt_workbench.errors import UsageProblem
 from trt_workbench.model.opened import Model
+from trt_workbench.model.walking import all_nodes
 from trt_workbench.onnxtools.graph_types import computed_results
-from trt_workbench.onnxtools.quantize.simulate import simulated
+from trt_workbench.onnxtools.quantize.simulate import UNROUNDED, simulated
 from trt_workbench.onnxtools.quantize.watch import RANGES, Watched, with_ranges
 from trt_workbench.onnxtools.sanitize import save_model
 
 Inputs = Mapping[str, NDArray[Any]]
 _NAMED = 3
+# The input that gives infinity where it is 0.
+_DIVISORS = {"Div": 1, "Reciprocal": 0, "Log": 0, "Pow": 0}
 
 
 @dataclass(frozen=True)
@@ -34,12 +38,14 @@ class Overflow:
         low: the least finite value before it is rounded, at most 0.
         high: the largest, at least 0; where both are within the range, values are infinite.
         name: of the format.
+        underflow: why the value is infinite where its divisor underflows, in words.
     """
 
     watched: Watched
     low: float
     high: float
     name: str
+    underflow: str = ""
 
     @property
     def size(self) -> float:
@@ -76,17 +82,33 @@ def overflows(model: Path, precision: str, samples: Iterable[Inputs]) -> list[Ov
     watching, rows = with_ranges(document)
     if not rows:
         return []
-    ranges = np.zeros((len(rows), 3))
+    ranges = np.zeros((len(rows), 4))
     with scratch_folder("trtw-ranges-") as folder:
         path = Path(folder, "model.onnx")
         save_model(watching, path)
         for values in _ranges(path, samples):
             ranges = np.maximum(ranges, values)
     both = zip(rows, ranges.tolist(), strict=True)
-    found = [(Overflow(row, -low, high, name), bool(infinite)) for row, (low, high, infinite) in both]
+    found = [(Overflow(row, -low, high, name), bool(infinite)) for row, (low, high, infinite, _) in both]
     beyond = [one for one, _ in found if one.size >= _beyond(get(name))]
     # where nothing finite is beyond, the first infinities are those that the others come of
-    return beyond or [one for one, infinite in found if infinite][:1]
+    first = [one for one, infinite in found if infinite][:1]
+    least = {row.tensor: (row, 1 / one) for row, one in zip(rows, ranges[:, 3].tolist(), strict=True) if one}
+    return beyond or [replace(one, underflow=_underflow(document, one, least)) for one in first]
+
+
+def _underflow(model: onnx.ModelProto, infinite: Overflow, least: Mapping[str, tuple[Watched, float]]) -> str:
+    """Say which tensor underflows, the nearest that a divisor is computed of; "" for none, or if nothing is rounded."""
+    makers = {name: node for node in all_nodes(model) for name in node.output}
+    maker, smallest = makers.get(infinite.watched.tensor + UNROUNDED), get(infinite.name).smallest
+    waiting = [maker.input[_DIVISORS[maker.op_type]]] if maker and maker.op_type in _DIVISORS else []
+    for name in waiting:  # which grows
+        row, size = least.get(name, (None, 0.0))
+        if row and 0 < size <= smallest / 2:  # the half is rounded to even, which is 0
+            what = f"{row.tensor} ({row.node}) underflows to 0"
+            return f"{what}: its least magnitude is {size:.5g}, {infinite.name}'s {smallest:.5g}"
+        waiting += [one for one in (makers[name].input if name in makers else ()) if one not in waiting]
+    return ""
 
 
 def explained(model: Path, precision: str, samples: Iterable[Inputs]) -> str:
@@ -104,6 +126,8 @@ def words(found: list[Overflow]) -> str:
     """Say which tensors leave the range, as the end of a sentence; "" for none."""
     if not found:
         return ""
+    if found[0].underflow:
+        return f": {found[0]} is infinite, as {found[0].underflow}"
     name, more = found[0].name, f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
     return f": beyond {name}'s {get(name).largest:g}, {', '.join(map(str, found[:_NAMED]))}{more}"
 

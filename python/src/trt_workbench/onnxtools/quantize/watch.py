@@ -17,8 +17,9 @@ from trt_workbench.onnxtools.graph_types import computed_results
 from trt_workbench.onnxtools.quantize.simulate import UNROUNDED
 
 RANGES = "trtw__ranges"
-"""Output [watched, 3]: minus the least and the largest finite value of each tensor, 0 among them; 1 with infinities."""
-_COLUMNS = 3
+"""Output [watched, 4]: minus the least and the largest finite value of each tensor, 0 among them; 1 with infinities;
+one over the least magnitude above 0, or 0."""
+_COLUMNS = 4
 _OLDEST = 9  # Where, and comparisons of all floats
 _AXES_ARE_AN_INPUT = 18
 _HALVES = (*kinds("fp16"), *kinds("bf16"))
@@ -148,6 +149,8 @@ class _Watcher:
         sizes = writer.node("Abs", values)
         known = writer.node("Where", writer.node("Less", sizes, writer.constant(np.float32(np.inf))), values, zero)
         infinite = writer.node("Greater", sizes, writer.constant(np.finfo(np.float32).max))
-        columns = (writer.node("Neg", known), known, writer.node("Cast", infinite, to=TensorProto.FLOAT))
+        above = writer.node("Where", writer.node("Greater", sizes, zero), sizes, writer.constant(np.float32(np.inf)))
+        flags = writer.node("Cast", infinite, to=TensorProto.FLOAT)
+        columns = (writer.node("Neg", known), known, flags, writer.node("Reciprocal", above))
         row = writer.node("Concat", *(writer.node("ReduceMax", one, keepdims=1) for one in columns), axis=0)
         return writer.node("Reshape", row, writer.constant(np.array([1, _COLUMNS], np.int64)))
