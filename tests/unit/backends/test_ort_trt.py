@@ -83,11 +83,17 @@ def test_precision_is_in_the_graph_from_tensorrt_11_on(model: Path) -> None:
     assert plan(model, "fp16", V11).provenance == made.provenance
     with pytest.raises(UsageProblem, match="bf16"):
         plan(model, "bf16", V11)
-    record = made.model.path.with_name("conversion.json")
-    for damaged in ("{", "{}", record.read_text().replace('"converted_sha256"', '"converted"')):
-        record.write_text(damaged)
-        with pytest.raises(UsageProblem, match=r"conversion\.json is damaged.*; remove it"):
-            plan(model, "fp16", V11)
+
+
+@pytest.mark.parametrize("name", ["model.onnx", "conversion.json", "model.onnx.seal.json"])
+def test_a_converted_file_that_changed_is_made_anew(model: Path, tmp_path: Path, name: str) -> None:
+    made = plan(model, "fp16", V11).model
+    kept, sha256 = made.path.with_name(name), made.sha256
+    other = linear(tmp_path / "other.onnx", scale=3).read_bytes()
+    for harm in (b"", b"{}", kept.read_bytes()[:-1], other):
+        kept.write_bytes(harm)
+        again = plan(model, "fp16", V11)
+        assert again.model.sha256 == sha256 == again.provenance["converted_sha256"]
 
 
 def test_one_cache_folder_for_everything_that_changes_an_engine(model: Path, tmp_path: Path, output: Path) -> None:

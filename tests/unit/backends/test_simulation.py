@@ -143,3 +143,17 @@ def test_functions_branches_and_loops_in_fp16_are_found(tmp_path: Path) -> None:
         onnx.save(half_model(seed, blocks=1), path := tmp_path / f"{seed}.onnx")
         session = OrtCpuBackend().load(path)
         assert session.record()["precision_ran"]["label"] == "fp16 (simulated)"
+
+
+def test_a_simulated_file_that_changed_is_made_anew(make: Make) -> None:
+    made = make("fp8").path
+    first = OrtCpuBackend().load(made, SessionOptions())
+    kept = Path(first.provenance["simulated_file"])
+    before = run(first)
+    edited = onnx.load(kept)
+    for weight in edited.graph.initializer:
+        if weight.data_type == onnx.TensorProto.FLOAT and len(weight.dims) == 2:
+            weight.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(weight) * 1.5, weight.name))
+    for harm in (edited.SerializeToString(), kept.read_bytes()[:-10], b""):
+        kept.write_bytes(harm)
+        assert np.array_equal(run(OrtCpuBackend().load(made, SessionOptions())), before)

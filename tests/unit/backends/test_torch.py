@@ -1,3 +1,4 @@
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -226,3 +227,20 @@ def test_nodes_may_stand_in_any_order_as_onnx_runtime_takes_them(tmp_path: Path)
     x = np.linspace(-2, 2, 12, dtype=np.float32).reshape(3, 4) ** 2 - 1
     with TorchBackend().load(model, options()) as session, OrtCpuBackend().load(model) as reference:
         np.testing.assert_array_equal(session.run({"x": x})["y"], reference.run({"x": x})["y"])
+
+
+def test_compiled_code_is_kept_among_our_caches_and_never_in_a_folder_of_anybodys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRTW_TMP", str(tmp_path / "caches"))
+    monkeypatch.setattr(torch, "compile", lambda module, **_: module)
+    for given in (None, ""):
+        monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "")
+        if given is None:
+            monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR")
+        TorchCompileBackend()._load(linear(tmp_path / "m.onnx"), SessionOptions()).close()
+        assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path / "caches" / "torchinductor")
+    assert (tmp_path / "caches" / "torchinductor").stat().st_mode & 0o077 == 0
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/chosen")
+    TorchCompileBackend()._load(linear(tmp_path / "m.onnx"), SessionOptions()).close()
+    assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == "/chosen"

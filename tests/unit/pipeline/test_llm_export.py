@@ -86,6 +86,11 @@ def test_graphs_are_kept_by_what_they_depend_on(
     other = exported_graph(directory, "logits", ExportSettings(opset=18, inline_limit_bytes=0), said.append)
     assert other.path != first.path
     assert other.data.is_file()
+    before = first.path.read_bytes()
+    first.path.write_bytes(before[:-1])
+    assert exported_graph(directory, "logits", ExportSettings(), said.append) == first
+    assert first.path.read_bytes() == before
+    assert any("logits.onnx changed since it was made" in text for text in said)
 
 
 def test_without_onnx_runtime(llm_folder: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -170,3 +170,14 @@ def test_a_folder_that_is_gone_is_left_alone(repository: Path) -> None:
     (repository / "models").touch()
     workspace.enter_users_folder()
     assert Path.cwd() == repository
+
+
+@pytest.mark.parametrize("name", ["HOME", "XDG_CACHE_HOME"])
+def test_no_account_is_looked_up_where_a_variable_names_the_place(
+    installed: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    for other in ("HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(other, raising=False)
+    monkeypatch.setenv(name, str(installed))
+    monkeypatch.setattr("pwd.getpwuid", lambda _: pytest.fail("an account was looked up"))
+    assert installed in workspace.cache_root().parents

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from trt_workbench.core.hashing import hash_document
 from trt_workbench.core.precision import names
 from trt_workbench.engine.documents import Strict, read_document, write_json
+from trt_workbench.engine.kept import seal, sealed
 from trt_workbench.errors import UsageProblem
 from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.graph_types import read_precision
@@ -83,10 +84,12 @@ def _converted(model: Model, keep_fp32: tuple[str, ...]) -> tuple[Model, dict[st
     }
     folder = cache_root() / "converted" / hash_document(key)
     path, record_path = folder / "model.onnx", folder / "conversion.json"
-    if not (path.is_file() and record_path.is_file()):
+    files = (path, folder / "model.onnx.data", record_path)
+    if not sealed(files):
         wide = _convert(model, path, keep_fp32)
         write_json(record_path, Conversion(**key, kept_in_fp32=wide, converted_sha256=Model.open(path).sha256))
-    record = read_document(record_path, Conversion, "remove it, and the model is converted again")
+        seal(files)
+    record = read_document(record_path, Conversion)
     return Model.open(path), {
         "converted_by": f"trt-workbench {__version__}, inputs and outputs unchanged",
         "converted_sha256": record.converted_sha256,

@@ -12,6 +12,7 @@ from trt_workbench.backends.ort_common import CPU_PROVIDER
 from trt_workbench.backends.ort_rewrites import optimised_model
 from trt_workbench.core.hashing import hash_document
 from trt_workbench.engine.documents import write_json
+from trt_workbench.engine.kept import seal, sealed
 from trt_workbench.errors import UsageProblem
 from trt_workbench.model.opened import Model, checked_on_error, once
 from trt_workbench.onnxtools.graph_types import computed_results
@@ -49,7 +50,8 @@ def runnable_model(model: Model, *, exact: bool = False) -> tuple[Model, dict[st
     }
     folder = cache_root() / "simulated" / hash_document(key)
     path, record = folder / "model.onnx", folder / "simulation.json"
-    if not (path.is_file() and record.is_file()):
+    files = (path, folder / "model.onnx.data", record)
+    if not sealed(files):
         try:
             rewritten = model.load()
             if found:
@@ -60,6 +62,7 @@ def runnable_model(model: Model, *, exact: bool = False) -> tuple[Model, dict[st
             raise UsageProblem(f"The model is in {' and '.join(found)} and cannot be simulated. {error}") from error
         save_model(rewritten, path)
         write_json(record, {"schema_version": 1, **key})
+        seal(files)
     made = {"simulated": True, "simulated_formats": found, "simulated_file": str(path)} if found else {}
     return Model.open(path), {**made, **({"zero_points": "written out"} if copied else {})}
 

@@ -16,6 +16,7 @@ from trt_workbench.backends.torch_common import (
     PRECISIONS,
     chosen_device,
     common_record,
+    keep_compiled_code,
     torch_availability,
 )
 
@@ -151,6 +152,7 @@ class TorchCompileBackend(TorchBackend):
         if fullgraph is None:
             fullgraph = not (record.get("host_reads") or record.get("uncompiled"))
         settings = {"mode": extra["mode"], "dynamic": extra["dynamic"], "fullgraph": fullgraph}
+        keep_compiled_code()
         run = torch.compile(loaded.module, **settings)
         if not fullgraph:
             run = _without_giving_up(run)

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from trt_workbench.backends.measuring import Samples, SamplingLimits
 from trt_workbench.bench.matrix import Point, Work
 from trt_workbench.engine.files import write_bytes
+from trt_workbench.engine.kept import seal, sealed
 from trt_workbench.errors import UsageProblem
 from trt_workbench.measure.loop import measure_calls
 from trt_workbench.onnxtools.llm_directory import LlmDirectory, examine_llm_directory
@@ -164,12 +165,13 @@ def _reference(directory: LlmDirectory, prompts: NDArray[np.int64], new_tokens: 
     path = cache_root() / "language-references" / f"{key}.npz"
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(path.with_suffix(".lock")):
-        if not path.is_file():
+        if not sealed((path,), _say):
             with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
                 found = process.submit(_generate_reference, directory, prompts, new_tokens).result()
             buffer = io.BytesIO()
             np.savez(buffer, tokens=found.tokens, logits=found.logits)
             write_bytes(path, buffer.getbuffer())
+            seal((path,))
         with np.load(path, allow_pickle=False) as kept:
             return Trace(kept["tokens"], kept["logits"])
 

@@ -82,7 +82,7 @@ class WorkerProcess:
                 stderr=self._log,
                 text=True,
                 encoding="utf-8",
-                env=_environment(Path(self._temporary.name)),
+                env={**os.environ, "TMPDIR": self._temporary.name},
                 # Ctrl-C in a terminal reaches the whole group; the worker's end is ours to decide.
                 start_new_session=True,
             )
@@ -176,13 +176,6 @@ class WorkerProcess:
             log.seek(self._log_start)
             said = log.read().decode(errors="replace").strip()[-_TAIL_CHARACTERS:]
         return f"the process {ended}" + (f"; its last words: {said}" if said else "")
-
-
-def _environment(temporary: Path) -> dict[str, str]:
-    """Return the environment of a worker whose temporary files go to a folder that ends with it."""
-    # PyTorch's compiler keeps what it has compiled there, for every later process
-    compiled = Path(tempfile.gettempdir()) / f"torchinductor_{os.environ.get('USER', os.getuid())}"
-    return {"TORCHINDUCTOR_CACHE_DIR": str(compiled), **os.environ, "TMPDIR": str(temporary)}
 
 
 class Workers:

@@ -13,10 +13,10 @@ from trt_workbench.core.precision import MIXED, read
 from trt_workbench.decide.calibrate import Calibrated, calibrate
 from trt_workbench.decide.candidates import Candidate, candidate_files, evidence_path, make_candidate
 from trt_workbench.decide.data import data_hash
-from trt_workbench.decide.kept import Note, seal, sealed
 from trt_workbench.decide.mixed import MixedSearch
 from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings, SearchSettings
 from trt_workbench.engine.documents import read_document
+from trt_workbench.engine.kept import Note, seal, sealed
 from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.quantize.evidence import Evidence
 from trt_workbench.system.workspace import cache_root

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from trt_workbench.decide.calibrate import Progress
 from trt_workbench.decide.candidates import Candidate, candidate_files, evidence_path
-from trt_workbench.decide.kept import keep, recalled, seal, sealed
 from trt_workbench.decide.search import Note, Search
 from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings, SearchSettings
 from trt_workbench.engine.documents import read_document
+from trt_workbench.engine.kept import keep, recalled, seal, sealed
 from trt_workbench.errors import CheckFailed, UsageProblem
 from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.quantize.evidence import Evidence, digits_for

@@ -15,11 +15,11 @@ from trt_workbench.decide.candidates import Candidate, check_output
 from trt_workbench.decide.copies import named
 from trt_workbench.decide.data import data_hash
 from trt_workbench.decide.held_out import HELD_OUT, RANGES, Scorer, scorer_of
-from trt_workbench.decide.kept import keep, recalled
 from trt_workbench.decide.scores import ResampledScore
 from trt_workbench.decide.sensitivity import Maker, measure_sensitivity
 from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings, SearchSettings
 from trt_workbench.engine.files import scratch_folder
+from trt_workbench.engine.kept import keep, recalled
 from trt_workbench.errors import UsageProblem
 from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.quantize.evidence import SearchEvidence, SearchPoint, digits_for

@@ -107,8 +107,9 @@ def _users_cache() -> Path:
         UsageProblem: neither variable is set, and the user has no entry; or the folder is another user's.
     """
     chosen = [Path(os.environ.get("XDG_CACHE_HOME", "")), Path(os.environ.get("HOME", ""), ".cache")]
-    with contextlib.suppress(KeyError):  # no entry, as in a container that is started for a number
-        chosen.append(Path(pwd.getpwuid(os.getuid()).pw_dir, ".cache"))
+    if not any(one.is_absolute() for one in chosen):  # else nobody is asked: accounts may lie in the network
+        with contextlib.suppress(KeyError):  # no entry, as in a container that is started for a number
+            chosen.append(Path(pwd.getpwuid(os.getuid()).pw_dir, ".cache"))
     folder = next((one / _NAME for one in chosen if one.is_absolute()), None)
     if folder is None:
         raise UsageProblem(f"User {os.getuid()} has no home for caches; set XDG_CACHE_HOME to an absolute path.")

@@ -19,6 +19,7 @@ from trt_workbench.backends.torch_llm import TorchLlm
 from trt_workbench.core.hashing import hash_document, hash_file
 from trt_workbench.engine.documents import Inside, having, read_document, write_json
 from trt_workbench.engine.files import refuse_foreign, scratch_folder
+from trt_workbench.engine.kept import seal, sealed
 from trt_workbench.engine.written_models import check_model_output
 from trt_workbench.errors import ComponentMissing, UsageProblem
 from trt_workbench.model.opened import Model
@@ -198,10 +199,12 @@ def exported_graph(
     folder = cache_root() / "exported-llm" / digest
     folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(folder.with_suffix(".lock")):
-        if not (folder / MANIFEST).is_file():
+        files = [folder / name for name in (MANIFEST, f"{kind}.onnx", f"{kind}.onnx.data", *_COPIED)]
+        if not sealed(files, say):
             if not found.ok:
                 say(f"The {kind} graph is not compared with PyTorch by itself: {found.reason}")
             export_llm(directory, folder, settings, say)
+            seal(files)
     return _graph(folder, read_document(folder / MANIFEST, Exported)["graphs"][0])
 
 

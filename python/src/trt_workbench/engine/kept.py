@@ -54,7 +54,7 @@ def seal(files: Sequence[Path]) -> None:
     keep(_seal_of(files[0]), _Files(files={file.name: hash_file(file) for file in files if file.is_file()}))
 
 
-def sealed(files: Sequence[Path], note: Note) -> bool:
+def sealed(files: Sequence[Path], note: Note = lambda _: None) -> bool:
     """Whether files of one folder are there as they were when they were sealed; if not, that is noted.
 
     Args:
