@@ -34,6 +34,19 @@ def test_a_format_that_does_not_apply_does_so_on_every_runtime_whatever_its_word
     assert run.left_out == []
 
 
+@pytest.mark.parametrize("precision", ["fp16", "bf16"])
+def test_a_cast_that_leaves_all_in_fp32_does_not_apply(tmp_path: Path, precision: str) -> None:
+    nodes = "s = Mul(x, x) m = ReduceMean<axes=[1]>(s) q = Sqrt(m) y = Div(x, q)"
+    model = write_onnx(tmp_path / "m.onnx", f"g (float[n,7] x) => (float[n,7] y) {{ {nodes} }}")
+    calibration = CalibrationSettings()
+    subject = Subject(Model.open(model), Likeness(Model.open(model), calibration, "cosine"), calibration)
+    run = DecideRun(subject, DecideSettings(), tmp_path, lambda *_: None, lambda _: None)
+    run._unavailable = {}
+    row = DraftRow(precision, "ort-cpu")
+    run._make([row])
+    assert (row.state, (row.reason or "")[: len(precision) + 16]) == ("does not apply", f"Nothing becomes {precision}")
+
+
 @pytest.mark.parametrize(("batch", "asked", "timed"), [("4", 1, 4), ("4", 2, 2), ("n", 1, 1), ("n", 2, 2), ("1", 1, 1)])
 def test_a_fixed_batch_is_what_is_timed(tmp_path: Path, batch: str, asked: int, timed: int) -> None:
     model = write_onnx(tmp_path / "m.onnx", f"g (float[{batch},7] x) => (float[{batch},7] y) {{ y = Relu(x) }}")
