@@ -181,3 +181,18 @@ def test_no_account_is_looked_up_where_a_variable_names_the_place(
     monkeypatch.setenv(name, str(installed))
     monkeypatch.setattr("pwd.getpwuid", lambda _: pytest.fail("an account was looked up"))
     assert installed in workspace.cache_root().parents
+
+
+@pytest.mark.parametrize(("mode", "refused"), [(0o700, False), (0o775, False), (0o757, True), (0o1777, True)])
+def test_a_cache_that_anybody_can_write_is_not_taken(
+    installed: Path, monkeypatch: pytest.MonkeyPatch, mode: int, refused: bool
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(installed))
+    folder = installed / "trt-workbench"
+    folder.mkdir(exist_ok=True)
+    folder.chmod(mode)
+    if refused:
+        with pytest.raises(UsageProblem, match=r"can be written by anybody.*set XDG_CACHE_HOME"):
+            workspace.cache_root()
+    else:
+        assert workspace.cache_root() == folder

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
+import stat
 from pathlib import Path
 
 from trt_workbench.errors import UsageProblem
@@ -104,7 +105,8 @@ def _users_cache() -> Path:
     It ignores an `$XDG_CACHE_HOME` that is not absolute. Without a `$HOME`, the user's entry names the folder.
 
     Raises:
-        UsageProblem: neither variable is set, and the user has no entry; or the folder is another user's.
+        UsageProblem: neither variable is set, and the user has no entry; or the folder is another user's, or anybody
+            can write it.
     """
     chosen = [Path(os.environ.get("XDG_CACHE_HOME", "")), Path(os.environ.get("HOME", ""), ".cache")]
     if not any(one.is_absolute() for one in chosen):  # else nobody is asked: accounts may lie in the network
@@ -114,9 +116,11 @@ def _users_cache() -> Path:
     if folder is None:
         raise UsageProblem(f"User {os.getuid()} has no home for caches; set XDG_CACHE_HOME to an absolute path.")
     with contextlib.suppress(OSError):
-        if folder.stat().st_uid not in (0, os.getuid()):
+        found = folder.stat()
+        if found.st_uid not in (0, os.getuid()) or found.st_mode & stat.S_IWOTH:
+            whose = "can be written by anybody" if found.st_mode & stat.S_IWOTH else "is another user's"
             raise UsageProblem(
-                f"The folder for caches is another user's, whose files would be loaded; set XDG_CACHE_HOME to one of "
-                f"yours: {folder}"
+                f"The folder for caches {whose}, and its files would be loaded; set XDG_CACHE_HOME to one "
+                f"of yours that others cannot write: {folder}"
             )
     return folder
