@@ -132,7 +132,8 @@ def repository(tmp_path_factory):
     return make_repository(tmp_path_factory.mktemp("repo"))
 
 
-def test_the_environment_is_made_once_and_stdout_is_the_tasks_alone(repository):
+def test_the_environment_is_made_once_and_stdout_is_the_tasks_alone(tmp_path):
+    repository = make_repository(tmp_path)  # no other test may have made its environment
     code, out, err = run(repository, "greet", "hello")
     assert (code, out) == (0, "'hello'\n"), err
     assert "setting up environment default (once)" in err

@@ -85,8 +85,10 @@ def _read_array(file: IO[bytes], size: int) -> NDArray[Any]:
     if version not in _HEADERS:
         raise ValueError(f"version {version} of the format is not known")
     shape, fortran, dtype = _HEADERS[version](file)
+    if math.prod(shape) and not dtype.itemsize:  # numpy makes a byte or more of each
+        raise ValueError(f"the header declares elements of no bytes ({dtype.str})")
     declared = math.prod(shape) * dtype.itemsize
-    if min(shape, default=0) < 0 or dtype.hasobject or math.prod(shape) * max(dtype.itemsize, 1) > size:
+    if min(shape, default=0) < 0 or dtype.hasobject or declared > size:
         what = "Python objects, which are never loaded" if dtype.hasobject else f"an array of {declared} bytes"
         raise ValueError(f"the header declares {what}, and the file has {size} bytes")
     # memory as there is content: a member of an archive may end earlier than it says

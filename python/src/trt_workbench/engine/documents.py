@@ -108,7 +108,7 @@ def _text(path: Path) -> str:
         if not path.parent.is_dir():
             what = "is a file, not a run directory" if path.parent.exists() else "does not exist"
             raise UsageProblem(f"The run directory {what}: {path.parent}") from error
-        if path.exists():
+        if path.is_file():
             raise UsageProblem(f"{path.name} cannot be read ({error.strerror}): {path}") from error
         raise UsageProblem(
             f"The run directory is incomplete; {path.name} cannot be read ({error.strerror}): {path.parent}"
