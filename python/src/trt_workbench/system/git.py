@@ -1,4 +1,4 @@
-"""git, run so that no repository that it meets can make it execute anything."""
+"""git, run so that no hook, file system monitor or settings from outside of a repository are executed."""
 
 from __future__ import annotations
 
