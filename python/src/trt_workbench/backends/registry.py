@@ -11,6 +11,7 @@ from typing import Any
 from trt_workbench.backends.answers import ANSWERS, wrong_trait
 from trt_workbench.backends.base import Availability, Backend, Session, SessionOptions
 from trt_workbench.errors import ComponentMissing, UsageProblem, WorkbenchError, did_you_mean
+from trt_workbench.model.sniff import PLAN_SUFFIXES
 from trt_workbench.system.extensions import BACKENDS, broken, extensions, load_extension, package_of
 from trt_workbench.system.guarding import Guard
 from trt_workbench.system.launcher import task
@@ -37,8 +38,7 @@ _BACKENDS = {
 # compiling takes minutes, and a default must not start that.
 _AUTO = {
     ".onnx": ("ort-cuda", "ort-cpu"),
-    ".plan": ("trt",),
-    ".engine": ("trt",),
+    **dict.fromkeys(PLAN_SUFFIXES, ("trt",)),
 }
 
 # Options of a backend that a comparison of several cannot take.

@@ -17,13 +17,14 @@ from trt_workbench.engine.settings_file import load_settings
 from trt_workbench.engine.target import examine_target
 from trt_workbench.errors import UsageProblem
 from trt_workbench.model.opened import Model
+from trt_workbench.model.sniff import PLAN_SUFFIXES
 
 
 class TrtBackend(Backend):
     """TensorRT. Extra options are the fields of `RunnerChoice` and `BuildSettings`."""
 
     name: ClassVar[str] = "trt"
-    file_kinds: ClassVar[tuple[str, ...]] = (".onnx", ".plan", ".engine")
+    file_kinds: ClassVar[tuple[str, ...]] = (".onnx", *PLAN_SUFFIXES)
     devices: ClassVar[tuple[str, ...]] = ("cuda",)
     plans: ClassVar[bool] = True
     times_kernels: ClassVar[bool] = True

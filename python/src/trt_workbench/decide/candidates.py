@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import fnmatch
 import os
-import shutil
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +16,7 @@ from trt_workbench.core.precision import WEIGHTS, read
 from trt_workbench.decide.calibrate import Calibrated, Progress, calibrate
 from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings
 from trt_workbench.engine.documents import read_document, write_json
-from trt_workbench.engine.files import refuse_foreign
+from trt_workbench.engine.files import refuse_foreign, scratch_folder
 from trt_workbench.engine.written_models import check_model_output
 from trt_workbench.errors import UsageProblem, did_you_mean
 from trt_workbench.evaluate.written import check_written
@@ -247,16 +245,13 @@ def write_candidate(document: onnx.ModelProto, evidence: Evidence, output: Path,
     entries = {entry.key: entry.value for entry in document.metadata_props} | {METADATA_KEY: evidence.short()}
     onnx.helper.set_model_props(document, entries)
     output.parent.mkdir(parents=True, exist_ok=True)
-    staging = Path(tempfile.mkdtemp(prefix=f".{output.name}.", dir=output.parent))
-    try:
+    with scratch_folder(f".{output.name}.", output.parent) as staging:
         save_model(document, staging / output.name)
         if model and (notes := check_written(model, staging / output.name, evidence.to)):
             evidence = evidence.model_copy(update={"notes": (*evidence.notes, *notes)})
         write_json(staging / evidence_path(output).name, evidence)
         for file in sorted(staging.iterdir(), key=lambda one: one.name == output.name):  # the model last
             file.replace(output.with_name(file.name))
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
     return evidence
 
 

@@ -13,7 +13,7 @@ from trt_workbench.engine.files import write_bytes
 from trt_workbench.engine.manifest import manifest_path
 from trt_workbench.errors import UsageProblem, WorkbenchError
 from trt_workbench.model.opened import Model
-from trt_workbench.model.sniff import describe_file
+from trt_workbench.model.sniff import PLAN_SUFFIXES, describe_file
 from trt_workbench.system.workspace import cache_root
 
 Merge = Callable[[bytes, bytes], bytes]
@@ -89,7 +89,7 @@ def save_timing_cache(path: Path, earlier: bytes, built: bytes, merge: Merge) ->
 
 
 # TensorRT 8.6 begins its timing caches with the tag of its engines, which only their names and manifests tell apart.
-_ENGINES = (".plan", ".engine", ".trt")
+_ENGINES = (*PLAN_SUFFIXES, ".trt")
 
 
 def _refuse_other(path: Path, data: bytes) -> None:

@@ -6,6 +6,9 @@ from pathlib import Path
 
 from trt_workbench.core.input_files import open_regular
 
+PLAN_SUFFIXES = (".plan", ".engine")
+"""Of files that are taken for TensorRT engines."""
+
 # Offset, bytes, meaning with its fix. TensorRT's plan tag is not documented; these are the two seen in its releases.
 _SIGNATURES = (
     (0, b"version https://git-lfs", "a Git-LFS pointer; run `git lfs pull` to get the model itself"),

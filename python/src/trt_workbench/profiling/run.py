@@ -13,6 +13,7 @@ from trt_workbench.backends.trt import TrtBackend
 from trt_workbench.engine.documents import append_lines
 from trt_workbench.errors import UsageProblem, WorkbenchError
 from trt_workbench.model.opened import Model
+from trt_workbench.model.sniff import PLAN_SUFFIXES
 from trt_workbench.onnxtools.node_names import ModelNodes, read_nodes
 from trt_workbench.profiling.capture import Capture, CaptureSettings
 from trt_workbench.profiling.nsight import NCU, NSYS, find_tool
@@ -129,7 +130,7 @@ def _workload(
 ) -> Workload:
     if not path.is_file():
         raise UsageProblem(f"The engine or model does not exist: {path}")
-    if path.suffix in (".plan", ".engine"):
+    if path.suffix in PLAN_SUFFIXES:
         backend = TrtBackend.name if backend == AUTO else backend
         if not get_backend(backend).plans:
             raise UsageProblem(f"A plan runs on the backend trt, not on {backend}: {path}")
@@ -182,7 +183,7 @@ def _other(request: ProfileRequest, work: Workload) -> Workload | ProfiledSide |
     if path.is_dir():
         return earlier_run(path)
     if path.is_file():
-        is_plan = path.suffix in (".plan", ".engine")
+        is_plan = path.suffix in PLAN_SUFFIXES
         return _workload(request, path, request.precision, AUTO if is_plan else work.backend)
     if _PRECISION.fullmatch(request.against) and work.path.suffix == ".onnx":
         return _workload(request, request.target, request.against, work.backend)
