@@ -12,7 +12,8 @@ from trt_workbench.decide.tried import DraftRow
 from trt_workbench.decide.words import _doubts, gate, recommendation
 from trt_workbench.onnxtools.quantize.evidence import Evidence
 from trt_workbench.runs.bootstrap import share_interval
-from trt_workbench.runs.decision import DecisionRow, RowScore, RowSpeed
+from trt_workbench.runs.decision import DecisionRow, RowSpeed
+from trt_workbench.runs.score import RowScore
 
 
 def task(*, overlap: bool = False) -> Detection:

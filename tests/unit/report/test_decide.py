@@ -16,7 +16,8 @@ from trt_workbench.report.decide import looked_at, losers
 from trt_workbench.report.decide_chart import draw_decision
 from trt_workbench.report.reports import write_report
 from trt_workbench.report.style import NARROW, WIDE
-from trt_workbench.runs.decision import ClassLoss, Decision, DecisionRow, Recommendation, RowScore, RowSpeed
+from trt_workbench.runs.decision import Decision, DecisionRow, Recommendation, RowSpeed
+from trt_workbench.runs.score import ClassLoss, RowScore
 from trt_workbench.runs.search import SearchDocument
 from trt_workbench.runs.sensitivity import GroupLoss, Sensitivity
 

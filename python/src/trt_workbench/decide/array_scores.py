@@ -16,6 +16,7 @@ from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.backends.registry import require_backend
 from trt_workbench.core.compare import compare_rows
 from trt_workbench.core.elements import Kind, is_finite, kind, largest_agrees, widened
+from trt_workbench.core.logits import divergence, log_softmax
 from trt_workbench.decide.data import Batch, CalibrationData, batches, calibration_data
 from trt_workbench.decide.scores import ResampledScore
 from trt_workbench.decide.settings import CalibrationSettings
@@ -23,7 +24,6 @@ from trt_workbench.engine.array_files import load_arrays, save_arrays
 from trt_workbench.engine.documents import Strict, read_document, write_json
 from trt_workbench.engine.profiles import Profile
 from trt_workbench.errors import NotFinite, UsageProblem
-from trt_workbench.evaluate.llm_scores import divergence, log_softmax
 from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.randomness import refuse_random
 from trt_workbench.runs.bootstrap import draw_counts

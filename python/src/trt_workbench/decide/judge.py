@@ -17,8 +17,9 @@ from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.identity import sha256_of
 from trt_workbench.runs.bootstrap import is_certain
 from trt_workbench.runs.comparison import inseparable, telling_repetitions
-from trt_workbench.runs.decision import BASELINE, Decision, DecisionRow, RowScore, RowSpeed
+from trt_workbench.runs.decision import BASELINE, Decision, DecisionRow, RowSpeed
 from trt_workbench.runs.records import Record
+from trt_workbench.runs.score import RowScore
 from trt_workbench.runs.search import SearchDocument
 
 

@@ -16,7 +16,7 @@ from trt_workbench.evaluate.coco_matches import CocoMatches
 from trt_workbench.evaluate.detections import read_predictions
 from trt_workbench.runs.bootstrap import draw_counts, share_interval
 from trt_workbench.runs.coco import CocoMetrics
-from trt_workbench.runs.decision import ClassLoss, RowScore
+from trt_workbench.runs.score import ClassLoss, RowScore
 from trt_workbench.runs.statistics import interval
 
 _FURTHER = ("AP50", "AP75", "AP_small", "AP_medium", "AP_large", "AR_100")

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.core.elements import errors, largest_agrees
+from trt_workbench.core.logits import divergence, log_softmax
 from trt_workbench.system.environment import available_processors
 
 # Rows are taken in blocks of about this many logits: float64 copies of a block stay within the processor's caches.
@@ -92,27 +93,6 @@ def _score_block(
         kl=float(apart.sum()),
         max_kl=float(apart.max()),
     )
-
-
-def log_softmax(logits: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
-    """Return the logarithms of the probabilities along the last axis."""
-    shifted = logits.astype(np.float64) - logits.max(axis=-1, keepdims=True)
-    result: NDArray[np.float64] = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
-    return result
-
-
-def divergence(found: NDArray[np.float64], expected: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the Kullback-Leibler divergence of every row from the expected one, in nats.
-
-    Args:
-        found: logarithms of probabilities [N,V].
-        expected: those of the reference; what it excludes (-inf) adds nothing.
-    """
-    with np.errstate(invalid="ignore"):  # -inf less -inf
-        gain = np.where(np.isneginf(expected), 0.0, expected - found)
-    # rounding alone can make a divergence of nothing slightly negative
-    found_divergence: NDArray[np.float64] = np.maximum(np.einsum("nv,nv->n", np.exp(expected), gain), 0.0)
-    return found_divergence
 
 
 def _larger(first: float, second: float) -> float:

@@ -26,7 +26,8 @@ from trt_workbench.report.search import draw_search
 from trt_workbench.report.style import WIDE, label, plots_folder
 from trt_workbench.runs.artefacts import command_of, foreign_files, read_environment
 from trt_workbench.runs.coco import LEAST_ANNOTATIONS, CocoMetrics, ImageRecord
-from trt_workbench.runs.decision import BASELINE, ClassLoss, Decision, DecisionRow
+from trt_workbench.runs.decision import BASELINE, Decision, DecisionRow
+from trt_workbench.runs.score import ClassLoss
 
 _PHONE = 4.0  # inches, in which text keeps its size on a phone
 _CLASSES, _PICTURES = 8, 4

