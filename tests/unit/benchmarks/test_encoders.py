@@ -23,7 +23,7 @@ from trt_workbench.model.opened import Model
 
 pytest.importorskip("torch")
 pytest.importorskip("safetensors")
-FILE = Path(__file__).parents[3] / "docs" / "benchmarks" / "eval-stream-h200" / "encoders.py"
+FILE = Path(__file__).parents[3] / "tasks" / "benchmarks" / "eval-stream-h200" / "encoders.py"
 SMALL = ("--sizes", "1x16", "--switch", "1x16", "--chunks", "30", "--streams", "1,3", "--seconds", "0.1")
 
 

@@ -22,7 +22,7 @@ from tests.scripts import load_script
 from trt_workbench.bench.config import load_config
 from trt_workbench.bench.matrix import expand
 
-FILE = Path(__file__).parents[3] / "docs" / "benchmarks" / "everything.py"
+FILE = Path(__file__).parents[3] / "tasks" / "benchmarks" / "everything.py"
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from tests.scripts import load_script
 
 ROOT = Path(__file__).parents[3]
-FILE = ROOT / "docs" / "benchmarks" / "first-hour" / "measure.py"
+FILE = ROOT / "tasks" / "benchmarks" / "first-hour" / "measure.py"
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The measuring scripts of docs/benchmarks/tensorrt-h200: parsing, records, verdicts, report."""
+"""The measuring scripts of tasks/benchmarks/tensorrt-h200: parsing, records, verdicts, report."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-FOLDER = Path(__file__).parents[3] / "docs" / "benchmarks" / "tensorrt-h200"
+FOLDER = Path(__file__).parents[3] / "tasks" / "benchmarks" / "tensorrt-h200"
 
 
 @pytest.fixture(autouse=True)

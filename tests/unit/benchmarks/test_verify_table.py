@@ -1,4 +1,4 @@
-"""docs/benchmarks/verify/measure.py: the table, records, processes that end badly, the report."""
+"""tasks/benchmarks/verify/measure.py: the table, records, processes that end badly, the report."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tests.in_process_worker import InProcessWorker
 
-FOLDER = Path(__file__).parents[3] / "docs" / "benchmarks" / "verify"
+FOLDER = Path(__file__).parents[3] / "tasks" / "benchmarks" / "verify"
 
 
 @pytest.fixture(autouse=True)

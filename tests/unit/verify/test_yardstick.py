@@ -63,7 +63,7 @@ def limit_of(yardstick: Yardstick, precision: str, x: Any, y: Any = None, **how:
 @pytest.mark.parametrize(
     ("function", "units", "allowed"),
     [
-        # the largest error that TensorRT 8.6 was measured to make (docs/benchmarks/verify/functions.py)
+        # the largest error that TensorRT 8.6 was measured to make (tasks/benchmarks/verify/functions.py)
         ("Tanh", 130, True),
         ("Selu", 110, True),
         ("Sin", 28, True),

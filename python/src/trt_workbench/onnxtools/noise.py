@@ -51,7 +51,7 @@ _WHOLE_BELOW = 2.0**15
 # A constant of this size that is added stands for a mask.
 _MASK = 1e3
 # Functions that compilers approximate further than by the unit roundoff of fp32: by what share, as measured of
-# TensorRT 8.6 (docs/benchmarks/verify/functions.py) and rounded up. Selu's constants are rounded, and near its poles a
+# TensorRT 8.6 (tasks/benchmarks/verify/functions.py) and rounded up. Selu's constants are rounded, and near its poles a
 # tangent is as exact as its argument. The rest of the functions is exact to 32 units.
 _APPROXIMATED = {
     **dict.fromkeys(("Tanh", "Gelu", "Mish", "LSTM", "GRU", "RNN"), 2.0**-17),

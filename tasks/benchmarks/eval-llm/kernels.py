@@ -1,6 +1,6 @@
 """Name the kernels of a single-token step on `trt` and what they take, by CUPTI through PyTorch's profiler.
 
-    python docs/benchmarks/eval-llm/kernels.py MODEL_DIR [--batch 1] [--precision fp16] [--prompt 32] [--capacity 512]
+    python tasks/benchmarks/eval-llm/kernels.py MODEL_DIR [--batch 1] [--precision fp16] [--prompt 32] [--capacity 512]
 
 One line a kernel: microseconds of a step, launches of a step, microseconds of a launch, grid, block, name. Kernels that
 run at the same time count in full.

@@ -111,7 +111,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--priority", type=int, default=0, help="Of the workers, -20 to 19, as a niceness.")
     parser.add_argument("--name", required=True, help="Of the files NAME.jsonl and NAME-records.jsonl.gz to write.")
-    parser.add_argument("--folder", type=Path, default=Path(__file__).parent)
+    parser.add_argument("--folder", type=Path, default=Path(), help="Of the files (default: this one).")
     arguments = parser.parse_args()
     os.environ[_SHARE], os.environ[_PRIORITY] = str(arguments.planted), str(arguments.priority)
     run.TARGET = f"{Path(__file__).stem}:{SlowedWorker.__name__}"
@@ -125,8 +125,8 @@ def main() -> None:
             verdicts[found["verdict"]] += 1
             out.write(json.dumps(found) + "\n")
             out.flush()
-            print(f"{number:3} {found['ratio']:.4f} p {found['p_value']:.4f} {found['verdict']}", flush=True)  # noqa: T201
-    print(dict(verdicts))  # noqa: T201
+            print(f"{number:3} {found['ratio']:.4f} p {found['p_value']:.4f} {found['verdict']}", flush=True)
+    print(dict(verdicts))
 
 
 if __name__ == "__main__":

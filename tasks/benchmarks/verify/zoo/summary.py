@@ -58,7 +58,8 @@ def _ran_on(records: Iterable[Record], envs: Sequence[Mapping[str, Any]]) -> lis
 
 
 def _commands(envs: Iterable[Mapping[str, Any]]) -> list[str]:
-    return ["```", *sorted(f"python {' '.join(env['command_line'])}" for env in envs), "```"]
+    script = "python tasks/benchmarks/verify/measure.py"
+    return ["```", *sorted(f"{script} {' '.join(env['command_line'][1:])}" for env in envs), "```"]
 
 
 def _column(record: Record) -> str:

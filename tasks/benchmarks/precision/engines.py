@@ -1,10 +1,10 @@
 """INT8 engines beside fp16 and fp32 on a GPU: built, timed and scored by our commands alone.
 
-    python docs/benchmarks/precision/engines.py quantize --work DIR --output DIR [MODELS]
-    python docs/benchmarks/precision/engines.py build --work DIR --output DIR [MODELS] [--jobs N]
-    python docs/benchmarks/precision/engines.py score --work DIR --output DIR [MODELS] [--jobs N]
-    python docs/benchmarks/precision/engines.py measure --work DIR --output DIR [MODELS]
-    python docs/benchmarks/precision/engines.py report --output DIR
+    python tasks/benchmarks/precision/engines.py quantize --work DIR --output DIR [MODELS]
+    python tasks/benchmarks/precision/engines.py build --work DIR --output DIR [MODELS] [--jobs N]
+    python tasks/benchmarks/precision/engines.py score --work DIR --output DIR [MODELS] [--jobs N]
+    python tasks/benchmarks/precision/engines.py measure --work DIR --output DIR [MODELS]
+    python tasks/benchmarks/precision/engines.py report --output DIR
 
 MODELS: [--coco DIR [--yolox FILE] [--yolov10m FILE]], for the detectors that are not in the repository.
 

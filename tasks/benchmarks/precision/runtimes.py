@@ -2,10 +2,10 @@
 
 Run in the repository; runtimes that this machine lacks are asked what they would refuse, and are else not run:
 
-    python docs/benchmarks/precision/runtimes.py [NAME]
+    python tasks/benchmarks/precision/runtimes.py [NAME]
 
-It writes NAME.json and NAME.md (runtimes) beside itself. `native` is read from the graph as ONNX Runtime has
-optimised it, from the operators that PyTorch runs, or from an engine's layers.
+It writes NAME.json and NAME.md (runtimes) to docs/benchmarks/precision. `native` is read from the graph as ONNX Runtime
+has optimised it, from the operators that PyTorch runs, or from an engine's layers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from trt_workbench.engine.documents import write_json
 from trt_workbench.errors import UsageProblem, WorkbenchError
 from trt_workbench.model.opened import Model
 
-HERE = Path(__file__).parent
+RECORDS = Path(__file__).resolve().parents[3] / "docs" / "benchmarks" / "precision"
 NAME = sys.argv[1] if sys.argv[1:] else "runtimes"
 MACHINE = torch.cuda.get_device_name() if torch.cuda.is_available() else f"a CPU ({platform.machine()})"
 RNG = np.random.default_rng(0)
@@ -69,14 +69,14 @@ def main() -> None:
     found = {name: get_backend(name).availability() for name in backend_names()}
     document = {
         "schema_version": 1,
-        "command": " ".join(("python docs/benchmarks/precision/runtimes.py", *sys.argv[1:])),
+        "command": " ".join(("python tasks/benchmarks/precision/runtimes.py", *sys.argv[1:])),
         "versions": {name: dict(one.versions) for name, one in found.items() if one.ok},
         "python": platform.python_version(),
         "machine": MACHINE,
         "rows": rows,
     }
-    write_json(HERE / f"{NAME}.json", document)
-    (HERE / f"{NAME}.md").write_text(_page(rows), encoding="utf-8")
+    write_json(RECORDS / f"{NAME}.json", document)
+    (RECORDS / f"{NAME}.md").write_text(_page(rows), encoding="utf-8")
 
 
 def _files(folder: Path) -> dict[str, Path | str]:
@@ -193,7 +193,7 @@ def _page(rows: dict[str, dict[str, dict[str, Any]]]) -> str:
 
 PAGE = """# Formats by runtimes
 
-`python docs/benchmarks/precision/runtimes.py {name}`, here on {machine}, makes one small model (a convolution and two
+`python tasks/benchmarks/precision/runtimes.py {name}`, here on {machine}, makes one small model (a convolution and two
 products) in every form, loads and runs it on every runtime, and reads what computed: from the graph as ONNX Runtime has
 optimised it, from the operators that PyTorch runs, from an engine's layers. All of it, with the operators of the
 optimised graphs: [{name}.json]({name}.json). The table of formats (`core/precision.py`) has {formats}.

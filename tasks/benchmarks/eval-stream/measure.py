@@ -1,4 +1,4 @@
-"""Run what this folder records: `python docs/benchmarks/eval-stream/measure.py`, in the repository's root.
+"""Make the records of docs/benchmarks/eval-stream; run it in the repository's root.
 
 Needs PyTorch and ONNX Runtime on a CPU, and about ten minutes on two cores. Of the long runs the records of single
 chunks (6 and 17 MB) become errors.npz: by lane, the largest relative L2 of each chunk's tensors.
@@ -15,7 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-HERE = Path("docs/benchmarks/eval-stream")
+HERE = Path(__file__).resolve().parent
+RECORDS = Path("docs/benchmarks/eval-stream")
 RECURRENT = Path("tmp/recurrent")
 ENCODER = "models/streaming-encoder/streaming-encoder.onnx --contract models/streaming-encoder/contract.json"
 CELL = f"{RECURRENT}/recurrent.onnx --contract {RECURRENT}/recurrent.contract.json"
@@ -56,7 +57,7 @@ def main() -> None:
         done = subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, check=False)
         if done.returncode not in (0, 1):
             sys.exit(done.returncode)
-        keep(run, HERE / name, whole=name in WHOLE)
+        keep(run, RECORDS / name, whole=name in WHOLE)
 
 
 if __name__ == "__main__":

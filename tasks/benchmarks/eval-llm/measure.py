@@ -1,7 +1,7 @@
 """Measure language models on every runtime that serves here: tiny-lm's perplexity, the speed of a random GPT-2 of 124M.
 
-    python docs/benchmarks/eval-llm/measure.py --output DIR [--runs perplexity,speed-prefill,…] [--layers 12]
-    python docs/benchmarks/eval-llm/measure.py --output DIR --report
+    python tasks/benchmarks/eval-llm/measure.py --output DIR [--runs perplexity,speed-prefill,…] [--layers 12]
+    python tasks/benchmarks/eval-llm/measure.py --output DIR --report
 
 One run directory for each run, in DIR: of eval-llm, and of bench by speed.yaml. A run that is there is not made again,
 so a call that was cut short can be repeated. At the end DIR/README.md is written from the metrics.json of eval-llm.
@@ -110,7 +110,7 @@ _MADE = (
     "provenance of `metrics.json`. GPT-2 has the shape of the 124M model and random weights.",
     "",
     "The runs `gpt2-*` were timed by eval-llm, which had a clock of its own until bench became the one stopwatch.",
-    "`trtw bench docs/benchmarks/eval-llm/speed.yaml --model gpt2=DIR` measures the same",
+    "`trtw bench tasks/benchmarks/eval-llm/speed.yaml --model gpt2=DIR` measures the same",
     "work now (`measure.py` makes the model, and runs it): cached generation",
     "[of one sequence](bench-cached-b1/report.md) and [of four](bench-cached-b4/report.md), each on one of two H100",
     "while engines were built or models measured on the other, and",

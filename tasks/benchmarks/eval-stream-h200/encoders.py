@@ -1,10 +1,10 @@
 """Streaming encoders on a GPU, by our commands alone: parity, latency beside other runtimes, many streams, profiles.
 
-    python docs/benchmarks/eval-stream-h200/encoders.py make --work DIR --output DIR
-    python docs/benchmarks/eval-stream-h200/encoders.py build --work DIR --output DIR [--jobs N]
-    python docs/benchmarks/eval-stream-h200/encoders.py check --work DIR --output DIR [--jobs N]
-    python docs/benchmarks/eval-stream-h200/encoders.py measure --work DIR --output DIR [--only 'streams 17x512*' ...]
-    python docs/benchmarks/eval-stream-h200/encoders.py report --output DIR
+    python tasks/benchmarks/eval-stream-h200/encoders.py make --work DIR --output DIR
+    python tasks/benchmarks/eval-stream-h200/encoders.py build --work DIR --output DIR [--jobs N]
+    python tasks/benchmarks/eval-stream-h200/encoders.py check --work DIR --output DIR [--jobs N]
+    python tasks/benchmarks/eval-stream-h200/encoders.py measure --work DIR --output DIR [--only 'streams 17x512*' ...]
+    python tasks/benchmarks/eval-stream-h200/encoders.py report --output DIR
 
 The embedded encoder, and encoders of its architecture with random weights (seed 0): 17x512 has 17 layers of width 512.
 Models, plans and references go to --work (25 GB at the default sizes, and the engines once more in the cache), a line

@@ -2,9 +2,9 @@
 
 Run in the repository, with a text to find ranges on that is not the one that is scored (here WikiText-2's `valid`):
 
-    python docs/benchmarks/precision/formats.py CALIBRATION.txt
+    python tasks/benchmarks/precision/formats.py CALIBRATION.txt
 
-It writes formats.json and formats.md beside itself.
+It writes formats.json and formats.md to docs/benchmarks/precision.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.quantize.evidence import Evidence
 from trt_workbench.pipeline.llm.choice import BackendChoice
 
-HERE = Path(__file__).parent
-MODEL = HERE.parents[2] / "models" / "tiny-lm"
+ROOT = Path(__file__).resolve().parents[3]
+RECORDS = ROOT / "docs" / "benchmarks" / "precision"
+MODEL = ROOT / "models" / "tiny-lm"
 TOKENS = 8192
 PLACEMENTS = {"head left alone": PlacementSettings(keep=("/model/lm_head/MatMul",)), "everything": PlacementSettings()}
 NOT_THE_HEAD = ("fp16", "bf16")
@@ -39,7 +40,7 @@ def main(text: Path) -> None:
         rows += _scores(text, name, placement)
     document = {
         "schema_version": 1,
-        "command": "python docs/benchmarks/precision/formats.py CALIBRATION.txt",
+        "command": "python tasks/benchmarks/precision/formats.py CALIBRATION.txt",
         "model": "models/tiny-lm",
         "text_sha256": hash_file(MODEL / "held-out.txt"),
         "calibration_sha256": hash_file(text),
@@ -48,9 +49,9 @@ def main(text: Path) -> None:
         "python": platform.python_version(),
         "rows": rows,
     }
-    write_json(HERE / "formats.json", document)
+    write_json(RECORDS / "formats.json", document)
     table = "\n".join(map(_line, rows))
-    (HERE / "formats.md").write_text(PAGE.format(table=table, tokens=TOKENS), encoding="utf-8")
+    (RECORDS / "formats.md").write_text(PAGE.format(table=table, tokens=TOKENS), encoding="utf-8")
 
 
 def _scores(calibration: Path, name: str, placement: PlacementSettings) -> list[dict[str, Any]]:
@@ -102,7 +103,7 @@ def _line(row: dict[str, Any]) -> str:
 
 PAGE = """# The embedded language model in every format
 
-`python docs/benchmarks/precision/formats.py CALIBRATION.txt`, on two CPU cores: the scores of `eval-llm` over {tokens}
+`python tasks/benchmarks/precision/formats.py CALIBRATION.txt`, on two CPU cores: the scores of `eval-llm` over {tokens}
 tokens of `models/tiny-lm/held-out.txt` on ort-cpu, against PyTorch in fp32. Ranges of int8 (mse) and fp8 (max) are from
 128 windows of WikiText-2's `valid`, the other formats need none. All values: [formats.json](formats.json).
 

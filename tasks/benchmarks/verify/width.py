@@ -1,7 +1,7 @@
 """How wide fp16's limits are: what verify explains by fp16, compared with what PyTorch's fp16 is really off by.
 
-`python docs/benchmarks/verify/width.py run FILE` verifies small generated models on backend `torch` in fp16 and appends
-a record for each; `table FILE` prints the table.
+`python tasks/benchmarks/verify/width.py run FILE` verifies small generated models on backend `torch` in fp16 and
+appends a record for each; `table FILE` prints the table.
 """
 
 from __future__ import annotations

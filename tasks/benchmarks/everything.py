@@ -1,6 +1,6 @@
 """Measure everything that needs a GPU, in the order of worth, and go on where an earlier call stopped.
 
-    python docs/benchmarks/everything.py --work DIR --coco DIR [--gpus 0,1] [--budget-s 1200] [--yolov10m FILE]
+    python tasks/benchmarks/everything.py --work DIR --coco DIR [--gpus 0,1] [--budget-s 1200] [--yolov10m FILE]
                                          [--minilm FOLDER] [--yolox FILE] [--trtexec FILE] [--only 'bench-*' ...]
 
 Models, plans and caches go to DIR, records to DIR/keep, what every step printed to DIR/keep/log. Building an engine

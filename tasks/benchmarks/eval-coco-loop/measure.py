@@ -21,7 +21,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).resolve().parent
+RECORDS = HERE.parents[2] / "docs" / "benchmarks" / HERE.name / "records.json"
 EVAL_COCO = [sys.executable, "-c", "from trt_workbench.cli.eval_coco import main; main()"]
 SEQUENTIAL = [sys.executable, str(HERE / "sequential.py")]
 PACKAGES = ("numpy", "opencv-python-headless", "onnxruntime", "pycocotools", "typer")
@@ -177,7 +178,7 @@ def main() -> None:
     parser.add_argument("--model", type=Path, required=True, help="YOLOX-Nano, exported raw, 416x416")
     parser.add_argument("--images", type=Path, required=True)
     parser.add_argument("--annotations", type=Path, required=True)
-    parser.add_argument("--records", type=Path, default=HERE / "records.json", help="the file to write")
+    parser.add_argument("--records", type=Path, default=RECORDS, help="the file to write")
     parser.add_argument("--rounds", type=int, default=10)
     asked = parser.parse_args()
     started = datetime.now(UTC).isoformat(timespec="seconds")
