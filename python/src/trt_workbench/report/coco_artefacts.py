@@ -51,7 +51,7 @@ def read_artefacts(directory: Path) -> CocoArtefacts:
     )
 
 
-def read_predictions(directory: Path, image_ids: set[int]) -> dict[int, list[Box]]:
+def predictions_of(directory: Path, image_ids: set[int]) -> dict[int, list[Box]]:
     """Return the predictions of some images from `predictions.json`, by image id, best score first."""
     chosen = _of_images(read_document(directory / "predictions.json", list[Box]), image_ids)
     return {image_id: sorted(found, key=lambda item: -item.get("score", 0.0)) for image_id, found in chosen.items()}

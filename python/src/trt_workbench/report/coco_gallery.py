@@ -12,7 +12,7 @@ from trt_workbench.core.input_files import read_bytes
 from trt_workbench.engine.files import path_within, write_bytes
 from trt_workbench.errors import UsageProblem, printable
 from trt_workbench.report.boxes import DrawnBox, draw_boxes
-from trt_workbench.report.coco_artefacts import CocoArtefacts, read_ground_truth, read_predictions
+from trt_workbench.report.coco_artefacts import CocoArtefacts, predictions_of, read_ground_truth
 from trt_workbench.runs.coco import Box, ImageRecord
 from trt_workbench.runs.directory import finished_run
 
@@ -51,7 +51,7 @@ def build_gallery(run: CocoArtefacts, folder: Path) -> dict[str, list[GalleryEnt
         return {}
     groups = choose(run.records, run.metrics["settings"]["seed"])
     ids = {record["image_id"] for chosen in groups.values() for record in chosen}
-    predictions, truths = read_predictions(run.directory, ids), read_ground_truth(annotations, ids)
+    predictions, truths = predictions_of(run.directory, ids), read_ground_truth(annotations, ids)
     exif = run.metrics["settings"].get("exif", "ignore")
     threshold = run.confusion["score_threshold"]
     drawn: dict[str, list[GalleryEntry]] = {}

@@ -10,7 +10,7 @@ from typing import Any
 from trt_workbench.decide.existing import decision_about
 from trt_workbench.engine.documents import read_document, read_lines, write_json
 from trt_workbench.engine.files import write_text
-from trt_workbench.report.coco_artefacts import read_predictions
+from trt_workbench.report.coco_artefacts import predictions_of
 from trt_workbench.report.coco_gallery import (
     GalleryEntry,
     f1,
@@ -149,7 +149,7 @@ def _pictures(directory: Path, decision: Decision) -> list[GalleryEntry]:
     if not made_here:
         urls = [(number, kept_picture(gallery / f"difference-{place}.jpg")) for place, number in enumerate(ids, 1)]
         return [GalleryEntry(_caption(before[number], after[number], row), url) for number, url in urls if url]
-    left, right = (read_predictions(folder, set(ids)) for folder in folders)
+    left, right = (predictions_of(folder, set(ids)) for folder in folders)
     names = {one["category_id"]: label(one["name"], 40) for one in metrics["per_class"]}
     drawn = []
     for number, image_id in enumerate(ids, 1):
