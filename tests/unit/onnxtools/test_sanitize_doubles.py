@@ -57,6 +57,30 @@ def test_what_fp32_does_not_hold_stays(kind: str, nodes: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "nodes",
+    [
+        "s = SequenceConstruct(d) e = SequenceAt(s, zero)",
+        "s = SequenceConstruct(d) t = SequenceInsert(s, d) e = SequenceAt(t, zero)",
+        "s = Optional(d) e = OptionalGetElement(s)",
+        f"s = own.single(d) e = Cast<to = {DOUBLE}>(s)",
+    ],
+)
+def test_what_passes_through_sequences_and_functions_stays(nodes: str) -> None:
+    """Once it is out of them its type is no longer known, or the function says fp64 itself."""
+    back = f"k = Constant<value = double {{0.1}}>() f = Mul(e, k) y = Cast<to = {FLOAT}>(f)"
+    model = onnx.parser.parse_model(
+        f"""<ir_version: 9, opset_import: ["" : 17, "own" : 1]>
+        g (float[4] x) => (float[4] y) {{ zero = Constant<value_int = 0>() d = Cast<to = {DOUBLE}>(x) {nodes} {back} }}
+        <domain: "own", opset_import: ["" : 17]>
+        single (a) => (b) {{ k = Constant<value = double {{0.1}}>() m = Mul(a, k) b = Cast<to = {FLOAT}>(m) }}"""
+    )
+    before = model.SerializeToString()
+    assert double_to_float(model) == []
+    assert model.SerializeToString() == before
+    run(model, np.ones(4, np.float32))
+
+
+@pytest.mark.parametrize(
     ("kind", "nodes", "out"),
     [
         ("int16", f"d = Cast<to = {DOUBLE}>(x) e = Mul(d, k) f = Sub(e, k) y = Cast<to = {INT64}>(f)", "int64"),

@@ -140,22 +140,27 @@ class _Doubles:
                 self._readers[name].append(node)
 
     def groups(self) -> Iterator[set[str]]:
-        """Yield the tensors of fp64 that are connected by nodes other than casts."""
+        """Yield the tensors of fp64 that are connected by nodes other than casts, with what may hold fp64 in them.
+
+        Of a sequence, an optional value and what is made of them no value is known, so that such a group stays.
+        """
         group: dict[str, set[str]] = {}
         for node in self._nodes:
             inner = [value.name for graph in subgraphs([node]) for value in (*graph.input, *graph.output)]
-            linked = [name for name in (*node.input, *node.output, *inner) if self._is_double(name)]
+            linked = [name for name in (*node.input, *node.output, *inner) if name and self._may_be_double(name)]
             merged = set(linked).union(*(group.get(name, set()) for name in linked))
             group.update(dict.fromkeys(merged, merged))
         yield from {id(one): one for one in group.values()}.values()
 
     def stays_same(self, name: str) -> bool:
         """Whether the results are the same with fp32 in place of a tensor."""
-        values = self._values.get(name, _Values())
-        return values.exact or (values.rounded and all(map(_commutes, self._readers[name])))
+        values, readers = self._values.get(name, _Values()), self._readers[name]
+        # a function of the model or a custom operator may say fp64 itself
+        known = all(node.domain in STANDARD for node in readers)
+        return known and (values.exact or (values.rounded and all(map(_commutes, readers))))
 
-    def _is_double(self, name: str) -> bool:
-        return self._types.get(name) == TensorProto.DOUBLE
+    def _may_be_double(self, name: str) -> bool:
+        return self._types.get(name, TensorProto.UNDEFINED) in (TensorProto.DOUBLE, TensorProto.UNDEFINED)
 
     def _join(self, name: str, values: _Values) -> None:
         self._values[name] = self._values[name] | values if name in self._values else values

@@ -48,6 +48,10 @@ NORMS = {
     "a copy": "n = Identity(h) s = Mul(h, n)",
     "Pow": "s = Pow(h, two)",
     "a copy of a copy": "n = Identity(h) k = Abs(n) s = Mul(k, k)",
+    "scaled": "n = Mul(h, half) k = Mul(n, h) s = Mul(k, two)",
+    "Einsum": 'n = Unsqueeze(h, last) k = Einsum<equation = "ijk,ijk->ij">(n, n) s = Identity(k)',
+    "a product of vectors": "n = Unsqueeze(h, ends) k = MatMul(n, n) s = Squeeze(k, ends)",
+    "in another shape": "n = Reshape(h, split) p = Reshape(h, split) k = Mul(n, p) s = Reshape(k, whole)",
 }
 
 
@@ -59,9 +63,21 @@ def test_a_norm_of_large_values_is_no_zero(tmp_path: Path, square: str, mean: st
     weights = {
         "w": np.eye(16, dtype=np.float32) * 1000,
         "two": np.float32(2),
+        "half": np.float32(0.5),
         "eps": np.float32(1e-5),
         "share": np.full((16, 1), 1 / 16, np.float32),
+        "last": np.array([-1]),
+        "ends": np.array([-2, -1]),
+        "split": np.array([3, 4, 4]),
+        "whole": np.array([3, 16]),
     }
+    check(write_onnx(tmp_path / "m.onnx", text, weights), x=RNG.standard_normal((3, 16)).astype(np.float32))
+
+
+@pytest.mark.parametrize("nodes", ["p = MatMul(h, t)", "p = Gemm<transB = 1>(h, h)"])
+def test_products_of_all_rows_with_each_other_are_squares(tmp_path: Path, nodes: str) -> None:
+    text = f"g (float[3,16] x) => (float[3,3] y) {{ h = MatMul(x, w) t = Transpose(h) {nodes} y = Mul(p, share) }}"
+    weights = {"w": np.eye(16, dtype=np.float32) * 1000, "share": np.float32(1e-6)}
     check(write_onnx(tmp_path / "m.onnx", text, weights), x=RNG.standard_normal((3, 16)).astype(np.float32))
 
 
@@ -158,6 +174,21 @@ def test_what_becomes_fp16_is_read_as_fp16(tmp_path: Path, made: str) -> None:
     weights |= {"two": np.float32(2), "one": np.float32(1), "eps": np.float32(1e-5)}
     path = write_onnx(tmp_path / "m.onnx", text, weights)
     check(path, x=RNG.standard_normal((4, 4)).astype(np.float32))
+
+
+@pytest.mark.parametrize("precision", ["fp16", "bf16"])
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        "y = MeanVarianceNormalization<axes = [1]>(h)",
+        "z = ConstantOfShape<value = float[1] {3.0}>(shape) y = Add(h, z)",
+    ],
+)
+def test_what_onnx_allows_in_fp32_alone_stays_there(tmp_path: Path, nodes: str, precision: str) -> None:
+    text = f"g (float[4,4] x) => (float[4,4] y) {{ h = MatMul(x, w) {nodes} }}"
+    weights = {"w": RNG.standard_normal((4, 4)).astype(np.float32), "shape": np.array([4, 4])}
+    model = Model.open(write_onnx(tmp_path / "m.onnx", text, weights)).load()
+    onnx.checker.check_model(cast_model(model, precision).model, full_check=True)
 
 
 def test_every_operator_whose_type_is_free_is_left_in_fp32() -> None:

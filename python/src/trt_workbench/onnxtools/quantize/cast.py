@@ -28,6 +28,7 @@ from trt_workbench.onnxtools.quantize.cast_rules import (
     BOUNDED,
     CARRIES,
     CENTRES,
+    MULTIPLIES,
     PRODUCTS,
     SAME_SIZE,
     SHAPES_CONSTANTS,
@@ -114,7 +115,7 @@ class _Scope(Scope):
         constants: values of constants in fp32.
         exact: tensors that are computed of integers or sums alone, and stay in fp32.
         squares: squares of data among these.
-        sources: what a tensor is, or is the negative of.
+        sources: what a tensor is, up to signs, constant factors and its shape.
         infinite: tensors with values that stand for infinity, and whether these take the whole range of the type.
     """
 
@@ -202,15 +203,17 @@ class _Caster:
             self.unasked[node.op_type] = None
         retyped = False
         if low and rules.is_free(0):
-            low = retyped = node.op_type in ("Cast", "ConstantOfShape") and self._retyped(node, scope)
+            low = retyped = rules.can_say(self._low) and self._retyped(node, scope)
         self._wire(node, scope, [low and rules.input_may_be(place, self._low) for place in range(len(node.input))])
         if places and not low:
             self._result.wide.add(node.op_type)
         if wide and node.op_type not in BOUNDED:
             scope.exact.update(node.output)
-        if node.op_type in SAME_SIZE:
-            scope.sources[node.output[0]] = scope.sources.get(read[0], read[0])
-        if node.op_type == "Pow" or _is_square(read, node.op_type, scope):
+        scaled = [name for name in read if name not in scope.constants] if node.op_type in ("Mul", "Div") else []
+        source = read[0] if node.op_type in SAME_SIZE else scaled[0] if len(scaled) == 1 else None
+        if source:
+            scope.sources[node.output[0]] = scope.sources.get(source, source)
+        if node.op_type == "Pow" or source in scope.squares or _is_square(read, node.op_type, scope):
             scope.squares.update(node.output)
         self._carry(node.op_type, read, node.output, scope, low=low)
         after = []
@@ -372,4 +375,7 @@ class _Caster:
 
 def _is_square(read: Sequence[str], operator: str, scope: _Scope) -> bool:
     """Whether a node multiplies data with themselves."""
-    return operator == "Mul" and len(read) == 2 and len({scope.sources.get(name, name) for name in read}) == 1
+    if operator not in MULTIPLIES:
+        return False
+    factors = [scope.sources.get(name, name) for name in (read if operator == "Einsum" else read[:2])]
+    return len(set(factors)) < len(factors)

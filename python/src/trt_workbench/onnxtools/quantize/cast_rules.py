@@ -15,7 +15,7 @@ TYPE_STRINGS = {kind: f"tensor({get(name).numpy})" for kind, name in kinds_where
 # Squares and sums leave fp16's range, and bf16 adds few digits: a variance of values around 300 is infinite in fp16.
 WIDE = frozenset(
     {"Pow", "CumSum", "ReduceSum", "ReduceMean", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceSumSquare"}
-    | {"ReduceLogSum", "ReduceLogSumExp", "Range"}
+    | {"ReduceLogSum", "ReduceLogSumExp", "Range", "Det"}
 )
 # Their results are small whatever comes in: they end what has to stay wide.
 BOUNDED = frozenset({"Cos", "Sin", "Tanh", "Sigmoid", "Softmax", "LogSoftmax", "Erf", "Atan"})
@@ -23,6 +23,8 @@ BOUNDED = frozenset({"Cos", "Sin", "Tanh", "Sigmoid", "Softmax", "LogSoftmax", "
 CENTRES = frozenset({"Sub", "Div", "Mul"})
 # They multiply data with weights, which is what is made low.
 PRODUCTS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
+# They multiply their first inputs with each other.
+MULTIPLIES = frozenset({"Mul", "MatMul", "Gemm", "Einsum"})
 # They add: of a constant that stands for infinity they get a half, so that the sum is finite, too.
 SUMS = frozenset({"Add", "Sub", "Sum"})
 # A value that stands for infinity stays one in these.
@@ -44,12 +46,18 @@ CARRIES = SUMS | frozenset(
     }
     | {"Transpose", "Identity", "Cast", "Gather", "Pad", "Min", "Max", "Trilu", "ScatterND"}
 )
-# They give their input or its negative, so that the product of two such is a square.
-SAME_SIZE = frozenset({"Identity", "Neg", "Abs", "Cast"})
+# They give their input or its negative in some shape, so that the product of two such is a square, or sums of squares.
+SAME_SIZE = frozenset(
+    {"Identity", "Neg", "Abs", "Cast", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Expand"}
+)
 # What brings small constants into shape, such as the frequencies that positions are multiplied by.
 SHAPES_CONSTANTS = frozenset({"Expand", "Reshape", "Unsqueeze", "Squeeze", "Concat", "Slice", "Tile", "Flatten"})
-# ONNX Runtime draws float and double alone.
-_FP32_ONLY = frozenset({"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli"})
+# ONNX Runtime draws float and double alone; ONNX writes MeanVarianceNormalization with constants in fp32.
+_FP32_ONLY = frozenset(
+    {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "MeanVarianceNormalization"}
+)
+# Their results are of another type once an attribute says so, and they are the same.
+_RETYPED = frozenset({"Cast", "ConstantOfShape"})
 # Operators of ONNX Runtime's own whose floats are all of one type, fp16 among them; it writes them into models that it
 # has optimised.
 _RUNTIME_DOMAINS = (*STANDARD, "com.microsoft")
@@ -72,6 +80,7 @@ class NodeTypes:
     def __init__(self, node: onnx.NodeProto, opset: int) -> None:
         """Look up `node` in the operator set of version `opset`."""
         self.known = False
+        self._operator = node.op_type
         self._inputs: list[frozenset[str]] = []
         self._outputs: list[frozenset[str]] = []
         self._kinds: list[str] = []
@@ -99,6 +108,10 @@ class NodeTypes:
     def is_free(self, place: int) -> bool:
         """Whether the type of an output follows from no input: an attribute, or what is left out, says it."""
         return bool(self._free) and self._free[min(place, len(self._free) - 1)]
+
+    def can_say(self, low: int) -> bool:
+        """Whether the first output is of the type `low` once an attribute says so."""
+        return self.is_free(0) and self._operator in _RETYPED and _may_be(self._outputs, 0, low)
 
     def as_first(self, place: int) -> bool:
         """Whether an output always has the first one's type; taken to be so of operators that ONNX does not know."""
