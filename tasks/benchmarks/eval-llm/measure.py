@@ -106,7 +106,7 @@ def measure(options: argparse.Namespace) -> bool:
 
 _MADE = (
     "Made by `measure.py --report` from each run's `metrics.json`, and from its `note.md` where something needs to be",
-    "said. The command line is in `env.json`, every repetition in `records.jsonl`, engines and providers in the",
+    "said. The command line is in `env.json`, repetitions in `records.jsonl`, engines and providers in the",
     "provenance of `metrics.json`. GPT-2 has the shape of the 124M model and random weights.",
     "",
     "The runs `gpt2-*` were timed by eval-llm, which had a clock of its own until bench became the one stopwatch.",
@@ -130,7 +130,9 @@ def summarise(output: Path) -> str:
         rows = [*metrics["backends"], *timing]
         versions["TensorRT"] = next((row["provenance"]["tensorrt"] for row in rows if row["backend"] == "trt"), None)
         stack = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
-        parts += [f"## {path.parent.name}", "", f"{Path(metrics['model']['path']).name} on one {gpu}; {stack}.", ""]
+        commit = str(environment["git"]["commit"])[:8]
+        ran = f"{Path(metrics['model']['path']).name} on one {gpu}; {stack}; commit {commit}."
+        parts += [f"## {path.parent.name}", "", ran, ""]
         if metrics["backends"]:
             parts += ["| backend | perplexity | change | largest logit difference | top-1 the same | mean KL, nats |"]
             parts += ["| --- | --- | --- | --- | --- | --- |", *map(_perplexity_row, metrics["backends"]), ""]

@@ -13,9 +13,9 @@ from measuring.records import read_records
 
 _INTRO = """# The TensorRT core on an H200, beside trtexec
 
-Made by `measure.py report` from `records.jsonl`; nothing here is written by hand. Every sample of the runs is in
-`samples.jsonl.gz` (units of 100 ns, by `sample_id`), the machine in `env-*.json`, what failed among the records of kind
-`failure`. Weights of ResNet-50, ResNet-18, ViT-B/16 and YOLOv10m are random: they measure speed, not accuracy.
+Made by `measure.py report` from `records.jsonl`. The machine is in `env-*.json`, what failed among the records of kind
+`failure`. A run also writes every sample to `samples.jsonl.gz`, which is not kept here. Weights of ResNet-50,
+ResNet-18, ViT-B/16 and YOLOv10m are random: they measure speed, not accuracy.
 In records and environments paths are shortened to what follows the measuring folder.
 """
 _PAIRS = """## Beside trtexec, on the same plan
@@ -109,6 +109,7 @@ def _machine(folder: Path) -> str:
         row("CPU", (f"{env['cpu']['model']}, {env['cpu']['processors_available']} processors" for env in found)),
         row("system", (f"{env['os']}, kernel {env['kernel']}" for env in found)),
         row("Python", (env["python"] for env in found)),
+        row("commit", (str(env["git"]["commit"])[:8] for env in found)),
     ]
     builds = read_records(folder, "build")
     versions = sorted({str(record["tensorrt"]) for record in builds if "tensorrt" in record})

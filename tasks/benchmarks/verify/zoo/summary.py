@@ -47,7 +47,7 @@ def _ran_on(records: Iterable[Record], envs: Sequence[Mapping[str, Any]]) -> lis
     stack = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
     return [
         "Made by `measure.py report` from `records.jsonl`; the machines are in `env*.json`.",
-        f"{', '.join(gpus)}; {stack}.",
+        f"{', '.join(gpus)}; {stack}; commit {', '.join(sorted({str(env['git']['commit'])[:8] for env in envs}))}.",
         "Weights are random but for the embedded models'; what is reduced of an architecture says `measure.py list`.",
         "Batches 1, 2, 3 and 4, ends of every other free dimension, two sets of random inputs, all properties, beside",
         "ONNX Runtime's CPU provider. TensorRT builds without cuBLAS, cuDNN and compiled convolutions, for the sake of",
