@@ -9,6 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 BENCHMARKS = ROOT / "docs" / "benchmarks"
 PAGES = sorted(BENCHMARKS.rglob("*.md"))
+QUESTIONS = [page for page in PAGES if page.name not in ("note.md", "report.md")]  # without what belongs to a run
 RECORDS = sorted(path for path in BENCHMARKS.rglob("*") if path.is_file() and path.suffix != ".md")
 MOST_BYTES = 5_000_000
 
@@ -31,6 +32,12 @@ def test_links_and_programs_exist(page: Path) -> None:
     targets += [ROOT / name for name in re.findall(r"\btasks/benchmarks/[\w./-]+\.(?:py|yaml)\b", text)]
     assert [str(target) for target in targets if not target.exists()] == []
     assert "docs/benchmarks/" not in "".join(re.findall(r"^(?:python|trtw) .*", text, re.MULTILINE))
+
+
+@pytest.mark.parametrize("page", QUESTIONS, ids=lambda path: str(path.relative_to(BENCHMARKS)))
+def test_a_page_says_what_it_was_measured_on(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert re.search(r"\b[0-9a-f]{8,12}\b|README.md#commits", text)
 
 
 def test_every_record_has_its_commits_and_every_row_its_records() -> None:

@@ -112,8 +112,8 @@ _MADE = (
     "The runs `gpt2-*` were timed by eval-llm, which had a clock of its own until bench became the one stopwatch.",
     "`trtw bench tasks/benchmarks/eval-llm/speed.yaml --model gpt2=DIR` measures the same",
     "work now (`measure.py` makes the model, and runs it): cached generation",
-    "[of one sequence](bench-cached-b1/report.md) and [of four](bench-cached-b4/report.md), each on one of two H100",
-    "while engines were built or models measured on the other, and",
+    "[of one sequence](bench-cached-b1/report.md) on 3ab1e0e3 and [of four](bench-cached-b4/report.md) on cffde732,",
+    "each on one of two H100 while engines were built or models measured on the other, and",
     "[prefill of one sequence](../bench-h200/gpt2/report.md) on an H200. The rest is still to be measured.",
 )
 

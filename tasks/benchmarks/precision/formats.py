@@ -105,7 +105,8 @@ PAGE = """# The embedded language model in every format
 
 `python tasks/benchmarks/precision/formats.py CALIBRATION.txt`, on two CPU cores: the scores of `eval-llm` over {tokens}
 tokens of `models/tiny-lm/held-out.txt` on ort-cpu, against PyTorch in fp32. Ranges of int8 (mse) and fp8 (max) are from
-128 windows of WikiText-2's `valid`, the other formats need none. All values: [formats.json](formats.json).
+128 windows of WikiText-2's `valid`, the other formats need none. All values: [formats.json](formats.json)
+([commits](../README.md#commits)).
 
 The head is the product that makes the logits. `trtw quantize` leaves it alone in mxfp8, nvfp4 and int4-weights, unless
 told otherwise, and takes it in int8 and fp8.

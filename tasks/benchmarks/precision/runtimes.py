@@ -196,7 +196,8 @@ PAGE = """# Formats by runtimes
 `python tasks/benchmarks/precision/runtimes.py {name}`, here on {machine}, makes one small model (a convolution and two
 products) in every form, loads and runs it on every runtime, and reads what computed: from the graph as ONNX Runtime has
 optimised it, from the operators that PyTorch runs, from an engine's layers. All of it, with the operators of the
-optimised graphs: [{name}.json]({name}.json). The table of formats (`core/precision.py`) has {formats}.
+optimised graphs: [{name}.json]({name}.json) ([commits](../README.md#commits)). The table of formats
+(`core/precision.py`) has {formats}.
 
 A label without a word is native: the runtime computes in that format. "simulated" computes in wider floats with exactly
 the format's values, all of it or a part, and gets no latency. A runtime that refuses a file says so in one sentence
