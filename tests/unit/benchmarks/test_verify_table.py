@@ -49,8 +49,8 @@ def test_a_run_goes_on_where_it_stopped_and_makes_its_report(tmp_path: Path) -> 
     lines = (tmp_path / "records" / "records.jsonl").read_text().splitlines()
     verdicts = {(one["model"], one["precision"]): one["verdict"] for one in map(json.loads, lines)}
     assert verdicts == {
-        ("generated-001", "fp32"): "right",
-        ("generated-002", "fp32"): "right",
+        ("generated-001", "fp32"): "consistent",
+        ("generated-002", "fp32"): "consistent",
         ("generated-001", "fp16"): "not run",  # ort-cpu has the precision of the file
         ("generated-002", "fp16"): "not run",
     }
@@ -62,7 +62,7 @@ def test_a_run_goes_on_where_it_stopped_and_makes_its_report(tmp_path: Path) -> 
     reported = measure("report", "--output", tmp_path / "records")
     assert reported.returncode == 0, reported.stderr
     page = (tmp_path / "records" / "README.md").read_text()
-    assert "| generated graphs | 3 right | 2 not run |" in page
+    assert "| generated graphs | 3 consistent | 2 not run |" in page
     assert f"5 of the {2 * len(entries())} jobs of the table have a record." in page
     assert "measure.py run --work" in page  # the commands
     assert "## Undecided" not in page
@@ -87,18 +87,18 @@ def test_what_was_wrong_and_is_not_any_more_is_said_so(tmp_path: Path) -> None:
     records.write_text(json.dumps(wrong) + "\n")
     bisected = measure("bisect", *words)
     assert bisected.returncode == 0, bisected.stderr
-    assert json.loads((tmp_path / "bisected.jsonl").read_text())["verdict"] == "right"
+    assert json.loads((tmp_path / "bisected.jsonl").read_text())["verdict"] == "consistent"
     assert measure("report", "--output", tmp_path).returncode == 0
     page = (tmp_path / "README.md").read_text()
     assert "| wrong | batch=2, output out0: once |" in page
-    assert "the verdict was right this time" in page
+    assert "the verdict was consistent this time" in page
 
 
 def test_a_fixed_batch_is_verified_at_that_batch(tmp_path: Path) -> None:
     from zoo.jobs import Job, run
 
     record = run(Job("generated-002", "ort-cpu", "fp32", batch=3), tmp_path)
-    assert (record["verdict"], record["cases"]) == ("right", ["fixed shapes"])
+    assert (record["verdict"], record["cases"]) == ("consistent", ["fixed shapes"])
 
 
 def test_a_wrong_one_keeps_its_model_inputs_and_figures(

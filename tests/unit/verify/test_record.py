@@ -11,6 +11,7 @@ from tests.onnx_text import write_onnx
 
 from trt_workbench.errors import UsageProblem
 from trt_workbench.verify.opening import VerifyRequest
+from trt_workbench.verify.record import CallRecordIndex
 from trt_workbench.verify.run import Verified, verify
 from trt_workbench.verify.settings import Range
 
@@ -31,10 +32,22 @@ def record(masked_model: Path, tmp_path: Path) -> Path:
 def test_a_record_stands_for_its_reference(record: Path, masked_model: Path, tmp_path: Path) -> None:
     result = run(tmp_path / "second", masked_model, reference=str(record))
     assert result.document["reference"] == "record of ort-cpu"
-    assert result.document["verdict"] == "right"
+    assert result.document["verdict"] == "consistent"  # the same runtime made the record
+    assert result.document["compared_with_itself"]
     assert [case["label"] for case in result.document["cases"]] == ["N=1", "N=2", "N=3"]
     first = result.document["cases"][0]["outputs"]
     assert {row["inputs"] for row in first} == {"random", "other random", "zeros", "large"}
+
+
+def test_a_record_of_another_version_of_the_runtime_says_something(
+    record: Path, masked_model: Path, tmp_path: Path
+) -> None:
+    index = record / "reference" / "record.json"
+    kept = CallRecordIndex.model_validate_json(index.read_text())
+    older = kept.model_copy(update={"provenance": {**kept.provenance, "onnxruntime": "1.2.3"}})
+    index.write_text(older.model_copy(update={"sha256": older.hash()}).model_dump_json())
+    result = run(tmp_path / "second", masked_model, reference=str(record))
+    assert (result.document["verdict"], result.document["compared_with_itself"]) == ("right", False)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ from typing import Any
 
 from trt_workbench.engine.documents import read_document
 from trt_workbench.verify.findings import BisectFindings, CaseFindings, FixFindings, OutputFindings, VerifyFindings
-from trt_workbench.verify.verdict import CONSISTENT, RIGHT
 
 # From the best to the worst: fill, ink and mark of a cell. Colour alone is not read by everyone.
 _COLOURS = {
@@ -61,12 +60,9 @@ def headline(document: Mapping[str, Any]) -> str:
             ", the same file on the same runtime: its calls agree with one another, and nothing else was compared "
             "(--reference names another runtime)"
         )
-    word = document["verdict"]
-    if document.get("compared_with_itself") and word == RIGHT:
-        word = CONSISTENT  # as without a reference: nothing shows that its results are the model's
     simulated = ", simulated" if document["provenance"].get("simulated") else ""
     return (
-        f"{Path(document['target']).name}: {word.upper()} on {document['backend']} "
+        f"{Path(document['target']).name}: {document['verdict'].upper()} on {document['backend']} "
         f"({document['precision']}{simulated}), {document['cases_tried']} shapes {reference}"
     )
 

@@ -167,6 +167,13 @@ class KeptRecord(Generic[IndexT]):
                 f"{list(array.shape)}; record it again: {self._folder / file.file}"
             )
 
+    def is_of(self, reference: str, versions: Mapping[str, str]) -> bool:
+        """Whether it was made by a runtime of this name, in these versions of its packages."""
+        made = self.index.provenance
+        return self.index.reference == reference and all(
+            made.get(name, version) == version for name, version in versions.items()
+        )
+
     def require_model(self, sha256: str | None, place: Path) -> None:
         """Raise UsageProblem if the hash of the target's model, None where nothing tells it, is not the record's."""
         if sha256 != self.index.model_sha256:

@@ -100,10 +100,14 @@ class Opened:
     def is_itself(self) -> bool:
         """Whether the reference is the target once more: one file on one runtime, which says nothing of its results."""
         request, graph = self._request, self.graph
-        if self.reference is None or graph is None or request.backend != request.reference:
+        if graph is None or request.target.suffix != MODEL_SUFFIX or self.session.simulated:
             return False
-        same = request.target.suffix == MODEL_SUFFIX and Model.open(request.target).sha256 == graph.sha256
-        return same and not self.session.simulated
+        if self.record:  # of the runtime's other versions it says something
+            versions = require_backend(request.backend).availability().versions
+            again = self.record.is_of(request.backend, versions)
+        else:
+            again = self.reference is not None and request.backend == request.reference
+        return again and Model.open(request.target).sha256 == graph.sha256
 
     @property
     def inputs(self) -> list[TensorSpec]:

@@ -98,7 +98,6 @@ def verify(
             if yardstick:
                 yardstick.close()
         provenance = run.record if run.crashed else opened.session.record()
-        itself = opened.is_itself
     tried = [row for row in rows if row["verdict"] != UNVERIFIED]
     if not tried:
         reason = rows[0]["reason"] if rows else "there are no shapes"
@@ -113,7 +112,7 @@ def verify(
         "backend": request.backend,
         "precision": run.precision,
         "reference": compared.name if compared else None,
-        "compared_with_itself": itself,
+        "compared_with_itself": run.is_itself,
         "inputs": list(request.inputs) or None,
         "seed": request.seed,
         "sizes": sizes(rows),
@@ -141,7 +140,7 @@ class _Run:
     def __init__(self, request: VerifyRequest, opened: Opened, yardstick: Yardstick | None, folder: Path) -> None:
         self._session = opened.session
         self._request, self._opened, self._yardstick, self._folder = request, opened, yardstick, folder
-        self.record = opened.session.record()
+        self.record, self.is_itself = opened.session.record(), opened.is_itself
         self._rounding = rounding_of(self.record, request.precision)
         self.precision = self._rounding.split("+")[0]
         self.crashed = False  # then nothing more runs on the device in this process
@@ -282,7 +281,7 @@ class _Run:
             apart = own.apart(found, expected, rows=rows)
             row["difference"] = json_values(apart)
             passed = next((key for key, one in limits.items() if one.allows(one.apart(found, expected, rows=rows))), "")
-            if self._yardstick:
+            if self._yardstick and not self.is_itself:
                 verdict = RIGHT if passed == FINEST else f"{RIGHT} within {passed}"
             broken = apart.shape_differs or apart.nonfinite > 0  # which rounding within range does not do
             overflow = not passed and own.is_overflow(apart)
