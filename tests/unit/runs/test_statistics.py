@@ -16,7 +16,6 @@ from trt_workbench.runs.statistics import (
     interval,
     percentile,
     samples_to_claim,
-    share,
     summarize,
     too_few,
 )
@@ -128,22 +127,3 @@ def test_such_a_module_would_be_found(text: str) -> None:
 def test_a_template_shows_no_percentile_unasked(path: Path) -> None:
     """What is no median goes through `claimed`, or is of a view's `percentiles_ms`, which did."""
     assert not re.search(r"(?<!percentiles_ms)\.p9", path.read_text("utf-8"))
-
-
-@given(st.floats(0, 1), st.integers(0, 1))
-def test_a_share_is_never_rounded_away(value: float, digits: int) -> None:
-    text = share(value, digits)
-    figure = float(text.strip("<> "))
-    assert (figure == 0) == (value == 0)
-    assert (figure == 100) == (value == 1)
-    if text[0] == "<":
-        assert 100 * value < figure
-    elif text[0] == ">":
-        assert 100 * value > figure
-    else:
-        assert abs(figure - 100 * value) <= 0.5 * 10**-digits + 1e-9
-
-
-def test_small_and_large_shares() -> None:
-    assert [share(value) for value in (0, 0.003, 0.3, 0.9999, 1)] == ["0", "0.3", "30", "99.99", "100"]
-    assert (share(1e-7), share(1 - 1e-7), share(0.0451, 1)) == ("< 0.001", "> 99.999", "4.5")

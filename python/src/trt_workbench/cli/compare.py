@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trt_workbench.cli.common import DebugOption, JsonOption, handled, print_json, print_line, say, stdout_console
+from trt_workbench.core.percent import share
 from trt_workbench.errors import CheckFailed, UsageProblem
 
 if TYPE_CHECKING:
@@ -68,8 +69,10 @@ def compare(
     worse = [change for change in found if change.outcome in WORSE]
     if worse:
         named = "; ".join(f"{change.work} on {change.runtime}" for change in worse[:3])
-        share = f"{len(worse)} of {len(found)}"
-        raise CheckFailed(f"{share} points became slower by more than {tolerance:.0%}, failed or are wrong: {named}.")
+        raise CheckFailed(
+            f"{len(worse)} of {len(found)} points became slower by more than {share(tolerance)}%, failed or are wrong: "
+            f"{named}."
+        )
 
 
 def _warn(found: list[Change], tolerance: float) -> None:
@@ -86,7 +89,7 @@ def _warn(found: list[Change], tolerance: float) -> None:
     if unproved:
         few = any(made.ratio_low is None for made in unproved)
         why = "the repetitions are too few to tell; measure 9 or more" if few else "the interval of the ratio holds 1"
-        say(f"{len(unproved)} of {len(found)} points look slower by more than {tolerance:.0%}, but {why}.")
+        say(f"{len(unproved)} of {len(found)} points look slower by more than {share(tolerance)}%, but {why}.")
     neither = sum(one.a_ms is None and one.b_ms is None for one in found)
     if neither:
         say(f"{neither} of {len(found)} points have no measurement in either run and are not part of the verdict.")

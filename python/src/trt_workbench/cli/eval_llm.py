@@ -21,6 +21,7 @@ from trt_workbench.cli.common import (
     stdout_console,
 )
 from trt_workbench.cli.drawing import ReportOutcome, draw
+from trt_workbench.core.percent import share
 from trt_workbench.errors import INTERRUPTED, CheckFailed
 from trt_workbench.evaluate.llm_settings import LlmSettings
 from trt_workbench.system.settings import Setting
@@ -136,7 +137,7 @@ def _show(metrics: dict[str, Any], directory: Path) -> None:
         console.print(_generations(metrics))
     if metrics["backends"]:
         verdict = "failed" if any(row["failure"] for row in metrics["backends"]) else "passed"
-        print_line(console, f"Gate (at most +{metrics['max_ppl_increase']:.3%} perplexity): {verdict}")
+        print_line(console, f"Gate (at most +{100 * metrics['max_ppl_increase']:.4g}% perplexity): {verdict}")
     print_line(console, f"Run directory: {directory}")
     print_report(console, directory)
 
@@ -153,7 +154,7 @@ def _perplexities(metrics: dict[str, Any]) -> Any:
             f"{row['perplexity']:.4f}",
             f"{row['relative_difference']:+.1e}",
             f"{row['max_logit_difference']:.1e}",
-            f"{row['top1_agreement']:.3%}",
+            f"{share(row['top1_agreement'], 3)}%",
             f"{row['kl_divergence']:.1e}",
             "failed" if row["failure"] else "passed",
         )

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from trt_workbench.cli.common import print_line, stdout_console
+from trt_workbench.core.percent import share
 from trt_workbench.profiling.answer import answer
 from trt_workbench.profiling.difference import LayerGroup, difference, telling
 from trt_workbench.profiling.records import Kernel, Operation, ProfileRun, read_records
@@ -88,13 +89,12 @@ def _operations(operations: Sequence[Operation], title: str) -> Table:
     for heading in ("mean ms", "%"):
         table.add_column(heading, justify="right")
     for one in operations:
-        share = f"{100 * (one.share or 0.0):.1f}"
         table.add_row(
             _short(", ".join(one.onnx_nodes) or one.name),
             one.operator or "",
             one.role,
             f"{one.mean_ms or 0.0:.4f}",
-            share,
+            share(one.share or 0.0, 1),
         )
     return table
 
@@ -104,9 +104,13 @@ def _kernels(kernels: Sequence[Kernel], title: str) -> Table:
     for heading in ("launches", "total ms", "%"):
         table.add_column(heading, justify="right")
     for one in kernels:
-        share = f"{100 * (one.share or 0.0):.1f}"
         table.add_row(
-            _short(one.name), _short(one.layer or ""), one.tool, str(one.launches), f"{one.total_ms:.4f}", share
+            _short(one.name),
+            _short(one.layer or ""),
+            one.tool,
+            str(one.launches),
+            f"{one.total_ms:.4f}",
+            share(one.share or 0.0, 1),
         )
     return table
 

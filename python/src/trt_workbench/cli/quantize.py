@@ -111,10 +111,10 @@ def _searched(search: Search, *, debug: bool) -> tuple[Candidate, ReportOutcome]
 
 
 def _show(candidate: Candidate) -> None:
+    from trt_workbench.core.percent import share
     from trt_workbench.decide.candidates import evidence_path
     from trt_workbench.model.opened import Model
     from trt_workbench.onnxtools.graph_types import read_precision
-    from trt_workbench.runs.statistics import share
 
     tell = partial(print_line, stdout_console(quiet=False))
     evidence = candidate.evidence
@@ -130,7 +130,7 @@ def _show(candidate: Candidate) -> None:
         tell(f"Ranges: by {evidence.method} from {data.samples} samples {of}, seed {data.seed}")
         clipped = max(evidence.ranges.items(), key=lambda one: one[1].clipped)
         if clipped[1].clipped:
-            tell(f"Clipped most: {clipped[1].clipped:.2%} of {clipped[0]}")
+            tell(f"Clipped most: {share(clipped[1].clipped, 2)}% of {clipped[0]}")
     if evidence.opset != evidence.source_opset:
         tell(f"Operator set: {evidence.opset} (the model has {evidence.source_opset})")
     for note in evidence.notes:

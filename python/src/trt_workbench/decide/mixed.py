@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from trt_workbench.core.percent import share
 from trt_workbench.decide.calibrate import Progress
 from trt_workbench.decide.candidates import Candidate, candidate_files, evidence_path
 from trt_workbench.decide.search import Note, Search
@@ -17,7 +18,6 @@ from trt_workbench.errors import CheckFailed, UsageProblem
 from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.quantize.evidence import Evidence, digits_for
 from trt_workbench.runs.search import SearchDocument
-from trt_workbench.runs.statistics import share
 
 INT8_MIXED = "int8-mixed"
 _BY_RULE = "It leaves alone what is known to lose most."

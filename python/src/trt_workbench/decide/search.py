@@ -9,6 +9,7 @@ from pathlib import Path
 
 from trt_workbench import __version__
 from trt_workbench.core.hashing import hash_document
+from trt_workbench.core.percent import share
 from trt_workbench.core.precision import read
 from trt_workbench.decide.calibrate import Calibrated, Progress, calibrate
 from trt_workbench.decide.candidates import Candidate, check_output
@@ -26,7 +27,6 @@ from trt_workbench.onnxtools.quantize.evidence import SearchEvidence, SearchPoin
 from trt_workbench.profiling.records import Operation, read_records
 from trt_workbench.runs.search import SearchDocument, SearchTrial
 from trt_workbench.runs.sensitivity import GroupLoss, Sensitivity
-from trt_workbench.runs.statistics import share
 
 Note = Callable[[str], None]
 # Raised when candidates come to be made or scored otherwise, so that earlier trials are not taken again.

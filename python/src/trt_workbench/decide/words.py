@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from trt_workbench.core.percent import share
 from trt_workbench.core.precision import known
 from trt_workbench.decide.task import Task
 from trt_workbench.runs.bootstrap import LEAST_UNITS, largest_loss, units_alike_to_show, units_to_show, unseen_share
@@ -262,7 +263,7 @@ def _uncertain(row: DecisionRow, task: Task, max_loss: float, samples: int) -> s
         return f"{text}: of so few the interval says little; take {LEAST_UNITS} or more."
     if row.score.is_widthless:
         text += ": they are alike in this, so that the interval has no width, and of others up to "
-        text += f"{100 * unseen_share(samples):.2g} % may not be"
+        text += f"{share(unseen_share(samples))} % may not be"
     else:
         text += f": the interval reaches {_signed(ends[1])}"
     if room > 0:

@@ -269,10 +269,10 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
         change = perplexity / expected - 1 if math.isfinite(perplexity) else math.nan
         failure = None
         if not change <= self.request.max_ppl_increase:  # `not`: NaN fails
-            shown = f"{change:+.3%}" if math.isfinite(change) else "not a number"
+            shown = f"{100 * change:+.4g}%" if math.isfinite(change) else "not a number"
             failure = (
                 f"{candidate.choice}: perplexity {perplexity:.4f} against {expected:.4f} is {shown}, the gate is "
-                f"+{self.request.max_ppl_increase:.3%}{candidate.overflow}."
+                f"+{100 * self.request.max_ppl_increase:.4g}%{candidate.overflow}."
             )
         return {
             "backend": candidate.choice.name,

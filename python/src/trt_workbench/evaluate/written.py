@@ -15,6 +15,7 @@ from trt_workbench.backends.overflow import explained
 from trt_workbench.backends.registry import REFERENCE, load_reference, require_backend
 from trt_workbench.core.compare import difference
 from trt_workbench.core.elements import is_finite
+from trt_workbench.core.percent import share
 from trt_workbench.core.precision import read
 from trt_workbench.errors import CheckFailed, ComponentMissing, UsageProblem
 from trt_workbench.measure.inputs import complete_shapes, dimension_symbols, random_inputs, with_limits
@@ -86,11 +87,11 @@ def check_written(before: Model, path: Path, precision: str, seed: int = 0) -> t
         # beyond the range of fp16 values are lost; bf16 only rounds, on noise by half of an output
         if precision == "fp16" and apart >= _LOST:
             raise CheckFailed(
-                f"Output {name} of the model in {precision} is off by {apart:.0%} (relative L2) on random inputs"
+                f"Output {name} of the model in {precision} is off by {share(apart)}% (relative L2) on random inputs"
                 f"{explained(path, precision, [inputs])}. Nothing is written{fix}."
             )
         if apart >= _NOTED:
-            notes.append(f"Output {name} is off by {apart:.0%} (relative L2) on random inputs.")
+            notes.append(f"Output {name} is off by {share(apart)}% (relative L2) on random inputs.")
     return tuple(notes)
 
 

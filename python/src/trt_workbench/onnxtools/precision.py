@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from trt_workbench.core.percent import share
 from trt_workbench.core.precision import FORMATS, Format, find, known, names, ordered
 from trt_workbench.errors import UsageProblem
 
@@ -61,7 +62,7 @@ class Precision:
         parts = "+".join(sorted((name for name in self.shares if self._counts(name)), key=_width))
         parts += "".join(f" or {name}" for name in self.may_choose if name not in self.shares)
         narrowest = min(map(_width, self.shares))
-        held = [name for name, share in self.weight_shares.items() if share >= _MOST and _width(name) < narrowest]
+        held = [name for name, part in self.weight_shares.items() if part >= _MOST and _width(name) < narrowest]
         # who reads "int16" or "int8" beside other weights is to know that it is no format of those
         parts += " activations" if held and all(name.startswith("int") for name in self.shares) else ""
         return parts + "".join(f", {name} weights" for name in held)
@@ -71,12 +72,12 @@ class Precision:
         """The label with shares, such as "int8+fp16 (61 % of layers int8, 39 % fp16)"."""
         if not self.shares:
             return f"{self.label} (no {self.unit} to tell it by)"
-        partly = f"; {_percent(self.native)} of the low ones computed natively" if 0 < self.native < 1 else ""
+        partly = f"; {share(self.native)} % of the low ones computed natively" if 0 < self.native < 1 else ""
         if len(self.shares) == 1:
             return self.label + (f" ({partly[2:]})" if partly else "")
         first, *more = sorted(self.shares.items(), key=lambda one: _width(one[0]))
-        rest = "".join(f", {_percent(share)} {name}" for name, share in more)
-        return f"{self.label} ({_percent(first[1])} of {self.unit} {first[0]}{rest}{partly})"
+        rest = "".join(f", {share(part)} % {name}" for name, part in more)
+        return f"{self.label} ({share(first[1])} % of {self.unit} {first[0]}{rest}{partly})"
 
     def held_in(self, name: str) -> Precision:
         """Return the precision of the same graph where all its floats are held in one type."""
@@ -149,18 +150,12 @@ def shares_of(names: Sequence[str] | Counter[str]) -> dict[str, float]:
 
 def _renamed(shares: Mapping[str, float], name: str) -> dict[str, float]:
     total: dict[str, float] = {}
-    for own, share in shares.items():
+    for own, part in shares.items():
         held = own if (row := find(own)) is None or row.is_quantised else name
-        total[held] = total.get(held, 0.0) + share
+        total[held] = total.get(held, 0.0) + part
     return total
 
 
 def _width(name: str) -> int:
     row = find(name)
     return FORMATS.index(row) if row else len(FORMATS)
-
-
-def _percent(share: float) -> str:
-    """Whole percents, but never 0 or 100 of what is there in part."""
-    whole = round(share * 100)
-    return f"{whole} %" if 0 < whole < 100 else f"{share * 100:.2g} %" if whole == 0 else f"{share * 100:.4g} %"

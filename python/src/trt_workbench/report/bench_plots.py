@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trt_workbench.core.percent import share
 from trt_workbench.report.bench_sweeps import MOST_CURVES, Panel, Reading, Sweep, find_sweeps
 from trt_workbench.report.bench_view import Table
 from trt_workbench.report.hover import listed, say_columns, say_point, say_rows
@@ -135,7 +136,7 @@ def _throughput(sweep: Sweep, styles: dict[str, Style], path: Path) -> Path:
         axes.set_ylabel("items/s")
         _label_axis(axes, sweep, panel)
 
-    return _drawn(sweep, f"Items/s against {sweep.axis} (ring: smallest with {KNEE:.0%} of the best)", draw, path)
+    return _drawn(sweep, f"Items/s against {sweep.axis} (ring: smallest with {share(KNEE)}% of the best)", draw, path)
 
 
 def _frontier(sweep: Sweep, styles: dict[str, Style], path: Path) -> Path:

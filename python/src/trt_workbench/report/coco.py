@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from trt_workbench.core.percent import share
 from trt_workbench.report.coco_artefacts import CocoArtefacts, read_artefacts
 from trt_workbench.report.coco_gallery import build_gallery
 from trt_workbench.report.coco_plots import READABLE_CLASSES, write_plots
@@ -80,8 +81,10 @@ def summarise(run: CocoArtefacts) -> list[str]:
         return [*sentences, "It was not timed: times of what is simulated say nothing about the format."]
     means = {stage: latency[stage]["mean"] for stage in STAGES}
     slowest = max(means, key=lambda stage: means[stage])
-    share = means[slowest] / sum(means.values())
-    sentences.append(f"Of the time spent per image, {slowest} takes {share:.0%} ({means[slowest]:.2f} ms on average).")
+    part = means[slowest] / sum(means.values())
+    sentences.append(
+        f"Of the time spent per image, {slowest} takes {share(part)}% ({means[slowest]:.2f} ms on average)."
+    )
     return sentences
 
 

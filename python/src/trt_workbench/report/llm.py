@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from trt_workbench.core.percent import share
 from trt_workbench.engine.documents import read_document, read_lines
 from trt_workbench.report.llm_plots import write_plots
 from trt_workbench.report.style import plots_folder
@@ -48,8 +49,8 @@ def summarise(metrics: LlmMetrics) -> list[str]:
         if others:
             increase, worst = max(others, key=lambda one: one[0])
             sentences.append(
-                f"The largest increase is that of {worst['backend']}:{worst['precision']}, {increase:+.4%}; its "
-                f"likeliest token is the reference's at {worst['top1_agreement']:.3%} of the tokens."
+                f"The largest increase is that of {worst['backend']}:{worst['precision']}, {100 * increase:+.4g}%; its "
+                f"likeliest token is the reference's at {share(worst['top1_agreement'], 3)}% of the tokens."
             )
     generated = metrics.get("generation", [])
     if generated:

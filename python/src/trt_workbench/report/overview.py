@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from trt_workbench.core.percent import share
 from trt_workbench.engine.documents import read_document
 from trt_workbench.engine.files import foreign, write_text
 from trt_workbench.engine.verification import Mark
@@ -29,7 +30,7 @@ _FIGURES: dict[str, Callable[[float], str]] = {
     "images_per_s": "{:.1f} images/s".format,
     "perplexity": "perplexity {:.4f}".format,
     "relative_difference": lambda value: f"change {small(100 * value, signed=True)} %",
-    "top1_agreement": lambda value: f"top-1 agreement {100 * value:.2f} %",
+    "top1_agreement": lambda value: f"top-1 agreement {share(value, 2)} %",
 }
 # With more workloads than this, who is fastest how often stands for the sentence of each.
 _MOST_SENTENCES = 3

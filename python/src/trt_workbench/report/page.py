@@ -17,9 +17,10 @@ from typing import Any
 
 from trt_workbench import __version__
 from trt_workbench.core.input_files import read_bytes
+from trt_workbench.core.percent import share
 from trt_workbench.errors import printable
 from trt_workbench.report.svg import within_page
-from trt_workbench.runs.statistics import claimed, share
+from trt_workbench.runs.statistics import claimed
 
 _GENERATOR = b'<meta name="generator" content="trt-workbench">'
 # What Markdown, or HTML inside it, takes for more than itself wherever it stands; and an underscore at a word's edge.

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from trt_workbench.core.percent import share
 from trt_workbench.engine.documents import read_document
 from trt_workbench.onnxtools.quantize.evidence import SearchEvidence
 from trt_workbench.report.hover import say_point
 from trt_workbench.report.sensitivity import draw_groups
 from trt_workbench.report.style import ACCENT, PALETTE, figure, legend_below, plots_folder
 from trt_workbench.runs.search import SearchDocument
-from trt_workbench.runs.statistics import share
 
 _NAMED = 4  # groups in a sentence
 

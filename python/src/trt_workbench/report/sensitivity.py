@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from trt_workbench.core.percent import share
 from trt_workbench.engine.documents import read_document
 from trt_workbench.report.hover import say_rows
 from trt_workbench.report.style import ACCENT, PALETTE, WIDE, figure, label, legend_below, plots_folder
 from trt_workbench.runs.sensitivity import Sensitivity
-from trt_workbench.runs.statistics import share
 
 # Bars that can be read; the table has all groups.
 _BARS = 30

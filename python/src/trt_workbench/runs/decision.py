@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from pydantic import FiniteFloat, NonNegativeFloat, NonNegativeInt, PositiveFloat
 
+from trt_workbench.core.percent import share
 from trt_workbench.engine.documents import Strict
 from trt_workbench.runs.score import RowScore
 from trt_workbench.runs.search import SearchDocument
@@ -107,7 +108,7 @@ class DecisionRow(Strict):
     @property
     def tells(self) -> bool:
         """Whether its score says anything of its precision: what has hardly anything in it keeps every score."""
-        return all(share is None or share >= _LEAST_SHARE for share in (self.low_macs, self.low_weights))
+        return all(part is None or part >= _LEAST_SHARE for part in (self.low_macs, self.low_weights))
 
     @property
     def counts(self) -> bool:
@@ -122,8 +123,8 @@ class DecisionRow(Strict):
     @property
     def part(self) -> str:
         """What is in its precision, such as "0.4 % of the arithmetic"."""
-        of, share = ("arithmetic", self.low_macs) if self.low_weights is None else ("weights", self.low_weights)
-        return f"{100 * (share or 0.0):.2g} % of the {of}"
+        of, part = ("arithmetic", self.low_macs) if self.low_weights is None else ("weights", self.low_weights)
+        return f"{share(part or 0.0)} % of the {of}"
 
 
 class ScoreGate(Strict):

@@ -23,7 +23,7 @@ PERCENTILES = (50, 90, 95, 99)
 CONFIDENCE = 0.95
 DRAWN = "uncertainty from which {unit} were drawn, not a range for other {unit}"
 """What an interval of a bootstrap is, in every table; `unit` in the plural."""
-_SHARE_DIGITS = 3
+_LEAST_SCORED = 0.9  # of the resamples; where two units of many hold it all, 0.86 are
 _MOST_SAMPLES = 1 << 40
 # LoadGen's early stopping: with at most so many samples beyond it, a percentile is wrong with at most this probability.
 _BEYOND, _DOUBT = 1, 0.01
@@ -135,26 +135,6 @@ def too_few(summary: Mapping[str, Any], names: Iterable[str], unit: str) -> str:
     return f"{summary['count']:g} {unit} are too few to claim {', '.join(weak)} (needed: {least})"
 
 
-def share(value: float, digits: int = 0) -> str:
-    """Return the percent of a share, 0 to 1, without the sign: never 0 of something, nor 100 of less than all.
-
-    Args:
-        value: the share.
-        digits: behind the point, at least; up to three where fewer would round the share away.
-    """
-    percent = 100 * value
-    while digits < _SHARE_DIGITS and _rounded_away(value, percent, digits):
-        digits += 1
-    if _rounded_away(value, percent, digits):
-        return f"< {10**-digits:.{digits}f}" if value < 1 / 2 else f"> {100 - 10**-digits:.{digits}f}"
-    return f"{percent:.{digits}f}"
-
-
-def _rounded_away(value: float, percent: float, digits: int) -> bool:
-    shown = round(percent, digits)
-    return (value > 0 and shown == 0) or (value < 1 and shown == 100)
-
-
 def interval(
     values: NDArray[np.float64], value: float | None = None, confidence: float = CONFIDENCE
 ) -> tuple[float, float] | None:
@@ -169,10 +149,11 @@ def interval(
         confidence: how often the interval is to cover.
 
     Returns:
-        None if no resample has a score.
+        None if more than a tenth of the resamples have no score: one or two units hold all of it, and say nothing of
+        how much it depends on them.
     """
     known = values[~np.isnan(values)]
-    if not known.size:
+    if known.size < _LEAST_SCORED * values.size:
         return None
     low, high = np.quantile(known, ((1 - confidence) / 2, (1 + confidence) / 2))
     within = float(low), float(high)

@@ -15,6 +15,7 @@ from trt_workbench.backends.base import Session
 from trt_workbench.backends.registry import load_reference
 from trt_workbench.core.compare import Difference, compare_rows, difference, typical_error
 from trt_workbench.core.matching import can_match, matched
+from trt_workbench.core.percent import share
 from trt_workbench.core.precision import MATCH, Format, coarsest, get, parse
 from trt_workbench.engine.documents import json_values
 from trt_workbench.model.element_types import kinds
@@ -95,7 +96,7 @@ class Limit:
         if found.shape_differs:
             return "its shape differs"
         if found.beyond > self.beyond:
-            return f"{found.beyond:.0%} of a row's elements differ by more than {self.typical:.2g} of its largest"
+            return f"{share(found.beyond)}% of a row's elements differ by more than {self.typical:.2g} of its largest"
         figures = [
             ("relative L2", found.rel_l2, self.rel_l2),
             ("the largest element", found.max_rel, self.max_rel),
