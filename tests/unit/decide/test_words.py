@@ -318,7 +318,7 @@ def test_an_interval_without_width_certifies_little() -> None:
     same = row("fp16", 0.0, 0.0, speed(5, 1), certain=False)
     assert recommendation([BASE, same], task(), 0.005, 20).doubts[0] == (
         "20 images cannot certify a loss of at most 0.005: they are alike in this, so that the interval has no width, "
-        "and of others up to 15 % may not be; about 600 would, if the loss stays as it is."
+        "and of others up to 15.0 % may not be; about 600 would, if the loss stays as it is."
     )
     assert recommendation([BASE, same], task(), 0.005, 1).doubts[0].startswith("1 image cannot certify a loss")
     # of rows as fast it is still the one to take

@@ -146,12 +146,22 @@ def test_files_that_are_not_coco_are_refused(folder: Path, content: Any, message
     assert str(caught.value).endswith(str(path))
 
 
-def test_all_three_bboxes_too_short(folder: Path) -> None:
+@pytest.mark.parametrize("bbox", [[1, 2, 3], [], None, "1, 2, 3, 4", ["1", "2", "3", "4"], [1, 2, 3, None], [[1] * 4]])
+@pytest.mark.parametrize("every", [True, False])
+def test_boxes_that_are_not_four_numbers_are_named(folder: Path, bbox: Any, every: bool) -> None:
     content = document()
-    for row in content["annotations"]:
-        row["bbox"] = row["bbox"][:3]
-    with pytest.raises(UsageProblem, match="not 4 numbers each"):
+    rows = content["annotations"] if every else content["annotations"][-1:]
+    for row in rows:
+        row["bbox"] = bbox
+    with pytest.raises(UsageProblem, match=f"annotation {rows[0]['id']} has the bbox .*, not 4 numbers"):
         read_dataset(folder, written(folder, content))
+
+
+@pytest.mark.parametrize("key", ["images", "annotations", "categories"])
+@pytest.mark.parametrize("value", [{"0": {"id": 1}}, [1], "text", None])
+def test_what_is_no_list_of_objects_is_named(folder: Path, key: str, value: Any) -> None:
+    with pytest.raises(UsageProblem, match=f"its {key} are not a list of objects"):
+        read_dataset(folder, written(folder, {**document(), key: value}))
 
 
 def test_absent_files_are_named(folder: Path) -> None:

@@ -33,7 +33,8 @@ def objects(seed: int, largest: float = 0.4) -> np.ndarray:
 def document(boxes: np.ndarray, *, sizes: bool = True, **changes: Any) -> dict[str, Any]:
     size = {"width": WIDTH, "height": HEIGHT} if sizes else {}
     rows = [
-        {"id": place, "image_id": 1 + place // EACH, "category_id": 1 + place % 3, "bbox": box, "area": 9, **changes}
+        {"id": place, "image_id": 1 + place // EACH, "category_id": 1 + place % 3}
+        | {"bbox": box, "area": min(abs(box[2] * box[3]), 1e9), **changes}
         for place, box in enumerate(boxes.tolist())
     ]
     return {
@@ -140,6 +141,39 @@ def test_forms_that_lie_inside_are_told_by_what_is_found(
         check(data, boxes, size=(6 * HEIGHT, 6 * WIDTH))
 
 
+@pytest.mark.parametrize(
+    ("scale", "name"),
+    [
+        (0.5, "pixels of images (of half the size|resized to 1024)"),
+        (416 / 1920, "pixels of images resized to 416"),
+        (np.array([640 / 1920, 640 / 1440] * 2), "pixels of images stretched to 640x640"),
+        (100 / np.array([1920, 1440] * 2), "percent of the image"),
+    ],
+)
+def test_a_form_is_told_by_a_model_that_finds_a_third(dataset: Make, scale: Any, name: str) -> None:
+    boxes = objects(2)
+    boxes[:, :2] *= 2
+    boxes[:, 2:] = 200
+    data = dataset(document(boxes * scale, sizes=False))
+    found = boxes.copy()
+    found[::2] = (1900, 1400, 20, 20)
+    with pytest.raises(UsageProblem, match=rf"0% of 24 annotated objects are found, and 5[04]% .* read as {name}\."):
+        check(data, found, size=(1440, 1920))
+    found[: IMAGES * EACH * 2 // 3] = (1900, 1400, 20, 20)
+    assert "AP50 is 0.0" in check(data, found, size=(1440, 1920))[-1]  # four objects are no proof
+
+
+def test_areas_of_other_boxes(dataset: Make) -> None:
+    boxes = objects(4)
+    for area in (0, 1, 1e6):
+        (note,) = check_annotations(dataset(document(boxes, area=area)))
+        assert note.startswith("24 of 24 annotations have an area that is not of their box")
+    with pytest.raises(UsageProblem, match=r"has the impossible bbox .* or area -1"):
+        dataset(document(boxes, area=-1))
+    with pytest.raises(UsageProblem, match=r"Every annotation has an area above 1e.10 square pixels"):
+        check_annotations(dataset(document(boxes, area=2e10)))
+
+
 def test_boxes_of_the_listed_sizes_on_smaller_files(dataset: Make) -> None:
     boxes = objects(3)
     with pytest.raises(UsageProblem, match="pixels of the listed sizes"):
@@ -170,8 +204,10 @@ def test_nothing_to_find(dataset: Make) -> None:
         check_annotations(dataset(document(objects(0), iscrowd=1)))
     with pytest.raises(UsageProblem, match="None of the 2 images has an annotation; evaluate more of them"):
         check_annotations(dataset(document(objects(0), image_id=6), limit=2))  # type: ignore[call-arg]
-    empty = check_annotations(dataset({**document(objects(0)), "annotations": []}))
-    assert empty == ["The file has no annotations, so that there is no score."]
+    with pytest.raises(UsageProblem, match="no annotations, so that there is nothing to score"):
+        check_annotations(dataset({**document(objects(0)), "annotations": []}))
+    with pytest.raises(UsageProblem, match="No annotated box has a width and a height"):
+        check_annotations(dataset(document(objects(0) * [1, 1, 0, 1])))
 
 
 def test_boxes_far_outside(dataset: Make) -> None:

@@ -263,7 +263,7 @@ def _uncertain(row: DecisionRow, task: Task, max_loss: float, samples: int) -> s
         return f"{text}: of so few the interval says little; take {LEAST_UNITS} or more."
     if row.score.is_widthless:
         text += ": they are alike in this, so that the interval has no width, and of others up to "
-        text += f"{share(unseen_share(samples))} % may not be"
+        text += f"{share(unseen_share(samples), 1)} % may not be"
     else:
         text += f": the interval reaches {_signed(ends[1])}"
     if room > 0:

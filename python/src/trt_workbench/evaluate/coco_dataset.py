@@ -131,9 +131,9 @@ def read_dataset(
     data = _read(annotations)
     document = _parse(data, annotations)
     try:
-        categories = _categories(document["categories"])
-        listed = _images(document["images"])
-        truth = _truth(document["annotations"])
+        categories = _categories(_rows(document, "categories"))
+        listed = _images(_rows(document, "images"))
+        truth = _truth(_rows(document, "annotations"))
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
         why = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise UsageProblem(f"The annotation file is not in COCO's detection format ({why}): {annotations}") from error
@@ -180,6 +180,13 @@ def _parse(data: bytes, path: Path) -> dict[str, Any]:
     return document
 
 
+def _rows(document: dict[str, Any], key: str) -> list[dict[str, Any]]:
+    rows = document[key]
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise ValueError(f"its {key} are not a list of objects")
+    return rows
+
+
 def _categories(rows: list[dict[str, Any]]) -> tuple[Category, ...]:
     made = (Category(_whole(row["id"]), _name(row["name"]), str(row.get("supercategory") or "")) for row in rows)
     found = sorted(made, key=lambda item: item.id)
@@ -200,12 +207,10 @@ def _images(rows: list[dict[str, Any]]) -> list[ImageEntry]:
 
 
 def _truth(rows: list[dict[str, Any]]) -> GroundTruth:
-    boxes = np.array([row["bbox"] for row in rows], np.float64)
-    if rows and boxes.shape != (len(rows), 4):
-        raise ValueError(f"boxes have the shape {list(boxes.shape[1:])}, not 4 numbers each")
-    boxes = boxes.reshape(-1, 4)
+    _require_boxes(rows)
+    boxes = np.array([row["bbox"] for row in rows], np.float64).reshape(-1, 4)
     areas = np.array([row["area"] for row in rows], np.float64)
-    broken = ~np.isfinite(boxes).all(axis=1) | (boxes[:, 2:] < 0).any(axis=1) | ~np.isfinite(areas)
+    broken = ~np.isfinite(boxes).all(axis=1) | (boxes[:, 2:] < 0).any(axis=1) | ~np.isfinite(areas) | (areas < 0)
     if broken.any():
         row = int(np.flatnonzero(broken)[0])
         raise ValueError(
@@ -220,6 +225,13 @@ def _truth(rows: list[dict[str, Any]]) -> GroundTruth:
         areas,
         np.array([_flag(row.get("iscrowd", 0)) for row in rows], np.bool_),
     )
+
+
+def _require_boxes(rows: list[dict[str, Any]]) -> None:
+    for place, row in enumerate(rows):
+        box = row["bbox"]
+        if not isinstance(box, list) or len(box) != 4 or not all(isinstance(one, int | float) for one in box):
+            raise ValueError(f"annotation {row.get('id', place)} has the bbox {box!r}, not 4 numbers")
 
 
 def _find(

@@ -10,6 +10,7 @@ import numpy as np
 from hotcoco.primitives import bbox_iou
 from numpy.typing import NDArray
 
+from trt_workbench.core.percent import share
 from trt_workbench.errors import UsageProblem
 from trt_workbench.evaluate.coco_dataset import NAMES_SHOWN, CocoDataset, GroundTruth
 from trt_workbench.evaluate.confusion import IOU_THRESHOLD, SCORE_THRESHOLD, Confusion
@@ -28,6 +29,13 @@ _MANY_OUTSIDE, _MUCH_FEWER, _MOST = 0.05, 0.2, 0.5
 _LEAST_OUTSIDE = 3  # one or two may be drawn badly
 # Of what is found: as it is, and in another form, from so many objects on.
 _FEW_FOUND, _WELL_FOUND, _TIMES, _LEAST_OBJECTS = 0.3, 0.5, 3, 5
+# A model that finds little finds at least so much more, of so many objects.
+_SOME_FOUND, _MANY_TIMES, _SOME_OBJECTS = 0.2, 5, 10
+_LOOKED_AT = 500  # images are enough to tell a form by
+# Longer sides that images are resized to, whose pixels boxes may be of.
+_RESIZED: Final = (320, 416, 512, 640, 800, 1024, 1280)
+# COCO's figures are of areas up to it; a mask's is not so much larger, nor so much smaller, than its box's.
+_LARGEST_AREA, _LARGER, _SMALLER = 1e10, 1.5, 0.001
 _NEARLY_EVERY = 0.8
 _NEARLY_ZERO = 0.01  # AP50; boxes in the wrong places meet an object now and then
 
@@ -61,11 +69,21 @@ def check_annotations(dataset: CocoDataset) -> list[str]:
     if not len(truth) and dataset.annotated:
         raise UsageProblem(f"None of the {len(dataset.images)} images has an annotation; evaluate more of them: {path}")
     if not len(truth):
-        return ["The file has no annotations, so that there is no score."]
+        raise UsageProblem(
+            f"The file has no annotations, so that there is nothing to score; predict shows what a model finds: {path}"
+        )
     if truth.crowd.all():
         raise UsageProblem(
             f"All {len(truth)} annotations are crowds (iscrowd 1), which are never to be found, so that there is "
             f"nothing to score; set iscrowd to 0: {path}"
+        )
+    wanted = truth.select(~truth.crowd)
+    if not (wanted.boxes[:, 2:] > 0).all(axis=1).any():
+        raise UsageProblem(f"No annotated box has a width and a height, so that nothing can be found: {path}")
+    if wanted.areas.min() > _LARGEST_AREA:
+        raise UsageProblem(
+            f"Every annotation has an area above {_LARGEST_AREA:.0e} square pixels, and COCO's figures leave such out, "
+            f"so that there is nothing to score: {path}"
         )
     if dataset.unlisted:
         notes.append(f"{dataset.unlisted} annotations belong to images that the file does not list; they do not count.")
@@ -117,10 +135,17 @@ def check_found(
     return notes + (_check_classes(confusion) or _check_score(dataset.truth, detections, ap50))
 
 
+@np.errstate(over="ignore")  # a box may have any finite number
 def _odd_boxes(truth: GroundTruth) -> list[str]:
     notes = []
     if empty := int((truth.boxes[:, 2:] <= 0).any(axis=1).sum()):
         notes.append(f"{empty} annotated boxes have no width or height; nothing can find them.")
+    extent = truth.boxes[:, 2] * truth.boxes[:, 3]
+    unlike = (truth.areas > _LARGER * extent + 1) | (truth.areas < _SMALLER * extent)
+    if count := int(unlike.sum()):
+        notes.append(
+            f"{count} of {len(truth)} annotations have an area that is not of their box; AP_small to AP_large go by it."
+        )
     which = np.unique(np.stack([truth.image_ids, truth.category_ids], axis=1), axis=0, return_inverse=True)[1]
     if repeated := len(truth) - len(np.unique(np.column_stack([which.ravel(), truth.boxes]), axis=0)):
         notes.append(
@@ -159,10 +184,10 @@ def _check_boxes(dataset: CocoDataset, sizes: Sizes) -> list[str]:
     if plain <= _MANY_OUTSIDE or count < _LEAST_OUTSIDE:
         return [f"{count} of {len(truth)} annotated boxes reach outside of their image."] if count else []
     best = min(outside, key=lambda name: outside[name])
-    seen = f"{plain:.0%} of {len(truth)} annotated boxes reach outside of their image"
+    seen = f"{share(plain)}% of {len(truth)} annotated boxes reach outside of their image"
     if outside[best] < _MUCH_FEWER * plain:
         raise UsageProblem(
-            f"{seen}, and as {best} {outside[best]:.0%} would. {_WANTED}; convert them: {dataset.annotations}"
+            f"{seen}, and as {best} {share(outside[best])}% would. {_WANTED}; convert them: {dataset.annotations}"
         )
     if plain > _MOST:
         raise UsageProblem(
@@ -187,6 +212,7 @@ def _outside(boxes: Boxes, size: Boxes) -> NDArray[np.bool_]:
 def _check_readings(dataset: CocoDataset, sizes: Sizes, listed: Sizes, detections: DetectionTable) -> None:
     """Raise UsageProblem if the boxes, read in another form or unit, are found by far more often than as they are."""
     truth = _wanted(dataset.truth)
+    truth = truth.select(np.isin(truth.image_ids, np.unique(truth.image_ids)[:_LOOKED_AT]))
     if len(truth) < _LEAST_OBJECTS:
         return
     found = detections.scores >= SCORE_THRESHOLD
@@ -203,12 +229,19 @@ def _check_readings(dataset: CocoDataset, sizes: Sizes, listed: Sizes, detection
     if listed:
         scale = size / _by_box(truth, {**sizes, **{key: one for key, one in listed.items() if min(one) > 0}})
         readings["pixels of the listed sizes, not of the files'"] = truth.boxes * np.tile(scale, 2)
+    for side in _RESIZED:
+        readings[f"pixels of images resized to {side}"] = truth.boxes * np.tile(size.max(axis=1), (4, 1)).T / side
+        readings[f"pixels of images stretched to {side}x{side}"] = truth.boxes * np.tile(size / side, 2)
+    for factor, words in ((0.5, "twice"), (2.0, "half")):
+        readings[f"pixels of images of {words} the size"] = truth.boxes * factor
     shares = {name: _found(truth, read, boxes, owners) for name, read in readings.items()}
     best = max(shares, key=lambda name: shares[name])
-    if shares[best] >= max(_WELL_FOUND, _TIMES * plain):
+    least = max(_SOME_FOUND, _SOME_OBJECTS / len(truth), _MANY_TIMES * plain)
+    if shares[best] >= min(least, max(_WELL_FOUND, _TIMES * plain)):
         raise UsageProblem(
-            f"{plain:.0%} of {len(truth)} annotated objects are found, and {shares[best]:.0%} if the boxes are read as "
-            f"{best}. {_WANTED}: convert the annotations, or check what the model's boxes are: {dataset.annotations}"
+            f"{share(plain)}% of {len(truth)} annotated objects are found, and {share(shares[best])}% if the boxes "
+            f"are read as {best}. {_WANTED}: convert the annotations, or check what the model's boxes are: "
+            f"{dataset.annotations}"
         )
 
 
@@ -257,9 +290,9 @@ def _check_score(truth: GroundTruth, detections: DetectionTable, ap50: float | N
     truth = _wanted(truth)
     if ap50 is None or ap50 >= _NEARLY_ZERO or not len(truth) or not len(detections):
         return []
-    share = _found(truth, truth.boxes, detections.boxes.astype(np.float64), detections.image_ids)
-    met = f"{round(share * len(truth)) or 'none'} of {len(truth)} annotated objects"
-    if share >= _FEW_FOUND:
+    covered = _found(truth, truth.boxes, detections.boxes.astype(np.float64), detections.image_ids)
+    met = f"{round(covered * len(truth)) or 'none'} of {len(truth)} annotated objects"
+    if covered >= _FEW_FOUND:
         why = "The boxes fit; check the classes (--classes), the scores, and the family (--family)."
     else:
         why = "Check the family (--family), the image size, the classes, and whether the boxes are of these images."
