@@ -75,6 +75,41 @@ def test_weights_of_any_axis_are_what_the_graph_says(tmp_path: Path, zeros: bool
         assert bool(record.get("simulated")) != kernels
 
 
+@pytest.mark.parametrize("zeros", [True, False])
+def test_weights_that_the_graph_itself_quantises(tmp_path: Path, zeros: bool) -> None:
+    """ONNX Runtime folds the QuantizeLinear before it fuses, as with codes."""
+    for number, (product, axis) in enumerate(CASES):
+        path = tmp_path / f"{number}.onnx"
+        x = write(path, product, axis, zeros=zeros, codes=np.int8, quantised=True)
+        model = onnx.load(path)
+        model.opset_import[0].version = 21
+        (codes,) = (tensor for tensor in model.graph.initializer if tensor.name == "codes")
+        floats = onnx.numpy_helper.to_array(codes).astype(np.float32) / 100
+        codes.CopyFrom(onnx.numpy_helper.from_array(floats, "floats"))
+        inputs, kind = ["floats", "scales", *(["zeros"] if zeros else [])], {} if zeros else {"output_dtype": 3}
+        model.graph.node.insert(0, onnx.helper.make_node("QuantizeLinear", inputs, ["codes"], axis=axis, **kind))
+        onnx.checker.check_model(model, full_check=True)
+        onnx.save(model, path)
+        with get_backend("ort-cpu").load(path) as session:
+            found = session.run({"x": x})["y"]
+        np.testing.assert_allclose(found, plain(path, x), atol=0.031, err_msg=f"{product} {axis}")
+
+
+def test_weights_around_a_branch(tmp_path: Path) -> None:
+    text = """g (float[2,8] x) => (float[2,6] y) { yes = Constant<value = bool {1}>() y = If (yes) <
+        then_branch = t () => (float[2,6] p) {
+            xq = QuantizeLinear(x, a, z) xd = DequantizeLinear(xq, a, z) w = DequantizeLinear<axis = 0>(codes, scales)
+            m = MatMul(xd, w) q = QuantizeLinear(m, a, z) p = DequantizeLinear(q, a, z) },
+        else_branch = e () => (float[2,6] r) { r = Identity(none) }> }"""
+    rng = np.random.default_rng(0)
+    weights = {"codes": rng.integers(-127, 128, (8, 6)).astype(np.int8), "scales": rng.random(8, np.float32) / 100}
+    weights |= {"a": np.float32(0.03), "z": np.int8(0), "none": np.zeros((2, 6), np.float32)}
+    path = write_onnx(tmp_path / "m.onnx", text, weights)
+    x = rng.standard_normal((2, 8)).astype(np.float32)
+    with get_backend("ort-cpu").load(path) as session:
+        np.testing.assert_allclose(session.run({"x": x})["y"], plain(path, x), atol=0.031)
+
+
 def test_a_model_that_needs_nothing_is_loaded_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     write(path, "MatMul(x, w)", 1, zeros=True, codes=np.uint8, quantised=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Iterable
 
 import numpy as np
 import onnx
@@ -12,7 +13,8 @@ from onnx import TensorProto
 from trt_workbench.model.editing import Names, NodeWriter
 from trt_workbench.model.narrow_formats import is_widening
 from trt_workbench.model.proto import STANDARD, integer
-from trt_workbench.model.walking import all_graphs
+from trt_workbench.model.walking import all_graphs, nodes_within
+from trt_workbench.onnxtools.graph_types import output_type
 
 # They move codes before a product; the products and their axes for which there are kernels of QLinear operators:
 # the last axis of a matrix, the first of a convolution's weights.
@@ -33,9 +35,8 @@ def with_zero_points(model: onnx.ModelProto) -> int:
     Returns:
         How many there were.
     """
-    writer, count = NodeWriter(Names.of(model)), 0
+    writer, count, known = NodeWriter(Names.of(model)), 0, _Tensors(model)
     for graph in all_graphs(model):
-        known = _Tensors(graph)
         for node in graph.node:
             lacking = len(node.input) < 3 or not node.input[2]
             if lacking and known.has_channels(node) and known.kinds.get(node.input[0]) == TensorProto.INT8:
@@ -49,8 +50,9 @@ def with_zero_points(model: onnx.ModelProto) -> int:
 
 def lacks_kernel(model: onnx.ModelProto) -> bool:
     """Whether ONNX Runtime would fuse a scale for each channel into an operator that takes none along that axis."""
+    known = _Tensors(model)
     for graph in all_graphs(model):
-        known, readers = _Tensors(graph), defaultdict(list)
+        readers = defaultdict(list)
         for node in graph.node:
             for name in node.input:
                 readers[name].append(node)
@@ -67,18 +69,26 @@ def lacks_kernel(model: onnx.ModelProto) -> bool:
 
 
 class _Tensors:
-    """Constants of one graph: their element types and shapes."""
+    """Constants of a model, in all its graphs, and what QuantizeLinear makes of them: element types and shapes."""
 
-    def __init__(self, graph: onnx.GraphProto) -> None:
-        tensors = [(tensor.name, tensor) for tensor in graph.initializer]
-        for node in graph.node:
+    def __init__(self, model: onnx.ModelProto) -> None:
+        self.kinds: dict[str, int] = {}
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        for graph in all_graphs(model):
+            for tensor in graph.initializer:
+                self._add(tensor.name, tensor.data_type, tensor.dims)
+        for node in nodes_within(model.graph.node):
             if node.op_type == "Constant":
-                tensors += [(node.output[0], entry.t) for entry in node.attribute if entry.name == "value"]
-        self.kinds = {name: tensor.data_type for name, tensor in tensors}
-        self.shapes = {name: tuple(tensor.dims) for name, tensor in tensors}
+                for entry in (one for one in node.attribute if one.name == "value"):
+                    self._add(node.output[0], entry.t.data_type, entry.t.dims)
+            elif node.op_type == "QuantizeLinear" and node.input[0] in self.shapes:
+                self._add(node.output[0], output_type(node, self.kinds), self.shapes[node.input[0]])
+
+    def _add(self, name: str, kind: int, dims: Iterable[int]) -> None:
+        self.kinds[name], self.shapes[name] = kind, tuple(dims)
 
     def has_channels(self, node: onnx.NodeProto) -> bool:
-        """Whether a node widens 8-bit constants by a scale for each channel."""
+        """Whether a node widens constants of 8 bits by a scale for each channel."""
         own = node.domain in STANDARD and is_widening(node) and not integer(node, "block_size")
         codes = own and self.kinds.get(node.input[0]) in (TensorProto.INT8, TensorProto.UINT8)
         return bool(codes) and math.prod(self.shapes.get(node.input[1], ())) > 1

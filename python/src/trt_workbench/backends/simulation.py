@@ -21,7 +21,7 @@ from trt_workbench.onnxtools.sanitize import save_model
 from trt_workbench.system.workspace import cache_root
 
 # Raised when the way of simulating changes, so that files made before are not taken again.
-_RECIPE = 5
+_RECIPE = 6
 
 
 def runnable_model(model: Model, *, exact: bool = False) -> tuple[Model, dict[str, Any]]:
