@@ -98,3 +98,25 @@ def test_an_array_that_ends_early(content: int, tmp_path: Path) -> None:
     for read in (load_arrays, count_rows):
         with pytest.raises(UsageProblem, match="cannot be read as arrays"):
             read(tmp_path / "x.npy")
+
+
+@pytest.mark.parametrize("kind", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_packings_that_a_few_bytes_of_stand_for_all_the_rest_are_refused(kind: int, tmp_path: Path) -> None:
+    (tmp_path / "x.npz").write_bytes(packed(claiming((3, 100), 2**28), kind, 1328))
+    tracemalloc.start()
+    try:
+        with pytest.raises(UsageProblem, match="packed in another way"):
+            load_arrays(tmp_path / "x.npz")
+        assert tracemalloc.get_traced_memory()[1] < 40e6
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype"),
+    [((2**62,), "|S0"), ((2**62,), "<U0"), ((2**62,), "|V0"), ((2**62, 0), "<f4"), ((), "<f4"), ((True, 0), "<f4")],
+)
+def test_rows_without_content_are_not_counted(shape: tuple[int, ...], dtype: str, tmp_path: Path) -> None:
+    (tmp_path / "x.npy").write_bytes(claiming(shape, 64, dtype))
+    with pytest.raises(UsageProblem, match=r"x\.npy"):
+        count_rows(tmp_path / "x.npy")

@@ -14,13 +14,15 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from trt_workbench.core.elements import Kind, kind
-from trt_workbench.core.input_files import open_regular, require_regular
+from trt_workbench.core.input_files import open_regular
 from trt_workbench.errors import UsageProblem
 
 ARRAY_SUFFIXES = (".npy", ".npz")
 _MOST_UNPACKED = 2**30
 _CHUNK = 2**24
 _HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+# What numpy writes; Python's reader of the others unpacks all that a piece of them stands for at once.
+_PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
@@ -51,9 +53,7 @@ def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
     except MemoryError:
         raise
     except Exception as error:  # zip, zlib, struct and numpy each have their own for a damaged file
-        raise UsageProblem(
-            f"The file cannot be read as arrays ({getattr(error, 'strerror', None) or error}): {path}"
-        ) from error
+        raise _unreadable(path, error) from error
 
 
 def _read_archive(archive: zipfile.ZipFile, size: int) -> dict[str, NDArray[Any]]:
@@ -63,6 +63,8 @@ def _read_archive(archive: zipfile.ZipFile, size: int) -> dict[str, NDArray[Any]
     counts for nothing: it may claim more than it has, or name the same bytes again and again.
     """
     members = archive.infolist()
+    if any(member.compress_type not in _PACKINGS for member in members):
+        raise ValueError("it is packed in another way than numpy packs; use np.savez_compressed")
     stored = [member for member in members if member.compress_type == zipfile.ZIP_STORED]
     claimed = sum(max(member.file_size, member.compress_size) for member in stored)
     if claimed > size:
@@ -81,16 +83,8 @@ def _read_archive(archive: zipfile.ZipFile, size: int) -> dict[str, NDArray[Any]
 
 def _read_array(file: IO[bytes], size: int) -> NDArray[Any]:
     """Return the array in an open `.npy` of `size` bytes, which has to hold what its header declares."""
-    version = npy.read_magic(file)
-    if version not in _HEADERS:
-        raise ValueError(f"version {version} of the format is not known")
-    shape, fortran, dtype = _HEADERS[version](file)
-    if math.prod(shape) and not dtype.itemsize:  # numpy makes a byte or more of each
-        raise ValueError(f"the header declares elements of no bytes ({dtype.str})")
+    shape, fortran, dtype = _read_header(file, size)
     declared = math.prod(shape) * dtype.itemsize
-    if min(shape, default=0) < 0 or dtype.hasobject or declared > size:
-        what = "Python objects, which are never loaded" if dtype.hasobject else f"an array of {declared} bytes"
-        raise ValueError(f"the header declares {what}, and the file has {size} bytes")
     # memory as there is content: a member of an archive may end earlier than it says
     content = bytearray()
     while len(content) < declared and (more := file.read(min(_CHUNK, declared - len(content)))):
@@ -99,6 +93,22 @@ def _read_array(file: IO[bytes], size: int) -> NDArray[Any]:
         raise ValueError(f"the header declares an array of {declared} bytes, and {len(content)} follow")
     values = np.frombuffer(content, dtype) if declared else np.zeros(math.prod(shape), dtype)
     return values.reshape(shape, order="F" if fortran else "C")
+
+
+def _read_header(file: IO[bytes], size: int) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Return shape, order and type of the array in an open `.npy` of `size` bytes. Raises ValueError."""
+    version = npy.read_magic(file)
+    if version not in _HEADERS:
+        raise ValueError(f"version {version} of the format is not known")
+    shape, fortran, dtype = _HEADERS[version](file)
+    if math.prod(shape) and not dtype.itemsize:  # numpy makes a byte or more of each
+        raise ValueError(f"the header declares elements of no bytes ({dtype.str})")
+    declared = math.prod(shape) * dtype.itemsize
+    follow = size - file.tell()
+    if min(shape, default=0) < 0 or dtype.hasobject or declared > follow:
+        what = "Python objects, which are never loaded" if dtype.hasobject else f"an array of {declared} bytes"
+        raise ValueError(f"the header declares {what}, and {follow} bytes follow")
+    return shape, fortran, dtype
 
 
 def save_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
@@ -126,16 +136,18 @@ def count_rows(path: Path) -> int:
     Raises:
         UsageProblem: as `load_arrays`, or the array is a scalar.
     """
-    first: NDArray[Any] | None
-    try:
-        require_regular(path)
-        first = npy.open_memmap(path, mode="r") if path.suffix == ".npy" else None
-    except (ValueError, OSError, EOFError, OverflowError) as error:
-        raise UsageProblem(
-            f"The file cannot be read as arrays ({getattr(error, 'strerror', None) or error}): {path}"
-        ) from error
-    if first is None:
-        first = next(iter(load_arrays(path).values()), None)
-    if first is None or first.ndim == 0:
+    if path.suffix == ".npy":
+        try:
+            with open_regular(path) as file:
+                shape = _read_header(file, os.fstat(file.fileno()).st_size)[0]
+        except Exception as error:
+            raise _unreadable(path, error) from error
+    else:
+        shape = next((array.shape for array in load_arrays(path).values()), ())
+    if not shape or (shape[0] and not math.prod(shape)):  # of rows that hold nothing there may be any number
         raise UsageProblem(f"The file holds no array with samples along its first axis: {path}")
-    return len(first)
+    return shape[0]
+
+
+def _unreadable(path: Path, error: Exception) -> UsageProblem:
+    return UsageProblem(f"The file cannot be read as arrays ({getattr(error, 'strerror', None) or error}): {path}")
