@@ -100,6 +100,11 @@ def shaped(dims: Iterable[int]) -> bytes:
     return model(inputs=[helper.make_tensor_value_info("x", TensorProto.FLOAT, list(dims))]).SerializeToString()
 
 
+def with_text(text: bytes) -> bytes:
+    tensor = helper.make_tensor("w", TensorProto.STRING, [1], [text])
+    return model(tensors=[numpy_helper.from_array(np.ones(2, np.float32), "one"), tensor]).SerializeToString()
+
+
 def text_output() -> bytes:
     nodes = [helper.make_node("Cast", ["x"], ["y"], to=TensorProto.STRING)]
     return model(nodes=nodes, outputs=[helper.make_tensor_value_info("y", TensorProto.STRING, [2])]).SerializeToString()
@@ -109,6 +114,7 @@ MODELS: dict[str, Callable[[], bytes]] = {
     "no such type": lambda: with_type(99),
     "too few values": lambda: with_values(1),
     "too many values": lambda: with_values(3),
+    "text that is no text": lambda: with_text(b"\xff\xfe"),
     "no text": lambda: model().SerializeToString().replace(b"\x01y", b"\x01\xff"),
     "NUL in a location": lambda: outside("a\0b"),
     "a function of itself": recursive,

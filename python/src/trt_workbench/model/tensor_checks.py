@@ -54,6 +54,11 @@ def check_tensor(tensor: onnx.TensorProto) -> None:
         if tensor.data_type == onnx.TensorProto.STRING:
             raise ValueError(f"tensor {tensor.name} holds text in external data, which ONNX does not have")
         return
+    try:
+        for text in tensor.string_data:
+            text.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"tensor {tensor.name} holds text that is not UTF-8, which ONNX does not have") from error
     count = math.prod(tensor.dims)
     found, wanted = _held(tensor, count)
     if found != wanted:
