@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import CocoSetup
 from tests.kept_reports import RECORDS
+from tests.onnx_text import write_onnx
 
 from trt_workbench.system.variables import settle_variables
 
@@ -24,12 +25,13 @@ def command(*words: object, place: Path, prefix: tuple[object, ...] = (), **vari
     """Run a command in a process of its own, with a home and a temporary folder in `place`; its code and stderr."""
     for name in ("home", "temporary", "current"):
         (place / name).mkdir(exist_ok=True)
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("ORT_", "OPENCV_", "MPL", "XDG"))}
-    own = {"HOME": str(place / "home"), "TMPDIR": str(place / "temporary"), "TRTW_TMP": str(place / "tmp")}
-    own["PYTHONDONTWRITEBYTECODE"] = "1"
+    own = ("ORT_", "OPENCV_", "MPL", "XDG", "TORCHINDUCTOR_")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(own)}
+    places = {"HOME": str(place / "home"), "TMPDIR": str(place / "temporary"), "TRTW_TMP": str(place / "tmp")}
+    places["PYTHONDONTWRITEBYTECODE"] = "1"
     line = [*map(str, prefix), sys.executable, "-P", "-c", MAIN, *map(str, words)]
     done = subprocess.run(
-        line, cwd=place / "current", env={**kept, **own, **variables}, capture_output=True, timeout=60, check=False
+        line, cwd=place / "current", env={**kept, **places, **variables}, capture_output=True, timeout=60, check=False
     )
     return done.returncode, done.stderr.decode()
 
@@ -60,6 +62,22 @@ def test_a_pipe_where_telemetry_wrote_stops_nobody(coco: CocoSetup, tmp_path: Pa
     os.mkfifo(tmp_path / "temporary" / ".ses")
     code, said = command("predict", coco.model, coco.images, "--output", tmp_path / "run", place=tmp_path)
     assert code == 0, said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["torch", "tokenizer"])
+def test_pytorch_keeps_nothing_in_a_folder_that_others_can_make(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    model = write_onnx(tmp_path / "m.onnx", "g (float[2,4] x) => (float[2,4] y) { y = Relu(x) }")
+    words: dict[str, tuple[object, ...]] = {
+        "torch": ("infer-engine", model, "--backend", "torch", "--duration", 0, "--iterations", 1),
+        "tokenizer": ("eval-llm", "--limit", 40, "--window", 16, "--backends", "ort-cpu"),
+    }
+    code, said = command(*words[name], "--output", tmp_path / "run", place=tmp_path)
+    assert code == 0, said
+    assert left(tmp_path) == []
+    assert (tmp_path / "tmp" / "torchinductor").stat().st_mode & 0o077 == 0
 
 
 @pytest.mark.parametrize("kind", ["pipe", "settings"])

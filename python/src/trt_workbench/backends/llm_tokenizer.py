@@ -11,6 +11,7 @@ from trt_workbench.errors import ComponentMissing, UsageProblem
 from trt_workbench.onnxtools.export_llm_model import quiet_transformers
 from trt_workbench.onnxtools.llm_directory import LlmDirectory
 from trt_workbench.system.launcher import package
+from trt_workbench.system.variables import keep_compiled_code
 
 
 class EncodedText(NamedTuple):
@@ -93,6 +94,7 @@ def load_tokenizer(directory: LlmDirectory) -> LlmTokenizer:
             f"The model's folder has no tokenizer, so text cannot be turned into tokens. Copy tokenizer.json and "
             f"tokenizer_config.json of the model into it: {directory.path}"
         )
+    keep_compiled_code()
     try:
         from transformers import AutoTokenizer
     except ImportError as error:

@@ -12,13 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from trt_workbench.backends.base import Availability, Backend, Session, SessionOptions
 from trt_workbench.backends.extra_options import Option, checked_extra
 from trt_workbench.backends.ort_common import check_counts
-from trt_workbench.backends.torch_common import (
-    PRECISIONS,
-    chosen_device,
-    common_record,
-    keep_compiled_code,
-    torch_availability,
-)
+from trt_workbench.backends.torch_common import PRECISIONS, chosen_device, common_record, torch_availability
+from trt_workbench.system.variables import keep_compiled_code
 
 if TYPE_CHECKING:
     import torch as torch_module
@@ -81,6 +76,7 @@ class TorchBackend(Backend):
     ) -> tuple[TorchModel, torch_module.device, dict[str, Any]]:
         """Return the model on its device, and the record."""
         self.availability().required(self.name)
+        keep_compiled_code()
         import torch
 
         from trt_workbench.backends.torch_common import translated
@@ -152,7 +148,6 @@ class TorchCompileBackend(TorchBackend):
         if fullgraph is None:
             fullgraph = not (record.get("host_reads") or record.get("uncompiled"))
         settings = {"mode": extra["mode"], "dynamic": extra["dynamic"], "fullgraph": fullgraph}
-        keep_compiled_code()
         run = torch.compile(loaded.module, **settings)
         if not fullgraph:
             run = _without_giving_up(run)

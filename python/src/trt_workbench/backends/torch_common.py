@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,6 @@ from trt_workbench.core.precision import FORMATS
 from trt_workbench.errors import ComponentMissing, UsageProblem, WorkbenchError
 from trt_workbench.system.environment import available_processors
 from trt_workbench.system.launcher import package, task
-from trt_workbench.system.workspace import cache_root
 
 if TYPE_CHECKING:
     import torch
@@ -38,20 +36,6 @@ def torch_availability() -> Availability:
         return Availability(ok=False, reason=reason, fix=package("torch"), versions=versions)
     versions["device"] = "cuda" if torch.cuda.is_available() else "cpu"
     return Availability(ok=True, versions=versions)
-
-
-def keep_compiled_code() -> None:
-    """Let PyTorch's compiler keep its code among our caches, unless `$TORCHINDUCTOR_CACHE_DIR` names a folder.
-
-    By default that is a folder in TMPDIR, which another user can make first; what lies there is loaded and executed.
-
-    Raises:
-        UsageProblem: as `cache_root`.
-    """
-    if not os.environ.get("TORCHINDUCTOR_CACHE_DIR"):
-        folder = cache_root() / "torchinductor"
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder)
 
 
 def chosen_device(name: str | None) -> torch.device:

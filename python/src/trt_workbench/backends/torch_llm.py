@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import closed
-from trt_workbench.backends.torch_common import PRECISIONS, keep_compiled_code, not_compiled, plain_strides
+from trt_workbench.backends.torch_common import PRECISIONS, not_compiled, plain_strides
 from trt_workbench.core.device_errors import device_error, device_message
 from trt_workbench.errors import ComponentMissing, UsageProblem
 from trt_workbench.onnxtools.export_llm_model import REFUSALS, load_causal_lm, quiet_transformers
@@ -59,7 +59,6 @@ class TorchLlm:
         self._forward: Any = self._model
         self._compiled_step: Any = None
         if compiled:
-            keep_compiled_code()
             self._forward = torch.compile(self._model, **_SEQUENCES)
             self._compiled_step = torch.compile(self._model, **_STEPS)
         self._cache: Any = None

@@ -13,6 +13,7 @@ from trt_workbench.core.elements import errors, is_finite
 from trt_workbench.errors import ComponentMissing, UsageProblem
 from trt_workbench.onnxtools.llm_directory import LlmDirectory
 from trt_workbench.system.launcher import package
+from trt_workbench.system.variables import keep_compiled_code
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -47,6 +48,7 @@ def load_causal_lm(
         UsageProblem: transformers does not know the architecture, the weights do not fit it, or it is not causal.
         DeviceFailure: there is not enough memory.
     """
+    keep_compiled_code()
     try:
         import torch
         from transformers import AutoModelForCausalLM

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 
+from trt_workbench.system.workspace import cache_root
+
 # OpenCV takes some forty variables apart when it is loaded, and ends the process (SIGABRT) where it cannot; others name
 # libraries to load and options of FFmpeg. These are of use here.
 _OPENCV_NUMBERS = ("OPENCV_IO_MAX_IMAGE_PIXELS", "OPENCV_IO_MAX_IMAGE_WIDTH", "OPENCV_IO_MAX_IMAGE_HEIGHT")
@@ -23,3 +25,19 @@ def settle_variables() -> str:
         if not re.fullmatch("[1-9][0-9]{0,17}", value):
             return f"The variable {name} is no whole number above 0: {value!r:.40}; unset it, or set a number."
     return ""
+
+
+def keep_compiled_code() -> None:
+    """Let PyTorch keep the code that it compiles among our caches, unless `$TORCHINDUCTOR_CACHE_DIR` names a folder.
+
+    Called before PyTorch runs a model: its parts choose the folder when they are imported, by default one in TMPDIR
+    that another user can make first, and what lies there is loaded and executed.
+
+    Raises:
+        UsageProblem: as `cache_root`.
+        OSError: the folder cannot be made.
+    """
+    if not os.environ.get("TORCHINDUCTOR_CACHE_DIR"):
+        folder = cache_root() / "torchinductor"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder)
