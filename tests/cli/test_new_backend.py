@@ -1,14 +1,23 @@
 """The backend of docs/extending.md, installed as a package: it serves every command, or is refused by name."""
 
 import json
+import subprocess
+import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
+import cv2
+import numpy as np
 import pytest
-from tests.in_app import stderr_of, stdout_of, trtw
+from tests.in_app import json_of, stderr_of, stdout_of, trtw
+from tests.in_process_worker import InProcessWorker
+from tests.onnx_text import write_onnx
 
+from trt_workbench.backends.profiling import Operation
+from trt_workbench.core import workers
 from trt_workbench.evaluate.embedded import dataset as embedded
+from trt_workbench.profiling.records import read_records as read_profile
 from trt_workbench.runs.records import read_records
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "backend"
@@ -56,9 +65,57 @@ def test_infer_engine(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "run" / "metrics.json").read_text())["backend"] == "my-runtime"
 
 
-def test_profile_and_language_models_refuse_it_by_name() -> None:
-    assert "Backend my-runtime has no profiler by layer" in stderr_of("profile", MODEL, "--backend", "my-runtime")
-    assert "my-runtime" in stderr_of("partitions", MODEL, "--backend", "my-runtime")
+def test_profile(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    stdout_of("profile", MODEL, "--backend", "my-runtime", "--iterations", 3, "--warmup", 1, "--output", run)
+    side = json.loads((run / "run.json").read_text())["sides"]["target"]
+    assert side["own_ms"] > 0
+    assert side["profiled_ms"] > 0
+    assert side["precision_ran"]["text"].startswith("fp32")
+    assert side["inputs"] == {"images": [1, 3, 320, 320]}
+    operations = [one for one in read_profile(run / "records.jsonl") if isinstance(one, Operation)]
+    assert sum(one.share or 0 for one in operations) == pytest.approx(1)
+    assert any(one.onnx_nodes for one in operations)
+    assert trtw("report", run).exit_code == 0
+    assert "my-runtime" in (run / "report.html").read_text()
+
+
+def test_partitions(tmp_path: Path) -> None:
+    found = json_of("partitions", MODEL, "--backend", "my-runtime", "--output", tmp_path / "run", "--json")
+    assert {node["provider"] for node in found["nodes"]} == {"my-runtime"}
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_verify_and_its_script(wrong: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = write_onnx(tmp_path / "m.onnx", "g (float[2,3] x) => (float[2,3] y) { r = Relu(x) y = Exp(r) }")
+    if wrong:
+        import my_runtime
+
+        right = my_runtime.MySession._infer
+        monkeypatch.setattr(my_runtime.MySession, "_infer", lambda *given: {k: v * 2 for k, v in right(*given).items()})
+        monkeypatch.setattr(workers, "WorkerProcess", InProcessWorker)
+    words = ("--backend", "my-runtime", "--quick", "--output", tmp_path / "run")
+    result = trtw("verify", model, *words, *(["--bisect"] if wrong else []))
+    assert result.exit_code == wrong, result.stderr
+    if wrong:
+        script = tmp_path / "run" / "bisect" / "reproduce.py"
+        assert "Needs onnxruntime and numpy" in script.read_text()
+        # the runtime alone is right: what is wrong is the session above
+        assert subprocess.run([sys.executable, script], check=False).returncode == 0
+
+
+def test_backends_and_predict(tmp_path: Path) -> None:
+    assert "my-runtime" in stdout_of("backends")
+    image = tmp_path / "grey.png"
+    cv2.imwrite(str(image), np.full((96, 128, 3), 128, np.uint8))
+    found = json_of("predict", MODEL, image, "--backend", "my-runtime", "--output", tmp_path / "run", "--json")
+    assert "my-runtime" in json.dumps(found)
+
+
+def test_what_a_backend_does_not_offer_is_refused_by_its_name(outside_backend: Callable[..., None]) -> None:
+    outside_backend("faulty", "tests.faulty_backend:FaultyBackend")
+    assert "Backend faulty has no profiler by layer" in stderr_of("profile", MODEL, "--backend", "faulty")
+    assert "Backend faulty executes every node itself" in stderr_of("partitions", MODEL, "--backend", "faulty")
 
 
 def test_language_models_are_asked_of_the_backend_itself() -> None:

@@ -72,7 +72,7 @@ def test_without_the_provider_the_error_names_the_library_and_the_prediction(
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (["--backend", "trt"], "by ONNX Runtime's backends, such as ort-trt"),
+        (["--backend", "trt"], "Backend trt executes every node itself"),
         (["--backend", "ort-cpu", "--predict"], "Only TensorRT's"),
         (["--backend", "ort-cpu", "--exclude", "Relu"], "--exclude and --min-subgraph-size are of ort-trt"),
         (["--backend", "ort-cuda", "--min-subgraph-size", "5"], "--exclude and --min-subgraph-size are of ort-trt"),

@@ -1,6 +1,7 @@
 """The package is a stack of layers: an import may only point downwards (docs/architecture.md)."""
 
 import ast
+import importlib
 import re
 import subprocess
 import sys
@@ -9,7 +10,9 @@ from pathlib import Path
 import pytest
 
 import trt_workbench
+from trt_workbench.backends.base import Backend, Session
 from trt_workbench.backends.registry import backend_names
+from trt_workbench.backends.state_session import StateSession
 
 PACKAGE = Path(trt_workbench.__file__).parent
 LAYERS = (
@@ -105,6 +108,55 @@ def test_no_module_goes_by_the_name_of_a_backend(module: Path) -> None:
 @pytest.mark.parametrize("text", ['a == "trt"', 'a in ("torch",)', '{"ort-trt": 1}', 'A = ("x", "trt")', 'A = "trt"'])
 def test_a_name_would_be_found(text: str) -> None:
     assert names_compared(text)
+
+
+def kinds_asked_for(text: str) -> list[str]:
+    """Concrete classes of backends and sessions that code tells objects apart by, and attributes that it looks up."""
+    tree = ast.parse(text)
+    homes = {
+        alias.asname or alias.name: (node.module, alias.name)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("trt_workbench.backends")
+        for alias in node.names
+    }
+    found = []
+    for call in ast.walk(tree):
+        if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and len(call.args) > 1):
+            continue
+        if call.func.id in ("isinstance", "issubclass"):
+            names = {one.id for one in ast.walk(call.args[1]) if isinstance(one, ast.Name)} & homes.keys()
+            found += [name for name in names if is_concrete(*homes[name])]
+        elif call.func.id in ("hasattr", "getattr") and re.search("backend|session", ast.unparse(call.args[0])):
+            found.append(ast.unparse(call))
+    return sorted(found)
+
+
+def is_concrete(module: str | None, name: str) -> bool:
+    kind = getattr(importlib.import_module(str(module)), name)
+    is_ours = isinstance(kind, type) and issubclass(kind, Backend | Session)
+    return is_ours and kind not in (Backend, Session, StateSession)  # the protocol itself
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if m.parts[0] != "backends"], ids=str)
+def test_no_module_goes_by_the_class_of_a_backend(module: Path) -> None:
+    """A backend of another package offers whatever ours do: by attributes and methods, not by what it derives from."""
+    assert kinds_asked_for((PACKAGE / module).read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ("from trt_workbench.backends.ort_backend import OrtBackend\nisinstance(a, OrtBackend)", ["OrtBackend"]),
+        ("from trt_workbench.backends.trt_session import TrtSession as T\nisinstance(a, (int, T))", ["T"]),
+        ("from trt_workbench.backends.torch import TorchBackend\nissubclass(type(a), TorchBackend)", ["TorchBackend"]),
+        ("getattr(self.session, 'memory_bytes', None)", ["getattr(self.session, 'memory_bytes', None)"]),
+        ("hasattr(backend, 'provider')", ["hasattr(backend, 'provider')"]),
+        ("from trt_workbench.backends.base import Session\nisinstance(a, Session)", []),
+        ("from trt_workbench.backends.images import ImageSession\nisinstance(a, ImageSession)", []),
+    ],
+)
+def test_a_class_would_be_found(code: str, found: list[str]) -> None:
+    assert kinds_asked_for(code) == found
 
 
 def test_an_upward_import_is_found() -> None:

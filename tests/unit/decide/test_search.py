@@ -10,6 +10,7 @@ from tests.unit.decide.planted import PLANTED, planted_data, planted_model
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.ort_cpu import OrtCpuBackend
+from trt_workbench.backends.profiling import Operation
 from trt_workbench.decide import sensitivity
 from trt_workbench.decide.data import calibration_data
 from trt_workbench.decide.search import Search, SearchResult, layer_times, ranked
@@ -18,7 +19,6 @@ from trt_workbench.engine.documents import append_lines, read_document
 from trt_workbench.errors import UsageProblem
 from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.quantize.evidence import Evidence, digits_for
-from trt_workbench.profiling.records import Operation
 from trt_workbench.runs.sensitivity import GroupLoss
 
 BOUND = 0.001

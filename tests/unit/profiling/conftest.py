@@ -5,9 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from trt_workbench.backends.profiling import Operation, Side
+from trt_workbench.backends.trt_layers import join_layers
 from trt_workbench.engine.inspection import read_layers
-from trt_workbench.profiling.layers import join_layers
-from trt_workbench.profiling.records import Operation, Side
+from trt_workbench.profiling.shares import with_shares
 
 SAMPLES = Path(__file__).parent / "samples"
 # Milliseconds of each layer of the fp16 engine, in the order of execution; the constant is not executed.
@@ -41,7 +42,8 @@ def joined(
 ) -> list[Operation]:
     """Layers of an inspector's sample with three equal samples of their times."""
     layers, _ = read_layers(sample(name))
-    return join_layers(layers, [(layer, np.full(3, ms)) for layer, ms in times.items()], operators or {}, side)
+    found = join_layers(layers, [(layer, np.full(3, ms)) for layer, ms in times.items()], operators or {})
+    return with_shares([one.model_copy(update={"side": side}) for one in found])
 
 
 @pytest.fixture

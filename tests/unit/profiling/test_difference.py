@@ -2,8 +2,8 @@
 
 import pytest
 
+from trt_workbench.backends.profiling import Operation
 from trt_workbench.profiling.difference import difference, overhead, telling
-from trt_workbench.profiling.records import Operation
 
 
 def test_layers_fused_differently_form_one_group(fp16: list[Operation], fp32: list[Operation]) -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from trt_workbench.backends.profiling import Operation
 from trt_workbench.errors import ComponentMissing, DeviceFailure, UsageProblem
 from trt_workbench.profiling.capture import Capture, CaptureSettings
 from trt_workbench.profiling.nsight import NCU, NSYS, Tool, find_tool, ncu_profile, nsys_profile
-from trt_workbench.profiling.records import Operation
 
 from .conftest import SAMPLES
 

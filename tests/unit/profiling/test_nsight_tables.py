@@ -2,11 +2,12 @@
 
 import pytest
 
+from trt_workbench.backends.profiling import Operation
 from trt_workbench.errors import UsageProblem
 from trt_workbench.profiling import ncu_raw, nsys_stats
 from trt_workbench.profiling.csv_tables import nanoseconds, number, read_table
 from trt_workbench.profiling.kernel_layers import LayerIndex
-from trt_workbench.profiling.records import Kernel, Operation, read_records
+from trt_workbench.profiling.records import Kernel, read_records
 
 from .conftest import SAMPLES, sample
 

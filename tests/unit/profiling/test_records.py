@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from trt_workbench.backends.profiling import Operation
 from trt_workbench.engine.documents import append_lines
 from trt_workbench.errors import UsageProblem
-from trt_workbench.profiling.records import Kernel, Operation, read_records
+from trt_workbench.profiling.records import Kernel, read_records
 
 
 def test_records_come_back_as_they_were_written(fp16: list[Operation], tmp_path: Path) -> None:

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from trt_workbench.backends.profiling import Operation
 from trt_workbench.engine.documents import append_lines
-from trt_workbench.profiling.records import Kernel, Operation, ProfileLine
+from trt_workbench.profiling.records import Kernel, ProfileLine
 from trt_workbench.report.profile_view import precision_of, role_rows, side_views, summary, totals
 from trt_workbench.report.reports import write_report
 from trt_workbench.system.environment import collect_environment

@@ -16,7 +16,7 @@ from tests.onnx_text import write_onnx
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.trt import TrtBackend
-from trt_workbench.backends.trt_opening import engine_session
+from trt_workbench.backends.trt_opening import whole_engine
 from trt_workbench.engine.builder import export
 from trt_workbench.engine.loading import read_plan
 from trt_workbench.engine.manifest import WorkaroundRecord, read_manifest
@@ -207,7 +207,7 @@ def test_batches_are_split_into_what_is_right(model: Path, tmp_path: Path, plant
     singly = [session.run({name: array[i : i + 1] for name, array in five.items()})["y"] for i in range(5)]
     np.testing.assert_allclose(session.run(five)["y"], np.concatenate(singly), atol=1e-6)
     assert session.record()["rows"] == 2
-    assert engine_session(session) is session.inner  # type: ignore[attr-defined]
+    assert whole_engine(session) is session.inner  # type: ignore[attr-defined]
     with pytest.raises(UsageProblem, match="Inputs have 2 and 5 rows"):
         session.run({**five, "q": five["q"][:2]})
     session.close()

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from trt_workbench.backends.base import Availability, Backend, Session, TensorSpec, checked_array
+from trt_workbench.backends.reproduction import Reproduction
 from trt_workbench.system.guarding import Answer, Guard, WrongAnswer
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def wrong_trait(kind: type[Backend]) -> str | None:
             return f"its {name} are no tuple of texts but {found!r}"
     if not kind.file_kinds or not kind.devices or not set(kind.devices) <= {"cpu", "cuda"}:
         return f"its file_kinds are {kind.file_kinds}, its devices {kind.devices}; of both there has to be one"
-    switches = {name: getattr(kind, name) for name in ("plans", "times_kernels", "state")}
+    switches = {name: getattr(kind, name) for name in ("plans", "times_kernels", "state", "language")}
     if odd := {name: found for name, found in switches.items() if not isinstance(found, bool)}:
         return f"{next(iter(odd))} is neither True nor False but {next(iter(odd.values()))!r}"
     if kind.gpu_option is not None and not isinstance(kind.gpu_option, str):
@@ -145,9 +146,9 @@ def _samples(_: Guard, __: Any, found: Any) -> Any:
     return found
 
 
-def _pool(guard: Guard, _: Any, found: Any) -> Any:
+def _guarded(guard: Guard, _: Any, found: Any) -> Any:
     if found is None:
-        raise _no("a pool", found)
+        raise _no("an object", found)
     return guard.guarded(found)
 
 
@@ -156,6 +157,24 @@ def _precision(_: Guard, __: Any, found: Any) -> Any:
 
     if found is not None and not isinstance(found, Precision):
         raise _no("a Precision", found)
+    return found
+
+
+def _profiled(_: Guard, __: Any, found: Any) -> Any:
+    from trt_workbench.backends.profiling import Operation, Profiled
+
+    if not isinstance(found, Profiled):
+        raise _no("a Profiled", found)
+    if not all(isinstance(one, Operation) for one in found.operations):
+        raise WrongAnswer("it returned operations that are none")
+    return found
+
+
+def _partitions(_: Guard, __: Any, found: Any) -> Any:
+    from trt_workbench.onnxtools.partitions import Partitions
+
+    if not isinstance(found, Partitions):
+        raise _no("Partitions", found)
     return found
 
 
@@ -170,5 +189,9 @@ ANSWERS: Mapping[str, Callable[[Guard, Any, Any], Any]] = {
     "measure": _samples,
     "memory_bytes": _of(dict),
     "most_rows": _of((int, type(None))),
-    "stream_pool": _pool,
+    "stream_pool": _guarded,
+    "profile": _profiled,
+    "partitions": _partitions,
+    "reproduction": _of((Reproduction, type(None))),
+    "load_language": _guarded,
 }

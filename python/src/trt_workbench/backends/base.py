@@ -18,8 +18,14 @@ from trt_workbench.errors import BackendFailure, ComponentMissing, UsageProblem,
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from trt_workbench.backends.language import LanguageModel
+    from trt_workbench.backends.profiling import Profiled, ProfiledRuns
+    from trt_workbench.backends.reproduction import Reproduction
+    from trt_workbench.engine.loading import LoadedEngine
     from trt_workbench.engine.profiles import Profile
     from trt_workbench.model.facts import ModelTensor
+    from trt_workbench.onnxtools.llm_directory import LlmDirectory
+    from trt_workbench.onnxtools.partitions import PartitionRequest, Partitions
     from trt_workbench.onnxtools.precision import Precision
 
 
@@ -114,6 +120,8 @@ class Session(abc.ABC):
         asked: the precision that it was asked for.
         refuses_misfits: whether an array that is not what `outputs` says, from a backend of another package, is an
             error; `verify` judges such arrays itself.
+        loaded: the TensorRT engine that it executes; None for another runtime.
+        variants: options by a name, under which another session has to give the same outputs; `verify` compares them.
     """
 
     inputs: tuple[TensorSpec, ...]
@@ -124,6 +132,8 @@ class Session(abc.ABC):
     model: Path | None = None
     asked: str = "fp32"
     refuses_misfits: bool = True
+    loaded: LoadedEngine | None = None
+    variants: Mapping[str, Mapping[str, Any]] = {}
     _closed: bool = False
     _precision_ran: Mapping[str, Any] | None = None
 
@@ -199,6 +209,10 @@ class Session(abc.ABC):
             self._precision_ran = {**simulated, "precision_ran": found.document() if found else None}
         return {**self.provenance, **self._precision_ran}
 
+    def memory_bytes(self) -> dict[str, int]:
+        """Return what the session holds on its device, by purpose; empty where it does not know."""
+        return {}
+
     @property
     def simulated(self) -> bool:
         """Whether what it computes in is no format of its runtime, so that its times say nothing about the format."""
@@ -223,7 +237,7 @@ class Session(abc.ABC):
         return explained(self.model, self.asked, samples) if self.model else ""
 
     def _precision(self) -> Precision | None:
-        """Read what the session computes in."""
+        """Read what the session computes in, from what really runs; None where it cannot be read."""
         return None
 
     @abc.abstractmethod
@@ -269,6 +283,8 @@ class Backend(abc.ABC):
             takes the fields of `BuildSettings` and `RunnerChoice` as options.
         times_kernels: whether loading chooses kernels by timing them, so that nothing else should use the GPU then.
         state: whether the option `state` keeps tensors on its device between calls.
+        language: whether it loads a language model from the model's own folder, by `load_language`; every other backend
+            runs graphs that are exported from it.
         gpu_option: the option that chooses the GPU by its index, for messages; None where there is none.
     """
 
@@ -279,6 +295,7 @@ class Backend(abc.ABC):
     plans: ClassVar[bool] = False
     times_kernels: ClassVar[bool] = False
     state: ClassVar[bool] = False
+    language: ClassVar[bool] = False
     gpu_option: ClassVar[str | None] = None
 
     @abc.abstractmethod
@@ -315,6 +332,58 @@ class Backend(abc.ABC):
             instead = f"give --option {self.gpu_option.format(index)}" if self.gpu_option else "leave it out"
             raise UsageProblem(f"--device is of TensorRT engines, and {self.name} has none; {instead}.")
         return {"device": index} if self.plans else {}
+
+    def profile(self, model: Path, options: SessionOptions, runs: ProfiledRuns) -> Profiled:  # noqa: ARG002
+        """Say where the time of a model goes, by layer or node.
+
+        Args:
+            model: of a kind that this backend loads.
+            options: of the session.
+            runs: what to run.
+
+        Raises:
+            NoProfiler: the runtime has none.
+            UsageProblem: as `load`.
+            DeviceFailure: the device failed or is out of memory.
+        """
+        from trt_workbench.backends.profiling import NoProfiler
+
+        raise NoProfiler(
+            f"Backend {self.name} has no profiler by layer; use trt or one of ONNX Runtime's, or --nsys or --ncu."
+        )
+
+    def partitions(self, request: PartitionRequest) -> Partitions:  # noqa: ARG002
+        """Say which provider executes which node of a model, and why.
+
+        Raises:
+            UsageProblem: the runtime executes every node itself, or the model or a prediction cannot be had.
+            ComponentMissing: the provider cannot serve here and no prediction was asked for.
+        """
+        raise UsageProblem(
+            f"Backend {self.name} executes every node itself; name a backend with several providers, such as ort-trt."
+        )
+
+    def reproduction(self, options: SessionOptions, provenance: Mapping[str, Any]) -> Reproduction | None:  # noqa: ARG002
+        """Return how a script runs a model on the runtime alone, for a report to its makers; None where none can.
+
+        Args:
+            options: of the session that gave a wrong result.
+            provenance: of that session.
+        """
+        return None
+
+    def load_language(self, directory: LlmDirectory, options: SessionOptions) -> LanguageModel:  # noqa: ARG002
+        """Load a language model from its own folder; for a backend with `language`.
+
+        Raises:
+            UsageProblem: an option is unknown, or the model cannot be had as asked.
+            ComponentMissing: the runtime is missing.
+            DeviceFailure: there is not enough memory.
+        """
+        raise UsageProblem(f"Backend {self.name} runs exported graphs and loads no folder: {directory.path}")
+
+    def check_language_options(self, options: Mapping[str, Any]) -> None:  # noqa: B027
+        """Raise UsageProblem for an option that this backend takes of other models alone."""
 
     def load(self, model: Path, options: SessionOptions | None = None) -> Session:
         """Load `model`.

@@ -28,6 +28,10 @@ class SamplingLimits:
     max_iterations: int = 1_000_000
 
 
+# Enough to compare a profiler's cost with; `bench` measures with care.
+BRIEFLY = SamplingLimits(warmup_ms=100.0, duration_s=0.3)
+
+
 @dataclass(frozen=True)
 class Samples:
     """What was measured, one value a call.

@@ -9,11 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from trt_workbench.backends.base import Backend, SessionOptions
+from trt_workbench.backends.profiling import Profiled, ProfiledRuns
+from trt_workbench.backends.reproduction import Reproduction
 
 if TYPE_CHECKING:
     from trt_workbench.model.opened import Model
+    from trt_workbench.onnxtools.partitions import PartitionRequest, Partitions
 
 ProviderOptions = dict[str, str]
+_ONNX_RUNTIME = """session = ort.InferenceSession(here / "minimal.onnx", providers=["{provider}"])
+found = dict(zip(expected, session.run(list(expected), inputs)))
+"""
 
 
 @dataclass(frozen=True)
@@ -69,3 +75,28 @@ class OrtBackend(Backend):
         request = self.request(model, options)
         self.availability().required(self.name)
         return request
+
+    def profile(self, model: Path, options: SessionOptions, runs: ProfiledRuns) -> Profiled:
+        """Run the model with ONNX Runtime's profiler, as `Backend.profile` describes."""
+        from trt_workbench.backends.ort_profile import profiled_runs
+        from trt_workbench.backends.ort_trace import read_trace
+
+        runs.folder.mkdir(parents=True, exist_ok=True)
+        count = runs.warmup + runs.iterations
+        file, provenance = profiled_runs(self, model, options, runs.feed, count, runs.folder)
+        trace = read_trace(file, runs.warmup, runs.nodes)
+        note = "ONNX Runtime reports whole microseconds: trust the means of short nodes, not their medians."
+        return Profiled(trace.operations, provenance, trace.run_ms, notes=[note])
+
+    def partitions(self, request: PartitionRequest) -> Partitions:
+        """Ask ONNX Runtime for the assignment that it makes, as `Backend.partitions` describes."""
+        from trt_workbench.backends.ort_partitions import ort_partitions
+
+        return ort_partitions(self, request)
+
+    def reproduction(self, options: SessionOptions, provenance: Mapping[str, Any]) -> Reproduction | None:  # noqa: ARG002
+        """Return a script for ONNX Runtime alone, as `Backend.reproduction` describes."""
+        if options.precision != "fp32" or options.extra or options.shapes:
+            return None
+        body = _ONNX_RUNTIME.format(provider=self.provider)
+        return Reproduction("onnxruntime and numpy", "import numpy as np, onnxruntime as ort", body)

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from numpy.typing import NDArray
-
-from trt_workbench.backends.base import SessionOptions, TensorSpec
+from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.ort_backend import OrtBackend
 from trt_workbench.backends.ort_common import CPU_PROVIDER, cpu_session, session_config, tensor_spec, translated
 from trt_workbench.backends.ort_preload import preload
+from trt_workbench.backends.profiling import Feed
 from trt_workbench.errors import ComponentMissing, UsageProblem
 
 TRACES = "onnxruntime*.json"
-Feed = Callable[[Sequence[TensorSpec]], Mapping[str, NDArray[Any]]]
 
 
 def profiled_runs(

@@ -13,12 +13,15 @@ from trt_workbench.backends.base import Availability, Backend, Session, SessionO
 from trt_workbench.backends.extra_options import Option, checked_extra
 from trt_workbench.backends.ort_common import check_counts
 from trt_workbench.backends.torch_common import PRECISIONS, chosen_device, common_record, torch_availability
+from trt_workbench.errors import UsageProblem
 from trt_workbench.system.variables import keep_compiled_code
 
 if TYPE_CHECKING:
     import torch as torch_module
 
+    from trt_workbench.backends.torch_llm import TorchLlm
     from trt_workbench.backends.torch_models import TorchModel
+    from trt_workbench.onnxtools.llm_directory import LlmDirectory
 
 Module = Callable[..., tuple["torch_module.Tensor", ...]]
 
@@ -52,6 +55,7 @@ class TorchBackend(Backend):
     name: ClassVar[str] = "torch"
     file_kinds: ClassVar[tuple[str, ...]] = (".onnx", ".pt2")
     precisions: ClassVar[tuple[str, ...]] = tuple(PRECISIONS)
+    language: ClassVar[bool] = True
     gpu_option: ClassVar[str | None] = "device=cuda:{}"
     compiled: ClassVar[bool] = False
     _options: ClassVar[Mapping[str, Option]] = _OPTIONS
@@ -65,6 +69,25 @@ class TorchBackend(Backend):
         super().check_options(options)
         check_counts(options)
         checked_extra(self.name, self._options, options.extra)
+
+    def check_language_options(self, options: Mapping[str, Any]) -> None:
+        """Raise UsageProblem for any option but `device`."""
+        if unknown := options.keys() - {"device"}:
+            raise UsageProblem(f"{self.name} has no option {min(unknown)!r} for language models, other than device.")
+
+    def load_language(self, directory: LlmDirectory, options: SessionOptions) -> TorchLlm:
+        """Load a language model by transformers; the option `device` may be "auto"."""
+        from trt_workbench.backends.torch_llm import load_torch_llm
+
+        self.check_language_options(options.extra)
+        return load_torch_llm(
+            directory,
+            device=str(options.extra.get("device", "auto")),
+            precision=options.precision,
+            compiled=self.compiled,
+            threads=options.threads,
+            note=options.say,
+        )
 
     def _load(self, model: Path, options: SessionOptions) -> Session:
         extra = checked_extra(self.name, self._options, options.extra)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
 from trt_workbench.backends.base import Availability, Backend, Session, SessionOptions
 from trt_workbench.backends.graph_precision import model_in_precision
+from trt_workbench.backends.measuring import BRIEFLY
+from trt_workbench.backends.profiling import Profiled, ProfiledRuns
+from trt_workbench.backends.reproduction import Reproduction
 from trt_workbench.backends.trt_options import RunnerChoice, split_options
+from trt_workbench.backends.trt_reproduction import trt_reproduction
 from trt_workbench.engine.builder import build, prepare_build
+from trt_workbench.engine.layer_times import time_layers
 from trt_workbench.engine.loading import CheckedPlan, LoadedEngine, load_engine, read_plan
 from trt_workbench.engine.options import BuildSettings
 from trt_workbench.engine.profiles import batch_profile
@@ -47,6 +53,31 @@ class TrtBackend(Backend):
     def check_options(self, options: SessionOptions) -> None:
         """Raise UsageProblem for an option that is unknown, wrong or does not fit the others."""
         split_options(options)
+
+    def profile(self, model: Path, options: SessionOptions, runs: ProfiledRuns) -> Profiled:
+        """Run the engine with TensorRT's profiler, as `Backend.profile` describes."""
+        from trt_workbench.backends.trt_layers import join_layers
+        from trt_workbench.backends.trt_opening import whole_engine
+
+        with self.load(model, options) as opened:
+            session = whole_engine(opened)
+            inputs = runs.feed(session.inputs, session.loaded)
+            own = session.measure(inputs, BRIEFLY).split_ms["compute"]
+            found = time_layers(session.loaded, inputs, runs.iterations, runs.profile)
+            plan, provenance, notes = session.loaded.plan, session.record(), session.loaded.notes
+        return Profiled(
+            join_layers(found.layers, found.times, runs.nodes.operators),
+            provenance,
+            [sum(run) for run in zip(*(times.tolist() for _, times in found.times), strict=True)],
+            own.tolist(),
+            built=plan.path,
+            facts={"plan": str(plan.path), "sha256": plan.sha256, "precision": provenance["precision"]},
+            notes=[*notes, *found.notes],
+        )
+
+    def reproduction(self, options: SessionOptions, provenance: Mapping[str, Any]) -> Reproduction | None:
+        """Return a script for TensorRT's own Python package, as `Backend.reproduction` describes."""
+        return trt_reproduction(options, provenance)
 
     def _load(self, model: Path, options: SessionOptions) -> Session:
         from trt_workbench.backends.trt_opening import open_engine

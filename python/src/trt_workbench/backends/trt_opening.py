@@ -39,10 +39,23 @@ def open_engine(
     return RowsSession(session, rows) if rows else session
 
 
-def engine_session(session: Session) -> TrtSession | None:
-    """Return what executes the engine of a session of the backend `trt`, batches whole; None for another backend's."""
+def whole_engine(session: Session) -> TrtSession:
+    """Return the session that executes the engine, where `session` splits batches: calls of it are whole."""
     inner = session.inner if isinstance(session, RowsSession) else session
-    return inner if isinstance(inner, TrtSession) else None
+    assert isinstance(inner, TrtSession)
+    return inner
+
+
+def whole_batches(session: Session) -> TrtSession:
+    """Return a session of an engine that executes batches whole; one that splits them is closed.
+
+    Raises:
+        UsageProblem: it splits batches, or is none of the native core's.
+    """
+    if isinstance(session, TrtSession):
+        return session
+    session.close()
+    raise UsageProblem("infer-engine times whole calls of an engine; leave out --option rows, which splits them.")
 
 
 class FencedTrtSession(TrtSession):
@@ -82,7 +95,7 @@ class RowsSession(Session):
             inner.close()
             why = "it keeps state from call to call" if self._batched else "no first dimension of its inputs is dynamic"
             raise UsageProblem(f"Option rows={rows} cannot split batches of this engine: {why}.")
-        self.inner, self._rows = inner, rows
+        self.inner, self.loaded, self._rows = inner, inner.loaded, rows
         self.inputs, self.outputs, self.metadata = inner.inputs, inner.outputs, inner.metadata
         self.concurrency = inner.concurrency
 

@@ -41,6 +41,12 @@ class TrtSession(StateSession):
         state_inputs: what feeds back on the device and is no input of a call.
     """
 
+    loaded: LoadedEngine
+    variants: Mapping[str, Mapping[str, Any]] = {
+        "without a CUDA graph": {"cuda_graph": False},
+        "transfers outside of the graph": {"graph_includes_transfers": False},
+    }
+
     def __init__(
         self, loaded: LoadedEngine, choice: RunnerChoice, concurrency: int, conversion: Mapping[str, Any] | None = None
     ) -> None:
@@ -74,7 +80,7 @@ class TrtSession(StateSession):
         self.state_inputs = tuple(_spec(tensor) for tensor in engine.inputs if tensor.name in state.values())
         self._extension = {spec.name: spec.dtype for spec in self.outputs if spec.dtype in _EXTENSION_TYPES.values()}
         self.metadata = _metadata(loaded)
-        self._loaded = loaded
+        self.loaded = loaded
         self._conversion = dict(conversion or {})
         self._graph_status = ""
         self._last_spec: tuple[ImageTransform, Any] | None = None
@@ -82,7 +88,7 @@ class TrtSession(StateSession):
     @property
     def provenance(self) -> Mapping[str, Any]:  # type: ignore[override]
         """What executes the model: plan, manifest, TensorRT, GPU, and whether CUDA graphs are in use now."""
-        plan, target = self._loaded.plan, self._loaded.target
+        plan, target = self.loaded.plan, self.loaded.target
         return {
             "tensorrt": target.tensorrt_version,
             "native": target.native_version,
@@ -97,18 +103,13 @@ class TrtSession(StateSession):
             "slots": self.concurrency,
             "cuda_graph": self.graph_status(),
             "spin": self._settings["spin"],
-            "notes": list(self._loaded.notes),
+            "notes": list(self.loaded.notes),
         }
 
     def _precision(self) -> Precision:
-        manifest = self._loaded.plan.manifest
-        found = engine_precision(self._loaded.engine, manifest.precision if manifest else ())
+        manifest = self.loaded.plan.manifest
+        found = engine_precision(self.loaded.engine, manifest.precision if manifest else ())
         return dataclasses.replace(found, calibrated=is_calibrated(manifest.model.metadata if manifest else {}))
-
-    @property
-    def loaded(self) -> LoadedEngine:
-        """The engine, for what is measured on it beside calls."""
-        return self._loaded
 
     def graph_status(self) -> str:
         """Return whether CUDA graphs are in use, such as "on: 2 graphs captured", and if not, why."""
@@ -172,7 +173,7 @@ class TrtSession(StateSession):
 
     def most_rows(self, name: str, shape: Sequence[int], axis: int) -> int | None:
         """Return the most rows of a call, as `PoolingSession` describes."""
-        return most_rows(self._loaded.engine, name, shape, axis)
+        return most_rows(self.loaded.engine, name, shape, axis)
 
     def stream_pool(
         self,
@@ -185,7 +186,7 @@ class TrtSession(StateSession):
     ) -> TrtStreamPool:
         """Return a pool of streams on the device, as `PoolingSession` describes."""
         return TrtStreamPool(
-            self._loaded.engine,
+            self.loaded.engine,
             state,
             batch_axes,
             [spec.name for spec in self.outputs if spec.name not in {pair.output for pair in state}],
@@ -200,23 +201,13 @@ class TrtSession(StateSession):
     def run_on_device(
         self, inputs: Mapping[str, NDArray[Any]], upload: Callable[[NDArray[Any]], Any] | None
     ) -> dict[str, NDArray[Any]]:
-        """Execute the model once as `run` does, with its outputs, and its inputs too, in device memory.
+        """Execute the model on arrays in device memory, as `DeviceArraySession` describes.
 
-        Args:
-            inputs: as `run` takes them.
-            upload: makes an array in device memory of one on the host; None leaves the inputs on the host, where
-                those whose values are shapes always stay.
-
-        Returns:
-            The outputs, copied to the host afterwards.
-
-        Raises:
-            UsageProblem: as `run`.
-            DeviceFailure: the device failed while executing.
+        Inputs whose values are shapes always stay on the host.
         """
         checked = self._checked(inputs)
         with native.translated():
-            on_host = {tensor.name for tensor in self._loaded.engine.inputs if tensor.is_shape_tensor}
+            on_host = {tensor.name for tensor in self.loaded.engine.inputs if tensor.is_shape_tensor}
             given = {k: upload(array) if upload and k not in on_host else array for k, array in checked.items()}
             found = self._runner.run(given, device_outputs=True)
             return self._typed({name: array.numpy() for name, array in found.items()})

@@ -46,16 +46,17 @@ def partitions(
     ONNX Runtime is asked for the assignment it really makes. Without its provider here, --predict answers from the
     documents of TensorRT's parser and is marked as a prediction.
     """
-    from trt_workbench.backends.partitions import PartitionRequest, find_partitions
+    from trt_workbench.backends.registry import get_backend
     from trt_workbench.engine.documents import write_json
     from trt_workbench.model.opened import Model, checked_on_error
+    from trt_workbench.onnxtools.partitions import PartitionRequest
     from trt_workbench.report.partitions_graph import draw_partitions
     from trt_workbench.runs.directory import run_directory
 
     excluded = tuple(filter(None, (part.strip() for part in exclude.split(","))))
     opened = Model.open(model)
     with checked_on_error(opened):
-        found = find_partitions(PartitionRequest(model, backend, predict, min_subgraph_size, excluded))
+        found = get_backend(backend).partitions(PartitionRequest(model, predict, min_subgraph_size, excluded))
     document = {**found.document(), "model": str(model)}
     with run_directory("partitions", output) as run:
         write_json(run.path / "partitions.json", document)

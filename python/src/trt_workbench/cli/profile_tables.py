@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
+from trt_workbench.backends.profiling import Operation
 from trt_workbench.cli.common import print_line, stdout_console
 from trt_workbench.core.percent import share
 from trt_workbench.profiling.answer import answer
 from trt_workbench.profiling.difference import LayerGroup, difference, telling
-from trt_workbench.profiling.records import Kernel, Operation, ProfileRun, read_records
+from trt_workbench.profiling.records import Kernel, ProfileRun, read_records
 from trt_workbench.report.profile_view import SideView, side_views, summary
 from trt_workbench.runs.artefacts import read_run
 

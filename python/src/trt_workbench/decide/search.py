@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from trt_workbench import __version__
+from trt_workbench.backends.profiling import Operation
 from trt_workbench.core.hashing import hash_document
 from trt_workbench.core.percent import share
 from trt_workbench.core.precision import read
@@ -24,7 +25,7 @@ from trt_workbench.engine.kept import keep, recalled
 from trt_workbench.errors import UsageProblem
 from trt_workbench.model.opened import Model
 from trt_workbench.onnxtools.quantize.evidence import SearchEvidence, SearchPoint, digits_for
-from trt_workbench.profiling.records import Operation, read_records
+from trt_workbench.profiling.records import read_records
 from trt_workbench.runs.search import SearchDocument, SearchTrial
 from trt_workbench.runs.sensitivity import GroupLoss, Sensitivity
 

@@ -12,6 +12,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from trt_workbench.backends.language import LogitsModel
 from trt_workbench.backends.llm_tokenizer import load_tokenizer, other_tokens
 from trt_workbench.backends.registry import check_backend_options
 from trt_workbench.core.hashing import hash_file
@@ -34,7 +35,6 @@ from trt_workbench.evaluate.llm_text import (
 )
 from trt_workbench.onnxtools.llm_directory import LlmDirectory, examine_llm_directory
 from trt_workbench.pipeline.llm.choice import REFERENCE, BackendChoice
-from trt_workbench.pipeline.llm.models import LogitsModel
 from trt_workbench.pipeline.llm.opening import ModelSource, check_graphs, check_llm_options, check_ranges, open_logits
 from trt_workbench.runs.directory import destination_of
 from trt_workbench.verify.gate import refuse_wrong

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.registry import require_backend
 from trt_workbench.backends.trt import TrtBackend
+from trt_workbench.backends.trt_opening import whole_batches
 from trt_workbench.backends.trt_options import RunnerChoice
 from trt_workbench.backends.trt_session import TrtSession
 from trt_workbench.engine import native
 from trt_workbench.engine.loading import load_engine, read_plan
 from trt_workbench.engine.profiles import fixed_profile
-from trt_workbench.errors import UsageProblem
 from trt_workbench.measure.inputs import limited
 from trt_workbench.measure.queries import Measurement, measure
 from trt_workbench.measure.random_arrays import engine_inputs, engine_shapes
@@ -127,11 +127,7 @@ def _from_model(request: InferRequest, say: Note) -> TrtSession:
         shapes=fixed_profile(request.shapes),
         note=say,
     )
-    session = require_backend(request.backend, request.model.suffix).load(request.model, options)
-    if not isinstance(session, TrtSession):
-        session.close()
-        raise UsageProblem("infer-engine times whole calls of an engine; leave out --option rows, which splits them.")
-    return session
+    return whole_batches(require_backend(request.backend, request.model.suffix).load(request.model, options))
 
 
 def _running(request: InferRequest) -> dict[str, Any]:

@@ -5,9 +5,27 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from trt_workbench.model.index import GraphIndex
+
+
+@dataclass(frozen=True)
+class PartitionRequest:
+    """What is asked.
+
+    Attributes:
+        model: ONNX file.
+        predict: use documents where the runtime cannot be asked.
+        minimum: fewest nodes of a TensorRT subgraph.
+        exclude: operators kept from TensorRT.
+    """
+
+    model: Path
+    predict: bool = False
+    minimum: int = 1
+    exclude: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

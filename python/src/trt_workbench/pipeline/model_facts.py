@@ -9,7 +9,7 @@ from typing import Any
 
 import onnx
 
-from trt_workbench.backends.partitions import PartitionRequest, find_partitions
+from trt_workbench.backends.ort_trt import OrtTrtBackend
 from trt_workbench.core.input_files import open_regular, parse_json
 from trt_workbench.errors import ComponentMissing, UsageProblem
 from trt_workbench.model.facts import QUANTIZERS, ModelTensor
@@ -19,6 +19,7 @@ from trt_workbench.model.reading import all_tensors
 from trt_workbench.model.walking import all_graphs
 from trt_workbench.onnxtools.graph_types import read_precision
 from trt_workbench.onnxtools.llm_directory import examine_llm_directory
+from trt_workbench.onnxtools.partitions import PartitionRequest
 from trt_workbench.pipeline.families.recognise import ADVICE, family_of
 
 # Names of nodes that are listed of an operator; the rest is counted.
@@ -126,7 +127,7 @@ def _parameters(model: onnx.ModelProto) -> int:
 
 def _refused(path: Path) -> dict[str, Any]:
     """Return the operators that TensorRT leaves out, as far as its parser's documents tell, and the basis of that."""
-    found = find_partitions(PartitionRequest(path, "ort-trt", predict=True))
+    found = OrtTrtBackend().partitions(PartitionRequest(path, predict=True))
     nodes: dict[tuple[str, str], list[str]] = {}
     for node in found.nodes:
         if node.reason:

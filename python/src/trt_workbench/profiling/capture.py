@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trt_workbench.backends.profiling import Operation, Side
 from trt_workbench.core.workers import ended_how, python_command, run_to_end
 from trt_workbench.engine.documents import write_json
 from trt_workbench.errors import ComponentMissing, DeviceFailure, error_of
@@ -17,7 +18,7 @@ from trt_workbench.profiling import ncu_raw, nsys_stats
 from trt_workbench.profiling.kernel_layers import LayerIndex
 from trt_workbench.profiling.nsight import NCU, NSYS, Tool, find_tool, ncu_profile, nsys_profile
 from trt_workbench.profiling.nsight import nsys_stats as stats_command
-from trt_workbench.profiling.records import Kernel, Operation, Side
+from trt_workbench.profiling.records import Kernel
 
 MODULE = "trt_workbench.profiling.target"
 # Why a profiler may not see the device's counters: driver's setting, or a container without the capability.

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from trt_workbench.profiling.records import OVERHEAD, Operation
+from trt_workbench.backends.profiling import OVERHEAD, Operation
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from trt_workbench.profiling.records import Operation
+from trt_workbench.backends.profiling import Operation
 
 DOMAIN = "TensorRT"
 

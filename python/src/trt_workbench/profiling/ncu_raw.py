@@ -7,10 +7,11 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from trt_workbench.backends.profiling import Operation, Side
 from trt_workbench.errors import UsageProblem
 from trt_workbench.profiling.csv_tables import nanoseconds, number, read_table, telling
 from trt_workbench.profiling.kernel_layers import DOMAIN, LayerIndex
-from trt_workbench.profiling.records import Kernel, Operation, Side
+from trt_workbench.profiling.records import Kernel
 from trt_workbench.profiling.shares import kernels_with_shares
 
 DURATION = "gpu__time_duration.sum"

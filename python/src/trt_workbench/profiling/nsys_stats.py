@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from trt_workbench.backends.profiling import Operation, Side
 from trt_workbench.errors import UsageProblem
 from trt_workbench.profiling.csv_tables import column_and_unit, nanoseconds, number, read_table, telling
 from trt_workbench.profiling.kernel_layers import LayerIndex
-from trt_workbench.profiling.records import Kernel, Operation, Side
+from trt_workbench.profiling.records import Kernel
 from trt_workbench.profiling.shares import kernels_with_shares
 
 KERNELS = "cuda_gpu_kern_sum"

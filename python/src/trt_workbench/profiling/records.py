@@ -3,70 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, NotRequired
+from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import Field, FiniteFloat, with_config
 from typing_extensions import TypedDict
 
-from trt_workbench.engine.documents import Strict, having, read_lines
+from trt_workbench.backends.profiling import OfSide, Operation, Side
+from trt_workbench.engine.documents import having, read_lines
 from trt_workbench.runs.artefacts import RunDocument
 
-Side = Literal["target", "against"]
-Role = Literal["compute", "reformat", "cast", "quantize", "copy", "other"]
-# What is done because of layouts and precisions, not because the model asks for it.
-OVERHEAD: Final[tuple[Role, ...]] = ("reformat", "cast", "quantize", "copy")
 
-
-class _Line(Strict):
-    schema_version: Literal[1] = 1
-    side: Side = "target"
-
-
-class Operation(_Line):
-    """A layer of a TensorRT engine or a node of an ONNX Runtime session.
-
-    Attributes:
-        kind: which of the two.
-        index: place in the engine or session.
-        name: as the runtime has it, after fusion.
-        operator: TensorRT's layer type or the operator of the node; None where the runtime does not tell.
-        role: what it is for; "other" has no work of its own on the device, such as a constant.
-        provider: execution provider of a node.
-        onnx_nodes: names of the model's nodes that it computes; empty where the runtime made it up.
-        serves: the layer that a reformat layer feeds or reads, where its name tells.
-        input_types: precisions of the inputs, such as "fp16".
-        output_types: precisions of the outputs.
-        tactic: kernel that TensorRT chose.
-        calls: executions in one run of the model.
-        median_ms: time of one run of the model, median over the runs; None where the runtime does not time it.
-        mean_ms: the same, mean.
-        share: part of the sum of all, by the mean.
-    """
-
-    kind: Literal["layer", "node"]
-    index: int
-    name: str
-    operator: str | None = None
-    role: Role = "compute"
-    provider: str | None = None
-    onnx_nodes: list[str] = []
-    serves: str | None = None
-    input_types: list[str] = []
-    output_types: list[str] = []
-    tactic: str | None = None
-    calls: int = 1
-    median_ms: float | None = None
-    mean_ms: float | None = None
-    share: float | None = None
-
-    @property
-    def conversion(self) -> str:
-        """The change of precision from first input to first output, such as "fp32 to fp16"; empty if there is none."""
-        before, after = (next(iter(types), "") for types in (self.input_types, self.output_types))
-        return f"{before} to {after}" if before and after and before != after else ""
-
-
-class Kernel(_Line):
+class Kernel(OfSide):
     """A CUDA kernel, all its launches in the timed region together, apart for each layer that launched it.
 
     Attributes:

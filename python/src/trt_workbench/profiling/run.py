@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from trt_workbench.backends.profiling import NoProfiler, Side
 from trt_workbench.backends.registry import AUTO, get_backend, require_backend
 from trt_workbench.backends.trt import TrtBackend
 from trt_workbench.engine.documents import append_lines
@@ -17,9 +18,9 @@ from trt_workbench.model.sniff import PLAN_SUFFIXES
 from trt_workbench.onnxtools.node_names import ModelNodes, read_nodes
 from trt_workbench.profiling.capture import Capture, CaptureSettings
 from trt_workbench.profiling.nsight import NCU, NSYS, find_tool
-from trt_workbench.profiling.records import Kernel, ProfileLine, Side
+from trt_workbench.profiling.records import Kernel, ProfileLine
 from trt_workbench.profiling.request import ProfileRequest
-from trt_workbench.profiling.sources import ProfiledSide, earlier_run, has_profiler, kernels_alone, profile_workload
+from trt_workbench.profiling.sources import ProfiledSide, earlier_run, kernels_alone, profile_workload
 from trt_workbench.profiling.workload import Workload
 from trt_workbench.runs.directory import RunDirectory, run_directory
 from trt_workbench.system.settings import with_flags
@@ -78,9 +79,11 @@ class _Filling:
         """Profile a workload and record its kernels."""
         self._say(f"Profiling {work.path.name} on {work.backend}.")
         folder = self._directory.path / "captures" / side
-        if has_profiler(work.backend) or not self._request.tools:
+        try:
             found = profile_workload(work, self._nodes(work), side, folder)
-        else:
+        except NoProfiler:
+            if not self._request.tools:
+                raise
             found = kernels_alone(work)
         kernels = self._kernels(found, side, folder)
         self.keep(found, side, kernels)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trt_workbench.profiling.records import Kernel, Operation
+from trt_workbench.backends.profiling import Operation
+from trt_workbench.profiling.records import Kernel
 
 
 def with_shares(operations: Sequence[Operation]) -> list[Operation]:

@@ -8,27 +8,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trt_workbench.backends.measuring import SamplingLimits
-from trt_workbench.backends.ort_backend import OrtBackend
-from trt_workbench.backends.ort_profile import profiled_runs
-from trt_workbench.backends.registry import get_backend
+from numpy.typing import NDArray
+
+from trt_workbench.backends.base import TensorSpec
+from trt_workbench.backends.measuring import BRIEFLY
+from trt_workbench.backends.profiling import Operation, ProfiledRuns, Side
+from trt_workbench.backends.registry import get_backend, require_backend
 from trt_workbench.backends.trt_options import RunnerChoice
-from trt_workbench.engine.layer_times import time_layers
-from trt_workbench.errors import UsageProblem
+from trt_workbench.engine.loading import LoadedEngine
 from trt_workbench.measure.loop import measure_calls
 from trt_workbench.measure.stability import noise_interval
 from trt_workbench.onnxtools.identity import sha256_of
 from trt_workbench.onnxtools.node_names import ModelNodes
-from trt_workbench.profiling.layers import join_layers
-from trt_workbench.profiling.ort_trace import read_trace
-from trt_workbench.profiling.records import Operation, ProfileRun, Side, read_records
+from trt_workbench.profiling.records import ProfileRun, read_records
+from trt_workbench.profiling.shares import with_shares
 from trt_workbench.profiling.workload import Workload, feed_for, open_session, random_feed
 from trt_workbench.runs.artefacts import Environment, read_environment, read_run
 from trt_workbench.runs.machines import other_machine
 from trt_workbench.system.environment import collect_environment
 
-# Enough to set the profiler's cost against; a bench measures with care.
-_BRIEFLY = SamplingLimits(warmup_ms=100.0, duration_s=0.3)
 # What a plan is loaded and run with, once a model is built.
 _PLAN_KEYS = (frozenset(RunnerChoice.model_fields) | {"device"}) - {"config", "force", "max_batch"}
 
@@ -58,24 +56,36 @@ def profile_workload(work: Workload, nodes: ModelNodes, side: Side, folder: Path
         folder: for files that a runtime writes.
 
     Raises:
-        UsageProblem: the model, engine or inputs cannot be used; the runtime has no profiler by layer.
+        NoProfiler: the runtime has no profiler by layer.
+        UsageProblem: the model, engine or inputs cannot be used.
         ComponentMissing: the backend cannot serve here.
         DeviceFailure: the device failed or is out of memory.
     """
-    backend = get_backend(work.backend)
-    if backend.plans:
-        return _tensorrt(work, nodes, side)
-    if isinstance(backend, OrtBackend):
-        return _onnxruntime(backend, work, nodes, side, folder)
-    raise UsageProblem(
-        f"Backend {work.backend} has no profiler by layer; use trt or one of ONNX Runtime's, or --nsys or --ncu."
-    )
+    shapes: dict[str, list[int]] = {}
 
+    def feed(specs: Sequence[TensorSpec], engine: LoadedEngine | None = None) -> dict[str, NDArray[Any]]:
+        drawn = feed_for(specs, work, engine)
+        shapes.update({name: list(array.shape) for name, array in drawn.items()})
+        return drawn
 
-def has_profiler(backend: str) -> bool:
-    """Say whether `profile_workload` has a profiler for a backend."""
-    found = get_backend(backend)
-    return found.plans or isinstance(found, OrtBackend)
+    runs = ProfiledRuns(feed, nodes, folder, work.warmup, work.iterations, work.profile)
+    backend = require_backend(work.backend, work.path.suffix)
+    found = backend.profile(work.path, work.session_options(), runs)
+    own, precision_ran = _measured(work) if found.own_ms is None else (found.own_ms, found.provenance["precision_ran"])
+    operations = with_shares([one.model_copy(update={"side": side}) for one in found.operations])
+    facts = {
+        **_facts(work),
+        **({} if found.built else {"sha256": sha256_of(work.path)}),
+        "precision_ran": precision_ran,
+        **_timed("own", own),
+        **_timed("profiled", found.run_ms),
+        "sum_ms": sum(one.mean_ms or 0.0 for one in operations),
+        "inputs": shapes,
+        "provenance": dict(found.provenance),
+        "notes": list(found.notes),
+        **found.facts,
+    }
+    return ProfiledSide(operations, facts, work if found.built is None else _of_engine(work, found.built))
 
 
 def kernels_alone(work: Workload) -> ProfiledSide:
@@ -99,62 +109,18 @@ def earlier_run(directory: Path) -> ProfiledSide:
     return ProfiledSide([one.model_copy(update={"side": "against"}) for one in found], facts)
 
 
-def _tensorrt(work: Workload, nodes: ModelNodes, side: Side) -> ProfiledSide:
-    from trt_workbench.backends.trt_opening import engine_session
-
-    with open_session(work) as opened:
-        session = engine_session(opened)
-        assert session is not None
-        inputs = random_feed(session, work)
-        own = session.measure(inputs, _BRIEFLY).split_ms["compute"]
-        found = time_layers(session.loaded, inputs, work.iterations, work.profile)
-        plan, provenance = session.loaded.plan, session.record()
-    operations = join_layers(found.layers, found.times, nodes.operators, side)
-    facts = {
-        **_facts(work),
-        "plan": str(plan.path),
-        "sha256": plan.sha256,
-        "precision": provenance["precision"],
-        "precision_ran": provenance["precision_ran"],
-        **_timed("own", own.tolist()),
-        **_timed("profiled", [sum(run) for run in zip(*(times.tolist() for _, times in found.times), strict=True)]),
-        "sum_ms": _sum(operations),
-        "inputs": {name: list(array.shape) for name, array in inputs.items()},
-        "provenance": provenance,
-        "notes": [*session.loaded.notes, *found.notes],
-    }
-    options = {key: value for key, value in work.options.items() if key in _PLAN_KEYS}
-    return ProfiledSide(
-        operations, facts, work.model_copy(update={"path": plan.path, "options": options, "precision": "fp32"})
-    )
-
-
-def _onnxruntime(backend: OrtBackend, work: Workload, nodes: ModelNodes, side: Side, folder: Path) -> ProfiledSide:
-    backend.availability().required(backend.name)
-    if work.path.suffix != ".onnx":
-        raise UsageProblem(f"Backend {work.backend} loads .onnx files, not this one: {work.path}")
-    folder.mkdir(parents=True, exist_ok=True)
-    file, provenance = profiled_runs(
-        backend, work.path, work.session_options(), lambda specs: feed_for(specs, work),
-        work.warmup + work.iterations, folder,
-    )  # fmt: skip
-    trace = read_trace(file, work.warmup, nodes, side)
+def _measured(work: Workload) -> tuple[list[float], Any]:
+    """Return the milliseconds of calls without a profiler, and what they computed in."""
     with open_session(work) as session:
         inputs = random_feed(session, work)
-        own = measure_calls(lambda: session.run(inputs), _BRIEFLY).latency_ms
-        precision_ran = session.record()["precision_ran"]
-    facts = {
-        **_facts(work),
-        "precision_ran": precision_ran,
-        "sha256": sha256_of(work.path),
-        **_timed("own", own.tolist()),
-        **_timed("profiled", trace.run_ms),
-        "sum_ms": _sum(trace.operations),
-        "inputs": {name: list(array.shape) for name, array in inputs.items()},
-        "provenance": dict(provenance),
-        "notes": ["ONNX Runtime reports whole microseconds: trust the means of short nodes, not their medians."],
-    }
-    return ProfiledSide(trace.operations, facts, work)
+        own = measure_calls(lambda: session.run(inputs), BRIEFLY).latency_ms
+        return own.tolist(), session.record()["precision_ran"]
+
+
+def _of_engine(work: Workload, plan: Path) -> Workload:
+    """Return the same work on the engine that was built for it."""
+    options = {key: value for key, value in work.options.items() if key in _PLAN_KEYS}
+    return work.model_copy(update={"path": plan, "options": options, "precision": "fp32"})
 
 
 def _facts(work: Workload) -> dict[str, Any]:
@@ -177,7 +143,3 @@ def _timed(which: str, samples: Sequence[float]) -> dict[str, Any]:
         f"{which}_interval_ms": [found.low, found.high],
         f"{which}_interval_coverage": found.coverage,
     }
-
-
-def _sum(operations: list[Operation]) -> float:
-    return sum(one.mean_ms or 0.0 for one in operations)

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict
 
 from trt_workbench.backends.base import Session, SessionOptions, TensorSpec
 from trt_workbench.backends.registry import get_backend, require_backend
+from trt_workbench.engine.loading import LoadedEngine
 from trt_workbench.engine.profiles import fixed_profile
 from trt_workbench.measure.inputs import (
     complete_shapes,
@@ -74,16 +75,16 @@ def random_feed(session: Session, work: Workload) -> dict[str, NDArray[Any]]:
     Raises:
         UsageProblem: a dynamic dimension has no value, or a shape does not fit.
     """
-    from trt_workbench.backends.trt_opening import engine_session
-
-    if engine := engine_session(session):
-        shapes = engine_shapes(engine.loaded, work.shapes, work.profile)
-        return engine_inputs(engine.loaded, limited(session.inputs, work.path), shapes, work.seed, work.profile)
-    return feed_for(session.inputs, work)
+    return feed_for(session.inputs, work, session.loaded)
 
 
-def feed_for(specs: Sequence[TensorSpec], work: Workload) -> dict[str, NDArray[Any]]:
-    """Return random inputs for a model's inputs. Raises as `random_feed`."""
+def feed_for(
+    specs: Sequence[TensorSpec], work: Workload, engine: LoadedEngine | None = None
+) -> dict[str, NDArray[Any]]:
+    """Return random inputs for a model's inputs, for one of an engine's profiles. Raises as `random_feed`."""
+    if engine:
+        shapes = engine_shapes(engine, work.shapes, work.profile)
+        return engine_inputs(engine, limited(specs, work.path), shapes, work.seed, work.profile)
     tensors = onnx_inputs(work.path)
     shapes = complete_shapes(specs, dimension_symbols(tensors), {}, SHAPE_HINT, asked=work.shapes)
     hint = "profile draws all inputs, and infer-engine --input takes arrays"

@@ -9,11 +9,12 @@ from itertools import takewhile
 from pathlib import Path
 from typing import get_args
 
+from trt_workbench.backends.profiling import OVERHEAD, Operation, Side
 from trt_workbench.core.percent import share
 from trt_workbench.onnxtools.precision import precision_label
 from trt_workbench.profiling.answer import answer
 from trt_workbench.profiling.difference import LayerGroup, overhead, telling
-from trt_workbench.profiling.records import OVERHEAD, Kernel, Operation, ProfileLine, Side, SideFacts
+from trt_workbench.profiling.records import Kernel, ProfileLine, SideFacts
 from trt_workbench.report.page import percent
 from trt_workbench.runs.comparison import Interval
 

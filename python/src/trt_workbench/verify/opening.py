@@ -11,7 +11,6 @@ from typing import Any
 
 from trt_workbench.backends.base import Session, SessionOptions, TensorSpec
 from trt_workbench.backends.registry import require_backend, runs_plans
-from trt_workbench.backends.trt_opening import engine_session
 from trt_workbench.engine.manifest import read_manifest
 from trt_workbench.engine.options import BuildSettings
 from trt_workbench.engine.profiles import Profile, ShapeRange
@@ -220,9 +219,9 @@ class Opened:
 
     def _spaces(self) -> list[Space]:
         symbols = {tensor.name: tensor.shape for tensor in self.graph.facts.inputs} if self.graph else {}
-        if session := engine_session(self.session):
-            names = {spec.name for spec in session.inputs}
-            spaces = engine_spaces([t for t in session.loaded.engine.inputs if t.name in names], symbols)
+        if loaded := self.session.loaded:
+            names = {spec.name for spec in self.session.inputs}
+            spaces = engine_spaces([t for t in loaded.engine.inputs if t.name in names], symbols)
             chosen = self._request.options.get("profile")
             return spaces if chosen is None or len(spaces) == 1 else [one for one in spaces if one.profile == chosen]
         return [model_space(self.session.inputs, symbols, self.ranges)]

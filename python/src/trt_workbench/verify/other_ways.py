@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from trt_workbench.backends.device_arrays import uploader
-from trt_workbench.backends.trt_session import TrtSession
+from trt_workbench.backends.device_arrays import DeviceArraySession, uploader
 from trt_workbench.errors import DeviceFailure, UsageProblem
 from trt_workbench.verify.opening import Opened
 from trt_workbench.verify.properties import CallTrial, PropertyResult, agrees, calls_at_once, follows_state, worst
@@ -51,7 +51,7 @@ def ways(opened: Opened, trial: CallTrial, device: int) -> Iterator[OtherWay]:
 def _ways(opened: Opened, trial: CallTrial, device: int) -> dict[str, Callable[[], Iterator[PropertyResult]]]:
     found: dict[str, Callable[[], Iterator[PropertyResult]]] = {}
 
-    def session(name: str, concurrency: int = 1, **options: bool) -> None:
+    def session(name: str, concurrency: int = 1, **options: Any) -> None:
         def run() -> Iterator[PropertyResult]:
             with opened.open(concurrency, **options) as other:
                 if concurrency > 1:
@@ -64,9 +64,9 @@ def _ways(opened: Opened, trial: CallTrial, device: int) -> dict[str, Callable[[
     session("a second session")
     session(f"{_AT_ONCE} calls at once", _AT_ONCE)  # on trt each in a slot, with a context and a stream of its own
     own = opened.session
-    if isinstance(own, TrtSession):
-        session("without a CUDA graph", cuda_graph=False)
-        session("transfers outside of the graph", graph_includes_transfers=False)
+    for variant, options in own.variants.items():
+        session(variant, **options)
+    if isinstance(own, DeviceArraySession):
         upload = uploader(device)
         name = "arrays on the device" if upload else "outputs on the device"
         found[name] = lambda: agrees(name, lambda inputs: own.run_on_device(inputs, upload), trial)

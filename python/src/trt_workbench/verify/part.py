@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.backends.registry import require_backend
-from trt_workbench.backends.trt_opening import engine_session
 from trt_workbench.engine.cache import engines_dir
 from trt_workbench.system.settings import with_flags
 from trt_workbench.verify.opening import MODEL_SUFFIX, VerifyRequest
@@ -58,7 +57,7 @@ def run_part(
 
 def _forget(session: Session) -> None:
     """Remove the engine of a trial from the cache: hundreds of them would stay there, never asked for again."""
-    if engine := engine_session(session):
-        plan = engine.loaded.plan.path
+    if engine := session.loaded:
+        plan = engine.plan.path
         if plan.is_relative_to(engines_dir()):
             shutil.rmtree(plan.parent, ignore_errors=True)

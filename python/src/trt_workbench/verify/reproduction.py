@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trt_workbench.backends.ort_backend import OrtBackend
+from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.registry import AUTO, get_backend, require_backend
+from trt_workbench.backends.reproduction import Reproduction
 from trt_workbench.core.elements import Kind, is_finite, kind, widened
-from trt_workbench.core.precision import parse
 from trt_workbench.engine.array_files import writable
 from trt_workbench.engine.documents import write_json
 from trt_workbench.engine.files import write_text
+from trt_workbench.engine.profiles import Profile
 from trt_workbench.measure.arrays import file_name
 from trt_workbench.onnxtools.sanitize import save_model
 from trt_workbench.system.gpu import driver_report
@@ -43,28 +44,6 @@ for name, want in expected.items():
     wrong |= not np.isclose(got, exact, 0, {explained:.3g} * largest, equal_nan=True).all()  # the precision's own
     print(f"{{name}} {{list(want.shape)}}: largest difference {{apart:.3g}}, largest value {{largest:.3g}}")
 sys.exit(int(wrong))
-"""
-_TENSORRT = """builder = trt.Builder(logger := trt.Logger(trt.Logger.WARNING))
-explicit = getattr(trt.NetworkDefinitionCreationFlag, "EXPLICIT_BATCH", None)  # none in TensorRT 11
-network = builder.create_network(0 if explicit is None else 1 << int(explicit))
-parser = trt.OnnxParser(network, logger)
-assert parser.parse_from_file(str(here / "minimal.onnx")), parser.get_error(0)
-config = builder.create_builder_config()
-{settings}
-engine = trt.Runtime(logger).deserialize_cuda_engine(builder.build_serialized_network(network, config))
-context = engine.create_execution_context()
-arrays = inputs | {{name: np.zeros_like(array) for name, array in expected.items()}}
-tensors = {{name: torch.from_numpy(array).cuda() for name, array in arrays.items()}}
-for name, tensor in tensors.items():
-    if name in inputs:
-        context.set_input_shape(name, tuple(tensor.shape))
-    context.set_tensor_address(name, tensor.data_ptr())
-context.execute_async_v3(torch.cuda.current_stream().cuda_stream)
-torch.cuda.synchronize()
-found = {{name: tensors[name].cpu().numpy() for name in expected}}
-"""
-_ONNX_RUNTIME = """session = ort.InferenceSession(here / "minimal.onnx", providers=["{provider}"])
-found = dict(zip(expected, session.run(list(expected), inputs)))
 """
 _WORKBENCH = """options = SessionOptions(precision={precision!r}, extra={extra!r})
 session = require_backend({backend!r}).load(here / "minimal.onnx", options)
@@ -130,54 +109,24 @@ def script(request: VerifyRequest, found: Bisected) -> str:
     outcome = found.outcome
     assert outcome is not None
     extra = {name: value for name, value in request.options.items() if name != "profiles"}
-    if outcome.cut.profile:
-        extra["profiles"] = [str(outcome.cut.profile)]
-    backend = None if request.backend == AUTO else get_backend(request.backend)
-    settings = _settings(request, found) if request.runs_plans else None
-    if settings is not None:
-        needs, imports = "tensorrt, torch and numpy", "import numpy as np, tensorrt as trt, torch"
-        body = _TENSORRT.format(settings="\n".join(settings))
-    elif isinstance(backend, OrtBackend) and request.precision == "fp32" and not extra:
-        needs, imports = "onnxruntime and numpy", "import numpy as np, onnxruntime as ort"
-        body = _ONNX_RUNTIME.format(provider=backend.provider)
-    else:
-        needs = "trt-workbench"
-        imports = (
-            "import numpy as np\nfrom trt_workbench.backends.base import SessionOptions\n"
-            "from trt_workbench.backends.registry import AUTO, get_backend, require_backend"
-        )
-        body = _WORKBENCH.format(backend=request.backend, precision=request.precision, extra=extra)
+    own = None
+    if request.backend != AUTO:
+        asked = SessionOptions(precision=request.precision, extra=extra, shapes=outcome.cut.profile)
+        own = get_backend(request.backend).reproduction(asked, outcome.provenance)
+    own = own or _with_workbench(request, outcome.cut.profile, extra)
     explained = max((one.max_rel for one in outcome.limits.values()), default=0.0)
-    begin = _BEGIN.format(title=title(request, found).rstrip("."), needs=needs, imports=imports)
-    return begin + body + _END.format(explained=explained)
+    begin = _BEGIN.format(title=title(request, found).rstrip("."), needs=own.needs, imports=own.imports)
+    return begin + own.body + _END.format(explained=explained)
 
 
-def _settings(request: VerifyRequest, found: Bisected) -> list[str] | None:
-    """Return the lines that set a TensorRT builder as the trial did; None where they would not say the same."""
-    outcome = found.outcome
-    assert outcome is not None
-    types = [row for row in parse(request.precision) if row.is_half or row.is_quantised]
-    known = {"optimization_level", "tactic_sources", "profiles"}
-    sources = request.options.get("tactic_sources", ())
-    sources = [sources] if isinstance(sources, str) else list(sources)
-    only_off = all(str(name).startswith("-") for name in sources)
-    unsaid = len(types) > 1 or any(row.is_quantised for row in types) or request.options.keys() - known
-    if unsaid or not only_off or "converted_file" in outcome.provenance:
-        return None
-    lines = [f"config.set_flag(trt.BuilderFlag.{row.flag.upper()})" for row in types]
-    if "tf32" not in request.precision.split("+"):
-        lines.append("config.clear_flag(trt.BuilderFlag.TF32)")
-    if (level := request.options.get("optimization_level")) is not None:
-        lines.append(f"config.builder_optimization_level = {level}")
-    if sources:
-        off = " | ".join(f"1 << int(trt.TacticSource.{str(name)[1:].upper()})" for name in sources)
-        lines.append(f"config.set_tactic_sources(config.get_tactic_sources() & ~({off}))")
-    if outcome.cut.profile:
-        ranges = {name: (one.min, one.opt, one.max) for name, one in outcome.cut.profile.shapes.items()}
-        lines.append("profile = builder.create_optimization_profile()")
-        lines.append(f"for name, shapes in {ranges!r}.items(): profile.set_shape(name, *shapes)")
-        lines.append("config.add_optimization_profile(profile)")
-    return lines
+def _with_workbench(request: VerifyRequest, profile: Profile | None, extra: Mapping[str, Any]) -> Reproduction:
+    options = {**extra, **({"profiles": [str(profile)]} if profile else {})}
+    return Reproduction(
+        "trt-workbench",
+        "import numpy as np\nfrom trt_workbench.backends.base import SessionOptions\n"
+        "from trt_workbench.backends.registry import AUTO, get_backend, require_backend",
+        _WORKBENCH.format(backend=request.backend, precision=request.precision, extra=options),
+    )
 
 
 def title(request: VerifyRequest, found: Bisected) -> str:
@@ -259,8 +208,8 @@ def _tensors(names: Any, shapes: Mapping[str, list[int]], constant: Mapping[str,
 
 def _runtime(request: VerifyRequest) -> str:
     versions = require_backend(request.backend, MODEL_SUFFIX).availability().versions
-    name, key = ("TensorRT", "tensorrt") if request.runs_plans else (request.backend, "onnxruntime")
-    return f"{name} {versions[key]}" if versions.get(key) else name
+    name = "TensorRT" if request.runs_plans else request.backend
+    return " ".join([name, *list(versions.values())[:1]])  # the first is the runtime's own
 
 
 def _versions(request: VerifyRequest, provenance: Mapping[str, Any]) -> dict[str, str]:

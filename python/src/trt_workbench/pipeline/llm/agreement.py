@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from trt_workbench.backends.language import Logits, Tokens
 from trt_workbench.core.elements import errors, is_finite
 from trt_workbench.core.precision import LOGITS, known
 from trt_workbench.errors import CheckFailed, UsageProblem
 from trt_workbench.pipeline.llm.generation import generate_cached
-from trt_workbench.pipeline.llm.models import Logits, Tokens
 
 
 class Trace(NamedTuple):

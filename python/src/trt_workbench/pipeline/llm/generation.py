@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trt_workbench.pipeline.llm.models import CachedModel, LogitsModel
+from trt_workbench.backends.language import CachedModel, LogitsModel
 
 
 class TimedGeneration(NamedTuple):

@@ -3,75 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Session
+from trt_workbench.backends.language import Logits, Tokens
 from trt_workbench.backends.state_session import StateSession
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.export_llm import ExportedGraph, state_names
-
-Logits = NDArray[np.float32]
-Tokens = NDArray[np.int64]
-
-
-class LogitsModel(Protocol):
-    """Runs whole sequences without a cache."""
-
-    @property
-    def provenance(self) -> Mapping[str, Any]:
-        """What executes the model, for the record."""
-
-    def logits(self, input_ids: Tokens) -> Logits:
-        """Return the logits, float32 [B,S,V], of sequences int64 [B,S].
-
-        Raises:
-            DeviceFailure: the device is out of memory or failed.
-        """
-
-    def last_logits(self, input_ids: Tokens) -> Logits:
-        """Return the logits of the last position alone, float32 [B,V]: all that the next token needs on the host.
-
-        Raises:
-            DeviceFailure: the device is out of memory or failed.
-        """
-
-    def explained(self, input_ids: Tokens) -> str:
-        """Return which inner values leave the range of its format, as the end of a sentence; "" for none known."""
-
-    def close(self) -> None:
-        """Release the model."""
-
-
-class CachedModel(Protocol):
-    """Runs sequences token by token with keys and values that are kept."""
-
-    @property
-    def provenance(self) -> Mapping[str, Any]:
-        """What executes the model, for the record."""
-
-    def prefill(self, input_ids: Tokens, capacity: int) -> Logits:
-        """Start sequences with a prompt, int64 [B,S], that will reach `capacity` tokens; return logits [B,V] after it.
-
-        Raises:
-            DeviceFailure: the device is out of memory or failed.
-        """
-
-    def step(self, tokens: Tokens) -> Logits:
-        """Append one token, int64 [B], to every sequence; return logits [B,V] after it.
-
-        Raises:
-            UsageProblem: nothing was started, or keys and values of a fixed length are full.
-            DeviceFailure: the device is out of memory or failed.
-        """
-
-    def memory_bytes(self) -> dict[str, int]:
-        """Return what the runtime says it holds, by purpose; empty if it does not say."""
-
-    def close(self) -> None:
-        """Release the model."""
 
 
 class SessionLogits:
@@ -100,8 +41,7 @@ class SessionLogits:
 
     def memory_bytes(self) -> dict[str, int]:
         """Return what the session says it holds; empty if it does not say."""
-        ask = getattr(self.session, "memory_bytes", None)
-        return dict(ask()) if ask else {}
+        return dict(self.session.memory_bytes())
 
     def close(self) -> None:
         """Release the session."""
@@ -199,10 +139,7 @@ class SessionSlots:
 
     def memory_bytes(self) -> dict[str, int]:
         """Return what the session says it holds, else the size of the keys and values on the host."""
-        ask = getattr(self.session, "memory_bytes", None)
-        if ask is not None:
-            return dict(ask())
-        return {"state": sum(array.nbytes for array in self._state.values())}
+        return dict(self.session.memory_bytes()) or {"state": sum(array.nbytes for array in self._state.values())}
 
     def close(self) -> None:
         """Release the session."""

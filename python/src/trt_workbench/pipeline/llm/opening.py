@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from trt_workbench.backends.base import SessionOptions
+from trt_workbench.backends.language import CachedModel, LanguageModel, LogitsModel
 from trt_workbench.backends.registry import AUTO, backend_names, get_backend, require_backend
 from trt_workbench.backends.state_session import StateSession
-from trt_workbench.backends.torch import TorchBackend
-from trt_workbench.backends.torch_llm import TorchLlm, load_torch_llm
 from trt_workbench.core.precision import precisions, read
 from trt_workbench.engine.profiles import Profile, ShapeRange
 from trt_workbench.engine.several_builds import several_builds
@@ -22,14 +21,7 @@ from trt_workbench.onnxtools.llm_directory import LlmDirectory
 from trt_workbench.onnxtools.quantize.kinds import RANDOM
 from trt_workbench.pipeline.llm.choice import BackendChoice
 from trt_workbench.pipeline.llm.export import ExportSettings, Note, exported_graph, graph_from_export
-from trt_workbench.pipeline.llm.models import (
-    CachedModel,
-    LogitsModel,
-    SessionCache,
-    SessionLogits,
-    SessionSlots,
-    TwoSessionSlots,
-)
+from trt_workbench.pipeline.llm.models import SessionCache, SessionLogits, SessionSlots, TwoSessionSlots
 
 # An exported graph is fp32 and holds no scales for int8: backends refuse that themselves, but only once they have the
 # graph, and to export a large model takes minutes.
@@ -44,11 +36,11 @@ class ModelSource:
 
     Attributes:
         directory: the model.
-        device: of PyTorch: "auto", "cpu", "cuda".
+        device: of a backend that loads the folder itself: "auto", "cpu", "cuda".
         opset: of exported graphs.
         threads: processors that a runtime may use; None for all.
         graphs: folder of export-llm to take graphs from; None to export them here.
-        options: further options by backend; PyTorch takes `device` alone for language models.
+        options: further options by backend.
         candidate: makes a graph in another format, where a backend runs graphs as they are; None where none is made.
         say: called with what happens next, such as an export.
         note: called with what a person should know about the model, each time that PyTorch loads it.
@@ -99,7 +91,7 @@ def parse_backends(text: str) -> tuple[BackendChoice, ...]:
 
 def check_graphs(graphs: Path | None, choices: Sequence[BackendChoice]) -> None:
     """Raise UsageProblem if a folder of graphs is given and no backend runs graphs."""
-    if graphs is not None and all(isinstance(get_backend(choice.name), TorchBackend) for choice in choices):
+    if graphs is not None and all(get_backend(choice.name).language for choice in choices):
         names = ", ".join(map(str, choices))
         raise UsageProblem(
             f"--graphs is for backends that run exported graphs; {names} loads the model itself: {graphs}"
@@ -163,8 +155,8 @@ def open_logits(choice: BackendChoice, source: ModelSource, batch: int, length: 
     """
     check_precision(choice, candidates=source.candidate is not None)
     traits = get_backend(choice.name)
-    if isinstance(traits, TorchBackend):
-        return _open_torch(choice, source, compiled=traits.compiled)
+    if traits.language:
+        return _from_folder(choice, source)
     backend = require_backend(choice.name)
     graph = _in_format(choice, source, source.graph("logits"))
     lengths = ShapeRange(min=(1, 1), opt=(batch, length), max=(batch, length))
@@ -183,8 +175,8 @@ def open_cached(choice: BackendChoice, source: ModelSource, batch: int, prompt: 
     """
     check_precision(choice, candidates=source.candidate is not None)
     traits = get_backend(choice.name)
-    if isinstance(traits, TorchBackend):
-        return _open_torch(choice, source, compiled=traits.compiled)
+    if traits.language:
+        return _from_folder(choice, source)
     backend = require_backend(choice.name)
     # without state on the device the cache may grow by a token a step; else buffers and engines are made for one shape
     if not traits.state:
@@ -210,23 +202,16 @@ def open_cached(choice: BackendChoice, source: ModelSource, batch: int, prompt: 
 
 
 def check_llm_options(backend: str, options: Mapping[str, Any]) -> None:
-    """Raise UsageProblem for an option that PyTorch takes of other models alone."""
-    if isinstance(get_backend(backend), TorchBackend) and (unknown := options.keys() - {"device"}):
-        raise UsageProblem(f"{backend} has no option {min(unknown)!r} for language models, other than device.")
+    """Raise UsageProblem for an option that a backend takes of other models alone."""
+    get_backend(backend).check_language_options(options)
 
 
-def _open_torch(choice: BackendChoice, source: ModelSource, *, compiled: bool) -> TorchLlm:
+def _from_folder(choice: BackendChoice, source: ModelSource) -> LanguageModel:
     options = source.options.get(choice.name, {})
     check_llm_options(choice.name, options)
-    require_backend(choice.name)
-    return load_torch_llm(
-        source.directory,
-        device=str(options.get("device", source.device)),
-        precision=choice.precision,
-        compiled=compiled,
-        threads=source.threads,
-        note=source.note,
-    )
+    extra = {"device": source.device, **options}
+    asked = SessionOptions(threads=source.threads, precision=choice.precision, extra=extra, note=source.note)
+    return require_backend(choice.name).load_language(source.directory, asked)
 
 
 def _takes_candidates(backend: str) -> bool:

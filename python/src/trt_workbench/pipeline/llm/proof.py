@@ -7,19 +7,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from trt_workbench.backends.base import Session
+from trt_workbench.backends.language import CachedModel, Logits, Tokens
 from trt_workbench.backends.registry import REFERENCE, load_reference
 from trt_workbench.core.elements import errors, is_finite
 from trt_workbench.errors import CheckFailed, UsageProblem
 from trt_workbench.onnxtools.export_llm import ExportedGraph
 from trt_workbench.pipeline.llm.agreement import is_broken
-from trt_workbench.pipeline.llm.models import (
-    CachedModel,
-    Logits,
-    SessionCache,
-    SessionLogits,
-    SessionSlots,
-    Tokens,
-)
+from trt_workbench.pipeline.llm.models import SessionCache, SessionLogits, SessionSlots
 
 RELATIVE_TOLERANCE = 1e-4
 """Largest difference of a logit, as a share of the largest logit or of 1: fp32 rounding is a hundred times smaller."""

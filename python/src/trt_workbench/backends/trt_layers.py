@@ -9,18 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trt_workbench.backends.profiling import Operation
+from trt_workbench.backends.roles import layer_role
+from trt_workbench.backends.trt_names import names_in_layer, names_in_metadata, served_layer
 from trt_workbench.engine.layer_precision import tensor_types
-from trt_workbench.profiling.onnx_names import names_in_layer, names_in_metadata, served_layer
-from trt_workbench.profiling.records import Operation, Side
-from trt_workbench.profiling.roles import layer_role
-from trt_workbench.profiling.shares import with_shares
 
 Times = Sequence[tuple[str, NDArray[np.floating[Any]]]]
 
 
-def join_layers(
-    layers: Sequence[Mapping[str, Any]], times: Times, operators: Mapping[str, str], side: Side = "target"
-) -> list[Operation]:
+def join_layers(layers: Sequence[Mapping[str, Any]], times: Times, operators: Mapping[str, str]) -> list[Operation]:
     """Return one operation a layer.
 
     Layers are matched with times by name; of several layers with one name, the first belongs to the first time. A
@@ -30,7 +27,6 @@ def join_layers(
         layers: as the engine inspector tells them, in detail or by `Name` alone.
         times: name and milliseconds [iterations] of every layer, in the order of execution.
         operators: operators of the model's nodes by name; empty where the model is not at hand.
-        side: of the comparison.
     """
     waiting: dict[str, deque[NDArray[np.floating[Any]]]] = defaultdict(deque)
     for name, samples in times:
@@ -38,11 +34,11 @@ def join_layers(
     operations: list[Operation] = []
     for layer in layers:
         queue = waiting[str(layer.get("Name", ""))]
-        operations.append(_operation(layer, queue.popleft() if queue else None, operators, len(operations), side))
+        operations.append(_operation(layer, queue.popleft() if queue else None, operators, len(operations)))
     for name, left in waiting.items():
         for samples in left:
-            operations.append(_operation({"Name": name}, samples, operators, len(operations), side))
-    return with_shares(operations)
+            operations.append(_operation({"Name": name}, samples, operators, len(operations)))
+    return operations
 
 
 def _operation(
@@ -50,14 +46,12 @@ def _operation(
     samples: NDArray[np.floating[Any]] | None,
     operators: Mapping[str, str],
     index: int,
-    side: Side,
 ) -> Operation:
     name = str(layer.get("Name", ""))
     nodes = names_in_metadata(str(layer.get("Metadata", ""))) or names_in_layer(name, operators.keys())
     timed = samples if samples is not None and len(samples) else None
     return Operation(
         kind="layer",
-        side=side,
         index=index,
         name=name,
         operator=layer.get("LayerType"),

@@ -11,13 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from trt_workbench.backends.ort_names import origin
+from trt_workbench.backends.profiling import Operation
+from trt_workbench.backends.roles import node_role
 from trt_workbench.engine.layer_precision import data_type
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.node_names import ModelNodes
-from trt_workbench.profiling.ort_names import origin
-from trt_workbench.profiling.records import Operation, Side
-from trt_workbench.profiling.roles import node_role
-from trt_workbench.profiling.shares import with_shares
 
 _KERNEL_TIME = "_kernel_time"
 _Event = Mapping[str, Any]
@@ -43,14 +42,13 @@ class _Node:
     calls: int = 0
 
 
-def read_trace(path: Path, warmup: int, model: ModelNodes, side: Side = "target") -> OrtTrace:
+def read_trace(path: Path, warmup: int, model: ModelNodes) -> OrtTrace:
     """Return the time of every node, that of nodes in its subgraphs left out.
 
     Args:
         path: the file that ONNX Runtime wrote.
         warmup: number of runs at the beginning that do not count.
         model: nodes of the file.
-        side: of the comparison.
 
     Raises:
         UsageProblem: the file is cut short, or holds fewer runs.
@@ -70,8 +68,8 @@ def read_trace(path: Path, warmup: int, model: ModelNodes, side: Side = "target"
     if not runs:
         raise UsageProblem(f"ONNX Runtime's profile holds no run of the model after {warmup} to warm up: {path}")
     nodes = _collect(events, runs)
-    operations = [_operation(node, len(runs), model, place, side) for place, node in enumerate(nodes)]
-    return OrtTrace([float(run["dur"]) / 1e3 for run in runs], with_shares(operations))
+    operations = [_operation(node, len(runs), model, place) for place, node in enumerate(nodes)]
+    return OrtTrace([float(run["dur"]) / 1e3 for run in runs], operations)
 
 
 def _collect(events: Sequence[_Event], runs: Sequence[_Event]) -> list[_Node]:
@@ -113,14 +111,13 @@ def _own_times(events: Iterable[_Event]) -> list[tuple[_Event, float]]:
     return sorted(found, key=lambda pair: float(pair[0]["ts"]))
 
 
-def _operation(node: _Node, runs: int, model: ModelNodes, place: int, side: Side) -> Operation:
+def _operation(node: _Node, runs: int, model: ModelNodes, place: int) -> Operation:
     arguments = node.event.get("args", {})
     name = str(node.event["name"]).removesuffix(_KERNEL_TIME)
     samples = np.array([node.us.get(number, 0.0) for number in range(runs)]) / 1e3
     operator = str(arguments.get("op_name", "")) or None
     return Operation(
         kind="node",
-        side=side,
         index=place,
         name=name,
         operator=operator,

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from trt_workbench.backends.profiling import Role
 from trt_workbench.engine.layer_precision import move_of
-from trt_workbench.profiling.records import Role
 
 _QUANTIZE = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
 # Nodes that ONNX Runtime adds: layouts of its NCHWc kernels, and copies between host and device.

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import onnx
@@ -14,50 +12,22 @@ from trt_workbench.backends.ort_assignment import RECORD_ENTRY, Assignment, read
 from trt_workbench.backends.ort_backend import OrtBackend
 from trt_workbench.backends.ort_common import CPU_PROVIDER, CUDA_PROVIDER, TENSORRT_PROVIDER, session_config, translated
 from trt_workbench.backends.ort_preload import preload
-from trt_workbench.backends.registry import get_backend
 from trt_workbench.errors import ComponentMissing, UsageProblem, WorkbenchError, did_you_mean
 from trt_workbench.model.index import GraphIndex
 from trt_workbench.model.opened import Model
 from trt_workbench.model.tensorrt_operators import SOURCE, why_not
 from trt_workbench.model.weights import is_in_own_file, put_back
-from trt_workbench.onnxtools.partitions import Partitions, make_partitions, split_small
+from trt_workbench.onnxtools.partitions import PartitionRequest, Partitions, make_partitions, split_small
 from trt_workbench.onnxtools.shape_nodes import shape_nodes
 
 _FOLDER_ENTRY = "session.model_external_initializers_file_folder_path"
 
 
-@dataclass(frozen=True)
-class PartitionRequest:
-    """What is asked.
-
-    Attributes:
-        model: ONNX file.
-        backend: one of ONNX Runtime's.
-        predict: use documents where the runtime cannot be asked; for ort-trt alone.
-        minimum: fewest nodes of a TensorRT subgraph.
-        exclude: operators kept from TensorRT.
-    """
-
-    model: Path
-    backend: str = "ort-trt"
-    predict: bool = False
-    minimum: int = 1
-    exclude: tuple[str, ...] = ()
-
-
-def find_partitions(request: PartitionRequest) -> Partitions:
-    """Return where the nodes of the model go.
-
-    Raises:
-        UsageProblem: the backend is none of ONNX Runtime's, the model is not accepted, or there is nothing to predict.
-        ComponentMissing: the provider cannot serve here and no prediction was asked for.
-    """
-    backend = get_backend(request.backend)
-    if not isinstance(backend, OrtBackend):
-        raise UsageProblem(f"Partitions are made by ONNX Runtime's backends, such as ort-trt, not by {backend.name}.")
+def ort_partitions(backend: OrtBackend, request: PartitionRequest) -> Partitions:
+    """Return where the nodes of the model go, as `Backend.partitions` describes."""
     provider = backend.provider
     if provider != TENSORRT_PROVIDER and (request.exclude or request.minimum > 1):
-        raise UsageProblem(f"--exclude and --min-subgraph-size are of ort-trt; {request.backend} takes neither.")
+        raise UsageProblem(f"--exclude and --min-subgraph-size are of ort-trt; {backend.name} takes neither.")
     index = Model.open(request.model).index
     operators = {index.operator(place) for place in range(len(index.nodes))}
     if unknown := [name for name in request.exclude if name not in operators]:

@@ -6,14 +6,15 @@ import pytest
 from tests.onnx_text import write_onnx
 from tests.unit.backends.small_models import reshaped
 
-from trt_workbench.backends import partitions
+from trt_workbench.backends import ort_partitions as partitions
 from trt_workbench.backends.base import Availability
 from trt_workbench.backends.ort_assignment import AssignedGroup, Assignment
 from trt_workbench.backends.ort_cuda import OrtCudaBackend
 from trt_workbench.backends.ort_trt import OrtTrtBackend
-from trt_workbench.backends.partitions import PartitionRequest, find_partitions
+from trt_workbench.backends.registry import get_backend
 from trt_workbench.engine import native
 from trt_workbench.errors import DeviceFailure
+from trt_workbench.onnxtools.partitions import PartitionRequest
 
 TRT, CUDA, CPU = "TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvider"
 
@@ -32,7 +33,7 @@ def parser(refuses: Callable[[list[str]], list[str]]) -> Callable[[str], Any]:
 def test_the_parser_is_asked_where_it_can_be(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "load_tensorrt", lambda: {"version": "11.1.0"})
     monkeypatch.setattr(native, "require", parser(lambda names: [name for name in names if name == "Abs"]))
-    found = find_partitions(PartitionRequest(model, predict=True))
+    found = get_backend("ort-trt").partitions(PartitionRequest(model, predict=True))
     assert found.source == "predicted"
     assert "parser of TensorRT 11.1.0" in found.basis
     # it refuses Abs and takes Unique, whatever the documents say
@@ -44,7 +45,7 @@ def test_without_the_parser_the_documents_decide(model: Path, monkeypatch: pytes
         raise DeviceFailure("no GPU")
 
     monkeypatch.setattr(native, "load_tensorrt", fail)
-    found = find_partitions(PartitionRequest(model, predict=True))
+    found = get_backend("ort-trt").partitions(PartitionRequest(model, predict=True))
     assert "neither TensorRT nor ONNX Runtime was asked" in found.basis
     assert [(node.operator, node.provider) for node in found.nodes] == [("Abs", TRT), ("Unique", CUDA)]
 
@@ -52,7 +53,7 @@ def test_without_the_parser_the_documents_decide(model: Path, monkeypatch: pytes
 def test_strings_are_not_predicted_as_tensorrts(tmp_path: Path) -> None:
     text = "g (string[4] x) => (string[4] y) { [first] a = Identity(x) [second] y = Identity(a) }"
     write_onnx(tmp_path / "m.onnx", text)
-    found = find_partitions(PartitionRequest(tmp_path / "m.onnx", predict=True))
+    found = get_backend("ort-trt").partitions(PartitionRequest(tmp_path / "m.onnx", predict=True))
     assert {(node.provider, node.reason) for node in found.nodes} == {
         (CUDA, "dtype: TensorRT has no strings (release 10.15)")
     }
@@ -69,13 +70,13 @@ def test_what_the_runtime_says_counts_and_reasons_are_added(tmp_path: Path, monk
     monkeypatch.setattr(partitions, "_ask", lambda *_: Assignment(groups))
     for backend in (OrtTrtBackend, OrtCudaBackend):
         monkeypatch.setattr(backend, "availability", lambda _: Availability(ok=True))
-    found = find_partitions(PartitionRequest(model))
+    found = get_backend("ort-trt").partitions(PartitionRequest(model))
     assert found.source == "assigned"
     assert found.counts() == {CPU: 2, CUDA: 2, TRT: 2}
     by_name = {node.name: node for node in found.nodes}
     assert by_name["data"].subgraph == by_name["flatten"].subgraph
     assert by_name["as_vector"].reason.startswith("unknown")
-    on_cuda = find_partitions(PartitionRequest(model, "ort-cuda"))
+    on_cuda = get_backend("ort-cuda").partitions(PartitionRequest(model))
     reasons = {node.name: node.reason for node in on_cuda.nodes}
     assert reasons["shape_of_x"].startswith("shape: it computes shapes")
 
@@ -86,7 +87,7 @@ def test_a_parser_that_was_asked_is_named_with_its_release(tmp_path: Path, monke
     write_onnx(tmp_path / "m.onnx", text)
     parser = partitions._Parser("8.6.1", frozenset({"Abs"}))
     monkeypatch.setattr(partitions, "_asked_parser", lambda _: parser)
-    found = find_partitions(PartitionRequest(tmp_path / "m.onnx", predict=True))
+    found = get_backend("ort-trt").partitions(PartitionRequest(tmp_path / "m.onnx", predict=True))
     reason = "operator: TensorRT's parser here does not import it (release 8.6.1)"
     assert [node.reason for node in found.nodes] == [reason, ""]
     assert found.basis.endswith("operators by the parser of TensorRT 8.6.1 here; ONNX Runtime was not asked")

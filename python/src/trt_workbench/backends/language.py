@@ -1,0 +1,73 @@
+"""A language model that runs whole sequences, or a prompt and then token by token, whatever executes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Logits = NDArray[np.float32]
+Tokens = NDArray[np.int64]
+
+
+class LogitsModel(Protocol):
+    """Runs whole sequences without a cache."""
+
+    @property
+    def provenance(self) -> Mapping[str, Any]:
+        """What executes the model, for the record."""
+
+    def logits(self, input_ids: Tokens) -> Logits:
+        """Return the logits, float32 [B,S,V], of sequences int64 [B,S].
+
+        Raises:
+            DeviceFailure: the device is out of memory or failed.
+        """
+
+    def last_logits(self, input_ids: Tokens) -> Logits:
+        """Return the logits of the last position alone, float32 [B,V]: all that the next token needs on the host.
+
+        Raises:
+            DeviceFailure: the device is out of memory or failed.
+        """
+
+    def explained(self, input_ids: Tokens) -> str:
+        """Return which inner values leave the range of its format, as the end of a sentence; "" for none known."""
+
+    def close(self) -> None:
+        """Release the model."""
+
+
+class CachedModel(Protocol):
+    """Runs sequences token by token with keys and values that are kept."""
+
+    @property
+    def provenance(self) -> Mapping[str, Any]:
+        """What executes the model, for the record."""
+
+    def prefill(self, input_ids: Tokens, capacity: int) -> Logits:
+        """Start sequences with a prompt, int64 [B,S], that will reach `capacity` tokens; return logits [B,V] after it.
+
+        Raises:
+            DeviceFailure: the device is out of memory or failed.
+        """
+
+    def step(self, tokens: Tokens) -> Logits:
+        """Append one token, int64 [B], to every sequence; return logits [B,V] after it.
+
+        Raises:
+            UsageProblem: nothing was started, or keys and values of a fixed length are full.
+            DeviceFailure: the device is out of memory or failed.
+        """
+
+    def memory_bytes(self) -> dict[str, int]:
+        """Return what the runtime says it holds, by purpose; empty if it does not say."""
+
+    def close(self) -> None:
+        """Release the model."""
+
+
+class LanguageModel(LogitsModel, CachedModel, Protocol):
+    """Runs both; what `Backend.load_language` returns."""
