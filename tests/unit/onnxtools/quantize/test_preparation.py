@@ -60,3 +60,14 @@ def test_a_weight_that_is_read_as_it_is_and_laid_out_anew(tmp_path: Path) -> Non
     model, groups = prepare(Model.open(write_onnx(tmp_path / "m.onnx", text, {"half": half})))
     assert [(group.name, group.weight) for group in groups] == [("first", "turned"), ("second", "wide")]
     assert constants(model.graph).keys() == {"wide", "turned"}
+
+
+def test_sparse_weights_are_refused(tmp_path: Path) -> None:
+    write_onnx(path := tmp_path / "m.onnx", "g (float[2,4] x) => (float[2,4] y) { w = Constant() y = MatMul(x, w) }")
+    model = onnx.load(path)
+    values, indices = (onnx.numpy_helper.from_array(one, "v") for one in (np.ones(2, np.float32), np.arange(2)))
+    sparse = onnx.helper.make_sparse_tensor(values, indices, [4, 4])
+    model.graph.node[0].attribute.append(onnx.helper.make_attribute("sparse_value", sparse))
+    path.write_bytes(model.SerializeToString())
+    with pytest.raises(UsageProblem, match="are sparse; export the model in dense float32"):
+        prepare(Model.open(path))

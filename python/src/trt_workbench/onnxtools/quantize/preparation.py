@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
 import onnx
 from onnx import version_converter
 
@@ -76,11 +75,11 @@ def prepare(source: Model, *, products: bool = True) -> tuple[onnx.ModelProto, t
             "Nothing in the model can be quantised: it has no Conv, ConvTranspose, Gemm or MatMul with constant "
             f"weights{outside}; it has {', '.join(source.facts.operators)}: {path}"
         )
-    values = constants(model.graph)
-    if wrong := next((one for one in groups if one.weight and values[one.weight].dtype != np.float32), None):
+    types = {name: value.dtype.name for name, value in constants(model.graph).items()}
+    if wrong := next((one for one in groups if one.weight and types.get(one.weight) != "float32"), None):
+        found = types.get(wrong.weight, "sparse")
         raise UsageProblem(
-            f"The weights of {wrong.op_type} {wrong.name} are {values[wrong.weight].dtype.name}; export the model in "
-            f"float32: {path}"
+            f"The weights of {wrong.op_type} {wrong.name} are {found}; export the model in dense float32: {path}"
         )
     return model, groups
 
