@@ -113,7 +113,12 @@ def _objects(node: Any) -> list[dict[str, Any]]:
 
 
 def _archive(data: bytes, rng: Rng) -> bytes:
-    return lying_archive(rng) if rng.random() < 0.2 else mutate_npz(data, rng)
+    if rng.random() < 0.2:
+        return lying_archive(rng)
+    try:
+        return mutate_npz(data, rng)
+    except (EOFError, ValueError, zipfile.BadZipFile):  # a lying archive already, or damaged
+        return mutate_bytes(data, rng)
 
 
 BY_SUFFIX |= {".wav": mutate_wav, ".mp4": mutate_video, ".avi": mutate_video, ".npz": _archive}

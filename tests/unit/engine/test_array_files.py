@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trt_workbench.engine.array_files import count_rows, load_arrays, save_arrays
+from trt_workbench.engine.array_files import count_rows, load_arrays, numpy_dtype, save_arrays
 from trt_workbench.errors import UsageProblem
 
 
@@ -120,3 +120,9 @@ def test_rows_without_content_are_not_counted(shape: tuple[int, ...], dtype: str
     (tmp_path / "x.npy").write_bytes(claiming(shape, 64, dtype))
     with pytest.raises(UsageProblem, match=r"x\.npy"):
         count_rows(tmp_path / "x.npy")
+
+
+def test_a_type_without_arrays_is_refused() -> None:
+    assert numpy_dtype("bfloat16").itemsize == 2
+    with pytest.raises(UsageProblem, match="type 'unknown'"):
+        numpy_dtype("unknown")

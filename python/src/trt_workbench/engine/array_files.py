@@ -26,14 +26,21 @@ _PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
-    """Return the dtype of a tensor's type, which ml_dtypes has where numpy lacks it."""
+    """Return the dtype of a tensor's type, which ml_dtypes has where numpy lacks it.
+
+    Raises:
+        UsageProblem: neither has it, as of an input whose model does not say its type.
+    """
     try:
         return np.dtype(name)
     except TypeError:
         import ml_dtypes
 
-        found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
-        return found
+        found = getattr(ml_dtypes, name, None)
+        if found is None:
+            raise UsageProblem(f"A tensor has the type {name!r:.40}, of which there are no arrays.") from None
+        made: np.dtype[Any] = np.dtype(found)
+        return made
 
 
 def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
