@@ -222,7 +222,7 @@ def llm_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path
         import torch
         from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
-        from trt_workbench.onnxtools.export_llm_model import quiet_transformers
+        from trt_workbench.backends.torch.llm_model import quiet_transformers
 
         folder = tmp_path_factory.mktemp(family)
         torch.set_num_threads(1)  # models this small only lose time to further threads

@@ -17,8 +17,8 @@ import onnx
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Availability, Backend, Session, SessionOptions
-from trt_workbench.backends.ort_cpu import OrtCpuBackend
-from trt_workbench.errors import DeviceLost
+from trt_workbench.backends.ort.cpu import OrtCpuBackend
+from trt_workbench.core.errors import DeviceLost
 
 NAME = "crashing"
 

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Availability, Backend, Session, SessionOptions
-from trt_workbench.backends.ort_cpu import OrtCpuBackend
-from trt_workbench.errors import DeviceFailure, UsageProblem
+from trt_workbench.backends.ort.cpu import OrtCpuBackend
+from trt_workbench.core.errors import DeviceFailure, UsageProblem
 
 Array = NDArray[Any]
 

@@ -11,8 +11,8 @@ import onnx
 from onnx import helper, numpy_helper
 
 from trt_workbench.backends.base import Availability, Backend, Session, SessionOptions
-from trt_workbench.backends.ort_cpu import OrtCpuBackend
-from trt_workbench.errors import UsageProblem
+from trt_workbench.backends.ort.cpu import OrtCpuBackend
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.model.opened import Model
 
 # Finds the tensor whose rows after the first come out wrong; None where the fault has no place in a graph.

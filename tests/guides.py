@@ -10,7 +10,7 @@ from pathlib import Path
 
 import typer
 
-from trt_workbench.cli.app import app
+from trt_workbench.app import app
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guides").glob("*.md"))]

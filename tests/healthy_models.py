@@ -18,7 +18,7 @@ import numpy as np
 import onnx
 from tests.random_models import write_model
 
-from trt_workbench.errors import UsageProblem
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.verify.opening import VerifyRequest
 from trt_workbench.verify.run import Verified, verify
 
@@ -58,8 +58,8 @@ def quantized(model: Path) -> Path:
     """Return the model with Q and DQ nodes around its products, calibrated on inputs as they are drawn."""
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 
-    from trt_workbench.backends.ort_cpu import OrtCpuBackend
-    from trt_workbench.measure.inputs import random_inputs
+    from trt_workbench.backends.measure.inputs import random_inputs
+    from trt_workbench.backends.ort.cpu import OrtCpuBackend
     from trt_workbench.verify.settings import Range
     from trt_workbench.verify.space import model_space
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from trt_workbench.cli.app import app
-from trt_workbench.runs.records import Record, read_records
+from trt_workbench.app import app
+from trt_workbench.core.records import Record, read_records
 
 
 def trtw(*words: object) -> Result:

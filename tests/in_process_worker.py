@@ -6,9 +6,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from trt_workbench.core.errors import error_of
 from trt_workbench.core.serving import resolve, serve
 from trt_workbench.core.workers import WorkerFailure
-from trt_workbench.errors import error_of
 
 
 class InProcessWorker:

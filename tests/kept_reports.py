@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-from trt_workbench.engine.documents import write_json
+from trt_workbench.core.documents import write_json
 from trt_workbench.report.reports import write_report
 
 RECORDS = Path(__file__).parents[1] / "docs" / "benchmarks"

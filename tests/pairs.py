@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from trt_workbench.backends.base import Availability, Backend, Session, SessionOptions
-from trt_workbench.backends.ort_cpu import OrtCpuBackend
+from trt_workbench.backends.ort.cpu import OrtCpuBackend
 
 Array = NDArray[Any]
 NAN, INF = np.nan, np.inf

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from trt_workbench.runs.records import Record
+from trt_workbench.core.records import Record
 
 
 def record(

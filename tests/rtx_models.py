@@ -147,8 +147,8 @@ def profiles(model: onnx.ModelProto) -> list[str]:
 
 def words_of(model: onnx.ModelProto, sm: str) -> dict[str, Any]:
     """Return what the compiler says of a model: what the functions that read its log are given."""
-    from trt_workbench.engine import rtx
     from trt_workbench.engine.profiles import Profile
+    from trt_workbench.target import rtx
 
     names = ("parser_refusal", "build_refusal", "built_layers")
     with contextlib.ExitStack() as stack:

@@ -18,17 +18,17 @@ from PIL import Image
 from tests.browser import Browser, browser
 from tests.kept_reports import checked_target, kept
 from tests.streaming_models import attention, contract_of, write_contract
-from tests.unit.decide.planted import planted_data, planted_model
+from tests.unit.quantize.planted import planted_data, planted_model
 
-from trt_workbench.report.overview import write_overview
-from trt_workbench.system.embedded import embedded_model
+from trt_workbench.core.embedded import embedded_model
+from trt_workbench.overview.report import write_overview
 
 ROOT = Path(__file__).parents[1]
 WIDTHS = {390: 1000, 1280: 1200}
 """Pixels of a window, and how many of the page's height are kept."""
 _COLOURS, _APART = 48, 42
 _GROUNDS, _NEARLY = 5, 8  # the most frequent colours are those of areas, which are near one another
-_START = "import sys; sys.argv[0] = 'trtw'; from trt_workbench.cli.main import main; main()"
+_START = "import sys; sys.argv[0] = 'trtw'; from trt_workbench.main import main; main()"
 _ENTRY = "[trt_workbench.backends]\nfaulty = tests.faulty_backend:FaultyBackend\n"
 
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from trt_workbench.evaluate.embedded.scene_render import MOST_OBJECTS
-from trt_workbench.evaluate.embedded.scenes import scene
+from trt_workbench.vision.scenes.render import MOST_OBJECTS
+from trt_workbench.vision.scenes.scenes import scene
 
 PAD = 114
 

@@ -13,7 +13,7 @@ from safetensors.torch import load_model
 from torch import nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from trt_workbench.evaluate.embedded.scenes import CLASSES
+from trt_workbench.vision.scenes.scenes import CLASSES
 
 OPSET = 17
 """The newest that TensorRT 8.6 reads in full."""

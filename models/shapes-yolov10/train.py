@@ -25,7 +25,7 @@ from safetensors.torch import save_model
 from score import coco_ap
 from torch import Tensor, nn
 
-from trt_workbench.evaluate.embedded.scenes import CLASSES
+from trt_workbench.vision.scenes.scenes import CLASSES
 
 TRAINING_SEED, VALIDATION_SEED = 1, 2
 """Seeds of the scenes. The default evaluation set has another one, and plays no part here."""

@@ -235,10 +235,10 @@ def prepare(kind: str, words: Sequence[str]) -> None:
         model, precision, options = words
         get_backend("trt").load(Path(model), SessionOptions(precision=precision, extra=json.loads(options))).close()
         return
-    from trt_workbench.onnxtools.llm_directory import examine_llm_directory
-    from trt_workbench.onnxtools.opsets import DEFAULT_OPSET
-    from trt_workbench.pipeline.llm.choice import BackendChoice
-    from trt_workbench.pipeline.llm.opening import ModelSource, open_cached, open_logits
+    from trt_workbench.llm.choice import BackendChoice
+    from trt_workbench.llm.opening import ModelSource, open_cached, open_logits
+    from trt_workbench.model.llm_directory import examine_llm_directory
+    from trt_workbench.model.opsets import DEFAULT_OPSET
 
     folder, precision, *sizes = words
     source = ModelSource(examine_llm_directory(Path(folder)), "auto", DEFAULT_OPSET, None, print)

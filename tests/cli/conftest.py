@@ -12,9 +12,9 @@ import pytest
 from tests.onnx_text import write_detector
 from typer.testing import CliRunner, Result
 
-from trt_workbench.cli.common import single_command_app
-from trt_workbench.cli.eval_coco import eval_coco
+from trt_workbench.console.common import single_command_app
 from trt_workbench.core import workers
+from trt_workbench.vision.cli import eval_coco
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -5,8 +5,8 @@ import json
 from tests.in_app import stdout_of, trtw
 from typer.testing import CliRunner
 
+from trt_workbench.app import app
 from trt_workbench.backends.registry import availabilities, backend_names
-from trt_workbench.cli.app import app
 
 
 def test_backends_lists_all_six() -> None:

@@ -17,8 +17,8 @@ from tests.onnx_text import write_onnx
 
 from trt_workbench.bench import run as bench_run
 from trt_workbench.bench.config import shipped_configs
-from trt_workbench.runs.directory import run_directory
-from trt_workbench.runs.records import Record
+from trt_workbench.core.directory import run_directory
+from trt_workbench.core.records import Record
 
 MEASURE = "repetitions: 2\nmeasure: {warmup_ms: 1, duration_s: 0.02}\n"
 
@@ -222,7 +222,7 @@ def test_what_fails_is_a_record_and_resume_tries_it_again(config: Path, tmp_path
 
 
 def _end_while_measuring(fork_server: ForkServer, config: Path, run: Path, ending: signal.Signals) -> tuple[int, str]:
-    program = "from trt_workbench.cli.main import main; main()"
+    program = "from trt_workbench.main import main; main()"
     words = ("bench", config, "--output", run, "--only", "b1/one")
     said = run.with_name("said")
     with said.open("wb") as file:

@@ -6,7 +6,7 @@ from pathlib import Path
 import yaml
 
 from trt_workbench.bench.config import BenchConfig, RuntimeEntry, ScenarioEntry, shipped_configs
-from trt_workbench.runs.records import Record
+from trt_workbench.core.records import Record
 
 DOCS = Path(__file__).parents[2] / "docs"
 GUIDE = (DOCS / "guides" / "bench.md").read_text(encoding="utf-8")

@@ -12,7 +12,7 @@ from tests.onnx_text import write_onnx
 # A backend of its own module: ONNX Runtime's, but every row after the first is off.
 FAKE = """
 import os
-from trt_workbench.backends.ort_cpu import OrtCpuBackend
+from trt_workbench.backends.ort.cpu import OrtCpuBackend
 
 class FakeBackend(OrtCpuBackend):
     name = "fake"

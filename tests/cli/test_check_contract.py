@@ -19,8 +19,8 @@ from tests.streaming_models import (
     zipformer,
 )
 
-from trt_workbench.engine.documents import read_document
-from trt_workbench.runs.contract import ContractCheck
+from trt_workbench.core.documents import read_document
+from trt_workbench.stream.check.document import ContractCheck
 
 
 @pytest.fixture(autouse=True)
@@ -107,7 +107,7 @@ def test_states_that_are_exchanged_against_their_names_are_named(tmp_path: Path)
 
 
 def test_static_compares_documents_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trt_workbench.evaluate.contract_check.require_backend", None)
+    monkeypatch.setattr("trt_workbench.stream.check.run.require_backend", None)
     contract = write_contract(tmp_path / "contract.json", contract_of("attention"))
     result = trtw("check-contract", contract, attention(tmp_path), "--static")
     assert (result.exit_code, "(documents alone)" in result.stdout) == (0, True)

@@ -10,16 +10,16 @@ import pytest
 from tests.in_app import json_of, stderr_of, stdout_of, trtw
 from tests.rtx_models import MODELS
 
-from trt_workbench.engine import rtx
-from trt_workbench.onnxtools.quantize.evidence import METADATA_KEY
-from trt_workbench.verify import targets
+from trt_workbench.model.low_precision.evidence import METADATA_KEY
+from trt_workbench.target import rtx
+from trt_workbench.target import run as targets
 
 ROOT = Path(__file__).parents[2]
 INSTALLED = importlib.util.find_spec(rtx.MODULE) is not None
 # In place of the compiler's process. What it does is said by the name of the architecture.
 _WORKER = """
 import os, sys, time
-from trt_workbench.errors import ComponentMissing
+from trt_workbench.core.errors import ComponentMissing
 built = {"engine_size_bytes": 3 << 20, "layers": [{"name": "<l>", "kind": "gemm", "kernel": "", "nodes": ["mm"],
     "inputs": [{"type": "int8", "shape": [-1, 4]}], "constants": [], "outputs": []}]}
 refused = {"refusal": {"reason": "it cannot be", "layer": "mm", "operator": "MatMul", "types": ["fp8"]}}
@@ -146,7 +146,7 @@ def test_without_the_package_the_command_that_installs_it_is_named(
 def test_the_versions_of_the_tasks_are_those_of_the_extras() -> None:
     import tomllib
 
-    from trt_workbench.system import launcher
+    from trt_workbench.core import launcher
 
     extras = tomllib.loads((ROOT / "python" / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     tasks = tomllib.loads((ROOT / "pixi.toml").read_text())["tasks"]

@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from tests.in_app import next_lines
 
-from trt_workbench.cli.common import handled, stdout_console
-from trt_workbench.cli.progress import EVERY_S, download_progress, progress_bar, pulse, waiting
+from trt_workbench.console.common import handled, stdout_console
+from trt_workbench.console.progress import EVERY_S, download_progress, progress_bar, pulse, waiting
 
 
 def test_a_figure_is_whole_in_a_narrow_terminal(
@@ -32,7 +32,7 @@ def test_a_figure_is_whole_in_a_narrow_terminal(
 def test_a_download_is_a_bar_in_a_terminal_and_lines_elsewhere(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], terminal: bool
 ) -> None:
-    monkeypatch.setattr("trt_workbench.cli.progress.EVERY_S", 0.05)
+    monkeypatch.setattr("trt_workbench.console.progress.EVERY_S", 0.05)
     shown = io.StringIO()
     with download_progress(Console(file=shown, force_terminal=terminal, width=100)) as update, pulse():
         update(120_000_000, 731_000_000)
@@ -52,7 +52,7 @@ def test_without_a_terminal_every_command_says_what_it_is_at(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The innermost thing that has something to say is what is said; nothing is, once the command ended."""
-    monkeypatch.setattr("trt_workbench.cli.progress.EVERY_S", 0.05)
+    monkeypatch.setattr("trt_workbench.console.progress.EVERY_S", 0.05)
 
     def said() -> str:
         return re.sub(r"^\[\d+ s\] ", "", next_lines(capsys)[-1])

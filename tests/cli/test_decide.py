@@ -12,15 +12,15 @@ import pytest
 from tests.conftest import DOUBLES
 from tests.in_app import stderr_of, trtw
 from tests.onnx_text import write_onnx
-from tests.unit.report.test_decide import decision, row
+from tests.unit.decide.test_report import decision, row
 from typer.testing import Result
 
 from trt_workbench.bench.config import RepetitionSettings
-from trt_workbench.cli.decide import _require_a_lower_one
+from trt_workbench.core.errors import CheckFailed
+from trt_workbench.core.records import read_records
 from trt_workbench.decide import run as decide_run
-from trt_workbench.errors import CheckFailed
-from trt_workbench.evaluate.embedded import dataset as embedded
-from trt_workbench.runs.records import read_records
+from trt_workbench.decide.cli import _require_a_lower_one
+from trt_workbench.vision.scenes import dataset as embedded
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -7,7 +7,7 @@ from tests.in_app import stderr_of
 from tests.streaming_models import attention, contract_of, write_contract
 
 from trt_workbench.backends.registry import backend_names, get_backend
-from trt_workbench.errors import UsageProblem
+from trt_workbench.core.errors import UsageProblem
 
 
 @pytest.mark.parametrize("command", ["verify", "profile", "infer-engine", "check-contract", "eval-stream"])

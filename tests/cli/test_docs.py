@@ -12,18 +12,18 @@ import typer
 import yaml
 from pydantic import TypeAdapter
 
-from trt_workbench.cli.app import app
+from trt_workbench.app import app
 from trt_workbench.core.compare import Difference
+from trt_workbench.core.verification import UNDECIDED, UNVERIFIED, WRONG
 from trt_workbench.engine.cache import CacheKey
 from trt_workbench.engine.manifest import Manifest
 from trt_workbench.engine.options import BuildSettings
-from trt_workbench.engine.verification import UNDECIDED, UNVERIFIED, WRONG
-from trt_workbench.pipeline.streaming import parts
-from trt_workbench.pipeline.streaming.contract import Contract
-from trt_workbench.pipeline.streaming.gates import Gate, Gates
-from trt_workbench.pipeline.streaming.static_check import contradictions
-from trt_workbench.runs.contract import Check, ContractCheck, ContractViolation, StateFact
-from trt_workbench.verify.findings import (
+from trt_workbench.stream.check.document import Check, ContractCheck, ContractViolation, StateFact
+from trt_workbench.stream.contract import parts
+from trt_workbench.stream.contract.contract import Contract
+from trt_workbench.stream.contract.gates import Gate, Gates
+from trt_workbench.stream.contract.static_check import contradictions
+from trt_workbench.verify.document import (
     BisectFindings,
     CaseFindings,
     FixFindings,

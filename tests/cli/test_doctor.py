@@ -18,7 +18,7 @@ def findings(code: int) -> dict[str, dict[str, str]]:
 @pytest.fixture(autouse=True)
 def _nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TENSORRT_HOME", raising=False)
-    monkeypatch.setattr("trt_workbench.system.tensorrt.tensorrt_root", lambda: Path("/nowhere"))
+    monkeypatch.setattr("trt_workbench.engine.tensorrt.tensorrt_root", lambda: Path("/nowhere"))
 
 
 @pytest.mark.usefixtures("doubled_core")

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
-from trt_workbench.cli.common import handled, single_command_app
-from trt_workbench.errors import UsageProblem
+from trt_workbench.console.common import handled, single_command_app
+from trt_workbench.core.errors import UsageProblem
 
 
 def _invoke(error: BaseException) -> Result:

@@ -10,9 +10,9 @@ import onnx
 import pytest
 from typer.testing import CliRunner
 
-from trt_workbench.cli.common import single_command_app
-from trt_workbench.cli.eval_coco import eval_coco
-from trt_workbench.evaluate.coco_scores import FIGURES
+from trt_workbench.console.common import single_command_app
+from trt_workbench.vision.cli import eval_coco
+from trt_workbench.vision.scores import FIGURES
 
 STAGES = ("load", "preprocess", "inference", "postprocess", "total")
 

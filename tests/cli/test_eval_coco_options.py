@@ -8,11 +8,11 @@ import cv2
 import numpy as np
 import pytest
 
-from trt_workbench.backends import ort_cpu
 from trt_workbench.backends.images import ImageTransform
-from trt_workbench.backends.ort_cpu import OrtCpuSession
+from trt_workbench.backends.ort import cpu as ort_cpu
+from trt_workbench.backends.ort.cpu import OrtCpuSession
 from trt_workbench.backends.registry import availabilities, availability
-from trt_workbench.pipeline.letterbox import preprocess
+from trt_workbench.vision.letterbox import preprocess
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ ON_ANOTHER_DISK = """
 import os, subprocess, sys
 options, runs, *arguments = sys.argv[1:]
 subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", runs], check=True)
-from trt_workbench.cli.eval_coco import main
+from trt_workbench.vision.cli import main
 sys.argv[1:] = arguments
 try:
     main()
@@ -98,8 +98,8 @@ def test_a_file_that_grows_beyond_the_limit(coco: Any) -> None:
 # such as a test run, ignore it.
 INTERRUPTED_RUN = """
 import os, signal
-from trt_workbench.cli.eval_coco import main
-from trt_workbench.evaluate.detections import DetectionStore
+from trt_workbench.vision.cli import main
+from trt_workbench.vision.detections import DetectionStore
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
 calls, original = [], DetectionStore.put
@@ -137,7 +137,7 @@ def test_what_cannot_be_drawn_costs_the_report_alone(coco: Any, monkeypatch: pyt
     def fail(*_: object) -> None:
         raise RuntimeError("no\nsuch font")
 
-    monkeypatch.setattr("trt_workbench.report.coco.write_plots", fail)
+    monkeypatch.setattr("trt_workbench.vision.report.write_plots", fail)
     result = coco.invoke("--json")
     assert result.exit_code == 2
     again = f"draw it with: trtw report {coco.output}"
@@ -154,7 +154,7 @@ def test_what_cannot_be_drawn_costs_the_report_alone(coco: Any, monkeypatch: pyt
 
 def test_an_earlier_report_does_not_stay_beside_another_run(coco: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert coco.invoke().exit_code == 0
-    monkeypatch.setattr("trt_workbench.report.coco.write_plots", None)
+    monkeypatch.setattr("trt_workbench.vision.report.write_plots", None)
     assert coco.invoke().exit_code == 2
     assert not (coco.output / "report.html").exists()
     assert not (coco.output / "plots").exists()
@@ -180,7 +180,7 @@ def test_any_category_name_is_reported(coco: Any, name: str) -> None:
 INTERRUPTED_DRAWING = """
 import os, sys
 ending = sys.argv.pop(1)
-from trt_workbench.cli.main import eval_coco as main
+from trt_workbench.main import eval_coco as main
 from trt_workbench.report import style
 write = style._write
 

@@ -112,8 +112,8 @@ def test_what_does_not_generate_is_named_and_the_rest_is_kept(llm_folder: Folder
 # background jobs, such as a test run, ignore it.
 INTERRUPTED_RUN = """
 import os, signal, sys
-from trt_workbench.cli.eval_llm import main
-from trt_workbench.evaluate import llm_generation
+from trt_workbench.llm.cli import main
+from trt_workbench.llm import generation_check as llm_generation
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
 ending, after = signal.Signals(int(sys.argv.pop(1))), int(sys.argv.pop(1))
@@ -178,7 +178,7 @@ def test_an_interrupt_before_the_first_result_keeps_nothing(
 
 
 def test_a_gate_that_fails(llm_folder: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from trt_workbench.evaluate import llm
+    from trt_workbench.llm import run as llm
 
     real = llm.open_logits
 
@@ -351,7 +351,7 @@ def one_wrong_token(logits: Any, calls: int) -> Any:
 def test_wrong_generation_is_found(
     llm_folder: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Any, message: str, mode: str
 ) -> None:
-    from trt_workbench.evaluate import llm_generation
+    from trt_workbench.llm import generation_check as llm_generation
 
     for name in ("open_cached", "open_logits"):
         real = getattr(llm_generation, name)

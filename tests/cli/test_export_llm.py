@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.in_app import stderr_of, trtw
 
-from trt_workbench.onnxtools.opsets import NEWEST_OPSET, OLDEST_OPSET
+from trt_workbench.model.opsets import NEWEST_OPSET, OLDEST_OPSET
 
 Folders = Callable[[str], Path]
 

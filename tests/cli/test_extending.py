@@ -16,7 +16,7 @@ from typer import Typer
 from typer.testing import CliRunner
 
 from trt_workbench.core.precision import STREAM, get
-from trt_workbench.runs.records import read_records
+from trt_workbench.core.records import read_records
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "tests" / "examples"
@@ -69,7 +69,7 @@ def _without(name: str, *words: object) -> subprocess.CompletedProcess[str]:
     code = (
         "import sys\nfrom trt_workbench.core import precision\n"
         f"precision.FORMATS.remove(precision.get({name!r}))\n"
-        "from trt_workbench.cli.main import main\nmain()"
+        "from trt_workbench.main import main\nmain()"
     )
     command = [sys.executable, "-c", code, *map(str, words)]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)

@@ -11,10 +11,10 @@ from tests.cli.engines.common import DOUBLES, write_model
 from tests.in_app import stderr_of, trtw
 from typer.testing import Result
 
+from trt_workbench.core.errors import CheckFailed
+from trt_workbench.core.records import Record, read_records
 from trt_workbench.engine.manifest import read_manifest
 from trt_workbench.engine.verdicts import keep_verdict, kept_verdict
-from trt_workbench.errors import CheckFailed
-from trt_workbench.runs.records import Record, read_records
 from trt_workbench.verify.bench_gate import BenchGate
 
 pytestmark = pytest.mark.usefixtures("doubled_core")
@@ -212,7 +212,7 @@ class OnEngine:
 def test_eval_llm_keeps_agreement_as_the_verdict_and_refuses_what_is_wrong(
     llm_folder: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from trt_workbench.evaluate import llm_generation
+    from trt_workbench.llm import generation_check as llm_generation
 
     plan, folder, out = tmp_path / "net.plan", llm_folder("llama"), tmp_path / "run"
     words = ("build-engine", write_model(tmp_path / "net.onnx"), "-o", plan, "--verify", "off")

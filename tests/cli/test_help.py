@@ -11,11 +11,12 @@ import typer
 from tests.in_app import stderr_of, trtw
 from typer.testing import CliRunner
 
-from trt_workbench.cli import build_engine, eval_coco
-from trt_workbench.cli.app import app
-from trt_workbench.cli.common import COMMON, single_command_app
-from trt_workbench.pipeline.families.base import Family
-from trt_workbench.system.settings import MORE
+from trt_workbench.app import app
+from trt_workbench.build import cli as build_engine
+from trt_workbench.console.common import COMMON, single_command_app
+from trt_workbench.core.settings import MORE
+from trt_workbench.vision import cli as eval_coco
+from trt_workbench.vision.families.base import Family
 
 COMMANDS = sorted(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
 # What these work on is no model: configurations, run directories, the machine.
@@ -39,7 +40,7 @@ def completed(program: str, words: str) -> list[str]:
     line = {"COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - (not words.endswith(" ")))}
     environment = {**os.environ, **line, name: "complete_bash"}
     function = "main" if program == "trtw" else program.replace("-", "_")
-    code = f"import sys; sys.argv = [{program!r}]; from trt_workbench.cli.main import {function}; {function}()"
+    code = f"import sys; sys.argv = [{program!r}]; from trt_workbench.main import {function}; {function}()"
     call = [sys.executable, "-c", code]
     return subprocess.run(call, env=environment, capture_output=True, text=True, check=True).stdout.split()
 

@@ -11,15 +11,16 @@ import typer
 from tests.cli.conftest import CocoSetup
 from tests.fork_server import ForkServer
 
-from trt_workbench.cli.common import handled
-from trt_workbench.engine.interruptible import ENDING
-from trt_workbench.errors import INTERRUPTED, UsageProblem
+from trt_workbench.console.common import handled
+from trt_workbench.core.errors import INTERRUPTED, UsageProblem
+from trt_workbench.core.interruptible import ENDING
 
 # Sends the signal when a function is called for the so-manieth time within a command.
 PROGRAM = """
 import signal, sys
-from trt_workbench.cli import app, interrupts
-from trt_workbench.cli.main import main
+from trt_workbench import app
+from trt_workbench.console import interrupts
+from trt_workbench.main import main
 name, times, number = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 sys.argv = ["trtw", *sys.argv[4:]]
 def watch(frame, event, _):

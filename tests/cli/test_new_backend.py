@@ -16,9 +16,9 @@ from tests.onnx_text import write_onnx
 
 from trt_workbench.backends.profiling import Operation
 from trt_workbench.core import workers
-from trt_workbench.evaluate.embedded import dataset as embedded
-from trt_workbench.profiling.records import read_records as read_profile
-from trt_workbench.runs.records import read_records
+from trt_workbench.core.records import read_records
+from trt_workbench.profile.document import read_records as read_profile
+from trt_workbench.vision.scenes import dataset as embedded
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "backend"
 MODEL = Path(__file__).parents[2] / "models" / "shapes-yolov10" / "shapes-yolov10.onnx"
@@ -119,6 +119,6 @@ def test_what_a_backend_does_not_offer_is_refused_by_its_name(outside_backend: C
 
 
 def test_language_models_are_asked_of_the_backend_itself() -> None:
-    from trt_workbench.pipeline.llm.opening import parse_backends
+    from trt_workbench.llm.opening import parse_backends
 
     assert [str(one) for one in parse_backends("my-runtime,torch")] == ["my-runtime:fp32", "torch:fp32"]

@@ -7,7 +7,7 @@ import pytest
 from tests.in_app import stderr_of, stdout_of
 from tests.onnx_text import write_onnx
 
-from trt_workbench.evaluate.embedded import dataset as embedded
+from trt_workbench.vision.scenes import dataset as embedded
 
 FOLDER = Path(__file__).parents[1] / "odd"
 MODEL = Path(__file__).parents[2] / "models" / "shapes-yolov10" / "shapes-yolov10.onnx"

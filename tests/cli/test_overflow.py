@@ -13,7 +13,7 @@ from tests.in_app import trtw
 from tests.onnx_text import write_onnx
 from tests.streaming_models import contract_of, convolution, write_contract
 
-from trt_workbench.onnxtools.quantize.cast import cast_model
+from trt_workbench.model.low_precision.cast import cast_model
 
 GROWN = "g (float[N,8] x) => (float[N,4] y) {{ [up] a = MatMul(x, w1) [bend] b = {}(a) [down] y = MatMul(b, w2) }}"
 

@@ -12,10 +12,10 @@ from tests.in_app import json_of, stderr_of, trtw
 from tests.onnx_text import write_onnx
 from tests.pairs import PAIRS, contract, write_models
 
-from trt_workbench.errors import CheckFailed
-from trt_workbench.evaluate.parity import ParityRequest, check_parity
+from trt_workbench.core.errors import CheckFailed
+from trt_workbench.core.records import read_records
 from trt_workbench.model.opened import Model
-from trt_workbench.runs.records import read_records
+from trt_workbench.sanitize.parity import ParityRequest, check_parity
 
 RIGHT = {name for name, pair in PAIRS.items() if pair.right}
 WRONG = PAIRS.keys() - RIGHT

@@ -13,7 +13,7 @@ from onnxruntime.transformers.float16 import convert_float_to_float16
 from tests.in_app import trtw
 from typer.testing import Result
 
-from trt_workbench.runs.records import read_records
+from trt_workbench.core.records import read_records
 
 FP16, FP32, INT8 = (f"Row major linear {name}" for name in ("FP16", "FP32", "Int8 format"))
 MIXED = "int8+fp16 (67 % of layers int8, 33 % fp16)"

@@ -13,9 +13,9 @@ from tests.cli.conftest import CocoSetup
 from tests.in_app import trtw
 from typer.testing import Result
 
-from trt_workbench.engine.documents import read_document, read_lines
-from trt_workbench.errors import INTERRUPTED
-from trt_workbench.runs.predict import DetectionRecord, Prediction
+from trt_workbench.core.documents import read_document, read_lines
+from trt_workbench.core.errors import INTERRUPTED
+from trt_workbench.vision.predict_document import DetectionRecord, Prediction
 
 SHARED = Path(os.environ.get("TRTW_SHARED") or Path(__file__).parents[2].parent / "shared")
 YOLOX, COCO_TINY = SHARED / "models" / "yolox_nano.onnx", SHARED / "data" / "coco-tiny"
@@ -152,7 +152,7 @@ def test_a_video_is_seen_frame_by_frame(coco: CocoSetup, video: Path) -> None:
 
 
 def test_ctrl_c_keeps_what_was_seen(coco: CocoSetup, video: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from trt_workbench.evaluate.detector import SingleImages
+    from trt_workbench.vision.detector import SingleImages
 
     seen, detect = [], SingleImages.detect
 

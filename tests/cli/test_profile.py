@@ -198,7 +198,7 @@ def test_a_precision_that_the_backend_cannot_do_is_refused_before_anything_runs(
 def test_a_missing_profiler_is_named_before_anything_runs(
     flag: str, package: str, model: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from trt_workbench.profiling import nsight
+    from trt_workbench.profile import nsight
 
     monkeypatch.setattr(nsight.shutil, "which", lambda *_, **__: None)
     monkeypatch.setattr(nsight.Path, "glob", lambda *_: iter(()))

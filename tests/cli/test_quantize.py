@@ -10,10 +10,10 @@ import pytest
 from tests.in_app import json_of, stderr_of, stdout_of
 from tests.onnx_text import write_onnx
 
-from trt_workbench.backends.ort_cpu import OrtCpuBackend
-from trt_workbench.cli.quantize import _search_words
-from trt_workbench.onnxtools.quantize.evidence import SearchEvidence, SearchPoint
-from trt_workbench.system.embedded import embedded_model
+from trt_workbench.backends.ort.cpu import OrtCpuBackend
+from trt_workbench.core.embedded import embedded_model
+from trt_workbench.model.low_precision.evidence import SearchEvidence, SearchPoint
+from trt_workbench.quantize.cli import _search_words
 
 GENERATOR = np.random.default_rng(0)
 

@@ -14,8 +14,8 @@ from tests.in_app import stdout_of, trtw
 from tests.onnx_text import write_onnx
 from tests.streaming_models import attention, contract_of, write_contract
 
+from trt_workbench.core.array_files import load_arrays, save_arrays
 from trt_workbench.core.hashing import hash_document, hash_file
-from trt_workbench.engine.array_files import load_arrays, save_arrays
 
 VALUES = (0, -1, 1, 2**31, 2**63, -(2**63), 1e300, 0.5, "", "../x", None, [], {}, True, [1], [2**40], [[]], "float32")
 CHANGES: dict[str, Any] = {

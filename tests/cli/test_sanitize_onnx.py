@@ -11,7 +11,7 @@ from onnx import numpy_helper
 from tests.in_app import json_of, stderr_of, stdout_of
 from tests.onnx_text import write_onnx
 
-from trt_workbench.onnxtools import sanitize_check
+from trt_workbench.model.sanitize import check as sanitize_check
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def test_for_people_there_is_a_table(model: Path, tmp_path: Path) -> None:
 
 
 def test_a_failed_check_writes_nothing(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from trt_workbench.onnxtools import sanitize_rewrites
+    from trt_workbench.model.sanitize import rewrites as sanitize_rewrites
 
     def spoil(model: onnx.ModelProto, _: object) -> list[str]:
         tensor = model.graph.initializer[0]
@@ -108,7 +108,7 @@ def sums(tmp_path: Path) -> Path:
 def test_the_size_of_a_sum(
     sums: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sizes: list[str], shapes: list[tuple[int, int]]
 ) -> None:
-    from trt_workbench.evaluate import parity
+    from trt_workbench.sanitize import parity
 
     seen: list[tuple[int, ...]] = []
 

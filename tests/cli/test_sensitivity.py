@@ -11,9 +11,9 @@ import onnx
 import pytest
 from tests.cli.test_hostile_input import trtw
 from tests.onnx_text import write_onnx
-from tests.unit.decide.planted import PLANTED, planted_data, planted_model
+from tests.unit.quantize.planted import PLANTED, planted_data, planted_model
 
-from trt_workbench.backends.ort_cpu import OrtCpuBackend
+from trt_workbench.backends.ort.cpu import OrtCpuBackend
 
 
 @pytest.fixture

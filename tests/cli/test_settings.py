@@ -11,10 +11,10 @@ import typer
 from pydantic import BaseModel, ValidationError
 from typer.testing import CliRunner
 
-from trt_workbench.cli.common import handled, single_command_app
-from trt_workbench.cli.settings import Given, spelled
-from trt_workbench.errors import UsageProblem
-from trt_workbench.system.settings import Setting, pairs, shapes, signed, values, values_by_backend
+from trt_workbench.console.common import handled, single_command_app
+from trt_workbench.console.options import Given, spelled
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.settings import Setting, pairs, shapes, signed, values, values_by_backend
 
 Level = Annotated[int, Setting("How high.", min=0, max=5)]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import typer
 
-from trt_workbench.cli.app import app
-from trt_workbench.errors import INTERRUPTED
+from trt_workbench.app import app
+from trt_workbench.core.errors import INTERRUPTED
 
 ROOT = Path(__file__).parents[2]
 HEAVY = {"numpy", "cv2", "PIL", "onnx", "onnxruntime", "torch", "transformers", "tokenizers", "safetensors"}
@@ -21,7 +21,7 @@ COMMANDS = sorted(typer.main.get_command(app).commands)  # type: ignore[attr-def
 # process each, and as strict.
 _CALLS = """
 import importlib, json, os, sys, tempfile
-import trt_workbench.cli.common
+import trt_workbench.console.common
 answers = []
 for entry, *arguments in json.load(sys.stdin):
     reader, writer = os.pipe()

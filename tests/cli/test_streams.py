@@ -7,7 +7,7 @@ from typing import IO, Any
 
 import pytest
 
-CODE = "from trt_workbench.cli.main import main; main()"
+CODE = "from trt_workbench.main import main; main()"
 LIST = ("bench", "--list")
 
 

@@ -12,9 +12,9 @@ from tests.cli.conftest import CocoSetup
 from tests.kept_reports import RECORDS
 from tests.onnx_text import write_onnx
 
-from trt_workbench.system.variables import settle_variables
+from trt_workbench.core.variables import settle_variables
 
-MAIN = "from trt_workbench.cli.main import main; main()"
+MAIN = "from trt_workbench.main import main; main()"
 RUN = "bench-h200/minilm"
 TRACE = ("strace", "-f", "-qq", "-e", "trace=connect,sendto,sendmsg,sendmmsg,/open,creat,/mkdir,/rename,/link", "-o")
 

@@ -20,7 +20,7 @@ def run(folder: Path, script: str, *words: str) -> subprocess.CompletedProcess[s
         "PIXI_PROJECT_ROOT": str(ROOT),
         "PIXI_ENVIRONMENT_NAME": "default",
     }
-    code = f"from trt_workbench.cli.main import {script}; {script}()"
+    code = f"from trt_workbench.main import {script}; {script}()"
     command = [sys.executable, "-c", code, *words]
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=120)
 

@@ -15,7 +15,7 @@ from tests.faulty_backend import FaultyBackend
 from tests.in_app import stdout_of, trtw
 from tests.in_process_worker import InProcessWorker
 from tests.onnx_text import write_onnx
-from tests.unit.onnxtools.test_sanitize_attention import attention
+from tests.unit.model.sanitize.test_attention import attention
 from typer.testing import Result
 
 from trt_workbench.backends.base import Session, SessionOptions
@@ -86,7 +86,7 @@ def test_the_page_is_made_again_and_the_overview_knows_the_run(model: Path, tmp_
 @pytest.mark.filterwarnings("ignore")  # of the compiler's own parts
 def test_rows_of_ones_own_are_put_together_on_torch_compile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
-    from trt_workbench.backends.torch import compiler
+    from trt_workbench.backends.torch.backend import compiler
 
     if compiler() is None:
         pytest.skip("torch.compile needs a C++ compiler")

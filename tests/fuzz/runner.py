@@ -42,7 +42,7 @@ def preload(*, torch: bool) -> None:
     from typer.core import TyperGroup
     from typer.main import get_command
 
-    from trt_workbench.cli import app
+    from trt_workbench import app
 
     cv2.setNumThreads(1)
     if torch:
@@ -188,7 +188,7 @@ def _become(case: Case, place: Path, stdout: Path, stderr: Path) -> None:
     if case.around.variables:
         _begin_anew(case)
     sys.argv = ["trtw", *case.words]
-    from trt_workbench.cli.main import main
+    from trt_workbench.main import main
 
     try:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
@@ -222,7 +222,7 @@ def _begin_anew(case: Case) -> None:
         environment.pop(name, None)
         environment |= {name: value} if value is not None else {}
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
-    program = "from trt_workbench.cli.main import main; main()"
+    program = "from trt_workbench.main import main; main()"
     os.execve(sys.executable, [sys.executable, "-c", program, *case.words], environment)
 
 

@@ -192,7 +192,7 @@ def _trtw(folder: Path, *words: object) -> None:
 
 
 def _call(folder: Path, words: list[str]) -> None:
-    from trt_workbench.cli.main import main
+    from trt_workbench.main import main
 
     said = os.open(folder / "said", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     for number in (1, 2):

@@ -107,7 +107,7 @@ def enter(kind: str, place: Path) -> None:
             folder.chmod(0o555)
         _obey_permissions()
     if kind in ("outside", "read-only"):  # as an installed package that no repository is around
-        from trt_workbench.system import workspace
+        from trt_workbench.core import workspace
 
         workspace.__file__ = "/nowhere/workspace.py"
         for name in ("TRTW_TMP", "TRTW_ROOT"):

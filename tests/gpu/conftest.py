@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from trt_workbench.backends.trt import TrtBackend
+from trt_workbench.backends.trt.backend import TrtBackend
 from trt_workbench.engine.several_builds import several_builds
 
 

@@ -9,10 +9,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from typer.testing import CliRunner
 
+from trt_workbench.app import app
 from trt_workbench.backends.registry import availability
-from trt_workbench.backends.trt import TrtBackend
-from trt_workbench.cli.app import app
-from trt_workbench.runs.records import read_records
+from trt_workbench.backends.trt.backend import TrtBackend
+from trt_workbench.core.records import read_records
 
 pytestmark = pytest.mark.gpu
 

@@ -10,7 +10,7 @@ from tests.streaming_models import MODELS, attention, contract_of, write_contrac
 from typer.testing import Result
 
 from trt_workbench.backends.registry import availability
-from trt_workbench.pipeline.streaming.contract import Contract
+from trt_workbench.stream.contract.contract import Contract
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("own_output")]
 

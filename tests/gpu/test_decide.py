@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from trt_workbench.backends.ort_cuda import OrtCudaBackend
-from trt_workbench.cli.app import app
-from trt_workbench.runs.records import read_records
+from trt_workbench.app import app
+from trt_workbench.backends.ort.cuda import OrtCudaBackend
+from trt_workbench.core.records import read_records
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("tensorrt", "own_output")]
 

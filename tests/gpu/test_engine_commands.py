@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 from typer.testing import CliRunner, Result
 
+from trt_workbench.app import app
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.images import ImageSession, ImageTransform
-from trt_workbench.backends.ort_cpu import OrtCpuBackend
-from trt_workbench.backends.trt import TrtBackend
-from trt_workbench.cli.app import app
-from trt_workbench.errors import UsageProblem
-from trt_workbench.pipeline.letterbox import preprocess
+from trt_workbench.backends.ort.cpu import OrtCpuBackend
+from trt_workbench.backends.trt.backend import TrtBackend
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.vision.letterbox import preprocess
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("tensorrt", "own_output")]
 Trtw = Callable[..., Result]
@@ -187,7 +187,7 @@ def test_a_build_over_its_limit_ends(model: Path, tmp_path: Path) -> None:
     plan = tmp_path / "limited.plan"
     words = ("build-engine", model, "--max-batch", "4", "--time-limit", "0.3", "--timing-cache", "off", "-o", plan)
     # a process of its own: TensorRT 8 goes on until it ends
-    start = "from trt_workbench.cli.main import main; main()"
+    start = "from trt_workbench.main import main; main()"
     command = [sys.executable, "-c", start, *map(str, words)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 1, done.stderr[-2000:]

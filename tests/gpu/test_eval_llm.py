@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 
 from trt_workbench.backends.registry import availability
-from trt_workbench.onnxtools.llm_directory import examine_llm_directory
+from trt_workbench.model.llm_directory import examine_llm_directory
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from trt_workbench.backends.torch_llm import load_torch_llm  # noqa: E402
-from trt_workbench.evaluate.llm import LlmEvaluation, LlmRequest  # noqa: E402
-from trt_workbench.pipeline.llm.agreement import AgreementCheck, trace  # noqa: E402
-from trt_workbench.pipeline.llm.choice import BackendChoice  # noqa: E402
-from trt_workbench.pipeline.llm.generation import generate_cached, generate_uncached  # noqa: E402
-from trt_workbench.pipeline.llm.opening import ModelSource, open_cached, parse_backends  # noqa: E402
+from trt_workbench.backends.torch.llm import load_torch_llm  # noqa: E402
+from trt_workbench.llm.agreement import AgreementCheck, trace  # noqa: E402
+from trt_workbench.llm.choice import BackendChoice  # noqa: E402
+from trt_workbench.llm.generation import generate_cached, generate_uncached  # noqa: E402
+from trt_workbench.llm.opening import ModelSource, open_cached, parse_backends  # noqa: E402
+from trt_workbench.llm.run import LlmEvaluation, LlmRequest  # noqa: E402
 
 pytestmark = pytest.mark.gpu
 

@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Session
 from trt_workbench.backends.registry import availability
-from trt_workbench.errors import UsageProblem
-from trt_workbench.evaluate.stream import StreamEvaluation
-from trt_workbench.evaluate.stream_opening import OpenedStream
-from trt_workbench.evaluate.stream_settings import MODES, StreamSettings
-from trt_workbench.pipeline.streaming.contract import Contract
-from trt_workbench.pipeline.streaming.pool import StreamPool
-from trt_workbench.runs.stream import StreamMetrics
-from trt_workbench.system.embedded import ENCODER, embedded_contract, embedded_model
+from trt_workbench.core.embedded import ENCODER, embedded_contract, embedded_model
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.stream.contract.contract import Contract
+from trt_workbench.stream.document import StreamMetrics
+from trt_workbench.stream.opening import OpenedStream
+from trt_workbench.stream.pool import StreamPool
+from trt_workbench.stream.run import StreamEvaluation
+from trt_workbench.stream.settings import MODES, StreamSettings
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("own_output")]
 

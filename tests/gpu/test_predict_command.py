@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from trt_workbench.cli.app import app
-from trt_workbench.engine.documents import read_lines
-from trt_workbench.runs.predict import DetectionRecord
+from trt_workbench.app import app
+from trt_workbench.core.documents import read_lines
+from trt_workbench.vision.predict_document import DetectionRecord
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("tensorrt", "own_output")]
 LIMIT, CONF = 6, "0.01"
@@ -32,7 +32,7 @@ def rows(found: list[Any]) -> list[tuple[Any, ...]]:
 
 
 def test_predict_sees_what_eval_coco_scores(tmp_path: Path) -> None:
-    from trt_workbench.evaluate.embedded.dataset import make_embedded_dataset
+    from trt_workbench.vision.scenes.dataset import make_embedded_dataset
 
     place = make_embedded_dataset()
     listed = json.loads(place.annotations.read_text(encoding="utf-8"))["images"]

@@ -11,10 +11,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from typer.testing import CliRunner
 
-from trt_workbench.backends.trt import TrtBackend
-from trt_workbench.cli.app import app
-from trt_workbench.errors import ComponentMissing
-from trt_workbench.profiling.nsight import NCU, NSYS, Tool, find_tool
+from trt_workbench.app import app
+from trt_workbench.backends.trt.backend import TrtBackend
+from trt_workbench.core.errors import ComponentMissing
+from trt_workbench.profile.nsight import NCU, NSYS, Tool, find_tool
 
 pytestmark = pytest.mark.gpu
 NODES = {"first_conv", "first_relu", "second_conv", "pool"}

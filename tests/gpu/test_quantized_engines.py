@@ -13,10 +13,10 @@ from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 
 from trt_workbench.backends.base import SessionOptions
-from trt_workbench.backends.trt import TrtBackend
-from trt_workbench.backends.trt_session import TrtSession
+from trt_workbench.backends.trt.backend import TrtBackend
+from trt_workbench.backends.trt.session import TrtSession
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.engine import native
-from trt_workbench.errors import UsageProblem
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("tensorrt", "own_output")]
 Array = NDArray[Any]

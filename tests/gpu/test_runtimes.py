@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.backends.registry import availability, get_backend
-from trt_workbench.errors import CheckFailed
+from trt_workbench.core.errors import CheckFailed
 
 pytestmark = pytest.mark.gpu
 
@@ -207,7 +207,7 @@ def test_the_embedded_detector_finds_the_same_boxes(backend: str) -> None:
 
 
 def test_a_gpu_that_does_not_exist_is_an_error(convolutions: Path) -> None:
-    from trt_workbench.errors import WorkbenchError
+    from trt_workbench.core.errors import WorkbenchError
 
     if not availability("ort-cuda").ok:
         pytest.skip("no ort-cuda here")

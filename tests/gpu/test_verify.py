@@ -16,11 +16,11 @@ from tests.fault_patterns import vit_block
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.device_arrays import uploader
-from trt_workbench.backends.ort_cpu import OrtCpuBackend
-from trt_workbench.backends.trt import TrtBackend
+from trt_workbench.backends.ort.cpu import OrtCpuBackend
+from trt_workbench.backends.trt.backend import TrtBackend
+from trt_workbench.core.environment import installed_packages
 from trt_workbench.engine import native
 from trt_workbench.engine.manifest import read_manifest
-from trt_workbench.system.environment import installed_packages
 from trt_workbench.verify.apart import verified_apart
 from trt_workbench.verify.opening import VerifyRequest
 from trt_workbench.verify.run import Verified, verify
@@ -56,9 +56,9 @@ def fast() -> dict[str, Any]:
 
 def step_graph(llm_folder: Callable[[str], Path], family: str, path: Path, batch: int | None = 2) -> Path:
     """Export the graph for single tokens of a small random model; None leaves the batch dynamic."""
-    from trt_workbench.onnxtools.export_llm import export_graph
-    from trt_workbench.onnxtools.export_llm_model import load_causal_lm
-    from trt_workbench.onnxtools.llm_directory import examine_llm_directory
+    from trt_workbench.backends.torch.llm_model import load_causal_lm
+    from trt_workbench.llm.graph import export_graph
+    from trt_workbench.model.llm_directory import examine_llm_directory
 
     model: Any = load_causal_lm(examine_llm_directory(llm_folder(family)))
     export_graph(model, "step", path, cache_length=SLOTS, batch=batch)
@@ -71,7 +71,7 @@ def test_step_graphs_with_a_mask_for_each_row_are_found_wrong(
 ) -> None:
     if not native.load_tensorrt()["version"].startswith("8.6"):
         pytest.skip("the fault is known of TensorRT 8.6")
-    from trt_workbench.onnxtools import export_llm_graphs as graphs
+    from trt_workbench.llm import graphs
 
     # as before the product's way around: a mask [B,1,1,K] instead of one for all
     monkeypatch.setattr(graphs, "_mask_of_all", graphs._mask)
@@ -88,7 +88,7 @@ def test_the_fault_of_step_graphs_is_bisected_to_a_few_nodes(
 ) -> None:
     if not native.load_tensorrt()["version"].startswith("8.6"):
         pytest.skip("the fault is known of TensorRT 8.6")
-    from trt_workbench.onnxtools import export_llm_graphs as graphs
+    from trt_workbench.llm import graphs
 
     monkeypatch.setattr(graphs, "_mask_of_all", graphs._mask)
     model = step_graph(llm_folder, family, tmp_path / "step.onnx")
@@ -116,7 +116,7 @@ def test_the_fault_of_step_graphs_is_bisected_to_a_few_nodes(
 def command(model: Path, *words: str) -> tuple[int, dict[str, Any]]:
     """Run `trtw verify` in a process of its own, as wrong engines can kill the CUDA context of theirs."""
     options = [f"{name}={json.dumps(value)}" for name, value in fast().items()]
-    program = [sys.executable, "-c", "from trt_workbench.cli.main import main; main()", "verify", str(model), "--quick"]
+    program = [sys.executable, "-c", "from trt_workbench.main import main; main()", "verify", str(model), "--quick"]
     program += [word for option in options for word in ("--option", option)]
     program += ["--output", str(model.parent / "run"), "--json", *words]
     ran = subprocess.run(program, capture_output=True, text=True, timeout=500, check=False)
@@ -155,7 +155,7 @@ def test_step_graphs_that_are_wrong_are_fixed(
 ) -> None:
     if not native.load_tensorrt()["version"].startswith("8.6"):
         pytest.skip("the fault is known of TensorRT 8.6")
-    from trt_workbench.onnxtools import export_llm_graphs as graphs
+    from trt_workbench.llm import graphs
 
     monkeypatch.setattr(graphs, "_mask_of_all", graphs._mask)
     model = step_graph(llm_folder, family, tmp_path / "step.onnx", batch)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from trt_workbench.backends.registry import availability
-from trt_workbench.evaluate.coco import CocoEvaluation, CocoRequest
+from trt_workbench.vision.run import CocoEvaluation, CocoRequest
 
 SHARED = Path(os.environ.get("TRTW_SHARED") or Path(__file__).parents[2].parent / "shared")
 MODEL = SHARED / "models" / "yolox_nano.onnx"

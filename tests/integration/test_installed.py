@@ -58,7 +58,7 @@ class NoTorch:
 sys.meta_path.insert(0, NoTorch())
 from typer.testing import CliRunner
 from trt_workbench import __file__ as package
-from trt_workbench.cli.app import app
+from trt_workbench.app import app
 results = []
 for words in json.load(sys.stdin):
     found = CliRunner().invoke(app, words.split())

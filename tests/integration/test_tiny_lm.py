@@ -12,7 +12,7 @@ from tests.scripts import load_script
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from trt_workbench.evaluate.llm import LlmEvaluation, LlmRequest  # noqa: E402
+from trt_workbench.llm.run import LlmEvaluation, LlmRequest  # noqa: E402
 
 FOLDER = Path(__file__).parents[2] / "models" / "tiny-lm"
 HELD_OUT = FOLDER / "held-out.txt"

@@ -4,12 +4,6 @@
 
 from dataclasses import dataclass, field
 
-_MEASURE = "python/src/trt_workbench/measure"
-_RUNS = "python/src/trt_workbench/runs"
-_ENGINE = "python/src/trt_workbench/engine"
-_VERIFY = "python/src/trt_workbench/verify"
-_CORE = "python/src/trt_workbench/core"
-
 
 @dataclass(frozen=True)
 class Target:
@@ -29,16 +23,27 @@ class Target:
 
 
 TARGETS = {
-    "statistics": Target(f"{_RUNS}/statistics.py", ("tests/unit/runs/test_statistics.py",)),
-    "rank_tests": Target(f"{_RUNS}/rank_tests.py", ("tests/unit/runs/test_rank_tests.py",)),
-    "comparison": Target(f"{_RUNS}/comparison.py", ("tests/unit/runs/test_comparison.py",)),
-    "stability": Target(f"{_MEASURE}/stability.py", ("tests/unit/measure/test_stability.py",)),
-    "telemetry": Target(
-        f"{_MEASURE}/telemetry.py", ("tests/unit/measure/test_telemetry.py", "tests/unit/measure/test_stability.py")
+    "statistics": Target(
+        "python/src/trt_workbench/core/statistics/summary.py", ("tests/unit/core/test_statistics.py",)
     ),
-    "contention": Target(f"{_MEASURE}/contention.py", ("tests/unit/measure/test_contention.py",)),
+    "rank_tests": Target(
+        "python/src/trt_workbench/core/statistics/rank_tests.py", ("tests/unit/core/test_rank_tests.py",)
+    ),
+    "comparison": Target(
+        "python/src/trt_workbench/core/statistics/comparison.py", ("tests/unit/core/test_comparison.py",)
+    ),
+    "stability": Target(
+        "python/src/trt_workbench/backends/measure/stability.py", ("tests/unit/backends/measure/test_stability.py",)
+    ),
+    "telemetry": Target(
+        "python/src/trt_workbench/backends/measure/telemetry.py",
+        ("tests/unit/backends/measure/test_telemetry.py", "tests/unit/backends/measure/test_stability.py"),
+    ),
+    "contention": Target(
+        "python/src/trt_workbench/backends/measure/contention.py", ("tests/unit/backends/measure/test_contention.py",)
+    ),
     "cache": Target(
-        f"{_ENGINE}/cache.py",
+        "python/src/trt_workbench/engine/cache.py",
         ("tests/unit/engine/test_cache.py",),
         equivalent={
             'text = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False) => text = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=None)': "None is as false",
@@ -47,7 +52,9 @@ TARGETS = {
             "lock.release() => pass": "the lock is released when its object goes, at the same place",
         },
     ),
-    "cache key": Target(f"{_ENGINE}/builder.py", ("tests/unit/engine/test_builder.py",), ("prepare_build",)),
+    "cache key": Target(
+        "python/src/trt_workbench/engine/builder.py", ("tests/unit/engine/test_builder.py",), ("prepare_build",)
+    ),
     "task fingerprint": Target(
         "tasks/taskrunner.py",
         ("tests/unit/tasks/test_taskrunner.py",),
@@ -58,9 +65,9 @@ TARGETS = {
         ("tests/unit/bench/test_run.py",),
         ("_run_all", "_count_throughput", "_is_saturated", "_sweep"),
     ),
-    "yardstick": Target(f"{_VERIFY}/yardstick.py", ("tests/unit/verify/test_yardstick.py",)),
+    "yardstick": Target("python/src/trt_workbench/verify/yardstick.py", ("tests/unit/verify/test_yardstick.py",)),
     "compare": Target(
-        f"{_CORE}/compare.py",
+        "python/src/trt_workbench/core/compare.py",
         ("tests/unit/core/test_compare.py", "tests/unit/core/test_elements.py"),
         equivalent=dict.fromkeys(
             (
@@ -70,9 +77,12 @@ TARGETS = {
             "numpy takes any negative length for the rest",
         ),
     ),
-    "elements": Target(f"{_CORE}/elements.py", ("tests/unit/core/test_elements.py", "tests/unit/core/test_compare.py")),
+    "elements": Target(
+        "python/src/trt_workbench/core/elements.py",
+        ("tests/unit/core/test_elements.py", "tests/unit/core/test_compare.py"),
+    ),
     "matching": Target(
-        f"{_CORE}/matching.py",
+        "python/src/trt_workbench/core/matching.py",
         ("tests/unit/core/test_compare.py",),
         equivalent=dict.fromkeys(
             (
@@ -83,5 +93,5 @@ TARGETS = {
             "numpy takes any negative length for the rest",
         ),
     ),
-    "tolerance": Target(f"{_CORE}/tolerance.py", ("tests/unit/core/test_tolerance.py",)),
+    "tolerance": Target("python/src/trt_workbench/core/tolerance.py", ("tests/unit/core/test_tolerance.py",)),
 }

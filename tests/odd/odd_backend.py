@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from trt_workbench.backends.base import Availability, Backend, Session, SessionOptions, TensorSpec
 from trt_workbench.backends.images import ImageTransform
 from trt_workbench.backends.measuring import Samples, SamplingLimits
-from trt_workbench.backends.ort_cpu import OrtCpuBackend
-from trt_workbench.errors import DeviceLost, OutOfMemory, UsageProblem
+from trt_workbench.backends.ort.cpu import OrtCpuBackend
+from trt_workbench.core.errors import DeviceLost, OutOfMemory, UsageProblem
 
 NAME = "odd"
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from trt_workbench.core.device_errors import cuda_error, device_error
-from trt_workbench.errors import BackendFailure, DeviceFailure, DeviceLost, OutOfMemory, UsageProblem, error_kind
+from trt_workbench.core.errors import BackendFailure, DeviceFailure, DeviceLost, OutOfMemory, UsageProblem, error_kind
 
 
 class OutOfMemoryError(RuntimeError):

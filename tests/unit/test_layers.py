@@ -1,6 +1,7 @@
 """The package is a stack of layers: an import may only point downwards (docs/architecture.md)."""
 
 import ast
+import graphlib
 import importlib
 import re
 import subprocess
@@ -15,30 +16,33 @@ from trt_workbench.backends.registry import backend_names
 from trt_workbench.backends.state_session import StateSession
 
 PACKAGE = Path(trt_workbench.__file__).parent
-LAYERS = (
-    "cli",
-    "report",
-    "decide",
-    "evaluate",
+LAYERS = ("core", "model", "engine", "backends", "report", "console")
+# A folder a feature, named after its command. They are above every layer, and import one another through their faces.
+FEATURES = (
     "bench",
-    "profiling",
+    "build",
+    "decide",
+    "infer",
+    "inspect",
+    "llm",
+    "overview",
+    "profile",
+    "quantize",
+    "sanitize",
+    "setup",
+    "stream",
+    "target",
     "verify",
-    "measure",
-    "runs",
-    "pipeline",
-    "backends",
-    "engine",
-    "onnxtools",
-    "model",
-    "system",
-    "core",
+    "vision",
 )
-# At the root, below every layer.
-LEAVES = ("errors",)
+# Above everything.
+PROGRAM = ("app", "main")
+# Where a language model comes from, which is not what executes it.
+EXPORTERS = ("model/llm_known.py", "llm/graph.py", "llm/graphs.py")
 RUNTIMES = ("onnxruntime", "tensorrt", "tensorrt_rtx", "torch", "transformers", "trt_workbench_native")
 HEAVY = ("numpy", "cv2", "onnx", "onnxruntime", "torch", "transformers", "matplotlib", "scipy", "hotcoco")
 # They name PyTorch, the package.
-PACKAGES_NAMED = ("runs/machines.py", "system/environment.py", "system/launcher.py", "pipeline/llm/export.py")
+PACKAGES_NAMED = ("core/machines.py", "core/environment.py", "core/launcher.py", "llm/export.py")
 MODULES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
 
 
@@ -53,23 +57,45 @@ def imported(path: Path) -> set[str]:
     return names
 
 
-def upward_imports(layer: str, names: set[str]) -> list[str]:
-    own = [name.split(".")[1] for name in names if name.startswith("trt_workbench.")]
-    known = {target for target in own if target in LAYERS}
-    return sorted(target for target in known if LAYERS.index(target) < LAYERS.index(layer))
+def wrong_imports(module: Path, names: set[str]) -> list[str]:
+    """Return imports that point upwards in the list of layers, or into another feature past its face."""
+    here, wrong = module.parts[0], []
+    own = sorted(name.removeprefix("trt_workbench.") for name in names if name.startswith("trt_workbench."))
+    for name in own:
+        there, *rest = name.split(".")
+        if there in PROGRAM:
+            wrong.append(name)
+        elif there in LAYERS:
+            if here in LAYERS and LAYERS.index(there) > LAYERS.index(here):
+                wrong.append(name)
+        elif there in FEATURES and there != here and (here in LAYERS or len(rest) != 1):
+            wrong.append(name)
+    return wrong
 
 
 @pytest.mark.parametrize("module", [m for m in MODULES if len(m.parts) > 1], ids=str)
 def test_imports_point_downwards(module: Path) -> None:
-    layer = module.parts[0]
-    assert layer in LAYERS
-    assert upward_imports(layer, imported(PACKAGE / module)) == []
+    assert module.parts[0] in LAYERS + FEATURES
+    assert wrong_imports(module, imported(PACKAGE / module)) == []
 
 
-@pytest.mark.parametrize("module", [m for m in MODULES if len(m.parts) == 1], ids=str)
-def test_root_modules_are_leaves(module: Path) -> None:
-    assert module.stem in {"__init__", *LEAVES}
-    assert not any(name.startswith("trt_workbench.") for name in imported(PACKAGE / module))
+def test_only_the_program_is_at_the_root() -> None:
+    assert {module.stem for module in MODULES if len(module.parts) == 1} == {"__init__", *PROGRAM}
+
+
+def test_features_do_not_import_one_another_in_a_circle() -> None:
+    before: dict[str, set[str]] = {feature: set() for feature in FEATURES}
+    for module in MODULES:
+        if module.parts[0] in FEATURES:
+            used = {name.split(".")[1] for name in imported(PACKAGE / module) if name.startswith("trt_workbench.")}
+            before[module.parts[0]] |= used & set(FEATURES) - {module.parts[0]}
+    assert len(list(graphlib.TopologicalSorter(before).static_order())) == len(FEATURES)
+
+
+@pytest.mark.parametrize("package", sorted({m.parent for m in MODULES if len(m.parts) > 1}), ids=str)
+def test_a_package_says_what_it_is_for_in_ten_lines(package: Path) -> None:
+    tree = ast.parse((PACKAGE / package / "__init__.py").read_text(encoding="utf-8"))
+    assert 0 < len((ast.get_docstring(tree) or "").splitlines()) <= 10
 
 
 @pytest.mark.parametrize("module", MODULES, ids=str)
@@ -78,8 +104,8 @@ def test_only_backends_and_the_engine_import_a_runtime(module: Path) -> None:
     if module.parts[0] == "backends":
         return
     allowed = {"trt_workbench_native"} if module.parts[0] == "engine" else set()
-    if module.parts[0] == "onnxtools" and module.stem.startswith("export_"):
-        allowed = {"torch", "transformers"}  # where a model comes from, not what executes it
+    if module.as_posix() in EXPORTERS:
+        allowed = {"torch", "transformers"}
     assert used <= allowed
 
 
@@ -146,9 +172,12 @@ def test_no_module_goes_by_the_class_of_a_backend(module: Path) -> None:
 @pytest.mark.parametrize(
     ("code", "found"),
     [
-        ("from trt_workbench.backends.ort_backend import OrtBackend\nisinstance(a, OrtBackend)", ["OrtBackend"]),
-        ("from trt_workbench.backends.trt_session import TrtSession as T\nisinstance(a, (int, T))", ["T"]),
-        ("from trt_workbench.backends.torch import TorchBackend\nissubclass(type(a), TorchBackend)", ["TorchBackend"]),
+        ("from trt_workbench.backends.ort.backend import OrtBackend\nisinstance(a, OrtBackend)", ["OrtBackend"]),
+        ("from trt_workbench.backends.trt.backend.session import TrtSession as T\nisinstance(a, (int, T))", ["T"]),
+        (
+            "from trt_workbench.backends.torch.backend.backend import TorchBackend\nissubclass(type(a), TorchBackend)",
+            ["TorchBackend"],
+        ),
         ("getattr(self.session, 'memory_bytes', None)", ["getattr(self.session, 'memory_bytes', None)"]),
         ("hasattr(backend, 'provider')", ["hasattr(backend, 'provider')"]),
         ("from trt_workbench.backends.base import Session\nisinstance(a, Session)", []),
@@ -159,8 +188,20 @@ def test_a_class_would_be_found(code: str, found: list[str]) -> None:
     assert kinds_asked_for(code) == found
 
 
-def test_an_upward_import_is_found() -> None:
-    assert upward_imports("pipeline", {"trt_workbench.evaluate.coco", "trt_workbench.backends.base"}) == ["evaluate"]
+@pytest.mark.parametrize(
+    ("module", "name", "is_wrong"),
+    [
+        ("backends/base.py", "backends.ort.cpu.x", False),
+        ("backends/base.py", "vision.run", True),
+        ("core/errors.py", "model.opened.Model", True),
+        ("vision/run.py", "console.common.say", False),
+        ("vision/run.py", "verify.require_verified", False),
+        ("vision/run.py", "verify.gate.require_verified", True),
+        ("vision/run.py", "app.app", True),
+    ],
+)
+def test_a_wrong_import_is_found(module: str, name: str, is_wrong: bool) -> None:
+    assert bool(wrong_imports(Path(module), {f"trt_workbench.{name}"})) == is_wrong
 
 
 @pytest.mark.parametrize(
@@ -168,7 +209,7 @@ def test_an_upward_import_is_found() -> None:
     [
         (r'HasField\("g"\)|AttributeProto\.GRAPH', {"model/walking.py"}),
         (r"inline_local_functions", {"model/editing.py"}),
-        (r"Popen\(", {"core/workers.py", "system/tensorrt_wheel.py"}),  # pip, whose download is watched
+        (r"Popen\(", {"core/workers.py", "setup/tensorrt_wheel.py"}),  # pip, whose download is watched
         (r"def write_report\(", {"report/reports.py"}),
     ],
 )
@@ -179,6 +220,6 @@ def test_a_concept_has_one_home(pattern: str, homes: set[str]) -> None:
 
 
 def test_commands_import_nothing_heavy() -> None:
-    code = f"import sys, trt_workbench.cli.app; print(sorted(set(sys.modules) & set({HEAVY!r})))"
+    code = f"import sys, trt_workbench.app; print(sorted(set(sys.modules) & set({HEAVY!r})))"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"

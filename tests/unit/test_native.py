@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from trt_workbench import errors
+from trt_workbench.core import errors
 from trt_workbench.engine import native
 from trt_workbench.engine.native_options import native_values, to_native
 from trt_workbench.engine.options import BuildSettings

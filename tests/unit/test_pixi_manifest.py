@@ -20,7 +20,7 @@ from packaging.utils import canonicalize_name
 from rattler.exceptions import InvalidMatchSpecError
 
 from taskrunner import Machine, all_tasks, lacking, load, resolve, version_tuple
-from trt_workbench.cli.app import app
+from trt_workbench.app import app
 
 ROOT = Path(__file__).parents[2]
 SHARED = Path(os.environ.get("TRTW_SHARED", ROOT.parent / "shared"))

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from trt_workbench.cli import common, eval_llm
+from trt_workbench.console import common
+from trt_workbench.llm import cli as eval_llm
 
 FIGURES = st.one_of(
     st.floats(-1e12, 1e12).map(lambda value: f"{value:+.2e}"),

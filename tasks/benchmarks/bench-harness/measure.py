@@ -23,7 +23,7 @@ import yaml
 from trt_workbench.bench import run, worker
 from trt_workbench.bench.bench_run import prepare_bench
 from trt_workbench.bench.ranking import compare_records, kept_records
-from trt_workbench.runs.records import read_records
+from trt_workbench.core.records import read_records
 
 _SHARE, _PRIORITY = "TRTW_PLANTED_SHARE", "TRTW_PRIORITY"
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from typer.testing import CliRunner
 
-from trt_workbench.cli.app import app
+from trt_workbench.app import app
 
 FORMATS = ("fp32", "fp16", "bf16", "int8", "fp8", "mxfp8", "nvfp4")
 CALIBRATED = ("int8", "fp8")

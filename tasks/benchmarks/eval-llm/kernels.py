@@ -48,10 +48,10 @@ def trace(options: argparse.Namespace) -> list[dict[str, Any]]:
     import torch
     from torch.profiler import ProfilerActivity, profile
 
-    from trt_workbench.onnxtools.llm_directory import examine_llm_directory
-    from trt_workbench.onnxtools.opsets import DEFAULT_OPSET
-    from trt_workbench.pipeline.llm.choice import BackendChoice
-    from trt_workbench.pipeline.llm.opening import ModelSource, open_cached
+    from trt_workbench.llm.choice import BackendChoice
+    from trt_workbench.llm.opening import ModelSource, open_cached
+    from trt_workbench.model.llm_directory import examine_llm_directory
+    from trt_workbench.model.opsets import DEFAULT_OPSET
 
     torch.zeros(1, device="cuda")
     source = ModelSource(examine_llm_directory(options.model), "auto", DEFAULT_OPSET, None, lambda _: None)

@@ -71,7 +71,7 @@ class Encoder:
 
 def encoders(options: argparse.Namespace) -> list[Encoder]:
     """Return the models of --sizes."""
-    from trt_workbench.system.embedded import ENCODER, embedded_model
+    from trt_workbench.core.embedded import ENCODER, embedded_model
 
     found = []
     for name in options.sizes:
@@ -110,7 +110,7 @@ def contract(layers: int, width: int, later: int, streams: Mapping[str, Sequence
         later: frames of a chunk after the first.
         streams: least, usual and most of a call, by profile; profiles A and B have one size of chunks each.
     """
-    from trt_workbench.system.embedded import embedded_contract
+    from trt_workbench.core.embedded import embedded_contract
 
     document: dict[str, Any] = json.loads(embedded_contract().read_text(encoding="utf-8"))
     document["name"] = f"streaming encoder of {layers} layers, d={width}"
@@ -147,7 +147,7 @@ def profile(path: Path, name: str, *, streams: int | None = None) -> str:
         name: of the profile.
         streams: of every call; those of the profile else.
     """
-    from trt_workbench.pipeline.streaming.reading import read_contract
+    from trt_workbench.stream.contract.reading import read_contract
 
     found = read_contract(path)
     chosen = next(one for one in found.profiles if one.name == name)

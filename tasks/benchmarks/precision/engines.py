@@ -124,9 +124,9 @@ def subjects(options: argparse.Namespace) -> list[Subject]:
     """Return the models that are there, with their data; makes what is missing."""
     from measure import split  # type: ignore[import-not-found]
 
-    from trt_workbench.evaluate.embedded.dataset import make_embedded_dataset
-    from trt_workbench.evaluate.embedded.scenes import write_dataset
-    from trt_workbench.system.embedded import embedded_model
+    from trt_workbench.core.embedded import embedded_model
+    from trt_workbench.vision.scenes.dataset import make_embedded_dataset
+    from trt_workbench.vision.scenes.scenes import write_dataset
 
     names, work, found = options.only or MODELS, options.work, []
     folder = work / "coco"

@@ -16,14 +16,14 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from trt_workbench.core.documents import write_json
 from trt_workbench.core.hashing import hash_file
-from trt_workbench.decide.candidates import make_candidate
-from trt_workbench.decide.settings import MADE, CalibrationSettings, PlacementSettings
-from trt_workbench.engine.documents import write_json
-from trt_workbench.evaluate.llm import LlmEvaluation, LlmRequest
+from trt_workbench.llm.choice import BackendChoice
+from trt_workbench.llm.run import LlmEvaluation, LlmRequest
+from trt_workbench.model.low_precision.evidence import Evidence
 from trt_workbench.model.opened import Model
-from trt_workbench.onnxtools.quantize.evidence import Evidence
-from trt_workbench.pipeline.llm.choice import BackendChoice
+from trt_workbench.quantize.candidates import make_candidate
+from trt_workbench.quantize.settings import MADE, CalibrationSettings, PlacementSettings
 
 ROOT = Path(__file__).resolve().parents[3]
 RECORDS = ROOT / "docs" / "benchmarks" / "precision"

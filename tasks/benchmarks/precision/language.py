@@ -16,14 +16,14 @@ from typing import get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from trt_workbench.backends.llm_tokenizer import load_tokenizer
-from trt_workbench.backends.ort_cpu import OrtCpuBackend
-from trt_workbench.decide.calibrate import calibrate
-from trt_workbench.decide.candidates import make_candidate
-from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings
+from trt_workbench.backends.ort.cpu import OrtCpuBackend
+from trt_workbench.backends.torch.llm_tokenizer import load_tokenizer
+from trt_workbench.model.llm_directory import examine_llm_directory
+from trt_workbench.model.low_precision.kinds import Method
 from trt_workbench.model.opened import Model
-from trt_workbench.onnxtools.llm_directory import examine_llm_directory
-from trt_workbench.onnxtools.quantize.kinds import Method
+from trt_workbench.quantize.calibrate import calibrate
+from trt_workbench.quantize.candidates import make_candidate
+from trt_workbench.quantize.settings import CalibrationSettings, PlacementSettings
 
 WINDOW, SCORED, BATCH = 128, 8192, 16
 

@@ -21,18 +21,18 @@ from typing import Any
 
 import numpy as np
 
-from trt_workbench.decide.calibrate import calibrate
-from trt_workbench.decide.candidates import make_candidate
-from trt_workbench.decide.data import CalibrationData, calibration_data
-from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings
-from trt_workbench.evaluate.coco import CocoEvaluation, CocoRequest
-from trt_workbench.evaluate.embedded.dataset import make_embedded_dataset
-from trt_workbench.evaluate.embedded.scenes import write_dataset
+from trt_workbench.core.embedded import embedded_model
+from trt_workbench.model.low_precision.kinds import Method
+from trt_workbench.model.low_precision.preparation import prepare, raise_opset
 from trt_workbench.model.opened import Model
-from trt_workbench.onnxtools.quantize.kinds import Method
-from trt_workbench.onnxtools.quantize.preparation import prepare, raise_opset
-from trt_workbench.onnxtools.sanitize import save_model
-from trt_workbench.system.embedded import embedded_model
+from trt_workbench.model.sanitize.sanitize import save_model
+from trt_workbench.quantize.calibrate import calibrate
+from trt_workbench.quantize.candidates import make_candidate
+from trt_workbench.quantize.data import CalibrationData, calibration_data
+from trt_workbench.quantize.settings import CalibrationSettings, PlacementSettings
+from trt_workbench.vision.run import CocoEvaluation, CocoRequest
+from trt_workbench.vision.scenes.dataset import make_embedded_dataset
+from trt_workbench.vision.scenes.scenes import write_dataset
 
 _CALIBRATION_SEED = 17
 METHODS: tuple[Method, ...] = ("max", "entropy", "percentile", "mse")

@@ -19,13 +19,13 @@ from pathlib import Path
 
 from measure import _CALIBRATION_SEED, split
 
-from trt_workbench.decide.scores import coco_scores
-from trt_workbench.engine.documents import read_document
-from trt_workbench.evaluate.coco import CocoEvaluation, CocoRequest
-from trt_workbench.evaluate.embedded.dataset import make_embedded_dataset
-from trt_workbench.evaluate.embedded.scenes import write_dataset
-from trt_workbench.onnxtools.quantize.evidence import Evidence
-from trt_workbench.system.embedded import embedded_model
+from trt_workbench.core.documents import read_document
+from trt_workbench.core.embedded import embedded_model
+from trt_workbench.model.low_precision.evidence import Evidence
+from trt_workbench.quantize.scores import coco_scores
+from trt_workbench.vision.run import CocoEvaluation, CocoRequest
+from trt_workbench.vision.scenes.dataset import make_embedded_dataset
+from trt_workbench.vision.scenes.scenes import write_dataset
 
 
 def main() -> None:

@@ -24,15 +24,15 @@ from onnx import helper, numpy_helper
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_dynamic, quantize_static
 
 from trt_workbench.backends.base import SessionOptions
-from trt_workbench.backends.ort_backend import OrtBackend
-from trt_workbench.backends.ort_cpu import OrtCpuSession
+from trt_workbench.backends.ort.backend import OrtBackend
+from trt_workbench.backends.ort.cpu import OrtCpuSession
 from trt_workbench.backends.registry import backend_names, get_backend
+from trt_workbench.core.documents import write_json
+from trt_workbench.core.errors import UsageProblem, WorkbenchError
 from trt_workbench.core.precision import MIXED, names, precisions, read
-from trt_workbench.decide.candidates import make_candidate
-from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings
-from trt_workbench.engine.documents import write_json
-from trt_workbench.errors import UsageProblem, WorkbenchError
 from trt_workbench.model.opened import Model
+from trt_workbench.quantize.candidates import make_candidate
+from trt_workbench.quantize.settings import CalibrationSettings, PlacementSettings
 
 RECORDS = Path(__file__).resolve().parents[3] / "docs" / "benchmarks" / "precision"
 NAME = sys.argv[1] if sys.argv[1:] else "runtimes"

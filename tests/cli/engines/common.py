@@ -23,4 +23,4 @@ def measuring(*words: object) -> tuple[object, ...]:
     return (*words, "--duration", "0", "--warmup", "0", "--iterations", "5")
 
 
-PROGRAM = "from trt_workbench.cli.main import main; main()"
+PROGRAM = "from trt_workbench.main import main; main()"

@@ -18,8 +18,8 @@ from tests.cli.engines.common import PROGRAM, infer, measuring, write_model
 from tests.fork_server import ForkServer
 from tests.in_app import json_of, next_lines, stderr_of, stdout_of, trtw
 
-from trt_workbench.cli.build_progress import build_progress
-from trt_workbench.cli.progress import pulse
+from trt_workbench.build.progress import build_progress
+from trt_workbench.console.progress import pulse
 
 
 def test_a_build_is_kept_shown_and_found_again(model: Path, tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_calibration_data_is_recorded_and_too_little_of_it_is_told(model: Path, 
 def test_without_a_terminal_a_line_now_and_then_tells_of_the_build(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("trt_workbench.cli.progress.EVERY_S", 0.1)
+    monkeypatch.setattr("trt_workbench.console.progress.EVERY_S", 0.1)
     with pulse(), build_progress(Console(file=io.StringIO())) as progress:
         assert re.fullmatch(r"\[\d+ s\] Still running", next_lines(capsys)[-1])  # nothing is built yet
         assert progress("build", 0, 0)

@@ -8,7 +8,7 @@ from tests.in_app import json_of, stderr_of, stdout_of, trtw
 from tests.streaming_models import attention, contract_of, write_contract
 
 from trt_workbench.engine.manifest import manifest_path
-from trt_workbench.pipeline.streaming.contract import Contract
+from trt_workbench.stream.contract.contract import Contract
 
 
 @pytest.fixture

@@ -140,7 +140,7 @@ def test_what_is_missing_is_named_root_cause_first(
     monkeypatch.setitem(sys.modules, native.MODULE, None)  # an import of it fails
     native.native.cache_clear()
     monkeypatch.setattr("trt_workbench.engine.target.current_root", lambda: None)
-    monkeypatch.setattr("trt_workbench.system.gpu._DEVICE_FILES", ())
+    monkeypatch.setattr("trt_workbench.core.gpu._DEVICE_FILES", ())
     call = [word.format(model=model, plan=plan) for word in words]
 
     gpus()

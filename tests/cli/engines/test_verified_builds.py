@@ -9,9 +9,9 @@ from tests.cli.engines.common import write_model
 from tests.in_app import json_of, stderr_of, stdout_of, trtw
 from tests.onnx_text import write_onnx
 
+from trt_workbench.core.verification import Verification
 from trt_workbench.engine.manifest import read_manifest
 from trt_workbench.engine.verdicts import kept_verdict
-from trt_workbench.engine.verification import Verification
 
 
 @pytest.fixture

@@ -253,7 +253,7 @@ class ImageBatch:
 
     def __init__(self, images: list[Any], spec: LetterboxSpec) -> None:
         from trt_workbench.backends.images import ImageTransform
-        from trt_workbench.pipeline.letterbox import preprocess
+        from trt_workbench.vision.letterbox import preprocess
 
         transform = ImageTransform(**vars(spec))
         self.array = np.stack([preprocess(image, transform)[0] for image in images])

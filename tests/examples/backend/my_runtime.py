@@ -8,9 +8,9 @@ import numpy as np
 from trt_workbench.backends.base import Availability, Backend, Session, SessionOptions, TensorSpec
 from trt_workbench.backends.profiling import Operation, Profiled
 from trt_workbench.backends.reproduction import Reproduction
+from trt_workbench.model.graph_types import read_precision
 from trt_workbench.model.opened import Model
-from trt_workbench.onnxtools.graph_types import read_precision
-from trt_workbench.onnxtools.partitions import make_partitions
+from trt_workbench.model.partitions import make_partitions
 
 
 class MyBackend(Backend):

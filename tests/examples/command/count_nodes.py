@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from trt_workbench.cli.common import DebugOption, JsonOption, handled, print_json, print_line, stdout_console
+from trt_workbench.console.common import DebugOption, JsonOption, handled, print_json, print_line, stdout_console
 
 
 @handled

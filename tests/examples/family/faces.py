@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trt_workbench.pipeline.families.base import Detections, DoesNotFit, Family
+from trt_workbench.vision.families.base import Detections, DoesNotFit, Family
 
 
 @dataclass(frozen=True)

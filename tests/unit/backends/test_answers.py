@@ -13,7 +13,7 @@ from trt_workbench.backends import registry
 from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.backends.images import ImageSession, ImageTransform
 from trt_workbench.backends.measuring import MeasuringSession, SamplingLimits
-from trt_workbench.errors import (
+from trt_workbench.core.errors import (
     BackendFailure,
     ComponentMissing,
     DeviceFailure,

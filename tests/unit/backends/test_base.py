@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from trt_workbench.backends.base import TensorSpec, check_index, check_inputs
-from trt_workbench.errors import UsageProblem
+from trt_workbench.core.errors import UsageProblem
 
 SPECS = (TensorSpec("images", "float32", (None, 3, 4)), TensorSpec("scale", "float32", ()))
 GOOD = {"images": np.zeros((2, 3, 4), np.float32), "scale": np.array(2, np.float32)}

@@ -10,10 +10,10 @@ from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantTy
 from tests.onnx_text import write_onnx
 
 from trt_workbench.backends.base import Session, SessionOptions
-from trt_workbench.backends.ort_cpu import OrtCpuBackend
-from trt_workbench.backends.ort_gpu import SESSION_OPTIONS, LoadRequest, load_gpu_session
+from trt_workbench.backends.ort.cpu import OrtCpuBackend
+from trt_workbench.backends.ort.gpu import SESSION_OPTIONS, LoadRequest, load_gpu_session
 from trt_workbench.backends.registry import get_backend
-from trt_workbench.errors import UsageProblem
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.model.opened import Model
 
 RNG = np.random.default_rng(0)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from trt_workbench.backends.extra_options import Option, checked_extra
-from trt_workbench.errors import UsageProblem
+from trt_workbench.core.errors import UsageProblem
 
 TABLE = {
     "device_id": Option(int, default=0, minimum=0),

@@ -15,7 +15,7 @@ from tests.onnx_text import write_onnx
 from tests.random_models import write_model
 
 from trt_workbench.backends.graph_precision import model_in_precision
-from trt_workbench.errors import UsageProblem
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.model.opened import Model
 
 _KINDS = {"tensor(float)": np.float32, "tensor(int64)": np.int64, "tensor(bool)": np.bool_, "tensor(int32)": np.int32}

@@ -5,15 +5,15 @@ import onnxruntime as ort
 import pytest
 from tests.unit.backends.small_models import linear, reshaped
 
-from trt_workbench.backends.ort_assignment import (
+from trt_workbench.backends.ort.assignment import (
     RECORD_ENTRY,
     AssignedGroup,
     Assignment,
     check_assignment,
     read_assignment,
 )
-from trt_workbench.errors import CheckFailed
-from trt_workbench.onnxtools.shape_nodes import shape_nodes
+from trt_workbench.core.errors import CheckFailed
+from trt_workbench.model.shape_nodes import shape_nodes
 
 CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
 MIXED = Assignment(

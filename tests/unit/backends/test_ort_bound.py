@@ -8,9 +8,9 @@ from tests.onnx_text import write_onnx
 from tests.unit.backends.bound_sessions import CopyingSession, bound, plain
 from tests.unit.backends.small_models import linear
 
-from trt_workbench.backends import ort_slot
+from trt_workbench.backends.ort import slot as ort_slot
 from trt_workbench.backends.pinned import PageableHost, PinnedHost
-from trt_workbench.errors import ComponentMissing, UsageProblem
+from trt_workbench.core.errors import ComponentMissing, UsageProblem
 
 
 def batch(size: int, seed: int = 0) -> np.ndarray:

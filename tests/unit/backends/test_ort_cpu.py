@@ -9,12 +9,12 @@ import pytest
 from onnx import helper
 from tests.onnx_text import parse_onnx, write_onnx
 
-from trt_workbench.backends import ort_cpu
 from trt_workbench.backends.base import SessionOptions, TensorSpec
-from trt_workbench.backends.ort_cpu import OrtCpuBackend
-from trt_workbench.decide.candidates import make_candidate
-from trt_workbench.errors import DeviceFailure, UsageProblem
+from trt_workbench.backends.ort import cpu as ort_cpu
+from trt_workbench.backends.ort.cpu import OrtCpuBackend
+from trt_workbench.core.errors import DeviceFailure, UsageProblem
 from trt_workbench.model.opened import Model
+from trt_workbench.quantize.candidates import make_candidate
 
 RNG = np.random.default_rng(0)
 WEIGHTS = RNG.standard_normal((8, 5)).astype(np.float32)

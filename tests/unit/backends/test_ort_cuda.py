@@ -8,12 +8,12 @@ import pytest
 from tests.unit.backends.small_models import linear
 
 from trt_workbench.backends.base import SessionOptions
-from trt_workbench.backends.ort_backend import LoadRequest
-from trt_workbench.backends.ort_common import session_config
-from trt_workbench.backends.ort_cpu import OrtCpuBackend
-from trt_workbench.backends.ort_cuda import OrtCudaBackend
-from trt_workbench.backends.ort_gpu import SESSION_OPTIONS, load_gpu_session
-from trt_workbench.errors import CheckFailed, ComponentMissing, DeviceFailure, UsageProblem
+from trt_workbench.backends.ort.backend import LoadRequest
+from trt_workbench.backends.ort.common import session_config
+from trt_workbench.backends.ort.cpu import OrtCpuBackend
+from trt_workbench.backends.ort.cuda import OrtCudaBackend
+from trt_workbench.backends.ort.gpu import SESSION_OPTIONS, load_gpu_session
+from trt_workbench.core.errors import CheckFailed, ComponentMissing, DeviceFailure, UsageProblem
 from trt_workbench.model.opened import Model
 
 CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"

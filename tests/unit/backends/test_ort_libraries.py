@@ -7,8 +7,8 @@ from typing import Any
 import onnxruntime as ort
 import pytest
 
-from trt_workbench.backends import ort_libraries
-from trt_workbench.backends.ort_common import CUDA_PROVIDER, TENSORRT_PROVIDER
+from trt_workbench.backends.ort import libraries as ort_libraries
+from trt_workbench.backends.ort.common import CUDA_PROVIDER, TENSORRT_PROVIDER
 
 VERSIONS = {"onnxruntime": "1.31.1", "cuda_of_wheel": "13.0"}
 
@@ -48,7 +48,7 @@ def test_each_missing_piece_is_named_with_its_mend(found: dict[str, Any], reason
 def test_without_a_gpu_that_is_the_reason_not_a_library(
     gpus: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trt_workbench.system.gpu._DEVICE_FILES", ())
+    monkeypatch.setattr("trt_workbench.core.gpu._DEVICE_FILES", ())
     gpus()
     found = ort_libraries.gpu_availability(CUDA_PROVIDER)
     assert found.reason == "No GPU can be used: the driver sees no GPU."

@@ -6,15 +6,15 @@ import pytest
 from tests.onnx_text import write_onnx
 from tests.unit.backends.small_models import reshaped
 
-from trt_workbench.backends import ort_partitions as partitions
 from trt_workbench.backends.base import Availability
-from trt_workbench.backends.ort_assignment import AssignedGroup, Assignment
-from trt_workbench.backends.ort_cuda import OrtCudaBackend
-from trt_workbench.backends.ort_trt import OrtTrtBackend
+from trt_workbench.backends.ort import partitions
+from trt_workbench.backends.ort.assignment import AssignedGroup, Assignment
+from trt_workbench.backends.ort.cuda import OrtCudaBackend
+from trt_workbench.backends.ort.trt import OrtTrtBackend
 from trt_workbench.backends.registry import get_backend
+from trt_workbench.core.errors import DeviceFailure
 from trt_workbench.engine import native
-from trt_workbench.errors import DeviceFailure
-from trt_workbench.onnxtools.partitions import PartitionRequest
+from trt_workbench.model.partitions import PartitionRequest
 
 TRT, CUDA, CPU = "TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvider"
 

@@ -7,8 +7,8 @@ import numpy as np
 from tests.onnx_text import write_onnx
 
 from trt_workbench.backends.base import SessionOptions
-from trt_workbench.backends.ort_cpu import OrtCpuBackend
-from trt_workbench.backends.ort_profile import profiled_runs
+from trt_workbench.backends.ort.cpu import OrtCpuBackend
+from trt_workbench.backends.ort.profile import profiled_runs
 
 
 def test_the_trace_is_found_in_a_folder_whose_name_is_no_text(tmp_path: Path) -> None:

@@ -10,14 +10,14 @@ from tests.onnx_text import write_onnx
 from tests.unit.backends.small_models import reshaped
 
 from trt_workbench.backends.base import SessionOptions
-from trt_workbench.backends.ort_assignment import RECORD_ENTRY, AssignedGroup, Assignment, read_assignment
-from trt_workbench.backends.ort_backend import LoadRequest
-from trt_workbench.backends.ort_gpu import SESSION_OPTIONS, load_gpu_session, shape_keys
-from trt_workbench.backends.ort_rewrites import assigned_graph
-from trt_workbench.errors import CheckFailed
+from trt_workbench.backends.ort.assignment import RECORD_ENTRY, AssignedGroup, Assignment, read_assignment
+from trt_workbench.backends.ort.backend import LoadRequest
+from trt_workbench.backends.ort.gpu import SESSION_OPTIONS, load_gpu_session, shape_keys
+from trt_workbench.backends.ort.rewrites import assigned_graph
+from trt_workbench.core.errors import CheckFailed
 from trt_workbench.model.opened import Model
 from trt_workbench.model.proto import operator_name
-from trt_workbench.onnxtools.shape_nodes import shape_nodes
+from trt_workbench.model.shape_nodes import shape_nodes
 
 CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
 
@@ -62,7 +62,7 @@ def test_nodes_that_the_runtime_made_are_judged_by_what_they_compute(tmp_path: P
 
 def test_names_of_the_file_cost_no_second_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = reshaped(tmp_path / "m.onnx")
-    monkeypatch.setattr("trt_workbench.backends.ort_gpu.assigned_graph", lambda *_: pytest.fail("loaded again"))
+    monkeypatch.setattr("trt_workbench.backends.ort.gpu.assigned_graph", lambda *_: pytest.fail("loaded again"))
     outside = Assignment((AssignedGroup(CUDA, (("Sigmoid", "data"),)), AssignedGroup(CPU, (("Shape", "shape_of_x"),))))
     assert shape_keys(ort, plan_of(model), onnx.load(model).graph, outside) == shape_nodes(onnx.load(model).graph)
 
@@ -88,8 +88,8 @@ def test_a_model_that_the_cpu_cannot_load_has_no_graph(tmp_path: Path) -> None:
 def test_shape_nodes_of_language_models_are_known_by_the_runtimes_names(
     llm_folder: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, family: str, kind: str
 ) -> None:
-    from trt_workbench.onnxtools.llm_directory import examine_llm_directory
-    from trt_workbench.pipeline.llm.export import ExportSettings, exported_graph
+    from trt_workbench.llm.export import ExportSettings, exported_graph
+    from trt_workbench.model.llm_directory import examine_llm_directory
 
     monkeypatch.setenv("TRTW_TMP", str(tmp_path))
     settings = dataclasses.replace(ExportSettings(), prove=False)

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from tests.unit.backends.small_models import linear
 
-from trt_workbench.backends import ort_rtx
 from trt_workbench.backends.base import SessionOptions
-from trt_workbench.backends.ort_backend import LoadRequest
-from trt_workbench.backends.ort_rtx import LEFT_OUT, PROVIDER_OPTIONS, RTX_PROVIDER, OrtRtxBackend
+from trt_workbench.backends.ort import rtx as ort_rtx
+from trt_workbench.backends.ort.backend import LoadRequest
+from trt_workbench.backends.ort.rtx import LEFT_OUT, PROVIDER_OPTIONS, RTX_PROVIDER, OrtRtxBackend
+from trt_workbench.core.errors import ComponentMissing, UsageProblem
 from trt_workbench.engine.profiles import Profile
-from trt_workbench.errors import ComponentMissing, UsageProblem
 
 INSTALLED = importlib.util.find_spec(ort_rtx.PACKAGE) is not None
 SHAPES = {f"nv_profile_{end}_shapes": f"x:{size}x4" for end, size in (("min", 1), ("opt", 4), ("max", 8))}

@@ -8,9 +8,9 @@ from tests.onnx_text import write_onnx
 from tests.unit.backends.bound_sessions import CopyingSession, bound, plain
 
 from trt_workbench.backends.base import SessionOptions
-from trt_workbench.backends.ort_cuda import OrtCudaBackend
-from trt_workbench.backends.ort_trt import OrtTrtBackend
-from trt_workbench.errors import DeviceFailure, UsageProblem
+from trt_workbench.backends.ort.cuda import OrtCudaBackend
+from trt_workbench.backends.ort.trt import OrtTrtBackend
+from trt_workbench.core.errors import DeviceFailure, UsageProblem
 
 STATE = {"h_next": "h", "count_next": "count"}
 H, COUNT = (2, 3), (1,)

@@ -10,14 +10,14 @@ from onnx import TensorProto
 from tests.onnx_text import write_onnx
 
 from trt_workbench.backends.base import SessionOptions
-from trt_workbench.backends.ort_cpu import OrtCpuBackend
-from trt_workbench.backends.ort_names import origin
-from trt_workbench.backends.ort_profile import profiled_runs
-from trt_workbench.backends.ort_trace import OrtTrace, read_trace
-from trt_workbench.errors import UsageProblem
+from trt_workbench.backends.ort.cpu import OrtCpuBackend
+from trt_workbench.backends.ort.names import origin
+from trt_workbench.backends.ort.profile import profiled_runs
+from trt_workbench.backends.ort.trace import OrtTrace, read_trace
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.model.node_names import ModelNodes, read_nodes
 from trt_workbench.model.opened import Model
-from trt_workbench.onnxtools.node_names import ModelNodes, read_nodes
-from trt_workbench.profiling.workload import Workload, feed_for
+from trt_workbench.profile.workload import Workload, feed_for
 
 
 @pytest.fixture

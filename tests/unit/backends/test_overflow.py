@@ -10,7 +10,7 @@ import pytest
 from tests.half_models import half_input, half_model
 from tests.onnx_text import write_onnx
 
-from trt_workbench.backends.ort_cpu import OrtCpuBackend
+from trt_workbench.backends.ort.cpu import OrtCpuBackend
 from trt_workbench.backends.overflow import explained, overflows
 from trt_workbench.backends.registry import get_backend
 

@@ -13,7 +13,7 @@ import pytest
 
 from trt_workbench.backends import pinned
 from trt_workbench.backends.pinned import PageableHost, PinnedHost
-from trt_workbench.errors import DeviceFailure
+from trt_workbench.core.errors import DeviceFailure
 
 MAJOR = 977
 SOURCE = """

@@ -8,8 +8,8 @@ import pytest
 
 from trt_workbench.backends import registry
 from trt_workbench.backends.base import Availability
-from trt_workbench.backends.ort_cpu import OrtCpuBackend
-from trt_workbench.errors import ComponentMissing, UsageProblem
+from trt_workbench.backends.ort.cpu import OrtCpuBackend
+from trt_workbench.core.errors import ComponentMissing, UsageProblem
 
 # DESIGN's words: the stable names.
 NAMES = ("trt", "ort-trt", "ort-rtx", "ort-cuda", "ort-cpu", "torch", "torch-compile")

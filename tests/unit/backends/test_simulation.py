@@ -11,15 +11,15 @@ from tests.half_models import half_model
 from tests.onnx_text import write_onnx
 
 from trt_workbench.backends.base import Session, SessionOptions
-from trt_workbench.backends.ort_cpu import OrtCpuBackend
-from trt_workbench.backends.ort_cuda import OrtCudaBackend
-from trt_workbench.backends.ort_trt import OrtTrtBackend
+from trt_workbench.backends.ort.cpu import OrtCpuBackend
+from trt_workbench.backends.ort.cuda import OrtCudaBackend
+from trt_workbench.backends.ort.trt import OrtTrtBackend
 from trt_workbench.backends.registry import load_reference
-from trt_workbench.backends.torch import TorchBackend
-from trt_workbench.decide.candidates import Candidate, make_candidate
-from trt_workbench.decide.settings import CalibrationSettings
-from trt_workbench.errors import UsageProblem
+from trt_workbench.backends.torch.backend import TorchBackend
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.model.opened import Model
+from trt_workbench.quantize.candidates import Candidate, make_candidate
+from trt_workbench.quantize.settings import CalibrationSettings
 
 RNG = np.random.default_rng(0)
 Make = Callable[[Any], Candidate]

@@ -9,11 +9,11 @@ import pytest
 from tests.onnx_text import write_onnx
 from tests.unit.backends.small_models import linear, reshaped
 
-from trt_workbench.backends import torch as backend_module
 from trt_workbench.backends.base import SessionOptions
-from trt_workbench.backends.ort_cpu import OrtCpuBackend
-from trt_workbench.backends.torch import TorchBackend, TorchCompileBackend, compiler
-from trt_workbench.errors import ComponentMissing, UsageProblem
+from trt_workbench.backends.ort.cpu import OrtCpuBackend
+from trt_workbench.backends.torch import backend as backend_module
+from trt_workbench.backends.torch.backend import TorchBackend, TorchCompileBackend, compiler
+from trt_workbench.core.errors import ComponentMissing, UsageProblem
 
 torch = pytest.importorskip("torch")
 

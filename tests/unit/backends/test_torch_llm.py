@@ -7,17 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trt_workbench.backends.torch import compiler
-from trt_workbench.errors import ComponentMissing, DeviceFailure, UsageProblem
-from trt_workbench.onnxtools.llm_directory import examine_llm_directory
+from trt_workbench.backends.torch.backend import compiler
+from trt_workbench.core.errors import ComponentMissing, DeviceFailure, UsageProblem
+from trt_workbench.model.llm_directory import examine_llm_directory
 
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from trt_workbench.backends.torch_llm import TorchLlm, choose_device, load_torch_llm
-from trt_workbench.onnxtools.export_llm_model import quiet_transformers
-from trt_workbench.pipeline.llm.agreement import trace
-from trt_workbench.pipeline.llm.generation import generate_cached, generate_uncached
+from trt_workbench.backends.torch.llm import TorchLlm, choose_device, load_torch_llm
+from trt_workbench.backends.torch.llm_model import quiet_transformers
+from trt_workbench.llm.agreement import trace
+from trt_workbench.llm.generation import generate_cached, generate_uncached
 
 Folders = Callable[[str], Path]
 TOKENS = np.arange(24)

@@ -16,16 +16,16 @@ from tests.onnx_text import parse_onnx, write_onnx
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.images import ImageSession, ImageTransform
 from trt_workbench.backends.measuring import MeasuringSession, SamplingLimits
-from trt_workbench.backends.ort_cpu import OrtCpuBackend
+from trt_workbench.backends.ort.cpu import OrtCpuBackend
 from trt_workbench.backends.state_session import StateSession
-from trt_workbench.backends.trt import TrtBackend
+from trt_workbench.backends.trt.backend import TrtBackend
+from trt_workbench.core.errors import ComponentMissing, UsageProblem
 from trt_workbench.engine import native
 from trt_workbench.engine.builder import build, export, prepare_build
 from trt_workbench.engine.options import BuildSettings
 from trt_workbench.engine.profiles import Profile
-from trt_workbench.errors import ComponentMissing, UsageProblem
 from trt_workbench.model.opened import Model
-from trt_workbench.pipeline.letterbox import preprocess
+from trt_workbench.vision.letterbox import preprocess
 
 pytestmark = pytest.mark.usefixtures("doubled_core")
 
@@ -288,7 +288,7 @@ def test_a_gpu_that_fails_is_one_that_is_missing(monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_cores_errors_become_ours_of_the_same_name() -> None:
-    from trt_workbench import errors
+    from trt_workbench.core import errors
     from trt_workbench.engine import native
 
     core = native.native()

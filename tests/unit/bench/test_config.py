@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from trt_workbench.backends.measure.telemetry import gpu_in_use
 from trt_workbench.bench.config import load_config, shipped_configs
 from trt_workbench.bench.matrix import expand, point_from_dict, ranges, schedule
-from trt_workbench.errors import UsageProblem
-from trt_workbench.measure.telemetry import gpu_in_use
+from trt_workbench.core.errors import UsageProblem
 
 GOOD = """\
 models:

@@ -11,8 +11,8 @@ from trt_workbench.bench.config import BenchConfig
 from trt_workbench.bench.matrix import expand
 from trt_workbench.bench.model_files import model_files
 from trt_workbench.bench.run import BenchRun
-from trt_workbench.errors import UsageProblem
-from trt_workbench.runs.records import by_work, read_records
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.records import by_work, read_records
 
 TEXT = "g (float[batch,4] x) => (float[batch,4] y) { y = Mul(x, w) }"
 

@@ -22,11 +22,11 @@ from trt_workbench.bench.matrix import Point, Work, expand
 from trt_workbench.bench.model_files import model_files
 from trt_workbench.bench.scenarios import load_model, make_scenario
 from trt_workbench.bench.worker import Worker
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.serving import serve
-from trt_workbench.errors import UsageProblem
-from trt_workbench.onnxtools.identity import sha256_of
-from trt_workbench.pipeline.llm.choice import BackendChoice
-from trt_workbench.pipeline.llm.opening import check_precision
+from trt_workbench.llm.choice import BackendChoice
+from trt_workbench.llm.opening import check_precision
+from trt_workbench.model.identity import sha256_of
 
 pytestmark = pytest.mark.usefixtures("llm_output")
 

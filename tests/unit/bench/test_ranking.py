@@ -7,8 +7,8 @@ from tests.records import record, repetitions
 
 from trt_workbench.bench.ranking import kept_records, rank, round_ratios
 from trt_workbench.bench.regression import changes
-from trt_workbench.errors import UsageProblem
-from trt_workbench.runs.records import Record
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.records import Record
 
 
 def test_clear_differences_are_ranked() -> None:

@@ -14,8 +14,8 @@ from trt_workbench.bench import run
 from trt_workbench.bench.config import BenchConfig
 from trt_workbench.bench.matrix import expand
 from trt_workbench.bench.worker import Worker
+from trt_workbench.core.records import Record, read_records, read_samples
 from trt_workbench.core.workers import WorkerFailure
-from trt_workbench.runs.records import Record, read_records, read_samples
 
 # By runtime: throughput of every repetition at the batches 1, 2, 4 and 8, items/s.
 Rates = dict[str, list[list[float]]]

@@ -24,10 +24,10 @@ from trt_workbench.bench.scenarios import make_scenario
 from trt_workbench.bench.session_options import session_options
 from trt_workbench.bench.streams import StreamWork, stream_profile
 from trt_workbench.bench.worker import Worker
-from trt_workbench.errors import UsageProblem
-from trt_workbench.pipeline.streaming.contract import Contract
-from trt_workbench.runs.records import read_samples
-from trt_workbench.system.embedded import embedded_contract
+from trt_workbench.core.embedded import embedded_contract
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.records import read_samples
+from trt_workbench.stream.contract.contract import Contract
 
 Arrays = dict[str, NDArray[Any]]
 FEW = SamplingLimits(warmup_ms=0, duration_s=0.0, min_iterations=3)

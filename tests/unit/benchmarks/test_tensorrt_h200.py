@@ -264,7 +264,7 @@ def test_records_tell_the_state_of_the_gpu_that_works(
 
     names = dict.fromkeys(records._STATE)
     gpus = [{**names, "uuid": f"GPU-{letter}", "sm_clock_mhz": index} for index, letter in enumerate("abc")]
-    monkeypatch.setattr("trt_workbench.system.gpu.driver_report", lambda: {"gpus": gpus})
+    monkeypatch.setattr("trt_workbench.core.gpu.driver_report", lambda: {"gpus": gpus})
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 import trt_workbench
-from trt_workbench.backends import ort_libraries
+from trt_workbench.backends.ort import libraries as ort_libraries
 from trt_workbench.bench.worker import TARGET
+from trt_workbench.core.errors import ComponentMissing
 from trt_workbench.core.workers import WorkerProcess, ask_python
-from trt_workbench.errors import ComponentMissing
-from trt_workbench.profiling.capture import Capture, CaptureSettings
-from trt_workbench.system import tensorrt_wheel
+from trt_workbench.profile.capture import Capture, CaptureSettings
+from trt_workbench.setup import tensorrt_wheel
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_what_a_profiler_records(executed: Path, tmp_path: Path) -> None:
 
 def test_no_other_place_starts_python() -> None:
     """`sys.executable` stands in the helper, and where a build takes it as the interpreter to build for."""
-    allowed = {"core/workers.py", "system/ort_build_steps.py"}
+    allowed = {"core/workers.py", "setup/ort_build_steps.py"}
     root = Path(trt_workbench.__file__).parent
     found = set()
     for path in root.rglob("*.py"):

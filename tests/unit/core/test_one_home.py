@@ -13,8 +13,8 @@ NAMES = {"allclose", "isclose", "array_equal", "array_equiv", "norm", "cosine", 
 LENGTHS = {"abs", "absolute", "fabs", "square", "sum"}
 # What looks like it and compares no outputs.
 ELSEWHERE = {
-    "evaluate/embedded/scene_textures.py": ["np.linalg.norm(direction)"],  # of colours; the data set stays bit for bit
-    "pipeline/families/yolox.py": ["np.abs(centres - origin[::_SAMPLE])"],  # whether boxes lie on a grid
+    "vision/scenes/textures.py": ["np.linalg.norm(direction)"],  # of colours; the data set stays bit for bit
+    "vision/families/yolox.py": ["np.abs(centres - origin[::_SAMPLE])"],  # whether boxes lie on a grid
 }
 
 

@@ -8,6 +8,7 @@ import onnx
 import pytest
 from tests.unit.core.precision_page import PAGE, page
 
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.precision import (
     FAULT,
     FORMATS,
@@ -22,7 +23,6 @@ from trt_workbench.core.precision import (
     precisions,
     read,
 )
-from trt_workbench.errors import UsageProblem
 
 FLOATS = [one for one in FORMATS if one.is_float and one.numpy]
 WHOLE_NUMBERS = [one for one in FORMATS if not one.is_float]

@@ -10,6 +10,16 @@ from pathlib import Path
 
 import pytest
 
+from trt_workbench.core.errors import (
+    CheckFailed,
+    ComponentMissing,
+    DeviceFailure,
+    NotFinite,
+    OutOfMemory,
+    UsageProblem,
+    error_document,
+    error_of,
+)
 from trt_workbench.core.workers import (
     CRASH,
     TIMEOUT,
@@ -20,21 +30,11 @@ from trt_workbench.core.workers import (
     python_command,
     run_to_end,
 )
-from trt_workbench.errors import (
-    CheckFailed,
-    ComponentMissing,
-    DeviceFailure,
-    NotFinite,
-    OutOfMemory,
-    UsageProblem,
-    error_document,
-    error_of,
-)
 
 # A worker that does as it is told.
 OBEDIENT = """
 import os, signal, subprocess, sys, tempfile, time
-from trt_workbench import errors
+from trt_workbench.core import errors
 class Own(errors.CheckFailed):
     pass
 class Obedient:

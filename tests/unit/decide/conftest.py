@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.unit.evaluate.test_coco_scores import CATEGORIES, detections_near, ground_truth
+from tests.unit.vision.test_coco_scores import CATEGORIES, detections_near, ground_truth
 
 from trt_workbench.core.hashing import hash_file
-from trt_workbench.evaluate.coco_scores import score_detections
-from trt_workbench.evaluate.detections import DetectionTable, write_predictions
-from trt_workbench.runs.coco import STAGES
-from trt_workbench.runs.statistics import summarize
+from trt_workbench.core.statistics.summary import summarize
+from trt_workbench.vision.detections import DetectionTable, write_predictions
+from trt_workbench.vision.document import STAGES
+from trt_workbench.vision.scores import score_detections
 
 IMAGES = 40
 Make = Callable[..., Path]

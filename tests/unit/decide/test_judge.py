@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from tests.records import record
 
+from trt_workbench.core.statistics.bootstrap import LEAST_UNITS
 from trt_workbench.decide.judge import _speeds, judged
-from trt_workbench.decide.request import DecideSettings
-from trt_workbench.decide.scores import ResampledScore
+from trt_workbench.decide.settings import DecideSettings
 from trt_workbench.decide.task import Detection
 from trt_workbench.decide.tried import DraftRow
-from trt_workbench.runs.bootstrap import LEAST_UNITS
+from trt_workbench.quantize.scores import ResampledScore
 
 # p50 of YOLOX-Nano on an H200, milliseconds, of the repetitions that were stable first; and how many were not.
 FOUND = {

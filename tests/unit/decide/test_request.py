@@ -1,7 +1,7 @@
 import pytest
 
-from trt_workbench.decide.request import duration, names, precisions
-from trt_workbench.errors import UsageProblem
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.decide.settings import duration, names, precisions
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("1.5m", 90), ("2h", 7200), ("2H", 7200)])

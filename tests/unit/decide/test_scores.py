@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from trt_workbench.decide.scores import coco_scores
-from trt_workbench.errors import UsageProblem
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.quantize.scores import coco_scores
 
 Make = Callable[..., Path]
 

@@ -9,13 +9,13 @@ import pytest
 from tests.onnx_text import write_onnx
 from tests.unit.decide.test_overlap import pictures
 
-from trt_workbench.decide.candidates import make_candidate
-from trt_workbench.decide.request import DecideSettings
-from trt_workbench.decide.settings import CalibrationSettings, SearchSettings
+from trt_workbench.core.embedded import embedded_model
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.decide.settings import DecideSettings
 from trt_workbench.decide.subject import subject_of
-from trt_workbench.errors import UsageProblem
 from trt_workbench.model.opened import Model
-from trt_workbench.system.embedded import embedded_model
+from trt_workbench.quantize.candidates import make_candidate
+from trt_workbench.quantize.settings import CalibrationSettings, SearchSettings
 
 
 @pytest.mark.parametrize(("to", "words"), [("int8", "quantised already"), ("fp16", "computes in fp16")])

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from tests.onnx_text import write_onnx
 
-from trt_workbench.decide.settings import CalibrationSettings
 from trt_workbench.decide.task import Detection, Likeness
 from trt_workbench.decide.tried import DraftRow
 from trt_workbench.model.opened import Model
+from trt_workbench.quantize.settings import CalibrationSettings
 
 
 def test_a_timed_call_has_the_dimensions_of_a_sample(tmp_path: Path) -> None:

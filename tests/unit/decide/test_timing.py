@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from trt_workbench.decide.scores import ResampledScore
 from trt_workbench.decide.timing import measuring_s, timing, wanted
 from trt_workbench.decide.tried import DraftRow
+from trt_workbench.quantize.scores import ResampledScore
 
 
 def tried(precision: str, backend: str, call_ms: float | None) -> DraftRow:

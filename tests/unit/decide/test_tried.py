@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from tests.onnx_text import write_onnx
 
-from trt_workbench.backends.ort_cpu import OrtCpuBackend
-from trt_workbench.decide.candidates import make_candidate
-from trt_workbench.decide.settings import CalibrationSettings
+from trt_workbench.backends.ort.cpu import OrtCpuBackend
 from trt_workbench.decide.tried import DraftRow
 from trt_workbench.model.opened import Model
+from trt_workbench.quantize.candidates import make_candidate
+from trt_workbench.quantize.settings import CalibrationSettings
 
 
 def test_int8_that_ort_cpu_computes_in_fp32_is_simulated(tmp_path: Path) -> None:

@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
+from trt_workbench.core.statistics.bootstrap import share_interval
+from trt_workbench.decide.document import DecisionRow, RowSpeed
 from trt_workbench.decide.judge import _row
-from trt_workbench.decide.request import DecideSettings
+from trt_workbench.decide.settings import DecideSettings
 from trt_workbench.decide.task import Detection
 from trt_workbench.decide.tried import DraftRow
 from trt_workbench.decide.words import _doubts, gate, recommendation
-from trt_workbench.onnxtools.quantize.evidence import Evidence
-from trt_workbench.runs.bootstrap import share_interval
-from trt_workbench.runs.decision import DecisionRow, RowSpeed
-from trt_workbench.runs.score import RowScore
+from trt_workbench.model.low_precision.evidence import Evidence
+from trt_workbench.quantize.score_document import RowScore
 
 
 def task(*, overlap: bool = False) -> Detection:

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trt_workbench.engine.array_files import count_rows, load_arrays, numpy_dtype, save_arrays
-from trt_workbench.errors import UsageProblem
+from trt_workbench.core.array_files import count_rows, load_arrays, numpy_dtype, save_arrays
+from trt_workbench.core.errors import UsageProblem
 
 
 def test_arrays_come_back_and_damage_is_named(tmp_path: Path) -> None:

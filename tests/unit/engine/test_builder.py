@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from trt_workbench.core.errors import CheckFailed, ComponentMissing, DeviceFailure, UsageProblem
 from trt_workbench.engine.builder import build, export, prepare_build
 from trt_workbench.engine.manifest import manifest_path, read_manifest
 from trt_workbench.engine.options import BuildSettings
-from trt_workbench.errors import CheckFailed, ComponentMissing, DeviceFailure, UsageProblem
 from trt_workbench.model.opened import Model
 
 MakeModel = Callable[..., Path]

@@ -3,6 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.engine.calibration import (
     calibration_batches,
     calibration_files,
@@ -11,7 +12,6 @@ from trt_workbench.engine.calibration import (
     hash_calibration,
 )
 from trt_workbench.engine.options import Calibration
-from trt_workbench.errors import UsageProblem
 from trt_workbench.model.facts import ModelTensor
 
 

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typing_extensions import TypedDict
 
-from trt_workbench.engine.documents import Open, Strict, append_lines, having, read_document, read_lines, write_json
-from trt_workbench.errors import UsageProblem
+from trt_workbench.core.documents import Open, Strict, append_lines, having, read_document, read_lines, write_json
+from trt_workbench.core.errors import UsageProblem
 
 
 class Part(TypedDict):

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from trt_workbench.engine import files
-from trt_workbench.engine.files import NameLock, atomic_writer, path_within, replace_folder, scratch_folder, write_text
+from trt_workbench.core import files
+from trt_workbench.core.files import NameLock, atomic_writer, path_within, replace_folder, scratch_folder, write_text
 
 
 def test_an_error_keeps_the_older_file(tmp_path: Path) -> None:

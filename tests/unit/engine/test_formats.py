@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from tests.onnx_text import write_onnx
 
-from trt_workbench.decide.candidates import Candidate, make_candidate
-from trt_workbench.decide.settings import CalibrationSettings
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.engine.builder import prepare_build
 from trt_workbench.engine.options import BuildSettings
-from trt_workbench.errors import UsageProblem
 from trt_workbench.model.opened import Model
+from trt_workbench.quantize.candidates import Candidate, make_candidate
+from trt_workbench.quantize.settings import CalibrationSettings
 
 Make = Callable[[Any], Candidate]
 

@@ -1,7 +1,7 @@
 import pytest
 
-from trt_workbench.engine.interruptible import call_interruptibly
-from trt_workbench.errors import UsageProblem
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.interruptible import call_interruptibly
 
 
 def test_results_and_errors_come_back() -> None:

@@ -10,12 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.unit.engine.manifests import manifest_of
 
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.hashing import hash_file
 from trt_workbench.engine.loading import check_target, load_engine, plugin_libraries, read_plan
 from trt_workbench.engine.manifest import manifest_path, read_manifest, write_manifest
 from trt_workbench.engine.plugins import opened_plugins
 from trt_workbench.engine.target import Target
-from trt_workbench.errors import UsageProblem
 
 DATA = b"a plan of some length"
 TARGET = Target("10.16.1", "13.0", "580.1", "0.1.0", "NVIDIA Test", "GPU-1", "9.0")

@@ -2,8 +2,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from trt_workbench.core.errors import ComponentMissing
 from trt_workbench.engine import native
-from trt_workbench.errors import ComponentMissing
 
 
 @pytest.mark.parametrize(

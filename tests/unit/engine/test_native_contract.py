@@ -17,8 +17,8 @@ from tests.onnx_text import parse_onnx
 from trt_workbench.backends.images import ImageTransform
 from trt_workbench.engine.native_options import native_values, to_native
 from trt_workbench.engine.options import BuildSettings
-from trt_workbench.measure.queries import PARTS
-from trt_workbench.measure.request import MeasureSettings
+from trt_workbench.infer.queries import PARTS
+from trt_workbench.infer.settings import MeasureSettings
 
 ROOT = Path(__file__).parents[3]
 STUBS = sorted((ROOT / "cpp" / "python" / "trt_workbench_native").glob("*.pyi"))

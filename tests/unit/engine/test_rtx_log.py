@@ -9,10 +9,10 @@ import onnx
 import pytest
 from tests.rtx_models import ANSWERS, MODELS, profiles
 
-from trt_workbench.engine import rtx
 from trt_workbench.engine.profiles import Profile
-from trt_workbench.engine.rtx_layers import BuiltLayer, BuiltTensor, built_layers, built_precision
-from trt_workbench.engine.rtx_log import Complaint, Refusal, build_refusal, parser_refusal
+from trt_workbench.target import rtx
+from trt_workbench.target.rtx_layers import BuiltLayer, BuiltTensor, built_layers, built_precision
+from trt_workbench.target.rtx_log import Complaint, Refusal, build_refusal, parser_refusal
 
 RECORDED = json.loads(ANSWERS.read_text(encoding="utf-8"))["answers"]
 NO_FP8 = "the architecture has no arithmetic in fp8_e4m3"

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.engine.build_options import BUILT
 from trt_workbench.engine.options import BuildSettings
 from trt_workbench.engine.settings_file import load_settings
-from trt_workbench.errors import UsageProblem
 
 
 def write(tmp_path: Path, text: str) -> Path:

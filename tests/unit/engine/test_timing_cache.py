@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from trt_workbench.core.errors import DeviceFailure, UsageProblem, WorkbenchError
 from trt_workbench.engine.manifest import manifest_path
 from trt_workbench.engine.timing_cache import load_timing_cache, save_timing_cache, shared_timing_cache
-from trt_workbench.errors import DeviceFailure, UsageProblem, WorkbenchError
 
 
 def merge(first: bytes, second: bytes) -> bytes:

@@ -12,7 +12,7 @@ import pytest
 from onnx import TensorProto
 from tests.onnx_text import parse_onnx, write_onnx
 
-from trt_workbench.errors import UsageProblem
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.model.editing import (
     Names,
     NodeWriter,
@@ -25,13 +25,13 @@ from trt_workbench.model.editing import (
     remove_unused,
     rename_uses,
 )
+from trt_workbench.model.fences import fences
 from trt_workbench.model.index import GraphIndex
+from trt_workbench.model.nan_flags import with_flags
+from trt_workbench.model.noise import with_rounding
 from trt_workbench.model.opened import Model
+from trt_workbench.model.sanitize.sanitize import sanitize
 from trt_workbench.model.walking import all_graphs, defined, subgraphs
-from trt_workbench.onnxtools.fences import fences
-from trt_workbench.onnxtools.nan_flags import with_flags
-from trt_workbench.onnxtools.noise import with_rounding
-from trt_workbench.onnxtools.sanitize import sanitize
 
 X = np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3)
 

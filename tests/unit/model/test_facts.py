@@ -6,7 +6,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from tests.onnx_text import parse_onnx, write_onnx
 
-from trt_workbench.errors import UsageProblem
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.model.opened import Model
 
 WEIGHTS = numpy_helper.from_array(np.ones(4, np.float32), "weights")

@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 from tests.onnx_text import parse_onnx, write_onnx
 
 from trt_workbench.core import hashing
-from trt_workbench.errors import UsageProblem
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.model import opened
 from trt_workbench.model import weights as weights_module
 from trt_workbench.model.opened import Model, once

@@ -7,9 +7,9 @@ import cv2
 import numpy as np
 import pytest
 
-from trt_workbench.runs import directory
-from trt_workbench.runs.coco import FIGURES, STAGES
-from trt_workbench.runs.statistics import summarize
+from trt_workbench.core import directory
+from trt_workbench.core.statistics.summary import summarize
+from trt_workbench.vision.document import FIGURES, STAGES
 
 TIMED = (*STAGES, "total")
 

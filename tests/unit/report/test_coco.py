@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trt_workbench.errors import UsageProblem
-from trt_workbench.report.coco import summarise
-from trt_workbench.report.coco_artefacts import read_artefacts
-from trt_workbench.report.coco_gallery import PER_GROUP, choose, f1
-from trt_workbench.report.coco_plots import most_confused
+from trt_workbench.core import directory
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.report.reports import write_report
-from trt_workbench.runs import directory
+from trt_workbench.vision.artefacts import read_artefacts
+from trt_workbench.vision.gallery import PER_GROUP, choose, f1
+from trt_workbench.vision.plots import most_confused
+from trt_workbench.vision.report import summarise
 
 VOID = {"meta", "img", "br"}
 

@@ -88,6 +88,6 @@ def test_colours_are_the_pages_and_hold_without_one(tmp_path: Path) -> None:
     text = (tmp_path / "f.svg").read_text(encoding="utf-8")
     assert "var(--series-1, #0072b2)" in text
     assert "var(--panel, #ffffff)" in text
-    page = render("page.html.j2")
+    page = render("report/page.html.j2")
     named = {part.split(",")[0] for part in text.split("var(--")[1:]}
     assert [name for name in named if f"--{name}:" not in page] == []

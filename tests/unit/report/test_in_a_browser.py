@@ -18,11 +18,11 @@ from tests.in_app import trtw
 from tests.kept_reports import checked_target, kept
 from tests.onnx_text import write_onnx
 from tests.streaming_models import attention, contract_of, write_contract
-from tests.unit.decide.planted import planted_data, planted_model
-from tests.unit.report.test_decide import ROWS, RUN, decision
+from tests.unit.decide.test_report import ROWS, RUN, decision
+from tests.unit.quantize.planted import planted_data, planted_model
 
-from trt_workbench.engine.documents import write_json
-from trt_workbench.report.overview import write_overview
+from trt_workbench.core.documents import write_json
+from trt_workbench.overview.report import write_overview
 from trt_workbench.report.reports import write_report
 
 pytestmark = [

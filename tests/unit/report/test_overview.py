@@ -11,8 +11,8 @@ import pytest
 from markdown_it import MarkdownIt
 from tests.records import record
 
-from trt_workbench.errors import UsageProblem
-from trt_workbench.report.overview import write_overview
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.overview.report import write_overview
 from trt_workbench.report.reports import write_report
 
 REPOSITORY = Path(__file__).parents[3]

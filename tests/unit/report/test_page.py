@@ -38,7 +38,7 @@ def test_in_an_item_of_a_list(value: str) -> None:
 def test_a_page_can_always_be_written() -> None:
     row = {"model": "\ud800", "backend": None, "precision": None, "verification": None, "figures": {}}
     page = render(
-        "overview.md.j2",
+        "overview/report.md.j2",
         overview={"runs": [], "accuracy": [row]}
         | dict.fromkeys(("said", "speed", "winners", "problems", "unstable"), ()),
     )
@@ -61,7 +61,7 @@ def test_a_time_is_for_people_and_another_text_is_left() -> None:
     for began, shown in ((run["started_at"], "begun 2026-11-23 07:35 UTC"), ("now", "begun now")):
         names = ("sides", "summary", "notes", "totals", "roles", "groups", "conditions", "columns")
         page = render(
-            "profile.html.j2", title="m", run=run | {"started_at": began}, environment={"command": "", "text": ""},
-            types=str, **dict.fromkeys(names, ()),
+            "profile/report.html.j2", title="m", run=run | {"started_at": began},
+            environment={"command": "", "text": ""}, types=str, **dict.fromkeys(names, ()),
         )  # fmt: skip
         assert shown in page

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from trt_workbench.backends.profiling import Operation
-from trt_workbench.engine.documents import append_lines
-from trt_workbench.profiling.records import Kernel, ProfileLine
-from trt_workbench.report.profile_view import precision_of, role_rows, side_views, summary, totals
+from trt_workbench.core.documents import append_lines
+from trt_workbench.core.environment import collect_environment
+from trt_workbench.profile.document import Kernel, ProfileLine
+from trt_workbench.profile.view import precision_of, role_rows, side_views, summary, totals
 from trt_workbench.report.reports import write_report
-from trt_workbench.system.environment import collect_environment
 
 FACTS = {
     "path": "/models/<b>.plan",
@@ -68,7 +68,7 @@ def test_the_page_shows_layers_kernels_and_the_difference_with_names_escaped(mak
 
 def test_sentences_name_the_longest_the_overhead_and_the_difference(records: list[ProfileLine]) -> None:
     sides = side_views({"target": FACTS, "against": {**FACTS, "precision": "fp32"}}, records)
-    from trt_workbench.profiling.difference import difference
+    from trt_workbench.profile.difference import difference
 
     text = " ".join(summary(sides, difference(sides[0].operations, sides[1].operations)))
     assert "2 layers take 0.400 ms a run; the longest" in text

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trt_workbench.errors import UsageProblem
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.report.style import figure, file_stem, label, plots_folder
 
 NAMES = st.text(st.sampled_from("aB0-_=. /\\\x00\ud800é"), max_size=12)

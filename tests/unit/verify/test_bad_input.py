@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tests.onnx_text import write_onnx
 
-from trt_workbench.errors import UsageProblem
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.verify.opening import VerifyRequest
 from trt_workbench.verify.reference import LiveReference
 from trt_workbench.verify.run import Verified, verify

@@ -18,8 +18,8 @@ from tests.attention_model import attention_model
 from tests.graph_fault_backend import GraphFaultBackend
 
 from trt_workbench.backends.base import Session, SessionOptions
-from trt_workbench.backends.ort_cpu import OrtCpuBackend
-from trt_workbench.errors import DeviceFailure, UsageProblem
+from trt_workbench.backends.ort.cpu import OrtCpuBackend
+from trt_workbench.core.errors import DeviceFailure, UsageProblem
 from trt_workbench.verify import trials
 from trt_workbench.verify.bisect import Bisected, bisect, check_bisectable
 from trt_workbench.verify.opening import VerifyRequest

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tests.onnx_text import write_onnx
 
-from trt_workbench.engine.verification import Shapes, Verification, VerifiedShapes
+from trt_workbench.core.verification import Shapes, Verification, VerifiedShapes
 from trt_workbench.verify import run as running
 from trt_workbench.verify.budget import LEAST_S, Budget
 from trt_workbench.verify.calls import Call

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tests.attention_model import TOKENS, WIDTH, attention_model
 from tests.onnx_text import write_onnx
 
-from trt_workbench.backends.ort_cpu import OrtCpuBackend
+from trt_workbench.backends.ort.cpu import OrtCpuBackend
 from trt_workbench.model.opened import Model
 from trt_workbench.verify.cut import Cut, CutSource, Form, read_source
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from tests.fault_patterns import PATTERNS, Pattern
 
-from trt_workbench.backends.ort_cpu import OrtCpuBackend
-from trt_workbench.measure.inputs import random_inputs
+from trt_workbench.backends.measure.inputs import random_inputs
+from trt_workbench.backends.ort.cpu import OrtCpuBackend
 from trt_workbench.verify.opening import VerifyRequest
 from trt_workbench.verify.run import verify
 from trt_workbench.verify.settings import Range

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from tests.cli.engines.common import write_model
 
+from trt_workbench.core.errors import CheckFailed
+from trt_workbench.core.verification import Verification
 from trt_workbench.engine.builder import build, export, prepare_build
 from trt_workbench.engine.manifest import manifest_path, read_manifest
 from trt_workbench.engine.options import BuildSettings
 from trt_workbench.engine.verdicts import keep_verdict, kept_verdict
-from trt_workbench.engine.verification import Verification
-from trt_workbench.errors import CheckFailed
 from trt_workbench.model.opened import Model
 from trt_workbench.verify.engine import PlanRequest, verify_plan
 from trt_workbench.verify.gate import engines, keep_agreement, refuse_wrong, require_verified

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from tests.onnx_text import write_onnx
 
-from trt_workbench.errors import UsageProblem
-from trt_workbench.measure.inputs import random_inputs
+from trt_workbench.backends.measure.inputs import random_inputs
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.model.narrow_formats import input_ranges
 from trt_workbench.model.opened import Model
 from trt_workbench.verify.data import within
@@ -47,7 +47,7 @@ def test_a_fault_at_a_batch_that_no_rule_names_is_found_and_found_again(images_m
 
 
 def found_sizes(model: Path, seed: int) -> list[int]:
-    from trt_workbench.backends.ort_cpu import OrtCpuBackend
+    from trt_workbench.backends.ort.cpu import OrtCpuBackend
     from trt_workbench.verify.space import cases, model_space
 
     with OrtCpuBackend().load(model) as session:

@@ -11,8 +11,8 @@ from tests.attention_model import attention_model
 from tests.crashing_backend import NAME
 
 from trt_workbench.core import workers
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.workers import WorkerProcess
-from trt_workbench.errors import UsageProblem
 from trt_workbench.verify import isolation, trials, workarounds
 from trt_workbench.verify.apart import verified_apart
 from trt_workbench.verify.bisect import Bisected, bisect

@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 from tests.onnx_text import write_onnx
 
-from trt_workbench.errors import DeviceFailure
+from trt_workbench.core.errors import DeviceFailure
 from trt_workbench.verify import other_ways
 from trt_workbench.verify.opening import Opened, VerifyRequest
 from trt_workbench.verify.run import Verified, verify

@@ -15,14 +15,14 @@ from onnx import numpy_helper
 from tests.onnx_text import write_onnx
 
 from trt_workbench.backends.base import SessionOptions
-from trt_workbench.backends.trt import TrtBackend
-from trt_workbench.backends.trt_opening import whole_engine
+from trt_workbench.backends.trt.backend import TrtBackend
+from trt_workbench.backends.trt.opening import whole_engine
+from trt_workbench.core.errors import CheckFailed, UsageProblem
 from trt_workbench.engine.builder import export
 from trt_workbench.engine.loading import read_plan
 from trt_workbench.engine.manifest import WorkaroundRecord, read_manifest
-from trt_workbench.errors import CheckFailed, UsageProblem
-from trt_workbench.onnxtools.fences import fences
-from trt_workbench.onnxtools.identity import sha256_of
+from trt_workbench.model.fences import fences
+from trt_workbench.model.identity import sha256_of
 from trt_workbench.verify.fixed_files import check_output, write_fixed
 from trt_workbench.verify.opening import VerifyRequest, of_model
 from trt_workbench.verify.run import verify

@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 from tests.onnx_text import write_onnx
 
 from trt_workbench.backends.base import Session
-from trt_workbench.backends.ort_cpu import OrtCpuBackend
+from trt_workbench.backends.ort.cpu import OrtCpuBackend
 from trt_workbench.core.compare import Difference
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.precision import get
-from trt_workbench.decide.candidates import make_candidate
-from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings
-from trt_workbench.errors import UsageProblem
 from trt_workbench.model.opened import Model
-from trt_workbench.onnxtools.precision import rounding_of
+from trt_workbench.model.precision import rounding_of
+from trt_workbench.quantize.candidates import make_candidate
+from trt_workbench.quantize.settings import CalibrationSettings, PlacementSettings
 from trt_workbench.verify.diagnosis import diagnose
 from trt_workbench.verify.yardstick import Limit, Yardstick, limit, sensitivity, typed_for
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from trt_workbench.backends.images import ImageTransform
-from trt_workbench.pipeline.letterbox import find_geometry, letterbox, normalise, preprocess
+from trt_workbench.vision.letterbox import find_geometry, letterbox, normalise, preprocess
 
 native = pytest.importorskip("trt_workbench_native", reason="the native core is not installed")
 

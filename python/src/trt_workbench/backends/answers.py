@@ -1,6 +1,6 @@
 """What a backend of another package answers, checked, before the rest of the program goes by it.
 
-Checks raise WrongAnswer, which `system/guarding.py` makes a sentence with the backend's name.
+Checks raise WrongAnswer, which `core/guarding.py` makes a sentence with the backend's name.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from trt_workbench.backends.base import Availability, Backend, Session, TensorSpec, checked_array
 from trt_workbench.backends.reproduction import Reproduction
-from trt_workbench.system.guarding import Answer, Guard, WrongAnswer
+from trt_workbench.core.guarding import Answer, Guard, WrongAnswer
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -153,7 +153,7 @@ def _guarded(guard: Guard, _: Any, found: Any) -> Any:
 
 
 def _precision(_: Guard, __: Any, found: Any) -> Any:
-    from trt_workbench.onnxtools.precision import Precision
+    from trt_workbench.model.precision import Precision
 
     if found is not None and not isinstance(found, Precision):
         raise _no("a Precision", found)
@@ -171,7 +171,7 @@ def _profiled(_: Guard, __: Any, found: Any) -> Any:
 
 
 def _partitions(_: Guard, __: Any, found: Any) -> Any:
-    from trt_workbench.onnxtools.partitions import Partitions
+    from trt_workbench.model.partitions import Partitions
 
     if not isinstance(found, Partitions):
         raise _no("Partitions", found)

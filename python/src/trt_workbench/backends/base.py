@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from trt_workbench.errors import BackendFailure, ComponentMissing, UsageProblem, did_you_mean
+from trt_workbench.core.errors import BackendFailure, ComponentMissing, UsageProblem, did_you_mean
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from trt_workbench.engine.loading import LoadedEngine
     from trt_workbench.engine.profiles import Profile
     from trt_workbench.model.facts import ModelTensor
-    from trt_workbench.onnxtools.llm_directory import LlmDirectory
-    from trt_workbench.onnxtools.partitions import PartitionRequest, Partitions
-    from trt_workbench.onnxtools.precision import Precision
+    from trt_workbench.model.llm_directory import LlmDirectory
+    from trt_workbench.model.partitions import PartitionRequest, Partitions
+    from trt_workbench.model.precision import Precision
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ import onnx
 from onnx import TensorProto
 
 from trt_workbench.model.editing import Names, NodeWriter
+from trt_workbench.model.graph_types import output_type
 from trt_workbench.model.narrow_formats import is_widening
 from trt_workbench.model.proto import STANDARD, integer
 from trt_workbench.model.walking import all_graphs, nodes_within
-from trt_workbench.onnxtools.graph_types import output_type
 
 # They move codes before a product; the products and their axes for which there are kernels of QLinear operators:
 # the last axis of a matrix, the first of a convolution's weights.

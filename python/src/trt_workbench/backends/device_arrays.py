@@ -42,6 +42,6 @@ def uploader(device: int) -> Callable[[NDArray[Any]], Any] | None:
         return None
     if not torch.cuda.is_available():
         return None
-    from trt_workbench.backends.onnx_torch.dtypes import as_torch
+    from trt_workbench.backends.torch.onnx_torch.dtypes import as_torch
 
     return lambda array: as_torch(array).to(f"cuda:{device}")

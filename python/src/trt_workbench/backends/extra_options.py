@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trt_workbench.errors import UsageProblem, did_you_mean
+from trt_workbench.core.errors import UsageProblem, did_you_mean
 
 _WORDS = {"true": True, "false": False}
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
+from trt_workbench.core.documents import Strict, read_document, write_json
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.hashing import hash_document
+from trt_workbench.core.kept import seal, sealed
 from trt_workbench.core.precision import names
-from trt_workbench.engine.documents import Strict, read_document, write_json
-from trt_workbench.engine.kept import seal, sealed
-from trt_workbench.errors import UsageProblem
+from trt_workbench.core.workspace import cache_root
+from trt_workbench.model.graph_types import read_precision
 from trt_workbench.model.opened import Model
-from trt_workbench.onnxtools.graph_types import read_precision
-from trt_workbench.system.workspace import cache_root
 
 PRECISIONS = tuple(reversed(names(lambda one: one.graph)))
 """What a file can be had in, the finest first."""
@@ -100,8 +100,8 @@ def _converted(model: Model, keep_fp32: tuple[str, ...]) -> tuple[Model, dict[st
 
 def _convert(model: Model, path: Path, keep_fp32: tuple[str, ...]) -> list[str]:
     """Write the converted file and return the operators of it that stayed in fp32 somewhere."""
-    from trt_workbench.onnxtools.quantize.cast import cast_model
-    from trt_workbench.onnxtools.sanitize import save_model
+    from trt_workbench.model.low_precision.cast import cast_model
+    from trt_workbench.model.sanitize.sanitize import save_model
 
     try:
         made = cast_model(model.load(), "fp16", operators={*_WITHOUT_FP16, *keep_fp32})

@@ -12,16 +12,16 @@ import onnx
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import SessionOptions
-from trt_workbench.backends.ort_common import CPU_PROVIDER, session_config
+from trt_workbench.backends.ort.common import CPU_PROVIDER, session_config
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.files import scratch_folder
 from trt_workbench.core.precision import Format, get, names, parse
-from trt_workbench.engine.files import scratch_folder
-from trt_workbench.errors import UsageProblem
+from trt_workbench.model.graph_types import computed_results
+from trt_workbench.model.low_precision.simulate import UNROUNDED, simulated
+from trt_workbench.model.low_precision.watch import RANGES, Watched, with_ranges
 from trt_workbench.model.opened import Model
+from trt_workbench.model.sanitize.sanitize import save_model
 from trt_workbench.model.walking import all_nodes
-from trt_workbench.onnxtools.graph_types import computed_results
-from trt_workbench.onnxtools.quantize.simulate import UNROUNDED, simulated
-from trt_workbench.onnxtools.quantize.watch import RANGES, Watched, with_ranges
-from trt_workbench.onnxtools.sanitize import save_model
 
 Inputs = Mapping[str, NDArray[Any]]
 _NAMED = 3

@@ -8,7 +8,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from trt_workbench.core.device_errors import cuda_error
-from trt_workbench.errors import ComponentMissing
+from trt_workbench.core.errors import ComponentMissing
 
 if TYPE_CHECKING:
     import onnxruntime as ort

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
-from trt_workbench.engine.documents import Strict
-from trt_workbench.errors import UsageProblem
+from trt_workbench.core.documents import Strict
+from trt_workbench.core.errors import UsageProblem
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trt_workbench.backends.base import TensorSpec
     from trt_workbench.engine.loading import LoadedEngine
-    from trt_workbench.onnxtools.node_names import ModelNodes
+    from trt_workbench.model.node_names import ModelNodes
 
 Side = Literal["target", "against"]
 Role = Literal["compute", "reformat", "cast", "quantize", "copy", "other"]

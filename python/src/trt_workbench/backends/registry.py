@@ -10,12 +10,12 @@ from typing import Any
 
 from trt_workbench.backends.answers import ANSWERS, wrong_trait
 from trt_workbench.backends.base import Availability, Backend, Session, SessionOptions
-from trt_workbench.errors import ComponentMissing, UsageProblem, WorkbenchError, did_you_mean
+from trt_workbench.backends.unused_gpu import other_environment, unused_gpu
+from trt_workbench.core.errors import ComponentMissing, UsageProblem, WorkbenchError, did_you_mean
+from trt_workbench.core.extensions import BACKENDS, broken, extensions, load_extension, package_of
+from trt_workbench.core.guarding import Guard
+from trt_workbench.core.launcher import task
 from trt_workbench.model.sniff import PLAN_SUFFIXES
-from trt_workbench.system.extensions import BACKENDS, broken, extensions, load_extension, package_of
-from trt_workbench.system.guarding import Guard
-from trt_workbench.system.launcher import task
-from trt_workbench.system.unused_gpu import other_environment, unused_gpu
 
 AUTO = "auto"
 # What results are compared with where nothing else is asked for: it takes nearly every operator and needs no device.
@@ -24,13 +24,13 @@ REFERENCE = "ort-cpu"
 _BACKENDS = {
     name: EntryPoint(name, f"trt_workbench.backends.{where}", BACKENDS)
     for name, where in {
-        "trt": "trt:TrtBackend",
-        "ort-trt": "ort_trt:OrtTrtBackend",
-        "ort-rtx": "ort_rtx:OrtRtxBackend",
-        "ort-cuda": "ort_cuda:OrtCudaBackend",
-        "ort-cpu": "ort_cpu:OrtCpuBackend",
-        "torch": "torch:TorchBackend",
-        "torch-compile": "torch:TorchCompileBackend",
+        "trt": "trt.backend:TrtBackend",
+        "ort-trt": "ort.trt:OrtTrtBackend",
+        "ort-rtx": "ort.rtx:OrtRtxBackend",
+        "ort-cuda": "ort.cuda:OrtCudaBackend",
+        "ort-cpu": "ort.cpu:OrtCpuBackend",
+        "torch": "torch.backend:TorchBackend",
+        "torch-compile": "torch.backend:TorchCompileBackend",
     }.items()
 }
 

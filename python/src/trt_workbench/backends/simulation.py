@@ -8,17 +8,17 @@ from typing import Any
 import onnx
 
 from trt_workbench.backends.channel_scales import with_zero_points
-from trt_workbench.backends.ort_common import CPU_PROVIDER
-from trt_workbench.backends.ort_rewrites import optimised_model
+from trt_workbench.backends.ort.common import CPU_PROVIDER
+from trt_workbench.backends.ort.rewrites import optimised_model
+from trt_workbench.core.documents import write_json
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.hashing import hash_document
-from trt_workbench.engine.documents import write_json
-from trt_workbench.engine.kept import seal, sealed
-from trt_workbench.errors import UsageProblem
+from trt_workbench.core.kept import seal, sealed
+from trt_workbench.core.workspace import cache_root
+from trt_workbench.model.graph_types import computed_results
+from trt_workbench.model.low_precision.simulate import simulated
 from trt_workbench.model.opened import Model, checked_on_error, once
-from trt_workbench.onnxtools.graph_types import computed_results
-from trt_workbench.onnxtools.quantize.simulate import simulated
-from trt_workbench.onnxtools.sanitize import save_model
-from trt_workbench.system.workspace import cache_root
+from trt_workbench.model.sanitize.sanitize import save_model
 
 # Raised when the way of simulating changes, so that files made before are not taken again.
 _RECIPE = 6

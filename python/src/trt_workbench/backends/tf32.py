@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from trt_workbench.errors import UsageProblem
+from trt_workbench.core.errors import UsageProblem
 
 # Read by CUDA's libraries and TensorRT when they start: 0 forbids TF32, whatever a program asks for.
 VARIABLE = "NVIDIA_TF32_OVERRIDE"

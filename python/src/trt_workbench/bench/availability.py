@@ -8,8 +8,8 @@ from pathlib import Path
 from trt_workbench.backends.registry import check_name
 from trt_workbench.bench.matrix import Point
 from trt_workbench.bench.worker import TARGET
+from trt_workbench.core.errors import ComponentMissing, UsageProblem, WorkbenchError
 from trt_workbench.core.workers import WorkerFailure, WorkerProcess
-from trt_workbench.errors import ComponentMissing, UsageProblem, WorkbenchError
 
 
 def require_known(points: Iterable[Point]) -> None:

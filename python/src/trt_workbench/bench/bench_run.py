@@ -13,12 +13,12 @@ from trt_workbench.bench.matrix import Point, expand
 from trt_workbench.bench.model_files import check_contracts, model_files, with_models
 from trt_workbench.bench.run import BenchRun, Progress
 from trt_workbench.bench.session_options import check_runtimes
-from trt_workbench.engine.documents import append_lines, read_document, write_json
-from trt_workbench.errors import UsageProblem
-from trt_workbench.runs.artefacts import Status
-from trt_workbench.runs.directory import destination_of, run_directory
-from trt_workbench.runs.records import Record, read_records
-from trt_workbench.verify.bench_gate import BenchGate
+from trt_workbench.core.artefacts import Status
+from trt_workbench.core.directory import destination_of, run_directory
+from trt_workbench.core.documents import append_lines, read_document, write_json
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.records import Record, read_records
+from trt_workbench.verify import BenchGate
 
 
 @dataclass(frozen=True)

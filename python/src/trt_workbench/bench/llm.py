@@ -16,20 +16,30 @@ import numpy as np
 from filelock import FileLock
 from numpy.typing import NDArray
 
+from trt_workbench.backends.measure.loop import measure_calls
 from trt_workbench.backends.measuring import Samples, SamplingLimits
 from trt_workbench.bench.matrix import Point, Work
-from trt_workbench.engine.files import write_bytes
-from trt_workbench.engine.kept import seal, sealed
-from trt_workbench.errors import UsageProblem
-from trt_workbench.measure.loop import measure_calls
-from trt_workbench.onnxtools.llm_directory import LlmDirectory, examine_llm_directory
-from trt_workbench.onnxtools.opsets import DEFAULT_OPSET
-from trt_workbench.pipeline.llm.agreement import Agreement, AgreementCheck, Trace, reference_trace
-from trt_workbench.pipeline.llm.choice import REFERENCE, BackendChoice
-from trt_workbench.pipeline.llm.generation import TimedGeneration, generate_cached, generate_uncached
-from trt_workbench.pipeline.llm.opening import ModelSource, open_cached, open_logits
-from trt_workbench.system.threads import let_idle_threads_sleep
-from trt_workbench.system.workspace import cache_root
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.files import write_bytes
+from trt_workbench.core.kept import seal, sealed
+from trt_workbench.core.threads import let_idle_threads_sleep
+from trt_workbench.core.workspace import cache_root
+from trt_workbench.llm import (
+    REFERENCE,
+    Agreement,
+    AgreementCheck,
+    BackendChoice,
+    ModelSource,
+    TimedGeneration,
+    Trace,
+    generate_cached,
+    generate_uncached,
+    open_cached,
+    open_logits,
+    reference_trace,
+)
+from trt_workbench.model.llm_directory import LlmDirectory, examine_llm_directory
+from trt_workbench.model.opsets import DEFAULT_OPSET
 
 # Tokens of a generation that warms up: a prompt and 3 steps are all that a whole one runs.
 _TOKENS_CACHED = 4

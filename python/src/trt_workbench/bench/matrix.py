@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from trt_workbench.bench.config import DEFAULT_IMGSZ, LLM_KINDS, BenchConfig, RuntimeEntry, ScenarioEntry
-from trt_workbench.errors import UsageProblem
+from trt_workbench.core.errors import UsageProblem
 
 IMAGE_SIDES = ("height", "width")
 

@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from trt_workbench.bench.config import LLM_KINDS, STREAM, BenchConfig, ModelEntry
-from trt_workbench.errors import UsageProblem
-from trt_workbench.onnxtools.llm_directory import examine_llm_directory
-from trt_workbench.pipeline.streaming.model_tensors import read_tensors
-from trt_workbench.pipeline.streaming.reading import read_contract
-from trt_workbench.system.embedded import ENCODER, embedded_contract, embedded_model
+from trt_workbench.core.embedded import ENCODER, embedded_contract, embedded_model
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.model.llm_directory import examine_llm_directory
+from trt_workbench.stream import read_contract, read_tensors
 
 
 def with_models(config: BenchConfig, given: Sequence[str]) -> BenchConfig:

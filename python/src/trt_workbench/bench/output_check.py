@@ -183,7 +183,7 @@ def rounding_of(
         batch: see there.
         any_order: see there.
     """
-    from trt_workbench.verify.yardstick import turned_over
+    from trt_workbench.verify import turned_over
 
     found = {}
     for name, want in expected.items():

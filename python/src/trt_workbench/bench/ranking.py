@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 from statistics import median
 
-from trt_workbench.measure.stability import between_repetitions
-from trt_workbench.runs.comparison import Comparison, Interval, compare_rounds, median_interval, together
-from trt_workbench.runs.records import Record
-from trt_workbench.runs.statistics import CONFIDENCE
+from trt_workbench.backends.measure.stability import between_repetitions
+from trt_workbench.core.records import Record
+from trt_workbench.core.statistics.comparison import Comparison, Interval, compare_rounds, median_interval, together
+from trt_workbench.core.statistics.summary import CONFIDENCE
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from trt_workbench.bench.matrix import Point, Work
 from trt_workbench.bench.model_files import contract_file
 from trt_workbench.bench.worker import TARGET
 from trt_workbench.core.workers import WorkerFailure, WorkerProcess, Workers
-from trt_workbench.pipeline.llm.choice import REFERENCE as LLM_REFERENCE
+from trt_workbench.llm import REFERENCE as LLM_REFERENCE
 
 
 class ReferenceRuns:

@@ -9,9 +9,9 @@ from statistics import median
 from typing import Literal
 
 from trt_workbench.bench.ranking import repetition_medians, untrusted
-from trt_workbench.errors import UsageProblem
-from trt_workbench.runs.comparison import MATERIAL, Comparison, Verdict, compare, together, verdict
-from trt_workbench.runs.records import Record
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.records import Record
+from trt_workbench.core.statistics.comparison import MATERIAL, Comparison, Verdict, compare, together, verdict
 
 Outcome = Literal[
     "regression",

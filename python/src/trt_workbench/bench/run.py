@@ -13,27 +13,26 @@ from typing import Any
 
 import numpy as np
 
+from trt_workbench.backends.measure.repetition import Slice, merged
+from trt_workbench.backends.measure.stability import instabilities, noise_interval, window_drift
+from trt_workbench.backends.measure.telemetry import TelemetrySampler, gpu_in_use
 from trt_workbench.backends.registry import get_backend
 from trt_workbench.bench.config import BenchConfig
 from trt_workbench.bench.matrix import Point, Work, ranges, schedule
 from trt_workbench.bench.model_files import contract_file, model_files
 from trt_workbench.bench.reference import ReferenceRuns
 from trt_workbench.bench.worker import TARGET
+from trt_workbench.core.documents import append_lines
+from trt_workbench.core.errors import CheckFailed
+from trt_workbench.core.records import Record, Status, read_samples, write_samples
+from trt_workbench.core.statistics.summary import percentile, summarize
+from trt_workbench.core.verification import Mark
 from trt_workbench.core.workers import WorkerFailure, WorkerProcess
-from trt_workbench.engine.documents import append_lines
-from trt_workbench.engine.verification import Mark
-from trt_workbench.errors import CheckFailed
-from trt_workbench.measure.repetition import Slice, merged
-from trt_workbench.measure.stability import instabilities, noise_interval, window_drift
-from trt_workbench.measure.telemetry import TelemetrySampler, gpu_in_use
+from trt_workbench.llm import Disagreement
+from trt_workbench.model.identity import sha256_of
 from trt_workbench.model.opened import Model
-from trt_workbench.onnxtools.identity import sha256_of
-from trt_workbench.onnxtools.randomness import refuse_random
-from trt_workbench.pipeline.llm.agreement import Disagreement
-from trt_workbench.runs.records import Record, Status, read_samples, write_samples
-from trt_workbench.runs.statistics import percentile, summarize
-from trt_workbench.verify.bench_gate import BenchGate
-from trt_workbench.verify.unverified import Unverified
+from trt_workbench.model.randomness import refuse_random
+from trt_workbench.verify import BenchGate, Unverified
 
 Progress = Callable[[int, int, str], None]
 

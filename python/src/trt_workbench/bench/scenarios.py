@@ -11,14 +11,7 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Session
 from trt_workbench.backends.images import ImageSession
-from trt_workbench.backends.measuring import MeasuringSession, Samples, SamplingLimits
-from trt_workbench.backends.registry import require_backend
-from trt_workbench.bench.config import LLM_KINDS, STREAM
-from trt_workbench.bench.llm import LlmWork, open_llm
-from trt_workbench.bench.matrix import Point, Work
-from trt_workbench.bench.session_options import Ranges, session_options
-from trt_workbench.bench.streams import StreamWork
-from trt_workbench.measure.inputs import (
+from trt_workbench.backends.measure.inputs import (
     dimension_symbols,
     input_shapes,
     onnx_inputs,
@@ -27,9 +20,15 @@ from trt_workbench.measure.inputs import (
     with_image_size,
     with_limits,
 )
-from trt_workbench.measure.loop import measure_calls
-from trt_workbench.pipeline.families import DecodeSettings, recognise
-from trt_workbench.pipeline.letterbox import Geometry, find_geometry, preprocess
+from trt_workbench.backends.measure.loop import measure_calls
+from trt_workbench.backends.measuring import MeasuringSession, Samples, SamplingLimits
+from trt_workbench.backends.registry import require_backend
+from trt_workbench.bench.config import LLM_KINDS, STREAM
+from trt_workbench.bench.llm import LlmWork, open_llm
+from trt_workbench.bench.matrix import Point, Work
+from trt_workbench.bench.session_options import Ranges, session_options
+from trt_workbench.bench.streams import StreamWork
+from trt_workbench.vision import DecodeSettings, Geometry, find_geometry, preprocess, recognise
 
 # A detector that is deployed shows boxes it is sure of; evaluation alone needs the tail below.
 _DEPLOYED_CONF = 0.25

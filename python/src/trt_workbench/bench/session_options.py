@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from trt_workbench.backends.base import SessionOptions
+from trt_workbench.backends.measure.inputs import Symbols, dimension_symbols, onnx_inputs, with_image_size
 from trt_workbench.backends.registry import get_backend
 from trt_workbench.bench.config import LLM_KINDS, STREAM
 from trt_workbench.bench.matrix import IMAGE_SIDES, Point
 from trt_workbench.bench.streams import stream_profile
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.engine.profiles import Profile, ShapeRange
-from trt_workbench.errors import UsageProblem
-from trt_workbench.measure.inputs import Symbols, dimension_symbols, onnx_inputs, with_image_size
-from trt_workbench.pipeline.streaming.reading import read_contract
+from trt_workbench.stream import read_contract
 
 Ranges = Mapping[str, Sequence[int]]
 

@@ -10,17 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Session
+from trt_workbench.backends.measure.inputs import limited, random_inputs
+from trt_workbench.backends.measure.loop import measure_calls
 from trt_workbench.backends.measuring import Samples, SamplingLimits
 from trt_workbench.bench.matrix import Work
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.engine.profiles import Profile
-from trt_workbench.errors import UsageProblem
-from trt_workbench.measure.inputs import limited, random_inputs
-from trt_workbench.measure.loop import measure_calls
-from trt_workbench.pipeline.streaming.contract import Contract
-from trt_workbench.pipeline.streaming.parts import SymbolProfile
-from trt_workbench.pipeline.streaming.pieces import Pieces
-from trt_workbench.pipeline.streaming.pool import PooledStream, SavedStream, StreamPool
-from trt_workbench.pipeline.streaming.reading import read_contract
+from trt_workbench.stream import Contract, Pieces, PooledStream, SavedStream, StreamPool, SymbolProfile, read_contract
 
 # Different chunks that streams take turns in.
 _PIECES = 16

@@ -68,7 +68,7 @@ class Worker:
     def measure(self, request: dict[str, Any]) -> dict[str, Any]:
         """Measure the point that is loaded. Raises WorkbenchError."""
         from trt_workbench.backends.measuring import SamplingLimits
-        from trt_workbench.runs.records import write_samples
+        from trt_workbench.core.records import write_samples
 
         samples = self._scenario.measure(SamplingLimits(**request["limits"]))
         columns = {"latency_ms": samples.latency_ms, **{f"{part}_ms": v for part, v in samples.split_ms.items()}}
@@ -80,7 +80,7 @@ class Worker:
         """Compare the outputs of the point that is loaded with those of a file. Raises WorkbenchError."""
         from trt_workbench.bench import output_check
         from trt_workbench.bench.matrix import point_from_dict
-        from trt_workbench.engine.array_files import load_arrays
+        from trt_workbench.core.array_files import load_arrays
 
         point, model = point_from_dict(request["point"]), Path(request["model"])
         images = point.work.kind == "image-to-boxes"
@@ -101,7 +101,7 @@ class Worker:
         from trt_workbench.bench.matrix import point_from_dict
         from trt_workbench.bench.scenarios import make_scenario
         from trt_workbench.bench.session_options import session_options
-        from trt_workbench.engine.array_files import save_arrays
+        from trt_workbench.core.array_files import save_arrays
 
         point, model = point_from_dict(request["point"]), Path(request["model"])
         if self._session is None or self._model != model:
@@ -125,10 +125,10 @@ def _rounding(request: dict[str, Any]) -> dict[str, Any]:
     from trt_workbench.bench import output_check
     from trt_workbench.bench.matrix import point_from_dict
     from trt_workbench.bench.scenarios import make_scenario
-    from trt_workbench.engine.array_files import load_arrays
-    from trt_workbench.engine.files import scratch_folder
+    from trt_workbench.core.array_files import load_arrays
+    from trt_workbench.core.files import scratch_folder
     from trt_workbench.model.opened import Model
-    from trt_workbench.verify.yardstick import Yardstick
+    from trt_workbench.verify import Yardstick
 
     point, model = point_from_dict(request["point"]), Path(request["model"])
     precision = output_check.rounds_in(point.precision, model, tf32=point.tf32)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from trt_workbench.errors import DeviceFailure, DeviceLost, OutOfMemory
+from trt_workbench.core.errors import DeviceFailure, DeviceLost, OutOfMemory
 
 _OUT_OF_MEMORY = 2
 # After these, by CUDA's documentation, every further call of the process returns the same error.

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from trt_workbench.errors import UsageProblem, did_you_mean
+from trt_workbench.core.errors import UsageProblem, did_you_mean
 
 Recipe = Literal["cast", "scales", "blocks", "weights"]
 Simulation = Literal["cast", "operators"]

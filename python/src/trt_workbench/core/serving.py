@@ -20,8 +20,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TextIO
 
+from trt_workbench.core.errors import BackendFailure, OutOfMemory, WorkbenchError, error_document
 from trt_workbench.core.workers import TEMPORARY
-from trt_workbench.errors import BackendFailure, OutOfMemory, WorkbenchError, error_document
 
 _GRACE_S = 10.0
 _CLOSE = "close"

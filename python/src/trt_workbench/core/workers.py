@@ -21,7 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from trt_workbench.errors import DeviceFailure, WorkbenchError, error_of
+from trt_workbench.core.errors import DeviceFailure, WorkbenchError, error_of
 
 CRASH, TIMEOUT = "crash", "timeout"
 TEMPORARY = "trtw-worker-"

@@ -6,21 +6,21 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from trt_workbench.core.artefacts import read_bench_run
+from trt_workbench.core.documents import read_document
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.records import Record, by_work
+from trt_workbench.decide.document import BASELINE, Decision
 from trt_workbench.decide.judge import judged
-from trt_workbench.decide.request import DecideSettings
-from trt_workbench.decide.scores import coco_scores
+from trt_workbench.decide.settings import DecideSettings
 from trt_workbench.decide.task import Detection
 from trt_workbench.decide.tried import DraftRow
-from trt_workbench.engine.documents import read_document
-from trt_workbench.errors import UsageProblem
+from trt_workbench.model.identity import sha256_of
+from trt_workbench.model.low_precision.evidence import Evidence, evidence_in
 from trt_workbench.model.opened import Model
-from trt_workbench.onnxtools.identity import sha256_of
-from trt_workbench.onnxtools.precision import precision_label
-from trt_workbench.onnxtools.quantize.evidence import Evidence, evidence_in
-from trt_workbench.runs.artefacts import read_bench_run
-from trt_workbench.runs.coco import CocoMetrics
-from trt_workbench.runs.decision import BASELINE, Decision
-from trt_workbench.runs.records import Record, by_work
+from trt_workbench.model.precision import precision_label
+from trt_workbench.quantize import coco_scores
+from trt_workbench.vision import CocoMetrics
 
 
 def decision_about(

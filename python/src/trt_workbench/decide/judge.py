@@ -5,22 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from trt_workbench.bench.ranking import Standing, compare_records, kept_records, rank
+from trt_workbench.bench import Standing, compare_records, kept_records, rank
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.precision import WEIGHTS, read
-from trt_workbench.decide.request import DecideSettings
-from trt_workbench.decide.scores import ResampledScore
+from trt_workbench.core.records import Record
+from trt_workbench.core.statistics.bootstrap import is_certain
+from trt_workbench.core.statistics.comparison import inseparable, telling_repetitions
+from trt_workbench.decide.document import BASELINE, Decision, DecisionRow, RowSpeed
+from trt_workbench.decide.settings import DecideSettings
 from trt_workbench.decide.task import Task
 from trt_workbench.decide.tried import DraftRow
 from trt_workbench.decide.words import gate, recommendation
-from trt_workbench.errors import UsageProblem
+from trt_workbench.model.identity import sha256_of
 from trt_workbench.model.opened import Model
-from trt_workbench.onnxtools.identity import sha256_of
-from trt_workbench.runs.bootstrap import is_certain
-from trt_workbench.runs.comparison import inseparable, telling_repetitions
-from trt_workbench.runs.decision import BASELINE, Decision, DecisionRow, RowSpeed
-from trt_workbench.runs.records import Record
-from trt_workbench.runs.score import RowScore
-from trt_workbench.runs.search import SearchDocument
+from trt_workbench.quantize import ResampledScore, RowScore, SearchDocument
 
 
 def judged(

@@ -6,14 +6,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.hashing import hash_arrays, hash_file
-from trt_workbench.decide.data import HALVES, Half, calibration_data
-from trt_workbench.decide.settings import CalibrationSettings, ScoreSettings
 from trt_workbench.engine.calibration import calibration_files, holds_images
-from trt_workbench.errors import UsageProblem
-from trt_workbench.evaluate.coco_dataset import read_dataset
+from trt_workbench.model.low_precision.kinds import RANDOM
 from trt_workbench.model.opened import Model
-from trt_workbench.onnxtools.quantize.kinds import RANDOM
+from trt_workbench.quantize import HALVES, CalibrationSettings, Half, ScoreSettings, calibration_data
+from trt_workbench.vision import read_dataset
 
 
 def images_overlap(calibration: str | None, images: Path, annotations: Path) -> bool:

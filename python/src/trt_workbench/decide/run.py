@@ -10,31 +10,33 @@ from pathlib import Path
 from typing import Any
 
 from trt_workbench.backends.registry import get_backend
-from trt_workbench.bench.availability import unavailable_backends
-from trt_workbench.bench.config import BenchConfig, ModelEntry, RuntimeEntry, ScenarioEntry
-from trt_workbench.bench.matrix import expand
-from trt_workbench.bench.run import BenchRun
-from trt_workbench.bench.session_options import session_options
+from trt_workbench.bench import (
+    BenchConfig,
+    BenchRun,
+    ModelEntry,
+    RuntimeEntry,
+    ScenarioEntry,
+    expand,
+    session_options,
+    unavailable_backends,
+)
+from trt_workbench.core.documents import write_json
+from trt_workbench.core.errors import CheckFailed, UsageProblem, WorkbenchError, error_kind
 from trt_workbench.core.precision import read
+from trt_workbench.core.records import Record, read_records
 from trt_workbench.core.workers import WorkerFailure, WorkerProcess
-from trt_workbench.decide.candidates import Candidate
+from trt_workbench.decide.document import BASELINE, Decision, State
 from trt_workbench.decide.judge import judged
-from trt_workbench.decide.making import Candidates
-from trt_workbench.decide.mixed import MixedSearch, by_rule
-from trt_workbench.decide.request import DecideSettings
+from trt_workbench.decide.settings import DecideSettings
 from trt_workbench.decide.subject import Subject, backends_of
 from trt_workbench.decide.timing import MEASURE, measuring_s, timing, wanted
 from trt_workbench.decide.tried import DraftRow, left_out
-from trt_workbench.decide.worker import TARGET
-from trt_workbench.engine.documents import write_json
-from trt_workbench.errors import CheckFailed, UsageProblem, WorkbenchError, error_kind
-from trt_workbench.evaluate.coco import INFINITE_INSIDE
-from trt_workbench.onnxtools.quantize.evidence import InputStatistics
-from trt_workbench.onnxtools.quantize.input_statistics import difference, input_statistics
-from trt_workbench.onnxtools.quantize.preparation import DoesNotApply
-from trt_workbench.runs.decision import BASELINE, Decision, State
-from trt_workbench.runs.records import Record, read_records
-from trt_workbench.verify.bench_gate import BenchGate
+from trt_workbench.model.low_precision.evidence import InputStatistics
+from trt_workbench.model.low_precision.input_statistics import difference, input_statistics
+from trt_workbench.model.low_precision.preparation import DoesNotApply
+from trt_workbench.quantize import TARGET, Candidate, Candidates, MixedSearch, by_rule
+from trt_workbench.verify import BenchGate
+from trt_workbench.vision import INFINITE_INSIDE
 
 SCENARIO, MODEL = "latency", "model"
 Note = Callable[[str], None]

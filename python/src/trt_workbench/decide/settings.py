@@ -1,111 +1,97 @@
-"""What can be asked of a candidate, as settings with their options. Imports nothing heavy."""
+"""What `decide` is asked for, as settings with their options. Imports nothing heavy."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
-from trt_workbench.core.precision import precisions
-from trt_workbench.errors import UsageProblem, did_you_mean
-from trt_workbench.evaluate.coco_settings import CLASSES, EXIF, read_size
-from trt_workbench.onnxtools.quantize.kinds import Method
-from trt_workbench.system.settings import Seed, Setting
+from trt_workbench.core.errors import UsageProblem, did_you_mean
+from trt_workbench.core.precision import precisions as all_precisions
+from trt_workbench.core.settings import AllowUnverified, OptionsByBackend, Seed, Setting
 
-MADE = precisions(lambda one: one.makes)
-"""What `quantize` and `sensitivity` make."""
-FEWEST_SAMPLES = 8
-"""Ranges from fewer are refused."""
-_DATA = "Calibration"
-_PLACEMENT = "What is quantised"
-_SCORE = "What is scored"
+PRECISIONS = all_precisions()
+"""What can be asked for: `int8` is the whole model, `int8-mixed` leaves alone what a search found, else what is known
+to lose most."""
+DEFAULT_PRECISIONS = all_precisions(lambda one: one.by_default)
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
-def made_precision(option: str, text: str) -> str:
-    """Return a precision that a model can be made in. Raises UsageProblem for any other text."""
-    if text not in MADE:
-        raise UsageProblem(f"{option}: there is no format {text!r} to make; {did_you_mean(text, MADE)}")
-    return text
+def names(option: str, text: str) -> tuple[str, ...]:
+    """Return the names of a list with commas. Raises UsageProblem for an empty one."""
+    found = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    if not found:
+        raise UsageProblem(f"{option} takes names with commas between them, not {text!r}.")
+    return found
 
 
-@dataclass(frozen=True)
-class CalibrationSettings:
-    """Data that ranges of activations are found on; one run over it serves every method and candidate."""
+def precisions(option: str, text: str) -> tuple[str, ...]:
+    """Return precisions. Raises UsageProblem for an unknown one."""
+    found = names(option, text)
+    for name in found:
+        if name not in PRECISIONS:
+            raise UsageProblem(f"{option}: there is no precision {name!r}; {did_you_mean(name, PRECISIONS)}")
+    return found
 
-    calibration: Annotated[
-        str | None,
-        Setting("Images, .npy or .npz files (a file or a folder), a text; `random` for noise, not calibrated.", _DATA),
-    ] = None
-    samples: Annotated[int, Setting("Use this many samples, drawn at random from all.", _DATA, min=FEWEST_SAMPLES)] = (
-        128
-    )
-    percentile: Annotated[
-        float, Setting("Share in percent of values that the method percentile keeps.", _DATA, min=50, max=100)
-    ] = 99.99
-    family: Annotated[
-        str | None, Setting("Detector family that images are prepared for; recognised by default.", _DATA)
-    ] = None
-    imgsz: Annotated[
-        tuple[int, int] | None,
-        Setting("Input size of a model that takes any, 640 or 480x640.", _DATA, kind=str, read=read_size),
-    ] = None
-    exif: Annotated[Literal["apply", "ignore"], EXIF] = "ignore"
-    classes: Annotated[str | None, CLASSES] = None
-    tokenizer: Annotated[
-        Path | None, Setting("Folder of the tokenizer for a text; the model's folder by default.", _DATA)
-    ] = None
-    window: Annotated[int, Setting("Tokens of a text that make one sample.", _DATA, min=2)] = 128
-    threads: Annotated[int | None, Setting("Processors that calibration may use; all by default.", _DATA, min=1)] = None
-    seed: Seed = 0
+
+def duration(option: str, text: str) -> float:
+    """Return seconds of `90s`, `30m` or `2h`. Raises UsageProblem for another form."""
+    number, unit = text[:-1], text[-1:].lower()
+    try:
+        seconds = float(number) * _SECONDS[unit]
+    except (ValueError, KeyError):
+        seconds = math.nan
+    if not 0 < seconds < 1e9:
+        raise UsageProblem(f"{option} takes a time as 90s, 30m or 2h, not {text!r}.")
+    return seconds
 
 
 @dataclass(frozen=True)
-class PlacementSettings:
-    """Which groups of a model are made low, and how ranges are chosen."""
+class DecideSettings:
+    """What is tried and by what bound it is judged; None where the default is to be chosen."""
 
-    method: Annotated[Method | None, Setting("How ranges are chosen: max, entropy, percentile or mse.", _PLACEMENT)] = (
-        None
-    )
-    keep: Annotated[
-        tuple[str, ...], Setting("Leave this group (a node, or a pattern as layers.0.*) alone; repeatable.", _PLACEMENT)
-    ] = ()
-    keep_sensitive: Annotated[
-        bool, Setting("Leave alone what is known to lose most (docs/guides/quantize.md).", _PLACEMENT)
-    ] = True
-    attention: Annotated[bool, Setting("Quantise products of two activations, too.", _PLACEMENT)] = False
-    compact: Annotated[
-        bool, Setting("Keep int8 weights as integers, a quarter of the size; TensorRT 8.6 refuses them.", _PLACEMENT)
-    ] = False
-
-
-@dataclass(frozen=True)
-class ScoreSettings:
-    """What candidates are scored by, on the half of the calibration data on which no ranges are found."""
-
-    annotations: Annotated[
-        Path | None, Setting("COCO annotation file of the calibration images: the score is AP.", _SCORE)
+    data: Annotated[
+        Path | None,
+        Setting("Images of a detector, or .npy or .npz files or a text of another model; embedded scenes by default."),
+    ] = None
+    annotations: Annotated[Path | None, Setting("COCO annotation file of the images.")] = None
+    backends: Annotated[
+        tuple[str, ...] | None,
+        Setting("Runtimes, with commas: ort-cpu,trt; by default those that can serve here.", kind=str, read=names),
+    ] = None
+    precisions: Annotated[
+        tuple[str, ...],
+        Setting(f"Of {', '.join(PRECISIONS)}.", kind=str, read=precisions, default=",".join(DEFAULT_PRECISIONS)),
+    ] = DEFAULT_PRECISIONS
+    max_loss: Annotated[float, Setting("Loss of the score that is acceptable.", min=0.0, max=1.0)] = 0.005
+    calibration_annotations: Annotated[
+        Path | None,
+        Setting("COCO annotation file of the images of --calibration: int8-mixed is then found by a search on them."),
     ] = None
     score: Annotated[
-        Literal["top1", "cosine", "perplexity"] | None,
-        Setting(
-            "Without --annotations: top1 and cosine are with the float model's outputs; perplexity needs a text.",
-            _SCORE,
-        ),
+        Literal["ap", "top1", "cosine", "perplexity"] | None,
+        Setting("Of a model without --annotations: top1 and cosine are with fp32's outputs; perplexity needs a text."),
     ] = None
-    score_samples: Annotated[
-        int, Setting("Score at most this many samples of the held-out half.", _SCORE, min=FEWEST_SAMPLES)
-    ] = 500
-
-
-@dataclass(frozen=True)
-class SearchSettings(ScoreSettings):
-    """How much of the score may be lost; then the groups that are left alone are searched for."""
-
-    profile: Annotated[
-        Path | None,
-        Setting("Weigh groups by the times in this run directory of `profile`, not by their arithmetic.", _SCORE),
+    search: Annotated[
+        bool, Setting("Find int8-mixed by a search on calibration data that are not scored, where there are any.")
+    ] = True
+    budget: Annotated[
+        float | None, Setting("Start nothing new after this time: 90s, 30m, 2h.", kind=str, read=duration)
     ] = None
-    keep_score: Annotated[
-        float | None,
-        Setting("Leave alone as little as keeps the score within this loss on a half of the data.", _SCORE, min=0.0),
+    limit: Annotated[
+        int | None, Setting("Score at most this many samples: images of the lowest ids, or 64 drawn of others.", min=1)
     ] = None
+    batch: Annotated[int, Setting("Items of a timed call.", min=1)] = 1
+    repetitions: Annotated[
+        int, Setting("How often each latency is measured, more where rows need it; 0 for scores alone.", min=0)
+    ] = 9
+    options: OptionsByBackend = field(default_factory=dict)
+    accept_simulated: Annotated[
+        bool, Setting("Exit with 0 also where only a precision keeps the score that the runtime imitates.")
+    ] = False
+    certain: Annotated[
+        bool, Setting("Exit with 0 only where the whole interval of a loss is within --max-loss, not the loss alone.")
+    ] = False
+    allow_unverified: AllowUnverified = False
+    seed: Seed = 0

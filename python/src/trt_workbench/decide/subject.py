@@ -7,27 +7,27 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from trt_workbench.backends.registry import REFERENCE, backend_names, check_backend_options, check_name, get_backend
-from trt_workbench.decide.array_scores import NO_LOGITS, Figure
-from trt_workbench.decide.data import calibration_data, require_batch_first
-from trt_workbench.decide.mixed import INT8_MIXED
+from trt_workbench.core.embedded import embedded_model
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.decide.document import BASELINE
 from trt_workbench.decide.overlap import images_overlap, samples_overlap
-from trt_workbench.decide.request import DecideSettings
-from trt_workbench.decide.settings import CalibrationSettings, SearchSettings
+from trt_workbench.decide.settings import DecideSettings
 from trt_workbench.decide.task import SCORED_SAMPLES, Detection, Likeness, Task
 from trt_workbench.engine.calibration import holds_images
-from trt_workbench.errors import UsageProblem
-from trt_workbench.evaluate.embedded.dataset import (
-    embedded_dataset,
-    fits_embedded_dataset,
-    make_calibration_scenes,
-    make_embedded_dataset,
-)
+from trt_workbench.model.graph_types import read_precision
+from trt_workbench.model.low_precision.kinds import RANDOM
+from trt_workbench.model.low_precision.preparation import refuse_quantised
 from trt_workbench.model.opened import Model
-from trt_workbench.onnxtools.graph_types import read_precision
-from trt_workbench.onnxtools.quantize.kinds import RANDOM
-from trt_workbench.onnxtools.quantize.preparation import refuse_quantised
-from trt_workbench.runs.decision import BASELINE
-from trt_workbench.system.embedded import embedded_model
+from trt_workbench.quantize import (
+    INT8_MIXED,
+    NO_LOGITS,
+    CalibrationSettings,
+    Figure,
+    SearchSettings,
+    calibration_data,
+    require_batch_first,
+)
+from trt_workbench.vision import embedded_dataset, fits_embedded_dataset, make_calibration_scenes, make_embedded_dataset
 
 
 @dataclass(frozen=True)

@@ -8,16 +8,20 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from trt_workbench.backends.base import SessionOptions
-from trt_workbench.decide.array_scores import FIGURE_NAMES, Figure, array_scores
-from trt_workbench.decide.data import Sample, calibration_data
-from trt_workbench.decide.request import DecideSettings
-from trt_workbench.decide.scores import ResampledScore, coco_scores
-from trt_workbench.decide.settings import CalibrationSettings
+from trt_workbench.decide.settings import DecideSettings
 from trt_workbench.decide.tried import DraftRow
-from trt_workbench.evaluate.coco_dataset import read_dataset
 from trt_workbench.model.opened import Model
-from trt_workbench.pipeline.calibration import calibration_images
-from trt_workbench.pipeline.exif import Exif
+from trt_workbench.quantize import (
+    FIGURE_NAMES,
+    CalibrationSettings,
+    Figure,
+    ResampledScore,
+    Sample,
+    array_scores,
+    calibration_data,
+    coco_scores,
+)
+from trt_workbench.vision import Exif, calibration_images, read_dataset
 
 SCORED_SAMPLES = 64
 """Of texts and arrays, where --limit says no number."""
@@ -101,7 +105,7 @@ class Detection:
     def request(
         self, one: DraftRow, asked: SessionOptions, settings: DecideSettings, baseline: Path | None
     ) -> dict[str, Any]:
-        """Return the request for `decide/worker.py`."""
+        """Return the request for `quantize/worker.py`."""
         del baseline  # AP needs none
         return {
             "verb": "coco",
@@ -175,7 +179,7 @@ class Likeness:
     def request(
         self, one: DraftRow, asked: SessionOptions, settings: DecideSettings, baseline: Path | None
     ) -> dict[str, Any]:
-        """Return the request for `decide/worker.py`."""
+        """Return the request for `quantize/worker.py`."""
         return {
             "verb": "arrays",
             "model": str(one.path),

@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trt_workbench.bench.config import RepetitionSettings
+from trt_workbench.bench import RepetitionSettings
+from trt_workbench.core.statistics.comparison import inseparable, telling_repetitions
+from trt_workbench.decide.document import BASELINE
 from trt_workbench.decide.tried import DraftRow
-from trt_workbench.runs.comparison import inseparable, telling_repetitions
-from trt_workbench.runs.decision import BASELINE
 
 MEASURE = RepetitionSettings(warmup_ms=100.0, duration_s=0.3, min_iterations=10)
 """Of one repetition: a decision has many rows, and its repetitions count, not the samples within one."""

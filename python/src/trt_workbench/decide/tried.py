@@ -9,10 +9,10 @@ from typing import Any
 
 from trt_workbench.backends.registry import get_backend
 from trt_workbench.core.precision import read
-from trt_workbench.decide.scores import ResampledScore
-from trt_workbench.onnxtools.precision import precision_label
-from trt_workbench.onnxtools.quantize.evidence import Evidence
-from trt_workbench.runs.decision import BASELINE, State
+from trt_workbench.decide.document import BASELINE, State
+from trt_workbench.model.low_precision.evidence import Evidence
+from trt_workbench.model.precision import precision_label
+from trt_workbench.quantize import ResampledScore
 
 
 @dataclass

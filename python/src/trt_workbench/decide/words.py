@@ -7,10 +7,16 @@ from collections.abc import Sequence
 
 from trt_workbench.core.percent import share
 from trt_workbench.core.precision import known
+from trt_workbench.core.statistics.bootstrap import (
+    LEAST_UNITS,
+    largest_loss,
+    units_alike_to_show,
+    units_to_show,
+    unseen_share,
+)
+from trt_workbench.core.statistics.comparison import telling_repetitions
+from trt_workbench.decide.document import BASELINE, DecisionRow, Recommendation, ScoreGate, latencies_distinguishable
 from trt_workbench.decide.task import Task
-from trt_workbench.runs.bootstrap import LEAST_UNITS, largest_loss, units_alike_to_show, units_to_show, unseen_share
-from trt_workbench.runs.comparison import telling_repetitions
-from trt_workbench.runs.decision import BASELINE, DecisionRow, Recommendation, ScoreGate, latencies_distinguishable
 
 _MOST = 2
 # Below, tenths of a megabyte tell nothing.

@@ -1,1 +1,1 @@
-"""Build options, profiles, manifests, caches and files written whole."""
+"""TensorRT engines: build options, profiles, the cache, manifests, loading and inspection, by the native core."""

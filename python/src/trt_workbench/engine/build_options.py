@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from trt_workbench.core.precision import names
-from trt_workbench.system.settings import MORE, Setting, pairs, signed
+from trt_workbench.core.settings import MORE, Setting, pairs, signed
 
 _PRECISION, _KERNELS, _IO = "Precision", "Search for kernels", "Inputs and outputs"
 _KIND, _INT8, _TIMINGS = "Kind of plan", "INT8 calibration", "Timing cache"

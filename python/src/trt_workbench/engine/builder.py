@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from trt_workbench import __version__
+from trt_workbench.core.errors import CheckFailed, ComponentMissing, UsageProblem
+from trt_workbench.core.files import write_bytes
 from trt_workbench.core.hashing import hash_bytes
+from trt_workbench.core.interruptible import call_interruptibly
 from trt_workbench.engine import cache, native, timing_cache
 from trt_workbench.engine.build_phases import BuildPhases, Progress
 from trt_workbench.engine.calibration import (
@@ -21,25 +24,14 @@ from trt_workbench.engine.calibration import (
     fit_calibration,
     hash_calibration,
 )
-from trt_workbench.engine.files import write_bytes
-from trt_workbench.engine.interruptible import call_interruptibly
 from trt_workbench.engine.loading import CheckedPlan, check_target, read_plan
-from trt_workbench.engine.manifest import (
-    EngineFile,
-    GpuIdentity,
-    Manifest,
-    ModelFile,
-    Plugin,
-    Tensor,
-    write_manifest,
-)
+from trt_workbench.engine.manifest import EngineFile, GpuIdentity, Manifest, ModelFile, Plugin, Tensor, write_manifest
 from trt_workbench.engine.native_options import name_plugins, to_native
 from trt_workbench.engine.options import BuildSettings
 from trt_workbench.engine.plugins import PluginLibrary, opened_plugins
 from trt_workbench.engine.request import check_formats, check_request
 from trt_workbench.engine.several_builds import keep_builder
 from trt_workbench.engine.target import Target, examine_target
-from trt_workbench.errors import CheckFailed, ComponentMissing, UsageProblem
 from trt_workbench.model.opened import Model
 
 _SHARING = "profile_sharing"

@@ -14,10 +14,10 @@ from typing import Any
 
 import filelock
 
-from trt_workbench.engine.files import replace_folder, write_bytes
-from trt_workbench.engine.interruptible import deferred_interrupts
+from trt_workbench.core.files import replace_folder, write_bytes
+from trt_workbench.core.interruptible import deferred_interrupts
+from trt_workbench.core.workspace import cache_root
 from trt_workbench.engine.manifest import Manifest, manifest_path, write_manifest
-from trt_workbench.system.workspace import cache_root
 
 PLAN_NAME = "engine.plan"
 # Part of the key: raised when the meaning of a setting changes.

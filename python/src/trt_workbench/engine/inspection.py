@@ -11,7 +11,7 @@ from typing import Any
 from trt_workbench.engine import native
 from trt_workbench.engine.layer_precision import layer_precision
 from trt_workbench.engine.loading import CheckedPlan, load_checked
-from trt_workbench.onnxtools.precision import Precision
+from trt_workbench.model.precision import Precision
 
 
 @dataclass(frozen=True)

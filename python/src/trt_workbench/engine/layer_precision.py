@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from trt_workbench.core.precision import FORMATS, Format, find, ordered
-from trt_workbench.onnxtools.precision import Precision, Source, shares_of
+from trt_workbench.model.precision import Precision, Source, shares_of
 
 Move = Literal["reformat", "cast", "quantize", "copy", "other"]
 """What a layer is for that computes nothing the model asks for."""

@@ -8,12 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.hashing import read_hashed
 from trt_workbench.engine import native
 from trt_workbench.engine.manifest import Manifest, manifest_path, read_manifest
 from trt_workbench.engine.plugins import PluginLibrary, opened_plugins
 from trt_workbench.engine.target import Target, require_target
-from trt_workbench.errors import UsageProblem
 
 WeightBudget = int | Literal["auto"]
 _MOST_BYTES = 2**40  # engines of language models are large; they are read from disk, so that the disk bounds them

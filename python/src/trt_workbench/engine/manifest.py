@@ -9,11 +9,11 @@ from typing import Any, Literal
 
 from pydantic import field_validator
 
+from trt_workbench.core.documents import Strict, read_document, write_json
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.files import refuse_foreign
 from trt_workbench.core.hashing import hash_file
-from trt_workbench.engine.documents import Strict, read_document, write_json
-from trt_workbench.engine.files import refuse_foreign
-from trt_workbench.engine.verification import Verification
-from trt_workbench.errors import UsageProblem
+from trt_workbench.core.verification import Verification
 
 SUFFIX = ".json"
 

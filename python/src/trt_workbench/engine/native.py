@@ -12,9 +12,9 @@ import importlib.util
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from trt_workbench.errors import ComponentMissing, WorkbenchError, error_kind
-from trt_workbench.system.launcher import task
-from trt_workbench.system.tensorrt import find_library, library_dir, setup_advice
+from trt_workbench.core.errors import ComponentMissing, WorkbenchError, error_kind
+from trt_workbench.core.launcher import task
+from trt_workbench.engine.tensorrt import find_library, library_dir, setup_advice
 
 MODULE = "trt_workbench_native"
 CUDA = "Install the CUDA toolkit (cuda_runtime_api.h, libcudart_static.a, nvcc)."

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from trt_workbench.core.environment import available_processors
 from trt_workbench.core.precision import names
 from trt_workbench.engine import native
 from trt_workbench.engine.options import MIB, BuildSettings, declared
 from trt_workbench.engine.plugins import PluginLibrary
 from trt_workbench.engine.profiles import Profile, ShapeRange
-from trt_workbench.system.environment import available_processors
 
 
 def native_values(settings: BuildSettings, timing_cache: bytes | None) -> dict[str, Any]:

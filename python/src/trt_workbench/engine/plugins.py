@@ -8,8 +8,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.input_files import open_regular
-from trt_workbench.errors import UsageProblem
 
 
 @dataclass(frozen=True)

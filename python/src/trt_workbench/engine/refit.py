@@ -6,12 +6,12 @@ import datetime
 from collections.abc import Sequence
 from pathlib import Path
 
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.files import write_bytes
 from trt_workbench.core.hashing import hash_bytes
 from trt_workbench.engine import native
-from trt_workbench.engine.files import write_bytes
 from trt_workbench.engine.loading import CheckedPlan, load_checked
 from trt_workbench.engine.manifest import EngineFile, Manifest, ModelFile, check_destination, write_manifest
-from trt_workbench.errors import UsageProblem
 from trt_workbench.model.opened import Model
 
 

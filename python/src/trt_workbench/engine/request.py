@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.precision import names
 from trt_workbench.engine.options import BuildSettings
 from trt_workbench.engine.profiles import Profile, batch_profile
 from trt_workbench.engine.target import Target
-from trt_workbench.errors import UsageProblem
 from trt_workbench.model.facts import ModelTensor
 from trt_workbench.model.opened import Model
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from trt_workbench.core.yaml_settings import load_yaml_settings
 from trt_workbench.engine.options import BuildSettings
-from trt_workbench.engine.yaml_settings import load_yaml_settings
 
 
 def load_settings(

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import filelock
 
+from trt_workbench.core.errors import UsageProblem, WorkbenchError
+from trt_workbench.core.files import write_bytes
 from trt_workbench.core.input_files import read_bytes, refuse_special
-from trt_workbench.engine.files import write_bytes
+from trt_workbench.core.workspace import cache_root
 from trt_workbench.engine.manifest import manifest_path
-from trt_workbench.errors import UsageProblem, WorkbenchError
 from trt_workbench.model.opened import Model
 from trt_workbench.model.sniff import PLAN_SUFFIXES, describe_file
-from trt_workbench.system.workspace import cache_root
 
 Merge = Callable[[bytes, bytes], bytes]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from trt_workbench.core.verification import UNVERIFIED, WRONG, Verification
 from trt_workbench.engine import cache
 from trt_workbench.engine.manifest import Manifest, read_manifest, write_manifest
-from trt_workbench.engine.verification import UNVERIFIED, WRONG, Verification
 
 
 def kept_verdict(manifest: Manifest | None) -> Verification | None:

@@ -9,10 +9,10 @@ from pathlib import Path
 import onnx
 
 from trt_workbench import __version__
-from trt_workbench.engine.files import refuse_foreign
-from trt_workbench.errors import UsageProblem
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.files import refuse_foreign
 from trt_workbench.model.opened import Model
-from trt_workbench.onnxtools.sanitize import save_model
+from trt_workbench.model.sanitize.sanitize import save_model
 
 _MARK = "trtw.written_by"
 # What the metadata of all our models begin with: of this mark, of candidates, of exported language models.

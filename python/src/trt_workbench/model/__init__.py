@@ -1,1 +1,4 @@
-"""The opened ONNX model: its path, hash, graph, index and facts, read once a process."""
+"""The opened ONNX model (`Model.open`), and what changes or cuts graphs.
+
+A file is parsed, checked and hashed once a process; everything else takes the `Model`.
+"""

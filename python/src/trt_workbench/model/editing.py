@@ -15,7 +15,7 @@ import onnx
 import onnx.inliner
 from onnx import helper, numpy_helper
 
-from trt_workbench.errors import UsageProblem
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.model.constants import Array
 from trt_workbench.model.walking import all_graphs, all_nodes, defined, reads, subgraphs, use_counts
 

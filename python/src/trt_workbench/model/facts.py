@@ -10,8 +10,8 @@ from pathlib import Path, PurePosixPath
 
 import onnx
 
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.precision import Format, find, get
-from trt_workbench.errors import UsageProblem
 from trt_workbench.model.index_limits import index_limits
 from trt_workbench.model.narrow_formats import narrow_formats
 from trt_workbench.model.proto import STANDARD, Shape, operator_name, value_shape

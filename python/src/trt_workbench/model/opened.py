@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 
 import onnx
 
+from trt_workbench.core.errors import UsageProblem, WorkbenchError
 from trt_workbench.core.hashing import hash_file, hash_parts, read_hashed
 from trt_workbench.core.stamps import Stamp, settled_stamp, stamp_of
-from trt_workbench.errors import UsageProblem, WorkbenchError
 from trt_workbench.model.facts import ModelFacts, facts_of
 from trt_workbench.model.index import GraphIndex
 from trt_workbench.model.reading import check_model, parse_model, read_file, require_sound

@@ -8,8 +8,8 @@ from pathlib import Path
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.hashing import read_hashed
-from trt_workbench.errors import UsageProblem
 from trt_workbench.model.division import trapping_division
 from trt_workbench.model.proto import STANDARD
 from trt_workbench.model.sniff import describe_file

@@ -1,1 +1,1 @@
-"""Tables, plots, HTML and Markdown from records and metrics."""
+"""What all reports share: the page, one style of plots, values on hover, and the table of reports (`reports.py`)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trt_workbench.runs.artefacts import Cpu, Driver, Environment
+from trt_workbench.core.artefacts import Cpu, Driver, Environment
 
 # Far below its largest clock a card was idle, capped or throttled when the environment was recorded; alone no proof.
 _BUSY_MEMORY_SHARE = 0.05

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from trt_workbench import __version__
+from trt_workbench.core.errors import printable
 from trt_workbench.core.input_files import read_bytes
 from trt_workbench.core.percent import share
-from trt_workbench.errors import printable
+from trt_workbench.core.statistics.summary import claimed
 from trt_workbench.report.svg import within_page
-from trt_workbench.runs.statistics import claimed
 
 _GENERATOR = b'<meta name="generator" content="trt-workbench">'
 # What Markdown, or HTML inside it, takes for more than itself wherever it stands; and an underscore at a word's edge.
@@ -65,14 +65,14 @@ def render(template: str, **values: Any) -> str:
     """Render a template with everything escaped; an undefined name is an error, never an empty place.
 
     Args:
-        template: a file name in `report/templates`.
+        template: its path in the package, such as `bench/report.html.j2`.
         values: what the template names.
     """
     import jinja2
 
     is_html = template.endswith(".html.j2")
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("trt_workbench.report"),
+        loader=jinja2.FileSystemLoader(Path(__file__).parents[1]),
         autoescape=is_html,
         finalize=None if is_html else markdown,
         undefined=jinja2.StrictUndefined,

@@ -6,10 +6,10 @@ import importlib
 from pathlib import Path
 from typing import NamedTuple
 
-from trt_workbench.engine.files import write_text
-from trt_workbench.errors import UsageProblem
+from trt_workbench.core.artefacts import command_of, read_environment
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.files import write_text
 from trt_workbench.report.page import render
-from trt_workbench.runs.artefacts import command_of, read_environment
 
 
 class Report(NamedTuple):
@@ -27,17 +27,17 @@ class Report(NamedTuple):
 
 # By the command that makes the run directory.
 REPORTS = {
-    "bench": Report("trt_workbench.report.bench", ("bench.html.j2", "bench.md.j2")),
-    "check-contract": Report("trt_workbench.report.contract", ("contract.html.j2",)),
-    "check-target": Report("trt_workbench.report.targets", ("targets.html.j2",)),
-    "decide": Report("trt_workbench.report.decide", ("decide.html.j2",)),
-    "eval-coco": Report("trt_workbench.report.coco", ("coco.html.j2",)),
-    "eval-llm": Report("trt_workbench.report.llm", ("llm.html.j2",)),
-    "eval-stream": Report("trt_workbench.report.stream", ("stream.html.j2",)),
-    "profile": Report("trt_workbench.report.profile", ("profile.html.j2",)),
-    "quantize": Report("trt_workbench.report.search", ("search.html.j2",)),
-    "sensitivity": Report("trt_workbench.report.sensitivity", ("sensitivity.html.j2",)),
-    "verify": Report("trt_workbench.report.verify", ("verify.html.j2",)),
+    "bench": Report("trt_workbench.bench.report", ("bench/report.html.j2", "bench/report.md.j2")),
+    "check-contract": Report("trt_workbench.stream.check.report", ("stream/check/report.html.j2",)),
+    "check-target": Report("trt_workbench.target.report", ("target/report.html.j2",)),
+    "decide": Report("trt_workbench.decide.report", ("decide/report.html.j2",)),
+    "eval-coco": Report("trt_workbench.vision.report", ("vision/report.html.j2",)),
+    "eval-llm": Report("trt_workbench.llm.report", ("llm/report.html.j2",)),
+    "eval-stream": Report("trt_workbench.stream.report", ("stream/report.html.j2",)),
+    "profile": Report("trt_workbench.profile.report", ("profile/report.html.j2",)),
+    "quantize": Report("trt_workbench.quantize.search_report", ("quantize/search_report.html.j2",)),
+    "sensitivity": Report("trt_workbench.quantize.sensitivity_report", ("quantize/sensitivity_report.html.j2",)),
+    "verify": Report("trt_workbench.verify.report", ("verify/report.html.j2",)),
 }
 
 

@@ -13,10 +13,10 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from trt_workbench.engine.files import atomic_writer, write_text
-from trt_workbench.errors import UsageProblem
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.files import atomic_writer, write_text
+from trt_workbench.core.workspace import cache_root
 from trt_workbench.report.page import one_line
-from trt_workbench.system.workspace import cache_root
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

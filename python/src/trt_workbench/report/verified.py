@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from trt_workbench.engine.verification import Mark
+from trt_workbench.core.verification import Mark
 
 
 def evidence_from(folder: Path) -> Callable[[Mark | None], str | None]:

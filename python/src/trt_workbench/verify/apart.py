@@ -7,10 +7,10 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from trt_workbench.engine.files import scratch_folder
+from trt_workbench.core.files import scratch_folder
+from trt_workbench.core.verification import Verification
 from trt_workbench.engine.manifest import read_manifest
 from trt_workbench.engine.verdicts import keep_verdict
-from trt_workbench.engine.verification import Verification
 from trt_workbench.verify.engine import PlanRequest
 from trt_workbench.verify.isolation import Crashed, Isolated, document_of
 from trt_workbench.verify.keeping import crashed

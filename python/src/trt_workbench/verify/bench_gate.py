@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trt_workbench.engine.verification import Mark, Shapes, Verification
-from trt_workbench.errors import WorkbenchError
+from trt_workbench.core.errors import WorkbenchError
+from trt_workbench.core.verification import Mark, Shapes, Verification
 from trt_workbench.verify.apart import plan_verified_apart
 from trt_workbench.verify.engine import Note, PlanRequest
 from trt_workbench.verify.gate import keep_agreement, refuse_wrong, require_verified

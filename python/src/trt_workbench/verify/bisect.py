@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
-from trt_workbench.engine.array_files import load_arrays
-from trt_workbench.engine.files import scratch_folder
-from trt_workbench.errors import DeviceFailure, UsageProblem
-from trt_workbench.measure.arrays import file_name
-from trt_workbench.measure.inputs import random_inputs
+from trt_workbench.backends.measure.inputs import random_inputs
+from trt_workbench.backends.samples import file_name
+from trt_workbench.core.array_files import load_arrays
+from trt_workbench.core.errors import DeviceFailure, UsageProblem
+from trt_workbench.core.files import scratch_folder
 from trt_workbench.model.opened import Model
 from trt_workbench.verify.cut import CutSource, Form, read_source
 from trt_workbench.verify.fault import WrongOutput

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from trt_workbench.engine.verification import Shapes
+from trt_workbench.core.verification import Shapes
 from trt_workbench.verify.space import Case
 
 # Of the seconds that the build took, and the least.

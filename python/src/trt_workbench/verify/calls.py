@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
-from trt_workbench.measure.inputs import Kind, Ranges, random_inputs
+from trt_workbench.backends.measure.inputs import Kind, Ranges, random_inputs
 from trt_workbench.model.narrow_formats import input_ranges
 from trt_workbench.verify.data import Data, at, within
 from trt_workbench.verify.opening import Opened, VerifyRequest

@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
 from trt_workbench.backends.registry import load_reference
-from trt_workbench.engine.files import scratch_folder
+from trt_workbench.core.files import scratch_folder
 from trt_workbench.engine.profiles import Profile, ShapeRange
 from trt_workbench.model.constants import constant_value
 from trt_workbench.model.index import GraphIndex
 from trt_workbench.model.opened import Model
+from trt_workbench.model.sanitize.sanitize import save_model
 from trt_workbench.model.walking import has_subgraph, reads
 from trt_workbench.model.weights import without_weights
-from trt_workbench.onnxtools.sanitize import save_model
 from trt_workbench.verify.yardstick import typed_for
 
 Arrays = Mapping[str, NDArray[Any]]

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
+from trt_workbench.backends.samples import Sample, read_samples
 from trt_workbench.core.elements import Kind, is_finite, kind
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.engine.calibration import IMAGE_SUFFIXES, calibration_files
-from trt_workbench.errors import UsageProblem
-from trt_workbench.measure.arrays import Sample, read_samples
 from trt_workbench.model.opened import Model
 from trt_workbench.verify.settings import Range
 from trt_workbench.verify.space import Case, Space
@@ -104,8 +104,8 @@ def _images(sources: Sequence[str], specs: Sequence[TensorSpec], model: Model | 
     if len(sources) != 1 or not path.exists() or not _holds_images(path):
         return []
     # by its name: scoring detectors verifies their engines, and no two packages import each other
-    calibration = importlib.import_module("trt_workbench.pipeline.calibration")
-    advice = importlib.import_module("trt_workbench.pipeline.families.recognise").ADVICE
+    calibration = importlib.import_module("trt_workbench.vision.calibration")
+    advice = importlib.import_module("trt_workbench.vision.families.recognise").ADVICE
     if model is None:
         raise UsageProblem(f"How the images become inputs is told by the model; name it with --model: {path}")
     try:

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from trt_workbench.engine.documents import write_json
+from trt_workbench.core.directory import run_directory
+from trt_workbench.core.documents import write_json
+from trt_workbench.core.errors import DeviceLost, UsageProblem
+from trt_workbench.core.verification import UNVERIFIED, WRONG, Shapes, Verification
 from trt_workbench.engine.manifest import Manifest, read_manifest
 from trt_workbench.engine.verdicts import keep_verdict, kept_verdict
-from trt_workbench.engine.verification import UNVERIFIED, WRONG, Shapes, Verification
-from trt_workbench.errors import DeviceLost, UsageProblem
-from trt_workbench.runs.directory import run_directory
 from trt_workbench.verify.budget import Budget
 from trt_workbench.verify.keeping import Mode, crashed, unverified, verdict_of
 from trt_workbench.verify.opening import VerifyRequest

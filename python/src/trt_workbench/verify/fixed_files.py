@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.engine.builder import export
 from trt_workbench.engine.loading import read_plan
 from trt_workbench.engine.manifest import WorkaroundRecord, check_destination
 from trt_workbench.engine.written_models import check_model_output, write_model
-from trt_workbench.errors import UsageProblem
+from trt_workbench.model.identity import sha256_of
 from trt_workbench.model.opened import Model
-from trt_workbench.onnxtools.identity import sha256_of
 from trt_workbench.verify.opening import MODEL_SUFFIX, VerifyRequest
 from trt_workbench.verify.workarounds import Fixed, WorkaroundResult
 

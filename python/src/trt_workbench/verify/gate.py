@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trt_workbench.core.errors import CheckFailed
+from trt_workbench.core.verification import UNVERIFIED, WRONG, Mark, Shapes, Verification
 from trt_workbench.engine.manifest import read_manifest
 from trt_workbench.engine.verdicts import keep_verdict, kept_verdict
-from trt_workbench.engine.verification import UNVERIFIED, WRONG, Mark, Shapes, Verification
-from trt_workbench.errors import CheckFailed
-from trt_workbench.onnxtools.identity import sha256_of
+from trt_workbench.model.identity import sha256_of
 from trt_workbench.verify.engine import Note, PlanRequest, verify_plan
 from trt_workbench.verify.keeping import agreed
 from trt_workbench.verify.opening import MODEL_SUFFIX

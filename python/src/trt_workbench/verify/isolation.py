@@ -13,8 +13,8 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from trt_workbench.core.errors import DeviceFailure, DeviceLost
 from trt_workbench.core.workers import TIMEOUT, WorkerFailure, Workers
-from trt_workbench.errors import DeviceFailure, DeviceLost
 from trt_workbench.verify.opening import VerifyRequest
 from trt_workbench.verify.settings import VerifySettings
 

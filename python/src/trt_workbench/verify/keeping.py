@@ -9,14 +9,14 @@ from typing import Any, Literal
 
 from trt_workbench import __version__
 from trt_workbench.backends.registry import backend_names, get_backend
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.hashing import hash_bytes
 from trt_workbench.core.precision import coarsest
+from trt_workbench.core.verification import UNVERIFIED, WRONG, Verification, VerifiedShapes
 from trt_workbench.engine.manifest import Manifest
 from trt_workbench.engine.target import examine_target
 from trt_workbench.engine.verdicts import keep_verdict
-from trt_workbench.engine.verification import UNVERIFIED, WRONG, Verification, VerifiedShapes
-from trt_workbench.errors import UsageProblem
-from trt_workbench.onnxtools.identity import sha256_of
+from trt_workbench.model.identity import sha256_of
 from trt_workbench.verify.verdict import FINEST, RIGHT
 
 Mode = Literal["quick", "full"]

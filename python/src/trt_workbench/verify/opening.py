@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from trt_workbench.backends.base import Session, SessionOptions, TensorSpec
+from trt_workbench.backends.kept_reference import open_reference, record_folder
+from trt_workbench.backends.measure.inputs import with_limits
 from trt_workbench.backends.registry import require_backend, runs_plans
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.settings import with_flags
 from trt_workbench.engine.manifest import read_manifest
 from trt_workbench.engine.options import BuildSettings
 from trt_workbench.engine.profiles import Profile, ShapeRange
-from trt_workbench.errors import UsageProblem
-from trt_workbench.measure.inputs import with_limits
+from trt_workbench.model.identity import sha256_of
 from trt_workbench.model.opened import Model
-from trt_workbench.onnxtools.identity import sha256_of
-from trt_workbench.onnxtools.randomness import refuse_random
-from trt_workbench.runs.kept_reference import open_reference, record_folder
-from trt_workbench.system.settings import with_flags
+from trt_workbench.model.randomness import refuse_random
 from trt_workbench.verify.budget import Budget
 from trt_workbench.verify.record import CallRecorder, KeptReference
 from trt_workbench.verify.reference import LiveReference

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trt_workbench.backends.device_arrays import DeviceArraySession, uploader
-from trt_workbench.errors import DeviceFailure, UsageProblem
+from trt_workbench.core.errors import DeviceFailure, UsageProblem
 from trt_workbench.verify.opening import Opened
 from trt_workbench.verify.properties import CallTrial, PropertyResult, agrees, calls_at_once, follows_state, worst
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.backends.registry import require_backend
+from trt_workbench.core.settings import with_flags
 from trt_workbench.engine.cache import engines_dir
-from trt_workbench.system.settings import with_flags
 from trt_workbench.verify.opening import MODEL_SUFFIX, VerifyRequest
 from trt_workbench.verify.yardstick import typed_for
 

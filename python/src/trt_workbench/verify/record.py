@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from trt_workbench.backends.base import TensorSpec
-from trt_workbench.runs.kept_reference import KeptFile, KeptRecord, RecordIndex, ReferenceWriter
+from trt_workbench.backends.kept_reference import KeptFile, KeptRecord, RecordIndex, ReferenceWriter
 from trt_workbench.verify.properties import EVERY_CALL, CallTrial, Check
 from trt_workbench.verify.reference import Arrays, Reference
 from trt_workbench.verify.settings import Range

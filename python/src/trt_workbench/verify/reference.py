@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Session
-from trt_workbench.errors import UsageProblem, WorkbenchError
+from trt_workbench.core.errors import UsageProblem, WorkbenchError
 from trt_workbench.verify.properties import CallTrial, Check, PropertyResult, worst
 from trt_workbench.verify.yardstick import typed_for
 

@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.registry import AUTO, get_backend, require_backend
 from trt_workbench.backends.reproduction import Reproduction
+from trt_workbench.backends.samples import file_name
+from trt_workbench.core.array_files import writable
+from trt_workbench.core.documents import write_json
 from trt_workbench.core.elements import Kind, is_finite, kind, widened
-from trt_workbench.engine.array_files import writable
-from trt_workbench.engine.documents import write_json
-from trt_workbench.engine.files import write_text
+from trt_workbench.core.files import write_text
+from trt_workbench.core.gpu import driver_report
 from trt_workbench.engine.profiles import Profile
-from trt_workbench.measure.arrays import file_name
-from trt_workbench.onnxtools.sanitize import save_model
-from trt_workbench.system.gpu import driver_report
+from trt_workbench.model.sanitize.sanitize import save_model
 from trt_workbench.verify.bisect import FOLDER, Bisected
 from trt_workbench.verify.opening import MODEL_SUFFIX, VerifyRequest
 

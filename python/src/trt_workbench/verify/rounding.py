@@ -13,7 +13,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from trt_workbench.errors import UsageProblem
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.verify.properties import OTHER_INPUTS, Arrays, CallTrial, Check, PropertyResult, Run, worst
 from trt_workbench.verify.yardstick import Limit, Yardstick
 

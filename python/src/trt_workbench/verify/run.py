@@ -11,15 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Session
+from trt_workbench.backends.samples import file_name
+from trt_workbench.core.array_files import writable
+from trt_workbench.core.documents import json_values
 from trt_workbench.core.elements import is_finite
+from trt_workbench.core.errors import DeviceFailure, DeviceLost, UsageProblem
+from trt_workbench.core.files import scratch_folder
 from trt_workbench.core.hashing import hash_arrays
-from trt_workbench.engine.array_files import writable
-from trt_workbench.engine.documents import json_values
-from trt_workbench.engine.files import scratch_folder
-from trt_workbench.engine.verification import UNDECIDED, UNVERIFIED, WRONG
-from trt_workbench.errors import DeviceFailure, DeviceLost, UsageProblem
-from trt_workbench.measure.arrays import file_name
-from trt_workbench.onnxtools.precision import rounding_of
+from trt_workbench.core.verification import UNDECIDED, UNVERIFIED, WRONG
+from trt_workbench.model.precision import rounding_of
 from trt_workbench.verify.calls import Arrays, Call, calls
 from trt_workbench.verify.diagnosis import diagnose
 from trt_workbench.verify.fault import WrongOutput

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
-from trt_workbench.errors import UsageProblem
-from trt_workbench.system.settings import MORE, BackendOptions, Device, Seed, Setting, Trust, pairs
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.settings import MORE, BackendOptions, Device, Seed, Setting, Trust, pairs
 
 _WAYS = "Ways around"
 

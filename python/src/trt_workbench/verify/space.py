@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
-from trt_workbench.errors import UsageProblem
-from trt_workbench.measure.inputs import sum_parts, symbol_size
+from trt_workbench.backends.measure.inputs import sum_parts, symbol_size
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.verify.settings import Range
 
 Dim = int | str

@@ -18,15 +18,15 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from trt_workbench.backends.registry import require_backend
+from trt_workbench.core.array_files import load_arrays, save_arrays
 from trt_workbench.core.compare import Difference
+from trt_workbench.core.documents import Strict, append_lines, json_values
 from trt_workbench.core.elements import Kind, kind
-from trt_workbench.engine.array_files import load_arrays, save_arrays
-from trt_workbench.engine.documents import Strict, append_lines, json_values
-from trt_workbench.engine.files import write_text
-from trt_workbench.errors import BackendFailure, DeviceFailure
+from trt_workbench.core.errors import BackendFailure, DeviceFailure
+from trt_workbench.core.files import write_text
+from trt_workbench.model.identity import sha256_of
 from trt_workbench.model.opened import Model
-from trt_workbench.onnxtools.identity import sha256_of
-from trt_workbench.onnxtools.sanitize import save_model
+from trt_workbench.model.sanitize.sanitize import save_model
 from trt_workbench.verify.cut import Cut, CutSource, Form
 from trt_workbench.verify.isolation import Crashed, Isolated, document_of
 from trt_workbench.verify.opening import MODEL_SUFFIX, VerifyRequest

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from trt_workbench.engine.verification import Mark
-from trt_workbench.errors import CheckFailed
+from trt_workbench.core.errors import CheckFailed
+from trt_workbench.core.verification import Mark
 
 ALLOW = "--allow-unverified"
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from trt_workbench.core.precision import names
-from trt_workbench.engine.verification import UNDECIDED, UNVERIFIED, WRONG
+from trt_workbench.core.verification import UNDECIDED, UNVERIFIED, WRONG
 
 RIGHT, CONSISTENT = "right", "consistent"
 FINEST = "fp32"

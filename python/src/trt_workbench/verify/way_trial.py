@@ -11,9 +11,9 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from trt_workbench.engine.files import scratch_folder
-from trt_workbench.engine.verification import WRONG
-from trt_workbench.measure.inputs import random_inputs
+from trt_workbench.backends.measure.inputs import random_inputs
+from trt_workbench.core.files import scratch_folder
+from trt_workbench.core.verification import WRONG
 from trt_workbench.verify.data import Data, at
 from trt_workbench.verify.opening import Opened, VerifyRequest
 from trt_workbench.verify.run import Verified, verify

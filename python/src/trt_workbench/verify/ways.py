@@ -11,11 +11,11 @@ from typing import Any
 import onnx
 
 from trt_workbench.engine import native
+from trt_workbench.model.attention_pattern import AttentionIndex
+from trt_workbench.model.fences import fences
+from trt_workbench.model.sanitize.attention import candidates
+from trt_workbench.model.sanitize.sanitize import MOST_WEIGHTS
 from trt_workbench.model.weights import weight_bytes
-from trt_workbench.onnxtools.attention_pattern import AttentionIndex
-from trt_workbench.onnxtools.fences import fences
-from trt_workbench.onnxtools.sanitize import MOST_WEIGHTS
-from trt_workbench.onnxtools.sanitize_attention import candidates
 from trt_workbench.verify.opening import VerifyRequest
 
 _LEVELS = (0, 3, 5)

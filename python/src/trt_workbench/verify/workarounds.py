@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from trt_workbench.backends.registry import REFERENCE, load_reference
-from trt_workbench.engine.documents import json_values
-from trt_workbench.engine.files import scratch_folder
-from trt_workbench.engine.verification import WRONG
-from trt_workbench.errors import CheckFailed
+from trt_workbench.core.documents import json_values
+from trt_workbench.core.errors import CheckFailed
+from trt_workbench.core.files import scratch_folder
+from trt_workbench.core.verification import WRONG
 from trt_workbench.model.opened import Model
-from trt_workbench.onnxtools.sanitize import save_model
-from trt_workbench.onnxtools.sanitize_check import Arrays, compare
+from trt_workbench.model.sanitize.check import Arrays, compare
+from trt_workbench.model.sanitize.sanitize import save_model
 from trt_workbench.verify.isolation import Isolated, document_of
 from trt_workbench.verify.opening import MODEL_SUFFIX, Opened, VerifyRequest, of_model
 from trt_workbench.verify.run import Verified

@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from trt_workbench.engine.array_files import load_arrays, save_arrays
+from trt_workbench.core.array_files import load_arrays, save_arrays
 from trt_workbench.engine.several_builds import several_builds
 from trt_workbench.verify.engine import PlanRequest, verify_plan
 from trt_workbench.verify.isolation import request_of

@@ -58,7 +58,7 @@ def _coco_files(dataset: Path) -> list[str]:
 
 
 def _embedded_files() -> list[str]:
-    from trt_workbench.evaluate.embedded.dataset import make_embedded_dataset
+    from trt_workbench.vision.scenes.dataset import make_embedded_dataset
 
     place = make_embedded_dataset()
     return ["--images", str(place.images), "--annotations", str(place.annotations)]

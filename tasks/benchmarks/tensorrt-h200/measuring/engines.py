@@ -22,7 +22,7 @@ def build_all(recorder: Recorder, plans: Path, models: list[Path], names: list[s
 
     The first is built whatever the budget is, so that every call gets on; another one if the longest build so far fits.
     """
-    from trt_workbench.errors import WorkbenchError
+    from trt_workbench.core.errors import WorkbenchError
 
     left, longest_s = 0, 0.0
     for name in names:

@@ -41,8 +41,8 @@ def _rounds(recorder: Recorder, plan: Path, name: str, left: list[tuple[tuple[in
     from trt_workbench.backends.base import SessionOptions
     from trt_workbench.backends.registry import get_backend
     from trt_workbench.engine import native
-    from trt_workbench.pipeline.families import DecodeSettings, recognise
-    from trt_workbench.pipeline.letterbox import find_geometry, preprocess
+    from trt_workbench.vision.families import DecodeSettings, recognise
+    from trt_workbench.vision.letterbox import find_geometry, preprocess
 
     with get_backend("trt").load(plan, SessionOptions()) as session:
         family = recognise(session.inputs, session.outputs, session.metadata, family="yolov10")

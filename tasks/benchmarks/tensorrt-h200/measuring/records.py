@@ -42,8 +42,8 @@ class Recorder:
 
     def __init__(self, folder: Path, command: str) -> None:
         """Make the folder and write `env-<command>.json`."""
-        from trt_workbench.engine.documents import write_json
-        from trt_workbench.system.environment import collect_environment
+        from trt_workbench.core.documents import write_json
+        from trt_workbench.core.environment import collect_environment
 
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
@@ -92,7 +92,7 @@ def summary(ms: Sequence[float] | Any) -> dict[str, float]:
 
 def gpu_report() -> dict[str, Any] | None:
     """Return what the driver reports of the GPU that this process works on; None without one."""
-    from trt_workbench.system.gpu import driver_report, nvml_name
+    from trt_workbench.core.gpu import driver_report, nvml_name
 
     name = nvml_name(0, os.environ.get("CUDA_VISIBLE_DEVICES"))
     for index, gpu in enumerate(driver_report()["gpus"]):

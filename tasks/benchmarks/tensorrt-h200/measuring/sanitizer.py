@@ -75,7 +75,7 @@ def exercise(plans: Path) -> None:
     from trt_workbench.backends.base import SessionOptions
     from trt_workbench.backends.registry import get_backend
     from trt_workbench.engine import native
-    from trt_workbench.pipeline.families import recognise
+    from trt_workbench.vision.families import recognise
 
     rng = np.random.default_rng(0)
     engine = load(plan_path(plans, SOAK_ENGINE))

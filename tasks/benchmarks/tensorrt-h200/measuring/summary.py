@@ -75,7 +75,7 @@ _SECTIONS: tuple[tuple[str, str, str, Callable[[Sequence[verdicts.Record]], list
 
 def write_report(folder: Path, destination: Path) -> Path:
     """Write README.md into `destination` from the records in `folder` and return its path."""
-    from trt_workbench.engine.files import write_text
+    from trt_workbench.core.files import write_text
 
     parts = [_INTRO, _machine(folder), _engines(read_records(folder, "build"))]
     pairs = read_records(folder, "pair")

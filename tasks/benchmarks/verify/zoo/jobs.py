@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from trt_workbench.engine.documents import write_json
-from trt_workbench.errors import WorkbenchError
+from trt_workbench.core.documents import write_json
+from trt_workbench.core.errors import WorkbenchError
 from trt_workbench.model.opened import Model
 from trt_workbench.verify.bisect import bisect
 from trt_workbench.verify.opening import VerifyRequest
@@ -186,8 +186,8 @@ def _model(entry: Entry, batch: int, folder: Path) -> tuple[Path, list[str]]:
 
 
 def _fix(path: Path, symbol: str, batch: int) -> None:
-    from trt_workbench.onnxtools.sanitize import chosen_rewrites, sanitize, save_model
-    from trt_workbench.onnxtools.sanitize_rewrites import SanitizeSettings
+    from trt_workbench.model.sanitize.rewrites import SanitizeSettings
+    from trt_workbench.model.sanitize.sanitize import chosen_rewrites, sanitize, save_model
 
     model, _ = sanitize(Model.open(path), chosen_rewrites(only=["freeze-dims"]), SanitizeSettings(dims={symbol: batch}))
     save_model(model, path)

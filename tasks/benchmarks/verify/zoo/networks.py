@@ -35,8 +35,8 @@ class Export:
 
     def write(self, path: Path) -> None:
         """Write the ONNX file."""
-        from trt_workbench.onnxtools.export_llm_graphs import traceable_masks
-        from trt_workbench.onnxtools.export_llm_model import quiet_transformers
+        from trt_workbench.backends.torch.llm_model import quiet_transformers
+        from trt_workbench.llm.graphs import traceable_masks
 
         with torch.no_grad(), warnings.catch_warnings(), traceable_masks(padded=True), quiet_transformers():
             warnings.simplefilter("ignore")  # of every Python number that becomes a constant: verify decides
@@ -307,10 +307,10 @@ def write_language_model(family: str, kind: str, path: Path, *, mask_for_each_ro
     """
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    from trt_workbench.onnxtools import export_llm_graphs as graphs
-    from trt_workbench.onnxtools.export_llm import SLOTTED, export_graph
-    from trt_workbench.onnxtools.export_llm_model import load_causal_lm, quiet_transformers
-    from trt_workbench.onnxtools.llm_directory import examine_llm_directory
+    from trt_workbench.backends.torch.llm_model import load_causal_lm, quiet_transformers
+    from trt_workbench.llm import graphs
+    from trt_workbench.llm.graph import SLOTTED, export_graph
+    from trt_workbench.model.llm_directory import examine_llm_directory
 
     if family in FAMILIES:
         with quiet_transformers():

@@ -9,11 +9,11 @@ import onnxruntime as ort
 import pytest
 from tests.onnx_text import parse_onnx, write_onnx
 
-from trt_workbench.errors import UsageProblem
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.model.opened import Model
 
 torch = pytest.importorskip("torch")
-convert = pytest.importorskip("trt_workbench.backends.onnx_torch.convert").convert
+convert = pytest.importorskip("trt_workbench.backends.torch.onnx_torch.convert").convert
 
 CONSTANTS = {"zero": np.int64(0), "one": np.int64(1), "two": np.int64(2), "w": np.full(3, 0.5, np.float32)}
 PLAIN = "then_branch = a () => (float[N,3] p) { p = Mul(x, w) }, else_branch = b () => (float[N,3] q) { q = Abs(x) }"

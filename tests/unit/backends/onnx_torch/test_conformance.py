@@ -9,12 +9,12 @@ import onnx
 import pytest
 from tests.onnx_text import write_onnx
 
-from trt_workbench.errors import UsageProblem
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.model.opened import Model
 
 torch = pytest.importorskip("torch")
-conversion = pytest.importorskip("trt_workbench.backends.onnx_torch.convert")
-as_torch = pytest.importorskip("trt_workbench.backends.onnx_torch.dtypes").as_torch
+conversion = pytest.importorskip("trt_workbench.backends.torch.onnx_torch.convert")
+as_torch = pytest.importorskip("trt_workbench.backends.torch.onnx_torch.dtypes").as_torch
 convert, SUPPORTED = conversion.convert, conversion.SUPPORTED
 
 # Cases that are out of scope: training, and reductions over nothing.

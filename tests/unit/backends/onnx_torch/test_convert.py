@@ -10,11 +10,11 @@ import pytest
 from onnx import TensorProto
 from tests.onnx_text import write_onnx
 
-from trt_workbench.errors import UsageProblem
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.model.opened import Model
 
 torch = pytest.importorskip("torch")
-convert = pytest.importorskip("trt_workbench.backends.onnx_torch.convert").convert
+convert = pytest.importorskip("trt_workbench.backends.torch.onnx_torch.convert").convert
 
 
 def compare(

@@ -7,12 +7,12 @@ import pytest
 from tests.onnx_text import write_onnx
 
 from trt_workbench.backends.base import SessionOptions
-from trt_workbench.backends.ort_cpu import OrtCpuBackend
-from trt_workbench.backends.torch import TorchBackend
-from trt_workbench.decide.candidates import make_candidate
-from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings
-from trt_workbench.errors import UsageProblem
+from trt_workbench.backends.ort.cpu import OrtCpuBackend
+from trt_workbench.backends.torch.backend import TorchBackend
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.model.opened import Model
+from trt_workbench.quantize.candidates import make_candidate
+from trt_workbench.quantize.settings import CalibrationSettings, PlacementSettings
 
 RNG = np.random.default_rng(0)
 TEXT = """g (float[16,20,6,6] x) => (float[16,5] y) {

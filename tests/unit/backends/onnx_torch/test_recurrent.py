@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.registry import get_backend
-from trt_workbench.errors import UsageProblem
+from trt_workbench.core.errors import UsageProblem
 
 pytest.importorskip("torch")
 

@@ -11,11 +11,11 @@ import onnxruntime as ort
 import pytest
 from tests.onnx_text import write_onnx
 
-from trt_workbench.errors import UsageProblem
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.model.opened import Model
 
 torch = pytest.importorskip("torch")
-convert = pytest.importorskip("trt_workbench.backends.onnx_torch.convert").convert
+convert = pytest.importorskip("trt_workbench.backends.torch.onnx_torch.convert").convert
 
 COORDINATES = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
 SIZES = ([2, 3, 8, 10], [2, 3, 7, 4], [2, 3, 1, 3], [2, 3, 5, 11], [2, 3, 4, 10])

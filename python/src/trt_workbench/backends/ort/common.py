@@ -1,0 +1,166 @@
+"""What the three ONNX Runtime backends share: versions, session settings, tensor types, errors."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trt_workbench.backends.base import SessionOptions, TensorSpec
+from trt_workbench.core.device_errors import device_error, device_message
+from trt_workbench.core.environment import available_processors
+from trt_workbench.core.errors import UsageProblem, WorkbenchError
+
+if TYPE_CHECKING:
+    import onnxruntime as ort
+
+    from trt_workbench.model.opened import Model
+
+# Older releases lack the containment checks of external data; this is the one that is tested.
+MINIMUM_VERSION = "1.31.1"
+CPU_PROVIDER = "CPUExecutionProvider"
+CUDA_PROVIDER = "CUDAExecutionProvider"
+TENSORRT_PROVIDER = "TensorrtExecutionProvider"
+
+LEVELS = {
+    "disable": "ORT_DISABLE_ALL",
+    "basic": "ORT_ENABLE_BASIC",
+    "extended": "ORT_ENABLE_EXTENDED",
+    "all": "ORT_ENABLE_ALL",
+}
+
+# ONNX Runtime's element types by numpy name, those that numpy itself has.
+_DTYPES = {
+    "float": "float32",
+    "double": "float64",
+    "float16": "float16",
+    "bool": "bool",
+    "string": "object",
+    **{f"{sign}int{bits}": f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
+}
+
+# A provider reports an option that it does not take by the text of a plain RuntimeError.
+_REFUSED_OPTION = re.compile(r'Failed to parse provider option "(\w+)": (.*)')
+_NO_KERNEL = re.compile("kernel for (com.microsoft.)?(QLinear|QGemm|MatMulInteger|ConvInteger)")
+_SHARED_WEIGHT = "AddInitializedOrtValue Attempt to replace the existing tensor"
+_ABSENT_DEVICE = re.compile(r"Invalid device ID: (-?\d+), must be between 0 \(inclusive\) and (\d+) \(exclusive\)")
+
+
+def cuda_major(ort: Any) -> int | None:
+    """Return the major version of CUDA that the module onnxruntime `ort` was built with; None without CUDA."""
+    version = str(getattr(ort, "cuda_version", "") or "")
+    return int(version.split(".")[0]) if version else None
+
+
+def release(version: str) -> tuple[int, ...]:
+    """Return the leading numbers of a version, so that a nightly build compares like its release."""
+    numbers: list[int] = []
+    for part in version.split("."):
+        if not part.isdigit():
+            break
+        numbers.append(int(part))
+    return tuple(numbers)
+
+
+def check_counts(options: SessionOptions) -> None:
+    """Raise UsageProblem if the threads or the concurrency that were asked for are below 1."""
+    if options.concurrency < 1 or (options.threads is not None and options.threads < 1):
+        raise UsageProblem(f"Threads and concurrency are at least 1, not {options.threads} and {options.concurrency}.")
+
+
+def session_config(
+    ort: Any, options: SessionOptions, level: str, *, allow_spinning: bool
+) -> tuple[ort.SessionOptions, dict[str, Any]]:
+    """Return ONNX Runtime's session settings and their record.
+
+    Args:
+        ort: the module onnxruntime.
+        options: threads are shared out among the runs in flight.
+        level: a key of LEVELS.
+        allow_spinning: whether idle threads poll.
+    """
+    total = options.threads if options.threads is not None else available_processors()
+    intra = max(1, total // options.concurrency)
+    config = ort.SessionOptions()
+    config.intra_op_num_threads = intra
+    config.inter_op_num_threads = 1
+    config.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
+    config.graph_optimization_level = getattr(ort.GraphOptimizationLevel, LEVELS[level])
+    config.log_severity_level = 4  # not errors: they come back as exceptions, these without colours and file names
+    ort.set_default_logger_severity(config.log_severity_level)
+    config.add_session_config_entry("session.intra_op.allow_spinning", str(int(allow_spinning)))
+    # 4-bit weights are multiplied by activations as they are: at 4, the default, the CPU's kernel rounds these to int8,
+    # and the graph of any provider says that it would
+    config.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "1")
+    return config, {
+        "onnxruntime": str(ort.__version__),
+        "intra_op_threads": intra,
+        "inter_op_threads": 1,
+        "concurrency": options.concurrency,
+        "allow_spinning": allow_spinning,
+        "graph_optimization_level": level,
+    }
+
+
+def cpu_session(ort: Any, model: Model, config: ort.SessionOptions) -> tuple[ort.InferenceSession, dict[str, Any]]:
+    """Return a session on the CPU provider whose low precision is the model's own, and what to record of it.
+
+    Without VNNI the sums of the default int8 kernels saturate in 16 bits, which costs a quantised model most of its
+    accuracy. The rewrite that avoids it stops at weights that several products share (ONNX Runtime 1.31): such a model
+    is computed in fp32, as its Q/DQ nodes say. In one of QLinearMatMul and its like it leaves types that no kernel
+    takes: below that level there are no rewrites. Scales along an axis that no kernel takes are computed in fp32, too
+    (`lacks_kernel`).
+
+    Raises:
+        Exception: as ONNX Runtime does.
+    """
+    from trt_workbench.backends.channel_scales import lacks_kernel
+
+    config.add_session_config_entry("session.x64quantprecision", "1")
+    plain = ort.GraphOptimizationLevel.ORT_DISABLE_ALL, ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    record: dict[str, Any] = {}
+    if lacks_kernel(model.proto):
+        config.add_session_config_entry("session.disable_quant_qdq", "1")
+        record = {"simulated": True, "int8_products": "in fp32: no kernel takes scales along their axis"}
+    try:
+        return ort.InferenceSession(model.path, config, providers=[CPU_PROVIDER], enable_fallback=0), record
+    except Exception as error:
+        if _SHARED_WEIGHT in str(error):
+            config.add_session_config_entry("session.disable_quant_qdq", "1")
+            record = {"simulated": True, "int8_products": "in fp32: several share a weight"}
+        elif _NO_KERNEL.search(str(error)) and config.graph_optimization_level not in plain:
+            config.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
+            record = {"graph_optimization_level": "basic"}
+        else:
+            raise
+    return ort.InferenceSession(model.path, config, providers=[CPU_PROVIDER], enable_fallback=0), record
+
+
+def tensor_spec(node: ort.NodeArg, model: Path, backend: str) -> TensorSpec:
+    """Return name, dtype and shape of an input or output.
+
+    Raises:
+        UsageProblem: it is no tensor, or of a type that numpy does not have.
+    """
+    kind = node.type.removeprefix("tensor(").removesuffix(")")
+    if kind == node.type or kind not in _DTYPES:
+        raise UsageProblem(f"Backend {backend} cannot exchange {node.name} of type {node.type} with numpy: {model}")
+    shape = tuple(dim if isinstance(dim, int) and dim >= 0 else None for dim in node.shape)
+    return TensorSpec(node.name, _DTYPES[kind], shape)
+
+
+def translated(error: Exception, what: str, model: Path) -> WorkbenchError | None:
+    """Return the error to raise instead of one of ONNX Runtime's, None for one that is not its own."""
+    text = " ".join(str(error).split())
+    if kind := device_error(error):
+        return kind(f"{device_message(kind, what, text)}: {model}")
+    if absent := _ABSENT_DEVICE.search(text):
+        count = int(absent[2])
+        seen = f"GPUs 0 to {count - 1}" if count > 1 else "GPU 0 alone" if count else "no GPU"
+        return UsageProblem(f"{what}: the option device_id={absent[1]} was given and ONNX Runtime sees {seen}: {model}")
+    if refused := _REFUSED_OPTION.search(text):
+        return UsageProblem(f"{what}: its provider does not take the option {refused[1]} ({refused[2]}): {model}")
+    # a bound run raises plain RuntimeErrors
+    if type(error).__module__.startswith("onnxruntime") or text.startswith("Error in execution"):
+        return UsageProblem(f"{what} ({text}): {model}")
+    return None

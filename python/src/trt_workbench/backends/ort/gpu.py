@@ -1,0 +1,173 @@
+"""Loading a model with one of ONNX Runtime's GPU providers, and checking that this provider really took it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from trt_workbench.backends.base import SessionOptions
+from trt_workbench.backends.extra_options import Option, checked_extra
+from trt_workbench.backends.ort.assignment import RECORD_ENTRY, Assignment, check_assignment, read_assignment
+from trt_workbench.backends.ort.backend import LoadRequest
+from trt_workbench.backends.ort.bound import BoundSession
+from trt_workbench.backends.ort.common import (
+    CPU_PROVIDER,
+    CUDA_PROVIDER,
+    LEVELS,
+    check_counts,
+    cuda_major,
+    session_config,
+    translated,
+)
+from trt_workbench.backends.ort.preload import preload
+from trt_workbench.backends.ort.rewrites import assigned_graph, optimised_model
+from trt_workbench.backends.ort.slot import Binding
+from trt_workbench.backends.pinned import PageableHost, PinnedHost
+from trt_workbench.core.errors import ComponentMissing, UsageProblem
+
+if TYPE_CHECKING:
+    import onnx
+    import onnxruntime as ort
+
+    from trt_workbench.model.shape_nodes import NodeKey
+
+# Options of every session on a GPU; they are ours, not a provider's.
+SESSION_OPTIONS: Mapping[str, Option] = {
+    "allow_fallback": Option(bool, default=False, help="Run nodes that the provider does not take elsewhere."),
+    "cuda_graph": Option(bool, default=False, help="Capture and replay one CUDA graph per set of input shapes."),
+    "graph_optimization_level": Option(tuple(LEVELS), default="all", help="How far ONNX Runtime rewrites the graph."),
+    "allow_spinning": Option(bool, default=False, help="Whether idle CPU threads poll instead of sleeping."),
+    "keep_fp32": Option(str, default="", help="Operators left in fp32 by a conversion to fp16, separated by commas."),
+    "state": Option(dict, help="Output name to input name, for tensors that stay on the device between calls."),
+}
+
+
+def provider_text(value: Any) -> str:
+    """Return an option's value as ONNX Runtime reads it: True is "1"."""
+    return str(int(value)) if isinstance(value, bool) else str(value)
+
+
+def checked_options(backend: str, table: Mapping[str, Option], options: SessionOptions) -> dict[str, Any]:
+    """Return the value of every option of SESSION_OPTIONS and of the provider's own `table`.
+
+    Raises:
+        UsageProblem: an option is unknown, wrong or does not fit the others.
+    """
+    check_counts(options)
+    extra = checked_extra(backend, {**SESSION_OPTIONS, **table}, options.extra)
+    _check_together(extra, options.concurrency)
+    return extra
+
+
+def _check_together(extra: Mapping[str, Any], concurrency: int) -> None:
+    """Raise UsageProblem where what was asked for excludes another: CUDA graphs, state, several runs at once."""
+    if extra["cuda_graph"] and concurrency > 1:
+        raise UsageProblem(
+            "CUDA graphs of one session cannot be replayed at once; use a concurrency of 1 or cuda_graph=false."
+        )
+    if extra["state"] and concurrency > 1:
+        raise UsageProblem(
+            "State belongs to one sequence of calls; use a concurrency of 1, and a session for each sequence."
+        )
+    if extra["state"] and (extra["cuda_graph"] or extra.get("trt_cuda_graph_enable")):
+        raise UsageProblem("A CUDA graph replays fixed addresses, and those of state alternate; leave out one of them.")
+
+
+def load_gpu_session(request: LoadRequest, options: SessionOptions) -> BoundSession:
+    """Load `request.model` and check the assignment of its nodes.
+
+    Raises:
+        CheckFailed: nodes that compute data were not taken, and that was not allowed.
+        ComponentMissing: ONNX Runtime did not load the provider.
+        UsageProblem: the model or an option of the provider is not accepted, the state does not fit the model, or
+            there is no such GPU.
+        DeviceFailure: the device is out of memory or failed.
+    """
+    import onnxruntime as ort
+
+    from trt_workbench.model.data_shapes import data_shaped_outputs
+
+    level, spinning = request.extra["graph_optimization_level"], request.extra["allow_spinning"]
+    config, record = session_config(ort, options, level, allow_spinning=spinning)
+    config.add_session_config_entry(RECORD_ENTRY, "1")
+    on_device = request.providers[0][0] != CPU_PROVIDER
+    if on_device:
+        preload(ort)
+    session = _session(ort, request, config)
+    request.model.require_unchanged()
+    graph = request.model.proto.graph
+    assignment = read_assignment(session)
+    assigned = check_assignment(
+        assignment,
+        request.accepted,
+        shape_keys(ort, request, graph, assignment),
+        allow_fallback=request.extra["allow_fallback"],
+        model=request.source.path,
+    )
+    provenance = {
+        **record,
+        **request.provenance,
+        **assigned,
+        "provider_options": session.get_provider_options().get(request.providers[0][0], {}),
+    }
+    host = _pinned_host(ort) if on_device else PageableHost()
+    device = "cuda" if on_device else "cpu"
+    device_id = int(request.providers[0][1].get("device_id", 0))
+    binding = Binding(
+        device, device_id, host, cuda_graph=request.extra["cuda_graph"], state=request.extra["state"] or {}
+    )
+    return BoundSession(
+        request.backend, session, request.source, binding, options.concurrency, provenance, data_shaped_outputs(graph),
+        graph=request.model, may_choose=(*request.may_choose, *(("tf32",) if options.tf32 else ())),
+        optimised=lambda: _optimised(ort, request),
+    )  # fmt: skip
+
+
+def _optimised(ort: Any, request: LoadRequest) -> onnx.ModelProto | None:
+    """Return the graph that the session executes; None of a provider that compiles it, once more at every session."""
+    if request.providers[0][0] not in (CPU_PROVIDER, CUDA_PROVIDER):
+        return None
+    level = request.extra["graph_optimization_level"]
+    return optimised_model(ort, level, lambda config: _session(ort, request, config))
+
+
+def shape_keys(ort: Any, request: LoadRequest, graph: onnx.GraphProto, assignment: Assignment) -> frozenset[NodeKey]:
+    """Return the nodes that compute shapes, by the names of the file and, if they do not suffice, of the runtime.
+
+    A Transpose before a Shape, for one, becomes a Gather after it, under a name that the file does not have.
+    """
+    from trt_workbench.model.shape_nodes import shape_nodes
+
+    keys = shape_nodes(graph)
+    if all(node in keys for _, node in assignment.outside(*request.accepted)):
+        return keys
+    rewritten = assigned_graph(ort, request.model.path, request.extra["graph_optimization_level"])
+    return keys if rewritten is None else keys | shape_nodes(rewritten)
+
+
+def _session(ort: Any, request: LoadRequest, config: Any) -> ort.InferenceSession:
+    names: Sequence[str] = [name for name, _ in request.providers]
+    try:
+        # without enable_fallback=0 a failure to start the provider is answered by a session without it
+        session = ort.InferenceSession(request.model.path, config, providers=list(request.providers), enable_fallback=0)
+    except Exception as error:
+        what = f"ONNX Runtime cannot load the model on {names[0]}"
+        if problem := translated(error, what, request.source.path):
+            raise problem from error
+        raise
+    missing = [name for name in names if name not in session.get_providers()]
+    if missing:
+        raise ComponentMissing(
+            f"ONNX Runtime did not load {', '.join(missing)} and would have run the model on "
+            f"{', '.join(session.get_providers())} instead; `trtw backends` says what is missing: {request.source.path}"
+        )
+    return session
+
+
+def _pinned_host(ort: Any) -> PinnedHost:
+    major = cuda_major(ort)
+    if major is None:
+        raise ComponentMissing(
+            f"This ONNX Runtime was not built with CUDA, so {CUDA_PROVIDER} has no page-locked memory."
+        )
+    return PinnedHost(major)

@@ -1,0 +1,155 @@
+"""Whether ONNX Runtime's GPU providers can be opened here: which library, of which version, is missing."""
+
+from __future__ import annotations
+
+import functools
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from trt_workbench.backends.base import Availability
+from trt_workbench.backends.ort.common import CUDA_PROVIDER, MINIMUM_VERSION, TENSORRT_PROVIDER, release
+from trt_workbench.backends.ort.preload import library_files
+from trt_workbench.core.environment import installed_packages
+from trt_workbench.core.gpu import GPU_ADVICE, driver_report, why_no_gpu
+from trt_workbench.core.launcher import launcher, package, task
+from trt_workbench.core.workers import WorkerFailure, ask_python
+from trt_workbench.core.workspace import repository, tensorrt_root
+
+_FILES = {
+    CUDA_PROVIDER: "libonnxruntime_providers_cuda.so",
+    TENSORRT_PROVIDER: "libonnxruntime_providers_tensorrt.so",
+}
+_MISSING = re.compile(r"^(\S+\.so[\w.]*): cannot open shared object file")
+
+# In a process of its own: an opened TensorRT stays mapped, and a second one beside it breaks both.
+_PROBE = """
+import contextlib, ctypes, json, os, sys
+import onnxruntime
+folder, provider, *preloaded = sys.argv[1:]
+result = {}
+for file in preloaded:
+    with contextlib.suppress(OSError):
+        ctypes.CDLL(file)
+def attempt(key, name, mode=ctypes.DEFAULT_MODE):
+    try:
+        return ctypes.CDLL(name, mode)
+    except OSError as error:
+        result.setdefault(key, str(error))
+attempt("provider", os.path.join(folder, "libonnxruntime_providers_shared.so"), ctypes.RTLD_GLOBAL)
+attempt("provider", os.path.join(folder, provider))
+attempt("cudnn", "libcudnn.so.9")
+major = str(getattr(onnxruntime, "cuda_version", "")).split(".")[0]
+runtime = attempt("runtime", "libcudart.so." + major)
+if runtime:
+    count = ctypes.c_int()
+    result["cuda_error"] = runtime.cudaGetDeviceCount(ctypes.byref(count))
+    runtime.cudaGetErrorString.restype = ctypes.c_char_p
+    result["cuda_error_text"] = runtime.cudaGetErrorString(result["cuda_error"]).decode()
+    result["devices"] = count.value
+if "tensorrt" in provider and "provider" not in result:
+    for line in open("/proc/self/maps"):
+        if "libnvinfer.so" in line:
+            result["tensorrt_library"] = line.split()[-1]
+            result["tensorrt"] = ctypes.CDLL(result["tensorrt_library"]).getInferLibVersion()
+            break
+print(json.dumps(result))
+"""
+
+
+def gpu_availability(provider: str) -> Availability:
+    """Say whether ONNX Runtime's `provider` can serve here, and if not which file is missing and what fixes it.
+
+    Where no GPU is, that is the answer: no library would help.
+    """
+    found = _examine(provider)
+    if not found.ok and (reason := why_no_gpu(driver_report())):
+        return replace(found, reason=f"No GPU can be used: {reason.rstrip('.')}.", fix=GPU_ADVICE)
+    return found
+
+
+def _examine(provider: str) -> Availability:
+    wheel_advice = package("onnxruntime-gpu")
+    try:
+        import onnxruntime as ort
+    except Exception as error:  # a broken install fails in many ways; each is the answer here
+        return Availability(ok=False, reason=f"onnxruntime cannot be imported ({error}).", fix=wheel_advice)
+    versions = {"onnxruntime": str(ort.__version__)}
+    if release(ort.__version__) < release(MINIMUM_VERSION):
+        reason = f"onnxruntime {ort.__version__} is older than {MINIMUM_VERSION}."
+        return Availability(ok=False, reason=reason, fix=wheel_advice, versions=versions)
+    folder = Path(ort.__file__).parent / "capi"
+    if provider not in ort.get_available_providers() or not (folder / _FILES[provider]).is_file():
+        reason = f"the installed {_wheel_name()} {ort.__version__} has no {provider}: {_FILES[provider]} is not in it."
+        return Availability(ok=False, reason=reason, fix=wheel_advice, versions=versions)
+    versions["cuda_of_wheel"] = str(getattr(ort, "cuda_version", "") or "unknown")
+    return _judged(probe_provider(folder, provider), provider, versions)
+
+
+def _judged(found: dict[str, Any], provider: str, versions: dict[str, str]) -> Availability:
+    """Turn what the probe found into an answer."""
+    wheel = f"onnxruntime {versions['onnxruntime']}, built for CUDA {versions['cuda_of_wheel']}"
+    if "tensorrt" in found:
+        versions["tensorrt"] = str(found["tensorrt"])
+
+    def no(reason: str, fix: str) -> Availability:
+        return Availability(ok=False, reason=reason, fix=fix, versions=versions)
+
+    if error := found.get("error"):
+        return no(f"{_FILES[provider]} could not be tried ({error}).", package("onnxruntime-gpu"))
+    if error := found.get("provider"):
+        missing = _MISSING.match(error)
+        name = missing[1] if missing else ""
+        if name.startswith("libcuda.so"):
+            return no(f"{name}, the NVIDIA driver's library, is missing.", _driver_advice())
+        what = f"{name} is missing" if name else f"{_FILES[provider]} cannot be opened ({error})"
+        fix = _tensorrt_advice() if name.startswith("libnv") else _cuda_advice()
+        return no(f"{what}, which {_FILES[provider]} ({wheel}) links.", fix)
+    if "cudnn" in found:
+        return no(f"libcudnn.so.9 is missing ({found['cudnn']}), which convolutions of {wheel} need.", _cuda_advice())
+    if found.get("cuda_error"):
+        reason = f"CUDA answers error {found['cuda_error']} ({found['cuda_error_text']}) to {wheel}."
+        return no(reason, _driver_advice())
+    if not found.get("devices"):
+        return no("there is no CUDA device.", _driver_advice())
+    return Availability(ok=True, versions=versions)
+
+
+@functools.lru_cache(maxsize=8)
+def probe_provider(folder: Path, provider: str) -> dict[str, Any]:
+    """Open a provider's library in a process of its own, as ONNX Runtime would.
+
+    Returns:
+        "provider", "cudnn", "runtime": the loader's words where a library did not open; "cuda_error", "devices";
+        "tensorrt", "tensorrt_library" for its provider; "error" alone if the process failed.
+    """
+    import onnxruntime as ort
+
+    try:
+        return dict(ask_python(_PROBE, str(folder), _FILES[provider], *library_files(ort)))
+    except WorkerFailure as failure:
+        return {"error": str(failure)}
+
+
+def _driver_advice() -> str:
+    return f"Install an NVIDIA driver ({task('doctor')} shows what is there)."
+
+
+def _cuda_advice() -> str:
+    return f"{package('onnxruntime-gpu')} Or put the folder with the CUDA libraries on LD_LIBRARY_PATH."
+
+
+def _tensorrt_advice() -> str:
+    # the environments for GPUs are activated with what setup-tensorrt makes
+    source = "" if launcher().environment else " and `source tasks/activate-tensorrt.sh`"
+    if source and not repository():
+        source = f" and put {tensorrt_root()}/current/lib on LD_LIBRARY_PATH"
+    return (
+        f"Run {task('setup-tensorrt')}{source}; for another major version of TensorRT than the wheel links, build ONNX "
+        f"Runtime with {task('build-ort')}."
+    )
+
+
+def _wheel_name() -> str:
+    return "onnxruntime-gpu" if "onnxruntime-gpu" in installed_packages() else "onnxruntime"

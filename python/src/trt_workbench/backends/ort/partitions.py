@@ -1,0 +1,163 @@
+"""Where a model's nodes go: asked of ONNX Runtime where it can serve, else predicted from documents and marked so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import onnx
+
+from trt_workbench.backends.base import SessionOptions
+from trt_workbench.backends.ort.assignment import RECORD_ENTRY, Assignment, read_assignment
+from trt_workbench.backends.ort.backend import OrtBackend
+from trt_workbench.backends.ort.common import CPU_PROVIDER, CUDA_PROVIDER, TENSORRT_PROVIDER, session_config, translated
+from trt_workbench.backends.ort.preload import preload
+from trt_workbench.core.errors import ComponentMissing, UsageProblem, WorkbenchError, did_you_mean
+from trt_workbench.model.index import GraphIndex
+from trt_workbench.model.opened import Model
+from trt_workbench.model.partitions import PartitionRequest, Partitions, make_partitions, split_small
+from trt_workbench.model.shape_nodes import shape_nodes
+from trt_workbench.model.tensorrt_operators import SOURCE, why_not
+from trt_workbench.model.weights import is_in_own_file, put_back
+
+_FOLDER_ENTRY = "session.model_external_initializers_file_folder_path"
+
+
+def ort_partitions(backend: OrtBackend, request: PartitionRequest) -> Partitions:
+    """Return where the nodes of the model go, as `Backend.partitions` describes."""
+    provider = backend.provider
+    if provider != TENSORRT_PROVIDER and (request.exclude or request.minimum > 1):
+        raise UsageProblem(f"--exclude and --min-subgraph-size are of ort-trt; {backend.name} takes neither.")
+    index = Model.open(request.model).index
+    operators = {index.operator(place) for place in range(len(index.nodes))}
+    if unknown := [name for name in request.exclude if name not in operators]:
+        raise UsageProblem(
+            f"The model has no operator {unknown[0]!r} to exclude; {did_you_mean(unknown[0], sorted(operators))}"
+        )
+    if request.predict:
+        return _predicted(request, index, provider)
+    if provider != CPU_PROVIDER:
+        found = backend.availability()
+        if not found.ok:
+            hint = " --predict gives a prediction from documents instead." if provider == TENSORRT_PROVIDER else ""
+            raise ComponentMissing(f"{provider} cannot be asked here: {found.reason} {found.fix}{hint}")
+    return _assigned(request, index, provider)
+
+
+def _assigned(request: PartitionRequest, index: GraphIndex, provider: str) -> Partitions:
+    import onnxruntime as ort
+
+    assignment = _ask(ort, request, index, provider)
+    names = {node.name: place for place, node in enumerate(index.nodes)}
+    providers: list[str | None] = [None] * len(index.nodes)
+    groups: list[int | None] = [None] * len(index.nodes)
+    for number, group in enumerate(assignment.groups):
+        for _, name in group.nodes:
+            if name in names:
+                providers[names[name]] = group.provider
+                # a group of CUDA or the CPU is a single kernel; of TensorRT it is what becomes one engine
+                groups[names[name]] = number if group.provider == TENSORRT_PROVIDER else None
+    # constants are folded into their users before nodes are given out
+    placed = [name or "folded" for name in providers]
+    reasons = _reasons(request, index, provider, placed)
+    basis = f"onnxruntime {ort.__version__}, without its own rewrites, asked for its graph assignment"
+    return make_partitions(index, provider, placed, reasons, source="assigned", basis=basis, groups=groups)
+
+
+def _ask(ort: Any, request: PartitionRequest, index: GraphIndex, provider: str) -> Assignment:
+    """Load the model without rewrites, so that nodes keep their names, and read the assignment."""
+    config, _ = session_config(ort, SessionOptions(threads=1), "disable", allow_spinning=False)
+    config.add_session_config_entry(RECORD_ENTRY, "1")
+    if provider != CPU_PROVIDER:
+        preload(ort)
+    model: Any = request.model
+    if index.renamed:
+        named = onnx.ModelProto()
+        named.CopyFrom(index.model)
+        put_back(named, request.model, wanted=is_in_own_file)
+        model = named.SerializeToString()
+        config.add_session_config_entry(_FOLDER_ENTRY, str(request.model.parent.resolve()))
+    chain: list[Any] = [(provider, _provider_options(request, provider))]
+    if provider == TENSORRT_PROVIDER:
+        chain.append(CUDA_PROVIDER)
+    try:
+        session = ort.InferenceSession(model, config, providers=chain, enable_fallback=0)
+    except Exception as error:
+        if problem := translated(error, f"ONNX Runtime cannot load the model on {provider}", request.model):
+            raise problem from error
+        raise
+    return read_assignment(session)
+
+
+def _provider_options(request: PartitionRequest, provider: str) -> dict[str, str]:
+    if provider != TENSORRT_PROVIDER:
+        return {}
+    options = {"trt_min_subgraph_size": str(request.minimum)}
+    if request.exclude:
+        options["trt_op_types_to_exclude"] = ",".join(request.exclude)
+    return options
+
+
+def _predicted(request: PartitionRequest, index: GraphIndex, provider: str) -> Partitions:
+    if provider != TENSORRT_PROVIDER:
+        raise UsageProblem(
+            f"Only TensorRT's assignment can be predicted, from its parser's documents; {provider} has to be asked."
+        )
+    asked = _asked_parser(index)
+    reasons = [_tensorrt_reason(request, index, place, asked) for place in range(len(index.nodes))]
+    providers = [CUDA_PROVIDER if reason else TENSORRT_PROVIDER for reason in reasons]
+    split_small(index, providers, reasons, TENSORRT_PROVIDER, CUDA_PROVIDER, request.minimum)
+    parser = (
+        f"operators by the parser of TensorRT {asked.version} here; ONNX Runtime was not asked"
+        if asked
+        else "neither TensorRT nor ONNX Runtime was asked"
+    )
+    basis = f"{SOURCE}; {parser}"
+    return make_partitions(index, provider, providers, reasons, source="predicted", basis=basis)
+
+
+class _Parser(NamedTuple):
+    version: str
+    refused: frozenset[str]  # operators
+
+
+def _asked_parser(index: GraphIndex) -> _Parser | None:
+    """Ask TensorRT's parser, where the native core can open it, which operators it refuses; None where it cannot."""
+    from trt_workbench.engine.native import load_tensorrt, require
+    from trt_workbench.engine.native import translated as native_errors
+
+    operators = sorted({index.operator(place) for place in range(len(index.nodes))})
+    try:
+        status = load_tensorrt()
+        with native_errors():
+            refused = frozenset(require("unsupported_operators")(operators))
+    except WorkbenchError:
+        return None
+    return _Parser(str(status["version"]), refused)
+
+
+def _reasons(request: PartitionRequest, index: GraphIndex, provider: str, placed: Sequence[str]) -> list[str]:
+    shapes = shape_nodes(index.model.graph)
+    reasons = []
+    for place, where in enumerate(placed):
+        node = index.nodes[place]
+        if where in (provider, "folded"):
+            reasons.append("")
+        elif provider == TENSORRT_PROVIDER:
+            reasons.append(_tensorrt_reason(request, index, place) or "unknown: the runtime does not say why")
+        elif (index.operator(place), node.name) in shapes:
+            reasons.append("shape: it computes shapes, which ONNX Runtime keeps on the CPU")
+        else:
+            types = ", ".join(kind or "?" for kind in index.use(place).input_types)
+            reasons.append(f"operator or dtype: {provider} has no kernel of {index.operator(place)} for {types}")
+    return reasons
+
+
+def _tensorrt_reason(request: PartitionRequest, index: GraphIndex, place: int, asked: _Parser | None = None) -> str:
+    if index.operator(place) in request.exclude:
+        return f"excluded: {index.operator(place)} was asked to be kept from TensorRT (trt_op_types_to_exclude)"
+    if asked and index.operator(place) in asked.refused:
+        return f"operator: TensorRT's parser here does not import it (release {asked.version})"
+    reason = why_not(index.use(place))
+    # the parser itself knows better than its documents
+    return "" if asked and reason.startswith("operator") else reason

@@ -1,0 +1,199 @@
+"""The backend `ort-trt`: ONNX Runtime with its TensorRT execution provider."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from trt_workbench.backends.base import Availability, Session, SessionOptions
+from trt_workbench.backends.graph_precision import model_in_precision
+from trt_workbench.backends.ort.backend import LoadRequest, OrtBackend
+from trt_workbench.backends.ort.common import CPU_PROVIDER, CUDA_PROVIDER, TENSORRT_PROVIDER
+from trt_workbench.backends.ort.gpu import checked_options, load_gpu_session, provider_text
+from trt_workbench.backends.ort.libraries import gpu_availability
+from trt_workbench.backends.ort.trt_options import PROFILE_OPTIONS, TRT_OPTIONS
+from trt_workbench.backends.tf32 import check_tf32_allowed, forbid_tf32
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.hashing import hash_document, hash_file
+from trt_workbench.core.precision import get, names
+from trt_workbench.core.workspace import cache_root
+from trt_workbench.engine.tensorrt import decode_version
+
+if TYPE_CHECKING:
+    from trt_workbench.model.opened import Model
+
+# Part of every cache folder's name: raised when the meaning of a setting changes.
+_KEY_VERSION = 1
+# From TensorRT 11 on a network's types are those of its graph; the provider's flags have no effect.
+_TYPED_FROM = 110000
+_FLAGS = {name: option for name in reversed(names()) if (option := f"trt_{name}_enable") in TRT_OPTIONS}
+# Where files are kept says nothing about what is in an engine.
+_NOT_IN_KEY = ("trt_engine_cache_path", "trt_timing_cache_path", "trt_detailed_build_log", "trt_dump_subgraphs")
+_PROFILE = re.compile(r"^[^,]+:\d+(x\d+)*(,[^,]+:\d+(x\d+)*)*$")
+
+
+class OrtTrtBackend(OrtBackend):
+    """ONNX Runtime with TensorRT engines; nodes may be on TensorRT alone unless `allow_fallback` is set.
+
+    Extra options: those of ONNX Runtime's TensorRT provider by their own names (TRT_OPTIONS), and `allow_fallback`,
+    `cuda_graph`, `keep_fp32`, `graph_optimization_level`, `allow_spinning`, `state`. With `allow_fallback`, the CUDA
+    provider and then the CPU provider take what TensorRT does not.
+    """
+
+    name: ClassVar[str] = "ort-trt"
+    precisions: ClassVar[tuple[str, ...]] = ("fp32", *_FLAGS)
+    devices: ClassVar[tuple[str, ...]] = ("cuda",)
+    gpu_option: ClassVar[str | None] = "device_id={}"
+    times_kernels: ClassVar[bool] = True
+    state: ClassVar[bool] = True
+    provider: ClassVar[str] = TENSORRT_PROVIDER
+
+    def availability(self) -> Availability:
+        """Say whether the TensorRT provider and what it links can be opened, and whether a GPU answers."""
+        return gpu_availability(TENSORRT_PROVIDER)
+
+    def check_options(self, options: SessionOptions) -> None:
+        """Raise UsageProblem for an option that is unknown, wrong or does not fit the others."""
+        super().check_options(options)
+        checked_options(self.name, TRT_OPTIONS, options)
+
+    def request(self, model: Path, options: SessionOptions, versions: Mapping[str, str] | None = None) -> LoadRequest:
+        """Return what a session would be made with. Needs neither TensorRT nor a GPU.
+
+        Args:
+            model: the ONNX file.
+            options: of the session.
+            versions: as `availability` reports them; without "tensorrt" TensorRT 10 is taken for granted.
+
+        Raises:
+            UsageProblem: an option is unknown, or does not fit the others or the model.
+        """
+        from trt_workbench.backends.simulation import refuse_formats
+        from trt_workbench.model.opened import Model
+
+        extra = checked_options(self.name, TRT_OPTIONS, options)
+        opened = Model.open(model)
+        release = decode_version(int((versions or {}).get("tensorrt", 100000)))[0]
+        refuse_formats(self.name, opened, names(lambda one: one.is_built_by(release)))
+        _check_profiles(extra, opened)
+        loaded, precision = self._precision(opened, options, extra, int((versions or {}).get("tensorrt", 0)))
+        if options.tf32:
+            check_tf32_allowed()
+        provider = {name: provider_text(extra[name]) for name in TRT_OPTIONS if extra[name] is not None}
+        if extra["trt_cuda_graph_enable"] is None:
+            provider["trt_cuda_graph_enable"] = provider_text(extra["cuda_graph"])
+        digest = _cache_key(opened, provider, options, versions or {})
+        folder = cache_root() / "ort-trt" / digest
+        if extra["trt_engine_cache_enable"]:
+            provider.setdefault("trt_engine_cache_path", str(folder))
+        if extra["trt_timing_cache_enable"]:
+            provider.setdefault("trt_timing_cache_path", str(folder))
+        cuda = {"device_id": provider["device_id"], "use_tf32": provider_text(options.tf32)}
+        return LoadRequest(
+            backend=self.name,
+            model=loaded,
+            source=opened,
+            providers=((TENSORRT_PROVIDER, provider), (CUDA_PROVIDER, cuda), (CPU_PROVIDER, {})),
+            accepted=(TENSORRT_PROVIDER,),
+            extra=extra,
+            provenance={**precision, "tf32": options.tf32, "cache_key": digest},
+            may_choose=(options.precision,)
+            if loaded is opened and extra.get(_FLAGS.get(options.precision, ""))
+            else (),
+        )
+
+    def prepare(self, model: Path, options: SessionOptions) -> LoadRequest:
+        """Return the request, its cache folders made; the process is told of no TF32, as the provider has no option."""
+        found = self.availability().required(self.name)
+        request = self.request(model, options, found.versions)
+        # TensorRT allows TF32 unless told otherwise
+        record = {} if options.tf32 else {"tf32_how": forbid_tf32()}
+        for option in ("trt_engine_cache_path", "trt_timing_cache_path"):
+            if folder := request.providers[0][1].get(option):
+                # engines are code: whoever can write here can run code
+                Path(folder).mkdir(parents=True, exist_ok=True, mode=0o700)
+        return replace(request, provenance={**request.provenance, **record, "tensorrt": found.versions.get("tensorrt")})
+
+    def _load(self, model: Path, options: SessionOptions) -> Session:
+        return load_gpu_session(self.prepare(model, options), options)
+
+    def _precision(
+        self, model: Model, options: SessionOptions, extra: dict[str, Any], tensorrt: int
+    ) -> tuple[Model, dict[str, Any]]:
+        """Set the provider's flags for the precision that was asked for, or convert the model where there are none."""
+        asked = options.precision
+        self.check_precision(asked)
+        flag = _FLAGS.get(asked)
+        chosen = sorted(name for name in _FLAGS.values() if extra[name])
+        if asked == "fp32" and chosen:
+            raise UsageProblem(
+                f"{', '.join(chosen)} was set and fp32 asked for; ask for the precision itself (fp16, bf16, int8)."
+            )
+        # of quantised files TensorRT takes the types from the graph
+        if asked == "fp32" or get(asked).is_quantised or tensorrt >= _TYPED_FROM:
+            loaded, record = model_in_precision(
+                self.name, model, asked, keep_fp32=tuple(filter(None, extra["keep_fp32"].split(",")))
+            )
+        else:
+            loaded, record = model, {"precision": asked, "how": f"{flag}=1: TensorRT may choose {asked} or fp32"}
+        if flag and tensorrt < _TYPED_FROM and extra[flag] is None:
+            extra[flag] = True
+        if flag and extra[flag] is False and tensorrt < _TYPED_FROM:
+            raise UsageProblem(f"{asked} was asked for and {flag} forbids it; leave one of them out.")
+        return loaded, record
+
+
+def _check_profiles(extra: Mapping[str, Any], model: Model) -> None:
+    """Raise UsageProblem unless min, opt and max are given together, well formed and for inputs of the model."""
+    given = [name for name in PROFILE_OPTIONS if extra[name]]
+    if given and len(given) < len(PROFILE_OPTIONS):
+        raise UsageProblem(f"A profile needs {', '.join(PROFILE_OPTIONS)}; only {', '.join(given)} was given.")
+    names = {tensor.name for tensor in model.facts.inputs}
+    shapes: list[dict[str, list[int]]] = []
+    for option in given:
+        if not _PROFILE.match(extra[option]):
+            raise UsageProblem(f"{option} is written input:1x3x640x640,other:1x77, not {extra[option]!r}.")
+        parts = dict(part.rsplit(":", 1) for part in extra[option].split(","))
+        if unknown := sorted(parts.keys() - names):
+            raise UsageProblem(f"{option} names {unknown}, the model's inputs are {sorted(names)}: {model.path}")
+        shapes.append({name: [int(dim) for dim in shape.split("x")] for name, shape in parts.items()})
+    for name in shapes[0] if shapes else ():
+        lowest, best, highest = (part.get(name, []) for part in shapes)
+        ordered = len(lowest) == len(best) == len(highest) and all(
+            low <= mid <= high for low, mid, high in zip(lowest, best, highest, strict=True)
+        )
+        if not ordered:
+            raise UsageProblem(
+                f"The profile of {name} is not min <= opt <= max in every dimension: {lowest}, {best}, {highest}."
+            )
+
+
+def _cache_key(model: Model, provider: Mapping[str, str], options: SessionOptions, versions: Mapping[str, str]) -> str:
+    """Return the hash of everything that can change an engine, 32 hexadecimal digits."""
+    from trt_workbench.core.gpu import driver_report
+
+    report = driver_report()
+    index = int(provider["device_id"])
+    gpus = report["gpus"]
+    gpu = gpus[index] if index < len(gpus) else {}
+    table, plugins = provider.get("trt_int8_calibration_table_name"), provider.get("trt_extra_plugin_lib_paths")
+    document = {
+        "key_version": _KEY_VERSION,
+        "model_sha256": model.sha256,
+        "provider": {name: value for name, value in sorted(provider.items()) if name not in _NOT_IN_KEY},
+        "precision": options.precision,
+        "tf32": options.tf32,
+        "versions": dict(sorted(versions.items())),
+        "driver": report.get("driver_version"),
+        "gpu": [gpu.get("name"), gpu.get("compute_capability")],
+        "calibration_sha256": _hash_if_file(table),
+        "plugins_sha256": [_hash_if_file(path) for path in (plugins or "").split(";") if path],
+    }
+    return hash_document(document)
+
+
+def _hash_if_file(path: str | None) -> str | None:
+    return hash_file(Path(path)) if path and Path(path).is_file() else None

@@ -1,0 +1,1 @@
+"""PyTorch, eager and compiled, and language models by transformers."""

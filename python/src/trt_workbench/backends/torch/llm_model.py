@@ -1,0 +1,161 @@
+"""Load a causal language model with transformers: a local folder, safetensors only, no code of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from trt_workbench.core.device_errors import device_error, device_message
+from trt_workbench.core.elements import errors, is_finite
+from trt_workbench.core.errors import ComponentMissing, UsageProblem
+from trt_workbench.core.launcher import package
+from trt_workbench.core.variables import keep_compiled_code
+from trt_workbench.model.llm_directory import LlmDirectory
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+REFUSALS = (ValueError, TypeError, AttributeError, IndexError, RuntimeError)
+"""What the code of an architecture raises for a way of running that it does not have."""
+
+_PROBE_LENGTH = 8
+_CAUSAL_TOLERANCE = 1e-5
+"""Of the largest logit: equal rows of one batch differ by rounding, ten to a hundred times less."""
+
+
+def load_causal_lm(
+    directory: LlmDirectory,
+    attention: Literal["eager", "fastest"] = "eager",
+    dtype: str = "float32",
+    note: Callable[[str], None] = lambda _: None,
+) -> PreTrainedModel:
+    """Load the model on the CPU, in evaluation mode.
+
+    Args:
+        directory: a checked folder.
+        attention: "eager" is the implementation that is exported; "fastest" is PyTorch's fused one (sdpa) for the
+            architectures that transformers has it for, else the eager one.
+        dtype: of the weights, "float32", "float16" or "bfloat16". What transformers keeps in fp32 beside them stays so,
+            such as the frequencies of rotary positions, which a cast of the loaded model would round. Only in fp32 is
+            it found out whether the model is causal.
+        note: called with what a person should know, such as weights of the checkpoint that the model does not use.
+
+    Raises:
+        ComponentMissing: torch or transformers cannot be imported.
+        UsageProblem: transformers does not know the architecture, the weights do not fit it, or it is not causal.
+        DeviceFailure: there is not enough memory.
+    """
+    keep_compiled_code()
+    try:
+        import torch
+        from transformers import AutoModelForCausalLM
+    except ImportError as error:
+        advice = package("transformers")
+        raise ComponentMissing(
+            f"Language models need torch and transformers, which cannot be imported ({error}). {advice}"
+        ) from error
+    try:
+        with quiet_transformers():
+            model, info = AutoModelForCausalLM.from_pretrained(
+                directory.path,
+                dtype=getattr(torch, dtype),
+                attn_implementation="eager" if attention == "eager" else None,
+                local_files_only=True,
+                trust_remote_code=False,
+                use_safetensors=True,
+                ignore_mismatched_sizes=True,  # what does not fit is named below, not in a log
+                output_loading_info=True,
+            )
+    # whatever transformers and safetensors raise for a broken checkpoint: OSError, KeyError, SafetensorError, …
+    except Exception as error:
+        what = f"transformers cannot load this {directory.model_type} model"
+        if kind := device_error(error):
+            raise kind(f"{device_message(kind, what, _reason(error))}: {directory.path}") from error
+        raise UsageProblem(f"{what} ({_reason(error)}): {directory.path}") from error
+    _check_complete(directory, info, note)
+    loaded: PreTrainedModel = model.eval()
+    if dtype == "float32":  # rounding would look like the influence of later tokens
+        _check_causal(directory, loaded)
+    return loaded
+
+
+@contextmanager
+def quiet_transformers() -> Iterator[None]:
+    """Keep transformers from logging and drawing bars while the block runs; its errors are exceptions anyway."""
+    from transformers.utils import logging
+
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()
+
+
+def _check_complete(directory: LlmDirectory, info: dict[str, Any], note: Callable[[str], None]) -> None:
+    where = directory.path
+    # transformers fills what is missing with random numbers and goes on
+    if missing := sorted(map(str, info["missing_keys"])):
+        raise UsageProblem(
+            f"The checkpoint lacks {len(missing)} weights of the model, the first is {missing[0]}: {where}"
+        )
+    if wrong := sorted(info["mismatched_keys"]):
+        name, found, expected = wrong[0]
+        raise UsageProblem(
+            f"{len(wrong)} weights have another shape than config.json says, the first is {name}, "
+            f"{list(found)} instead of {list(expected)}: {where}"
+        )
+    further = sorted(map(str, info["unexpected_keys"]))
+    if not further:
+        return
+    unused = (
+        f"transformers' own {directory.model_type} has no place for {len(further)} of its weights, the first is "
+        f"{further[0]}: {where}"
+    )
+    # code that comes with a model may compute more than the class of the same name
+    if directory.brings_code:
+        raise UsageProblem(f"The checkpoint brings code of its own (auto_map), which is never executed, and {unused}")
+    note(f"The checkpoint may hold another model than config.json says: with it, {unused}")
+
+
+def _check_causal(directory: LlmDirectory, model: PreTrainedModel) -> None:
+    """Raise UsageProblem if later tokens change the logits of earlier ones.
+
+    transformers loads BERT, RoBERTa, ELECTRA, XLNet and others as causal models, too, and runs them as they are.
+    """
+    import torch
+
+    length = min(_PROBE_LENGTH, directory.positions or _PROBE_LENGTH)
+    kept = length // 2
+    tokens = torch.arange(length).repeat(2, 1)
+    tokens[1, kept:] += length
+    tokens %= model.config.get_text_config().vocab_size
+    try:
+        with torch.no_grad(), quiet_transformers():
+            logits = model(input_ids=tokens, use_cache=False).logits[:, :kept]
+    except REFUSALS as error:
+        raise UsageProblem(
+            f"transformers cannot run this {directory.model_type} model ({_one_line(error)}): {directory.path}"
+        ) from error
+    one, other = logits.float().cpu().numpy()
+    if errors(other, one).max() > _CAUSAL_TOLERANCE * max(np.abs(one[is_finite(one)]).max(initial=0), 1e-6):
+        raise UsageProblem(
+            f"This {directory.model_type} model is not causal: later tokens change its logits of earlier ones, so a "
+            f"perplexity or generated text of it means nothing. A decoder of this architecture has is_decoder in "
+            f"config.json: {directory.path}"
+        )
+
+
+def _reason(error: BaseException) -> str:
+    """Return why a model cannot be loaded, without the names of all architectures that can be."""
+    return _one_line(error).partition(" Model type should be one of ")[0]
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

@@ -1,0 +1,44 @@
+"""What a file says of its nodes: attributes, constants, and operators that have no counterpart."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.model.proto import operator_name
+
+
+def attribute_value(attribute: onnx.AttributeProto) -> Any:
+    """Return the value of an attribute: text, an array, a list, a number or a graph."""
+    value = onnx.helper.get_attribute_value(attribute)
+    if isinstance(value, bytes):
+        return value.decode()
+    if isinstance(value, onnx.TensorProto):
+        return numpy_helper.to_array(value)
+    if attribute.type == onnx.AttributeProto.STRINGS:
+        return [one.decode() for one in value]
+    return list(value) if attribute.type in (onnx.AttributeProto.INTS, onnx.AttributeProto.FLOATS) else value
+
+
+def constant_value(attributes: dict[str, Any]) -> Any:
+    """Return what a Constant node with these attributes holds."""
+    ((kind, value),) = attributes.items()
+    types = {"value_int": np.int64, "value_ints": np.int64, "value_float": np.float32, "value_floats": np.float32}
+    return np.array(value, types[kind]) if kind in types else value
+
+
+def refuse_unknown(nodes: Iterable[onnx.NodeProto], known: Collection[str]) -> None:
+    """Raise UsageProblem that names every operator that is not known, with a node of it."""
+    unknown: dict[str, str] = {}
+    for node in nodes:
+        name = operator_name(node)
+        if name not in known:
+            unknown.setdefault(name, node.name or "(no name)")
+    if unknown:
+        named = ", ".join(f"{operator} (node {node})" for operator, node in sorted(unknown.items()))
+        raise UsageProblem(f"The torch backend has no counterpart of {named}.")

@@ -1,0 +1,1 @@
+"""TensorRT engines as sessions, by the native core."""

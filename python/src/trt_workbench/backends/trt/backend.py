@@ -1,0 +1,155 @@
+"""The backend `trt`: TensorRT through the native core, from a plan or from an ONNX file by way of the engine cache."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from trt_workbench.backends.base import Availability, Backend, Session, SessionOptions
+from trt_workbench.backends.graph_precision import model_in_precision
+from trt_workbench.backends.measuring import BRIEFLY
+from trt_workbench.backends.profiling import Profiled, ProfiledRuns
+from trt_workbench.backends.reproduction import Reproduction
+from trt_workbench.backends.trt.options import RunnerChoice, split_options
+from trt_workbench.backends.trt.reproduction import trt_reproduction
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.engine.builder import build, prepare_build
+from trt_workbench.engine.layer_times import time_layers
+from trt_workbench.engine.loading import CheckedPlan, LoadedEngine, load_engine, read_plan
+from trt_workbench.engine.options import BuildSettings
+from trt_workbench.engine.profiles import batch_profile
+from trt_workbench.engine.request import STRONGLY_TYPED_FROM
+from trt_workbench.engine.settings_file import load_settings
+from trt_workbench.engine.target import examine_target
+from trt_workbench.model.opened import Model
+from trt_workbench.model.sniff import PLAN_SUFFIXES
+
+
+class TrtBackend(Backend):
+    """TensorRT. Extra options are the fields of `RunnerChoice` and `BuildSettings`."""
+
+    name: ClassVar[str] = "trt"
+    file_kinds: ClassVar[tuple[str, ...]] = (".onnx", *PLAN_SUFFIXES)
+    devices: ClassVar[tuple[str, ...]] = ("cuda",)
+    plans: ClassVar[bool] = True
+    times_kernels: ClassVar[bool] = True
+    state: ClassVar[bool] = True
+
+    def availability(self) -> Availability:
+        """Say whether the native core, TensorRT of its version and a GPU are here."""
+        target = examine_target()
+        found = {"tensorrt": target.tensorrt_version, "native": target.native_version, "cuda": target.cuda_version}
+        versions = {name: version for name, version in found.items() if version}
+        if target.missing:
+            first = target.missing[0]
+            return Availability(ok=False, reason=first.reason, fix=first.fix, versions=versions)
+        return Availability(ok=True, versions=versions)
+
+    def check_precision(self, precision: str) -> None:
+        """Raise UsageProblem for an unknown type; types may be joined, such as int8+fp16."""
+        load_settings(None, {"precision": precision})
+
+    def check_options(self, options: SessionOptions) -> None:
+        """Raise UsageProblem for an option that is unknown, wrong or does not fit the others."""
+        split_options(options)
+
+    def profile(self, model: Path, options: SessionOptions, runs: ProfiledRuns) -> Profiled:
+        """Run the engine with TensorRT's profiler, as `Backend.profile` describes."""
+        from trt_workbench.backends.trt.layers import join_layers
+        from trt_workbench.backends.trt.opening import whole_engine
+
+        with self.load(model, options) as opened:
+            session = whole_engine(opened)
+            inputs = runs.feed(session.inputs, session.loaded)
+            own = session.measure(inputs, BRIEFLY).split_ms["compute"]
+            found = time_layers(session.loaded, inputs, runs.iterations, runs.profile)
+            plan, provenance, notes = session.loaded.plan, session.record(), session.loaded.notes
+        return Profiled(
+            join_layers(found.layers, found.times, runs.nodes.operators),
+            provenance,
+            [sum(run) for run in zip(*(times.tolist() for _, times in found.times), strict=True)],
+            own.tolist(),
+            built=plan.path,
+            facts={"plan": str(plan.path), "sha256": plan.sha256, "precision": provenance["precision"]},
+            notes=[*notes, *found.notes],
+        )
+
+    def reproduction(self, options: SessionOptions, provenance: Mapping[str, Any]) -> Reproduction | None:
+        """Return a script for TensorRT's own Python package, as `Backend.reproduction` describes."""
+        return trt_reproduction(options, provenance)
+
+    def _load(self, model: Path, options: SessionOptions) -> Session:
+        from trt_workbench.backends.trt.opening import open_engine
+
+        choice, settings = split_options(options)
+        is_model = model.suffix == ".onnx"
+        if not is_model:
+            _refuse_build_options(model, options)
+        conversion: dict[str, Any] = {}
+        if is_model:
+            typed, conversion = _typed(Model.open(model), settings, options)
+            plan = _build(typed, settings, choice, options)
+        else:
+            plan = read_plan(model, trust=choice.trust)
+        loaded = load_engine(
+            plan,
+            allow_host_code=choice.allow_host_code,
+            device=settings.device,
+            plugins=settings.plugins,
+            weight_streaming_budget=choice.weight_streaming_budget,
+        )
+        if not is_model:
+            _check_precision(loaded, options)
+        for text in loaded.notes:
+            options.say(text)
+        return open_engine(loaded, choice, options.concurrency, conversion)
+
+
+def _typed(model: Model, settings: BuildSettings, options: SessionOptions) -> tuple[Model, dict[str, Any]]:
+    """Return an fp16 copy of the model, and how it was made, where TensorRT takes types from the graph; else the model.
+
+    So that the same request means the same on every version: before 11 a flag lets TensorRT choose fp16.
+    """
+    if [name for name in settings.precision if name != "tf32"] != ["fp16"]:
+        return model, {}
+    version = examine_target(settings.device).tensorrt_version or "0"
+    if not settings.strongly_typed and int(version.split(".")[0]) < STRONGLY_TYPED_FROM:
+        return model, {}
+    typed, record = model_in_precision(TrtBackend.name, model, "fp16")
+    if typed is not model:
+        names = f"{model.path.name} was converted to fp16: {typed.path}"
+        options.say(f"TensorRT {version} takes types from the graph; {names}")
+    return typed, record
+
+
+def _build(model: Model, settings: BuildSettings, choice: RunnerChoice, options: SessionOptions) -> CheckedPlan:
+    if not settings.profiles:
+        profile = options.shapes if choice.max_batch is None else None
+        inputs = [(tensor.name, tensor.shape) for tensor in model.facts.inputs]
+        if profile := profile or batch_profile(inputs, choice.max_batch or 1):
+            settings = settings.model_copy(update={"profiles": (profile,)})
+    return build(prepare_build(model, settings), force=choice.force, note=options.say).plan
+
+
+def _refuse_build_options(plan: Path, options: SessionOptions) -> None:
+    """Raise UsageProblem if something is asked for that only a build could honour."""
+    # evaluations name the batch that they need, whatever they are given
+    building = (BuildSettings.model_fields.keys() | {"config", "force"}) - {"device", "verbosity", "plugins"}
+    if asked := sorted(building & options.extra.keys()):
+        raise UsageProblem(
+            f"Option {asked[0]} is for building, and this is a plan; name the ONNX file instead, or drop it: {plan}"
+        )
+
+
+def _check_precision(loaded: LoadedEngine, options: SessionOptions) -> None:
+    """Raise UsageProblem if another precision is asked for than the plan was built with."""
+    manifest = loaded.plan.manifest
+    if options.precision == "fp32" or manifest is None:
+        return
+    asked = BuildSettings.model_validate({"precision": options.precision}).precision_text
+    made = "+".join(manifest.precision)
+    if asked != made:
+        raise UsageProblem(
+            f"The plan was built with {made}, not {asked}; build another one, or name the ONNX file: {loaded.plan.path}"
+        )

@@ -1,0 +1,264 @@
+"""A TensorRT engine as a session: arrays or images in, arrays out, several calls in flight."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from trt_workbench.backends.base import TensorSpec, check_inputs, closed
+from trt_workbench.backends.images import ImageTransform
+from trt_workbench.backends.measuring import Samples, SamplingLimits
+from trt_workbench.backends.pooling import PooledState
+from trt_workbench.backends.state_session import StateSession
+from trt_workbench.backends.trt.options import RunnerChoice
+from trt_workbench.backends.trt.pool import TrtStreamPool, most_rows
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.precision import FORMATS
+from trt_workbench.engine import native
+from trt_workbench.engine.inspection import engine_precision
+from trt_workbench.engine.loading import LoadedEngine
+from trt_workbench.model.low_precision.evidence import is_calibrated
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from trt_workbench.model.precision import Precision
+
+# Types that numpy lacks: the core's name, which is a format's or of ml_dtypes, to that of the package ml_dtypes.
+_EXTENSION_TYPES = {name: one.numpy for one in FORMATS for name in (one.name, one.numpy) if one.lacks_numpy}
+# Stands in for the images that a fixed batch lacks; the smallest that there is, as it is uploaded.
+_NO_IMAGE = np.zeros((1, 1, 3), np.uint8)
+
+
+class TrtSession(StateSession):
+    """An engine with one execution context, streams and buffers for each call in flight.
+
+    Attributes:
+        state_inputs: what feeds back on the device and is no input of a call.
+    """
+
+    loaded: LoadedEngine
+    variants: Mapping[str, Mapping[str, Any]] = {
+        "without a CUDA graph": {"cuda_graph": False},
+        "transfers outside of the graph": {"graph_includes_transfers": False},
+    }
+
+    def __init__(
+        self, loaded: LoadedEngine, choice: RunnerChoice, concurrency: int, conversion: Mapping[str, Any] | None = None
+    ) -> None:
+        """Make the contexts and buffers.
+
+        Args:
+            loaded: the engine.
+            choice: how it is run.
+            concurrency: calls in flight at once, unless `choice.slots` asks for more.
+            conversion: how the model was brought to its precision before it was built, for the record.
+
+        Raises:
+            UsageProblem: the choice does not fit the engine.
+            DeviceFailure: the device is out of memory or failed.
+        """
+        engine = loaded.engine
+        state = dict(choice.state or {})
+        self._settings = {
+            "cuda_graph": choice.cuda_graph,
+            "spin": choice.spin,
+            "graph_includes_transfers": choice.graph_includes_transfers,
+            "profile": choice.profile,
+            "state": state,
+        }
+        self.concurrency = choice.slots or concurrency
+        with native.translated():
+            options = native.require("RunnerOptions")(slots=self.concurrency, **self._settings)
+            self._runner = native.require("Runner")(engine, options)
+        self.inputs = tuple(_spec(tensor) for tensor in engine.inputs if tensor.name not in state.values())
+        self.outputs = tuple(_spec(tensor) for tensor in engine.outputs if tensor.name not in state)
+        self.state_inputs = tuple(_spec(tensor) for tensor in engine.inputs if tensor.name in state.values())
+        self._extension = {spec.name: spec.dtype for spec in self.outputs if spec.dtype in _EXTENSION_TYPES.values()}
+        self.metadata = _metadata(loaded)
+        self.loaded = loaded
+        self._conversion = dict(conversion or {})
+        self._graph_status = ""
+        self._last_spec: tuple[ImageTransform, Any] | None = None
+
+    @property
+    def provenance(self) -> Mapping[str, Any]:  # type: ignore[override]
+        """What executes the model: plan, manifest, TensorRT, GPU, and whether CUDA graphs are in use now."""
+        plan, target = self.loaded.plan, self.loaded.target
+        return {
+            "tensorrt": target.tensorrt_version,
+            "native": target.native_version,
+            "driver": target.driver_version,
+            "gpu": target.gpu_name,
+            "compute_capability": target.compute_capability,
+            "plan": str(plan.path),
+            "plan_sha256": plan.sha256,
+            "manifest": plan.manifest.model_dump(mode="json") if plan.manifest else None,
+            **self._conversion,
+            "precision": "+".join(plan.manifest.precision) if plan.manifest else "unknown",
+            "slots": self.concurrency,
+            "cuda_graph": self.graph_status(),
+            "spin": self._settings["spin"],
+            "notes": list(self.loaded.notes),
+        }
+
+    def _precision(self) -> Precision:
+        manifest = self.loaded.plan.manifest
+        found = engine_precision(self.loaded.engine, manifest.precision if manifest else ())
+        return dataclasses.replace(found, calibrated=is_calibrated(manifest.model.metadata if manifest else {}))
+
+    def graph_status(self) -> str:
+        """Return whether CUDA graphs are in use, such as "on: 2 graphs captured", and if not, why."""
+        return self._graph_status if self._closed else str(self._runner.graph_status())
+
+    def memory_bytes(self) -> dict[str, int]:
+        """Return the device and pinned memory of all slots by purpose, weights left out."""
+        return dict(self._runner.memory_bytes())
+
+    def reset_state(self) -> None:
+        """Let state inputs start from zeros again. Raises UsageProblem if a call is in flight."""
+        with native.translated():
+            self._runner.reset_state()
+
+    def take_state(self, other: Self) -> None:
+        """Copy what the other runner's next call would read, as `StateSession` describes."""
+        with native.translated():
+            self._runner.take_state(other._runner)
+
+    def run_images(self, images: Sequence[NDArray[np.uint8]], transform: ImageTransform) -> dict[str, NDArray[Any]]:
+        """Letterbox `images` into one batch on the device and execute the model once, as `ImageSession` describes."""
+        if self._closed:
+            raise closed()
+        if len(self.inputs) != 1 or len(self.inputs[0].shape) != 4:
+            raise UsageProblem(
+                f"Images are for a model with one input of four dimensions, not {list(map(str, self.inputs))}."
+            )
+        fixed, count = self.inputs[0].shape[0], len(images)
+        if fixed is not None and count > fixed:
+            raise UsageProblem(
+                f"The engine takes batches of exactly {fixed}, not {count} images; build one with a dynamic batch."
+            )
+        lacking = 0 if fixed is None else fixed - count
+        batch = [*images, *[_NO_IMAGE] * lacking] if lacking else images
+        try:
+            images_of_call = native.require("ImageBatch")(batch, self._letterbox_spec(transform))
+            outputs = self._runner.run({self.inputs[0].name: images_of_call})
+        except Exception as error:
+            if problem := native.translation(error):
+                raise problem from error
+            raise
+        outputs = self._typed(outputs)
+        return {name: array[:count] for name, array in outputs.items()} if lacking else outputs
+
+    def measure(self, inputs: Mapping[str, NDArray[Any]], plan: SamplingLimits) -> Samples:
+        """Time single calls in C++, from host arrays to host arrays, as `MeasuringSession` describes."""
+        with native.translated():
+            options = native.require("BenchOptions")(
+                iterations=plan.min_iterations,
+                duration_s=plan.duration_s,
+                warmup_ms=plan.warmup_ms,
+            )
+            result = self._runner.measure(check_inputs(self.inputs, inputs), options)
+            if self.state_inputs:
+                self._runner.reset_state()
+        kept = slice(plan.max_iterations)
+        split = {"enqueue": result.enqueue_ms, "host_to_device": result.h2d_ms}
+        split |= {"compute": result.compute_ms, "device_to_host": result.d2h_ms}
+        wall_ms = float(result.end_ms[kept][-1] - result.start_ms[0])
+        return Samples(result.end_to_end_ms[kept], wall_ms / 1e3, {name: ms[kept] for name, ms in split.items()})
+
+    def most_rows(self, name: str, shape: Sequence[int], axis: int) -> int | None:
+        """Return the most rows of a call, as `PoolingSession` describes."""
+        return most_rows(self.loaded.engine, name, shape, axis)
+
+    def stream_pool(
+        self,
+        state: Sequence[PooledState],
+        batch_axes: Mapping[str, int],
+        capacity: int,
+        buckets: Sequence[int],
+        *,
+        timing: bool,
+    ) -> TrtStreamPool:
+        """Return a pool of streams on the device, as `PoolingSession` describes."""
+        return TrtStreamPool(
+            self.loaded.engine,
+            state,
+            batch_axes,
+            [spec.name for spec in self.outputs if spec.name not in {pair.output for pair in state}],
+            self._typed,
+            capacity=capacity,
+            buckets=buckets,
+            cuda_graphs=self._settings["cuda_graph"],
+            spin=self._settings["spin"],
+            timing=timing,
+        )
+
+    def run_on_device(
+        self, inputs: Mapping[str, NDArray[Any]], upload: Callable[[NDArray[Any]], Any] | None
+    ) -> dict[str, NDArray[Any]]:
+        """Execute the model on arrays in device memory, as `DeviceArraySession` describes.
+
+        Inputs whose values are shapes always stay on the host.
+        """
+        checked = self._checked(inputs)
+        with native.translated():
+            on_host = {tensor.name for tensor in self.loaded.engine.inputs if tensor.is_shape_tensor}
+            given = {k: upload(array) if upload and k not in on_host else array for k, array in checked.items()}
+            found = self._runner.run(given, device_outputs=True)
+            return self._typed({name: array.numpy() for name, array in found.items()})
+
+    def _infer(self, inputs: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        return self._run(inputs)
+
+    def _infer_at(self, inputs: dict[str, NDArray[Any]], name: str, index: int) -> NDArray[Any]:
+        return self._run(inputs, outputs=[], at={name: index})[name]
+
+    def _run(self, inputs: dict[str, NDArray[Any]], **selection: Any) -> dict[str, NDArray[Any]]:
+        try:
+            outputs = self._runner.run(inputs, **selection)
+        except Exception as error:
+            if problem := native.translation(error):
+                raise problem from error
+            raise
+        return self._typed(outputs)
+
+    def _letterbox_spec(self, transform: ImageTransform) -> Any:
+        """Return the core's form of `transform`; that of the last one is kept, as a caller seldom changes it."""
+        last = self._last_spec  # read once: calls of other threads may replace it
+        if last is None or (last[0] is not transform and last[0] != transform):
+            last = self._last_spec = (transform, native.require("LetterboxSpec")(**dataclasses.asdict(transform)))
+        return last[1]
+
+    def _typed(self, outputs: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """Give outputs of types that numpy lacks, which arrive as bits, the types of ml_dtypes."""
+        if self._extension:
+            import ml_dtypes
+
+            for name in self._extension.keys() & outputs.keys():
+                outputs[name] = outputs[name].view(getattr(ml_dtypes, self._extension[name]))
+        return outputs
+
+    def _close(self) -> None:
+        self._graph_status = str(self._runner.graph_status())
+        self._runner.close()
+
+
+def _spec(tensor: Any) -> TensorSpec:
+    shape = tuple(None if dim < 0 else int(dim) for dim in tensor.shape)
+    return TensorSpec(tensor.name, _EXTENSION_TYPES.get(tensor.dtype, tensor.dtype), shape)
+
+
+def _metadata(loaded: LoadedEngine) -> dict[str, str]:
+    """Return the model's metadata: the manifest's, else that of the header which ultralytics writes before a plan."""
+    if loaded.plan.manifest:
+        return dict(loaded.plan.manifest.model.metadata)
+    try:
+        header = json.loads(loaded.engine.metadata or "{}")
+    except (json.JSONDecodeError, RecursionError):
+        return {}
+    return {str(key): str(value) for key, value in header.items()} if isinstance(header, dict) else {}

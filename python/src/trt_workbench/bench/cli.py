@@ -1,0 +1,177 @@
+"""`bench`: a matrix of models, runtimes and scenarios, measured and reported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from trt_workbench.console.common import (
+    DebugOption,
+    JsonOption,
+    OutputOption,
+    handled,
+    print_json,
+    print_line,
+    say,
+    say_if_allowed,
+    stdout_console,
+)
+from trt_workbench.console.drawing import draw
+from trt_workbench.core.errors import INTERRUPTED, CheckFailed, DeviceFailure, UsageProblem, error_kind
+from trt_workbench.core.settings import AllowUnverified, Setting
+from trt_workbench.core.workers import CRASH, TIMEOUT
+
+if TYPE_CHECKING:
+    from trt_workbench.bench.matrix import Point
+    from trt_workbench.bench.view import Table as WorkTable
+    from trt_workbench.core.artefacts import BenchArtefacts
+
+
+@handled
+def bench(
+    *,
+    config: Annotated[
+        str | None, Setting("YAML file, or the name of a shipped configuration; smoke by default.", argument=True)
+    ] = None,
+    show: Annotated[bool, Setting("List the shipped configurations and stop.", flags="--list")] = False,
+    dry_run: Annotated[bool, Setting("Check the configuration, list the points and stop.")] = False,
+    only: Annotated[
+        tuple[str, ...], Setting("Measure points that fit a pattern (scenario/workload/runtime); repeatable.")
+    ] = (),
+    model: Annotated[
+        tuple[str, ...], Setting("File or folder of a model of the configuration; repeatable.", metavar="NAME=PATH")
+    ] = (),
+    resume: Annotated[Path | None, Setting("Resume an earlier run directory.")] = None,
+    skip_unavailable: Annotated[bool, Setting("Skip backends that cannot serve here, and list them.")] = False,
+    allow_unverified: AllowUnverified = False,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Measure models on runtimes and rank them.
+
+    Repetitions are interleaved, each runtime has a process of its own, and the ranking has intervals.
+    """
+    if show:
+        _list()
+        return
+    if resume is not None and (config is not None or output is not None or model):
+        raise UsageProblem("--resume takes the configuration and the folder of the earlier run; leave out the others.")
+    say_if_allowed(allow_unverified=allow_unverified)
+    from trt_workbench.bench.bench_run import prepare_bench, resume_bench
+
+    planned = resume_bench(resume, only) if resume else prepare_bench(config or "smoke", only, model)
+    if dry_run:
+        _show_points(planned.points, as_json=as_json)
+        return
+    from trt_workbench.console.progress import progress_bar
+    from trt_workbench.core.artefacts import read_bench_run
+    from trt_workbench.verify import BenchGate
+
+    with progress_bar("measurements") as start:
+        outcome = planned.run(
+            output,
+            skip_unavailable=skip_unavailable,
+            progress=start("Measuring"),
+            gate=BenchGate(allow_unverified),
+        )
+    drawing = draw(outcome.directory, debug=debug)
+    run = read_bench_run(outcome.directory)
+    _show(run, as_json=as_json)
+    if outcome.status == "partial":
+        say(f"Interrupted; go on with --resume {outcome.directory}")
+        raise typer.Exit(INTERRUPTED)
+    _require_a_measurement(run)
+    _require_right_outputs(run)
+    _require_verified(run)
+    drawing.end()
+
+
+def _require_right_outputs(run: BenchArtefacts) -> None:
+    """Raise CheckFailed if any point gave wrong outputs."""
+    wrong = {(one.work, one.runtime): one.error for one in run.records if one.status == "wrong"}
+    if wrong:
+        (work, runtime), error = next(iter(wrong.items()))
+        raise CheckFailed(f"{len(wrong)} points gave wrong outputs and are not ranked; {work} on {runtime}: {error}.")
+
+
+def _require_verified(run: BenchArtefacts) -> None:
+    """Raise Unverified if the gate refused any engine."""
+    from trt_workbench.verify import Unverified
+
+    refused = {(one.work, one.runtime): one.error for one in run.records if one.error_kind == Unverified.__name__}
+    if refused:
+        (work, runtime), error = next(iter(refused.items()))
+        what = f"{len(refused)} points were not measured, as their engines are not verified"
+        raise Unverified(f"{what}; {work} on {runtime}: {error}")
+
+
+def _require_a_measurement(run: BenchArtefacts) -> None:
+    """Raise if there is no figure: the first reason's error, CheckFailed where that is of no known kind."""
+    if any(record.status == "ok" for record in run.records):
+        return
+    first = run.records[0]
+    ended = first.error_kind in (CRASH, TIMEOUT)
+    kind = DeviceFailure if ended else error_kind(str(first.error_kind)) or CheckFailed
+    raise kind(f"Nothing was measured; the first reason of {run.directory / 'report.html'}: {first.error}")
+
+
+def _list() -> None:
+    from trt_workbench.bench.config import load_config, shipped_configs
+
+    for name, path in shipped_configs().items():
+        typer.echo(f"{name:12} {load_config(path).title}")
+
+
+def _show_points(points: list[Point], *, as_json: bool) -> None:
+    if as_json:
+        print_json([point.label for point in points])
+        return
+    for point in points:
+        typer.echo(point.label)
+
+
+def _show(run: BenchArtefacts, *, as_json: bool) -> None:
+    from trt_workbench.bench.view import tables
+    from trt_workbench.bench.words import alarms, summary
+
+    made = tables(run)
+    if as_json:
+        print_json({"directory": str(run.directory), "status": run.run.status, "summary": summary(run, made)})
+        return
+    console = stdout_console(quiet=False)
+    first, rest = alarms(run.records), summary(run, made)
+    for sentence in first:
+        print_line(console, sentence)
+    _tables(made)
+    for sentence in rest[len(first) :]:
+        print_line(console, sentence)
+    print_line(console, f"Report: {run.directory / 'report.html'}")
+
+
+def _tables(made: list[WorkTable]) -> None:
+    from rich.table import Table
+
+    console = stdout_console(quiet=False)
+    for one in made:
+        columns = ("runtime", "precision", "rank", "ms", "items/s", "x best", "interval, its coverage")
+        table = Table(*columns, title=f"{one.scenario}: {one.work}")
+        for row in one.rows:
+            standing, time = row.standing, row.standing.latency_ms
+            ratio = f"{standing.against_best.ratio:.2f}" if standing.against_best else "1.00"
+            table.add_row(
+                standing.runtime,
+                row.precision or "-",
+                str(standing.rank),
+                f"{time.median:.3f}",
+                f"{standing.items_per_s:.1f}",
+                ratio,
+                standing.against_best.interval() if standing.against_best else "",
+            )
+        console.print(table)
+        for row in one.rows:
+            if "time_to_first_token" in row.split_ms:  # of a language model
+                first, each = row.split_ms["time_to_first_token"], row.split_ms["time_per_token"]
+                print_line(console, f"{row.standing.runtime}: first token {first:.3f} ms, each further {each:.3f} ms")

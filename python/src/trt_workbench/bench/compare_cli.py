@@ -1,0 +1,119 @@
+"""`compare`: two bench runs against each other; exit code 1 on a regression."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from trt_workbench.console.common import DebugOption, JsonOption, handled, print_json, print_line, say, stdout_console
+from trt_workbench.core.errors import CheckFailed, UsageProblem
+from trt_workbench.core.percent import share
+
+if TYPE_CHECKING:
+    from trt_workbench.bench.regression import Change
+
+
+@handled
+def compare(
+    *,
+    a: Annotated[Path, typer.Argument(help="Run directory of the reference.")],
+    b: Annotated[Path, typer.Argument(help="Run directory in question.")],
+    tolerance: Annotated[
+        float, typer.Option(min=0.0, help="Share by which latency may differ before it counts.")
+    ] = 0.02,
+    allow_different_machines: Annotated[
+        bool,
+        typer.Option(
+            "--allow-different-machines",
+            help="Compare although GPU, driver, TensorRT or processor differ; what differs is printed first.",
+        ),
+    ] = False,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
+) -> None:
+    """Compare the points that two bench runs have in common.
+
+    The exit code is 1 if any became slower beyond the tolerance, or failed; 2 if they have none in common, a record is
+    damaged, or the runs are of different machines.
+    """
+    from trt_workbench.bench.regression import WORSE, changes
+    from trt_workbench.core.artefacts import foreign_files, read_bench_run
+    from trt_workbench.core.machines import differences
+
+    before, after = read_bench_run(a), read_bench_run(b)
+    with foreign_files(b):
+        differing = differences(before, after)
+    deciding = [str(one) for one in differing if one.decides]
+    if deciding and not allow_different_machines:
+        raise UsageProblem(
+            f"The runs are of different machines ({'; '.join(deciding)}), so a difference says nothing of the code; "
+            f"--allow-different-machines compares them all the same: {b}"
+        )
+    with foreign_files(b):
+        found = changes(before.records, after.records, tolerance)
+    if as_json:
+        document = {
+            "schema_version": 1,
+            "differences": [asdict(one) for one in differing],
+            "points": [asdict(change) for change in found],
+        }
+        print_json(document)
+    else:
+        for one in differing:
+            print_line(stdout_console(quiet=False), f"Different {one}")
+        _show(found)
+    _warn(found, tolerance)
+    worse = [change for change in found if change.outcome in WORSE]
+    if worse:
+        named = "; ".join(f"{change.work} on {change.runtime}" for change in worse[:3])
+        raise CheckFailed(
+            f"{len(worse)} of {len(found)} points became slower by more than {share(tolerance)}%, failed or are wrong: "
+            f"{named}."
+        )
+
+
+def _warn(found: list[Change], tolerance: float) -> None:
+    """Say what the exit code cannot: points that are unstable or look slower without proof, and points left out."""
+    if unstable := [one for one in found if one.unstable and one.outcome == "cannot tell"]:
+        first = unstable[0]
+        reasons = "; ".join(f"in {side}, {texts[0]}" for side, texts in first.unstable.items())
+        say(
+            f"{len(unstable)} of {len(found)} points cannot be told apart, as their times are unstable; the first, "
+            f"{first.work} on {first.runtime}: {reasons}. Measure again on a quiet machine."
+        )
+    untold = [one.comparison for one in found if one.outcome == "cannot tell" and not one.unstable]
+    unproved = [made for made in untold if made and made.ratio > 1 + tolerance]
+    if unproved:
+        few = any(made.ratio_low is None for made in unproved)
+        why = "the repetitions are too few to tell; measure 9 or more" if few else "the interval of the ratio holds 1"
+        say(f"{len(unproved)} of {len(found)} points look slower by more than {share(tolerance)}%, but {why}.")
+    neither = sum(one.a_ms is None and one.b_ms is None for one in found)
+    if neither:
+        say(f"{neither} of {len(found)} points have no measurement in either run and are not part of the verdict.")
+    gone = sum(one.outcome == "only in A" for one in found)
+    if gone:
+        say(f"{gone} of {len(found)} points were measured in A alone and are not part of the verdict.")
+
+
+def _show(found: list[Change]) -> None:
+    from rich.table import Table
+
+    table = Table("point", "A, ms", "B, ms", "B/A", "interval, its coverage", "p (Holm)", "outcome")
+    for change in found:
+        made = change.comparison
+        unstable = " and ".join(change.unstable) if change.outcome == "cannot tell" else ""
+        table.add_row(
+            f"{change.scenario} / {change.work} / {change.runtime}",
+            "-" if change.a_ms is None else f"{change.a_ms:.3f}",
+            "-" if change.b_ms is None else f"{change.b_ms:.3f}",
+            f"{made.ratio:.3f}" if made else "-",
+            made.interval(3) if made else "-",
+            f"{made.p_value:.4f}" if made else "-",
+            change.outcome
+            + (f" (unstable in {unstable})" if unstable else "")
+            + (" (another model file)" if change.model_changed else ""),
+        )
+    stdout_console(quiet=False).print(table)

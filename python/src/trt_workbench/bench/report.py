@@ -1,0 +1,52 @@
+"""The report of a bench run, made from the files of its run directory alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from trt_workbench.bench.plots import write_plots
+from trt_workbench.bench.view import tables, winners
+from trt_workbench.bench.words import executed, machine, overall, problems, summary, unstable
+from trt_workbench.core.artefacts import read_bench_run
+from trt_workbench.report.conditions import measuring_conditions
+from trt_workbench.report.style import plots_folder
+from trt_workbench.report.verified import evidence_from
+
+TAILS = ("p90", "p95", "p99")
+# With more works than this, the table of winners stands for the sentence of each.
+_MOST_SENTENCES = 6
+
+
+def view(directory: Path) -> dict[str, Any]:
+    """Return what the page of a run shows, and draw its `plots/`.
+
+    Args:
+        directory: holds run.json, config.json and records.jsonl.
+
+    Raises:
+        UsageProblem: a file is missing, cut short or of another schema version.
+    """
+    run = read_bench_run(directory)
+    made = tables(run)
+    plots = write_plots(made, plots_folder(directory))
+    return {
+        "title": run.config.title,
+        "run": run.run,
+        "summary": (summary if len(made) <= _MOST_SENTENCES else overall)(run, made),
+        "machine": machine(run.environment),
+        "winners": winners(made),
+        "tables": made,
+        "has_marks": any(row.verification for one in made for row in one.rows),
+        "evidence": evidence_from(directory),
+        "tails": [tail for tail in TAILS if any(row.percentiles_ms[tail] for one in made for row in one.rows)],
+        "problems": problems(run.records),
+        "unstable": unstable(run.records),
+        "executed": executed(run.records),
+        "conditions": measuring_conditions(run.environment),
+        "configuration": yaml.safe_dump(run.config.model_dump(mode="json"), sort_keys=False),
+        "plots": plots,
+        "plot_files": {title: str(path.relative_to(directory)) for title, path in plots.items()},
+    }

@@ -1,0 +1,209 @@
+"""The tables of a bench report: standings, who wins where, and what each runtime costs, ready for a template."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from trt_workbench.bench.ranking import Standing, kept_records, rank
+from trt_workbench.core.artefacts import BenchArtefacts
+from trt_workbench.core.records import Record, by_work
+from trt_workbench.core.statistics.comparison import Comparison, Interval
+from trt_workbench.core.statistics.summary import MINIMUM_SAMPLES, claimed
+from trt_workbench.core.verification import Mark
+from trt_workbench.model.precision import precision_label
+from trt_workbench.report.page import percent
+
+# The card's counter of energy goes on about every 0.1 s: what was sampled for less is off by more than a tenth.
+_LEAST_ENERGY_S = 1.0
+
+
+@dataclass(frozen=True)
+class BenchRow:
+    """One runtime in a table. Memory in bytes, energy in joules; None where it was not measured.
+
+    Attributes:
+        verification: mark of its engine; None for runtimes without a gate.
+        precision: short label of what it computed in, by the graph or the engine's layers.
+        entry: the runtime's label without swept settings.
+        swept: values of these settings.
+        clock_mhz: least and largest SM clock seen.
+        temperature_max_c: hottest seen, degrees Celsius.
+        power_mean_w: mean draw of the card, watts.
+    """
+
+    standing: Standing
+    precision: str | None
+    verification: Mark | None
+    entry: str
+    swept: dict[str, Any]
+    percentiles_ms: dict[str, float | None]
+    split_ms: dict[str, float]
+    load_s: float | None
+    first_run_ms: float | None
+    host_memory_bytes: int | None
+    device_memory_bytes: int | None
+    energy_per_item_j: float | None
+    clock_mhz: tuple[float, float] | None
+    temperature_max_c: float | None
+    power_mean_w: float | None
+
+
+@dataclass(frozen=True)
+class Table:
+    """One work: its runtimes by rank. `coordinates` are its batch, dimensions and image size by name."""
+
+    scenario: str
+    kind: str
+    work: str
+    coordinates: dict[str, Any]
+    model: str
+    rows: list[BenchRow]
+    sentence: str
+
+
+def tables(run: BenchArtefacts) -> list[Table]:
+    """Return a table for every work that has at least one measured repetition."""
+    made = []
+    for (scenario, kind, work), records in by_work(run.records).items():
+        standings = rank(records)
+        if standings:
+            rows = [_row(standing, records) for standing in standings]
+            first = records[0]
+            sentence = _sentence(f"{scenario}, {work}", standings)
+            made.append(Table(scenario, kind, work, coordinates(first), first.model, rows, sentence))
+    return made
+
+
+def coordinates(record: Record) -> dict[str, Any]:
+    """Return what distinguishes a record's work from others of its scenario and model, by name."""
+    size: dict[str, Any] = {} if record.imgsz is None else {"image size": f"{record.imgsz[0]}x{record.imgsz[1]}"}
+    if record.imgsz and record.imgsz[0] == record.imgsz[1]:
+        size = {"image size": record.imgsz[0]}
+    return {"batch": record.batch, **record.dims, **size}
+
+
+@dataclass(frozen=True)
+class Winner:
+    """Who wins at one work: the fastest, those that cannot be ranked below it, and the first that can."""
+
+    work: str
+    fastest: str
+    latency_ms: Interval
+    tied: list[str]
+    next: str | None
+    against_next: Comparison | None
+
+    @property
+    def tied_text(self) -> str:
+        """The runtimes that share its rank, the first two by name."""
+        return some(self.tied) or "\N{EN DASH}"
+
+
+def winners(made: Sequence[Table]) -> list[Winner]:
+    """Return who wins where, by how much."""
+    found = []
+    for table in made:
+        standings = [row.standing for row in table.rows]
+        best = standings[0]
+        tied = [one.runtime for one in standings[1:] if one.rank == best.rank]
+        beaten = next((one for one in standings if one.rank != best.rank), None)
+        found.append(
+            Winner(
+                f"{table.scenario}, {table.work}",
+                best.runtime,
+                best.latency_ms,
+                tied,
+                beaten.runtime if beaten else None,
+                beaten.against_best if beaten else None,
+            )
+        )
+    return found
+
+
+def some(names: Sequence[str]) -> str:
+    """Name the first two."""
+    more = f" and {len(names) - 2} more" if len(names) > 2 else ""
+    return ", ".join(names[:2]) + more
+
+
+def _row(standing: Standing, records: Sequence[Record]) -> BenchRow:
+    mine = [record for record in records if record.runtime == standing.runtime and record.status == "ok"]
+    counted = list(kept_records(mine)[standing.runtime].values())
+    telemetry = [record.telemetry for record in mine if record.telemetry]
+    parts = {name: [one.split_ms[name] for one in counted if name in one.split_ms] for name in mine[0].split_ms}
+
+    def seen(name: str) -> list[Any]:
+        return [one[name] for one in telemetry if one.get(name) is not None]
+
+    clocks = [*seen("sm_clock_min_mhz"), *seen("sm_clock_max_mhz")]
+    power = seen("power_mean_w")
+    return BenchRow(
+        standing=standing,
+        precision=precision_label(mine[0].provenance),
+        verification=mine[0].verification,
+        entry=mine[0].entry or mine[0].runtime,
+        swept=mine[0].swept,
+        percentiles_ms={f"p{p}": _tail(counted, p) for p in MINIMUM_SAMPLES},
+        split_ms={part.removesuffix("_ms"): median(values) for part, values in parts.items() if values},
+        load_s=_median(record.load_s for record in mine),
+        first_run_ms=_median(record.first_run_ms for record in mine),
+        host_memory_bytes=max(seen("host_memory_bytes"), default=None),
+        device_memory_bytes=max(seen("device_memory_bytes"), default=None),
+        energy_per_item_j=_energy(counted),
+        clock_mhz=(min(clocks), max(clocks)) if clocks else None,
+        temperature_max_c=max(seen("temperature_max_c"), default=None),
+        power_mean_w=sum(power) / len(power) if power else None,
+    )
+
+
+def _energy(records: Sequence[Record]) -> float | None:
+    """Joules an item: the mean over repetitions, each weighed by its time; None if that is too short to tell."""
+    known = [
+        (record.energy_per_item_j, float(record.telemetry["seconds"]))
+        for record in records
+        if record.energy_per_item_j is not None and record.telemetry
+    ]
+    seconds = sum(time for _, time in known)
+    if seconds < _LEAST_ENERGY_S:
+        return None
+    return sum(energy * time for energy, time in known) / seconds
+
+
+def _tail(records: Sequence[Record], percent: int) -> float | None:
+    """Median over repetitions of a high percentile; None if any has too few samples to claim it (LoadGen)."""
+    tails = [claimed(record.latency_ms, f"p{percent}") for record in records if record.latency_ms]
+    known = [tail for tail in tails if tail is not None]
+    return median(known) if known and len(known) == len(tails) else None
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
+
+
+def _span(time: Interval) -> str:
+    """The interval with its true coverage; a single repetition has none."""
+    if not time.coverage:
+        return "one repetition, no interval"
+    return f"{percent(time.coverage)} interval {time.low:.3f} to {time.high:.3f}"
+
+
+def _sentence(work: str, standings: Sequence[Standing]) -> str:
+    best = standings[0]
+    time = best.latency_ms
+    figure = f"{time.median:.3f} ms ({_span(time)})"
+    if len(standings) == 1:
+        return f"{work}: {best.runtime} takes {figure}; there is nothing to compare it with."
+    tied = [standing.runtime for standing in standings[1:] if standing.rank == best.rank]
+    beaten = [standing for standing in standings if standing.rank != best.rank]
+    if tied:
+        opening = f"{work}: {best.runtime} has the lowest median, {figure}, but cannot be ranked above "
+        opening += some(tied)
+    else:
+        opening = f"{work}: {best.runtime} is fastest, {figure}"
+    if not beaten or (against := beaten[0].against_best) is None:
+        return f"{opening}."
+    return f"{opening}; {beaten[0].runtime} takes {against.ratio:.2f} times as long ({against.interval()})."

@@ -1,0 +1,278 @@
+"""The sentences and lists of a bench report: what was measured, what was not, and what executed it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from trt_workbench.backends.measure.stability import DRIFT, WARNING, repetition_drift
+from trt_workbench.bench.ranking import point_reasons
+from trt_workbench.bench.view import Table, some
+from trt_workbench.core.artefacts import BenchArtefacts, Environment
+from trt_workbench.core.records import Record
+from trt_workbench.core.statistics.comparison import LEAST_REPETITIONS, inseparable
+from trt_workbench.verify import let_through
+
+# More reasons of failures than this are left to the report's table.
+_MOST_FAILURES = 4
+# What is said of a point that has no time; a batch that a saturated sweep left out is only counted, and wrong outputs
+# are the first sentence of all.
+_ENDS = {"failed": "failed", "unavailable": "could not serve"}
+
+
+def summary(run: BenchArtefacts, made: Sequence[Table]) -> list[str]:
+    """Say in sentences what was measured, what came of it at every work, and how far it can be trusted."""
+    return [*alarms(run.records), *_outcome(run, made), *(table.sentence for table in made), *_caveats(run, made)]
+
+
+def overall(run: BenchArtefacts, made: Sequence[Table]) -> list[str]:
+    """Say the same without a sentence for every work."""
+    return [*alarms(run.records), *_outcome(run, made), *_caveats(run, made)]
+
+
+def alarms(records: Sequence[Record]) -> list[str]:
+    """Return what has to be read before any figure: the first line of what is printed, and of a report."""
+    points = {(_place(record), record.runtime) for record in records if record.status in ("ok", "wrong")}
+    sentences = let_through(record.verification for record in records)
+    if wrong := {(_place(one), one.runtime): one.error for one in records if one.status == "wrong"}:
+        (place, runtime), error = next(iter(wrong.items()))
+        sentences.append(
+            f"Wrong: {len(wrong)} of {_counted(len(points), 'point')} gave wrong outputs and are not ranked; {place} "
+            f"on {runtime}: {error}."
+        )
+    untrusted = [row for row in unstable(records) if len(row["repetitions"]) == row["measured"]]
+    if untrusted:
+        row = untrusted[0]
+        sentences.append(
+            f"Unstable: the times of {len(untrusted)} of {_counted(len(points), 'point')} are not to be relied on."
+        )
+        sentences.append(f"The first, {row['work']} on {row['runtime']}: {'; '.join(row['reasons'])}.")
+    return sentences
+
+
+def _outcome(run: BenchArtefacts, made: Sequence[Table]) -> list[str]:
+    measured = [record for record in run.records if record.status == "ok"]
+    if not measured:
+        return ["Nothing was measured."]
+    runtimes = len({record.runtime for record in measured})
+    points = Counter((record.scenario, record.work, record.runtime) for record in measured)
+    fewest, most = min(points.values()), max(points.values())
+    each = f"{most}" if fewest == most else f"{fewest} to {most}"
+    return [
+        f"{_counted(len(made), 'workload')} on {_counted(runtimes, 'runtime')}: "
+        f"{_counted(len(measured), 'repetition')} measured, {each} of each point.",
+        *leaders(made),
+    ]
+
+
+def _caveats(run: BenchArtefacts, made: Sequence[Table]) -> list[str]:
+    sentences = [*_missing(run.records), *_fallbacks(run.records), *_not_compared(run.records), *_far(run.records)]
+    if run.config.repetitions < LEAST_REPETITIONS and any(len(table.rows) > 1 for table in made):
+        sentences.append(
+            f"Fewer than {LEAST_REPETITIONS} repetitions: Mann-Whitney's test is unreliable, and with several runtimes "
+            "it may be unable to separate any two."
+        )
+    crowded = max((len(table.rows) for table in made), default=0)
+    if run.config.repetitions >= LEAST_REPETITIONS and inseparable(run.config.repetitions, crowded - 1):
+        sentences.append(
+            f"{crowded} runtimes stand in one table: with {run.config.repetitions} repetitions no difference of "
+            "theirs, however large, passes the test after its correction; measure more repetitions."
+        )
+    marked = sum(len(row["repetitions"]) for row in unstable(run.records))
+    if marked:
+        measured = sum(record.status == "ok" for record in run.records)
+        sentences.append(
+            f"Unstable: {marked} of {_counted(measured, 'repetition')}, left out where stable ones of the same point "
+            "remain."
+        )
+    drifted = sum(WARNING < (record.window_drift or 0) <= DRIFT for record in run.records)
+    if drifted:
+        sentences.append(
+            f"In {_counted(drifted, 'repetition')} the median moved by 2 to 10 % between windows: a warning, and a "
+            "reason to look at the intervals."
+        )
+    if crept := _crept(run.records):
+        sentences.append(
+            f"At {_counted(crept, 'point')} the later repetitions differ from the earlier ones by 2 to 10 %: a warning."
+        )
+    return sentences
+
+
+def _crept(records: Sequence[Record]) -> int:
+    """How many points drifted over their repetitions, by less than what makes them unstable."""
+    points: dict[tuple[str, str], list[float]] = {}
+    for record in records:
+        if record.latency_ms:
+            points.setdefault((_place(record), record.runtime), []).append(record.latency_ms["p50"])
+    return sum(WARNING < (repetition_drift(medians) or 0) <= DRIFT for medians in points.values())
+
+
+def leaders(made: Sequence[Table]) -> list[str]:
+    """Say who is fastest how often, where there is more than one workload to count."""
+    compared = [table for table in made if len(table.rows) > 1]
+    if len(compared) < 2:
+        return []
+    alone = [table.rows[0].standing.runtime for table in compared if table.rows[1].standing.rank != 1]
+    wins = [f"{name} at {count} of {len(compared)} workloads" for name, count in Counter(alone).most_common()]
+    tied = len(compared) - len(alone)
+    sentences = [f"Fastest: {', '.join(wins)}."] if wins else []
+    if tied:
+        sentences.append(f"At {_counted(tied, 'workload')} the lowest median cannot be told from the next.")
+    return sentences
+
+
+def _missing(records: Sequence[Record]) -> list[str]:
+    """What failed or could not serve, with the reason; batches that a saturated sweep left out are only counted."""
+    found = problems(records)
+    sentences = [
+        f"{row['runtime']} {_ENDS[row['status']]} at {some(row['works'])}: {row['error']}"
+        for row in found
+        if row["status"] in _ENDS
+    ]
+    skipped = sum(len(row["works"]) for row in found if row["status"] == "skipped")
+    more = [f"And {len(sentences) - _MOST_FAILURES} failures more; the report lists them."]
+    return [
+        *sentences[:_MOST_FAILURES],
+        *(more if len(sentences) > _MOST_FAILURES else []),
+        *([f"{_counted(skipped, 'point')} of sweeps left out, as throughput no longer grew."] if skipped else []),
+    ]
+
+
+def _fallbacks(records: Sequence[Record]) -> list[str]:
+    """Runtimes that executed a part of a model elsewhere than they were asked to."""
+    nodes = {
+        (record.runtime, record.model): len(record.provenance["fallback_nodes"])
+        for record in records
+        if record.provenance.get("fallback_nodes")
+    }
+    return [
+        f"{runtime} executed {_counted(count, 'node')} of {model} on the processor, as it was allowed to."
+        for (runtime, model), count in nodes.items()
+    ]
+
+
+def _not_compared(records: Sequence[Record]) -> list[str]:
+    """Points that are ranked although nobody has looked at their outputs; older records do not tell."""
+    points = {
+        (_place(record), record.runtime): str(record.outputs["reason"])
+        for record in records
+        if record.outputs and record.outputs.get("state") == "not compared"
+    }
+    return [
+        f"The outputs of {_counted(count, 'point')} were not compared with a reference: {reason}."
+        for reason, count in Counter(points.values()).items()
+    ]
+
+
+def _far(records: Sequence[Record]) -> list[str]:
+    """Points whose outputs are further from the reference than their precision usually takes them."""
+    points = {
+        (_place(record), record.runtime): str(record.outputs["reason"])
+        for record in records
+        if record.status == "ok" and record.outputs and record.outputs.get("state") == "far"
+    }
+    return [
+        f"The outputs of {_counted(len(points), 'point')} are further from the reference than their precision usually "
+        f"takes them, so look at the accuracy; {place} on {runtime}: {reason}."
+        for (place, runtime), reason in [*points.items()][:1]
+    ]
+
+
+def problems(records: Iterable[Record]) -> list[dict[str, Any]]:
+    """Return what failed, could not serve or was skipped.
+
+    One entry a runtime and reason: `runtime`, `status`, `error`, `works` (by scenario and name), `count` (repetitions).
+    """
+    found: dict[tuple[str, str, str], list[str]] = {}
+    for record in records:
+        if record.status != "ok":
+            reason = (record.runtime, record.status, record.error or "")
+            found.setdefault(reason, []).append(_place(record))
+    return [
+        {"runtime": runtime, "status": status, "error": error, "works": list(dict.fromkeys(at)), "count": len(at)}
+        for (runtime, status, error), at in found.items()
+    ]
+
+
+def unstable(records: Iterable[Record]) -> list[dict[str, Any]]:
+    """Return the points with marked repetitions.
+
+    One entry a point: `work`, `runtime`, `repetitions` (their numbers), `measured` (how many there are in all),
+    `reasons`.
+    """
+    points: dict[tuple[str, str], list[Record]] = {}
+    for record in records:
+        if record.status == "ok":
+            points.setdefault((_place(record), record.runtime), []).append(record)
+    return [
+        {
+            "work": work,
+            "runtime": runtime,
+            "repetitions": [record.repetition for record in mine if record.unstable or together],
+            "measured": len(mine),
+            "reasons": [*together, *_kinds(reason for record in mine for reason in record.unstable)],
+        }
+        for (work, runtime), mine in points.items()
+        if (together := point_reasons(mine)) or any(record.unstable for record in mine)
+    ]
+
+
+def _kinds(reasons: Iterable[str]) -> list[str]:
+    """Return one of those that differ in their figures alone, with how many more there are."""
+    kinds: dict[str, list[str]] = {}
+    for reason in reasons:
+        kinds.setdefault(re.sub(r"\d+", "0", reason), []).append(reason)
+    return [first + (f" (and {len(more)} alike)" if more else "") for first, *more in kinds.values()]
+
+
+def executed(records: Iterable[Record]) -> dict[str, dict[str, str]]:
+    """Return what really executed each runtime's first work, by name: versions, precision, providers, notes."""
+    first: dict[str, Record] = {}
+    for record in records:
+        if record.provenance:
+            first.setdefault(record.runtime, record)
+    return {runtime: _facts(record.provenance) for runtime, record in first.items()}
+
+
+def _facts(provenance: Mapping[str, Any]) -> dict[str, str]:
+    """The provenance without paths, hashes and long lists of settings, which the records hold."""
+    facts = _shown(provenance)
+    facts["build_warnings"] = (provenance.get("manifest") or {}).get("warnings")
+    texts = {name: _fact(value) for name, value in facts.items() if value not in (None, [], {}, "")}
+    return {name.replace("_", " "): text for name, text in texts.items()}
+
+
+def _shown(provenance: Mapping[str, Any]) -> dict[str, Any]:
+    hidden = ("manifest", "provider_options", "plan")
+    shown = {name: value for name, value in provenance.items() if name not in hidden}
+    if ran := shown.get("precision_ran"):
+        shown["precision_ran"] = f"{ran['text']}, read from the {ran['source']}"
+    return {name: value for name, value in shown.items() if not name.endswith(("_sha256", "_file"))}
+
+
+def _fact(value: Any) -> str:
+    if isinstance(value, Mapping):  # perhaps the provenance of a second session
+        return ", ".join(f"{name} {_fact(one)}" for name, one in _shown(value).items() if one not in (None, [], {}, ""))
+    if isinstance(value, list | tuple):
+        return "; ".join(map(_fact, value))
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+
+
+def machine(environment: Environment) -> str:
+    """Name the GPUs that CUDA could see and the processor."""
+    names = Counter(str(gpu.name) for gpu in environment.driver.gpus)
+    cards = ", ".join(name if count == 1 else f"{count} {name}" for name, count in names.items()) or "no GPU"
+    chosen = environment.variables.get("CUDA_VISIBLE_DEVICES")
+    if names and chosen is not None:
+        cards += f" (CUDA_VISIBLE_DEVICES={chosen})"
+    return f"{cards}; {environment.cpu.model}, {_counted(environment.cpu.processors_available or 0, 'processor')}"
+
+
+def _place(record: Record) -> str:
+    return f"{record.scenario}: {record.work}"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

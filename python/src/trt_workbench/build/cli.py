@@ -1,0 +1,240 @@
+"""`build-engine`: from an ONNX model to a TensorRT engine in the cache, with its manifest."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from trt_workbench.console.common import (
+    DebugOption,
+    JsonOption,
+    handled,
+    print_json,
+    print_line,
+    print_note,
+    say,
+    single_command_app,
+    stderr_console,
+    stdout_console,
+)
+from trt_workbench.console.options import Given, spelled
+from trt_workbench.console.progress import waiting
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.settings import Setting
+from trt_workbench.engine.build_options import BuildOptions, CalibrationOptions, MaxBatch
+
+if TYPE_CHECKING:
+    from trt_workbench.core.verification import Verification
+    from trt_workbench.engine.builder import BuiltEngine, PreparedBuild
+    from trt_workbench.engine.options import BuildSettings
+    from trt_workbench.model.opened import Model
+
+
+Verify = Literal["quick", "full", "fix", "off"]
+
+
+@handled
+def build_engine(
+    model: Annotated[Path, typer.Argument(help="ONNX file; its external data lies beside it.")],
+    *,
+    plan: Annotated[
+        Path | None, typer.Option("--plan", "-o", help="Also write the plan here, with its manifest beside it.")
+    ] = None,
+    asked: Annotated[dict[str, Any], Given(BuildOptions)],
+    max_batch: MaxBatch = None,
+    calibration: Annotated[dict[str, Any], Given(CalibrationOptions, "calibration_")],
+    family: Annotated[
+        str | None,
+        Setting(
+            "Detector family that decides how calibration images are prepared; recognised by default.",
+            "INT8 calibration",
+        ),
+    ] = None,
+    exif: Annotated[
+        Literal["apply", "ignore"],
+        Setting("What becomes of an EXIF rotation of calibration images.", "INT8 calibration"),
+    ] = "ignore",
+    verify: Annotated[
+        Verify,
+        typer.Option(
+            help="How much of the engine is verified beside the model on ort-cpu; fix: and a way around built."
+        ),
+    ] = "quick",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be built and under which key; build nothing.")
+    ] = False,
+    config: Annotated[Path | None, typer.Option(help="YAML file with build settings; options here go first.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Build even if the cache holds this engine.")] = False,
+    time_limit: Annotated[
+        float | None,
+        typer.Option(min=0.001, max=1e6, help="Seconds that TensorRT may take; then the build ends with exit code 1."),
+    ] = None,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Build a TensorRT engine from an ONNX model.
+
+    An engine that the cache already has for the same request is not built again.
+    """
+    from trt_workbench.engine.builder import prepare_build
+    from trt_workbench.engine.manifest import check_destination
+    from trt_workbench.model.opened import Model
+    from trt_workbench.vision import calibration_images
+
+    opened = Model.open(model)
+    settings = with_batch_profile(opened, _settings(config, asked, calibration), max_batch)
+    data = settings.calibration and settings.calibration.data
+    images = calibration_images(opened, data, family, exif=exif) if data else None
+    if family is not None and images is None:
+        raise UsageProblem(
+            "Option --family tells how calibration images are prepared; give a folder of them with --calibration."
+        )
+    reader = images.read if images else None
+    prepared = prepare_build(opened, settings, images.description if images else "", reader)
+    if plan is not None:
+        check_destination(plan, prepared.model.files)
+    if dry_run:
+        _show_request(prepared, as_json=as_json)
+        return
+    engine = _build(prepared, force=force, time_limit_s=time_limit)
+    for text in images.notes() if images else ():
+        say(f"note: {text}")
+    where = engine.path
+    if plan is not None:
+        from trt_workbench.engine.builder import export
+
+        export(engine.plan, plan)
+        where = plan
+    engine = replace(engine, plan=engine.plan.let_go())  # verifying it reads what was written
+    from trt_workbench.core.verification import WRONG
+
+    verdict = None if verify == "off" else _verify(where, model, verify, settings.device)
+    if verify == "fix" and verdict and verdict.verdict == WRONG:
+        from trt_workbench.verify import fix_build
+
+        where, verdict = fix_build(verdict, where, model, plan, device=settings.device), None
+    _show_engine(engine, where, as_json=as_json)
+    if verdict:
+        _require_right(verdict, where, model, debug=debug)
+
+
+def _settings(config: Path | None, asked: dict[str, Any], calibration: dict[str, Any]) -> BuildSettings:
+    from trt_workbench.engine.settings_file import load_settings
+
+    if calibration and "data" not in calibration:
+        raise UsageProblem(f"Option --calibration-{next(iter(calibration))} needs --calibration.")
+    given = {**asked, "calibration": calibration} if calibration else asked
+    return load_settings(config, given, {**spelled(BuildOptions), "calibration": "--calibration"}.__getitem__)
+
+
+def with_batch_profile(model: Model, settings: BuildSettings, max_batch: int | None) -> BuildSettings:
+    """Return `settings` with a profile for batches of 1 to `max_batch`, where that is asked for.
+
+    Raises:
+        UsageProblem: profiles are given as well, or more than the batch is dynamic, or nothing is.
+    """
+    if max_batch is None:
+        return settings
+    from trt_workbench.engine.profiles import batch_profile
+
+    if settings.profiles:
+        raise UsageProblem("Give either --max-batch or profiles, not both.")
+    made = batch_profile([(tensor.name, tensor.shape) for tensor in model.facts.inputs], max_batch)
+    if made is None:
+        raise UsageProblem(
+            f"--max-batch is for a model whose batch alone is dynamic; give each range with --profile: {model.path}"
+        )
+    return settings.model_copy(update={"profiles": (made,)})
+
+
+def _build(prepared: PreparedBuild, *, force: bool, time_limit_s: float | None) -> BuiltEngine:
+    from trt_workbench.build.progress import build_progress
+    from trt_workbench.engine.builder import build
+
+    notes = stderr_console()
+
+    with build_progress(notes) as progress:
+        note = partial(print_note, notes)
+        return build(prepared, force=force, progress=progress, note=note, time_limit_s=time_limit_s)
+
+
+def _verify(plan: Path, model: Path, verify: Verify, device: int) -> Verification:
+    from trt_workbench.verify import PlanRequest, verdict_of_build
+
+    notes = stderr_console()
+    request = PlanRequest(plan, model, "full" if verify == "full" else "quick", device=device)
+    with waiting("Verifying") as update:
+        return verdict_of_build(request, partial(print_note, notes), lambda label: update(f"Verifying at {label}"))
+
+
+def _require_right(found: Verification, plan: Path, model: Path, *, debug: bool) -> None:
+    """Raise CheckFailed for an engine that is wrong, with the page of what was found."""
+    from trt_workbench.core.errors import CheckFailed
+    from trt_workbench.core.verification import WRONG
+
+    if found.verdict != WRONG:
+        return
+    page = ""
+    if found.evidence and (directory := Path(found.evidence)).is_dir():
+        from trt_workbench.console.drawing import draw
+
+        draw(directory, debug=debug)
+        page = f" All of it: {directory / 'report.html'}."
+    again = shlex.join(["verify", str(plan), "--model", str(model)])
+    raise CheckFailed(
+        f"The engine is wrong: {found.reason}. It is kept, and its manifest says so. Find the first wrong layer with "
+        f"`trtw {again} --bisect`, and a way around with `trtw {again} --fix`.{page} {plan}"
+    )
+
+
+def _show_request(prepared: PreparedBuild, *, as_json: bool) -> None:
+    from trt_workbench.engine.describe import request_document
+
+    document = request_document(prepared)
+    if as_json:
+        print_json(document)
+        return
+    import json
+
+    from rich.markup import escape
+    from rich.table import Table
+
+    console = stdout_console(quiet=False)
+    table = Table("part of the key", "value", title="What would be built")
+    optional = ("calibration_sha256", "plugins_sha256")
+    for name, value in document["key"].items():
+        table.add_row(name, escape(str(value or ("-" if name in optional else "unknown here"))))
+    for name, value in document["options"].items():
+        if value not in (None, False, [], {}):  # the rest is left to TensorRT
+            table.add_row(name, escape(json.dumps(value)))
+    console.print(table)
+    for node in document["may_refuse"]:
+        print_line(console, f"TensorRT may refuse: {node}")
+    for sentence in (*document["missing"], document["conclusion"]):
+        print_line(console, sentence)
+
+
+def _show_engine(engine: BuiltEngine, where: Path, *, as_json: bool) -> None:
+    from trt_workbench.engine.manifest import manifest_path, read_manifest
+    from trt_workbench.inspect import print_manifest
+
+    current = read_manifest(where) or engine.manifest  # with the verdict
+    if as_json:
+        document = {"schema_version": 1, "plan": str(where), "manifest_path": str(manifest_path(where))}
+        manifest = current.model_dump(mode="json")
+        print_json({**document, "built": engine.built, "notes": list(engine.notes), "manifest": manifest})
+        return
+    console = stdout_console(quiet=False)
+    print_manifest(console, current)
+    state = f"Built in {engine.manifest.build_s:.1f} s" if engine.built else "From the cache"
+    print_line(console, f"{state}: {where}")
+
+
+def main() -> None:
+    """Run `build-engine`."""
+    single_command_app(build_engine)()

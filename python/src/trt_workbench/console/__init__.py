@@ -1,0 +1,1 @@
+"""What all commands share: options made of settings, tables, progress, interrupts, exit codes."""

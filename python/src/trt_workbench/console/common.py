@@ -1,0 +1,278 @@
+"""What every command shares: options, consoles, exit codes and how an error is shown."""
+
+from __future__ import annotations
+
+import errno
+import functools
+import json
+import re
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
+
+import typer
+from typer.core import TyperCommand
+
+from trt_workbench.console.interrupts import ended_as_interrupted
+from trt_workbench.console.options import expanded
+from trt_workbench.console.progress import pulse
+from trt_workbench.core.errors import (
+    INTERRUPTED,
+    LARGEST_NUMBER,
+    ComponentMissing,
+    DeviceFailure,
+    UsageProblem,
+    WorkbenchError,
+    printable,
+)
+from trt_workbench.core.settings import MORE, Setting
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+R = TypeVar("R")
+
+_FIXES = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "make room or choose another place with --output"),
+    **dict.fromkeys((errno.EEXIST, errno.ENOTDIR), "a folder is needed there, so choose another place"),
+}
+
+COMMON = "Common options"
+_FIRST, _LEADING = "Options", 5
+_HELP_FLAGS = {"help_option_names": ["-h", "--help"]}
+
+OutputOption = Annotated[Path | None, Setting("Run directory to write; tmp/<command>/<run-id>/ by default.", COMMON)]
+JsonOption = Annotated[bool, Setting("Print one JSON document on stdout and nothing else.", COMMON, flags="--json")]
+DebugOption = Annotated[bool, Setting("Show the traceback of an error.", COMMON)]
+
+
+def handled(command: Callable[..., R]) -> Callable[..., R]:
+    """Turn the errors of a command into one paragraph on stderr and the exit code of their kind.
+
+    Its settings become options (`console/options.py`), and the name of an embedded model stands for its path. It takes
+    a `debug` keyword argument; with it, the traceback is shown as well.
+    """
+    command = expanded(command)
+
+    @functools.wraps(command)
+    def guarded(**kwargs: Any) -> R:
+        before = _kept()  # of another command of this process
+        heard: list[int] = []
+        fail = functools.partial(_fail, before=before, heard=heard, debug=bool(kwargs.get("debug")))
+        try:
+            _require_current_folder()
+            with ended_as_interrupted(heard), pulse():
+                found = command(**_with_embedded(kwargs))
+            if heard:  # and the command ended as if nothing were: a library took it for an error of its own
+                fail("Interrupted; it was done by then.", INTERRUPTED)
+            return found
+        except typer.Exit:
+            raise
+        except WorkbenchError as error:
+            fail(str(error), error.exit_code)
+        except OSError as error:
+            if error.errno == errno.ENOMEM:
+                fail(f"Out of memory ({error}).", DeviceFailure.exit_code)
+            fix = f"; {_FIXES[error.errno]}" if error.errno in _FIXES else ""
+            where = f": {error.filename}" if error.filename else ""
+            fail(f"{error.strerror or error}{fix}{where}", UsageProblem.exit_code)
+        except MemoryError as error:
+            reason = f" ({error})" if str(error) else ""
+            fail(f"Out of memory{reason}; ask for smaller shapes or a smaller batch.", DeviceFailure.exit_code)
+        except ImportError as error:  # a library that is absent or broken; our own modules are tested
+            fail(
+                f"A library cannot be loaded ({error}); install it again, or allow the process more memory.",
+                ComponentMissing.exit_code,
+            )
+        except RecursionError:
+            fail("The input is nested too deeply.", UsageProblem.exit_code)
+        except UnicodeEncodeError as error:  # bytes of a command line that are no UTF-8
+            fail(f"An argument or name is no text: {error.object!r}", UsageProblem.exit_code)
+        except (KeyboardInterrupt, Exception) as error:
+            if not heard and isinstance(error, Exception):
+                raise  # a defect
+            fail(f"Interrupted{'; nothing was kept' if _kept() is before else ''}.", INTERRUPTED)
+
+    return guarded
+
+
+def _with_embedded(given: dict[str, Any]) -> dict[str, Any]:
+    """Put its path in the place of an embedded model's name, or a contract's, unless a file here has that name."""
+    from trt_workbench.core.embedded import EMBEDDED_MODELS, ENCODER, embedded_contract, embedded_model
+
+    for role in ("model", "target", "file", "contract"):
+        value = given.get(role)
+        if isinstance(value, str | Path) and str(value) in EMBEDDED_MODELS and not Path(value).exists():
+            if role != "contract":
+                given[role] = type(value)(embedded_model(str(value)))
+            elif str(value) == ENCODER:
+                given[role] = embedded_contract()
+    return given
+
+
+def _require_current_folder() -> None:
+    """Raise UsageProblem where the current folder is gone: libraries end the process when they find no path to it."""
+    try:
+        Path.cwd()
+    except OSError as error:
+        raise UsageProblem(f"The current folder cannot be found ({error.strerror}); go to another one.") from error
+
+
+def _kept() -> Path | None:
+    """Return the run directory that the command has finished before it ended otherwise than it should."""
+    module = sys.modules.get("trt_workbench.core.directory")  # imported by commands that make one
+    return module.finished_run() if module else None
+
+
+def _fail(message: str, exit_code: int, *, before: Path | None, heard: list[int], debug: bool) -> NoReturn:
+    """Print a message and end with an exit code, that of an interrupt where one came: errors may follow from it."""
+    if debug:
+        traceback.print_exc()
+    sys.stderr.write(f"error: {printable(message)}\n")
+    directory = _kept()
+    if directory and directory is not before and str(directory) not in message:
+        sys.stderr.write(f"note: What was measured is kept: {directory}\n")
+    raise typer.Exit(INTERRUPTED if heard else exit_code)
+
+
+class PanelCommand(TyperCommand):
+    """A command whose `--help` lists its options panel by panel, and whose numbers are bounded.
+
+    The five options that matter lead: those declared first of the ones that name no panel. The panels that options name
+    follow, then the rest, and last what all commands share. Typer itself lists panels through rich alone, with which
+    `--help` takes twice the time.
+    """
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        """Take `-h` for `--help`."""
+        more["context_settings"] = {**_HELP_FLAGS, **(more.get("context_settings") or {})}
+        super().__init__(*args, **more)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse, and refuse numbers that no option has a use for and that clocks and libraries would trip over."""
+        rest = super().parse_args(ctx, args)
+        parameters: list[Any] = self.get_params(ctx)
+        for parameter in parameters:
+            value = ctx.params.get(parameter.name or "")
+            if isinstance(value, int | float) and not -LARGEST_NUMBER <= value <= LARGEST_NUMBER:
+                raise typer.BadParameter(
+                    f"{value!r} is not a number from {-LARGEST_NUMBER} to {LARGEST_NUMBER}.", ctx, parameter
+                )
+        return rest
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Return what stands behind the name of the command: `[OPTIONS] MODEL [IMAGES...]`."""
+        places = [one for one in self.get_params(ctx) if one.param_type_name == "argument"]
+        named = [_place(one) + "..." * (one.nargs == -1) for one in places]
+        return ["[OPTIONS]", *(text if one.required else f"[{text}]" for one, text in zip(places, named, strict=True))]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the arguments, then the options panel by panel."""
+        panels: dict[str, list[tuple[str, str]]] = {"Arguments": [], _FIRST: []}
+        for parameter in self.get_params(ctx):
+            if record := parameter.get_help_record(ctx):
+                names = _plain_types(record[0])
+                if (panel := _panel(parameter)) == "Arguments":
+                    names = " ".join([_place(parameter), *names.split()[1:]])
+                panels.setdefault(panel, []).append((names, record[1]))
+        panels[MORE] = panels[_FIRST][_LEADING:] + panels.pop(MORE, [])
+        del panels[_FIRST][_LEADING:]
+        panels[COMMON] = panels.pop(COMMON)
+        for panel, rows in panels.items():
+            if rows:
+                with formatter.section(panel):
+                    formatter.write_dl(rows)
+
+
+def _place(parameter: Any) -> str:
+    """Return what stands for an argument: its name in capitals, whatever typer makes of it."""
+    return str(parameter.metavar or parameter.name).upper()
+
+
+def _plain_types(names: str) -> str:
+    """Write the types of an option as a person would: a list is marked as repeatable in its help."""
+    return re.sub(r"<(?:list\[)?(\w+?)( range)?\]?>", lambda found: f"<{found[1].lower()}>", names)
+
+
+def _panel(parameter: Any) -> str:
+    if parameter.param_type_name == "argument":
+        return "Arguments"
+    if parameter.name in ("help", "install_completion", "show_completion"):  # typer's own
+        return COMMON
+    return getattr(parameter, "rich_help_panel", None) or _FIRST
+
+
+def single_command_app(command: Callable[..., Any]) -> typer.Typer:
+    """Return an app for a console script of its own around one command."""
+    app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode=None)
+    app.command(cls=PanelCommand)(command)
+    return app
+
+
+def stdout_console(*, quiet: bool) -> Console:
+    """Return the console for results. With `quiet` (under --json) it prints nothing.
+
+    Where a table is wider than the terminal, names are broken and figures are not (`tables.fit`).
+    """
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from trt_workbench.console.tables import fit
+
+    class Whole(Console):
+        def render_str(self, text: str, **more: Any) -> Text:
+            # names in tables come from files
+            return super().render_str("\n".join(map(printable, text.split("\n"))), **more)
+
+        def print(self, *objects: Any, **more: Any) -> None:
+            for table in (one for one in objects if isinstance(one, Table)):
+                fit(table, self)
+                more["crop"] = False
+            super().print(*objects, **more)
+
+    return Whole(quiet=quiet, soft_wrap=False)
+
+
+def stderr_console() -> Console:
+    """Return the console for progress and notes."""
+    from rich.console import Console
+
+    return Console(stderr=True)
+
+
+def print_line(console: Console, text: str) -> None:
+    """Print `text` as it is: paths and names may hold brackets, and a long line is not broken.
+
+    What does not print is escaped.
+    """
+    console.print("\n".join(map(printable, text.split("\n"))), markup=False, highlight=False, soft_wrap=True)
+
+
+def print_report(console: Console, directory: Path) -> None:
+    """Print where the report of a run directory is, if it has one."""
+    if (directory / "report.html").is_file():
+        print_line(console, f"Report: {directory / 'report.html'}")
+
+
+def print_note(console: Console, text: str) -> None:
+    """Print `text` as a note."""
+    print_line(console, f"note: {text}")
+
+
+def say(text: str) -> None:
+    """Print `text` on stderr."""
+    print_line(stderr_console(), text)
+
+
+def say_if_allowed(*, allow_unverified: bool) -> None:
+    """Say first of all that `--allow-unverified` was given."""
+    if allow_unverified:
+        say("--allow-unverified: TensorRT engines are let through although they are wrong or not verified.")
+
+
+def print_json(document: Any) -> None:
+    """Print `document` as the one JSON document of a command run with --json."""
+    sys.stdout.write(json.dumps(document, indent=2, allow_nan=False) + "\n")

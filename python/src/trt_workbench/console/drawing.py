@@ -1,0 +1,61 @@
+"""Drawing the report of a run whose measurements are in their place: a failure costs the report, never the run."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import typer
+
+from trt_workbench.console.progress import at_stage
+from trt_workbench.core.errors import INTERRUPTED, DeviceFailure, UsageProblem, WorkbenchError
+
+
+@dataclass(frozen=True)
+class ReportOutcome:
+    """How drawing went. `exit_code` is 0, or that of the kind of failure."""
+
+    exit_code: int = 0
+
+    def end(self) -> None:
+        """End the command with the exit code of a failure; called when all else is done. Raises typer.Exit."""
+        if self.exit_code:
+            raise typer.Exit(self.exit_code)
+
+
+def draw(
+    directory: Path, write: Callable[[Path], object] | None = None, *, again: str | None = None, debug: bool = False
+) -> ReportOutcome:
+    """Draw into a finished run directory; a failure is a warning that says how to draw again.
+
+    Args:
+        directory: the run directory.
+        write: draws from the files of the run directory; None for the report of its command.
+        again: how to draw again, in words; None for `trtw report`.
+        debug: show the traceback of a failure.
+    """
+    try:
+        with at_stage(lambda: "Drawing the report"):
+            from trt_workbench.report.reports import write_report
+
+            (write or write_report)(directory)
+    except KeyboardInterrupt:
+        problem, code = "interrupted", INTERRUPTED
+    except WorkbenchError as error:
+        problem, code = str(error), error.exit_code
+    except MemoryError:
+        problem, code = "out of memory", DeviceFailure.exit_code
+    except Exception as error:  # whatever it is, what was measured is worth more
+        problem, code = f"{type(error).__name__}: {error}", UsageProblem.exit_code
+    else:
+        return ReportOutcome()
+    if debug:
+        traceback.print_exc()
+    again = again or f"draw it with: trtw report {shlex.quote(str(directory))}"
+    line = " ".join(problem.split()).encode(errors="backslashreplace").decode()
+    sys.stderr.write(f"warning: The report could not be drawn ({line}). The measurements are kept; {again}\n")
+    return ReportOutcome(code)

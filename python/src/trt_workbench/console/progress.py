@@ -1,0 +1,171 @@
+"""The progress of long work, on stderr: bars in a terminal, elsewhere a plain line every few seconds."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
+
+from trt_workbench.core.errors import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+EVERY_S = 4.0
+"""Between two lines, so that no five seconds pass without one."""
+
+# Of a line in a terminal: what all but the last column takes.
+_BAR_WIDTH = 95
+
+Stage = Callable[[], str | None]
+"""Says what the command is at; nothing, "", leaves it to the stage around it, None if a terminal shows it already."""
+_stages: list[Stage] = []
+
+
+class ProgressUpdate(Protocol):
+    """How far a bar is."""
+
+    def __call__(self, done: int, total: int, doing: str = "") -> None:
+        """Show the count done, the total, and what is being done."""
+
+
+@contextmanager
+def pulse() -> Iterator[None]:
+    """Print what the command is at every few seconds while the block runs: nobody waits before a silent screen."""
+    ended, began = threading.Event(), time.monotonic()
+
+    def beat() -> None:
+        while not ended.wait(EVERY_S):
+            if text := _stage():
+                sys.stderr.write(f"[{time.monotonic() - began:.0f} s] {printable(text)}\n")
+
+    thread = threading.Thread(target=beat, name="pulse", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join(1.0)  # no longer: a reader of stderr may have stopped reading
+
+
+def _stage() -> str | None:
+    for stage in reversed(_stages):
+        if (text := stage()) != "":
+            return text
+    return "Still running"
+
+
+@contextmanager
+def at_stage(stage: Stage) -> Iterator[None]:
+    """Let the lines say what `stage` returns while the block runs."""
+    _stages.append(stage)
+    try:
+        yield
+    finally:
+        _stages.remove(stage)
+
+
+def _shown() -> None:
+    """The stage that a terminal shows."""
+
+
+@contextmanager
+def waiting(text: str) -> Iterator[Callable[[str], None]]:
+    """Show `text` while the block runs.
+
+    Yields:
+        The function to call with another text.
+    """
+    from trt_workbench.console.common import stderr_console
+
+    console = stderr_console()
+    if console.is_terminal:
+        with at_stage(_shown), console.status(text) as status:
+            yield status.update
+        return
+    now = [text]
+    with at_stage(lambda: now[0]):
+        yield lambda changed: now.__setitem__(0, changed)
+
+
+@contextmanager
+def progress_bar(unit: str) -> Iterator[Callable[[str], ProgressUpdate]]:
+    """Show bars while the block runs.
+
+    Args:
+        unit: what is counted, such as "images".
+
+    Yields:
+        A function that starts a bar with a description and returns the function to call with the count done, the
+        total and, where one of them takes long, what is being done.
+    """
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.table import Column
+
+    from trt_workbench.console.common import stderr_console
+
+    console = stderr_console()
+    columns = [
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(),
+    ]
+    if (room := console.width - _BAR_WIDTH) > 0:
+        column = Column(no_wrap=True, overflow="ellipsis", max_width=room)
+        columns.append(TextColumn("{task.fields[doing]}", markup=False, table_column=column))
+    said = ""
+
+    def stage() -> str | None:
+        return None if console.is_terminal else said
+
+    with (
+        Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress,
+        at_stage(stage),
+    ):
+
+        def start(description: str) -> ProgressUpdate:
+            task = progress.add_task(description, total=None, rate="", doing="")
+            began = time.perf_counter()
+
+            def update(done: int, total: int, doing: str = "") -> None:
+                nonlocal said
+                rate = f"{done / (time.perf_counter() - began):.1f} {unit}/s" if done else ""
+                progress.update(task, completed=done, total=total, rate=rate, doing=doing)
+                line = f"{description}: {done} of {total} {unit}{rate and f', {rate}'}{doing and f'; {doing}'}"
+                said = line if done < total else ""
+
+            return update
+
+        yield start
+
+
+@contextmanager
+def download_progress(console: Console) -> Iterator[Callable[[int, int], None]]:
+    """Show how far a download is while the block runs.
+
+    Yields:
+        The function to call with the bytes that have arrived and all there will be (0 if that is unknown).
+    """
+    from rich.filesize import decimal
+    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
+
+    columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    said = ""
+
+    def stage() -> str | None:
+        return None if console.is_terminal and said else said
+
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar, at_stage(stage):
+        task = bar.add_task("", total=None, visible=False)
+
+        def update(done: int, total: int) -> None:
+            nonlocal said
+            bar.update(task, completed=done, total=total or None, visible=True)
+            said = f"Downloaded {decimal(done)}{f' of {decimal(total)}' if total else ''}" if done != total else ""
+
+        yield update

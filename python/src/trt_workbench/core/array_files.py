@@ -1,0 +1,160 @@
+"""Reading `.npy` and `.npz` files, without pickle; the dtypes of arrays."""
+
+from __future__ import annotations
+
+import math
+import os
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+from trt_workbench.core.elements import Kind, kind
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.input_files import open_regular
+
+ARRAY_SUFFIXES = (".npy", ".npz")
+_MOST_UNPACKED = 2**30
+_CHUNK = 2**24
+_HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+# What numpy writes; Python's reader of the others unpacks all that a piece of them stands for at once.
+_PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+
+
+def numpy_dtype(name: str) -> np.dtype[Any]:
+    """Return the dtype of a tensor's type, which ml_dtypes has where numpy lacks it.
+
+    Raises:
+        UsageProblem: neither has it, as of an input whose model does not say its type.
+    """
+    try:
+        return np.dtype(name)
+    except TypeError:
+        import ml_dtypes
+
+        found = getattr(ml_dtypes, name, None)
+        if found is None:
+            raise UsageProblem(f"A tensor has the type {name!r:.40}, of which there are no arrays.") from None
+        made: np.dtype[Any] = np.dtype(found)
+        return made
+
+
+def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """Return the arrays in a `.npz` file, or the one in a `.npy` file under the name "".
+
+    Raises:
+        UsageProblem: it is neither, is truncated, or holds Python objects, which are never loaded.
+    """
+    if path.suffix not in ARRAY_SUFFIXES:
+        raise UsageProblem(f"Arrays are read from .npy and .npz files, not from this one: {path}")
+    try:
+        with open_regular(path) as file:
+            if path.suffix == ".npy":
+                return {"": _read_array(file, os.fstat(file.fileno()).st_size)}
+            with zipfile.ZipFile(file) as archive:
+                return _read_archive(archive, os.fstat(file.fileno()).st_size)
+    except MemoryError:
+        raise
+    except Exception as error:  # zip, zlib, struct and numpy each have their own for a damaged file
+        raise _unreadable(path, error) from error
+
+
+def _read_archive(archive: zipfile.ZipFile, size: int) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a `.npz` of `size` bytes.
+
+    Compressed ones are bounded, because a few bytes may stand for any number. What the archive says of its members
+    counts for nothing: it may claim more than it has, or name the same bytes again and again.
+    """
+    members = archive.infolist()
+    if any(member.compress_type not in _PACKINGS for member in members):
+        raise ValueError("it is packed in another way than numpy packs; use np.savez_compressed")
+    stored = [member for member in members if member.compress_type == zipfile.ZIP_STORED]
+    claimed = sum(max(member.file_size, member.compress_size) for member in stored)
+    if claimed > size:
+        raise ValueError(f"its arrays have {claimed} bytes by its own account, and the file has {size}")
+    packed = sum(member.file_size for member in members if member.compress_type != zipfile.ZIP_STORED)
+    if packed > _MOST_UNPACKED:
+        raise ValueError(
+            f"its compressed arrays have {packed} bytes, and at most {_MOST_UNPACKED} are unpacked; use np.savez"
+        )
+    arrays = {}
+    for member in members:
+        with archive.open(member) as file:
+            arrays[member.filename.removesuffix(".npy")] = _read_array(file, member.file_size)
+    return arrays
+
+
+def _read_array(file: IO[bytes], size: int) -> NDArray[Any]:
+    """Return the array in an open `.npy` of `size` bytes, which has to hold what its header declares."""
+    shape, fortran, dtype = _read_header(file, size)
+    declared = math.prod(shape) * dtype.itemsize
+    # memory as there is content: a member of an archive may end earlier than it says
+    content = bytearray()
+    while len(content) < declared and (more := file.read(min(_CHUNK, declared - len(content)))):
+        content += more
+    if len(content) < declared:
+        raise ValueError(f"the header declares an array of {declared} bytes, and {len(content)} follow")
+    values = np.frombuffer(content, dtype) if declared else np.zeros(math.prod(shape), dtype)
+    return values.reshape(shape, order="F" if fortran else "C")
+
+
+def _read_header(file: IO[bytes], size: int) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Return shape, order and type of the array in an open `.npy` of `size` bytes. Raises ValueError."""
+    version = npy.read_magic(file)
+    if version not in _HEADERS:
+        raise ValueError(f"version {version} of the format is not known")
+    shape, fortran, dtype = _HEADERS[version](file)
+    if math.prod(shape) and not dtype.itemsize:  # numpy makes a byte or more of each
+        raise ValueError(f"the header declares elements of no bytes ({dtype.str})")
+    declared = math.prod(shape) * dtype.itemsize
+    follow = size - file.tell()
+    if min(shape, default=0) < 0 or dtype.hasobject or declared > follow:
+        what = "Python objects, which are never loaded" if dtype.hasobject else f"an array of {declared} bytes"
+        raise ValueError(f"the header declares {what}, and {follow} bytes follow")
+    return shape, fortran, dtype
+
+
+def save_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Write arrays of any names and types into a `.npz` file, without pickle; `load_arrays` reads them.
+
+    Types that numpy's files lack are those of `writable`. Raises OSError.
+    """
+    with zipfile.ZipFile(path, "w", allowZip64=True) as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                npy.write_array(file, writable(np.asarray(array)), allow_pickle=False)
+
+
+def writable(array: NDArray[Any]) -> NDArray[Any]:
+    """Return an array in a type that numpy's files have: those of ml_dtypes become float32 or int8, objects text."""
+    if array.dtype.isbuiltin != 2 and array.dtype.kind != "O":  # 2: registered by another package
+        return array
+    types: dict[Kind, type] = {Kind.REAL: np.float32, Kind.WHOLE: np.int8}
+    return array.astype(types.get(kind(array), str))
+
+
+def count_rows(path: Path) -> int:
+    """Return the length of the first axis of the array in a `.npy` file, or of the first one in a `.npz` file.
+
+    Raises:
+        UsageProblem: as `load_arrays`, or the array is a scalar.
+    """
+    if path.suffix == ".npy":
+        try:
+            with open_regular(path) as file:
+                shape = _read_header(file, os.fstat(file.fileno()).st_size)[0]
+        except Exception as error:
+            raise _unreadable(path, error) from error
+    else:
+        shape = next((array.shape for array in load_arrays(path).values()), ())
+    if not shape or (shape[0] and not math.prod(shape)):  # of rows that hold nothing there may be any number
+        raise UsageProblem(f"The file holds no array with samples along its first axis: {path}")
+    return shape[0]
+
+
+def _unreadable(path: Path, error: Exception) -> UsageProblem:
+    return UsageProblem(f"The file cannot be read as arrays ({getattr(error, 'strerror', None) or error}): {path}")

@@ -1,0 +1,182 @@
+"""What every run directory holds: `run.json`, `env.json`, and of a bench the configuration and the records."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from trt_workbench.core.documents import Open, read_document
+from trt_workbench.core.errors import UsageProblem, WorkbenchError
+from trt_workbench.core.records import Record, read_records
+
+Status = Literal["complete", "partial"]
+R = TypeVar("R", bound="RunDocument")
+
+
+class RunDocument(Open):
+    """run.json; a command may add facts of its own.
+
+    Attributes:
+        command: that made the directory.
+        run_id: time of the start and a random number.
+        started_at: UTC time in ISO 8601.
+        status: "partial" after an interruption.
+    """
+
+    schema_version: Literal[1] = 1
+    command: str
+    run_id: str
+    started_at: str
+    ended_at: str | None = None
+    status: Status
+
+
+class Cpu(Open):
+    """The processor: how many the machine has, and this process could use."""
+
+    model: str | None = None
+    processors: int | None = None
+    processors_available: int | None = None
+    governor: str | None = None
+
+
+class Gpu(Open):
+    """A GPU as NVML sees it when the run begins; None for what the card does not report."""
+
+    index: int = 0
+    name: str | None = None
+    uuid: str | None = None
+    memory_used_bytes: int | None = None
+    memory_total_bytes: int | None = None
+    sm_clock_mhz: int | None = None
+    sm_clock_max_mhz: int | None = None
+    power_limit_w: float | None = None
+    persistence_mode: int | None = None
+    compute_processes: int | None = None
+
+
+class Driver(Open):
+    """NVIDIA's driver and its GPUs, or the error with which it does not answer."""
+
+    driver_version: str | None = None
+    cuda_driver_version: str | None = None
+    error: str = "the driver sees none"
+    gpus: list[Gpu] = []
+
+
+class Git(Open):
+    """The commit of the workbench and whether its tree differed; None where git cannot tell."""
+
+    commit: str | None = None
+    dirty: bool | None = None
+
+
+class Environment(Open):
+    """env.json: everything about the machine and the process that a figure depends on."""
+
+    schema_version: Literal[1] = 1
+    command_line: list[str]
+    workbench_version: str | None = None
+    git: Git = Git()
+    python: str | None = None
+    packages: dict[str, str] = {}
+    os: str | None = None
+    kernel: str | None = None
+    cpu: Cpu = Cpu()
+    driver: Driver = Driver()
+    variables: dict[str, str] = {}
+
+    @property
+    def command(self) -> str:
+        """The command line for a shell."""
+        return shlex.join(self.command_line)
+
+    @property
+    def text(self) -> str:
+        """All of it as JSON."""
+        return json.dumps(self.model_dump(mode="json", exclude_unset=True), indent=2)
+
+
+class BenchSettings(Open):
+    """config.json of a bench, the configuration as it was resolved, as far as reports read it."""
+
+    schema_version: Literal[1] = 1
+    title: str
+    repetitions: int
+
+
+@dataclass(frozen=True)
+class BenchArtefacts:
+    """The files of one bench run, with every record in the order of measuring."""
+
+    directory: Path
+    run: RunDocument
+    environment: Environment
+    config: BenchSettings
+    records: list[Record]
+
+
+def read_run(directory: Path, command: str, kind: type[R]) -> R:
+    """Return run.json of a run directory of `command` as its model.
+
+    Raises:
+        UsageProblem: as `read_document`, or it is a run directory of another command.
+    """
+    found = command_of(directory)
+    if found != command:
+        raise UsageProblem(f"This is a run directory of {found!r}, not of {command!r}: {directory}")
+    return read_document(directory / "run.json", kind)
+
+
+def command_of(directory: Path) -> str:
+    """Return the name of the command that made a run directory.
+
+    Raises:
+        UsageProblem: run.json is absent, damaged or of another schema version.
+    """
+    return read_document(directory / "run.json", RunDocument).command
+
+
+def read_environment(directory: Path) -> Environment:
+    """Return env.json of a run directory. Raises UsageProblem as `read_document`."""
+    return read_document(directory / "env.json", Environment)
+
+
+def read_bench_run(directory: Path) -> BenchArtefacts:
+    """Read a bench run directory.
+
+    Raises:
+        UsageProblem: it is no run directory of `bench`, a file is missing, cut short or of another schema version.
+    """
+    return BenchArtefacts(
+        directory=directory,
+        run=read_run(directory, "bench", RunDocument),
+        environment=read_environment(directory),
+        config=read_document(directory / "config.json", BenchSettings),
+        records=read_records(directory / "records.jsonl"),
+    )
+
+
+@contextmanager
+def foreign_files(directory: Path) -> Iterator[None]:
+    """Treat whatever the block trips over as damage of the files that it reads, which come from anywhere.
+
+    Each file by itself is checked by its model; this is for files that do not fit one another, and for libraries that
+    cannot draw what is in them.
+
+    Raises:
+        UsageProblem: in place of any error but those of the workbench, the system and the memory.
+    """
+    try:
+        yield
+    except (WorkbenchError, OSError, MemoryError):
+        raise
+    except Exception as error:
+        raise UsageProblem(
+            f"The files of this run directory do not fit together or were changed ({error!r}): {directory}"
+        ) from error

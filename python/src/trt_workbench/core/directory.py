@@ -1,0 +1,230 @@
+"""The run directory: everything one command makes, staged beside its final place and moved there when it is whole."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import re
+import secrets
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from trt_workbench.core.artefacts import RunDocument, Status, read_environment
+from trt_workbench.core.documents import read_document, write_json
+from trt_workbench.core.environment import collect_environment
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.files import REPLACED, NameLock, replace_folder
+from trt_workbench.core.interruptible import deferred_interrupts
+from trt_workbench.core.workspace import output_root
+
+ARTEFACTS: Final = frozenset(
+    {
+        "availability.log", "bisect", "captures", "check-target.json", "check.json", "config.json", "confusion.json",
+        "curves.json", "decision.json", "detections.jsonl", "env.json", "failures", "layers.json", "logs",
+        "metrics.json", "outputs", "partitions.json", "partitions.svg", "pictures", "plots", "predict.json",
+        "predictions.json", "records.jsonl", "reference", "report.html", "report.md", "run.json", "samples", "scores",
+        "search.json", "sensitivity.json", "verify.json",
+    }
+)  # fmt: skip
+"""Every name that a command gives to something in its run directory; what has another name there is the user's."""
+
+_RUN_ID = r"\d{8}T\d{6}Z-[0-9a-f]{6}"
+_STAGING = re.compile(rf"\.(?P<name>.+)\.{_RUN_ID}\.staging({re.escape(REPLACED)})?", re.DOTALL)
+# The run directory that this process has finished last.
+_finished: Path | None = None
+
+
+class RunDirectory:
+    """A run directory while it is being filled; `run_directory` opens and closes it.
+
+    Attributes:
+        path: where files are put now (a staging folder beside `destination`).
+        destination: where they will be found.
+    """
+
+    def __init__(self, command: str, destination: Path | None = None) -> None:
+        """Choose the names; nothing is made yet.
+
+        Args:
+            command: the command's name, such as "eval-coco".
+            destination: the folder the user asked for; None for `tmp/<command>/<run-id>/`.
+        """
+        now = datetime.datetime.now(datetime.UTC)
+        self.run_id = f"{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
+        place = (destination or output_root() / command / self.run_id).absolute()
+        # a link would be replaced instead of what it leads to
+        self.destination = place.resolve() if place.is_symlink() else place
+        self._command, self._started_at = command, now.isoformat(timespec="seconds")
+        self.path = self.destination.parent / f".{self.destination.name}.{self.run_id}.staging"
+        self._lock = NameLock(self.destination.parent / f".{self.destination.name}.trtw-lock")
+        self._kept = False
+
+    def begin(self) -> None:
+        """Lock the destination, make the staging folder and write `env.json` into it.
+
+        Raises:
+            UsageProblem: the folder cannot be made or written, is in use or no folder, or holds something other than a
+                run of this command.
+        """
+        global _finished
+        _finished = None
+        try:
+            self.destination.parent.mkdir(parents=True, exist_ok=True)
+            if not self._lock.acquire():
+                raise UsageProblem(
+                    "Another process is writing this run or goes on with it; wait for its end, or choose another "
+                    f"folder with --output: {self.destination}"
+                )
+            self._restore()
+            _require_ours(self.destination, self._command)
+            self.path.mkdir()
+            write_json(self.path / "env.json", collect_environment(sys.argv))
+        except OSError as error:
+            raise UsageProblem(f"The output folder cannot be written ({error.strerror}): {self.destination}") from error
+
+    def commit(self, status: Status, **facts: Any) -> Path:
+        """Write `run.json` and put everything in the place of `destination`, in one step.
+
+        An earlier run there is replaced as a whole; files of the user's own that lie in it stay. Reports are drawn
+        afterwards, from what is in its place then.
+
+        Args:
+            status: "complete", or "partial" for a run that was interrupted.
+            facts: further JSON values for `run.json`.
+
+        Returns:
+            The destination.
+
+        Raises:
+            UsageProblem: the files cannot be moved; the message says where they are kept.
+        """
+        global _finished
+        run = RunDocument(
+            command=self._command,
+            run_id=self.run_id,
+            started_at=self._started_at,
+            ended_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            status=status,
+            **facts,
+        )
+        with deferred_interrupts():
+            try:
+                write_json(self.path / "run.json", run)
+                if self.destination.exists():
+                    self._carry_over()
+                    replace_folder(self.path, self.destination)
+                else:
+                    self.path.rename(self.destination)
+            except OSError as error:
+                self._kept = True
+                raise UsageProblem(
+                    f"The finished run cannot be put in its place {self.destination} ({error.strerror}); its files are "
+                    f"kept: {self.path}"
+                ) from error
+            _finished = self.destination
+            for left in _stagings(self.destination):
+                shutil.rmtree(left, ignore_errors=True)  # of runs that were killed, whose place this one has taken
+        return self.destination
+
+    def discard(self) -> None:
+        """Remove the staging folder with whatever it holds, and let go of the destination."""
+        with deferred_interrupts():
+            if not self._kept:
+                shutil.rmtree(self.path, ignore_errors=True)
+            self._lock.release()
+
+    def _carry_over(self) -> None:
+        """Take the user's own files of the destination into the staging folder, as further names of the same files."""
+        shutil.copymode(self.destination, self.path)
+        for entry in self.destination.iterdir():
+            if entry.name not in ARTEFACTS and entry.is_dir() and not entry.is_symlink():
+                shutil.copytree(entry, self.path / entry.name, symlinks=True, copy_function=_link)
+            elif entry.name not in ARTEFACTS:
+                _link(str(entry), str(self.path / entry.name))
+
+    def _restore(self) -> None:
+        """Give an earlier run its name back, which a process that was killed while replacing it left without."""
+        aside = [left for left in _stagings(self.destination) if left.name.endswith(REPLACED)]
+        if aside and not self.destination.exists():
+            max(aside).rename(self.destination)
+
+
+@contextmanager
+def run_directory(command: str, destination: Path | None = None) -> Iterator[RunDirectory]:
+    """Yield a run directory that is removed if the block fails before `commit`.
+
+    Raises:
+        UsageProblem: as `RunDirectory.begin`.
+    """
+    directory = RunDirectory(command, destination)
+    try:
+        directory.begin()
+        yield directory
+    finally:
+        directory.discard()
+
+
+def finished_run() -> Path | None:
+    """Return the run directory that this process has finished; None while none is, or the next one is being filled."""
+    return _finished
+
+
+def destination_of(folder: Path) -> Path:
+    """Return where a staging folder, which a run that was killed leaves, was to go; any other folder as it is."""
+    found = _STAGING.fullmatch(folder.absolute().name)
+    return folder.absolute().with_name(found["name"]) if found else folder
+
+
+def _stagings(destination: Path) -> list[Path]:
+    """Return what runs that were killed have left beside a destination. Its lock must be held."""
+    found = ((entry, _STAGING.fullmatch(entry.name)) for entry in destination.parent.iterdir())
+    return [entry for entry, match in found if match and match["name"] == destination.name]
+
+
+def _require_ours(folder: Path, command: str) -> None:
+    """Raise UsageProblem unless a run of `command` may take the place of `folder`."""
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise UsageProblem(f"The output folder is a file; choose another with --output: {folder}")
+    if folder.is_mount() or folder.resolve() in (Path.cwd(), *Path.cwd().parents):
+        what = "a mount point" if folder.is_mount() else "the current folder, or one above it"
+        raise UsageProblem(
+            f"The output folder is {what}, which a run cannot replace; name a folder in it with --output: {folder}"
+        )
+    if not any(folder.iterdir()):
+        return
+    earlier = _command_of(folder)
+    if earlier is None:
+        raise UsageProblem(
+            "The output folder holds other files, of which a run could replace some; choose a new or an empty one "
+            f"with --output: {folder}"
+        )
+    if earlier != command:
+        raise UsageProblem(
+            f"The output folder holds a run of {earlier}, whose files would be mixed with those of {command}; "
+            f"choose another with --output: {folder}"
+        )
+
+
+def _command_of(folder: Path) -> str | None:
+    """Return the command that made a run directory; None for a folder that is not provably one."""
+    if (folder / "run.json").is_symlink() or (folder / "env.json").is_symlink():
+        return None
+    try:
+        run = read_document(folder / "run.json", RunDocument)
+        read_environment(folder)
+    except UsageProblem:
+        return None
+    return run.command if re.fullmatch(_RUN_ID, run.run_id) else None
+
+
+def _link(source: str, target: str) -> None:
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except OSError:  # a file system without links, or a file of somebody else's
+        shutil.copy2(source, target, follow_symlinks=False)

@@ -1,0 +1,140 @@
+"""JSON that the workbench keeps: every document and line has a pydantic model, and is read and written here alone."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic_core import to_jsonable_python
+
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.files import path_within, write_text
+from trt_workbench.core.input_files import parse_json, read_text
+
+T = TypeVar("T")
+Inside = Annotated[str, AfterValidator(lambda name: str(path_within(Path(), name)))]
+"""The name of a file in the document's own folder, or below it."""
+
+
+class Strict(BaseModel):
+    """A part of a document that holds its fields and no others."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, ser_json_inf_nan="constants")
+
+
+class Open(Strict):
+    """A part of a document that holds more than is read of it; the rest is kept as it is."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+def having(*keys: str) -> AfterValidator:
+    """Return what refuses an object that lacks a key; to be put into `Annotated`."""
+
+    def check(value: dict[str, Any]) -> dict[str, Any]:
+        if lacking := [key for key in keys if key not in value]:
+            raise ValueError(f"it lacks {lacking[0]}")
+        return value
+
+    return AfterValidator(check)
+
+
+def read_document(path: Path, kind: type[T], advice: str = "") -> T:
+    """Return what a JSON file holds, as its model.
+
+    Args:
+        path: the file.
+        kind: the model, or any type that pydantic validates.
+        advice: what to do about damage.
+
+    Raises:
+        UsageProblem: the file or its folder is absent, or the model refuses it; the message names file and key.
+    """
+    found: T = _validated(_text(path), kind, path.name, advice, path)
+    return found
+
+
+def read_lines(path: Path, kind: Any, advice: str = "") -> list[Any]:
+    """Return what the lines of a JSON Lines file hold, as their model; blank ones are left out.
+
+    Raises:
+        UsageProblem: as `read_document`; the message names the line, too.
+    """
+    # not splitlines: a text may hold other separators of lines, which JSON leaves as they are
+    lines = enumerate(_text(path).split("\n"), 1)
+    return [_validated(line, kind, "This line", advice, f"{path}:{number}") for number, line in lines if line]
+
+
+def json_values(document: Any, other: Callable[[Any], Any] | None = None) -> Any:
+    """Return a model, dataclass or mapping as JSON values; NaN and infinity, which JSON cannot carry, are null.
+
+    Args:
+        document: what is to be written.
+        other: what to make of a value that JSON does not have, such as `str`; None refuses it.
+    """
+    return to_jsonable_python(document, inf_nan_mode="null", fallback=other)
+
+
+def write_json(path: Path, document: Any) -> None:
+    """Write a model, dataclass or JSON value as indented JSON with a final newline, whole or not at all.
+
+    Raises:
+        OSError: as `atomic_writer`.
+        ValueError: the document holds a NaN or infinity, which JSON cannot carry.
+    """
+    write_text(path, _dumped(document, indent=2) + "\n")
+
+
+def append_lines(path: Path, documents: Iterable[Any]) -> None:
+    """Append documents to a JSON Lines file as they come; they are on their way to the disk when this returns.
+
+    Raises:
+        As `write_json`.
+    """
+    with path.open("a", encoding="utf-8", newline="\n") as file:
+        file.writelines(_dumped(document) + "\n" for document in documents)
+
+
+def _text(path: Path) -> str:
+    try:
+        return read_text(path)
+    except UnicodeDecodeError as error:
+        raise UsageProblem(f"{path.name} is no text in UTF-8 ({error}): {path}") from error
+    except OSError as error:
+        if not path.parent.is_dir():
+            what = "is a file, not a run directory" if path.parent.exists() else "does not exist"
+            raise UsageProblem(f"The run directory {what}: {path.parent}") from error
+        if path.is_file():
+            raise UsageProblem(f"{path.name} cannot be read ({error.strerror}): {path}") from error
+        raise UsageProblem(
+            f"The run directory is incomplete; {path.name} cannot be read ({error.strerror}): {path.parent}"
+        ) from error
+
+
+def _validated(text: str, kind: Any, name: str, advice: str, place: object) -> Any:
+    try:
+        return _adapter(kind).validate_python(parse_json(text))
+    except ValidationError as error:
+        wrong = error.errors(include_url=False, include_context=False)
+        # of another version everything else may differ, too
+        first = next((one for one in wrong if one["loc"][-1:] == ("schema_version",)), wrong[0])
+        key, message = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
+        what = f"is damaged{f' at {key}' if key else ''} ({message[:1].lower()}{message[1:]})"
+        if key.endswith("schema_version") and first["type"] != "missing":
+            what = f"has schema version {first['input']!r:.40}, which this release does not read"
+    except ValueError as error:
+        what = f"is damaged or cut short, no JSON ({error})"
+    raise UsageProblem(f"{name} {what}{f'; {advice}' if advice else ''}: {place}")
+
+
+@functools.lru_cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+def _dumped(document: Any, indent: int | None = None) -> str:
+    return json.dumps(to_jsonable_python(document), indent=indent, allow_nan=False)

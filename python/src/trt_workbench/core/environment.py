@@ -1,0 +1,129 @@
+"""The environment as evidence: what `env.json` of every run directory holds."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from trt_workbench import __version__
+from trt_workbench.core.extensions import extension_packages
+from trt_workbench.core.git import ask_git
+from trt_workbench.core.gpu import driver_report
+
+# Where this file lies in the repository.
+_OWN_PLACE = Path("python", "src", "trt_workbench", "core", "environment.py")
+
+PACKAGES = (
+    "trt-workbench",
+    "trt-workbench-native",
+    "numpy",
+    "opencv-python-headless",
+    "hotcoco",
+    "onnx",
+    "onnxruntime",
+    "onnxruntime-gpu",
+    "tensorrt",
+    "tensorrt-cu13",
+    "torch",
+    "transformers",
+)
+# Variables that change what a runtime loads or how fast it runs.
+VARIABLES = (
+    "CUDA_VISIBLE_DEVICES",
+    "CUDA_MODULE_LOADING",
+    "LD_LIBRARY_PATH",
+    "NVIDIA_TF32_OVERRIDE",
+    "OMP_NUM_THREADS",
+    "PIXI_ENVIRONMENT_NAME",
+    "TENSORRT_HOME",
+)
+
+
+def collect_environment(command_line: Sequence[str]) -> dict[str, Any]:
+    """Return everything about this machine and process that a measured number depends on, as JSON values."""
+    return {
+        "schema_version": 1,
+        "command_line": list(command_line),
+        "workbench_version": __version__,
+        "git": git_revision(),
+        "python": platform.python_version(),
+        "packages": installed_packages(),
+        "os": _os_name(),
+        "kernel": platform.release(),
+        "cpu": cpu_report(),
+        "memory_total_bytes": psutil.virtual_memory().total,
+        "driver": driver_report(),
+        "variables": {name: os.environ[name] for name in VARIABLES if name in os.environ},
+    }
+
+
+def installed_packages() -> dict[str, str]:
+    """Return the versions of the packages that matter here, those that are installed."""
+    versions = extension_packages()
+    for name in PACKAGES:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def installed_distributions(prefix: str) -> dict[str, str]:
+    """Return the versions of the installed packages whose names begin with `prefix`."""
+    found = ((entry.metadata["Name"], entry.version) for entry in importlib.metadata.distributions())
+    return {name: version for name, version in found if name and name.lower().startswith(prefix)}
+
+
+def available_processors() -> int:
+    """Return how many processors this process may run on."""
+    return len(psutil.Process().cpu_affinity() or range(os.cpu_count() or 1))
+
+
+def cpu_report() -> dict[str, Any]:
+    """Return the processor's model, how many this process may use, and the frequency governor."""
+    governor = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
+    return {
+        "model": _cpu_model(),
+        "processors": os.cpu_count(),
+        "processors_available": available_processors(),
+        "governor": governor.read_text().strip() if governor.is_file() else None,
+    }
+
+
+def git_revision() -> dict[str, Any]:
+    """Return the commit of the repository that this package belongs to, and whether its tree differs from it.
+
+    None where git cannot tell. The package is where it is developed, or it is installed and belongs to no repository:
+    one that it is merely used in says nothing about it, and is not asked.
+    """
+    root = Path(__file__).resolve().parents[4]
+    try:
+        if not (root / ".git").exists() or not Path(__file__).samefile(root / _OWN_PLACE):
+            return {"commit": None, "dirty": None}
+        commit = ask_git(root, "rev-parse", "HEAD").strip()
+        changes = ask_git(root, "status", "--porcelain", "--untracked-files=no", "--ignore-submodules=all")
+        return {"commit": commit, "dirty": bool(changes)}
+    except (OSError, subprocess.SubprocessError):
+        return {"commit": None, "dirty": None}
+
+
+def _os_name() -> str:
+    try:
+        return platform.freedesktop_os_release().get("PRETTY_NAME", platform.system())
+    except OSError:
+        return platform.platform()
+
+
+def _cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())

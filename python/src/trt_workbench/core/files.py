@@ -1,0 +1,221 @@
+"""Files that are written, and folders that are replaced, whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
+
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.input_files import refuse_special
+from trt_workbench.core.interruptible import deferred_interrupts
+
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
+REPLACED = ".replaced"
+"""What the name of a folder ends with that is being replaced where the file system cannot exchange two."""
+# Names of files may be no text: what UTF-8 cannot hold is escaped.
+_TEXT: Any = {"encoding": "utf-8", "errors": "backslashreplace"}
+
+
+def refuse_foreign(path: Path, is_ours: Callable[[Path], object]) -> None:
+    """Refuse to write where something lies that none of our commands wrote; called before the work begins.
+
+    Args:
+        path: the file to write, one that the user named or one beside it.
+        is_ours: whether a file that is there shows that we wrote it; where it cannot be read as such, it does not.
+
+    Raises:
+        UsageProblem: it is another's.
+        OSError: it is a folder, a pipe, a device or a socket.
+    """
+    refuse_special(path)
+    if not os.path.lexists(path):
+        return
+    try:
+        ours = is_ours(path)
+    except (UsageProblem, OSError, ValueError):
+        ours = False
+    if not ours:
+        raise foreign(path)
+
+
+def foreign(path: Path) -> UsageProblem:
+    """Return what refuses to write where something of another's lies."""
+    return UsageProblem(
+        "There is something at the output that trt-workbench did not write, or that was changed since; it is left "
+        f"alone. Choose another name, or move it away: {path}"
+    )
+
+
+@contextlib.contextmanager
+def atomic_writer(path: Path, mode: str = "wb") -> Iterator[IO[Any]]:
+    """Open a temporary file beside `path` that takes its name when the block ends without an error.
+
+    Args:
+        path: the file to write; its folder is made if it is absent.
+        mode: "wb" for bytes or "w" for UTF-8 text.
+
+    Yields:
+        The open file. An exception inside the block removes it and leaves an older `path` as it was.
+
+    Raises:
+        OSError: the folder is not writable or the disk is full.
+    """
+    refuse_special(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with _named(path):
+        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    try:
+        with os.fdopen(handle, mode, **({} if "b" in mode else _TEXT)) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        # mkstemp makes files private; give the finished one the permissions that open() would have given.
+        umask = os.umask(0)
+        os.umask(umask)
+        Path(temporary).chmod(0o666 & ~umask)
+        with _named(path):
+            Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+@contextlib.contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Let an error name the file that was asked for; nobody knows the temporary one."""
+    try:
+        yield
+    except OSError as error:
+        error.filename, error.filename2 = str(path), None
+        raise
+
+
+def write_bytes(path: Path, data: bytes | memoryview) -> None:
+    """Write `data` to `path`, whole or not at all. Raises OSError as `atomic_writer` does."""
+    with atomic_writer(path) as file:
+        file.write(data)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write UTF-8 `text` to `path`, whole or not at all. Raises OSError as `atomic_writer` does."""
+    with atomic_writer(path, "w") as file:
+        file.write(text)
+
+
+@contextlib.contextmanager
+def scratch_folder(prefix: str = "trtw-", parent: Path | None = None) -> Iterator[Path]:
+    """Make a folder that is removed with all it holds when the block ends.
+
+    `tempfile.TemporaryDirectory` leaves it where an interrupt comes while it is made or removed.
+
+    Args:
+        prefix: of its name.
+        parent: where it is made; TMPDIR by default.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    made: list[str] = []
+    try:
+        with deferred_interrupts():
+            made.append(tempfile.mkdtemp(prefix=prefix, dir=parent))
+        yield Path(made[0])
+    finally:
+        with deferred_interrupts():
+            for folder in made:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def replace_folder(new: Path, place: Path) -> None:
+    """Put the folder `new` in the place of the folder `place`, which is removed with all it holds.
+
+    A process that is killed leaves the one or the other there, whole. Where the file system cannot exchange two
+    folders, the older one has for a moment the name of `new` with `REPLACED` behind it.
+
+    Args:
+        new: on the file system of `place`.
+        place: a folder, no link to one.
+
+    Raises:
+        OSError: the folder above is not writable.
+    """
+    if _exchange(new, place):
+        shutil.rmtree(new, ignore_errors=True)
+        return
+    aside = new.with_name(new.name + REPLACED)
+    place.rename(aside)
+    try:
+        new.rename(place)
+    except OSError:
+        aside.rename(place)
+        raise
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Let two folders change names in one step; False where that is not to be had. Raises OSError."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    names = (_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other))
+    if not hasattr(libc, "renameat2"):
+        return False
+    if libc.renameat2(*names, _RENAME_EXCHANGE) == 0:
+        return True
+    code = ctypes.get_errno()
+    if code in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EXDEV):
+        return False
+    raise OSError(code, os.strerror(code), str(other))
+
+
+class NameLock:
+    """A lock on a name that no process waits for. Its file exists only while somebody holds it."""
+
+    def __init__(self, path: Path) -> None:
+        """Prepare the lock; `path` is its file, in a folder that exists when it is acquired."""
+        self._path = path
+        self._file: int | None = None
+
+    def acquire(self) -> bool:
+        """Take the lock; False if another holder has it. The system gives it back with the process.
+
+        Raises:
+            OSError: the file cannot be made.
+        """
+        while True:
+            file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(file)
+                return False
+            # the holder before may have removed the file after we opened it: then it locks nothing any more
+            if os.fstat(file).st_nlink:
+                self._file = file
+                return True
+            os.close(file)
+
+    def release(self) -> None:
+        """Give the lock back, if it is held, and remove its file."""
+        if self._file is not None:
+            self._path.unlink(missing_ok=True)
+            os.close(self._file)
+            self._file = None
+
+
+def path_within(folder: Path, name: str) -> Path:
+    """Return the path of the file that `name` names in `folder` or below; links there may lead elsewhere.
+
+    Raises:
+        ValueError: the name leads out of the folder by itself, as absolute ones and those with ".." do.
+    """
+    inner = PurePosixPath(name)
+    if inner.is_absolute() or ".." in inner.parts or not inner.parts:
+        raise ValueError(f"the name {name!r} leads out of its folder")
+    return folder / inner

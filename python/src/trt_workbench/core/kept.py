@@ -1,0 +1,79 @@
+"""What is kept between calls, with its hash: damaged, edited or cut short it is not believed, and made anew.
+
+The hash shows damage and edits, not origin: whoever can write the folder can write the hash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
+
+from trt_workbench.core.documents import Strict, json_values, read_document, write_json
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.hashing import hash_document, hash_file
+
+T = TypeVar("T", bound=BaseModel)
+Note = Callable[[str], None]
+_SEAL = "seal.json"
+
+
+class _Sealed(Strict):
+    sha256: str
+    document: dict[str, Any]
+
+
+def keep(path: Path, document: BaseModel) -> None:
+    """Write a document with its hash. Raises OSError where that fails."""
+    values = json_values(document)
+    write_json(path, _Sealed(sha256=hash_document(values), document=values))
+
+
+def recalled(path: Path, kind: type[T], note: Note) -> T | None:
+    """Return a document that `keep` wrote; None where there is none, or it is not as it was written, which is noted."""
+    if not path.is_file():
+        return None
+    try:
+        found = read_document(path, _Sealed)
+        if hash_document(found.document) == found.sha256:
+            return kind.model_validate(found.document)
+    except (UsageProblem, ValueError):
+        pass
+    note(f"{path.name} was damaged or changed since it was written, and is made anew: {path}")
+    return None
+
+
+class _Files(Strict):
+    files: dict[str, str]
+
+
+def seal(files: Sequence[Path]) -> None:
+    """Keep the hashes of files of one folder beside them. Raises OSError where that fails."""
+    keep(_seal_of(files[0]), _Files(files={file.name: hash_file(file) for file in files if file.is_file()}))
+
+
+def sealed(files: Sequence[Path], note: Note = lambda _: None) -> bool:
+    """Whether files of one folder are there as they were when they were sealed; if not, that is noted.
+
+    Args:
+        files: the first names the seal; further ones may be absent if they were.
+        note: called with what a person should know.
+    """
+    path = _seal_of(files[0])
+    if not path.is_file():
+        return False
+    found = recalled(path, _Files, note)
+    if found is None:
+        return False
+    there = {file.name: hash_file(file) for file in files if file.is_file()}
+    if there == found.files:
+        return True
+    changed = sorted({name for name, _ in there.items() ^ found.files.items()})
+    note(f"{', '.join(changed)} changed since it was made, and is made anew: {files[0].parent}")
+    return False
+
+
+def _seal_of(file: Path) -> Path:
+    return file.with_name(f"{file.name}.{_SEAL}")

@@ -1,0 +1,187 @@
+"""One setting, said once: a field of a request class carries the help, the bounds and the form of its option.
+
+`console/options.py` makes the options of a command from such classes. They import neither numpy nor pydantic, as
+`--help` reads them all: pydantic with the build settings alone takes nearly twice the time of typer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from trt_workbench.core.errors import UsageProblem, whole_number
+from trt_workbench.core.input_files import parse_json
+
+LOADING, MORE = "Loading an engine", "More options"
+_OF_BACKEND = re.compile(r"([^:=]+):([^=]+=.*)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a field's annotation says of its option: `streams: Annotated[int, Setting("Streams at once.", min=1)] = 1`.
+
+    Attributes:
+        help: one line for people.
+        panel: under which `--help` lists it. The first five that name none lead, the rest of them is under `MORE`.
+        flags: as typer writes them, apart by blanks; by default `--name`, with `/--no-name` where the default is true.
+        min: smallest value, of pydantic's models too.
+        max: largest value.
+        above: what the value must exceed; of pydantic's models alone.
+        kind: type that is typed, where that does not follow from the field's: `str`, or `list[str]` of what repeats.
+        read: makes the field's value of what was typed; called with the option's name first, to be named in errors.
+        default: shown and read where nothing is given, if that is not the field's own default.
+        metavar: stands for the value in `--help`.
+        argument: no option, but a positional argument.
+    """
+
+    help: str = ""
+    panel: str = "Options"
+    flags: str = ""
+    min: float | None = None
+    max: float | None = None
+    above: float | None = None
+    kind: Any = None
+    read: Callable[[str, Any], Any] | None = None
+    default: Any = None
+    metavar: str | None = None
+    argument: bool = False
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
+        """Return the schema of the field with the bounds, for pydantic."""
+        schema = handler(source)
+        bounds = {"ge": self.min, "le": self.max, "gt": self.above}
+        schema.get("schema", schema).update({name: bound for name, bound in bounds.items() if bound is not None})
+        return schema
+
+
+def pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
+    """Return the values by name of a repeated option that takes NAME=VALUE; a name may hold an equals sign.
+
+    Raises:
+        UsageProblem: a text has another form.
+    """
+    found: dict[str, str] = {}
+    for text in texts:
+        name, separator, value = text.rpartition("=")
+        if not (name and separator and value):
+            raise UsageProblem(f"Option {option} takes NAME=VALUE, not {text!r}.")
+        found[name] = value
+    return found
+
+
+def signed(option: str, texts: Sequence[str]) -> dict[str, bool]:
+    """Return what `+NAME` switches on and `-NAME` off.
+
+    Raises:
+        UsageProblem: a text has another form.
+    """
+    for text in texts:
+        if len(text) < 2 or text[0] not in "+-":
+            raise UsageProblem(f"Option {option} takes +NAME or -NAME, not {text!r}.")
+    return {text[1:]: text[0] == "+" for text in texts}
+
+
+def values(option: str, texts: Sequence[str]) -> dict[str, Any]:
+    """Return the options of a backend by name, of repeated KEY=VALUE.
+
+    A value that is JSON (`true`, `2`, `{"a": "b"}`) is taken as that, any other as text.
+
+    Raises:
+        UsageProblem: there is no `=`, or a key comes twice.
+    """
+    found: dict[str, Any] = {}
+    for text in texts:
+        key, separator, value = text.partition("=")
+        if not separator or not key:
+            raise UsageProblem(f"{option} takes KEY=VALUE, such as {option} device=1, not {text!r}.")
+        if key in found:
+            raise UsageProblem(f"{option} {key} was given twice; pass it once.")
+        try:
+            found[key] = parse_json(value)
+        except ValueError:
+            found[key] = value
+    return found
+
+
+def values_by_backend(option: str, texts: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return the options of several backends by their names, of repeated BACKEND:KEY=VALUE; values as `values` does.
+
+    Raises:
+        UsageProblem: a text has another form, or a backend gets a key twice.
+    """
+    found: dict[str, list[str]] = {}
+    for text in texts:
+        parts = _OF_BACKEND.fullmatch(text)
+        if not parts:
+            raise UsageProblem(f"{option} takes BACKEND:KEY=VALUE, such as {option} trt:device=1, not {text!r}.")
+        found.setdefault(parts[1], []).append(parts[2])
+    return {backend: values(option, own) for backend, own in found.items()}
+
+
+def with_flags(options: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options of a backend with those that the command has flags of its own for.
+
+    Raises:
+        UsageProblem: an option has a flag of its own, whatever that was set to: which of the two counts is not guessed.
+    """
+    if taken := sorted(flags.keys() & options.keys()):
+        raise UsageProblem(f"Option {taken[0]} has a flag of its own here: --{taken[0].replace('_', '-')}.")
+    return {**options, **flags}
+
+
+def shapes(option: str, texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """Return shapes by input name from texts such as `images:1x3x640x640`.
+
+    Raises:
+        UsageProblem: a text has another form.
+    """
+    found: dict[str, tuple[int, ...]] = {}
+    for text in texts:
+        name, _, dims = text.rpartition(":")
+        sizes = [whole_number(part) for part in dims.split("x")]
+        if not name or None in sizes:
+            raise UsageProblem(f"Option {option} takes NAME:DIMxDIM…, such as images:1x3x640x640, not {text!r}.")
+        found[name] = tuple(size for size in sizes if size is not None)
+    return found
+
+
+# Settings of more than one command.
+BackendOptions = Annotated[
+    Mapping[str, Any],
+    Setting(
+        "An option of the backend, such as device=1; may be repeated.",
+        MORE,
+        flags="--option",
+        read=values,
+        metavar="KEY=VALUE",
+    ),
+]
+OptionsByBackend = Annotated[
+    Mapping[str, Mapping[str, Any]],
+    Setting(
+        "An option of one backend, such as trt:optimization_level=1; may be repeated.",
+        MORE,
+        flags="--option",
+        read=values_by_backend,
+        metavar="BACKEND:KEY=VALUE",
+    ),
+]
+Shapes = Annotated[
+    Mapping[str, tuple[int, ...]],
+    Setting("NAME:1x3x640x640: shape of a random input; repeatable.", flags="--shape", read=shapes),
+]
+Seed = Annotated[int, Setting("Seed of everything that is drawn at random.", MORE, min=0)]
+AllowUnverified = Annotated[
+    bool, Setting("Accept TensorRT engines that are wrong or not verified; the first line says so.", MORE)
+]
+Trust = Annotated[bool, Setting("Load a plan without a matching manifest. A plan is executable code.", LOADING)]
+HostCode = Annotated[bool, Setting("Let a version-compatible plan run the code it carries.", LOADING)]
+Plugins = Annotated[
+    tuple[Path, ...],
+    Setting("Plugin library to load first; repeatable. No other is opened.", LOADING, flags="--plugin"),
+]
+Device = Annotated[int, Setting("Index of the CUDA device.", LOADING, min=0)]
+ProfileIndex = Annotated[int | None, Setting("Optimisation profile; chosen by the shapes by default.", LOADING, min=0)]

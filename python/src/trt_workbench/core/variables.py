@@ -1,0 +1,43 @@
+"""Variables of the environment that end a process, or let a library do what nobody asked for."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from trt_workbench.core.workspace import cache_root
+
+# OpenCV takes some forty variables apart when it is loaded, and ends the process (SIGABRT) where it cannot; others name
+# libraries to load and options of FFmpeg. These are of use here.
+_OPENCV_NUMBERS = ("OPENCV_IO_MAX_IMAGE_PIXELS", "OPENCV_IO_MAX_IMAGE_WIDTH", "OPENCV_IO_MAX_IMAGE_HEIGHT")
+
+
+def settle_variables() -> str:
+    """Remove OpenCV's variables from the environment but for limits of images.
+
+    Returns:
+        What is wrong with a limit, as a message; "" where nothing is.
+    """
+    for name in [name for name in os.environ if name.startswith("OPENCV_") and name not in _OPENCV_NUMBERS]:
+        del os.environ[name]
+    for name in _OPENCV_NUMBERS:
+        value = os.environ.get(name, "1")
+        if not re.fullmatch("[1-9][0-9]{0,17}", value):
+            return f"The variable {name} is no whole number above 0: {value!r:.40}; unset it, or set a number."
+    return ""
+
+
+def keep_compiled_code() -> None:
+    """Let PyTorch keep the code that it compiles among our caches, unless `$TORCHINDUCTOR_CACHE_DIR` names a folder.
+
+    Called before PyTorch runs a model: its parts choose the folder when they are imported, by default one in TMPDIR
+    that another user can make first, and what lies there is loaded and executed.
+
+    Raises:
+        UsageProblem: as `cache_root`.
+        OSError: the folder cannot be made.
+    """
+    if not os.environ.get("TORCHINDUCTOR_CACHE_DIR"):
+        folder = cache_root() / "torchinductor"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder)

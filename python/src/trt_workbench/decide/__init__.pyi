@@ -1,0 +1,1 @@
+from .report import write_decision as write_decision

@@ -1,0 +1,135 @@
+"""`trtw decide`: a model in every precision on every runtime, scored, measured and judged on one page."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from trt_workbench.console.common import (
+    DebugOption,
+    JsonOption,
+    OutputOption,
+    handled,
+    print_json,
+    print_line,
+    print_report,
+    say,
+    say_if_allowed,
+    stdout_console,
+)
+from trt_workbench.console.drawing import draw
+from trt_workbench.core.errors import INTERRUPTED, CheckFailed
+from trt_workbench.decide.settings import DecideSettings
+from trt_workbench.quantize import CalibrationSettings
+
+if TYPE_CHECKING:
+    from trt_workbench.decide.document import Decision, DecisionRow
+
+
+@handled
+def decide(
+    model: Annotated[
+        Path | None, typer.Argument(help="ONNX file in float32; the embedded detector by default.")
+    ] = None,
+    *,
+    settings: DecideSettings,
+    calibration: CalibrationSettings,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Score and time every precision of a model; recommend one.
+
+    Candidates are made in every precision and run on every runtime that can serve here. The exit code is 1 if no lower
+    precision that ran for real keeps the score within --max-loss, for certain with --certain, so that CI can gate a
+    precision by one command.
+    """
+    say_if_allowed(allow_unverified=settings.allow_unverified)
+    from trt_workbench.console.progress import ProgressUpdate, progress_bar
+    from trt_workbench.core.directory import run_directory
+    from trt_workbench.decide.run import DecideRun
+    from trt_workbench.decide.subject import subject_of
+
+    subject = subject_of(model, settings, calibration, say)
+    with run_directory("decide", output) as run, progress_bar("steps") as start:
+        bars: dict[str, ProgressUpdate] = {}
+
+        def progress(what: str, done: int, total: int, doing: str) -> None:
+            if what not in bars:
+                bars[what] = start(what)
+            bars[what](done, total, doing)
+
+        made = DecideRun(subject, settings, run.path, progress, say)
+        decision = made.run()
+        directory = run.commit("partial" if made.interrupted else "complete")
+    drawing = draw(directory, debug=debug)
+    if as_json:
+        print_json({**decision.model_dump(mode="json"), "directory": str(directory)})
+    else:
+        _show(decision, directory)
+    if made.interrupted:
+        raise typer.Exit(INTERRUPTED)
+    _require_a_lower_one(decision, accept_simulated=settings.accept_simulated, certain=settings.certain)
+    drawing.end()
+
+
+def _require_a_lower_one(decision: Decision, *, accept_simulated: bool, certain: bool = False) -> None:
+    """Raise CheckFailed unless a lower precision keeps the score, for real unless simulated ones are accepted."""
+    from trt_workbench.decide.words import gate
+
+    asked = {"accept_simulated": accept_simulated, "certain": certain}
+    found = gate(decision.rows, decision.figure, decision.unit, decision.max_loss, decision.samples, **asked)
+    if not found.passed:
+        raise CheckFailed(found.text)
+
+
+def _show(decision: Decision, directory: Path) -> None:
+    from rich.table import Table
+
+    console = stdout_console(quiet=False)
+    say_line = partial(print_line, console)
+    columns = ("precision on runtime", decision.figure, "loss", "at most", "ms", "x fp32", "MB", "")
+    table = Table(*columns)
+    for row in decision.rows:
+        table.add_row(*_cells(row))
+    console.print(table)
+    say_line(decision.recommendation.sentence)
+    for doubt in decision.recommendation.doubts:
+        say_line(f"  But: {doubt}")
+    if decision.gate and decision.gate.passed:
+        sure = "" if decision.gate.certain else ", not for certain"
+        say_line(f"Gate passed{sure}: {decision.gate.text}")
+    # what was left out stands in one sentence of its own, and what is simulated in the table
+    said = ("measured", "left out")
+    unmeasured = [row for row in decision.rows if row.state not in said and not (row.simulated and row.score)]
+    alike: dict[tuple[str, str | None], list[str]] = {}
+    for row in unmeasured:
+        without = f"{row.state}:" if row.state == "does not apply" else "did not run:"
+        alike.setdefault(("no latency of" if row.score else without, row.reason), []).append(row.label)
+    reasons = [f"{what} {', '.join(labels)}: {reason}" for (what, reason), labels in alike.items()]
+    for sentence in [*sorted(reasons), *decision.left_out, *decision.notes]:
+        say_line(f"note: {sentence}")
+    say_line(f"Run directory: {directory}")
+    print_report(console, directory)
+
+
+def _cells(row: DecisionRow) -> tuple[str, ...]:
+    from trt_workbench.decide.words import four_digits
+
+    score, speed = row.score, row.speed
+    remarks: list[str] = [row.state] if row.state != "measured" and not row.simulated else []
+    remarks += ["simulated"] * row.simulated + ["not calibrated"] * (not row.calibrated)
+    remarks += ["not certain"] * bool(row.meets and row.certain is False)
+    return (
+        f"{row.precision} on {row.backend}",
+        f"{score.value:.4f}" if score else "-",
+        four_digits(score.loss) if score else "-",
+        f"{score.loss_ci95[1]:.4f}" if score and score.loss_ci95 else "-",
+        f"{speed.latency_ms:.3f}" if speed else "-",
+        f"{speed.speed_up:.2f}" if speed and speed.speed_up else "-",
+        f"{row.size_bytes / 1e6:.{1 if row.size_bytes >= 1e6 else 3}f}" if row.size_bytes else "-",
+        ", ".join(remarks),
+    )

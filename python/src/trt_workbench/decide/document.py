@@ -1,0 +1,222 @@
+"""decision.json: every precision of a model on every runtime, what each one costs, and what is recommended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from pydantic import FiniteFloat, NonNegativeFloat, NonNegativeInt, PositiveFloat
+
+from trt_workbench.core.documents import Strict
+from trt_workbench.core.percent import share
+from trt_workbench.quantize import RowScore, SearchDocument
+
+State = Literal["measured", "scored", "failed", "unavailable", "left out", "does not apply"]
+"""Whether a row has a score and a latency; a score alone; or why it has neither."""
+
+BASELINE = "fp32"
+# Of the arithmetic: what a precision has at least, so that its score and its speed say anything of it.
+_LEAST_SHARE = 0.01
+
+
+class RowSpeed(Strict):
+    """How fast it is.
+
+    Attributes:
+        latency_ms: median over repetitions of one call, host to host.
+        latency_low_ms: lower end of its interval.
+        latency_high_ms: upper end.
+        coverage: how often such an interval holds the true median.
+        items_per_s: throughput of one call after another.
+        speed_up: how many times as fast as the baseline on the same runtime; None where that has no latency.
+        speed_up_low: lower end of its interval; None where the repetitions are too few for one.
+        speed_up_high: upper end.
+        rank: among all rows; those that cannot be told apart share one. None where so few repetitions were measured
+            that no two rows could be told apart.
+        load_s: loading, with the engine's build where there is one.
+        memory_bytes: most memory in use: of the device for runtimes that compute there, else of the process.
+        repetitions: how many were measured.
+        unstable: reasons not to trust them.
+        outputs: how the outputs compare with those of the same file on the reference: `matched`, `far`, `not compared`.
+    """
+
+    latency_ms: PositiveFloat
+    latency_low_ms: PositiveFloat
+    latency_high_ms: PositiveFloat
+    coverage: FiniteFloat
+    items_per_s: PositiveFloat
+    speed_up: PositiveFloat | None
+    speed_up_low: PositiveFloat | None
+    speed_up_high: PositiveFloat | None
+    rank: NonNegativeInt | None
+    load_s: NonNegativeFloat | None
+    memory_bytes: NonNegativeInt | None
+    repetitions: NonNegativeInt
+    unstable: list[str] = []
+    outputs: str
+
+
+class DecisionRow(Strict):
+    """One precision on one runtime.
+
+    Attributes:
+        precision: as it was asked for, such as "int8-mixed".
+        backend: name of the runtime.
+        state: what is known of it.
+        reason: why it is not "measured"; None if it is.
+        computes_in: what the graph or the engine computes in, with shares.
+        file: the model file that it executes; None where none could be made.
+        sha256: of the file.
+        size_bytes: of the file, or of the engine where one was built.
+        simulated: whether the runtime only imitates the precision, so that its latency says nothing.
+        calibrated: whether its ranges come from data, or it needs none.
+        low_macs: share of the arithmetic that is in the low precision; None of the baseline, and of weights alone.
+        low_weights: share of the weights' elements that are in it, of weights alone; None of all others.
+        directory: of the score's files, relative to the run directory; absolute where they are of another run.
+        score: None where it has none.
+        speed: None where it has none.
+        meets: whether the loss is within the bound; None without a score.
+        certain: whether the whole interval of the loss is; of one without width, also with the share of samples added
+            that may be unlike those that were scored (3 / samples).
+    """
+
+    precision: str
+    backend: str
+    state: State
+    reason: str | None = None
+    computes_in: str | None = None
+    file: str | None = None
+    sha256: str | None = None
+    size_bytes: NonNegativeInt | None = None
+    simulated: bool = False
+    calibrated: bool = True
+    low_macs: FiniteFloat | None = None
+    low_weights: FiniteFloat | None = None
+    directory: str | None = None
+    score: RowScore | None = None
+    speed: RowSpeed | None = None
+    meets: bool | None = None
+    certain: bool | None = None
+
+    @property
+    def label(self) -> str:
+        """Its name in sentences, such as "int8 on ort-cpu"."""
+        named = self.calibrated or "not calibrated" in self.precision  # as runs name it
+        return f"{self.precision}{'' if named else ' (not calibrated)'} on {self.backend}"
+
+    @property
+    def tells(self) -> bool:
+        """Whether its score says anything of its precision: what has hardly anything in it keeps every score."""
+        return all(part is None or part >= _LEAST_SHARE for part in (self.low_macs, self.low_weights))
+
+    @property
+    def counts(self) -> bool:
+        """Whether it decides anything: by ranges from data, and with enough in its precision."""
+        return self.calibrated and self.tells
+
+    @property
+    def label_with_share(self) -> str:
+        """Its name with why it does not count, such as "int8 on trt (0.4 % of the arithmetic)"."""
+        return self.label if self.tells else f"{self.label} ({self.part})"
+
+    @property
+    def part(self) -> str:
+        """What is in its precision, such as "0.4 % of the arithmetic"."""
+        of, part = ("arithmetic", self.low_macs) if self.low_weights is None else ("weights", self.low_weights)
+        return f"{share(part or 0.0, 1)} % of the {of}"
+
+
+class ScoreGate(Strict):
+    """Whether a lower precision keeps the score, which is the exit code.
+
+    Attributes:
+        passed: whether one does, for certain if that was asked for.
+        certain: whether the whole interval of the loss of one is within the bound.
+        rows: names of those that keep the score and count.
+        text: the same in a sentence.
+    """
+
+    passed: bool
+    certain: bool
+    rows: list[str]
+    text: str
+
+
+class Recommendation(Strict):
+    """What to ship.
+
+    Attributes:
+        precision: of the row; None if nothing could be recommended.
+        backend: of the row.
+        sentence: what and why.
+        doubts: what speaks against relying on it, in sentences.
+    """
+
+    precision: str | None
+    backend: str | None
+    sentence: str
+    doubts: list[str]
+
+
+def latencies_distinguishable(rows: Sequence[DecisionRow]) -> bool:
+    """Whether enough repetitions were measured to tell the latencies of rows apart; then each of them has a rank."""
+    return all(row.speed.rank is not None for row in rows if row.speed)
+
+
+class Decision(Strict):
+    """The whole document.
+
+    Attributes:
+        model: path of the float model.
+        model_sha256: its hash, external data included.
+        task: what was scored.
+        figure: name of the score, such as "AP".
+        unit: what a sample is, in the plural, such as "images".
+        data: where the samples are.
+        samples: how many were scored.
+        max_loss: the bound of the loss.
+        batch: items of a timed call.
+        options: further options of runtimes, by their names.
+        baseline: the row that losses are measured from, as (precision, backend); None if it could not be scored.
+        rows: in the order of asking.
+        recommendation: what to ship.
+        gate: whether a lower precision keeps the score; None in decisions of earlier releases.
+        left_out: what was not tried, in sentences.
+        notes: further sentences for the reader.
+        search: what chose the groups that int8-mixed leaves alone; None where no search did.
+        wall_s: how long it took.
+    """
+
+    schema_version: Literal[1] = 1
+    model: str
+    model_sha256: str
+    task: str
+    figure: str
+    unit: str
+    data: str
+    samples: NonNegativeInt
+    max_loss: FiniteFloat
+    batch: NonNegativeInt
+    options: dict[str, dict[str, Any]] = {}
+    baseline: tuple[str, str] | None
+    rows: list[DecisionRow]
+    recommendation: Recommendation
+    gate: ScoreGate | None = None
+    left_out: list[str] = []
+    notes: list[str] = []
+    search: SearchDocument | None = None
+    wall_s: NonNegativeFloat
+
+    def row(self, precision: str | None, backend: str | None) -> DecisionRow | None:
+        """Return a row by its names."""
+        return next((row for row in self.rows if (row.precision, row.backend) == (precision, backend)), None)
+
+    @property
+    def latencies_distinguishable(self) -> bool:
+        """Whether enough repetitions were measured to tell latencies apart."""
+        return latencies_distinguishable(self.rows)
+
+    @property
+    def recommended(self) -> DecisionRow | None:
+        """The row that is recommended."""
+        return self.row(self.recommendation.precision, self.recommendation.backend)

@@ -1,0 +1,175 @@
+"""The page of a decision, made from the files of its run directory alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trt_workbench.core.artefacts import command_of, foreign_files, read_environment
+from trt_workbench.core.documents import read_document, read_lines, write_json
+from trt_workbench.core.files import write_text
+from trt_workbench.decide.chart import draw_decision
+from trt_workbench.decide.document import BASELINE, Decision, DecisionRow
+from trt_workbench.decide.existing import decision_about
+from trt_workbench.quantize import ClassLoss, draw_search
+from trt_workbench.report.page import render
+from trt_workbench.report.style import WIDE, label, plots_folder
+from trt_workbench.vision import (
+    LEAST_ANNOTATIONS,
+    CocoMetrics,
+    GalleryEntry,
+    ImageRecord,
+    f1,
+    image_path,
+    is_made_here,
+    kept_picture,
+    predictions_of,
+    save_picture,
+    side_by_side,
+)
+
+_PHONE = 4.0  # inches, in which text keeps its size on a phone
+_CLASSES, _PICTURES = 8, 4
+_SHOWN = 0.25  # least score of a box that is drawn
+
+
+@dataclass(frozen=True)
+class Losers:
+    """The classes of a row that lose most, and how many are left out for too few annotations."""
+
+    row: DecisionRow
+    classes: list[ClassLoss]
+    left_out: int
+
+
+def view(directory: Path) -> dict[str, Any]:
+    """Return what the page of a run shows, and draw its `plots/`.
+
+    Args:
+        directory: holds decision.json and scores/.
+
+    Raises:
+        UsageProblem: a file is missing, cut short or of another schema version.
+    """
+    return shown(directory, read_document(directory / "decision.json", Decision))
+
+
+def shown(directory: Path, decision: Decision) -> dict[str, Any]:
+    """Return what the page of a decision shows.
+
+    Args:
+        directory: that the folders of the scores are relative to, and `plots/` is written into.
+        decision: what it shows.
+
+    Raises:
+        UsageProblem: a file of a score is missing or damaged.
+    """
+    search, plots = decision.search, plots_folder(directory)
+    return {
+        "decision": decision,
+        "chosen": decision.recommended,
+        "name": Path(decision.model).name,
+        "baseline_name": BASELINE,
+        "wide": draw_decision(decision, plots / "decision.svg", WIDE),
+        "narrow": draw_decision(decision, plots / "decision-phone.svg", _PHONE),
+        "losers": losers(decision),
+        "least": LEAST_ANNOTATIONS,
+        "pictures": _pictures(directory, decision),
+        "search": search,
+        "search_pictures": draw_search(search, plots, "search-") if search else {},
+    }
+
+
+def write_decision(directories: Sequence[Path], output: Path, max_loss: float) -> Path | None:
+    """Write `decision.json` and `decision.html` about existing runs.
+
+    Args:
+        directories: run directories of any commands.
+        output: folder, made if absent.
+        max_loss: loss of AP that is acceptable.
+
+    Returns:
+        The path of decision.html; None where there are not two evaluations, one of them in fp32.
+
+    Raises:
+        UsageProblem: a run is damaged, or the evaluations are of different images.
+    """
+    by_command: dict[str, list[Path]] = {"eval-coco": [], "bench": []}
+    for directory in directories:
+        by_command.setdefault(command_of(directory), []).append(directory)
+    evaluations = by_command["eval-coco"]
+    if len(evaluations) < 2:
+        return None
+    with foreign_files(evaluations[0]):
+        decision = decision_about(evaluations, by_command["bench"], max_loss, output.absolute())
+        if decision is None:
+            return None
+        write_json(output / "decision.json", decision)
+        values = {"environment": read_environment(evaluations[0]), **shown(output, decision)}
+        write_text(output / "decision.html", render("decide/report.html.j2", **values))
+        return output / "decision.html"
+
+
+def looked_at(decision: Decision) -> DecisionRow | None:
+    """Return the row that classes and pictures are shown of: the recommended one, or the lower one that loses least."""
+    lower = [row for row in decision.rows if row.precision != BASELINE and row.score]
+    chosen = decision.recommended
+    if chosen in lower:
+        return chosen
+    return min(lower, key=lambda row: row.score.loss if row.score else 0.0, default=None)
+
+
+def losers(decision: Decision) -> Losers | None:
+    """Return the classes that lose most; None where there are no classes."""
+    row = looked_at(decision)
+    if row is None or row.score is None or not row.score.classes:
+        return None
+    enough = [one for one in row.score.classes if one.annotations >= LEAST_ANNOTATIONS]
+    enough.sort(key=lambda one: one.value - one.baseline)
+    return Losers(row, enough[:_CLASSES], len(row.score.classes) - len(enough))
+
+
+def _pictures(directory: Path, decision: Decision) -> list[GalleryEntry]:
+    """Draw the images on which a row differs most from the baseline: baseline left, row right."""
+    baseline = decision.row(*decision.baseline) if decision.baseline else None
+    row = looked_at(decision)
+    if baseline is None or row is None or not (baseline.directory and row.directory) or decision.task != "detection":
+        return []
+    made_here, gallery = is_made_here(directory), plots_folder(directory) / "gallery"
+    folders = [directory / baseline.directory, directory / row.directory]
+    metrics = read_document(folders[0] / "metrics.json", CocoMetrics)
+    images = Path(metrics["dataset"]["images"])
+    if made_here and not images.is_dir():
+        return []
+    exif = metrics["settings"].get("exif", "ignore")
+    before, after = ({one["image_id"]: one for one in _records(folder)} for folder in folders)
+    shared = sorted(before.keys() & after.keys(), key=lambda number: -abs(f1(before[number]) - f1(after[number])))
+    ids = [number for number in shared[:_PICTURES] if f1(before[number]) != f1(after[number])]
+    if not made_here:
+        urls = [(number, kept_picture(gallery / f"difference-{place}.jpg")) for place, number in enumerate(ids, 1)]
+        return [GalleryEntry(_caption(before[number], after[number], row), url) for number, url in urls if url]
+    left, right = (predictions_of(folder, set(ids)) for folder in folders)
+    names = {one["category_id"]: label(one["name"], 40) for one in metrics["per_class"]}
+    drawn = []
+    for number, image_id in enumerate(ids, 1):
+        old, new = ([box for box in found[image_id] if box.get("score", 0.0) >= _SHOWN] for found in (left, right))
+        picture = side_by_side(image_path(images, before[image_id]), old, new, names, exif)
+        if picture is not None:
+            url = save_picture(picture, gallery / f"difference-{number}.jpg")
+            drawn.append(GalleryEntry(_caption(before[image_id], after[image_id], row), url))
+    return drawn
+
+
+def _records(folder: Path) -> list[ImageRecord]:
+    found: list[ImageRecord] = read_lines(folder / "records.jsonl", ImageRecord)
+    return found
+
+
+def _caption(before: ImageRecord, after: ImageRecord, row: DecisionRow) -> str:
+    return f"{before['file_name']}: {BASELINE} {_counts(before)}; {row.precision} {_counts(after)}"
+
+
+def _counts(record: ImageRecord) -> str:
+    return f"{record['true_positives']} found, {record['false_negatives']} missed, {record['false_positives']} wrong"

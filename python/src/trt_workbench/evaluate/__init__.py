@@ -1,1 +1,0 @@
-"""What to run on a model and how to score it."""

@@ -1,0 +1,161 @@
+"""Samples through a session of any backend: executed once each, checked, compared, written."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trt_workbench.backends.base import Session
+from trt_workbench.backends.samples import Sample, file_name
+from trt_workbench.core.array_files import writable
+from trt_workbench.core.documents import json_values
+from trt_workbench.core.elements import is_finite
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.statistics.summary import summarize
+from trt_workbench.core.tolerance import Deviation, deviation
+from trt_workbench.infer.expected import read_expected
+from trt_workbench.infer.queries import Measurement
+from trt_workbench.infer.settings import InferRequest
+from trt_workbench.model.identity import sha256_of
+
+
+class SampleRun:
+    """One run while it goes on: what it has seen so far.
+
+    Attributes:
+        first: inputs of the first sample.
+        failures: checks that failed, in sentences.
+    """
+
+    def __init__(self, request: InferRequest, folder: Path, session: Session) -> None:
+        """Prepare to write below `folder`."""
+        self.first: Mapping[str, NDArray[Any]] = {}
+        self.failures: list[str] = []
+        self._request, self._folder, self._session = request, folder, session
+        self._latencies: list[float] = []
+        self._outputs: dict[str, dict[str, Any]] = {}
+
+    def execute(self, source: Iterator[Sample]) -> Iterator[dict[str, Any]]:
+        """Execute every sample once and yield its record.
+
+        Raises:
+            UsageProblem: a sample does not fit the model, or its reference is missing.
+            DeviceFailure: the device failed.
+        """
+        waiting = next(source, None)
+        number = 0
+        while waiting is not None:
+            sample, waiting = waiting, next(source, None)
+            self.first = self.first or sample.inputs
+            yield self._one(sample, only=number == 0 and waiting is None)
+            number += 1
+
+    def metrics(
+        self, backend: str, load_s: float, memory: Mapping[str, Any], measured: Measurement | None
+    ) -> dict[str, Any]:
+        """Return the content of `metrics.json`.
+
+        Args:
+            backend: name of the one that executed the model.
+            load_s: seconds until the session was there; of a model on `trt`, with its build.
+            memory: bytes by purpose.
+            measured: None where nothing was measured.
+        """
+        request, provenance = self._request, self._session.record()
+        comparison = {"expect": str(request.expect), "rtol": request.rtol, "atol": request.atol}
+        shapes = {name: {"dtype": array.dtype.name, "shape": list(array.shape)} for name, array in self.first.items()}
+        return {
+            "schema_version": 2,
+            "status": "complete",
+            "passed": not self.failures,
+            "failures": self.failures,
+            "model": str(request.model),
+            "model_sha256": self._model_sha256(provenance),
+            "backend": backend,
+            "backend_requested": request.backend,
+            "provenance": provenance,
+            "inputs": {"source": list(request.inputs) or f"random, seed {request.seed}", "first": shapes},
+            "state": dict(request.state),
+            "samples": len(self._latencies),
+            "load_s": load_s,
+            "first_run_ms": None if self._session.simulated else self._latencies[0],
+            "latency_ms": None if self._session.simulated else summarize(self._latencies),
+            "outputs": self._outputs,
+            "comparison": comparison if request.expect else None,
+            "check_finite": request.check_finite,
+            "memory": dict(memory),
+            "benchmark": measured.metrics if measured else None,
+        }
+
+    def _model_sha256(self, provenance: Mapping[str, Any]) -> str | None:
+        """Return the model's hash, for an engine the one that the cache needed; None for a plan."""
+        if not self._request.is_model:
+            return None
+        if manifest := provenance.get("manifest"):
+            return str(manifest["model"]["sha256"])
+        return sha256_of(self._request.model)
+
+    def _one(self, sample: Sample, *, only: bool) -> dict[str, Any]:
+        start = time.perf_counter()
+        try:
+            outputs = self._session.run(sample.inputs)
+        except UsageProblem as error:
+            raise UsageProblem(f"Sample {sample.name}: {error}") from error
+        latency_ms = (time.perf_counter() - start) * 1e3
+        self._latencies.append(latency_ms)
+        arrays = {name: writable(array) for name, array in outputs.items()}
+        expect = self._request.expect
+        expected = read_expected(expect, sample.name, list(arrays), only=only) if expect else {}
+        found = {name: self._judge(sample, name, array, expected.get(name)) for name, array in arrays.items()}
+        if self._request.save:
+            target = self._folder / "outputs" / sample.name
+            target.mkdir(parents=True, exist_ok=True)
+            for name, array in arrays.items():
+                np.save(target / f"{file_name(name)}.npy", array, allow_pickle=False)
+        record = {"schema_version": 1, "kind": "sample", "sample": sample.name}
+        return {**record, "latency_ms": latency_ms, "outputs": found}
+
+    def _judge(self, sample: Sample, name: str, array: NDArray[Any], expected: NDArray[Any] | None) -> dict[str, Any]:
+        nonfinite = int(array.size - np.count_nonzero(is_finite(array)))
+        document: dict[str, Any] = {"dtype": array.dtype.name, "shape": list(array.shape), "nonfinite": nonfinite}
+        total = self._outputs.setdefault(name, {"dtype": array.dtype.name, "nonfinite": 0})
+        total["nonfinite"] += nonfinite
+        if nonfinite and self._request.check_finite:
+            reason = "" if self.failures else self._session.explained([sample.inputs])
+            self.failures.append(
+                f"Output {name} of sample {sample.name} holds {nonfinite} NaN or infinite values{reason}."
+            )
+        if expected is not None:
+            result = deviation(array, expected, self._request.rtol, self._request.atol)
+            document["comparison"] = json_values(result)
+            _worst(total, result)
+            if not result.passed:
+                self.failures.append(_mismatch(sample.name, name, result))
+        return document
+
+
+def _worst(total: dict[str, Any], result: Deviation) -> None:
+    """Fold one sample's comparison into the worst over all samples."""
+    for key in ("max_abs_error", "max_rel_error"):
+        total[key] = max(total.get(key, 0.0), getattr(result, key) or 0.0)
+    if result.cosine is not None:
+        total["min_cosine"] = min(total.get("min_cosine", 1.0), result.cosine)
+    for key in ("elements", "mismatches"):
+        total[key] = total.get(key, 0) + getattr(result, key)
+    total["passed"] = total.get("passed", True) and result.passed
+
+
+def _mismatch(sample: str, name: str, result: Deviation) -> str:
+    if not result.elements:
+        return f"Output {name} of sample {sample} has {result.note}."
+    largest = None if result.max_abs_error is None else f"largest error {result.max_abs_error:.3g}"
+    more = "; ".join(filter(None, (largest, result.note)))
+    return (
+        f"Output {name} of sample {sample} differs from its reference in {result.mismatches} of {result.elements} "
+        f"elements{f' ({more})' if more else ''}."
+    )

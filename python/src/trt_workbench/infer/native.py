@@ -1,0 +1,148 @@
+"""infer-engine on TensorRT itself: a plan, or a model whose engine is built or comes from the cache."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from typing import Any
+
+from numpy.typing import NDArray
+
+from trt_workbench.backends.base import SessionOptions
+from trt_workbench.backends.measure.inputs import limited
+from trt_workbench.backends.measure.random_arrays import engine_inputs, engine_shapes
+from trt_workbench.backends.registry import require_backend
+from trt_workbench.backends.trt.backend import TrtBackend
+from trt_workbench.backends.trt.opening import whole_batches
+from trt_workbench.backends.trt.options import RunnerChoice
+from trt_workbench.backends.trt.session import TrtSession
+from trt_workbench.core.settings import with_flags
+from trt_workbench.engine import native
+from trt_workbench.engine.loading import load_engine, read_plan
+from trt_workbench.engine.profiles import fixed_profile
+from trt_workbench.infer.queries import Measurement, measure
+from trt_workbench.infer.settings import InferRequest, MeasureSettings, Note
+from trt_workbench.infer.state import initial_state
+
+
+class NativeEngine:
+    """An engine with its session, measured by the core's own bench.
+
+    Attributes:
+        backend: name of the backend.
+        session: one slot, for calls from Python.
+    """
+
+    backend = TrtBackend.name
+
+    def __init__(self, request: InferRequest, session: TrtSession, free_before: int | None) -> None:
+        """Take the session over.
+
+        Args:
+            request: what is asked for.
+            session: of the engine.
+            free_before: the device's free memory before anything was loaded, bytes; None if unknown.
+        """
+        self.session = session
+        self._request, self._loaded, self._free_before = request, session.loaded, free_before
+        self._memory: dict[str, Any] | None = None
+
+    def random(self) -> dict[str, NDArray[Any]]:
+        """Return inputs of the shapes asked for, else of those that the profile is tuned for."""
+        asked = self._request
+        shapes = engine_shapes(self._loaded, asked.shapes, asked.profile)
+        return engine_inputs(self._loaded, limited(self.session.inputs, asked.model), shapes, asked.seed, asked.profile)
+
+    def seconds(self, settings: MeasureSettings) -> float:
+        """Return about how long measuring takes: queries, and single calls from C++ and from Python."""
+        return settings.duration_s * (3 if settings.single_calls else 1)
+
+    def measure(self, inputs: Mapping[str, NDArray[Any]], settings: MeasureSettings) -> Measurement:
+        """Measure single calls, then queries, for which the session is closed: its memory is asked for before."""
+        self._memory = self.memory()
+        return measure(self._loaded, self.session, inputs, settings, self._request.profile)
+
+    def memory(self) -> dict[str, Any]:
+        """Return the size of the plan, and what the engine takes on the device with one slot open."""
+        if self._memory is not None:
+            return self._memory
+        found: dict[str, Any] = {
+            "plan_bytes": self._loaded.plan.size_bytes,
+            "context_scratch_bytes": self._loaded.engine.device_memory_bytes,
+            "runner_bytes": self.session.memory_bytes(),
+        }
+        free_after = _free_bytes(self._request.device)
+        if self._free_before is not None and free_after is not None:
+            found["device_used_bytes"] = self._free_before - free_after
+        return found
+
+
+def open_native(request: InferRequest, say: Note) -> NativeEngine:
+    """Load a plan, or build a model's engine and load that.
+
+    Args:
+        request: what is asked for.
+        say: called with what a person should know.
+
+    Raises:
+        UsageProblem: the plan, the model or an option cannot be used, or a state cannot start from zeros.
+        ComponentMissing: the native core, TensorRT or the GPU is absent.
+        DeviceFailure: the device failed or is out of memory.
+    """
+    free_before = _free_bytes(request.device)
+    session = _from_model(request, say) if request.is_model else _from_plan(request, say)
+    with ExitStack() as stack:
+        stack.enter_context(session)
+        initial_state(session.state_inputs)  # refuses a state that cannot start from zeros
+        stack.pop_all()
+    return NativeEngine(request, session, free_before)
+
+
+def _from_plan(request: InferRequest, say: Note) -> TrtSession:
+    loaded = load_engine(
+        read_plan(request.model, trust=request.trust),
+        allow_host_code=request.allow_host_code,
+        device=request.device,
+        plugins=request.plugins,
+        weight_streaming_budget=request.weight_streaming_budget,
+    )
+    for text in loaded.notes:
+        say(text)
+    around = loaded.plan.manifest.way_around if loaded.plan.manifest else None
+    if around and around.rows:
+        say(f"This engine is right in calls of at most {around.rows} rows; infer-engine does not split larger ones.")
+    return TrtSession(loaded, RunnerChoice(**_running(request)), 1)
+
+
+def _from_model(request: InferRequest, say: Note) -> TrtSession:
+    own = {**_running(request), "trust": request.trust, "allow_host_code": request.allow_host_code}
+    own["device"] = request.device
+    if request.plugins:
+        own["plugins"] = request.plugins
+    if request.weight_streaming_budget is not None:
+        own["weight_streaming_budget"] = request.weight_streaming_budget
+    options = SessionOptions(
+        precision=request.precision,
+        extra=with_flags(request.options, own),
+        shapes=fixed_profile(request.shapes),
+        note=say,
+    )
+    return whole_batches(require_backend(request.backend, request.model.suffix).load(request.model, options))
+
+
+def _running(request: InferRequest) -> dict[str, Any]:
+    return {
+        "cuda_graph": request.cuda_graph,
+        "spin": request.spin,
+        "profile": request.profile,
+        "state": request.state,
+    }
+
+
+def _free_bytes(device: int) -> int | None:
+    """Return the free memory of a device; None where there is none, which loading the engine will tell in full."""
+    try:
+        found = native.require("devices")()
+        return int(found[device]["memory_free_bytes"])
+    except Exception:  # whatever is missing here is missing for the engine too, and told there
+        return None

@@ -1,0 +1,234 @@
+"""What `infer-engine` is asked for, and what it found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.settings import (
+    MORE,
+    BackendOptions,
+    Device,
+    HostCode,
+    ProfileIndex,
+    Seed,
+    Setting,
+    Shapes,
+    Trust,
+)
+
+# Every other file is taken for a plan, whatever its suffix.
+MODEL_SUFFIXES = (".onnx", ".pt2")
+Note = Callable[[str], None]
+Step = Callable[[int], None]
+
+_DATA, _CHECKS = "Inputs and outputs", "Checks"
+_BENCH, _RUNNING = "Measuring", "Running on TensorRT"
+_DIGITS = 18  # of a number that 64 bits hold
+
+
+@dataclass(frozen=True)
+class Native:
+    """Marks a setting that TensorRT's runner and the core's bench alone have, with what serves instead elsewhere."""
+
+    instead: str = ""
+
+
+class OfModels:
+    """Marks a setting that plans do not have."""
+
+
+def read_percentiles(option: str, text: str) -> tuple[float, ...]:
+    """Return the numbers of a text such as `75,99.9`. Raises UsageProblem for another form."""
+    try:
+        found = tuple(float(part) for part in text.split(",")) if text else ()
+    except ValueError:
+        found = (-1.0,)
+    if not all(0 <= percent <= 100 for percent in found):
+        raise UsageProblem(f"{option} takes numbers from 0 to 100 separated by commas, not {text!r}.")
+    return found
+
+
+def read_state(option: str, texts: Sequence[str]) -> dict[str, str]:
+    """Return input names by output name from texts such as `h_next=h`.
+
+    Raises:
+        UsageProblem: a text has another form, or an output is named twice.
+    """
+    pairs: dict[str, str] = {}
+    for text in texts:
+        output, _, name = text.partition("=")
+        if not output or not name:
+            raise UsageProblem(f"Option {option} takes OUTPUT=INPUT, such as h_next=h, not {text!r}.")
+        if output in pairs:
+            raise UsageProblem(f"Option {option} names the output {output!r} twice; one output feeds one input.")
+        pairs[output] = name
+    return pairs
+
+
+def read_budget(option: str, text: str) -> int | Literal["auto"]:
+    """Return a number of bytes, or `auto`. Raises UsageProblem for anything else."""
+    if text == "auto":
+        return "auto"
+    if text.isascii() and text.isdecimal() and len(text) <= _DIGITS:
+        return int(text)
+    raise UsageProblem(f"{option} is a number of bytes or auto, not {text!r}.")
+
+
+_CudaGraph = Annotated[
+    bool,
+    Setting("Replay the engine as a CUDA graph.", _RUNNING),
+    Native(
+        "ort-cuda has --option cuda_graph=true, ort-trt --option trt_cuda_graph_enable=true, torch-compile --option "
+        "mode=reduce-overhead"
+    ),
+]
+_Spin = Annotated[
+    bool,
+    Setting("Wait by polling (least latency, a busy core) or asleep.", _RUNNING, "--spin/--block"),
+    Native("ort-cpu has --option allow_spinning=true"),
+]
+
+
+@dataclass(frozen=True)
+class MeasureSettings:
+    """How to measure. `warmup_ms` is device time, for single calls host time."""
+
+    warmup_ms: Annotated[float, Setting("Milliseconds before anything counts.", _BENCH, "--warmup", min=0.0)] = 200.0
+    duration_s: Annotated[float, Setting("Least seconds of measuring.", _BENCH, "--duration", min=0.0)] = 3.0
+    iterations: Annotated[int, Setting("Least number of queries a stream.", _BENCH, min=1)] = 10
+    streams: Annotated[int, Setting("Inference streams at once.", _BENCH, min=1), Native()] = 1
+    threads: Annotated[
+        bool,
+        Setting("One host thread for each stream, or one for all.", _BENCH, "--threads/--no-threads"),
+        Native("--cpu-threads sets the processors of a backend"),
+    ] = False
+    depth: Annotated[int, Setting("Queries in flight a stream; 1 exposes the transfers.", _BENCH, min=1), Native()] = 2
+    spin: _Spin = True
+    cuda_graph: _CudaGraph = True
+    transfers: Annotated[bool, Setting("Copy inputs and outputs at every query.", _BENCH), Native()] = True
+    profiler: Annotated[
+        bool,
+        Setting("Bound the timed part for Nsight (cudaProfilerStart and -Stop).", _BENCH),
+        Native("`trtw profile` runs Nsight Systems on every backend"),
+    ] = False
+    single_calls: Annotated[
+        bool, Setting("Also time single calls end to end, from C++ and Python.", _BENCH), Native()
+    ] = True
+    layer_times: Annotated[
+        bool,
+        Setting("Also time every layer (layers.json).", _BENCH),
+        Native("`trtw profile` times the nodes of every backend"),
+    ] = False
+    percentiles: Annotated[
+        tuple[float, ...],
+        Setting(
+            "Further percentiles, such as 75,99.9; 50, 90, 95 and 99 are always there.",
+            _BENCH,
+            kind=str,
+            read=read_percentiles,
+        ),
+    ] = ()
+
+    def bench_options(self, profile: int | None) -> dict[str, Any]:
+        """Return what the native bench takes."""
+        names = ("warmup_ms", "duration_s", "iterations", "streams", "threads", "depth", "spin", "cuda_graph")
+        chosen = {name: getattr(self, name) for name in names}
+        return {**chosen, "transfers": self.transfers, "profiler": self.profiler, "profile": profile}
+
+
+@dataclass(frozen=True)
+class InferRequest:
+    """What the user asked for. `measure` is None for not at all."""
+
+    model: Annotated[
+        Path,
+        Setting("Plan made by `build-engine`, or a model (.onnx, and .pt2 on torch).", argument=True, metavar="MODEL"),
+    ]
+    backend: Annotated[
+        str,
+        Setting("Runtime that executes a model, see `trtw backends`; trt builds an engine. Plans run on trt."),
+    ] = "auto"
+    precision: Annotated[str, Setting("Precision that the backend is asked for."), OfModels()] = "fp32"
+    options: Annotated[BackendOptions, OfModels()] = field(default_factory=dict)
+    cpu_threads: Annotated[
+        int | None, Setting("Processors that the backend may use; all by default.", MORE, min=1), OfModels()
+    ] = None
+    inputs: Annotated[
+        tuple[str, ...],
+        Setting(
+            "FILE, FOLDER, NAME=FILE or NAME=FOLDER of .npy or .npz; repeatable; random inputs without it.",
+            flags="--input -i",
+        ),
+    ] = ()
+    # Dynamic ones take the profile's best-tuned shape by default, or, without a profile, a batch of 1.
+    shapes: Shapes = field(default_factory=dict)
+    save: Annotated[bool, Setting("Write outputs/SAMPLE/NAME.npy into the run directory.", _DATA)] = True
+    expect: Annotated[Path | None, Setting("Folder of reference outputs; exit code 1 if they differ.")] = None
+    rtol: Annotated[float, Setting("Relative tolerance.", _CHECKS, min=0.0)] = 1e-3
+    atol: Annotated[float, Setting("Absolute tolerance.", _CHECKS, min=0.0)] = 1e-4
+    check_finite: Annotated[bool, Setting("Exit code 1 if an output holds NaN or infinity.", _CHECKS)] = False
+    measure: MeasureSettings | None = None
+    export_times: Annotated[
+        Path | None,
+        Setting("Also write every query's times as trtexec's --exportTimes does.", _BENCH),
+        Native("the run directory's records.jsonl keeps every call"),
+    ] = None
+    cuda_graph: _CudaGraph = True
+    spin: _Spin = True
+    profile: Annotated[ProfileIndex, Native()] = None
+    # Input names by output name; the samples are then one sequence.
+    state: Annotated[
+        Mapping[str, str],
+        Setting(
+            "OUTPUT=INPUT: stays on the device, from zeros; samples are one sequence; repeatable.",
+            _RUNNING,
+            read=read_state,
+        ),
+        Native(),
+    ] = field(default_factory=dict)
+    trust: Annotated[Trust, Native("torch has --option trust=true for .pt2 files")] = False
+    allow_host_code: Annotated[HostCode, Native()] = False
+    plugins: Annotated[
+        tuple[Path, ...],
+        Setting("Plugin library to load first; repeatable. No other is opened.", _RUNNING, "--plugin"),
+        Native(),
+    ] = ()
+    weight_streaming_budget: Annotated[
+        int | Literal["auto"] | None,
+        Setting(
+            "Device memory in bytes for the weights of a plan built with --weight-streaming, or auto.",
+            _RUNNING,
+            kind=str,
+            read=read_budget,
+        ),
+        Native(),
+    ] = None
+    device: Annotated[
+        Device, Native("ort-cuda and ort-trt have --option device_id=1, torch --option device=cuda:1")
+    ] = 0
+    seed: Seed = 0
+
+    @property
+    def is_model(self) -> bool:
+        """Whether the file is a model, not a plan."""
+        return self.model.suffix in MODEL_SUFFIXES
+
+    @property
+    def is_native(self) -> bool:
+        """Whether TensorRT runs it through the core, which has a bench of its own."""
+        from trt_workbench.backends.registry import runs_plans
+
+        return not self.is_model or runs_plans(self.backend)
+
+
+@dataclass(frozen=True)
+class InferOutcome:
+    """What a run found: the content of `metrics.json`, and what failed, in sentences."""
+
+    metrics: dict[str, Any]
+    failures: tuple[str, ...]
+    queries: tuple[dict[str, float], ...] = ()

@@ -1,0 +1,117 @@
+"""Tables of `infer-engine`, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trt_workbench.console.common import print_line, stdout_console
+from trt_workbench.model.precision import precision_label
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from trt_workbench.infer.settings import InferOutcome
+
+_MIB = 1 << 20
+# Parts of a query as people read them, by their key in metrics.json.
+_PARTS = {
+    "latency_ms": "latency",
+    "h2d_ms": "host to device",
+    "compute_ms": "GPU compute",
+    "d2h_ms": "device to host",
+    "enqueue_ms": "enqueue",
+    "end_to_end_ms": "end to end",
+}
+
+
+def print_outcome(outcome: InferOutcome, directory: Path) -> None:
+    """Print outputs, checks, and what was measured."""
+    console = stdout_console(quiet=False)
+    metrics = outcome.metrics
+    _print_outputs(console, metrics)
+    if metrics["benchmark"]:
+        _print_benchmark(console, metrics["benchmark"])
+    about = _about_engine(metrics) if "plan_bytes" in metrics["memory"] else _about_model(metrics)
+    notes = [f"note: {text}" for text in (metrics["benchmark"] or {}).get("notes", ())]
+    for line in (*about, *notes, f"Run directory: {directory}"):
+        print_line(console, line)
+
+
+def _about_engine(metrics: Mapping[str, Any]) -> list[str]:
+    memory, where = metrics["memory"], metrics["provenance"]
+    buffers = sum(memory["runner_bytes"].values())
+    used = memory.get("device_used_bytes", 0)
+    return [
+        f"{_samples(metrics)} on {where['gpu']}, TensorRT {where['tensorrt']}",
+        f"Precision: {precision_label(where, 'text')}",
+        f"CUDA graph in this process: {where['cuda_graph']}",
+        f"Memory: plan {memory['plan_bytes'] / _MIB:.1f} MiB, scratch {memory['context_scratch_bytes'] / _MIB:.1f} MiB "
+        f"a context, runner {buffers / _MIB:.1f} MiB, device in all {used / _MIB:.1f} MiB",
+    ]
+
+
+def _about_model(metrics: Mapping[str, Any]) -> list[str]:
+    memory, where = metrics["memory"], metrics["provenance"]
+    asked = " (chosen by auto)" if metrics["backend"] != metrics["backend_requested"] else ""
+    device = f", device {memory['device_bytes'] / _MIB:.1f} MiB" if memory["device_bytes"] is not None else ""
+    outside = f"; {len(where['fallback_nodes'])} nodes elsewhere" if where.get("fallback_nodes") else ""
+    first = metrics["first_run_ms"]
+    return [
+        f"{_samples(metrics)} on {metrics['backend']}{asked}{outside}",
+        f"Precision: {precision_label(where, 'text')}",
+        f"Loaded in {metrics['load_s']:.2f} s" + ("" if first is None else f", first call {first:.3f} ms"),
+        f"Memory: process {memory['host_bytes'] / _MIB:.1f} MiB, at most {memory['host_peak_bytes'] / _MIB:.1f} MiB"
+        f"{device}",
+    ]
+
+
+def _print_outputs(console: Console, metrics: Mapping[str, Any]) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    compared = metrics["comparison"] is not None
+    figures = ("max abs error", "max rel error", "mismatches", "passed") if compared else ()
+    table = Table("output", "dtype", "NaN or inf", *figures, title="Outputs over all samples")
+    for name, found in metrics["outputs"].items():
+        row = [escape(name), found["dtype"], str(found["nonfinite"])]
+        if compared:
+            row += [f"{found['max_abs_error']:.3g}", f"{found['max_rel_error']:.3g}"]
+            row += [f"{found['mismatches']} of {found['elements']}", "yes" if found["passed"] else "NO"]
+        table.add_row(*row)
+    console.print(table)
+
+
+def _print_benchmark(console: Console, measured: Mapping[str, Any]) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    from trt_workbench.core.statistics.summary import claimed, too_few
+
+    percents = sorted({50, 90, 95, 99, *measured["settings"]["percentiles"]})
+    columns = ["mean", *(f"p{percent:g}" for percent in percents), "min", "max"]
+    rows = {label: measured[part] for part, label in _PARTS.items() if part in measured}
+    for via, label in (("cpp", "one call, C++"), ("python", "one call, Python")):
+        if "single_calls" in measured:
+            rows[label] = measured["single_calls"][via]["end_to_end_ms"]
+    # a session has calls, the core's bench queries in flight
+    unit = "queries" if "queries" in measured else "calls"
+    count = measured[unit]
+    title = f"Milliseconds over {count} {unit}"
+    # narrow, so that a figure is not cut in a terminal of 80 columns
+    table = Table("", *columns, title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for label, summary in rows.items():
+        times = [claimed(summary, column) for column in columns]
+        table.add_row(label, *("-" if time is None else f"{time:.3f}" for time in times))
+    console.print(table)
+    graph = f"; CUDA graph {'on' if measured['cuda_graph'] else 'off'}" if unit == "queries" else ""
+    speed = f"Throughput {measured['throughput_qps']:.1f} {unit}/s over {measured['wall_ms'] / 1e3:.2f} s"
+    print_line(console, f"{speed}{graph}")
+    for part in dict.fromkeys(too_few(one, columns, unit) for one in rows.values()):
+        if part:
+            print_line(console, f"note: {part}; measure longer.")
+
+
+def _samples(metrics: Mapping[str, Any]) -> str:
+    return "1 sample" if metrics["samples"] == 1 else f"{metrics['samples']} samples"

@@ -1,0 +1,1 @@
+from .tables import print_manifest as print_manifest

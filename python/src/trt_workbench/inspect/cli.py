@@ -1,0 +1,148 @@
+"""`trtw inspect`: what a model, an engine or the folder of a language model is, without running it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from trt_workbench.console.common import DebugOption, JsonOption, handled, print_json, print_line, stdout_console
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.settings import Device, HostCode, Plugins, Trust
+from trt_workbench.inspect.engine_cli import ManifestOnly, show_plan
+
+_MIB = 1 << 20
+
+
+@handled
+def inspect(
+    context: typer.Context,
+    model: Annotated[
+        Path,
+        typer.Argument(help="ONNX file, engine, folder of a language model, or the name of an embedded model."),
+    ],
+    *,
+    manifest_only: ManifestOnly = False,
+    trust: Trust = False,
+    allow_host_code: HostCode = False,
+    plugins: Plugins = (),
+    device: Device = 0,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
+) -> None:
+    """Show what a model or an engine is, without running it.
+
+    Of a model: inputs and outputs, detector family, types, quantisation, operators and those that TensorRT lacks.
+    Of an engine: what its manifest and TensorRT's engine inspector say.
+    """
+    if not model.is_dir() and model.suffix != ".onnx":
+        from trt_workbench.model.sniff import other_than_engine
+
+        if model.exists() and not trust and (found := other_than_engine(model)):
+            raise UsageProblem(f"The file is neither an ONNX model nor an engine: it {found}. File: {model}")
+        show_plan(
+            model,
+            manifest_only=manifest_only,
+            trust=trust,
+            allow_host_code=allow_host_code,
+            plugins=plugins,
+            device=device,
+            as_json=as_json,
+        )
+        return
+    flags = {"manifest_only": "manifest-only", "trust": "trust", "allow_host_code": "allow-host-code"}
+    flags |= {"plugins": "plugin", "device": "device"}
+    given = {flag: context.get_parameter_source(name) for name, flag in flags.items()}
+    if wrong := [flag for flag, source in given.items() if source is not None and source.name == "COMMANDLINE"]:
+        raise UsageProblem(f"--{wrong[0]} is for engines, and this is a model; leave it out: {model}")
+    from trt_workbench.inspect.model_facts import language_model_facts, model_facts
+
+    if model.is_dir():
+        document, show = language_model_facts(model), _show_language_model
+    else:
+        document, show = model_facts(model), _show_model
+    if as_json:
+        print_json(document)
+    else:
+        show(document)
+
+
+def _show_model(document: dict[str, Any]) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    console = stdout_console(quiet=False)
+    tensors = Table("", "name", "dtype", "shape", title="Inputs and outputs")
+    for kind in ("input", "output"):
+        for tensor in document[f"{kind}s"]:
+            dims = tensor["shape"]
+            shape = (
+                "unknown rank" if dims is None else f"[{', '.join('?' if one is None else str(one) for one in dims)}]"
+            )
+            tensors.add_row(kind, escape(tensor["name"]), tensor["dtype"], escape(shape))
+    operators = Table("operator", "nodes", title=f"{document['nodes']} nodes")
+    for name, count in document["operators"].items():
+        operators.add_row(escape(name), str(count))
+    console.print(tensors, _properties(_facts(document)), operators)
+    refused = document["tensorrt"]["refused"]
+    if refused:
+        table = Table("operator", "nodes", "why", "such as", title="What TensorRT may refuse")
+        for row in refused:
+            table.add_row(escape(row["operator"]), str(row["nodes"]), escape(row["reason"]), escape(row["named"][0]))
+        console.print(table)
+    else:
+        print_line(console, "TensorRT: no known restriction of its ONNX parser is against any node.")
+    if inner := document["tensorrt"]["nodes_inside_others"]:
+        print_line(console, f"{inner} nodes inside others (If, Loop, functions) are not part of that prediction.")
+    print_line(console, f"Predicted by: {document['tensorrt']['basis']}")
+
+
+def _facts(document: dict[str, Any]) -> list[tuple[str, str]]:
+    detector = document["detector"]
+    family = "none: " + detector["reason"] if detector["family"] is None else _family(detector)
+    others = "".join(f", {domain} {version}" for domain, version in document["other_opsets"].items())
+    quantizers = ", ".join(f"{count} {name}" for name, count in document["quantizers"].items())
+    external = ", ".join(f"{one['file']} ({one['size_bytes'] / _MIB:.1f} MiB)" for one in document["external_files"])
+    return [
+        ("producer", document["producer"] or "not named"),
+        ("opset", f"{document['opset']}{others} (IR version {document['ir_version']})"),
+        ("detector family", family),
+        ("precision", document["precision"]["text"]),
+        ("quantised", quantizers or "no QuantizeLinear or DequantizeLinear"),
+        ("parameters", f"{document['parameters']:,}"),
+        ("size", f"{document['size_bytes'] / _MIB:.1f} MiB"),
+        ("external data", external or "none"),
+        ("metadata", ", ".join(document["metadata"]) or "none"),
+        ("SHA-256", document["sha256"]),
+    ]
+
+
+def _family(detector: dict[str, Any]) -> str:
+    height, width = detector["input_size"]
+    classes = f"{detector['classes']} classes" if detector["classes"] else "classes not known"
+    return f"{detector['family']}, {classes}{' with names' if detector['names'] else ''}, input {height}x{width}"
+
+
+def _show_language_model(document: dict[str, Any]) -> None:
+    by_type = ", ".join(f"{count:,} {dtype}" for dtype, count in document["parameters_by_type"].items())
+    size = sum(one["size_bytes"] for one in document["weights"])
+    rows = [
+        ("architecture", document["architecture"]),
+        *((name, str(document[name] or "not named")) for name in ("layers", "vocabulary", "positions")),
+        ("parameters", f"{document['parameters']:,} ({by_type})"),
+        ("weights", f"{size / _MIB:.1f} MiB in {', '.join(one['file'] for one in document['weights'])}"),
+        ("tokenizer", "there" if document["tokenizer"] else "none"),
+        ("code of its own", "yes; it is never executed" if document["brings_code"] else "none"),
+    ]
+    stdout_console(quiet=False).print(_properties(rows))
+
+
+def _properties(rows: list[tuple[str, str]]) -> Any:
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table("property", "value", title="Model")
+    for name, value in rows:
+        table.add_row(name, escape(value))
+    return table

@@ -1,0 +1,109 @@
+"""`trtw partitions`: which nodes of a model go to which provider, and why some do not."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from trt_workbench.console.common import (
+    DebugOption,
+    JsonOption,
+    OutputOption,
+    handled,
+    print_json,
+    print_line,
+    stdout_console,
+)
+from trt_workbench.console.drawing import draw
+
+if TYPE_CHECKING:
+    from trt_workbench.model.partitions import Partitions
+
+_LISTED = 40
+
+
+@handled
+def partitions(
+    model: Annotated[Path, typer.Argument(help="ONNX file.")],
+    *,
+    backend: Annotated[str, typer.Option(help="ort-trt, ort-cuda or ort-cpu.")] = "ort-trt",
+    predict: Annotated[
+        bool, typer.Option("--predict", help="Predict from documents what ort-trt would take; needs no GPU.")
+    ] = False,
+    min_subgraph_size: Annotated[int, typer.Option(min=1, help="Fewest nodes of a TensorRT subgraph.")] = 1,
+    exclude: Annotated[str, typer.Option(help="Operators kept from TensorRT, separated by commas.")] = "",
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Show which nodes of a model go to which provider, and why.
+
+    The subgraphs, their borders and every node that fell out, as a table, JSON and a drawn graph.
+
+    ONNX Runtime is asked for the assignment it really makes. Without its provider here, --predict answers from the
+    documents of TensorRT's parser and is marked as a prediction.
+    """
+    from trt_workbench.backends.registry import get_backend
+    from trt_workbench.core.directory import run_directory
+    from trt_workbench.core.documents import write_json
+    from trt_workbench.inspect.partitions_graph import draw_partitions
+    from trt_workbench.model.opened import Model, checked_on_error
+    from trt_workbench.model.partitions import PartitionRequest
+
+    excluded = tuple(filter(None, (part.strip() for part in exclude.split(","))))
+    opened = Model.open(model)
+    with checked_on_error(opened):
+        found = get_backend(backend).partitions(PartitionRequest(model, predict, min_subgraph_size, excluded))
+    document = {**found.document(), "model": str(model)}
+    with run_directory("partitions", output) as run:
+        write_json(run.path / "partitions.json", document)
+        directory = run.commit("complete", nodes=len(found.nodes), source=found.source)
+    drawing = draw(
+        directory,
+        lambda place: draw_partitions(found, opened.index, place / "partitions.svg"),
+        again="run the command again to draw them",
+        debug=debug,
+    )
+    if as_json:
+        print_json({**document, "directory": str(directory)})
+    else:
+        _show(found, directory)
+    drawing.end()
+
+
+def _show(found: Partitions, directory: Path) -> None:
+    from rich.table import Table
+
+    console = stdout_console(quiet=False)
+    say = partial(print_line, console)
+    say(f"{found.source.upper()}: {found.asked} ({found.basis})")
+    table = Table("subgraph", "provider", "nodes", "operators", "in", "out", title="Subgraphs")
+    for number, part in enumerate(found.subgraphs[:_LISTED]):
+        operators = ", ".join(f"{name} {count}" for name, count in list(part.operators.items())[:6])
+        more = " …" if len(part.operators) > 6 else ""
+        table.add_row(
+            str(number), part.provider, str(part.nodes), operators + more, _borders(part.inputs), _borders(part.outputs)
+        )
+    console.print(table)
+    fallen = [node for node in found.nodes if node.reason]
+    if fallen:
+        table = Table("node", "operator", "provider", "types", "why", title="Nodes that fell out")
+        for node in fallen[:_LISTED]:
+            types = ", ".join(kind or "?" for kind in node.types)
+            table.add_row(node.name, node.operator, node.provider, types, node.reason)
+        console.print(table)
+    left = max(len(found.subgraphs) - _LISTED, 0) + max(len(fallen) - _LISTED, 0)
+    if left:
+        say(f"{left} more rows are in partitions.json.")
+    counts = ", ".join(f"{provider} {count}" for provider, count in found.counts().items())
+    say(f"{len(found.nodes)} nodes: {counts}")
+    say(f"Run directory: {directory}")
+
+
+def _borders(tensors: tuple[dict[str, Any], ...]) -> str:
+    sizes = [tensor["size_bytes"] for tensor in tensors]
+    known = f", {sum(sizes) / 2**20:.2f} MiB" if sizes and None not in sizes else ""
+    return f"{len(tensors)}{known}"

@@ -1,0 +1,192 @@
+"""`eval-llm`: a language model on every backend against PyTorch in fp32: perplexity, and on request generation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from trt_workbench.console.common import (
+    DebugOption,
+    JsonOption,
+    OutputOption,
+    handled,
+    print_json,
+    print_line,
+    print_report,
+    say,
+    say_if_allowed,
+    single_command_app,
+    stdout_console,
+)
+from trt_workbench.console.drawing import ReportOutcome, draw
+from trt_workbench.core.errors import INTERRUPTED, CheckFailed
+from trt_workbench.core.percent import share
+from trt_workbench.core.settings import Setting
+from trt_workbench.core.threads import let_idle_threads_sleep
+from trt_workbench.llm.settings import LlmSettings
+
+if TYPE_CHECKING:
+    from trt_workbench.llm.run import LlmOutcome, LlmRequest
+
+
+@handled
+def eval_llm(
+    model: Annotated[
+        Path | None, Setting("Folder with config.json and safetensors; the embedded model by default.", argument=True)
+    ] = None,
+    *,
+    text: Annotated[Path | None, Setting("UTF-8 text file; the embedded held-out text by default.")] = None,
+    settings: LlmSettings,
+    report: Annotated[bool, Setting("Write report.html and plots/.")] = True,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Compare a language model's answers on several runtimes.
+
+    Perplexity, with a gate, and generated tokens are compared with PyTorch's in fp32. Without a model, an embedded one
+    is evaluated on an embedded text that it was not trained on.
+    """
+    let_idle_threads_sleep()
+    say_if_allowed(allow_unverified=settings.allow_unverified)
+    from trt_workbench.llm.report import generation_failures
+    from trt_workbench.llm.run import LlmRequest
+    from trt_workbench.quantize import language_candidates
+
+    place, file = _inputs(model, text)
+    request = LlmRequest(
+        model=place, text=file, candidate=language_candidates(place, settings.calibration, say), **vars(settings)
+    )
+    outcome, directory = _evaluate(request, output)
+    drawing = draw(directory, debug=debug) if report else ReportOutcome()
+    for note in outcome.metrics["notes"]:
+        say(f"note: {note}")
+    for sentence in generation_failures(outcome.metrics):
+        say(f"failed: {sentence}")
+    if as_json:
+        from trt_workbench.llm.files import plain
+
+        print_json({**plain(outcome.metrics), "directory": str(directory)})
+    else:
+        _show(outcome.metrics, directory)
+    if outcome.status == "partial":
+        say(f"Interrupted {_reached(outcome.metrics)}; what was done is kept, marked partial: {directory}")
+        raise typer.Exit(INTERRUPTED)
+    if outcome.failures:
+        raise CheckFailed(f"The gate on the perplexity failed. {' '.join(outcome.failures)} Run directory: {directory}")
+    if outcome.generation_error:
+        raise type(outcome.generation_error)(
+            f"Not every backend generates what it should; the reasons stand above. Run directory: {directory}"
+        ) from outcome.generation_error
+    drawing.end()
+
+
+def _reached(metrics: dict[str, Any]) -> str:
+    """Say how far an interrupted run came."""
+    if metrics["interrupted"] == "perplexity":
+        return f"after {metrics['tokens']} tokens"
+    return f"while generating (comparisons done: {len(metrics['generation'])})"
+
+
+def _inputs(model: Path | None, text: Path | None) -> tuple[Path, Path]:
+    """Fill in the embedded model and text."""
+    from trt_workbench.core.embedded import LLM, embedded_model, embedded_text
+
+    if model is None:
+        model = embedded_model(LLM)
+        say(f"Model: the embedded language model {model}")
+    if text is None:
+        text = embedded_text()
+        say(f"Text: the embedded held-out text {text}")
+    return model, text
+
+
+def _evaluate(request: LlmRequest, output: Path | None) -> tuple[LlmOutcome, Path]:
+    from trt_workbench.console.progress import progress_bar
+    from trt_workbench.core.directory import run_directory
+    from trt_workbench.llm.run import LlmEvaluation
+
+    with LlmEvaluation(request, say) as evaluation:
+        scores = "perplexity" in request.modes
+        if scores:
+            say(evaluation.recipe.describe())
+        with run_directory("eval-llm", output) as run:
+            with progress_bar("tokens") as tokens, progress_bar("backends") as backends:
+                outcome = evaluation.run(
+                    run.path,
+                    tokens("Evaluating") if scores else None,
+                    backends("Generating") if request.generating else None,
+                )
+            return outcome, run.commit(
+                outcome.status, tokens=outcome.metrics["tokens"], allow_unverified=request.allow_unverified
+            )
+
+
+def _show(metrics: dict[str, Any], directory: Path) -> None:
+    from trt_workbench.verify import let_through
+
+    console = stdout_console(quiet=False)
+    rows = metrics["backends"] + metrics["generation"]
+    for sentence in let_through(mark for row in rows for mark in row["verification"]):
+        print_line(console, sentence)
+    if metrics["backends"]:
+        console.print(_perplexities(metrics))
+    if metrics["generation"]:
+        console.print(_generations(metrics))
+    if metrics["backends"]:
+        verdict = "failed" if any(row["failure"] for row in metrics["backends"]) else "passed"
+        print_line(console, f"Gate (at most +{100 * metrics['max_ppl_increase']:.4g}% perplexity): {verdict}")
+    print_line(console, f"Run directory: {directory}")
+    print_report(console, directory)
+
+
+def _perplexities(metrics: dict[str, Any]) -> Any:
+    from trt_workbench.model.precision import precision_label
+
+    columns = ("backend", "ran in", "perplexity", "change", "Δ logit", "top-1", "KL", "gate")
+    table = _table(f"Perplexity over {metrics['tokens']} tokens", *columns)
+    for row in metrics["backends"]:
+        table.add_row(
+            f"{row['backend']}:{row['precision']}",
+            precision_label(row) or "-",
+            f"{row['perplexity']:.4f}",
+            f"{row['relative_difference']:+.1e}",
+            f"{row['max_logit_difference']:.1e}",
+            f"{share(row['top1_agreement'], 3)}%",
+            f"{row['kl_divergence']:.1e}",
+            "failed" if row["failure"] else "passed",
+        )
+    return table
+
+
+def _generations(metrics: dict[str, Any]) -> Any:
+    columns = ("mode", "backend", "prompt", "Δ logit", "at most", "same")
+    title = f"Generation of {metrics['generation'][0]['new_tokens']} tokens; same: as PyTorch's, up to a near tie"
+    table = _table(title, *columns)
+    for row in metrics["generation"]:
+        if (agreement := row["agreement"]) is None:  # it is named above
+            continue
+        first = agreement["first_difference"]
+        table.add_row(
+            row["mode"],
+            f"{row['backend']}:{row['precision']}",
+            f"{row['batch']}x{row['prompt_tokens']}",
+            f"{agreement['max_logit_difference']:.1e}",
+            f"{agreement['logit_difference_limit']:.1e}",
+            "wrong" if row["failure"] else "all" if first is None else str(first),
+        )
+    return table
+
+
+def _table(title: str, *columns: str) -> Any:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    return Table(*columns, title=title, box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)  # 80 columns must do
+
+
+def main() -> None:
+    """Run `eval-llm`."""
+    single_command_app(eval_llm)()

@@ -1,0 +1,321 @@
+"""export-llm: load a model, export its graphs, prove each and write a manifest; kept by hash for eval-llm."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.metadata
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from filelock import FileLock
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from trt_workbench.backends.registry import REFERENCE, availability
+from trt_workbench.backends.torch.llm import TorchLlm
+from trt_workbench.backends.torch.llm_model import load_causal_lm
+from trt_workbench.core.documents import Inside, having, read_document, write_json
+from trt_workbench.core.errors import ComponentMissing, UsageProblem
+from trt_workbench.core.files import refuse_foreign, scratch_folder
+from trt_workbench.core.hashing import hash_document, hash_file
+from trt_workbench.core.kept import seal, sealed
+from trt_workbench.core.launcher import package
+from trt_workbench.core.workspace import cache_root
+from trt_workbench.engine.written_models import check_model_output
+from trt_workbench.llm.graph import GRAPHS, INLINE_LIMIT_BYTES, SLOTTED, ExportedGraph, GraphKind, export_graph
+from trt_workbench.llm.proof import prove_export
+from trt_workbench.model.llm_directory import LlmDirectory
+from trt_workbench.model.opened import Model
+from trt_workbench.model.opsets import DEFAULT_OPSET
+
+MANIFEST = "export.json"
+DEFAULT_CACHE_LENGTH = 1024
+# Raised when the way of exporting changes, so that files exported before are not taken again.
+_RECIPE = 4
+# Helps a person or a tool that meets the ONNX files later.
+_COPIED = (
+    "config.json",
+    "generation_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+)
+
+Note = Callable[[str], None]
+
+
+class Entry(TypedDict):
+    """A graph in the manifest, as far as it is read."""
+
+    kind: GraphKind
+    file: Inside
+    external_data: Inside | None
+    layers: int
+    cache_length: int | None
+    batch: int | None
+
+
+class Exported(TypedDict):
+    """The manifest, as far as it is read; docs/reference has all keys."""
+
+    schema_version: Literal[1]
+    source: Annotated[dict[str, Any], having("sha256")]
+    graphs: Annotated[list[Entry], Field(min_length=1)]
+
+
+@dataclass(frozen=True)
+class ExportSettings:
+    """What is exported, and how.
+
+    Attributes:
+        graphs: which graphs.
+        opset: version of the ONNX operator set.
+        cache_length: slots of a static or step graph; None for the model's own positions, at most 1024.
+        batch: fix the batch of these graphs; None leaves it dynamic.
+        inline_limit_bytes: weights above this go into a file of their own.
+        prove: compare each graph with PyTorch on ONNX Runtime.
+    """
+
+    graphs: tuple[GraphKind, ...] = ("logits",)
+    opset: int = DEFAULT_OPSET
+    cache_length: int | None = None
+    batch: int | None = None
+    inline_limit_bytes: int = INLINE_LIMIT_BYTES
+    prove: bool = True
+
+    def slots(self, directory: LlmDirectory) -> int:
+        """Return the cache length that counts for a model.
+
+        Raises:
+            UsageProblem: it exceeds the model's positions.
+        """
+        positions = directory.positions
+        if self.cache_length and positions and self.cache_length > positions:
+            raise UsageProblem(
+                f"The model has {positions} positions, so its cache cannot have {self.cache_length} slots."
+            )
+        return self.cache_length or min(positions or DEFAULT_CACHE_LENGTH, DEFAULT_CACHE_LENGTH)
+
+
+def export_llm(
+    directory: LlmDirectory, output: Path, settings: ExportSettings, say: Note = lambda _: None
+) -> dict[str, Any]:
+    """Export a model into a folder and prove every graph.
+
+    Args:
+        directory: the model.
+        output: folder for the ONNX files and `export.json`; files of the same names are replaced.
+        settings: what and how.
+        say: called with what happens next.
+
+    Returns:
+        The content of `export.json`.
+
+    Raises:
+        UsageProblem: the model cannot be loaded or exported, or the folder cannot be written.
+        CheckFailed: an exported graph computes something else than PyTorch; nothing is kept.
+        ComponentMissing: torch, transformers or ONNX Runtime is missing.
+        DeviceFailure: there is not enough memory.
+    """
+    slots = settings.slots(directory)
+    say(f"Loading {directory.model_type} model {directory.path}")
+    model = load_causal_lm(directory, note=say)
+    reference = TorchLlm(model, device="cpu", precision="fp32", compiled=False)
+    vocabulary = model.get_input_embeddings().num_embeddings
+    output.parent.mkdir(parents=True, exist_ok=True)
+    entries = []
+    with scratch_folder(f".{output.name}.", output.parent) as folder:
+        for kind in settings.graphs:
+            say(f"Exporting the {kind} graph at opset {settings.opset}")
+            graph = export_graph(
+                model,
+                kind,
+                Path(folder) / f"{kind}.onnx",
+                opset=settings.opset,
+                cache_length=slots if kind in SLOTTED else None,
+                batch=settings.batch if kind in SLOTTED else None,
+                inline_limit_bytes=settings.inline_limit_bytes,
+            )
+            proof = None
+            if settings.prove:
+                say(f"Comparing the {kind} graph with PyTorch")
+                proof = prove_export(graph, reference, vocabulary, directory.positions)
+            entries.append(_entry(graph, proof))
+        manifest = {
+            "schema_version": 1,
+            "source": {
+                "path": str(directory.path.absolute()),
+                "model_type": directory.model_type,
+                "sha256": directory.sha256,
+                "parameters": reference.parameters,
+                "vocabulary": vocabulary,
+                "positions": directory.positions,
+            },
+            "versions": _versions(),
+            "opset": settings.opset,
+            "graphs": entries,
+        }
+        for name in _COPIED:
+            if (directory.path / name).is_file():
+                shutil.copy(directory.path / name, folder)
+        write_json(Path(folder) / MANIFEST, manifest)
+        _move(Path(folder), output)
+    return manifest
+
+
+def exported_graph(
+    directory: LlmDirectory, kind: GraphKind, settings: ExportSettings, say: Note = lambda _: None
+) -> ExportedGraph:
+    """Return one graph of a model from `exported-llm/` of the caches, exported and proved at its first use.
+
+    Without a usable ONNX Runtime it is not proved, which is said; whoever evaluates it compares it with PyTorch anyway.
+
+    Raises:
+        As `export_llm`.
+    """
+    found = availability(REFERENCE)
+    settings = dataclasses.replace(settings, graphs=(kind,), prove=settings.prove and found.ok)
+    key = {
+        "recipe": _RECIPE,
+        "prove": settings.prove,
+        "model": directory.sha256,
+        "kind": kind,
+        "opset": settings.opset,
+        "slots": settings.slots(directory) if kind in SLOTTED else None,
+        "batch": settings.batch if kind in SLOTTED else None,
+        "inline_limit_bytes": settings.inline_limit_bytes,
+        "versions": _versions(),
+    }
+    digest = hash_document(key)
+    folder = cache_root() / "exported-llm" / digest
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder.with_suffix(".lock")):
+        files = [folder / name for name in (MANIFEST, f"{kind}.onnx", f"{kind}.onnx.data", *_COPIED)]
+        if not sealed(files, say):
+            if not found.ok:
+                say(f"The {kind} graph is not compared with PyTorch by itself: {found.reason}")
+            export_llm(directory, folder, settings, say)
+            seal(files)
+    return _graph(folder, read_document(folder / MANIFEST, Exported)["graphs"][0])
+
+
+def graph_from_export(
+    folder: Path, directory: LlmDirectory, kind: GraphKind, slots: int = 0, batch: int | None = None
+) -> ExportedGraph:
+    """Return one graph of a folder that `export_llm` wrote, perhaps on another machine.
+
+    Args:
+        folder: with `export.json`.
+        directory: the model that it must come from.
+        kind: which graph.
+        slots: least cache length of a static or step graph.
+        batch: the batch that such a graph must be fixed to.
+
+    Raises:
+        UsageProblem: the folder is no export, is one of another model, or lacks the graph.
+    """
+    if not (folder / MANIFEST).exists():
+        raise UsageProblem(f"This is no folder of export-llm ({MANIFEST} is missing): {folder}")
+    manifest = read_document(folder / MANIFEST, Exported, "export the graphs again")
+    entries = {entry["kind"]: entry for entry in manifest["graphs"]}
+    if manifest["source"]["sha256"] != directory.sha256:
+        raise UsageProblem(
+            f"The graphs were exported from another model than {directory.path}; export them again: {folder}"
+        )
+    entry = entries.get(kind)
+    if entry is None or (entry["cache_length"] or 0) < slots or (batch and entry["batch"] != batch):
+        # an export replaces the last one, so it has to hold what is there, too
+        kinds = ",".join(other for other in GRAPHS if other == kind or other in entries)
+        slots = max([slots, *(other["cache_length"] or 0 for other in entries.values())])
+        batch = batch or next((other["batch"] for other in entries.values() if other["batch"]), None)
+        options = f" --cache-length {slots}" if slots else ""
+        options += f" --batch {batch}" if batch else ""
+        raise UsageProblem(
+            f"The export holds no {kind} graph that fits; make all anew with "
+            f"export-llm --graphs {kinds}{options}: {folder}"
+        )
+    return _graph(folder, entry)
+
+
+def _graph(folder: Path, entry: Entry) -> ExportedGraph:
+    data = folder / entry["external_data"] if entry["external_data"] else None
+    return ExportedGraph(
+        entry["kind"], folder / entry["file"], data, entry["layers"], entry["cache_length"], entry["batch"]
+    )
+
+
+def _entry(graph: ExportedGraph, proof: dict[str, Any] | None) -> dict[str, Any]:
+    facts = Model.open(graph.path).facts
+    files = [graph.path, *([graph.data] if graph.data else [])]
+    return {
+        "kind": graph.kind,
+        "file": graph.path.name,
+        "external_data": graph.data.name if graph.data else None,
+        "size_bytes": sum(path.stat().st_size for path in files),
+        "layers": graph.layers,
+        "cache_length": graph.cache_length,
+        "batch": graph.batch,
+        "inputs": [_tensor(tensor) for tensor in facts.inputs],
+        "outputs": [_tensor(tensor) for tensor in facts.outputs],
+        "proof": proof,
+    }
+
+
+def _tensor(tensor: Any) -> dict[str, Any]:
+    return {"name": tensor.name, "dtype": tensor.dtype, "shape": list(tensor.shape or ())}
+
+
+def _versions() -> dict[str, str]:
+    """Return what an export depends on. Raises ComponentMissing where a package is not installed."""
+    try:
+        return {name: importlib.metadata.version(name) for name in ("torch", "transformers", "onnx")}
+    except importlib.metadata.PackageNotFoundError as error:
+        raise ComponentMissing(
+            f"Exporting a language model needs {error.name}, which is not installed. {package('transformers')}"
+        ) from error
+
+
+def check_folder(directory: LlmDirectory, output: Path, settings: ExportSettings) -> None:
+    """Check where an export is to be written, before the work begins.
+
+    Raises:
+        UsageProblem: it is no folder, or a file that no export wrote has the name of one of this.
+    """
+    if output.exists() and not output.is_dir():
+        raise UsageProblem(f"The output is a file; name a folder: {output}")
+    for model in (output / f"{kind}.onnx" for kind in settings.graphs):
+        check_model_output(model, ())
+    earlier = output / MANIFEST
+    refuse_foreign(earlier, lambda file: "graphs" in read_document(file, dict[str, Any]))
+    for name in () if earlier.exists() else _COPIED:
+        source = directory.path / name
+        refuse_foreign(output / name, lambda file, source=source: hash_file(file) == hash_file(source))  # type: ignore[misc]
+
+
+def _move(folder: Path, output: Path) -> None:
+    """Move finished files to their place, the manifest last: a folder without one holds no finished export."""
+    output.mkdir(exist_ok=True)
+    (output / MANIFEST).unlink(missing_ok=True)
+    for path in folder.glob("*.onnx"):
+        (output / f"{path.name}.data").unlink(missing_ok=True)  # of an earlier export
+    for path in sorted(folder.iterdir(), key=_order):
+        path.replace(output / path.name)
+
+
+def _order(path: Path) -> tuple[bool, bool]:
+    return path.name == MANIFEST, path.suffix == ".onnx"
+
+
+def parse_graphs(text: str, known: Sequence[GraphKind]) -> tuple[GraphKind, ...]:
+    """Return the graphs that a list such as "logits,cached" names.
+
+    Raises:
+        UsageProblem: a name is unknown, or there is none.
+    """
+    names = [part.strip() for part in text.split(",") if part.strip()]
+    unknown = [name for name in names if name not in known]
+    if unknown or not names:
+        raise UsageProblem(f"--graphs takes some of {', '.join(known)}, separated by commas, not {text!r}.")
+    return tuple(kind for kind in known if kind in names)

@@ -1,0 +1,123 @@
+"""`export-llm`: a causal language model from Hugging Face's format to ONNX, proved against PyTorch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from trt_workbench.console.common import (
+    DebugOption,
+    JsonOption,
+    handled,
+    print_json,
+    print_line,
+    say,
+    single_command_app,
+    stdout_console,
+)
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.threads import let_idle_threads_sleep
+from trt_workbench.model.opsets import DEFAULT_OPSET, NEWEST_OPSET, OLDEST_OPSET, OPSETS
+
+
+@handled
+def export_llm(
+    model: Annotated[str, typer.Argument(help="Folder with config.json and safetensors; nothing is downloaded.")],
+    *,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the ONNX files and export.json.")],
+    graphs: Annotated[
+        str,
+        typer.Option(
+            help="logits (one forward pass), cached (past and present), static (fixed cache length), step (static, for "
+            "one token)."
+        ),
+    ] = "logits",
+    opset: Annotated[
+        int | None,
+        typer.Option(
+            min=OLDEST_OPSET,
+            max=NEWEST_OPSET,
+            help=f"ONNX operator set; {DEFAULT_OPSET}, which TensorRT 8.6 reads, by default.",
+        ),
+    ] = None,
+    tensorrt: Annotated[
+        str | None, typer.Option(help="Choose the newest operator set that this TensorRT reads: 8.6, 10 or 11.")
+    ] = None,
+    cache_length: Annotated[
+        int | None,
+        typer.Option(min=2, help="Slots of the static and step graphs; the model's positions, at most 1024."),
+    ] = None,
+    batch: Annotated[
+        int | None, typer.Option(min=1, help="Fix the batch of these graphs, as state on a device needs.")
+    ] = None,
+    external_data: Annotated[
+        bool, typer.Option("--external-data", help="Weights beside the graph even if they would fit into it.")
+    ] = False,
+    skip_proof: Annotated[
+        bool, typer.Option("--skip-proof", help="Do not compare the files with PyTorch, where ONNX Runtime is absent.")
+    ] = False,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
+) -> None:
+    """Export a language model to ONNX, compared with PyTorch.
+
+    It is a causal model in Hugging Face's format. The files run on ONNX Runtime's CPU provider for the comparison.
+    """
+    let_idle_threads_sleep()
+    from trt_workbench.llm.export import ExportSettings, check_folder, parse_graphs
+    from trt_workbench.llm.export import export_llm as export
+    from trt_workbench.llm.graph import GRAPHS, INLINE_LIMIT_BYTES, SLOTTED
+    from trt_workbench.model.llm_directory import examine_llm_directory
+
+    kinds = parse_graphs(graphs, GRAPHS)
+    if not set(kinds) & set(SLOTTED) and (cache_length or batch):
+        raise UsageProblem(
+            "--cache-length and --batch are of the static and step graphs; add one to --graphs or leave them out."
+        )
+    settings = ExportSettings(
+        graphs=kinds,
+        opset=_opset(opset, tensorrt),
+        cache_length=cache_length,
+        batch=batch,
+        inline_limit_bytes=0 if external_data else INLINE_LIMIT_BYTES,
+        prove=not skip_proof,
+    )
+    directory = examine_llm_directory(model)
+    check_folder(directory, output, settings)
+    manifest = export(directory, output, settings, say)
+    if as_json:
+        print_json({**manifest, "directory": str(output)})
+    else:
+        _show(manifest, output)
+
+
+def _opset(opset: int | None, tensorrt: str | None) -> int:
+    if opset is not None and tensorrt is not None:
+        raise UsageProblem("--opset and --tensorrt both choose the operator set; give one of them.")
+    if tensorrt is None:
+        return DEFAULT_OPSET if opset is None else opset
+    found = next((chosen for version, chosen in OPSETS.items() if f"{tensorrt}.".startswith(f"{version}.")), None)
+    if found is None:
+        raise UsageProblem(f"--tensorrt takes {', '.join(OPSETS)}, not {tensorrt!r}; --opset chooses freely.")
+    return found
+
+
+def _show(manifest: dict[str, Any], output: Path) -> None:
+    from rich.table import Table
+
+    console = stdout_console(quiet=False)
+    table = Table("graph", "file", "MB", "cases", "largest difference", title=f"Opset {manifest['opset']}")
+    for entry in manifest["graphs"]:
+        cases = entry["proof"]["cases"] if entry["proof"] else []
+        shapes = ", ".join(f"{case['batch']}x{case['length']}" for case in cases) or "not compared"
+        worst = f"{max(case['max_abs_difference'] for case in cases):.2g}" if cases else "-"
+        table.add_row(entry["kind"], entry["file"], f"{entry['size_bytes'] / 1e6:.1f}", shapes, worst)
+    console.print(table)
+    print_line(console, f"Folder: {output}")
+
+
+def main() -> None:
+    """Run `export-llm`."""
+    single_command_app(export_llm)()

@@ -1,0 +1,84 @@
+"""The report of an eval-llm run, made from the files of its run directory alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from trt_workbench.core.documents import read_document, read_lines
+from trt_workbench.core.percent import share
+from trt_workbench.llm.document import Generated, LlmMetrics, LlmRecord
+from trt_workbench.llm.plots import write_plots
+from trt_workbench.report.style import plots_folder
+
+
+def view(directory: Path) -> dict[str, Any]:
+    """Return what the page of a run shows, and draw its `plots/`.
+
+    Args:
+        directory: holds metrics.json and records.jsonl.
+
+    Raises:
+        UsageProblem: a file is missing, cut short or of another schema version.
+    """
+    metrics = read_document(directory / "metrics.json", LlmMetrics)
+    records = read_lines(directory / "records.jsonl", LlmRecord)
+    plots = write_plots(metrics, records, plots_folder(directory))
+    return {
+        "metrics": metrics,
+        "summary": summarise(metrics),
+        "failures": generation_failures(metrics),
+        "sameness": sameness,
+        "plots": plots,
+    }
+
+
+def summarise(metrics: LlmMetrics) -> list[str]:
+    """Say in sentences what the figures say."""
+    model = Path(metrics["model"]["path"]).name
+    sentences = []
+    rows = metrics["backends"]
+    if rows:
+        sentences += [row["failure"] for row in rows if row["failure"]] or ["Every backend passes the gate."]
+        sentences.append(
+            f"{model} has a perplexity of {rows[0]['perplexity']:.4f} over {metrics['tokens']} tokens with PyTorch in "
+            f"fp32, the reference."
+        )
+        others = [(row["relative_difference"], row) for row in rows[1:] if row["relative_difference"] is not None]
+        if others:
+            increase, worst = max(others, key=lambda one: one[0])
+            sentences.append(
+                f"The largest increase is that of {worst['backend']}:{worst['precision']}, {100 * increase:+.4g}%; its "
+                f"likeliest token is the reference's at {share(worst['top1_agreement'], 3)}% of the tokens."
+            )
+    generated = metrics.get("generation", [])
+    if generated:
+        right = [row for row in generated if not row["failure"]]
+        sentences.append(f"{len(right)} of {len(generated)} generations agree with PyTorch in fp32.")
+    return sentences
+
+
+def generation_failures(metrics: Mapping[str, Any]) -> list[str]:
+    """Say in sentences which backends generate something else than PyTorch in fp32 or nothing at all, and why."""
+    return [
+        f"{row['backend']}:{row['precision']}, {row['mode']} (batch {row['batch']}, prompt of {row['prompt_tokens']} "
+        f"tokens): {row['failure']}"
+        for row in metrics.get("generation", [])
+        if row["failure"]
+    ]
+
+
+def sameness(row: Generated) -> str:
+    """Say how far the tokens are those of PyTorch in fp32."""
+    agreement = row["agreement"]
+    if agreement is None:
+        return "not compared"
+    if row["failure"]:
+        return "wrong"
+    if agreement["first_difference"] is None:
+        return "all"
+    return (
+        f"the first {agreement['first_difference']}, then a near tie (gap {agreement['logit_gap']:.2g} of at most "
+        f"{agreement['logit_gap_limit']:.2g})"
+    )

@@ -1,0 +1,360 @@
+"""eval-llm: a language model on every backend against PyTorch in fp32: its perplexity, and what it generates."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trt_workbench.backends.language import LogitsModel
+from trt_workbench.backends.registry import check_backend_options
+from trt_workbench.backends.torch.llm_tokenizer import load_tokenizer, other_tokens
+from trt_workbench.core.directory import destination_of
+from trt_workbench.core.errors import UsageProblem, WorkbenchError
+from trt_workbench.core.hashing import hash_file
+from trt_workbench.core.input_files import read_text
+from trt_workbench.core.verification import Mark
+from trt_workbench.llm.choice import REFERENCE, BackendChoice
+from trt_workbench.llm.files import RecordWriter, write_metrics
+from trt_workbench.llm.generation_check import CACHED, Generation, check_generation, compare_generation
+from trt_workbench.llm.opening import ModelSource, check_graphs, check_llm_options, check_ranges, open_logits
+from trt_workbench.llm.scores import TokenScores, score_logits
+from trt_workbench.llm.settings import LlmSettings
+from trt_workbench.llm.text import (
+    Bos,
+    Window,
+    batches,
+    choose_recipe,
+    cut_windows,
+    leading,
+    model_input,
+    scored_positions,
+)
+from trt_workbench.model.llm_directory import LlmDirectory, examine_llm_directory
+from trt_workbench.verify import refuse_wrong
+
+Progress = Callable[[int, int], None]
+Part = Literal["perplexity", "generation"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LlmRequest(LlmSettings):
+    """What the user asked for.
+
+    Attributes:
+        model: folder of the model.
+        text: UTF-8 text file.
+        candidate: makes an exported graph in another format, for backends that run graphs as they are.
+    """
+
+    model: Path
+    text: Path
+    candidate: Callable[[Path, str], Path] | None = None
+
+
+@dataclass(frozen=True)
+class LlmOutcome:
+    """How an evaluation ended.
+
+    Attributes:
+        status: "partial" if it was interrupted.
+        metrics: the content of `metrics.json`.
+        generation_error: the first reason why a backend does not generate what it should.
+    """
+
+    status: Literal["complete", "partial"]
+    metrics: dict[str, Any]
+    generation_error: WorkbenchError | None = None
+
+    @property
+    def failures(self) -> list[str]:
+        """Backends that the gate did not let pass, in sentences."""
+        return [row["failure"] for row in self.metrics["backends"] if row["failure"]]
+
+
+@dataclass
+class _Candidate:
+    """A backend while it is evaluated."""
+
+    choice: BackendChoice
+    model: LogitsModel
+    is_reference: bool
+    verification: list[Mark]
+    scores: TokenScores = field(default_factory=TokenScores)
+    overflow: str = ""
+
+
+class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
+    """A checked request: the text is tokenised and the recipe is known. A context manager.
+
+    Attributes:
+        request: what was asked.
+        directory: the model.
+        recipe: what decides the perplexity.
+        notes: what the user should know about this evaluation, in sentences.
+    """
+
+    def __init__(self, request: LlmRequest, say: Callable[[str], None] = lambda _: None) -> None:
+        """Check the folder, the text and the recipe.
+
+        Args:
+            request: what was asked.
+            say: called with what happens next, such as an export.
+
+        Raises:
+            UsageProblem: the model, text or an option cannot be used, or they do not fit each other.
+            ComponentMissing: transformers is missing.
+        """
+        check_graphs(request.graphs, request.backends)
+        check_backend_options(list(dict.fromkeys(one.name for one in (REFERENCE, *request.backends))), request.options)
+        for name, options in request.options.items():
+            check_llm_options(name, options)
+        check_ranges(request.backends, request.calibration, cached=CACHED in request.modes)
+        self.request = request
+        self.directory: LlmDirectory = examine_llm_directory(request.model)
+        self._text = _read_text(request.text)
+        tokenizer = load_tokenizer(self.directory)
+        encoded = tokenizer.encode(self._text)
+        self.notes: list[str] = [note] if (note := other_tokens(self.directory, tokenizer, self._text, encoded)) else []
+        self._all_tokens = len(encoded.ids)
+        self._prompt_tokens = encoded.ids[: request.limit]
+        _check_tokens(self.directory, encoded.ids)
+        bos: Bos = request.bos if request.bos != "auto" else "window" if tokenizer.adds_bos else "none"
+        own = leading(encoded.ids, tokenizer.bos_id) if bos == "window" else 0
+        self._tokens = encoded.ids[own:][: request.limit]
+        self._byte_counts = None if encoded.byte_counts is None else encoded.byte_counts[own:]
+        if own:
+            self._note(f"The text begins with the begin-of-text token: the window's own takes the place of it ({own}).")
+        self.recipe = choose_recipe(
+            request.window, request.stride, bos, tokenizer.bos_id, self.directory.positions, len(self._tokens)
+        )
+        if request.generating:
+            check_generation(request, self.directory.positions, len(self._prompt_tokens))
+        self._source = ModelSource(
+            self.directory,
+            request.device,
+            request.opset,
+            request.threads,
+            say,
+            request.graphs,
+            request.options,
+            request.candidate,
+            self._note,
+        )
+        self._batch = request.batch
+        self._open = ExitStack()
+
+    def __exit__(self, *_: object) -> None:
+        """Release the models."""
+        self._open.close()
+
+    def __enter__(self) -> Self:
+        """Return the evaluation itself."""
+        return self
+
+    def run(self, folder: Path, on_tokens: Progress | None = None, on_generation: Progress | None = None) -> LlmOutcome:
+        """Evaluate and write the run's files into `folder`. Once per object.
+
+        Args:
+            folder: an existing folder, such as the staging folder of a run directory.
+            on_tokens: called with the tokens of the text that are done and their total.
+            on_generation: called with the backends and modes of generation that are done and their total.
+
+        A backend that cannot generate is a row of `generation` that says why, as long as there is any other result.
+
+        Raises:
+            UsageProblem: a model cannot be had on a backend, or a file cannot be written.
+            ComponentMissing: a backend cannot serve here.
+            CheckFailed: an exported graph does not compute what PyTorch computes, or an engine is known to be wrong.
+            DeviceFailure: a device failed or is out of memory.
+            KeyboardInterrupt: interrupted before there was any result.
+        """
+        interrupted: Part | None = None
+        candidates: list[_Candidate] = []
+        generation = Generation()
+        records = RecordWriter(folder / "records.jsonl")
+        if "perplexity" in self.request.modes:
+            candidates = self._candidates()
+            interrupted = self._score(candidates, records, on_tokens)
+        rows = [self._row(candidate, candidates[0]) for candidate in candidates]
+        self._open.close()
+        if self.request.generating and not interrupted:
+            interrupted = self._generate(generation, on_generation, destination_of(folder))
+        if generation.error and not (rows or any(row["agreement"] for row in generation.rows)):
+            raise generation.error
+        metrics = self._metrics(rows, generation, interrupted)
+        write_metrics(folder / "metrics.json", metrics)
+        return LlmOutcome(metrics["status"], metrics, generation.error)
+
+    def _note(self, text: str) -> None:
+        """Keep a remark once: several backends may load the same checkpoint."""
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def _candidates(self) -> list[_Candidate]:
+        """Open the reference and the backends; the first is the reference."""
+        candidates = []
+        for choice in dict.fromkeys((REFERENCE, *self.request.backends)):
+            model = open_logits(choice, self._source, self._batch, self.recipe.window)
+            self._open.callback(model.close)
+            marks = refuse_wrong(model.provenance, allow_unverified=self.request.allow_unverified)
+            candidates.append(_Candidate(choice, model, choice == REFERENCE, marks))
+        return candidates
+
+    def _score(
+        self, candidates: Sequence[_Candidate], records: RecordWriter, on_tokens: Progress | None
+    ) -> Part | None:
+        """Score the windows on every backend; return "perplexity" if that was interrupted."""
+        windows = cut_windows(len(self._tokens), self.recipe)
+        try:
+            while windows:
+                part = next(batches(windows, self._batch))
+                if self._score_batch(candidates, part, records):
+                    windows = windows[len(part) :]
+                    if on_tokens:
+                        on_tokens(part[-1].end, len(self._tokens))
+        except KeyboardInterrupt:
+            if not candidates[0].scores.tokens:
+                raise
+            return "perplexity"
+        return None
+
+    def _generate(self, found: Generation, on_progress: Progress | None, evidence: Path) -> Part | None:
+        """Compare what the backends generate; return "generation" if that was interrupted."""
+        try:
+            compare_generation(self.request, self._source, self._prompt_tokens, found, on_progress, evidence)
+        except KeyboardInterrupt:
+            if "perplexity" not in self.request.modes and not found.rows:
+                raise
+            return "generation"
+        return None
+
+    def _score_batch(self, candidates: Sequence[_Candidate], part: Sequence[Window], records: RecordWriter) -> bool:
+        """Score windows on every backend; False if memory ran out and the batch was halved instead."""
+        tokens = model_input(self._tokens, part, self.recipe)
+        targets = np.concatenate([self._tokens[window.scored : window.end] for window in part])
+        picks = [scored_positions(window, self.recipe) for window in part]
+        found: list[tuple[_Candidate, TokenScores]] = []
+        reference: NDArray[np.float32] | None = None
+        try:
+            for candidate in candidates:
+                logits = candidate.model.logits(tokens)
+                chosen = np.concatenate([row[pick] for row, pick in zip(logits, picks, strict=True)])
+                if reference is None:
+                    reference = chosen
+                scores = score_logits(reference, None if candidate.is_reference else chosen, targets)
+                if not candidate.overflow and (np.isfinite(reference) > np.isfinite(chosen)).any():
+                    candidate.overflow = candidate.model.explained(tokens)
+                found.append((candidate, scores))
+        except MemoryError:  # of a backend or of Python
+            if not self.request.halve_batch or self._batch == 1:
+                raise
+            self.notes.append(f"Out of memory at batch {self._batch}: {candidate.choice} went on with half of it.")
+            self._batch //= 2
+            return False
+        for candidate, scores in found:  # all or none: backends are compared on the same tokens
+            candidate.scores += scores
+            records.window(candidate.choice, part, tokens.shape, scores)
+        return True
+
+    def _row(self, candidate: _Candidate, reference: _Candidate) -> dict[str, Any]:
+        scores, base = candidate.scores, reference.scores
+        perplexity, expected = scores.perplexity, base.perplexity
+        change = perplexity / expected - 1 if math.isfinite(perplexity) else math.nan
+        failure = None
+        if not change <= self.request.max_ppl_increase:  # `not`: NaN fails
+            shown = f"{100 * change:+.4g}%" if math.isfinite(change) else "not a number"
+            failure = (
+                f"{candidate.choice}: perplexity {perplexity:.4f} against {expected:.4f} is {shown}, the gate is "
+                f"+{100 * self.request.max_ppl_increase:.4g}%{candidate.overflow}."
+            )
+        return {
+            "backend": candidate.choice.name,
+            "precision": candidate.choice.precision,
+            "perplexity": perplexity,
+            "relative_difference": change,
+            "nll_per_token": scores.nll / scores.tokens,
+            "max_logit_difference": scores.max_logit_difference,
+            "top1_agreement": scores.top1_agreements / scores.tokens,
+            "kl_divergence": scores.kl / scores.tokens,
+            "max_kl_divergence": scores.max_kl,
+            "tokens": scores.tokens,
+            "failure": failure,
+            "precision_ran": candidate.model.provenance.get("precision_ran"),
+            "verification": candidate.verification,
+            "provenance": dict(candidate.model.provenance),
+        }
+
+    def _metrics(self, rows: list[dict[str, Any]], generation: Generation, interrupted: Part | None) -> dict[str, Any]:
+        reference = rows[0] if rows else None
+        return {
+            "model": {
+                "path": str(self.request.model.absolute()),
+                "model_type": self.directory.model_type,
+                "sha256": self.directory.sha256,
+                "tokenizer_sha256": self.directory.tokenizer_sha256,
+                "positions": self.directory.positions,
+            },
+            "text": {
+                "path": str(self.request.text.absolute()),
+                "sha256": hash_file(self.request.text),
+                "bytes": len(self._text.encode()),
+                "tokens": self._all_tokens,
+                "tokens_used": len(self._tokens),
+            },
+            "recipe": {
+                "window": self.recipe.window,
+                "stride": self.recipe.stride,
+                "bos": self.recipe.bos,
+                "bos_id": self.recipe.bos_id,
+                "text": self.recipe.describe(),
+            },
+            "reference": str(REFERENCE),
+            "perplexity": reference["perplexity"] if reference else None,
+            "tokens": reference["tokens"] if reference else 0,
+            "bits_per_byte": self._bits_per_byte(reference) if reference and interrupted != "perplexity" else None,
+            "max_ppl_increase": self.request.max_ppl_increase,
+            "allow_unverified": self.request.allow_unverified,
+            "options": {name: dict(options) for name, options in self.request.options.items()},
+            "passed": all(row["failure"] is None for row in (*rows, *generation.rows)),
+            "backends": rows,
+            "generation": generation.rows,
+            "batch": self._batch,
+            "notes": self.notes,
+            "status": "partial" if interrupted else "complete",
+            "interrupted": interrupted,
+        }
+
+    def _bits_per_byte(self, reference: dict[str, Any]) -> float | None:
+        """Bits that the reference needs for a byte of the text that was scored."""
+        if self._byte_counts is None:
+            return None
+        windows = cut_windows(len(self._tokens), self.recipe)
+        scored = sum(int(self._byte_counts[window.scored : window.end].sum()) for window in windows)
+        return float(reference["nll_per_token"] * reference["tokens"] / math.log(2) / scored) if scored else None
+
+
+def _check_tokens(directory: LlmDirectory, ids: NDArray[np.int64]) -> None:
+    if directory.vocabulary and ids.size and ids.max() >= directory.vocabulary:
+        raise UsageProblem(
+            f"The tokenizer gives token {ids.max()}, but the model knows {directory.vocabulary} tokens: they do not "
+            f"belong together. {directory.path}"
+        )
+
+
+def _read_text(path: Path) -> str:
+    try:
+        text = read_text(path)
+    except FileNotFoundError as error:
+        raise UsageProblem(f"The text file does not exist: {path}") from error
+    except (UnicodeDecodeError, IsADirectoryError) as error:
+        raise UsageProblem(f"The text is not a file of UTF-8 text ({error}): {path}") from error
+    if not text.strip():
+        raise UsageProblem(f"The text is empty: {path}")
+    return text

@@ -1,1 +1,0 @@
-"""Repetitions, telemetry, stability, and the measurement of a single engine or model."""

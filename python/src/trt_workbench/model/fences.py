@@ -1,0 +1,57 @@
+"""Fences: inner tensors made outputs of a model, so that a compiler fuses nothing across them.
+
+What a session runs it shows no fence of, and moves none to the host. The tensors get names by which that is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import onnx
+
+from trt_workbench.model.attention_pattern import AttentionIndex
+from trt_workbench.model.editing import Names, rename_uses
+from trt_workbench.model.element_types import kinds_where
+
+_PREFIX = "trtw_fence_"
+_FLOATS = kinds_where(lambda one: not one.is_quantised and one.bits <= 32)
+
+
+def is_fence(name: str) -> bool:
+    """Whether an output is there for the compiler alone."""
+    return name.startswith(_PREFIX)
+
+
+def fences(model: onnx.ModelProto, nodes: Sequence[str] = ()) -> Iterator[tuple[str, onnx.ModelProto]]:
+    """Yield copies of a model with fences by where these are, the fewest first.
+
+    Args:
+        model: that is wrong.
+        nodes: names of nodes of the place where it is wrong; without them, and where they do not suffice, every
+            attention and then every tensor of floats is fenced.
+    """
+    index = AttentionIndex(model)
+    named = [node for node in model.graph.node if node.name in nodes]
+    attentions = [node for place in index.found for node in place.nodes]
+    seen: set[frozenset[str]] = {frozenset()}
+    for where, chosen in (("place", named), ("attention", attentions), ("everywhere", model.graph.node)):
+        taken = {value.name for value in model.graph.output}
+        tensors = [name for node in chosen if node.op_type != "Constant" for name in node.output if name not in taken]
+        inner = list(dict.fromkeys(name for name in tensors if index.types.get(name) in _FLOATS))
+        if frozenset(inner) not in seen:
+            seen.add(frozenset(inner))
+            yield f"fence-{where}", _fenced(model, inner, index)
+
+
+def _fenced(model: onnx.ModelProto, tensors: Sequence[str], index: AttentionIndex) -> onnx.ModelProto:
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    names = Names.of(copy)
+    maker = {name: (node, place) for node in copy.graph.node for place, name in enumerate(node.output)}
+    for number, name in enumerate(tensors):
+        fence = names.fresh(f"{_PREFIX}{number}")
+        node, place = maker[name]
+        node.output[place] = fence
+        rename_uses(copy.graph, name, fence)
+        copy.graph.output.append(onnx.helper.make_tensor_value_info(fence, index.types[name], index.dims.get(name)))
+    return copy

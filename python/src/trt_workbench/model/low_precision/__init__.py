@@ -1,0 +1,1 @@
+"""Models in lower precisions: which parts, with which ranges, and what the result computes, simulated exactly."""

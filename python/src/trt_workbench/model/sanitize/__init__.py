@@ -1,0 +1,1 @@
+"""Rewrites of what TensorRT refuses or runs badly, each proved against the original."""

@@ -1,0 +1,199 @@
+"""Rewrites of what TensorRT refuses or runs badly, one function each. Each returns what it changed, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto
+
+from trt_workbench.core.precision import get
+from trt_workbench.model.constants import constants
+from trt_workbench.model.editing import (
+    bypass,
+    in_order,
+    name_nodes,
+    remove_nodes,
+    remove_unused,
+    rename_uses,
+    set_constant,
+)
+from trt_workbench.model.element_types import kinds_where
+from trt_workbench.model.proto import integer, is_external
+from trt_workbench.model.sanitize.attention import RULES as ATTENTION_RULES
+from trt_workbench.model.sanitize.attention import rewrite_attention
+from trt_workbench.model.sanitize.branches import inline_ifs
+from trt_workbench.model.sanitize.doubles import double_to_float
+from trt_workbench.model.sanitize.folding import fold_constants, fold_shapes
+from trt_workbench.model.sanitize.integers import clamp_int64, int32_indices
+from trt_workbench.model.sanitize.sizes import copy_sizes
+from trt_workbench.model.walking import use_counts
+
+# Largest finite fp16: a mask below it turns into -inf, and a row of -inf into NaN.
+_FP16_MAX = get("fp16").largest
+_FLOATS = kinds_where(lambda one: not one.is_quantised)
+# int64 values are lossless stops on the way from and to these.
+_WIDER: Mapping[int, tuple[int, ...]] = {
+    TensorProto.INT64: (TensorProto.INT32, TensorProto.INT16, TensorProto.INT8, TensorProto.UINT8, TensorProto.BOOL),
+    TensorProto.INT32: (TensorProto.INT16, TensorProto.INT8, TensorProto.UINT8, TensorProto.BOOL),
+    **{wide: tuple(kinds_where(get(name).holds)) for wide, name in _FLOATS.items()},
+}
+
+
+@dataclass(frozen=True)
+class SanitizeSettings:
+    """What the rewrites need to know.
+
+    Attributes:
+        dims: value for each symbolic dimension that is to be fixed.
+        fold_limit_bytes: largest result of folding that is kept in the file.
+    """
+
+    dims: Mapping[str, int] = field(default_factory=dict)
+    fold_limit_bytes: int = 1 << 20
+
+
+Rewrite = Callable[[onnx.ModelProto, SanitizeSettings], list[str]]
+
+
+def sort_nodes(model: onnx.ModelProto, _: SanitizeSettings) -> list[str]:
+    """Put every node behind those whose outputs it reads."""
+    return [f"{name} now comes after {read}" for name, read in in_order(model)]
+
+
+def names_of_nodes(model: onnx.ModelProto, _: SanitizeSettings) -> list[str]:
+    """Give every node a name of its own, so that reports and layer names can be traced back."""
+    return [f"{old or '(no name)'} is now {new}" for old, new in name_nodes(model.graph.node)]
+
+
+def dedupe_initializers(model: onnx.ModelProto, _: SanitizeSettings) -> list[str]:
+    """Keep one of several initialisers that are equal in type, shape and bytes."""
+    graph = model.graph
+    kept: dict[tuple[int, tuple[int, ...], bytes], str] = {}
+    changed = []
+    inputs = {value.name for value in graph.input}
+    for tensor in list(graph.initializer):
+        if tensor.name in inputs or is_external(tensor):
+            continue
+        data = onnx.numpy_helper.to_array(tensor)
+        key = (tensor.data_type, tuple(tensor.dims), data.tobytes())
+        first = kept.setdefault(key, tensor.name)
+        if first != tensor.name and tensor.name not in {value.name for value in graph.output}:
+            rename_uses(graph, tensor.name, first)
+            graph.initializer.remove(tensor)
+            changed.append(f"{tensor.name} is {first}")
+    return changed
+
+
+def remove_no_ops(model: onnx.ModelProto, _: SanitizeSettings) -> list[str]:
+    """Remove Identity nodes and Dropout at inference."""
+    graph = model.graph
+    values = constants(graph)
+    counts = use_counts(graph)
+    gone = []
+    for node in graph.node:
+        training = len(node.input) > 2 and node.input[2] and not _is_false(values.get(node.input[2]))
+        mask_used = len(node.output) > 1 and bool(counts[node.output[1]])
+        inert = node.op_type == "Identity" or (node.op_type == "Dropout" and not training and not mask_used)
+        if inert and bypass(graph, node):
+            gone.append(node)
+    changed = [f"{node.op_type} {node.name}" for node in gone]
+    remove_nodes(graph, gone)
+    return changed
+
+
+def _is_false(value: object) -> bool:
+    return isinstance(value, np.ndarray) and not value.any()
+
+
+def collapse_casts(model: onnx.ModelProto, _: SanitizeSettings) -> list[str]:
+    """Remove a pair of casts that goes to a wider type and back."""
+    graph = model.graph
+    inferred = onnx.shape_inference.infer_shapes(model).graph
+    types = {value.name: value.type.tensor_type.elem_type for value in (*inferred.value_info, *inferred.input)}
+    casts = {node.output[0]: node for node in graph.node if node.op_type == "Cast"}
+    gone, changed = [], []
+    for node in casts.values():
+        inner = casts.get(node.input[0])
+        if inner is None:
+            continue
+        source, middle, target = types.get(inner.input[0]), integer(inner, "to"), integer(node, "to")
+        if source == target and source in _WIDER.get(middle, ()):
+            node.input[0] = inner.input[0]
+            if bypass(graph, node):
+                gone.append(node)
+                changed.append(f"Cast {inner.name} and {node.name}")
+    remove_nodes(graph, gone)
+    return changed
+
+
+def freeze_dims(model: onnx.ModelProto, settings: SanitizeSettings) -> list[str]:
+    """Fix symbolic dimensions of inputs and outputs to the values that were given."""
+    changed = []
+    for value in (*model.graph.input, *model.graph.output):
+        for place, dim in enumerate(value.type.tensor_type.shape.dim):
+            if dim.dim_param in settings.dims:
+                changed.append(f"{value.name}[{place}] {dim.dim_param} = {settings.dims[dim.dim_param]}")
+                dim.dim_value = settings.dims[dim.dim_param]
+    if changed:
+        del model.graph.value_info[:]
+    return changed
+
+
+def finite_masks(model: onnx.ModelProto, _: SanitizeSettings) -> list[str]:
+    """Replace -inf and values below fp16 in constants that are added or selected before a Softmax."""
+    graph = model.graph
+    values = constants(graph)
+    readers: dict[str, list[onnx.NodeProto]] = {}
+    for node in graph.node:
+        for name in node.input:
+            readers.setdefault(name, []).append(node)
+    changed = []
+    for name, value in values.items():
+        if value.dtype != np.float32 or not _below_fp16(value):
+            continue
+        if all(_reaches_softmax(node, readers, 4) for node in readers.get(name, [])):
+            set_constant(graph, name, np.clip(value, np.float32(-_FP16_MAX), None))
+            changed.append(name)
+    return changed
+
+
+def _below_fp16(value: Any) -> bool:
+    return bool(np.any(value < -_FP16_MAX))
+
+
+def _reaches_softmax(node: onnx.NodeProto, readers: Mapping[str, list[onnx.NodeProto]], depth: int) -> bool:
+    if node.op_type == "Softmax":
+        return True
+    if depth == 0 or node.op_type not in ("Add", "Where", "Mul", "Expand", "Unsqueeze", "Slice", "Cast", "Reshape"):
+        return False
+    following = readers.get(node.output[0], [])
+    return bool(following) and all(_reaches_softmax(reader, readers, depth - 1) for reader in following)
+
+
+def _of_attention(rule: str) -> Rewrite:
+    return lambda model, _: rewrite_attention(model, rule)
+
+
+# In the order in which they run. The second word says whether they run without being asked for.
+REWRITES: Mapping[str, tuple[Rewrite, bool]] = {
+    "sort-nodes": (sort_nodes, True),
+    "freeze-dims": (freeze_dims, True),
+    "remove-no-ops": (remove_no_ops, True),
+    "fold-shapes": (lambda model, settings: fold_shapes(model, settings.fold_limit_bytes), True),
+    "fold-constants": (lambda model, settings: fold_constants(model, settings.fold_limit_bytes), True),
+    "inline-if": (lambda model, _: inline_ifs(model), True),
+    "copy-sizes": (lambda model, _: copy_sizes(model), False),
+    "collapse-casts": (collapse_casts, True),
+    "clamp-int64": (lambda model, _: clamp_int64(model), True),
+    "int32-indices": (lambda model, _: int32_indices(model), False),
+    "double-to-float": (lambda model, _: double_to_float(model), True),
+    "finite-masks": (finite_masks, False),
+    "dedupe-initializers": (dedupe_initializers, True),
+    "remove-unused": (lambda model, _: remove_unused(model), True),
+    "name-nodes": (names_of_nodes, True),
+    **{rule: (_of_attention(rule), False) for rule in ATTENTION_RULES},
+}

@@ -1,0 +1,192 @@
+"""Sanitise an ONNX file: named rewrites, a report of what they changed, and what is left for TensorRT to refuse."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+from trt_workbench.core.errors import UsageProblem, did_you_mean
+from trt_workbench.model.constants import constants
+from trt_workbench.model.index import GraphIndex
+from trt_workbench.model.opened import Model, checked_on_error
+from trt_workbench.model.proto import is_external
+from trt_workbench.model.sanitize.integers import outside_int32
+from trt_workbench.model.sanitize.rewrites import REWRITES, SanitizeSettings
+from trt_workbench.model.sanitize.staying_ifs import staying_ifs
+from trt_workbench.model.weights import weight_bytes, without_weights
+
+# One rewrite gives work to another: a frozen dimension lets shapes be folded, folded shapes leave nodes unused.
+_ROUNDS = 6
+# Protobuf's limit is 2 GiB, and shape inference adds to the file; more weights than this go beside it.
+MOST_WEIGHTS = 2_000_000_000
+
+
+@dataclass(frozen=True)
+class SanitizeReport:
+    """What was done.
+
+    Attributes:
+        changes: by rewrite, what changed, in words.
+        before: operators of the file, with their counts.
+        after: operators of the result.
+        findings: what TensorRT may still refuse or clamp.
+    """
+
+    changes: dict[str, list[str]]
+    before: dict[str, int]
+    after: dict[str, int]
+    findings: list[str]
+
+    def document(self) -> dict[str, Any]:
+        """Return the report as one JSON document."""
+        return {
+            "schema_version": 1,
+            "rewrites": {name: {"changes": len(items), "what": items} for name, items in self.changes.items()},
+            "nodes_before": sum(self.before.values()),
+            "nodes_after": sum(self.after.values()),
+            "operators_before": self.before,
+            "operators_after": self.after,
+            "findings": self.findings,
+        }
+
+
+def default_rewrites() -> tuple[str, ...]:
+    """Return the rewrites that run without being asked for."""
+    return tuple(name for name, (_, default) in REWRITES.items() if default)
+
+
+def chosen_rewrites(only: Sequence[str] = (), also: Sequence[str] = (), skip: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return the names of `only`, or else the default rewrites and those of `also`, without those of `skip`.
+
+    Raises:
+        UsageProblem: a name is unknown, or `only` and `also` are both given.
+    """
+    _check_names([*only, *also, *skip])
+    if only and also:
+        raise UsageProblem("Give either --only or --also, not both: --only runs nothing else.")
+    return tuple(name for name in (only or (*default_rewrites(), *also)) if name not in skip)
+
+
+def sanitize(
+    source: Model, rewrites: Sequence[str], settings: SanitizeSettings | None = None
+) -> tuple[onnx.ModelProto, SanitizeReport]:
+    """Return the rewritten model, with all its weights, and the report.
+
+    Raises:
+        UsageProblem: a rewrite is unknown, or a dimension to fix does not exist.
+    """
+    _check_names(rewrites)
+    settings = settings or SanitizeSettings()
+    symbols = {dim for tensor in source.facts.inputs for dim in tensor.shape or () if isinstance(dim, str)}
+    if missing := sorted(settings.dims.keys() - symbols):
+        raise UsageProblem(
+            f"The inputs have no dimension called {', '.join(missing)}; there are: {', '.join(sorted(symbols))}. "
+            f"{source.path}"
+        )
+    model = source.load()
+    before = _operators(model)
+    large = weight_bytes(model) > MOST_WEIGHTS
+    with checked_on_error(source), without_weights(model) if large else nullcontext():
+        changes = _rewrite(model, rewrites, settings)
+        findings = _findings(model)
+    if not large:
+        findings += _checked(model, source.path)
+    return model, SanitizeReport(changes, before, _operators(model), findings)
+
+
+def _checked(model: onnx.ModelProto, path: Path) -> list[str]:
+    """Return what ONNX's checker has against the model as it was; against the rewritten one alone it must have nothing.
+
+    An operator that ONNX does not know, such as a plugin of TensorRT, is in the model on purpose.
+    """
+    try:
+        onnx.checker.check_model(model)
+    except onnx.checker.ValidationError:
+        try:
+            onnx.checker.check_model(path)
+        except onnx.checker.ValidationError as error:
+            return [f"ONNX's checker: {' '.join(str(error).split())}"]
+        raise
+    return []
+
+
+def _rewrite(model: onnx.ModelProto, rewrites: Sequence[str], settings: SanitizeSettings) -> dict[str, list[str]]:
+    changes: dict[str, list[str]] = {name: [] for name in REWRITES if name in rewrites}
+    left = _ROUNDS
+    while left:
+        made = {name: REWRITES[name][0](model, settings) for name in changes}
+        for name, found in changes.items():
+            found += made[name]
+        # behind an If that went, shapes become known, and another If may go
+        left = _ROUNDS if made.get("inline-if") else left - 1
+        if not any(made.values()):
+            break
+    return changes
+
+
+def _check_names(names: Sequence[str]) -> None:
+    if unknown := [name for name in names if name not in REWRITES]:
+        raise UsageProblem(f"There is no rewrite called {unknown[0]}; {did_you_mean(unknown[0], REWRITES)}")
+
+
+def _operators(model: onnx.ModelProto) -> dict[str, int]:
+    return dict(sorted(Counter(node.op_type for node in model.graph.node).items()))
+
+
+def _findings(model: onnx.ModelProto) -> list[str]:
+    """Return what TensorRT's documents speak against, and integers that its older versions would clamp."""
+    light = onnx.ModelProto()
+    light.CopyFrom(model)
+    index = GraphIndex(onnx.shape_inference.infer_shapes(light))
+    found = index.refused()
+    places = [place for place in range(len(index.nodes)) if "float64" in index.use(place).input_types]
+    if wide := [f"{index.operator(place)} {index.nodes[place].name}" for place in places]:
+        more = f" and {len(wide) - 1} more" if wide[1:] else ""
+        found.append(f"{wide[0]}{more} in fp64, which TensorRT narrows: fp32 may not hold all of their values exactly")
+    for name, value in constants(model.graph).items():
+        if value.dtype == np.int64 and outside_int32(value):
+            found.append(f"constant {name} leaves the range of int32, to which TensorRT before 10 clamps")
+    return found + staying_ifs(model)
+
+
+def save_model(model: onnx.ModelProto, path: Path) -> None:
+    """Write a model whole or not at all; weights that do not fit into one file go to `NAME.data` beside it.
+
+    Raises:
+        OSError: the folder is not writable or the disk is full.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    staging = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    try:
+        if weight_bytes(model) > MOST_WEIGHTS:
+            data = path.with_name(f"{path.name}.data")
+            _save_beside(model, staging / path.name, staging / data.name)
+            (staging / data.name).replace(data)
+        else:
+            onnx.save(model, staging / path.name)
+        (staging / path.name).replace(path)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def _save_beside(model: onnx.ModelProto, path: Path, data: Path) -> None:
+    """Write the graph, and its large weights into a file beside it; the model keeps them, unlike with `onnx.save`."""
+    with without_weights(model) as weights, data.open("wb") as file:
+        for tensor in model.graph.initializer:
+            if tensor.name in weights and is_external(tensor):
+                del tensor.external_data[:]
+                raw = weights[tensor.name]
+                place = {"location": data.name, "offset": file.tell(), "length": len(raw)}
+                for key, value in place.items():
+                    tensor.external_data.add(key=key, value=str(value))
+                file.write(raw)
+        path.write_bytes(model.SerializeToString())

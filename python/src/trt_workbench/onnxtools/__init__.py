@@ -1,1 +1,0 @@
-"""Reading and changing ONNX files."""

@@ -1,1 +1,0 @@
-"""Models in a lower precision, made from float ones."""

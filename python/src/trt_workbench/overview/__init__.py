@@ -1,0 +1,1 @@
+"""`report`: reports of run directories made again, and one page over several."""

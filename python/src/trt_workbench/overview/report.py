@@ -1,0 +1,210 @@
+"""One page over several run directories: what was measured, what it scored, and where each report is."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from trt_workbench.bench import Table, Winner, leaders, problems, tables, unstable, winners
+from trt_workbench.core.artefacts import RunDocument, command_of, foreign_files, read_bench_run, read_environment
+from trt_workbench.core.documents import read_document
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.files import foreign, write_text
+from trt_workbench.core.percent import share
+from trt_workbench.core.verification import Mark
+from trt_workbench.llm import LlmMetrics
+from trt_workbench.model.precision import precision_label
+from trt_workbench.report.page import is_our_page, render, small
+from trt_workbench.report.verified import evidence_from
+from trt_workbench.verify import VerifyFindings
+from trt_workbench.vision import CocoMetrics
+
+# How the figures of an evaluation are shown.
+_FIGURES: dict[str, Callable[[float], str]] = {
+    "AP": "AP {:.4f}".format,
+    "AP50": "AP50 {:.4f}".format,
+    "images_per_s": "{:.1f} images/s".format,
+    "perplexity": "perplexity {:.4f}".format,
+    "relative_difference": lambda value: f"change {small(100 * value, signed=True)} %",
+    "top1_agreement": lambda value: f"top-1 agreement {share(value, 2)} %",
+}
+# With more workloads than this, who is fastest how often stands for the sentence of each.
+_MOST_SENTENCES = 3
+
+
+@dataclass
+class Overview:
+    """What the runs hold: the answer in sentences, accuracy figures, tables of speed, and what went wrong."""
+
+    said: list[str] = field(default_factory=list)
+    accuracy: list[dict[str, Any]] = field(default_factory=list)
+    speed: list[Table] = field(default_factory=list)
+    winners: list[Winner] = field(default_factory=list)
+    problems: list[dict[str, Any]] = field(default_factory=list)
+    unstable: list[dict[str, Any]] = field(default_factory=list)
+    runs: list[dict[str, Any]] = field(default_factory=list)
+
+
+def check_folder(output: Path) -> None:
+    """Check where overviews are to be written, before the work begins.
+
+    Raises:
+        UsageProblem: it is no folder or a run directory, whose files would be replaced, or a file that we did not write
+            has the name of one of ours.
+    """
+    if output.exists() and not output.is_dir():
+        raise UsageProblem(f"The output is a file; name a folder: {output}")
+    if os.path.lexists(output / "run.json"):
+        raise UsageProblem(
+            f"The output is a run directory, whose files would be replaced; name another folder: {output}"
+        )
+    if not is_our_page(output / "overview.html"):
+        for name in ("overview.html", "overview.md", "decision.html", "decision.json", "plots"):
+            if os.path.lexists(output / name):
+                raise foreign(output / name)
+
+
+def write_overview(directories: list[Path], output: Path) -> Path:
+    """Write `overview.html` and `overview.md` into `output`.
+
+    Args:
+        directories: run directories of bench, eval-coco, eval-llm, profile and verify, in any number and mixture.
+        output: folder, made if absent.
+
+    Returns:
+        The path of overview.html.
+
+    Raises:
+        UsageProblem: a run directory is incomplete or damaged.
+        OSError: the folder cannot be written.
+    """
+    overview = _collect(directories, output)
+    for name in ("overview.md", "overview.html"):
+        write_text(output / name, render(f"{name}.j2", overview=overview, evidence=evidence_from(output)))
+    return output / "overview.html"
+
+
+def _collect(directories: list[Path], output: Path) -> Overview:
+    overview = Overview()
+    commands = [command_of(directory) for directory in directories]
+    several = commands.count("bench") > 1
+    for directory, command in zip(directories, commands, strict=True):
+        with foreign_files(directory):
+            _add(overview, directory, command, output, several=several)
+    overview.said = _said(overview)
+    return overview
+
+
+def _said(overview: Overview) -> list[str]:
+    """Say what is wrong, who is fastest, and what was scored; nothing where no run has any of these."""
+    wrong = [row["runtime"] for row in overview.problems if row["status"] == "wrong"]
+    sentences = [f"Wrong answers: {', '.join(dict.fromkeys(wrong))}."] if wrong else []
+    if len(overview.speed) > _MOST_SENTENCES:
+        sentences += leaders(overview.speed)
+    else:
+        sentences += [table.sentence for table in overview.speed]
+    scored = [row for row in overview.accuracy if row["scored"] is not None]
+    for model in dict.fromkeys(row["model"] for row in scored):
+        mine = sorted((row for row in scored if row["model"] == model), key=lambda row: row["scored"])
+        low, high = mine[0], mine[-1]
+        figure = low["figures"][0]
+        if len(mine) == 1:
+            sentences.append(f"{model} on {low['backend']} in {low['precision']}: {figure}.")
+        else:
+            to = high["figures"][0].split()[-1]
+            sentences.append(f"{model}: {figure} to {to} over {len(mine)} rows.")
+    return sentences
+
+
+def _add(overview: Overview, directory: Path, command: str, output: Path, *, several: bool) -> None:
+    run, environment = read_document(directory / "run.json", RunDocument), read_environment(directory)
+    overview.runs.append(
+        {
+            "command": command,
+            "run_id": run.run_id,
+            "status": run.status,
+            "machine": ", ".join(str(gpu.name) for gpu in environment.driver.gpus) or environment.cpu.model,
+            "report": os.path.relpath(directory / "report.html", output),
+        }
+    )
+    if command == "bench":
+        bench = read_bench_run(directory)
+        measured = [_of_run(table, directory) if several else table for table in tables(bench)]
+        overview.speed += measured
+        overview.winners += winners(measured)
+        overview.problems += problems(bench.records)
+        overview.unstable += unstable(bench.records)
+    elif command == "eval-coco":
+        overview.accuracy.append(_coco(read_document(directory / "metrics.json", CocoMetrics)))
+    elif command == "eval-llm":
+        metrics = read_document(directory / "metrics.json", LlmMetrics)
+        overview.accuracy += _llm(metrics)
+        overview.problems += _not_generated(metrics)
+    elif command == "verify":
+        found = read_document(directory / "verify.json", VerifyFindings)
+        overview.problems += [_wrong(found)] if found["verdict"] == "wrong" else []
+
+
+def _of_run(table: Table, directory: Path) -> Table:
+    """Name the run in a table: another may hold the same work, measured elsewhere."""
+    name = directory.absolute().name
+    return replace(table, scenario=f"{name}: {table.scenario}", sentence=f"{name}: {table.sentence}")
+
+
+def _not_generated(metrics: LlmMetrics) -> list[dict[str, Any]]:
+    """Return what eval-llm found wrong or could not have, in the form of the problems of a bench."""
+    return [
+        {
+            "runtime": f"{row['backend']}:{row['precision']}",
+            "works": [f"{row['mode']} b{row['batch']} prompt {row['prompt_tokens']}"],
+            "status": "wrong" if row["agreement"] else "failed",
+            "error": row["failure"],
+            "count": None,
+        }
+        for row in metrics.get("generation", ())
+        if row["failure"]
+    ]
+
+
+def _wrong(document: VerifyFindings) -> dict[str, Any]:
+    """Return what verify found to be wrong, in the form of the problems of a bench."""
+    works = [case["label"] for case in document["cases"] if case["verdict"] == "wrong"]
+    runtime = f"{document['backend']}:{document['precision']}, {Path(document['target']).name}"
+    first = document["failures"][0]
+    return {"runtime": runtime, "works": works, "status": "wrong", "error": first, "count": None}
+
+
+def _coco(metrics: CocoMetrics) -> dict[str, Any]:
+    precision = precision_label(metrics) or metrics["settings"].get("precision")
+    return _scored(metrics, metrics["model"], precision, metrics.get("verification"), ("AP", "AP50", "images_per_s"))
+
+
+def _llm(metrics: LlmMetrics) -> list[dict[str, Any]]:
+    """Return one row a backend, with the mark of its first engine."""
+    figures = ("perplexity", "relative_difference", "top1_agreement")
+    return [
+        _scored(
+            row,
+            metrics["model"],
+            precision_label(row) or row["precision"],
+            next(iter(row.get("verification", [])), None),
+            figures,
+        )
+        for row in metrics["backends"]
+    ]
+
+
+def _scored(
+    row: Mapping[str, Any], model: Mapping[str, Any], precision: str | None, mark: Mark | None, figures: Sequence[str]
+) -> dict[str, Any]:
+    return {
+        "model": Path(model["path"]).name,
+        "backend": row["backend"],
+        "precision": precision,
+        "verification": mark,
+        "scored": row[figures[0]],
+        "figures": [_FIGURES[name](row[name]) for name in figures if row[name] is not None],
+    }

@@ -1,1 +1,0 @@
-"""Language models whatever executes them: their graphs, opening them on a backend, and greedy generation."""

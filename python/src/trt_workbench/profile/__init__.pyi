@@ -1,0 +1,1 @@
+from .document import read_records as read_records

@@ -1,0 +1,135 @@
+"""Recording the timed region with Nsight Systems or Nsight Compute, in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trt_workbench.backends.profiling import Operation, Side
+from trt_workbench.core.documents import write_json
+from trt_workbench.core.errors import ComponentMissing, DeviceFailure, error_of
+from trt_workbench.core.workers import ended_how, python_command, run_to_end
+from trt_workbench.profile import ncu_raw, nsys_stats
+from trt_workbench.profile.document import Kernel
+from trt_workbench.profile.kernel_layers import LayerIndex
+from trt_workbench.profile.nsight import NCU, NSYS, Tool, find_tool, ncu_profile, nsys_profile
+from trt_workbench.profile.nsight import nsys_stats as stats_command
+
+MODULE = "trt_workbench.profile.target"
+# Why a profiler may not see the device's counters: driver's setting, or a container without the capability.
+_FORBIDDEN = "ERR_NVGPUCTRPERM"
+
+
+@dataclass(frozen=True)
+class CaptureSettings:
+    """How to record.
+
+    Attributes:
+        launches: most kernel launches that Nsight Compute measures.
+        timeout_s: seconds after which a profiler is stopped.
+        say: called with each exact command.
+    """
+
+    launches: int
+    timeout_s: float
+    say: Callable[[str], None]
+
+
+class Capture:
+    """Records one workload."""
+
+    def __init__(self, work: Mapping[str, Any], folder: Path, settings: CaptureSettings) -> None:
+        """Write the workload into `folder`, where the recordings go too.
+
+        Args:
+            work: what `trt_workbench.profile.target` is to run, as JSON values.
+            folder: made if it is absent.
+            settings: how to record.
+        """
+        self._folder, self._settings = folder, settings
+        self._request, self._failure = folder / "request.json", folder / "failure.json"
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json(self._request, {**work, "failure": str(self._failure)})
+        self.commands: list[str] = []
+
+    @property
+    def program(self) -> list[str]:
+        """The command line that is recorded."""
+        return python_command("-m", MODULE, str(self._request))
+
+    def nsys(self, operations: Sequence[Operation], side: Side) -> list[Kernel]:
+        """Record with Nsight Systems and return the kernels. Raises as `ncu`."""
+        nsys = find_tool(NSYS)
+        output = self._folder / "nsys"
+        self._run(NSYS, nsys_profile(nsys, output, self.program))
+        recording = output.with_suffix(".nsys-rep")
+        if not recording.is_file():
+            raise ComponentMissing("Nsight Systems left no recording; what it printed is in nsys.log.")
+        kernels = self._run(NSYS, stats_command(nsys, recording, nsys_stats.KERNELS), name=nsys_stats.KERNELS)
+        command = stats_command(nsys, recording, nsys_stats.RANGES)
+        ranges = self._run(NSYS, command, name=nsys_stats.RANGES, may_fail=True)
+        # without any range in the recording, nsys says so instead of printing a table
+        found = ranges if "NVTX Range" in ranges else None
+        return nsys_stats.read_kernels(kernels, found, LayerIndex(operations), side)
+
+    def ncu(self, operations: Sequence[Operation], side: Side) -> list[Kernel]:
+        """Record with Nsight Compute and return the kernels.
+
+        Raises:
+            ComponentMissing: the profiler is not installed, or may not read the device's counters.
+            UsageProblem: it recorded no kernel, printed what cannot be read, or the workload is wrong.
+            DeviceFailure: the device failed, or the time is over.
+        """
+        log = self._folder / "ncu.csv"
+        self._run(NCU, ncu_profile(find_tool(NCU), log, self._settings.launches, self.program), log=log)
+        return ncu_raw.read_kernels(log.read_text(encoding="utf-8", errors="replace"), LayerIndex(operations), side)
+
+    def _run(
+        self,
+        tool: Tool,
+        command: list[str],
+        *,
+        name: str | None = None,
+        log: Path | None = None,
+        may_fail: bool = False,
+    ) -> str:
+        """Run a command, keep what it prints as `NAME.log`, and return its stdout."""
+        text = shlex.join(command)
+        self.commands.append(text)
+        self._settings.say(text)
+        # digits without separators of thousands, whatever the user's language
+        environment = {**os.environ, "LC_ALL": "C"}
+        ended = run_to_end(command, self._settings.timeout_s, environment)
+        if ended.code is None:
+            raise DeviceFailure(f"{tool.title} was stopped after {self._settings.timeout_s:g} s (--timeout): {text}")
+        printed = ended.stdout + ended.stderr
+        kept = self._folder / f"{name or tool.command}.log"
+        kept.write_text(printed, encoding="utf-8")
+        printed_and_logged = printed + (
+            log.read_text(encoding="utf-8", errors="replace") if log and log.is_file() else ""
+        )
+        self._raise_failure()
+        if _FORBIDDEN in printed_and_logged:
+            raise ComponentMissing(
+                f"{tool.title} may not read the GPU's counters ({_FORBIDDEN}); run as root, load the driver with "
+                f"NVreg_RestrictProfilingToAdminUsers=0, or give the container the capability SYS_ADMIN."
+            )
+        if ended.code and not may_fail:
+            last = next(
+                (line.strip() for line in reversed(printed_and_logged.splitlines()) if line.strip()),
+                "it printed nothing",
+            )
+            how = ended_how(ended.code)
+            raise ComponentMissing(f"{tool.title} {how}: {last[:300]} The command was: {text}")
+        return ended.stdout
+
+    def _raise_failure(self) -> None:
+        """Raise what the recorded process raised, if it failed."""
+        if self._failure.is_file():
+            failure = json.loads(self._failure.read_text(encoding="utf-8"))
+            raise error_of(failure) or DeviceFailure(failure["error"])

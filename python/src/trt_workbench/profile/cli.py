@@ -1,0 +1,42 @@
+"""`trtw profile`: where an engine or a model spends its time, by layer, node and kernel."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from trt_workbench.console.common import (
+    DebugOption,
+    JsonOption,
+    OutputOption,
+    handled,
+    print_json,
+    print_note,
+    stderr_console,
+)
+from trt_workbench.console.drawing import draw
+from trt_workbench.profile.settings import ProfileRequest
+
+
+@handled
+def profile(
+    request: ProfileRequest,
+    *,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Time every layer, node and kernel; compare two precisions.
+
+    Layers of an engine are joined with the ONNX nodes that they compute. NVIDIA's profilers record the kernels.
+    """
+    from trt_workbench.profile.run import profile as run_profile
+
+    directory = run_profile(request, output, partial(print_note, stderr_console()))
+    drawing = draw(directory, debug=debug)
+    from trt_workbench.profile.tables import document, print_profile
+
+    if as_json:
+        print_json(document(directory))
+    else:
+        print_profile(directory)
+    drawing.end()

@@ -1,0 +1,114 @@
+"""Tables in what NVIDIA's command-line tools print: CSV below lines of their own."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator, Sequence
+
+from trt_workbench.core.errors import UsageProblem
+
+_REASON = re.compile(r"SKIPPED|ERROR|WARNING|No kernels")
+_PER_NS = {"ns": 1.0, "nsecond": 1.0, "us": 1e3, "usecond": 1e3, "ms": 1e6, "msecond": 1e6, "s": 1e9, "second": 1e9}
+
+
+def read_table(text: str, columns: Sequence[str], source: str, free: str | None = None) -> list[dict[str, str]]:
+    """Return the rows of the first table that has all `columns`, by column name.
+
+    Lines of the tool's own (`==PROF== ...`), headers that are repeated and empty lines are no rows; after an empty
+    line, plain text of one cell ends the table.
+
+    Args:
+        text: what the tool printed; lines before the table's header are skipped.
+        columns: beginnings of column names that the header must have.
+        source: what printed it, for the message.
+        free: in the names of adjacent columns whose text may break the tool's quoting, or which rows without such
+            text may lack; in a row of another width than the header's they share what the other columns leave.
+
+    Raises:
+        UsageProblem: there is no such table; the message holds the line that tells why, else the first. Or a row does
+            not fit the header; the message holds it and the number of its line.
+    """
+    lines = text.split("\n")
+    for number, line in enumerate(lines):
+        names = next(csv.reader([line]), [])
+        if names and all(any(name.startswith(column) for name in names) for column in columns):
+            return _rows(lines, number + 1, names, source, free)
+    raise UsageProblem(f"{source} printed no table with the columns {', '.join(columns)}; it says: {telling(text)}")
+
+
+def telling(text: str) -> str:
+    """Return the line of a tool's output that tells what went wrong, else the first, shortened."""
+    said = [line.strip() for line in text.split("\n") if line.strip()] or ["nothing"]
+    return next((line for line in said if _REASON.search(line)), said[0])[:200]
+
+
+def _rows(lines: Sequence[str], first: int, names: list[str], source: str, free: str | None) -> list[dict[str, str]]:
+    # the tool's own lines may stand anywhere
+    kept = [(number, line) for number, line in enumerate(lines[first:], first + 1) if not line.startswith("==")]
+    rows: list[dict[str, str]] = []
+    after_empty = False
+    for place, cells in _records([line for _, line in kept], source):
+        if not any(cell.strip() for cell in cells):
+            after_empty = True
+            continue
+        if after_empty and rows and len(cells) == 1:
+            break
+        fitted = _fitted(cells, names, free)
+        if fitted is None:
+            number, line = kept[place]
+            raise UsageProblem(
+                f"{source} printed {len(cells)} cells below {len(names)} columns, line {number}: {line[:300]}"
+            )
+        if fitted != names:
+            rows.append(dict(zip(names, fitted, strict=True)))
+    return rows
+
+
+def _records(lines: Sequence[str], source: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the cells of each record with the place of its first line; a quoted cell may hold line breaks."""
+    reader = csv.reader(line + "\n" for line in lines)
+    place = 0
+    try:
+        for cells in reader:
+            yield place, cells
+            place = reader.line_num
+    except csv.Error as error:
+        raise UsageProblem(f"{source} printed what is no CSV ({error}): {lines[place][:300]}") from error
+
+
+def _fitted(cells: list[str], names: Sequence[str], free: str | None) -> list[str] | None:
+    """Return one cell a column; None where it is not certain which cell belongs to which column."""
+    if len(cells) == len(names):
+        return cells
+    places = [place for place, name in enumerate(names) if free is not None and free in name]
+    if not places:
+        return None
+    before, after = places[0], len(names) - places[-1] - 1
+    if len(cells) < before + after:
+        return None
+    shared = ",".join(cells[before : len(cells) - after])
+    return [*cells[:before], shared, *[""] * (places[-1] - places[0]), *cells[len(cells) - after :]]
+
+
+def number(text: str) -> float | None:
+    """Return a figure as the tools print it ("10,196,000", "97.03"); None for "n/a" and the like."""
+    try:
+        return float(text.replace(",", ""))
+    except ValueError:
+        return None
+
+
+def nanoseconds(value: float, unit: str) -> float:
+    """Return a time in ns. Raises UsageProblem for a unit that is no time."""
+    try:
+        return value * _PER_NS[unit.strip().lower()]
+    except KeyError:
+        raise UsageProblem(f"The unit {unit!r} of a time is not known; expected one of {', '.join(_PER_NS)}.") from None
+
+
+def column_and_unit(row: dict[str, str], beginning: str) -> tuple[str, str]:
+    """Return the name of the column that begins with `beginning`, and the unit in its brackets ("ns" without)."""
+    name = next(name for name in row if name.startswith(beginning))
+    unit = re.search(r"\((\w+)\)", name)
+    return name, unit.group(1) if unit else "ns"

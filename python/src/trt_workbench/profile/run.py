@@ -1,0 +1,196 @@
+"""`profile`: profile an engine or a model, compare it with another, record its kernels, write the run directory."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from trt_workbench.backends.profiling import NoProfiler, Side
+from trt_workbench.backends.registry import AUTO, get_backend, require_backend
+from trt_workbench.backends.trt.backend import TrtBackend
+from trt_workbench.core.directory import RunDirectory, run_directory
+from trt_workbench.core.documents import append_lines
+from trt_workbench.core.errors import UsageProblem, WorkbenchError
+from trt_workbench.core.settings import with_flags
+from trt_workbench.model.node_names import ModelNodes, read_nodes
+from trt_workbench.model.opened import Model
+from trt_workbench.model.sniff import PLAN_SUFFIXES
+from trt_workbench.profile.capture import Capture, CaptureSettings
+from trt_workbench.profile.document import Kernel, ProfileLine
+from trt_workbench.profile.nsight import NCU, NSYS, find_tool
+from trt_workbench.profile.settings import ProfileRequest
+from trt_workbench.profile.sources import ProfiledSide, earlier_run, kernels_alone, profile_workload
+from trt_workbench.profile.workload import Workload
+
+COMMAND = "profile"
+_PRECISION = re.compile(r"(fp32|tf32|fp16|bf16|int8|fp8|int4|fp4|best)(\+(tf32|fp16|bf16|int8|fp8|int4|fp4))*")
+
+
+def profile(
+    request: ProfileRequest,
+    output: Path | None,
+    say: Callable[[str], None] = lambda _: None,
+) -> Path:
+    """Profile and write a run directory: run.json, env.json, records.jsonl, captures/.
+
+    Args:
+        request: what is asked for.
+        output: the folder; None for `tmp/profile/<run-id>/`.
+        say: called with what a person who waits should know.
+
+    Returns:
+        The run directory.
+
+    Raises:
+        UsageProblem: an argument, model or engine cannot be used.
+        ComponentMissing: the backend, `nsys` or `ncu` is missing.
+        DeviceFailure: the device failed.
+    """
+    _refuse_unrecorded(request)
+    for tool in (NSYS, NCU):
+        if tool.command in request.tools:
+            find_tool(tool)
+    # before anything slow: a wrong argument must not cost a build
+    work = _workload(request, request.target, request.precision, request.backend, say)
+    other = _other(request, work)
+    _refuse_unused(request, [side for side in (work, other) if isinstance(side, Workload)])
+    with run_directory(COMMAND, output) as directory:
+        filling = _Filling(request, directory, say)
+        filling.add(work, "target")
+        if isinstance(other, Workload):
+            filling.add(other, "against")
+        elif other is not None:
+            filling.keep(other, "against")
+        return filling.commit()
+
+
+class _Filling:
+    """A run directory while it is filled."""
+
+    def __init__(self, request: ProfileRequest, directory: RunDirectory, say: Callable[[str], None]) -> None:
+        self._request, self._directory, self._say = request, directory, say
+        self._records: list[ProfileLine] = []
+        self._sides: dict[str, Any] = {}
+
+    def add(self, work: Workload, side: Side) -> None:
+        """Profile a workload and record its kernels."""
+        self._say(f"Profiling {work.path.name} on {work.backend}.")
+        folder = self._directory.path / "captures" / side
+        try:
+            found = profile_workload(work, self._nodes(work), side, folder)
+        except NoProfiler:
+            if not self._request.tools:
+                raise
+            found = kernels_alone(work)
+        kernels = self._kernels(found, side, folder)
+        self.keep(found, side, kernels)
+
+    def keep(self, found: ProfiledSide, side: Side, kernels: list[Kernel] | None = None) -> None:
+        """Put a profile among the records."""
+        self._records += [*found.operations, *(kernels or [])]
+        self._sides[side] = found.facts
+
+    def commit(self) -> Path:
+        """Write the files and move the directory to its place."""
+        append_lines(self._directory.path / "records.jsonl", self._records)
+        return self._directory.commit("complete", sides=self._sides, seed=self._request.seed)
+
+    def _nodes(self, work: Workload) -> ModelNodes:
+        model = self._request.model or (work.path if work.path.suffix == ".onnx" else None)
+        if model is None:
+            return ModelNodes()
+        return read_nodes(Model.open(model))
+
+    def _kernels(self, found: ProfiledSide, side: Side, folder: Path) -> list[Kernel]:
+        if not self._request.tools or found.work is None:
+            return []
+        settings = CaptureSettings(self._request.launches, self._request.timeout_s, self._say)
+        capture = Capture(found.work.model_dump(mode="json"), folder, settings)
+        kernels: list[Kernel] = []
+        try:
+            if self._request.nsys:
+                kernels += capture.nsys(found.operations, side)
+            if self._request.ncu:
+                kernels += capture.ncu(found.operations, side)
+        except WorkbenchError as error:
+            raise type(error)(f"{error} The profilers' files are kept: {self._keep_captures(folder, side)}") from error
+        found.facts["commands"] = capture.commands
+        return kernels
+
+    def _keep_captures(self, folder: Path, side: Side) -> Path:
+        """Copy a side's captures beside the run directory, which a failure removes, and return where they are."""
+        destination = self._directory.destination
+        kept = destination.with_name(f"{destination.name}.captures") / side
+        shutil.copytree(folder, kept, dirs_exist_ok=True)
+        return kept
+
+
+def _workload(
+    request: ProfileRequest, path: Path, precision: str, backend: str, say: Callable[[str], None] | None = None
+) -> Workload:
+    if not path.is_file():
+        raise UsageProblem(f"The engine or model does not exist: {path}")
+    if path.suffix in PLAN_SUFFIXES:
+        backend = TrtBackend.name if backend == AUTO else backend
+        if not get_backend(backend).plans:
+            raise UsageProblem(f"A plan runs on the backend trt, not on {backend}: {path}")
+    serving = require_backend(backend, path.suffix, say)
+    if path.suffix not in serving.file_kinds:
+        raise UsageProblem(
+            f"Backend {serving.name} loads {' or '.join(serving.file_kinds)} files, not this one: {path}"
+        )
+    serving.check_precision(precision)
+    if request.profile is not None and not serving.plans:
+        raise UsageProblem(
+            f"--profile chooses among a TensorRT engine's profiles; {serving.name} has none. Leave it out: {path}"
+        )
+    loading = {"trust": request.trust, "allow_host_code": request.allow_host_code, "device": request.device}
+    return Workload(
+        path=path.absolute(),
+        backend=serving.name,
+        precision=precision,
+        options=with_flags(request.options, loading if serving.plans else {}),
+        shapes=dict(request.shapes),
+        seed=request.seed,
+        warmup=request.warmup,
+        iterations=request.iterations,
+        profile=request.profile,
+    )
+
+
+def _refuse_unrecorded(request: ProfileRequest) -> None:
+    """Raise UsageProblem if an option says how to record kernels, and none are recorded."""
+    if request.launches != ProfileRequest.launches and not request.ncu:
+        raise UsageProblem("--launches is of Nsight Compute; add --ncu, or leave it out.")
+    if request.timeout_s != ProfileRequest.timeout_s and not request.tools:
+        raise UsageProblem("--timeout is of Nsight's recordings; add --nsys or --ncu, or leave it out.")
+
+
+def _refuse_unused(request: ProfileRequest, sides: list[Workload]) -> None:
+    """Raise UsageProblem if an option says how to load an engine, and there is none."""
+    given = {"--trust": request.trust, "--allow-host-code": request.allow_host_code, "--device": request.device}
+    flag = next((flag for flag, value in given.items() if value), None)
+    if flag and not any(get_backend(side.backend).plans for side in sides):
+        get_backend(sides[0].backend).device_option(request.device)
+        raise UsageProblem(f"{flag} is of TensorRT engines, and {sides[0].backend} has none; leave it out.")
+
+
+def _other(request: ProfileRequest, work: Workload) -> Workload | ProfiledSide | None:
+    """Return what the target is compared with."""
+    if request.against is None:
+        return None
+    path = Path(request.against)
+    if path.is_dir():
+        return earlier_run(path)
+    if path.is_file():
+        is_plan = path.suffix in PLAN_SUFFIXES
+        return _workload(request, path, request.precision, AUTO if is_plan else work.backend)
+    if _PRECISION.fullmatch(request.against) and work.path.suffix == ".onnx":
+        return _workload(request, request.target, request.against, work.backend)
+    raise UsageProblem(
+        f"--against takes an engine, a model, the run directory of an earlier profile or, for a model, a precision "
+        f"such as fp16; this is none: {request.against}"
+    )

@@ -1,0 +1,257 @@
+"""What the tables and sentences of a profile show: one view a side, and what stands out in words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from pathlib import Path
+from typing import get_args
+
+from trt_workbench.backends.profiling import OVERHEAD, Operation, Side
+from trt_workbench.core.percent import share
+from trt_workbench.core.statistics.comparison import Interval
+from trt_workbench.model.precision import precision_label
+from trt_workbench.profile.answer import answer
+from trt_workbench.profile.difference import LayerGroup, overhead, telling
+from trt_workbench.profile.document import Kernel, ProfileLine, SideFacts
+from trt_workbench.report.page import percent
+
+_NAMED = 3
+# Operations below this share are folded away, and kinds of them put together.
+_TRIVIAL = 0.005
+_KINDS = 12
+
+
+@dataclass(frozen=True)
+class Total:
+    """All operations of one operator that give one precision.
+
+    Attributes:
+        operator: of the operations; "all others" for kinds too small to be told apart.
+        precision: of their outputs, or the change of precision.
+        number: how many there are, by side; None for a side without them.
+        time_ms: of one run of the model, together, by side.
+        widths: of the bars, in percent of the longest, by side.
+    """
+
+    operator: str
+    precision: str
+    number: list[int | None]
+    time_ms: list[float | None]
+    widths: list[float]
+
+
+@dataclass(frozen=True)
+class SideView:
+    """One side of a profile.
+
+    Attributes:
+        name: "target" or "against".
+        facts: of run.json.
+        operations: layers or nodes in the order of execution.
+        kernels: the longest first, by tool.
+    """
+
+    name: str
+    facts: SideFacts
+    operations: list[Operation]
+    kernels: list[Kernel]
+
+    @property
+    def title(self) -> str:
+        """File, backend and precision."""
+        precision = precision_label(self.facts) or self.facts["precision"]
+        return f"{Path(str(self.facts['path'])).name} ({self.facts['backend']}, {precision})"
+
+    @property
+    def noun(self) -> str:
+        """What its operations are called."""
+        return "layers" if "plan" in self.facts else "nodes"
+
+    @property
+    def longest(self) -> list[Operation]:
+        """Operations with a time, the longest first."""
+        return sorted((one for one in self.operations if one.mean_ms is not None), key=lambda one: -(one.mean_ms or 0))
+
+    @staticmethod
+    def telling_of(longest: Sequence[Operation]) -> list[Operation]:
+        """Return the first of operations, the longest first, up to those that take less than half a percent."""
+        return list(takewhile(lambda one: one.share is None or one.share >= _TRIVIAL, longest))
+
+    @property
+    def overhead(self) -> list[Operation]:
+        """Reformat, cast, quantize and copy operations, the longest first."""
+        return overhead(self.operations)
+
+    @property
+    def providers(self) -> dict[str, tuple[int, float]]:
+        """Number of nodes and milliseconds by provider."""
+        counts = Counter(one.provider for one in self.operations if one.provider)
+        times: Counter[str] = Counter()
+        for one in self.operations:
+            if one.provider:
+                times[one.provider] += one.mean_ms or 0.0  # type: ignore[assignment]
+        return {str(name): (count, float(times[name])) for name, count in counts.items() if name}
+
+    @property
+    def total_ms(self) -> float:
+        """Sum of all operations in one run of the model, milliseconds."""
+        return sum(one.mean_ms or 0.0 for one in self.operations)
+
+
+def label(one: Operation) -> str:
+    """Return the names of the model's nodes that an operation computes, else its own."""
+    more = f" and {len(one.onnx_nodes) - _NAMED} more" if len(one.onnx_nodes) > _NAMED else ""
+    return (", ".join(one.onnx_nodes[:_NAMED]) + more) or one.name
+
+
+def precision_of(one: Operation) -> str:
+    """Return the change of precision that an operation makes, else the types of its outputs."""
+    return one.conversion or ", ".join(dict.fromkeys(one.output_types)) or "\N{EN DASH}"
+
+
+def totals(sides: Sequence[SideView]) -> list[Total]:
+    """Return the time by operator and precision, the longest first; small kinds are put together."""
+    sums: list[dict[tuple[str, str], tuple[int, float]]] = []
+    for side in sides:
+        found: dict[tuple[str, str], tuple[int, float]] = {}
+        for one in side.operations:
+            if one.mean_ms is not None:
+                kind = (one.operator or one.role, precision_of(one))
+                number, time_ms = found.get(kind, (0, 0.0))
+                found[kind] = (number + 1, time_ms + one.mean_ms)
+        sums.append(found)
+    weight = {kind: max(found.get(kind, (0, 0.0))[1] for found in sums) for found in sums for kind in found}
+    order = sorted(weight, key=lambda kind: -weight[kind])
+    longest = weight[order[0]] if order else 0.0
+    whole = max((side.total_ms for side in sides), default=0.0)
+    shown = [kind for kind in order[:_KINDS] if weight[kind] >= _TRIVIAL * whole]
+    rest = order[len(shown) :]
+    rows = [(*kind, [found.get(kind) for found in sums]) for kind in shown]
+    if rest:
+        small = [[found[kind] for kind in rest if kind in found] for found in sums]
+        together = [(sum(one[0] for one in part), sum(one[1] for one in part)) for part in small]
+        rows.append(("all others", f"{len(rest)} kinds", list(together)))
+    longest = max(longest, *(cell[1] for row in rows for cell in row[2] if cell)) if rows else 0.0
+    return [
+        Total(
+            operator,
+            precision,
+            [cell and cell[0] for cell in cells],
+            [cell and cell[1] for cell in cells],
+            [100 * cell[1] / longest if cell and longest else 0.0 for cell in cells],
+        )
+        for operator, precision, cells in rows
+    ]
+
+
+def role_rows(sides: Sequence[SideView]) -> list[tuple[str, list[tuple[int, float]]]]:
+    """Return for every role (number of operations, milliseconds) of each side; roles that no side has are left out."""
+    rows: list[tuple[str, list[tuple[int, float]]]] = []
+    for role in ("compute", *OVERHEAD, "other"):
+        having = [[one for one in side.operations if one.role == role] for side in sides]
+        if any(having):
+            rows.append((role, [(len(found), sum(one.mean_ms or 0.0 for one in found)) for found in having]))
+    return rows
+
+
+def side_views(sides: Mapping[Side, SideFacts], records: Sequence[ProfileLine]) -> list[SideView]:
+    """Return the views of the sides that a run has, the target first."""
+    return [
+        SideView(
+            name,
+            sides[name],
+            [one for one in records if isinstance(one, Operation) and one.side == name],
+            [one for one in records if isinstance(one, Kernel) and one.side == name],
+        )
+        for name in get_args(Side)
+        if name in sides
+    ]
+
+
+def summary(sides: Sequence[SideView], groups: Sequence[LayerGroup]) -> list[str]:
+    """Return what stands out, in sentences."""
+    if len(sides) == 1:
+        return _of_side(sides[0])
+    each = [" ".join(_of_side(side)) for side in sides]
+    return [_who_is_faster(sides[0], sides[1]), *each, *_of_difference(sides[0], sides[1], groups)]
+
+
+def _who_is_faster(target: SideView, against: SideView) -> str:
+    """The answer, by the times without the profiler, and whether the profile can explain it."""
+    found = answer(target.facts, against.facts)
+    if different := against.facts.get("other_machine"):
+        return f"Which is faster is not known: the earlier run is of another machine ({'; '.join(different)})."
+    if found is None:
+        return "Which is faster is not known: there is no time without the profiler of both sides."
+    times = f"{target.title} takes {_span(found.target)}, {against.title} {_span(found.against)}"
+    word = {"target": f"{target.title} is faster", "against": f"{against.title} is faster", None: "neither is faster"}
+    verdict = f"Without the profiler {word[found.faster]}: {times}."
+    if found.profile_agrees:
+        return verdict
+    first, second = found.profiled_ms
+    same = (first < second) is (found.faster == "target")
+    what = "by how much one is faster" if found.faster and same else "which is faster"
+    return (
+        f"The profile cannot answer {what}: with the profiler the times are {first:.3f} ms and "
+        f"{second:.3f} ms, which disagrees with those without it. {verdict} What follows tells what runs, not what is "
+        "gained."
+    )
+
+
+def _span(time: Interval) -> str:
+    return f"{time.median:.3f} ms ({percent(time.coverage)} interval {time.low:.3f} to {time.high:.3f})"
+
+
+def _of_side(side: SideView) -> list[str]:
+    found = []
+    if side.operations:
+        first = side.longest[:_NAMED]
+        part = sum(one.share or 0.0 for one in first)
+        names = ", ".join(f"{label(one)} ({(one.mean_ms or 0.0):.3f} ms)" for one in first)
+        found.append(
+            f"{side.title}: {len(side.longest)} {side.noun} take {side.total_ms:.3f} ms a run; the longest "
+            f"({share(part)} %) are {names}."
+        )
+        if own := side.facts.get("own_ms"):
+            found.append(f"Without the profiler one run takes {own:.3f} ms (median).")
+    if side.providers:
+        each = ", ".join(f"{name} {count} ({time_ms:.3f} ms)" for name, (count, time_ms) in side.providers.items())
+        found.append(f"Nodes by provider: {each}.")
+    if moved := side.overhead:
+        time_ms = sum(one.mean_ms or 0.0 for one in moved)
+        kinds = Counter(one.role for one in moved)
+        text = ", ".join(f"{count} {role}" for role, count in kinds.items())
+        cost = time_ms / side.total_ms if side.total_ms else 0.0
+        found.append(f"{text} {side.noun} cost {time_ms:.3f} ms ({share(cost, 1)} %); the longest is {moved[0].name}.")
+    for tool in dict.fromkeys(kernel.tool for kernel in side.kernels):
+        kernels = [kernel for kernel in side.kernels if kernel.tool == tool]
+        located = sum(1 for kernel in kernels if kernel.layer)
+        found.append(f"{tool} recorded {len(kernels)} kernels; {located} belong to a layer by its NVTX range.")
+    return found
+
+
+def _of_difference(target: SideView, against: SideView, groups: Sequence[LayerGroup]) -> list[str]:
+    found = [
+        f"With the profiler the {target.noun} of {target.title} take {target.total_ms:.3f} ms in sum, the "
+        f"{against.noun} of {against.title} {against.total_ms:.3f} ms."
+    ]
+    computing = [group for group in groups if group.computes]
+    named = telling(computing, _NAMED)
+    for group in named:
+        names = ", ".join(group.onnx_nodes[:_NAMED]) or (group.target or group.against)[0].name
+        more = f" and {len(group.onnx_nodes) - _NAMED} more" if len(group.onnx_nodes) > _NAMED else ""
+        found.append(f"{names}{more}: {group.target_ms:.3f} ms against {group.against_ms:.3f} ms.")
+    if rest := [group for group in computing if group not in named]:
+        sums = (sum(group.target_ms for group in rest), sum(group.against_ms for group in rest))
+        found.append(f"All other computation: {sums[0]:.3f} ms against {sums[1]:.3f} ms.")
+    for role, ((count, time_ms), (other_count, other_ms)) in role_rows([target, against]):
+        if role in OVERHEAD and (count, other_count) != (0, 0):
+            found.append(f"{role}: {count} ({time_ms:.3f} ms) against {other_count} ({other_ms:.3f} ms).")
+    for group in [group for group in groups if group.only_in and group.roles][:_NAMED]:
+        alone = target if group.only_in == "target" else against
+        one = (*group.target, *group.against)[0]
+        found.append(f"Only {alone.title} has the {one.role} {one.name} ({group.target_ms + group.against_ms:.3f} ms).")
+    return found

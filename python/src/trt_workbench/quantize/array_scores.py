@@ -1,0 +1,236 @@
+"""How like the baseline's a candidate's outputs are on arrays: cosine, relative distance and agreement of top-1."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import FiniteFloat
+
+from trt_workbench.backends.base import Session, SessionOptions
+from trt_workbench.backends.registry import require_backend
+from trt_workbench.core.array_files import load_arrays, save_arrays
+from trt_workbench.core.compare import compare_rows
+from trt_workbench.core.documents import Strict, read_document, write_json
+from trt_workbench.core.elements import Kind, is_finite, kind, largest_agrees, widened
+from trt_workbench.core.errors import NotFinite, UsageProblem
+from trt_workbench.core.logits import divergence, log_softmax
+from trt_workbench.core.statistics.bootstrap import draw_counts
+from trt_workbench.engine.profiles import Profile
+from trt_workbench.model.opened import Model
+from trt_workbench.model.randomness import refuse_random
+from trt_workbench.quantize.data import Batch, CalibrationData, batches, calibration_data
+from trt_workbench.quantize.scores import ResampledScore
+from trt_workbench.quantize.settings import CalibrationSettings
+from trt_workbench.verify import require_verified
+
+Figure = Literal["cosine", "top1", "perplexity"]
+NO_LOGITS = "A perplexity is of models that map input_ids to logits, and this is none; take --score cosine."
+FIGURE_NAMES: dict[Figure, str] = {"cosine": "cosine", "top1": "top-1 agreement", "perplexity": "perplexity"}
+Outputs = dict[str, NDArray[Any]]
+_OUTPUTS, _SAMPLES = "outputs.npz", "samples.json"
+# Batches that a search for overflowing values goes through.
+_EXPLAINED = 8
+
+
+class SampleScores(Strict):
+    """samples.json: one figure a sample, each in the order of `names`.
+
+    Attributes:
+        names: of the samples.
+        cosine: of all float outputs of a sample, laid end to end, with the baseline's.
+        relative_l2: distance from the baseline's, over their length.
+        top1: share of the positions of the first output at which the largest entry is the baseline's; empty where that
+            is no [samples, classes] or [samples, positions, classes] of two classes at least.
+        nll: of the next tokens, summed, in nats; empty of models that do not map token ids to logits.
+        kl: divergence of the distribution of the next token from the baseline's, mean over positions, in nats.
+        tokens: how many next tokens each sample has.
+        call_ms: median time of a call, milliseconds; None of earlier releases.
+    """
+
+    schema_version: Literal[1] = 1
+    names: list[str]
+    cosine: list[FiniteFloat]
+    relative_l2: list[FiniteFloat]
+    top1: tuple[FiniteFloat, ...] = ()
+    nll: tuple[FiniteFloat, ...] = ()
+    kl: tuple[FiniteFloat, ...] = ()
+    tokens: int = 0
+    call_ms: FiniteFloat | None = None
+
+
+def score_arrays(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Run a model on samples and write `samples.json` into a folder; for the baseline its outputs, too.
+
+    Args:
+        request: `model`, `source` (whose samples they are), `folder`, `baseline` (folder of the baseline; None for the
+            baseline itself), `backend`, its `precision`, `options` and `shapes` (as text), `data` (settings of the
+            samples), `batch`, `allow_unverified`.
+
+    Raises:
+        UsageProblem: the samples do not fit the model.
+        CheckFailed: an output is NaN or infinite.
+    """
+    asked = request["data"]
+    settings = CalibrationSettings(**{**asked, "tokenizer": asked["tokenizer"] and Path(asked["tokenizer"])})
+    return score_samples(
+        Path(request["model"]),
+        calibration_data(Model.open(Path(request["source"])), settings),
+        Path(request["folder"]),
+        None if request["baseline"] is None else Path(request["baseline"]),
+        backend=request["backend"],
+        options=SessionOptions(
+            precision=request["precision"],
+            extra=request["options"],
+            shapes=request["shapes"] and Profile.model_validate(request["shapes"]),
+        ),
+        batch=request["batch"],
+        allow_unverified=request["allow_unverified"],
+    )
+
+
+def score_samples(
+    model: Path,
+    data: CalibrationData,
+    folder: Path,
+    baseline: Path | None,
+    *,
+    backend: str,
+    options: SessionOptions | None = None,
+    batch: int = 1,
+    allow_unverified: bool = False,
+) -> dict[str, Any]:
+    """Do as `score_arrays`, on samples that are there. Raises as it does."""
+    if baseline is None:
+        refuse_random(Model.open(model), "compared")
+    runtime = require_backend(backend)
+    options = options or SessionOptions()
+    with runtime.load(model, options) as session:
+        fixed = session.inputs[0].shape[0] if session.inputs[0].shape else None
+        taken = list(batches(data, fixed or batch))
+        shapes = {tuple((name, array.shape) for name, array in one.inputs.items()) for one in taken}
+        require_verified(
+            session.provenance,
+            model,
+            [dict(one) for one in shapes],
+            allow_unverified=allow_unverified,
+            device=int(options.extra.get("device", 0)) if runtime.plans else 0,
+            note=lambda _: None,
+        )
+        own = None if baseline is None else load_arrays(baseline / _OUTPUTS)
+        outputs, call_ms = _run(session, taken, own or {})
+        provenance = session.record()
+        overflow = session.explained(one.inputs for one in taken[:_EXPLAINED]) if session.simulated else ""
+    if baseline is None:
+        save_arrays(folder / _OUTPUTS, outputs)
+    ids = [one.of_samples(one.inputs["input_ids"]) for one in taken if "input_ids" in one.inputs]
+    scores = _compared(outputs, own or outputs, data.names, np.concatenate(ids) if ids else None)
+    write_json(folder / _SAMPLES, scores.model_copy(update={"call_ms": call_ms}))
+    return {"provenance": provenance, "overflow": overflow}
+
+
+def array_scores(folder: Path, figure: Figure, seed: int) -> ResampledScore:
+    """Return the score that `score_arrays` wrote. Raises UsageProblem as `read_document`."""
+    found = read_document(folder / _SAMPLES, SampleScores)
+    means = {name: float(np.mean(getattr(found, name))) for name in ("cosine", "relative_l2")}
+    if found.top1:
+        means["top1"] = float(np.mean(found.top1))
+    elif figure == "top1":
+        raise UsageProblem(
+            "There is no top-1: the first output of floats is no [samples, classes] or [samples, positions, classes] "
+            "of at least 2 classes; take --score cosine."
+        )
+    if found.nll:
+        means |= {"kl": float(np.mean(found.kl)), "perplexity": float(np.exp(np.mean(found.nll) / found.tokens))}
+    elif figure == "perplexity":
+        raise UsageProblem(NO_LOGITS)
+    values = np.asarray(found.nll if figure == "perplexity" else getattr(found, figure))
+    drawn = draw_counts(len(values), seed) @ values / len(values)
+    return ResampledScore(
+        value=means[figure],
+        resampled=np.exp(drawn / found.tokens) if figure == "perplexity" else drawn,
+        samples="\n".join(found.names),
+        count=len(values),
+        figures=means,
+        counts=figure == "top1" and set(found.top1) <= {0.0, 1.0},
+        is_error=figure == "perplexity",
+        call_ms=found.call_ms,
+    )
+
+
+def _run(session: Session, taken: Sequence[Batch], expected: Outputs) -> tuple[Outputs, float]:
+    """Return the outputs of all samples, one after the other along the first axis, and the median time of a call.
+
+    Args:
+        session: of the candidate or the baseline.
+        taken: the samples in batches.
+        expected: outputs of the baseline; empty for itself.
+    """
+    parts, times, done = [], [], 0
+    for batch in taken:
+        started = time.perf_counter()
+        found = session.run(batch.inputs)
+        times.append((time.perf_counter() - started) * 1000)
+        for name, array in found.items():
+            if array.ndim == 0 or len(array) != batch.size:
+                raise UsageProblem(f"Output {name} has no entry for each sample, so that samples cannot be compared.")
+        parts.append({name: batch.of_samples(array) for name, array in found.items()})
+        for name, own in parts[-1].items():
+            if _is_broken(own, expected[name][done : done + len(own)] if name in expected else own):
+                raise NotFinite(f"Output {name} holds NaN or infinite values", session.explained([batch.inputs]))
+        done += len(batch.names)
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}, median(times)
+
+
+def _compared(found: Outputs, expected: Outputs, names: Sequence[str], ids: NDArray[Any] | None) -> SampleScores:
+    floats = [name for name, array in expected.items() if kind(array) is Kind.REAL and array.size]
+    if not floats:
+        raise UsageProblem("The model has no output of floats to compare, or outputs without a single number.")
+    if any(name not in found or found[name].shape != expected[name].shape for name in floats):
+        raise UsageProblem("The outputs are of other names or shapes than the baseline's.")
+    ours, theirs = (
+        np.concatenate([widened(one[name].reshape(len(names), -1)) for name in floats], axis=1)
+        for one in (found, expected)
+    )
+    each, first = compare_rows(ours, theirs), floats[0]
+    return SampleScores(
+        names=list(names),
+        cosine=each.likeness.tolist(),
+        relative_l2=np.minimum(each.rel_l2, 1e9).tolist(),
+        top1=_top1(found[first], expected[first]),
+        **_of_tokens(found[first], expected[first], ids),
+    )
+
+
+def _is_broken(found: NDArray[Any], expected: NDArray[Any]) -> bool:
+    """Whether values are not finite where the baseline's are, or not the same, or all of a sample are not finite."""
+    finite = is_finite(expected)
+    if compare_rows(found, expected).nonfinite.any():
+        return True
+    return finite.size > 0 and not finite.any(axis=tuple(range(1, finite.ndim))).all()
+
+
+def _top1(found: NDArray[Any], expected: NDArray[Any]) -> tuple[float, ...]:
+    """Return by sample how often the largest entry is the same; of images it is not known where the classes lie."""
+    if found.ndim not in (2, 3) or found.shape[-1] < 2:
+        return ()
+    agree = largest_agrees(found, expected)
+    return tuple(agree.reshape(len(found), -1).mean(axis=1).tolist())
+
+
+def _of_tokens(found: NDArray[Any], expected: NDArray[Any], ids: NDArray[Any] | None) -> dict[str, Any]:
+    """Return the fields of SampleScores that only logits [samples, tokens, words] of token ids have."""
+    is_language = ids is not None and found.ndim == 3 and found.shape[:2] == ids.shape and found.shape[1] > 1
+    if ids is None or not is_language or ids.max() >= found.shape[-1]:
+        return {}
+    nll, kl = [], []
+    for own, other, sample in zip(found, expected, ids, strict=True):  # one by one: logits of all take gigabytes
+        ours, theirs = (log_softmax(one[:-1]) for one in (own, other))
+        nll.append(-float(np.take_along_axis(ours, sample[1:, None].astype(np.int64), axis=-1).sum()))
+        kl.append(float(divergence(ours, theirs).mean()))
+    return {"nll": nll, "kl": kl, "tokens": ids.shape[1] - 1}

@@ -1,0 +1,148 @@
+"""`trtw quantize`: make a model in a lower precision, with the evidence of its calibration."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from trt_workbench.console.common import DebugOption, JsonOption, handled, print_json, print_line, say, stdout_console
+from trt_workbench.console.drawing import ReportOutcome, draw
+from trt_workbench.core.errors import CheckFailed, UsageProblem
+from trt_workbench.core.settings import Setting
+from trt_workbench.quantize.settings import MADE, CalibrationSettings, PlacementSettings, SearchSettings, made_precision
+
+if TYPE_CHECKING:
+    from trt_workbench.model.low_precision.evidence import SearchEvidence
+    from trt_workbench.quantize.candidates import Candidate
+    from trt_workbench.quantize.search import Search
+
+
+@handled
+def quantize(
+    model: Annotated[Path, typer.Argument(help="ONNX file in float32.")],
+    *,
+    precision: Annotated[
+        str, Setting(f"Format to make: {', '.join(MADE)}.", flags="--to", kind=str, read=made_precision)
+    ],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="File to write; tmp/quantize/MODEL.TO.onnx by default.")
+    ] = None,
+    calibration: CalibrationSettings,
+    placement: PlacementSettings,
+    searching: SearchSettings,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Make a model in a lower precision, with its evidence.
+
+    Ranges of activations are found on --calibration, prepared as inference prepares it. With --keep-score only one half
+    of it gives ranges; on the other, groups are left alone until the loss of the score is small enough. The exit code
+    is 1 if it never is.
+    """
+    from trt_workbench.console.progress import progress_bar
+    from trt_workbench.core.precision import read
+    from trt_workbench.core.workspace import output_root
+    from trt_workbench.model.opened import Model
+    from trt_workbench.quantize.candidates import check_user_output, evidence_path, make_candidate
+    from trt_workbench.quantize.search import Search
+
+    _require_a_bound(searching)
+    opened = Model.open(model)
+    output = output or output_root() / "quantize" / f"{model.stem}.{precision}.onnx"
+    check_user_output(opened, output)
+    drawing = ReportOutcome()
+    with progress_bar("steps") as start:
+        if searching.keep_score is not None:
+            candidate, drawing = _searched(
+                Search(opened, precision, output, calibration, placement, searching, say, start), debug=debug
+            )
+        else:
+            on_progress = start("Calibrating") if read(precision)[0].is_calibrated else None
+            candidate = make_candidate(
+                opened, precision, output, calibration=calibration, placement=placement, on_progress=on_progress
+            )
+    if as_json:
+        document = candidate.evidence.model_dump(mode="json")
+        print_json({**document, "output": str(output), "evidence": str(evidence_path(output))})
+    else:
+        _show(candidate)
+    drawing.end()
+
+
+def _require_a_bound(settings: SearchSettings) -> None:
+    """Raise UsageProblem where something of a search is asked for, but none."""
+    given = {"--annotations": settings.annotations, "--score": settings.score, "--profile": settings.profile}
+    if settings.keep_score is None and (names := [name for name, value in given.items() if value is not None]):
+        raise UsageProblem(f"{', '.join(names)} needs --keep-score, the loss of the score that is allowed.")
+
+
+def _searched(search: Search, *, debug: bool) -> tuple[Candidate, ReportOutcome]:
+    """Return what a search made, with its run directory drawn. Raises CheckFailed where nothing keeps the bound."""
+    from trt_workbench.core.directory import run_directory
+    from trt_workbench.core.documents import write_json
+    from trt_workbench.model.low_precision.evidence import digits_for
+
+    with run_directory("quantize", search.output.with_suffix(".search")) as run:
+        found = search.run()
+        write_json(run.path / "search.json", found.document)
+        directory = run.commit("complete")
+    drawing = draw(directory, debug=debug)
+    say(f"Search: {directory}")
+    if found.candidate is None:
+        evidence, groups = found.document.evidence, len(found.document.order)
+        last = evidence.curve[-1]
+        raise CheckFailed(
+            f"Nothing in {search.precision} keeps {evidence.figure} within {evidence.bound:g}: with {last.kept} of "
+            f"{groups} groups left alone the loss is {last.loss:.{digits_for(evidence.bound)}f}. No model was written."
+        )
+    return found.candidate, drawing
+
+
+def _show(candidate: Candidate) -> None:
+    from trt_workbench.core.percent import share
+    from trt_workbench.model.graph_types import read_precision
+    from trt_workbench.model.opened import Model
+    from trt_workbench.quantize.candidates import evidence_path
+
+    tell = partial(print_line, stdout_console(quiet=False))
+    evidence = candidate.evidence
+    tell(f"Precision: {read_precision(Model.open(candidate.path)).text}")
+    low = f"{share(evidence.low_macs, 1)}% of the arithmetic, {share(evidence.low_weights, 1)}% of the weights"
+    tell(f"In {candidate.precision}: {low}")
+    for reason, count in Counter(evidence.kept.values()).most_common():
+        tell(f"Left as it was: {count} group{'s' * (count > 1)}: {reason}")
+    if found := evidence.search:
+        tell(f"{found.figure} on {found.samples} held-out {found.unit}: {_search_words(found)}")
+    if data := evidence.calibration:
+        of = f"of {data.available}" if data.kind == "data" else "of noise: NOT CALIBRATED"
+        tell(f"Ranges: by {evidence.method} from {data.samples} samples {of}, seed {data.seed}")
+        clipped = max(evidence.ranges.items(), key=lambda one: one[1].clipped)
+        if clipped[1].clipped:
+            tell(f"Clipped most: {share(clipped[1].clipped, 2)}% of {clipped[0]}")
+    if evidence.opset != evidence.source_opset:
+        tell(f"Operator set: {evidence.opset} (the model has {evidence.source_opset})")
+    for note in evidence.notes:
+        tell(f"note: {note}")
+    tell(f"Written: {candidate.path}")
+    tell(f"Evidence: {evidence_path(candidate.path)}")
+
+
+def _search_words(found: SearchEvidence) -> str:
+    """Say what the score is and what it can claim."""
+    from trt_workbench.core.statistics.bootstrap import is_certain
+    from trt_workbench.model.low_precision.evidence import digits_for
+
+    chosen = found.chosen
+    assert chosen is not None  # as a candidate was made
+    digits = digits_for(found.bound)
+    words = f"{chosen.value:.{digits}f}, loss {chosen.loss:.{digits}f}"
+    if chosen.loss_ci95 is None:
+        return words
+    low, high = chosen.loss_ci95
+    words += f" (95 %: {low:.{digits}f} to {high:.{digits}f})"
+    proven = is_certain(chosen.loss_ci95, found.samples, found.bound)
+    return words if proven else f"{words}; so few {found.unit} do not prove a loss of {found.bound:g} at most"

@@ -1,0 +1,329 @@
+"""Calibration data as samples that are drawn by seed from all there are, each with a name for messages."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trt_workbench.backends.base import TensorSpec
+from trt_workbench.backends.images import ImageTransform
+from trt_workbench.backends.measure.inputs import complete_shapes, random_inputs
+from trt_workbench.backends.torch.llm_tokenizer import load_tokenizer
+from trt_workbench.core.array_files import count_rows
+from trt_workbench.core.elements import errors, is_finite, kind
+from trt_workbench.core.errors import ComponentMissing, UsageProblem
+from trt_workbench.core.hashing import hash_file, hash_folder
+from trt_workbench.core.input_files import read_text
+from trt_workbench.core.memory import require_room
+from trt_workbench.engine.calibration import array_columns, calibration_files, check_sample, holds_images
+from trt_workbench.model.facts import ModelTensor
+from trt_workbench.model.llm_directory import examine_llm_directory
+from trt_workbench.model.low_precision.kinds import RANDOM
+from trt_workbench.model.opened import Model
+from trt_workbench.quantize.settings import FEWEST_SAMPLES, CalibrationSettings
+from trt_workbench.vision import calibration_images, family_of
+
+Sample = Mapping[str, NDArray[Any]]
+Half = Literal[0, 1]
+HALVES: tuple[Half, Half] = (0, 1)
+# Of noise: more of the same tells no more.
+_RANDOM_SAMPLES = 16
+RANDOM_SIZE = 64  # of a free dimension that is not the batch
+_TEXT = (".txt",)
+# What a dimension is called that is the batch.
+_LETTERS = ("N", "n", "B", "b", "bs")
+# Arrays are looked at before the run, which takes minutes.
+_LOOKED_AT = 8
+
+
+@dataclass(frozen=True)
+class CalibrationData:
+    """Samples to find ranges on.
+
+    Attributes:
+        names: of the chosen samples, such as `a.jpg` or `b.npz row 3`.
+        available: how many there are to choose from; 0 of random ones.
+        transform: how files become tensors.
+        random: whether the samples are noise.
+        read: yields the samples by input, without the batch dimension, in the order of `names`.
+        notes: returns what a person should know of the samples read so far, in sentences.
+    """
+
+    names: tuple[str, ...]
+    available: int
+    transform: str
+    random: bool
+    read: Callable[[], Iterator[Sample]]
+    notes: Callable[[], list[str]] = list
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Samples as a model takes them.
+
+    Attributes:
+        names: of the samples; fewer than `size` in an incomplete last batch, which is filled with its own samples.
+        inputs: by name, each [size, ...].
+        size: samples of one call.
+    """
+
+    names: list[str]
+    inputs: dict[str, NDArray[Any]]
+    size: int
+
+    def samples(self) -> Iterator[Sample]:
+        """Yield the samples, without what fills the batch."""
+        for row in range(len(self.names)):
+            yield {name: array[row] for name, array in self.inputs.items()}
+
+    def of_samples(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return an array of the model without what belongs to the samples that fill the batch.
+
+        The axis that holds the samples, alone or with others, is the one along which those come twice. Where there is
+        none, a first axis as long as the batch is taken to be it; other arrays are returned as they are.
+        """
+        count = len(self.names)
+        if count == self.size or not values.ndim or not values.size:
+            return values
+        for axis in (axis for axis, length in enumerate(values.shape) if length % self.size == 0):
+            rows = np.moveaxis(values, axis, 0)
+            for outer in (1, len(rows) // self.size):  # samples first, or last as in [time, batch] made one axis
+                split = rows.reshape(outer, self.size, -1)
+                if self._repeats(split):
+                    return np.moveaxis(split[:, :count].reshape(-1, *rows.shape[1:]), 0, axis)
+        return values[:count] if len(values) == self.size else values
+
+    def _repeats(self, split: NDArray[Any]) -> bool:
+        """Whether the rows [any, size, any] that fill the batch equal those of the samples that they are of."""
+        count = len(self.names)
+        filled, source = split[:, count:], split[:, np.arange(count, self.size) % count]
+        top = float(np.abs(split[is_finite(split)].astype(np.float64)).max(initial=0)) if not kind(split).counted else 0
+        return bool((errors(filled, source) <= 1e-4 * top).all())
+
+
+def batches(data: CalibrationData, size: int) -> Iterator[Batch]:
+    """Yield the samples in batches of `size`."""
+    samples = zip(data.names, data.read(), strict=True)
+    while taken := list(itertools.islice(samples, size)):
+        rows = [sample for _, sample in itertools.islice(itertools.cycle(taken), size)]
+        stacked = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+        yield Batch([name for name, _ in taken], stacked, size)
+
+
+def calibration_data(model: Model, settings: CalibrationSettings, half: Half | None = None) -> CalibrationData:
+    """Return the samples that settings ask for.
+
+    Args:
+        model: what takes the samples.
+        settings: which data.
+        half: draw from one half alone of what there is, split by the seed; the other half holds none of its samples.
+
+    Raises:
+        UsageProblem: there is no such data, it does not fit the model, or is too little.
+        ComponentMissing: a text needs transformers.
+    """
+    if settings.calibration is None:
+        raise UsageProblem(
+            "Ranges of activations need data: pass --calibration with images, .npy or .npz files or a text, or "
+            "--calibration random for a model that is labelled as not calibrated."
+        )
+    inputs = model.facts.inputs
+    if empty := [one.name for one in inputs if one.shape and one.shape[0] == 0]:
+        raise UsageProblem(f"Input {empty[0]} was exported for a batch of 0, so that it takes no sample: {model.path}")
+    if settings.calibration == RANDOM:
+        return _random(model, inputs, settings)
+    require_batch_first(model)
+    path = Path(settings.calibration)
+    if path.suffix in _TEXT and path.exists():
+        return _text(model, path, inputs, settings, half)
+    images = calibration_images(model, path, settings.family, settings.imgsz, settings.exif)
+    if images is None:
+        return _arrays(model, path, inputs, settings, half)
+    files = calibration_files(path)
+    chosen = [files[place] for place in _drawn(len(files), settings, path, half)]
+    read_image = images.read
+
+    def read() -> Iterator[Sample]:
+        for file in chosen:
+            sample = read_image(file)
+            check_sample(file, sample, inputs[0])
+            yield {inputs[0].name: sample}
+
+    return CalibrationData(tuple(map(str, chosen)), len(files), images.description, False, read, images.notes)
+
+
+def require_batch_first(model: Model) -> None:
+    """Raise UsageProblem where another dimension of an input than the first one is the batch.
+
+    It is called so, or all outputs begin with it and the first dimension is in none of them.
+    """
+    outputs = [output.shape or () for output in model.facts.outputs]
+    for tensor in model.facts.inputs:
+        first, *others = tensor.shape or (None,)
+        for axis, dim in enumerate(others, 1):
+            called = _names_a_batch(dim) and (first != 1 or dim not in _LETTERS)  # of [1, n, 3] n may be points
+            begins = isinstance(dim, str) and all(shape[:1] == (dim,) and first not in shape for shape in outputs)
+            if not _names_a_batch(first) and first != dim and (called or begins):
+                shape = ", ".join(str(one or "?") for one in (first, *others))
+                raise UsageProblem(
+                    f"Samples are taken along the first dimension, and the batch of the input {tensor.name} [{shape}] "
+                    f"is dimension {axis}, {dim}; export the model with the batch first: {model.path}"
+                )
+
+
+def _names_a_batch(dim: int | str | None) -> bool:
+    return isinstance(dim, str) and (dim in _LETTERS or "batch" in dim.lower())
+
+
+def data_hash(calibration: str | None) -> str:
+    """Return what identifies calibration data: a hash of the file or folder; of all else what was asked for."""
+    data = Path(calibration or "")
+    if calibration is None or calibration == RANDOM or not data.exists():
+        return str(calibration)  # `calibration_data` says what is wrong with it
+    return hash_folder(data) if data.is_dir() else hash_file(data)
+
+
+def _drawn(available: int, settings: CalibrationSettings, path: Path, half: Half | None) -> list[int]:
+    """Return which of the samples are used, in order. Raises UsageProblem if they are too few."""
+    places = np.arange(available)
+    if half is not None:
+        places = np.random.default_rng([settings.seed, available]).permutation(available)[half::2]
+    if len(places) < FEWEST_SAMPLES:
+        of = f", {len(places)} in the half of them that is used" if half is not None else ""
+        raise UsageProblem(
+            f"The data hold {available} sample{'s' * (available != 1)}{of}, and neither ranges nor scores of fewer "
+            f"than {FEWEST_SAMPLES} mean anything; give more: {path}"
+        )
+    count = min(len(places), settings.samples)
+    return sorted(np.random.default_rng(settings.seed).choice(places, count, replace=False).tolist())
+
+
+def _arrays(
+    model: Model, path: Path, inputs: Sequence[ModelTensor], settings: CalibrationSettings, half: Half | None
+) -> CalibrationData:
+    files = [file for file in calibration_files(path) if not holds_images(file)]
+    names = [tensor.name for tensor in inputs]
+    places = [(file, row) for file in files for row in range(count_rows(file))]
+    chosen = [places[place] for place in _drawn(len(places), settings, path, half)]
+
+    def read() -> Iterator[Sample]:
+        opened: Path | None = None
+        columns: dict[str, NDArray[Any]] = {}
+        for file, row in chosen:
+            if file != opened:
+                opened, columns = file, array_columns(file, names)
+            for tensor in inputs:
+                check_sample(file, columns[tensor.name][row], tensor)
+            yield {name: column[row] for name, column in columns.items()}
+
+    _check_values(model, settings, read, path)
+    return CalibrationData(tuple(f"{file} row {row}" for file, row in chosen), len(places), "arrays", False, read)
+
+
+def _check_values(
+    model: Model, settings: CalibrationSettings, read: Callable[[], Iterator[Sample]], path: Path
+) -> None:
+    """Raise UsageProblem where arrays cannot be images as a detector's inference feeds them."""
+    transform = _transform(model, settings)
+    samples = [sample for sample, _ in zip(read(), range(_LOOKED_AT), strict=False)]
+    if transform is None or len(samples[0]) != 1:
+        return
+    values = [next(iter(sample.values())) for sample in samples]
+    least, most = min(float(one.min()) for one in values), max(float(one.max()) for one in values)
+    low, high = _fed(transform)
+    span = high - low
+    # a set of dark images reaches a twentieth of the range at least
+    if not (low - span * 0.1 <= least and low + span * 0.05 <= most <= high + span * 0.1):
+        raise UsageProblem(
+            f"The arrays hold values from {least:.4g} to {most:.4g}, and inference feeds this model "
+            f"{low:.4g} to {high:.4g}: they were normalised in another way, or not at all. Prepare them as inference "
+            f"does, or give the images themselves: {path}"
+        )
+
+
+def _transform(model: Model, settings: CalibrationSettings) -> ImageTransform | None:
+    """Return how inference prepares images; None for a model that is no known detector."""
+    try:
+        return family_of(model, settings.family, settings.imgsz).transform()
+    except (UsageProblem, ComponentMissing):
+        if settings.family:
+            raise
+        return None
+
+
+def _fed(transform: ImageTransform) -> tuple[float, float]:
+    """Return the least and the largest value that a transform makes of pixels."""
+    ends = [
+        (grey * transform.scale - mean) / std
+        for grey in (0, 255)
+        for mean, std in zip(transform.mean, transform.std, strict=True)
+    ]
+    return min(ends), max(ends)
+
+
+def _text(
+    model: Model, path: Path, inputs: Sequence[ModelTensor], settings: CalibrationSettings, half: Half | None
+) -> CalibrationData:
+    known = {"input_ids", "attention_mask", "token_type_ids", "position_ids"}
+    names = {tensor.name for tensor in inputs}
+    if "input_ids" not in names or names - known:
+        raise UsageProblem(
+            f"A text calibrates models that take {', '.join(sorted(known))} or some of them, input_ids always; this "
+            f"one takes {', '.join(sorted(names))}: give .npz files with these. Model: {model.path}"
+        )
+    tokenizer = load_tokenizer(examine_llm_directory(settings.tokenizer or model.path.parent))
+    try:
+        ids = tokenizer.encode(read_text(path)).ids
+    except UnicodeDecodeError as error:
+        raise UsageProblem(f"The calibration text is not UTF-8 ({error}): {path}") from error
+    shape = next(tensor.shape for tensor in inputs if tensor.name == "input_ids") or ()
+    fixed = shape[1] if len(shape) > 1 else None
+    window = fixed if isinstance(fixed, int) else settings.window
+    starts = range(0, len(ids) - window + 1, window)
+    chosen = [starts[place] for place in _drawn(len(starts), settings, path, half)]
+
+    def read() -> Iterator[Sample]:
+        for start in chosen:
+            made = {
+                "input_ids": ids[start : start + window],
+                "attention_mask": np.ones(window, np.int64),
+                "token_type_ids": np.zeros(window, np.int64),
+                "position_ids": np.arange(window),
+            }
+            yield {tensor.name: made[tensor.name].astype(tensor.dtype) for tensor in inputs}
+
+    labels = tuple(f"{path} tokens {start} to {start + window}" for start in chosen)
+    return CalibrationData(labels, len(starts), f"windows of {window} tokens", False, read)
+
+
+def _random(model: Model, inputs: Sequence[ModelTensor], settings: CalibrationSettings) -> CalibrationData:
+    """Return noise: in the range of pixels as inference feeds them where the model is a detector."""
+    transform = _transform(model, settings)
+    specs = [TensorSpec.of(one) for one in inputs]
+    symbols = {one.name: one.shape or () for one in inputs}
+    asked = {specs[0].name: (1, *transform.shape)} if transform and len(specs) == 1 else None
+    shapes = complete_shapes(specs, symbols, {}, "", asked=asked, batch=1, default=RANDOM_SIZE)
+    if scalars := [name for name, shape in shapes.items() if not shape]:
+        raise UsageProblem(f"Inputs without a batch dimension cannot be sampled: {', '.join(scalars)} of {model.path}")
+    if asked and transform:
+        require_room(f"Input {specs[0].name}", transform.shape, 8)  # drawn as float64
+    count = min(settings.samples, _RANDOM_SAMPLES)
+
+    def read() -> Iterator[Sample]:
+        for number in range(count):
+            if asked and transform:
+                low, high = _fed(transform)
+                generator = np.random.default_rng([settings.seed, number])
+                noise = generator.uniform(low, high, transform.shape).astype(transform.dtype)
+                yield {specs[0].name: noise}
+            else:
+                drawn = random_inputs(specs, shapes, settings.seed + number, hint="give samples (--calibration FILES)")
+                yield {name: array[0] for name, array in drawn.items()}
+
+    return CalibrationData(tuple(f"random sample {number}" for number in range(count)), 0, "noise", True, read)

@@ -1,0 +1,139 @@
+"""Scores on a half of the calibration data: AP with annotations, else the likeness to the float model."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from trt_workbench.backends.registry import REFERENCE
+from trt_workbench.core.documents import write_json
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.engine.calibration import holds_images
+from trt_workbench.model.low_precision.kinds import RANDOM
+from trt_workbench.model.opened import Model
+from trt_workbench.quantize.array_scores import FIGURE_NAMES, Figure, array_scores, score_samples
+from trt_workbench.quantize.data import HALVES, CalibrationData, Half, calibration_data
+from trt_workbench.quantize.scores import ResampledScore, coco_scores
+from trt_workbench.quantize.settings import CalibrationSettings, ScoreSettings
+from trt_workbench.vision import CocoEvaluation, CocoRequest, read_dataset
+
+RANGES, HELD_OUT = HALVES
+"""The halves of the calibration data: ranges are found on one, and candidates scored on the other."""
+
+
+class Scorer(Protocol):
+    """Scores models on one half."""
+
+    @property
+    def figure(self) -> str:
+        """Name of the score, such as "AP"."""
+
+    @property
+    def unit(self) -> str:
+        """What a sample is, in the plural."""
+
+    def score(self, model: Path, folder: Path, baseline: Path | None) -> ResampledScore:
+        """Score a model on ONNX Runtime's CPU provider.
+
+        Args:
+            model: the file.
+            folder: an empty one.
+            baseline: that of the float model's score; None of the float model itself.
+        """
+
+
+def scorer_of(
+    model: Model, calibration: CalibrationSettings, settings: ScoreSettings, folder: Path, half: Half = HELD_OUT
+) -> Scorer:
+    """Return what scores candidates of a model.
+
+    Args:
+        model: the float model.
+        calibration: the data.
+        settings: how they are scored.
+        folder: where the annotations of the half are written.
+        half: that is scored.
+
+    Raises:
+        UsageProblem: there is no such score, or the data do not fit it.
+    """
+    if calibration.calibration == RANDOM:
+        raise UsageProblem("There is no score on noise; pass data with --calibration.")
+    data = calibration_data(model, replace(calibration, samples=settings.score_samples), half)
+    if settings.annotations is not None:
+        if settings.score is not None:
+            raise UsageProblem("With --annotations the score is AP; leave --score out.")
+        images = Path(calibration.calibration or "")
+        annotations = _of_half(images, settings.annotations, data, folder / f"half-{half}.json")
+        return _Detection(images, annotations, calibration)
+    if holds_images(Path(calibration.calibration or "")) and settings.score is None:
+        raise UsageProblem(
+            "Images of a detector need --annotations for AP; --score cosine compares outputs with the float model's."
+        )
+    return _Likeness(data, settings.score or "cosine", calibration.seed)
+
+
+@dataclass(frozen=True)
+class _Detection:
+    """COCO's AP of a detector."""
+
+    images: Path
+    annotations: Path
+    calibration: CalibrationSettings
+    figure: str = "AP"
+    unit: str = "images"
+
+    def score(self, model: Path, folder: Path, baseline: Path | None) -> ResampledScore:  # noqa: ARG002 - AP needs none
+        """Score by eval-coco's evaluation."""
+        settings = self.calibration
+        request = CocoRequest(
+            model=model,
+            images=self.images,
+            annotations=self.annotations,
+            backend=REFERENCE,
+            family=settings.family,
+            imgsz=settings.imgsz,
+            exif=settings.exif,
+            classes=settings.classes,
+            threads=settings.threads,
+            seed=settings.seed,
+        )
+        with CocoEvaluation(request) as evaluation:
+            evaluation.run(folder)
+        return coco_scores(folder, settings.seed)
+
+
+@dataclass(frozen=True)
+class _Likeness:
+    """How like the float model's the outputs are."""
+
+    data: CalibrationData
+    kind: Figure
+    seed: int
+    unit: str = "samples"
+
+    @property
+    def figure(self) -> str:
+        return FIGURE_NAMES[self.kind]
+
+    def score(self, model: Path, folder: Path, baseline: Path | None) -> ResampledScore:
+        score_samples(model, self.data, folder, baseline, backend=REFERENCE)
+        return array_scores(folder, self.kind, self.seed)
+
+
+def _of_half(images: Path, annotations: Path, data: CalibrationData, path: Path) -> Path:
+    """Write the annotations of the images of one half into `path`, which is returned."""
+    if not images.is_dir():
+        raise UsageProblem(f"With --annotations, --calibration names the folder of their images: {images}")
+    listed = read_dataset(images, annotations, allow_missing=True)
+    names = {Path(name).resolve() for name in data.names}
+    ids = {image.id for image in listed.images if listed.path(image).resolve() in names}
+    if not ids:
+        raise UsageProblem(f"The annotations list none of the calibration images: {annotations}")
+    document: dict[str, Any] = json.loads(annotations.read_bytes())
+    document["images"] = [one for one in document["images"] if one["id"] in ids]
+    document["annotations"] = [one for one in document["annotations"] if one["image_id"] in ids]
+    write_json(path, document)
+    return path

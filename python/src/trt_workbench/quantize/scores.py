@@ -1,0 +1,138 @@
+"""Scores read back from the files of a run, with the same score over resamples, so that two of them can be paired."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trt_workbench.core.documents import read_document
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.statistics.bootstrap import draw_counts, share_interval
+from trt_workbench.core.statistics.summary import interval
+from trt_workbench.quantize.score_document import ClassLoss, RowScore
+from trt_workbench.vision import CocoMatches, CocoMetrics, read_dataset, read_predictions
+
+_FURTHER = ("AP50", "AP75", "AP_small", "AP_medium", "AP_large", "AR_100")
+
+
+@dataclass(frozen=True)
+class ResampledScore:
+    """The score of one precision on one runtime.
+
+    Attributes:
+        value: of the figure.
+        resampled: float64 [resamples], the same over resamples of the samples.
+        samples: what identifies the samples; only scores with equal ones are paired.
+        count: how many samples.
+        figures: further figures.
+        classes: name, annotations and AP of each category that has annotations.
+        class_resampled: float64 [resamples, categories with annotations].
+        counts: whether the value is the share of samples that count, each whole or not at all, as of an agreement.
+        is_error: whether less is better, as of a perplexity; the loss is then the share by which it grows.
+        call_ms: how long a call took while it was scored, median, milliseconds: roughly, as nothing is warmed up.
+    """
+
+    value: float
+    resampled: NDArray[np.float64]
+    samples: str
+    count: int
+    figures: Mapping[str, float | None] = field(default_factory=dict)
+    classes: tuple[tuple[str, int, float], ...] = ()
+    class_resampled: NDArray[np.float64] | None = None
+    counts: bool = False
+    is_error: bool = False
+    call_ms: float | None = None
+
+    def against(self, baseline: ResampledScore | None) -> RowScore:
+        """Return the score as a document, with its distance from the baseline's.
+
+        Raises:
+            UsageProblem: the two were scored on different samples.
+        """
+        ends, loss_ends = interval(self.resampled, self.value), None
+        reference = self if baseline is None else baseline
+        loss = float(self._loss(np.array(reference.value), np.array(self.value)))
+        counted = self.counts and reference is not self and reference.value == 1  # the baseline agrees with itself
+        if reference is not self:
+            if self.samples != reference.samples:
+                raise UsageProblem("The scores are of different samples, so that their difference says nothing.")
+            loss_ends = interval(self._loss(reference.resampled, self.resampled), loss)
+            if counted:
+                ends, loss_ends = (share_interval(share, self.count) for share in (self.value, 1 - self.value))
+        return RowScore(
+            value=self.value,
+            ci95=ends,
+            loss=loss,
+            loss_ci95=loss_ends,
+            counted=counted,
+            figures=dict(self.figures),
+            classes=self._classes(reference),
+        )
+
+    def _loss(self, before: NDArray[np.float64], after: NDArray[np.float64]) -> NDArray[np.float64]:
+        return after / before - 1 if self.is_error else before - after
+
+    def _classes(self, reference: ResampledScore) -> list[ClassLoss]:
+        if self.class_resampled is None or reference.class_resampled is None:
+            return []
+        differences = reference.class_resampled - self.class_resampled
+        return [
+            ClassLoss(
+                name=name,
+                annotations=count,
+                value=value,
+                baseline=before[2],
+                loss_ci95=interval(column, before[2] - value),
+            )
+            for (name, count, value), before, column in zip(self.classes, reference.classes, differences.T, strict=True)
+        ]
+
+
+def coco_scores(directory: Path, seed: int) -> ResampledScore:
+    """Return the score of a finished evaluation by eval-coco.
+
+    Args:
+        directory: holds metrics.json and predictions.json.
+        seed: of the resamples.
+
+    Raises:
+        UsageProblem: a file is damaged, the run is partial, or its annotations are gone or were changed.
+    """
+    metrics = read_document(directory / "metrics.json", CocoMetrics)
+    if metrics["status"] != "complete":
+        raise UsageProblem(f"The evaluation was interrupted, so that its score is of other images: {directory}")
+    if metrics["AP"] is None:
+        raise UsageProblem(f"There is no AP: the images have no annotations: {directory}")
+    used = metrics["dataset"]
+    dataset = read_dataset(
+        Path(used["images"]),
+        Path(used["annotations"]),
+        limit=metrics["settings"].get("limit"),
+        allow_missing=bool(used["missing"]),
+    )
+    if dataset.sha256 != used["annotations_sha256"] or len(dataset.images) != metrics["images"]:
+        raise UsageProblem(f"The annotations were changed since the evaluation: {used['annotations']}")
+    image_ids = np.array([image.id for image in dataset.images], np.int64)
+    found = read_predictions(directory / "predictions.json")
+    if not np.isin(found.image_ids, image_ids).all():
+        raise UsageProblem(
+            f"There are predictions for images that were not evaluated; the run was changed: {directory}"
+        )
+    matches = CocoMatches(image_ids, dataset.truth, dataset.categories, found)
+    resampled = matches.average_precision(draw_counts(len(image_ids), seed))
+    rated = [place for place, row in enumerate(metrics["per_class"]) if row["AP"] is not None]
+    rows = [metrics["per_class"][place] for place in rated]
+    return ResampledScore(
+        value=metrics["AP"],
+        resampled=resampled.figures["AP"],
+        samples=f"{dataset.sha256}:{image_ids.tolist()}",
+        count=len(image_ids),
+        figures={name: metrics[name] for name in _FURTHER},  # type: ignore[literal-required]
+        classes=tuple((row["name"], row["ground_truths"], row["AP"] or 0.0) for row in rows),
+        class_resampled=resampled.class_ap[:, rated],
+        call_ms=metrics["latency_ms"]["inference"]["p50"] if metrics["latency_ms"] else None,
+    )

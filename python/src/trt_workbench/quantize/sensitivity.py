@@ -1,0 +1,214 @@
+"""How much each group of a model loses in a lower precision: one group at a time low, and the noise that it makes.
+
+The noise of groups nearly adds up, so that one at a time low tells what each brings into the whole. One at a time left
+alone would show a group only as far as the noise of all others lets it be seen.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+
+from trt_workbench.backends.base import SessionOptions
+from trt_workbench.backends.registry import load_reference
+from trt_workbench.core.compare import Sums
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.files import scratch_folder
+from trt_workbench.core.precision import HEAD
+from trt_workbench.model.low_precision.groups import Outsider, PrecisionGroup, quantisable
+from trt_workbench.model.low_precision.preparation import prepare, raise_opset
+from trt_workbench.model.low_precision.qdq import ranged_tensors
+from trt_workbench.model.opened import Model
+from trt_workbench.model.sanitize.sanitize import save_model
+from trt_workbench.quantize.calibrate import Calibrated, fixed_batch
+from trt_workbench.quantize.candidates import (
+    Candidate,
+    all_groups,
+    kept_groups,
+    lowered,
+    make_candidate,
+    method_of,
+    other_products,
+    weight_elements,
+)
+from trt_workbench.quantize.copies import named
+from trt_workbench.quantize.data import Batch, CalibrationData, Half, batches, calibration_data
+from trt_workbench.quantize.sensitivity_document import GroupLoss, Sensitivity
+from trt_workbench.quantize.settings import CalibrationSettings, PlacementSettings
+
+Progress = Callable[[int, int], None]
+Outputs = Sequence[Mapping[str, NDArray[Any]]]
+# Of which noise is measured: groups differ by orders of magnitude, samples by little.
+SAMPLES = 4
+# Of an output that is NaN, or all there is in place of zeros.
+_MOST_NOISE = 1e12
+
+
+class Maker:
+    """Makes candidates of one model with chosen groups left alone; the calibration ran once."""
+
+    def __init__(
+        self, model: Model, precision: str, calibrated: Calibrated | None, placement: PlacementSettings
+    ) -> None:
+        self.model, self.precision, self.placement = model, precision, replace(placement, keep_sensitive=False)
+        self.calibrated = calibrated
+
+    def make(self, kept: Sequence[str], output: Path, **facts: Any) -> Candidate:
+        """Return the candidate with `kept` left alone. Raises as `make_candidate`."""
+        placement = replace(self.placement, keep=(*self.placement.keep, *kept))
+        return make_candidate(
+            self.model, self.precision, output, calibration=self.calibrated, placement=placement, **facts
+        )
+
+
+def measure_sensitivity(
+    model: Model,
+    precision: str,
+    calibrated: Calibrated | None,
+    settings: CalibrationSettings,
+    placement: PlacementSettings,
+    *,
+    half: Half | None = None,
+    on_progress: Progress | None = None,
+) -> Sensitivity:
+    """Measure the noise that each group alone makes in the format.
+
+    Args:
+        model: of floats.
+        precision: the format.
+        calibrated: of the model; None for a format without ranges.
+        settings: which samples the noise is measured on, the first few of them.
+        placement: how ranges are chosen, and what is left alone in any case.
+        half: of the data, as of `calibration_data`.
+        on_progress: called with the groups done and their total.
+
+    Raises:
+        UsageProblem: the model cannot be made so, or the data do not fit it.
+        ComponentMissing: ONNX Runtime is absent.
+    """
+    began = time.monotonic()
+    method, placement = method_of(precision, placement), replace(placement, keep_sensitive=False)
+    document, groups = prepare(model)
+    shapes = calibrated.shapes if calibrated else {}
+    groups = quantisable(document, shapes)
+    left_out = kept_groups(document, groups, precision, placement, model.path)
+    free = [group for group in groups if group.name not in left_out]
+    if not free:
+        reasons = ", ".join(dict.fromkeys(left_out.values()))
+        raise UsageProblem(
+            f"{all_groups(len(groups))} left alone ({reasons}), so nothing can be measured: {model.path}"
+        )
+    products: list[PrecisionGroup | Outsider] = [*groups, *other_products(document, precision, shapes).values()]
+    macs, weights = sum(one.macs for one in products), sum(weight_elements(products))
+    data = calibration_data(model, settings, half)
+    taken = list(batches(_first(data, SAMPLES), fixed_batch(model)))
+    tensors = _looked_at(document, groups)
+    _return(document, tensors)
+    document = raise_opset(document, precision, model.path)
+    options = SessionOptions(threads=settings.threads)
+    with scratch_folder() as name:
+        path = Path(name) / model.path.name
+
+        def outputs(changed: onnx.ModelProto) -> Outputs:
+            save_model(changed, path)
+            with named(path, model.path), load_reference(path, options) as session:
+                return [_floats(batch, session.run(batch.inputs), tensors) for batch in taken]
+
+        def noise(low: Sequence[PrecisionGroup]) -> tuple[float, Mapping[str, str]]:
+            copy = onnx.ModelProto()
+            copy.CopyFrom(document)
+            ranges = calibrated.ranges(ranged_tensors(copy, low), method, precision) if calibrated else {}
+            made = lowered(copy, low, precision, ranges, placement)
+            return _noise(reference, outputs(made.model)), made.kept
+
+        reference = outputs(document)
+        whole, unmade = noise(free)
+        left_out |= {group.name: unmade[group.name] for group in free if group.name in unmade}
+        free = [group for group in free if group.name not in left_out]
+        found = []
+        for number, group in enumerate(free):
+            found.append(_loss(group, noise([group])[0], macs, weights))
+            if on_progress:
+                on_progress(number + 1, len(free))
+    return Sensitivity(
+        model=str(model.path),
+        model_sha256=model.sha256,
+        to=precision,
+        method=method if calibrated else None,
+        calibrated=calibrated is None or calibrated.evidence.kind == "data",
+        data_sha256=calibrated.evidence.data_sha256 if calibrated else None,
+        samples=min(SAMPLES, len(data.names)),
+        seed=settings.seed,
+        tensors=list(tensors),
+        noise=whole,
+        sqnr_db=decibels(whole),
+        groups=sorted(found, key=lambda one: -one.noise),
+        left_out=left_out,
+        wall_s=time.monotonic() - began,
+    )
+
+
+def decibels(noise: float) -> float | None:
+    """Return a ratio of noise to signal as SQNR in dB; None where there is no noise."""
+    return -10 * math.log10(noise) if noise > 0 else None
+
+
+def _loss(group: PrecisionGroup, noise: float, macs: int, weights: int) -> GroupLoss:
+    return GroupLoss(
+        name=group.name,
+        op_type=group.op_type,
+        macs_share=group.macs / (macs or 1),
+        weights_share=group.weight_elements / (weights or 1),
+        noise=noise,
+        sqnr_db=decibels(noise),
+    )
+
+
+def _looked_at(document: onnx.ModelProto, groups: Sequence[PrecisionGroup]) -> tuple[str, ...]:
+    """Return where noise is measured: what the convolutions return that make the outputs, or the outputs.
+
+    Behind such convolutions, a detector that picks its boxes returns them in another order for the slightest change.
+    """
+    makers = {group.name for group in groups if group.sensitive == HEAD}
+    made = tuple(node.output[0] for node in document.graph.node if node.name in makers)
+    return made or tuple(value.name for value in document.graph.output)
+
+
+def _return(document: onnx.ModelProto, tensors: Sequence[str]) -> None:
+    """Make tensors outputs of a model; before anything is made of it, so that it returns them in float32 always."""
+    there = {value.name for value in document.graph.output}
+    document.graph.output.extend(
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in tensors if name not in there
+    )
+
+
+def _first(data: CalibrationData, count: int) -> CalibrationData:
+    return replace(data, names=data.names[:count], read=lambda: itertools.islice(data.read(), count))
+
+
+def _floats(batch: Batch, outputs: Mapping[str, NDArray[Any]], tensors: Sequence[str]) -> dict[str, NDArray[Any]]:
+    return {
+        name: batch.of_samples(outputs[name]) for name in tensors if np.issubdtype(outputs[name].dtype, np.floating)
+    }
+
+
+def _noise(reference: Outputs, outputs: Outputs) -> float:
+    """Return the power of the difference over that of the reference, mean over the tensors."""
+    ratios = []
+    for name in reference[0]:
+        sums = Sums()
+        for one, other in zip(reference, outputs, strict=True):
+            sums.add(other[name], one[name])
+        ratios.append(min(sums.rel_l2**2, _MOST_NOISE))
+    if not ratios:
+        raise UsageProblem("The model has no output of floats to compare.")
+    return float(np.mean(ratios))

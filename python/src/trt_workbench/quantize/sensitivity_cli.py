@@ -1,0 +1,114 @@
+"""`trtw sensitivity`: what each group of a model costs in a lower precision."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from trt_workbench.console.common import (
+    DebugOption,
+    JsonOption,
+    OutputOption,
+    handled,
+    print_json,
+    print_line,
+    print_report,
+    say,
+    stdout_console,
+)
+from trt_workbench.console.drawing import draw
+from trt_workbench.core.settings import Setting
+from trt_workbench.quantize.settings import MADE, CalibrationSettings, PlacementSettings, ScoreSettings, made_precision
+
+if TYPE_CHECKING:
+    from trt_workbench.quantize.sensitivity_document import GroupLoss, Sensitivity
+
+_SHOWN = 20
+
+
+@handled
+def sensitivity(
+    model: Annotated[Path, typer.Argument(help="ONNX file in float32.")],
+    *,
+    precision: Annotated[
+        str, Setting(f"Format to try: {', '.join(MADE)}.", flags="--to", kind=str, read=made_precision, default="int8")
+    ] = "int8",
+    worst: Annotated[int, typer.Option(min=0, help="Score the model with each of this many noisiest groups.")] = 5,
+    output: OutputOption = None,
+    calibration: CalibrationSettings,
+    placement: PlacementSettings,
+    scoring: ScoreSettings,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Show what each group of a model loses in a lower precision.
+
+    One group after the other is put into the format, and the noise at the outputs ranks them. With --annotations or
+    --score the noisiest are scored, too, on the half of the calibration data on which no ranges are found.
+    """
+    from trt_workbench.console.progress import progress_bar
+    from trt_workbench.core.directory import run_directory
+    from trt_workbench.core.documents import write_json
+    from trt_workbench.core.precision import read
+    from trt_workbench.model.opened import Model
+    from trt_workbench.quantize.calibrate import calibrate
+    from trt_workbench.quantize.held_out import RANGES
+    from trt_workbench.quantize.sensitivity import measure_sensitivity
+    from trt_workbench.quantize.worst import with_scores
+
+    scored = worst > 0 and (scoring.annotations is not None or scoring.score is not None)
+    half, opened = RANGES if scored else None, Model.open(model)
+    with run_directory("sensitivity", output) as run, progress_bar("groups") as start:
+        calibrated = (
+            calibrate(opened, calibration, start("Calibrating"), half) if read(precision)[0].is_calibrated else None
+        )
+        found = measure_sensitivity(
+            opened, precision, calibrated, calibration, placement, half=half, on_progress=start("Measuring")
+        )
+        if scored:
+            found = with_scores(found, calibrated, calibration, placement, scoring, worst, start("Scoring"))
+        write_json(run.path / "sensitivity.json", found)
+        directory = run.commit("complete")
+    drawing = draw(directory, debug=debug)
+    if not found.calibrated:
+        say("Ranges are of noise: NOT CALIBRATED.")
+    if as_json:
+        print_json({**found.model_dump(mode="json"), "directory": str(directory)})
+    else:
+        _show(found, directory)
+    drawing.end()
+
+
+def _show(found: Sensitivity, directory: Path) -> None:
+    from rich.table import Table
+
+    console = stdout_console(quiet=False)
+    figures = (found.figure, "loss", "95 %") if found.figure else ()
+    table = Table("group", "operator", "dB", "noise", "MACs", *figures)
+    total = sum(group.noise for group in found.groups) or 1.0
+    for group in found.groups[:_SHOWN]:
+        table.add_row(*_cells(group, total, scored=bool(figures)))
+    console.print(table)
+    if len(found.groups) > _SHOWN:
+        print_line(console, f"and {len(found.groups) - _SHOWN} groups of less noise")
+    print_line(console, "dB: SQNR of the group alone; noise: its share of all groups'; MACs: of the arithmetic")
+    whole = f"{found.sqnr_db:.1f} dB" if found.sqnr_db is not None else "no noise"
+    print_line(console, f"Every group in {found.to}: {whole}, on {found.samples} samples")
+    if found.baseline is not None:
+        print_line(console, f"{found.figure} of the float model: {found.baseline:.4f} on {found.scored} samples")
+    print_line(console, f"Run directory: {directory}")
+    print_report(console, directory)
+
+
+def _cells(group: GroupLoss, total: float, *, scored: bool) -> tuple[str, ...]:
+    from trt_workbench.core.percent import share
+
+    sqnr = "-" if group.sqnr_db is None else f"{group.sqnr_db:.1f}"
+    cells = (group.name, group.op_type, sqnr, f"{share(group.noise / total, 1)}%", f"{share(group.macs_share, 1)}%")
+    if not scored:
+        return cells
+    score = group.score
+    ends = f"{score.loss_ci95[0]:.4f} to {score.loss_ci95[1]:.4f}" if score and score.loss_ci95 else "-"
+    return (*cells, f"{score.value:.4f}" if score else "-", f"{score.loss:.4f}" if score else "-", ends)

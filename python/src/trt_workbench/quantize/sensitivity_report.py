@@ -1,0 +1,87 @@
+"""The report of a sensitivity run, made from the files of its run directory alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from trt_workbench.core.documents import read_document
+from trt_workbench.core.percent import share
+from trt_workbench.quantize.sensitivity_document import Sensitivity
+from trt_workbench.report.hover import say_rows
+from trt_workbench.report.style import ACCENT, PALETTE, WIDE, figure, label, legend_below, plots_folder
+
+# Bars that can be read; the table has all groups.
+_BARS = 30
+_NAMED = 3  # groups in a sentence
+_LONGEST = 54  # characters of a group's name beside its bar
+
+
+def view(directory: Path) -> dict[str, Any]:
+    """Return what the page of a run shows, and draw its `plots/`.
+
+    Args:
+        directory: holds sensitivity.json.
+
+    Raises:
+        UsageProblem: a file is missing, cut short or of another schema version.
+    """
+    found = read_document(directory / "sensitivity.json", Sensitivity)
+    picture = draw_groups(found, plots_folder(directory) / "groups.svg")
+    return {
+        "found": found,
+        "name": Path(found.model).name,
+        "said": _said(found),
+        "picture": picture,
+    }
+
+
+def _said(found: Sensitivity) -> list[str]:
+    """Say which groups make half of the noise, and what the noisiest costs in score."""
+    total = sum(group.noise for group in found.groups)
+    if not total:
+        return [f"No group changes anything in {found.to}."]
+    half, shares = 0, 0.0
+    while shares < total / 2:
+        shares += found.groups[half].noise
+        half += 1
+    chosen = found.groups[:half]
+    what = f"{half} of {len(found.groups)} groups make" if half > 1 else "One group makes"
+    sentences = [
+        f"{what} {share(shares / total)} % of the noise of {found.to}, with "
+        f"{share(sum(group.macs_share for group in chosen))} % of the arithmetic."
+    ]
+    sentences.append(f"The noisiest: {', '.join(group.name for group in chosen[:_NAMED])}.")
+    if (score := found.groups[0].score) is not None:
+        sentences.append(f"{found.groups[0].name} alone in {found.to} costs {score.loss:.4f} of {found.figure}.")
+    return sentences
+
+
+def _short(name: str) -> str:
+    """Return a name without its middle where it is long: nodes of one block differ at their ends."""
+    return name if len(name) <= _LONGEST else f"{name[: _LONGEST // 3]}…{name[1 - _LONGEST + _LONGEST // 3 :]}"
+
+
+def draw_groups(found: Sensitivity, path: Path) -> Path:
+    """Draw the noise of the noisiest groups as shares of all groups' noise, beside their shares of the arithmetic."""
+    shown = found.groups[:_BARS]
+    total = sum(group.noise for group in found.groups) or 1.0
+    with figure(path, width=WIDE, height=1.2 + 0.2 * len(shown)) as axes:
+        places = range(len(shown))
+        axes.barh(places, [100 * group.noise / total for group in shown], 0.7, color=ACCENT, label="of the noise")
+        shares = [100 * group.macs_share for group in shown]
+        axes.scatter(shares, places, 18, color=PALETTE[3], label="of the arithmetic", zorder=3)
+        said = [f"{label(group.name)}: {share(group.noise / total, 1)} % of the noise" for group in shown]
+        say_rows(
+            axes,
+            {
+                at: f"{text}, {share(group.macs_share, 1)} % of the arithmetic"
+                for at, text, group in zip(places, said, shown, strict=True)
+            },
+        )
+        axes.set_yticks(places, [_short(label(group.name)) for group in shown], fontsize=8)
+        axes.set_ylim(len(shown) - 0.4, -0.6)
+        axes.set(title=f"Noise of each group alone in {found.to}", xlabel="share, %")
+        axes.set_xlim(left=0)
+        legend_below(axes)
+    return path

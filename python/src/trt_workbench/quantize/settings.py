@@ -1,0 +1,111 @@
+"""What can be asked of a candidate, as settings with their options. Imports nothing heavy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from trt_workbench.core.errors import UsageProblem, did_you_mean
+from trt_workbench.core.precision import precisions
+from trt_workbench.core.settings import Seed, Setting
+from trt_workbench.model.low_precision.kinds import Method
+from trt_workbench.vision import CLASSES, EXIF, read_size
+
+MADE = precisions(lambda one: one.makes)
+"""What `quantize` and `sensitivity` make."""
+FEWEST_SAMPLES = 8
+"""Ranges from fewer are refused."""
+_DATA = "Calibration"
+_PLACEMENT = "What is quantised"
+_SCORE = "What is scored"
+
+
+def made_precision(option: str, text: str) -> str:
+    """Return a precision that a model can be made in. Raises UsageProblem for any other text."""
+    if text not in MADE:
+        raise UsageProblem(f"{option}: there is no format {text!r} to make; {did_you_mean(text, MADE)}")
+    return text
+
+
+@dataclass(frozen=True)
+class CalibrationSettings:
+    """Data that ranges of activations are found on; one run over it serves every method and candidate."""
+
+    calibration: Annotated[
+        str | None,
+        Setting("Images, .npy or .npz files (a file or a folder), a text; `random` for noise, not calibrated.", _DATA),
+    ] = None
+    samples: Annotated[int, Setting("Use this many samples, drawn at random from all.", _DATA, min=FEWEST_SAMPLES)] = (
+        128
+    )
+    percentile: Annotated[
+        float, Setting("Share in percent of values that the method percentile keeps.", _DATA, min=50, max=100)
+    ] = 99.99
+    family: Annotated[
+        str | None, Setting("Detector family that images are prepared for; recognised by default.", _DATA)
+    ] = None
+    imgsz: Annotated[
+        tuple[int, int] | None,
+        Setting("Input size of a model that takes any, 640 or 480x640.", _DATA, kind=str, read=read_size),
+    ] = None
+    exif: Annotated[Literal["apply", "ignore"], EXIF] = "ignore"
+    classes: Annotated[str | None, CLASSES] = None
+    tokenizer: Annotated[
+        Path | None, Setting("Folder of the tokenizer for a text; the model's folder by default.", _DATA)
+    ] = None
+    window: Annotated[int, Setting("Tokens of a text that make one sample.", _DATA, min=2)] = 128
+    threads: Annotated[int | None, Setting("Processors that calibration may use; all by default.", _DATA, min=1)] = None
+    seed: Seed = 0
+
+
+@dataclass(frozen=True)
+class PlacementSettings:
+    """Which groups of a model are made low, and how ranges are chosen."""
+
+    method: Annotated[Method | None, Setting("How ranges are chosen: max, entropy, percentile or mse.", _PLACEMENT)] = (
+        None
+    )
+    keep: Annotated[
+        tuple[str, ...], Setting("Leave this group (a node, or a pattern as layers.0.*) alone; repeatable.", _PLACEMENT)
+    ] = ()
+    keep_sensitive: Annotated[
+        bool, Setting("Leave alone what is known to lose most (docs/guides/quantize.md).", _PLACEMENT)
+    ] = True
+    attention: Annotated[bool, Setting("Quantise products of two activations, too.", _PLACEMENT)] = False
+    compact: Annotated[
+        bool, Setting("Keep int8 weights as integers, a quarter of the size; TensorRT 8.6 refuses them.", _PLACEMENT)
+    ] = False
+
+
+@dataclass(frozen=True)
+class ScoreSettings:
+    """What candidates are scored by, on the half of the calibration data on which no ranges are found."""
+
+    annotations: Annotated[
+        Path | None, Setting("COCO annotation file of the calibration images: the score is AP.", _SCORE)
+    ] = None
+    score: Annotated[
+        Literal["top1", "cosine", "perplexity"] | None,
+        Setting(
+            "Without --annotations: top1 and cosine are with the float model's outputs; perplexity needs a text.",
+            _SCORE,
+        ),
+    ] = None
+    score_samples: Annotated[
+        int, Setting("Score at most this many samples of the held-out half.", _SCORE, min=FEWEST_SAMPLES)
+    ] = 500
+
+
+@dataclass(frozen=True)
+class SearchSettings(ScoreSettings):
+    """How much of the score may be lost; then the groups that are left alone are searched for."""
+
+    profile: Annotated[
+        Path | None,
+        Setting("Weigh groups by the times in this run directory of `profile`, not by their arithmetic.", _SCORE),
+    ] = None
+    keep_score: Annotated[
+        float | None,
+        Setting("Leave alone as little as keeps the score within this loss on a half of the data.", _SCORE, min=0.0),
+    ] = None

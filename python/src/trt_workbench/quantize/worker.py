@@ -1,0 +1,26 @@
+"""What runs in the process in which one precision is scored on one runtime.
+
+A crash of a runtime ends this process and becomes a row with its reason.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from trt_workbench.engine.profiles import Profile
+from trt_workbench.quantize.array_scores import score_arrays
+from trt_workbench.vision import CocoEvaluation, CocoRequest
+
+TARGET = "trt_workbench.quantize.worker"
+arrays = score_arrays
+
+
+def coco(request: dict[str, Any]) -> dict[str, Any]:
+    """Score a detector and write the files of the score into a folder. Raises WorkbenchError."""
+    asked: dict[str, Any] = {name: Path(request[name]) for name in ("model", "images", "annotations")}
+    asked |= {name: tuple(one) if isinstance(one, list) else one for name, one in request["settings"].items()}
+    asked["shapes"] = request["shapes"] and Profile.model_validate(request["shapes"])
+    with CocoEvaluation(CocoRequest(**asked)) as evaluation:
+        evaluation.run(Path(request["folder"]))
+        return {"provenance": evaluation.detector.session.record(), "overflow": evaluation.overflow}

@@ -1,0 +1,1 @@
+"""`sanitize-onnx`: rewrites of a model, proved against the original."""

@@ -1,0 +1,92 @@
+"""`trtw sanitize-onnx`: rewrite what TensorRT refuses or runs badly, and prove that the model says the same."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from trt_workbench.console.common import DebugOption, JsonOption, handled, print_json, print_line, stdout_console
+from trt_workbench.core.errors import UsageProblem, whole_number
+from trt_workbench.core.settings import Seed, pairs
+from trt_workbench.core.settings import shapes as read_shapes
+
+
+@handled
+def sanitize_onnx(
+    model: Annotated[Path, typer.Argument(help="ONNX file.")],
+    *,
+    output: Annotated[Path, typer.Option("--output", "-o", help="File to write.")],
+    only: Annotated[list[str] | None, typer.Option(help="Run this rewrite and no other; repeatable.")] = None,
+    also: Annotated[list[str] | None, typer.Option(help="Run this rewrite too; repeatable.")] = None,
+    skip: Annotated[list[str] | None, typer.Option(help="Leave out this rewrite; repeatable.")] = None,
+    dim: Annotated[list[str] | None, typer.Option(help="Fix a dimension: NAME=VALUE; repeatable.")] = None,
+    shape: Annotated[
+        list[str] | None, typer.Option(help="NAME:1x3x64x64: shape of an input for the check; repeatable.")
+    ] = None,
+    size: Annotated[list[str] | None, typer.Option(help="Size of a dimension in the check alone: NAME=VALUE.")] = None,
+    check: Annotated[bool, typer.Option(help="Compare both models in ONNX Runtime on random inputs.")] = True,
+    rtol: Annotated[float, typer.Option(min=0, help="Relative tolerance of the check.")] = 1e-4,
+    atol: Annotated[float, typer.Option(min=0, help="Absolute tolerance of the check.")] = 1e-5,
+    seed: Seed = 0,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
+) -> None:
+    """Rewrite what TensorRT refuses in an ONNX file, and check it.
+
+    Named rewrites are applied; what changed and what TensorRT may still refuse is reported. Nothing is written if the
+    check fails.
+    """
+    from trt_workbench.engine.written_models import check_model_output, write_model
+    from trt_workbench.model.opened import Model
+    from trt_workbench.model.sanitize.rewrites import SanitizeSettings
+    from trt_workbench.model.sanitize.sanitize import chosen_rewrites, sanitize
+    from trt_workbench.sanitize.parity import ParityRequest, check_parity
+
+    dims = {name: _number(value, name) for name, value in pairs("--dim", dim or ()).items()}
+    sizes = {name: _number(value, name) for name, value in pairs("--size", size or ()).items()}
+    shapes = read_shapes("--shape", shape or ())
+    chosen = chosen_rewrites(only or (), also or (), skip or ())
+    if output.is_dir():
+        raise UsageProblem(f"The output is a folder; name a file: {output}")
+    opened = Model.open(model)
+    check_model_output(output, opened.files)
+    rewritten, report = sanitize(opened, chosen, SanitizeSettings(dims=dims))
+    wanted = ParityRequest({**sizes, **dims}, shapes, seed, rtol, atol)
+    compared = check_parity(opened, rewritten, wanted) if check else None
+    write_model(rewritten, output)
+    document = {**report.document(), "check": compared, "model": str(model), "output": str(output)}
+    if as_json:
+        print_json(document)
+    else:
+        _show(document)
+
+
+def _show(document: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    console = stdout_console(quiet=False)
+    say = partial(print_line, console)
+    table = Table("rewrite", "changes", "what")
+    for name, entry in document["rewrites"].items():
+        shown = "; ".join(entry["what"][:3]) + (" …" if entry["changes"] > 3 else "")
+        table.add_row(name, str(entry["changes"]), shown)
+    console.print(table)
+    say(f"Nodes: {document['nodes_before']} before, {document['nodes_after']} after")
+    for finding in document["findings"]:
+        say(f"TensorRT may refuse: {finding}")
+    if document["check"] is None:
+        say("Not checked against the model before (--no-check).")
+    else:
+        largest = max((entry["max_abs"] for entry in document["check"]["outputs"].values()), default=0.0)
+        say(f"Check passed: largest difference {largest:.3g} on {document['check']['input_sets']} sets of inputs")
+    say(f"Written: {document['output']}")
+
+
+def _number(text: str, name: str) -> int:
+    size = whole_number(text)
+    if not size:
+        raise UsageProblem(f"The size of {name} is a whole number from 1 on, not {text!r}.")
+    return size

@@ -1,0 +1,32 @@
+"""`trtw backends`: which runtimes can serve on this machine, and why the others cannot."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from trt_workbench.console.common import DebugOption, JsonOption, handled, print_json, print_line, stdout_console
+
+
+@handled
+def backends(*, as_json: JsonOption = False, debug: DebugOption = False) -> None:  # noqa: ARG001 - read by `handled`
+    """List every backend and whether it can serve here.
+
+    With its versions, or with the reason why it cannot and the command that fixes it.
+    """
+    from rich.table import Table
+
+    from trt_workbench.backends.registry import availabilities
+
+    found = availabilities()
+    if as_json:
+        print_json({name: asdict(state) for name, state in found.items()})
+        return
+    console = stdout_console(quiet=False)
+    table = Table("backend", "serves here", "versions")
+    for name, state in found.items():
+        versions = ", ".join(f"{package} {version}" for package, version in state.versions.items())
+        table.add_row(name, "yes" if state.ok else "no", versions)
+    console.print(table)
+    for name, state in found.items():
+        if not state.ok:
+            print_line(console, f"{name}: {state.reason} {state.fix}".rstrip())

@@ -1,0 +1,125 @@
+"""`setup-tensorrt`: bring TensorRT's libraries and headers together for the native core."""
+
+from __future__ import annotations
+
+import enum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from trt_workbench.console.common import (
+    DebugOption,
+    JsonOption,
+    handled,
+    print_json,
+    print_line,
+    stderr_console,
+    stdout_console,
+)
+from trt_workbench.console.progress import download_progress
+from trt_workbench.setup.tensorrt_headers import HEADERS_GIT, PARSER_GIT
+
+
+class Origin(enum.StrEnum):
+    """Where libraries may come from."""
+
+    auto = "auto"
+    conda_forge = "conda-forge"
+    wheels = "wheels"
+    pinned = "pinned"
+    pypi = "pypi-8.6.0"
+
+
+@handled
+def setup_tensorrt(
+    *,
+    folder: Annotated[
+        Path | None,
+        typer.Option("--from", help="An installed TensorRT: unpacked archive, /usr of Debian packages or a container."),
+    ] = None,
+    source: Annotated[
+        Origin,
+        typer.Option(
+            "--source",
+            help="Kind of source where no folder is named: auto takes what the environment has, else the pinned wheel.",
+        ),
+    ] = Origin.auto,
+    index_url: Annotated[
+        str | None, typer.Option(help="Package index to download the wheel from; NVIDIA's for the pinned one.")
+    ] = None,
+    headers_git: Annotated[
+        str, typer.Option(help="Repository with TensorRT's include/ at a tag per version: URL or path.")
+    ] = HEADERS_GIT,
+    parser_headers_git: Annotated[
+        str, typer.Option(help="Repository with NvOnnxParser.h, for versions whose tag lacks it: URL or path.")
+    ] = PARSER_GIT,
+    copy: Annotated[bool, typer.Option("--copy", help="Copy the libraries instead of linking to them.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Make the tree again even if it is whole.")] = False,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
+) -> None:
+    """Bring TensorRT's libraries and headers into this workspace.
+
+    It makes extern/tensorrt/VERSION/{include,lib} and the link `current`, in the repository or else in the user's
+    cache. Safe to run again.
+    """
+    from trt_workbench.core.workspace import tensorrt_root
+    from trt_workbench.setup import run as setup
+
+    request = setup.SetupRequest(
+        root=tensorrt_root(),
+        folder=folder,
+        source=source.value,
+        index=index_url,
+        headers_git=headers_git,
+        parser_headers_git=parser_headers_git,
+        copy=copy,
+        force=force,
+    )
+    console = stderr_console()
+    with download_progress(console) as progress:
+        result = setup.setup_tensorrt(request, lambda text: print_line(console, text), progress)
+    if as_json:
+        print_json(_document(result))
+    else:
+        _print_result(result)
+
+
+def _document(result: Any) -> dict[str, Any]:
+    from trt_workbench.engine.tensorrt import format_version
+
+    tree = result.tree
+    return {
+        "schema_version": 1,
+        "version": format_version(result.version),
+        "source": result.source,
+        "changed": result.changed,
+        "root": str(tree.root),
+        "headers_version": tree.headers_version and format_version(tree.headers_version),
+        "library_version": tree.library_version and format_version(tree.library_version),
+        "library": str(tree.library),
+        "parser": str(tree.parser),
+        "plugin": tree.plugin and str(tree.plugin),
+        "trtexec": tree.trtexec and str(tree.trtexec),
+        "notes": result.notes,
+    }
+
+
+def _print_result(result: Any) -> None:
+    from rich.table import Table
+
+    from trt_workbench.core.launcher import task
+
+    console = stdout_console(quiet=False)
+    document = _document(result)
+    table = Table("part", "found")
+    for part in ("headers_version", "library_version", "library", "parser", "plugin", "trtexec"):
+        table.add_row(part.replace("_", " "), document[part] or "not found")
+    console.print(table)
+    for note in result.notes:
+        print_line(console, note)
+    state = "Set up" if result.changed else "Already set up"
+    print_line(console, f"{state}: {document['root']}")
+    if result.changed:
+        print_line(console, f"Next: build the native core against it: {task('build-native')}.")

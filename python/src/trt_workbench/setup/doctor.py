@@ -1,0 +1,108 @@
+"""`doctor`: every component a backend needs, what was found, and the fix for what is missing or does not fit."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Literal, cast
+
+from trt_workbench.core.environment import installed_distributions, installed_packages
+from trt_workbench.core.errors import WorkbenchError
+from trt_workbench.core.gpu import driver_report
+from trt_workbench.core.launcher import ONNXRUNTIME_VERSION, package, repair
+from trt_workbench.core.workspace import cache_root, output_root, repository
+from trt_workbench.engine.tensorrt import examine_tensorrt
+
+State = Literal["ok", "absent", "problem"]
+
+# What this release was developed against; see the table in docs/compatibility.md.
+PYTHON_RANGE = ((3, 11), (3, 14))
+
+
+@dataclass(frozen=True)
+class DoctorRow:
+    """One row: a component, its state, what was found, and the fix if there is something to fix.
+
+    "absent" is a component that some backend needs and this machine does without; "problem" is one that must be fixed.
+    """
+
+    component: str
+    state: State
+    found: str
+    fix: str = ""
+
+
+def examine() -> list[DoctorRow]:
+    """Examine this machine. Never raises."""
+    return [_python(), _workspace(), *_driver(), *_tensorrt(), *_onnxruntime(), *_cudnn()]
+
+
+def _python() -> DoctorRow:
+    version = ".".join(map(str, sys.version_info[:3]))
+    low, high = PYTHON_RANGE
+    if low <= sys.version_info[:2] < high:
+        return DoctorRow("Python", "ok", version)
+    return DoctorRow("Python", "problem", version, "Use Python 3.11, 3.12 or 3.13.")
+
+
+def _workspace() -> DoctorRow:
+    try:
+        root, output, caches = repository(), output_root(), cache_root()
+    except WorkbenchError as error:
+        return DoctorRow("workspace", "problem", "not usable", str(error))
+    where = f"{root}, " if root else ""
+    return DoctorRow("workspace", "ok", f"{where}output in {output}{'' if root else f', caches in {caches}'}")
+
+
+def _driver() -> list[DoctorRow]:
+    report = driver_report()
+    if not report["gpus"]:
+        reason = report.get("error", "the driver sees no GPU")
+        fix = "Needed for every GPU backend: install NVIDIA's driver (580 or newer for CUDA 13)."
+        return [DoctorRow("NVIDIA driver", "absent", reason, fix)]
+    versions = f"{report['driver_version']}, CUDA up to {report['cuda_driver_version']}"
+    gpus = [
+        DoctorRow(
+            f"GPU {gpu['index']}",
+            "ok",
+            f"{gpu['name']}, compute capability {gpu['compute_capability']}, "
+            f"{(gpu['memory_total_bytes'] or 0) >> 20} MiB, {gpu['uuid']}",
+        )
+        for gpu in report["gpus"]
+    ]
+    return [DoctorRow("NVIDIA driver", "ok", versions), *gpus]
+
+
+def _tensorrt() -> list[DoctorRow]:
+    capabilities = [gpu["compute_capability"] for gpu in driver_report()["gpus"] if gpu["compute_capability"]]
+    rows = examine_tensorrt(capabilities)
+    return [DoctorRow(component, cast(State, state), found, fix) for component, state, found, fix in rows]
+
+
+def _cudnn() -> list[DoctorRow]:
+    """Of the wheels: what ONNX Runtime's CUDA provider loads."""
+    packages = installed_distributions("nvidia-cudnn-cu")
+    if not packages:
+        fix = f"ONNX Runtime on CUDA needs it. {package('onnxruntime-gpu')}"
+        return [DoctorRow("cuDNN", "absent", "no wheel of it is installed", fix)]
+    found = ", ".join(f"{name} {version}" for name, version in sorted(packages.items()))
+    if len(packages) > 1:
+        fix = repair("Keep the one for the CUDA in use: pip uninstall the other.")
+        return [DoctorRow("cuDNN", "problem", found, fix)]
+    return [DoctorRow("cuDNN", "ok", found)]
+
+
+def _onnxruntime() -> list[DoctorRow]:
+    installed = installed_packages()
+    both = "onnxruntime" in installed and "onnxruntime-gpu" in installed
+    if both:
+        fix = "They overwrite each other's files. " + repair("Uninstall both with pip, then install the one you want.")
+        return [DoctorRow("ONNX Runtime", "problem", "onnxruntime and onnxruntime-gpu are both installed", fix)]
+    for name in ("onnxruntime-gpu", "onnxruntime"):
+        if version := installed.get(name):
+            if version == ONNXRUNTIME_VERSION:
+                return [DoctorRow("ONNX Runtime", "ok", f"{name} {version}")]
+            fix = repair(f"Run `pip install {name}=={ONNXRUNTIME_VERSION}`.")
+            return [DoctorRow("ONNX Runtime", "ok", f"{name} {version}", f"Tested with {ONNXRUNTIME_VERSION}. {fix}")]
+    fix = f"For the CPU: {package('onnxruntime')} For CUDA 13: {package('onnxruntime-gpu')}"
+    return [DoctorRow("ONNX Runtime", "problem", "not installed", fix)]

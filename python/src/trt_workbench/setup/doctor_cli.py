@@ -1,0 +1,42 @@
+"""`trtw doctor`: what this machine has, what is missing, and how to fix it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import cast
+
+import typer
+
+from trt_workbench.console.common import DebugOption, JsonOption, handled, print_json, stdout_console
+from trt_workbench.core.errors import ComponentMissing
+
+_STYLES = {"ok": "green", "absent": "yellow", "problem": "red"}
+
+
+@handled
+def doctor(*, as_json: JsonOption = False, debug: DebugOption = False) -> None:  # noqa: ARG001 - read by `handled`
+    """Examine this machine: driver, GPU, libraries, backends. Exit code 3 if something there does not fit."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    from trt_workbench.backends.registry import availabilities
+    from trt_workbench.engine.native import examine_core
+    from trt_workbench.setup.doctor import DoctorRow, State, examine
+
+    findings = examine()
+    state, text, fix = examine_core()
+    findings.append(DoctorRow("C++ core", cast(State, state), text, fix))
+    for name, found in availabilities().items():
+        text = "serves here" if found.ok else found.reason
+        findings.append(DoctorRow(f"backend {name}", "ok" if found.ok else "absent", text, found.fix))
+    broken = any(finding.state == "problem" for finding in findings)
+    if as_json:
+        print_json({"ok": not broken, "findings": [asdict(finding) for finding in findings]})
+    else:
+        table = Table("component", "state", "found", "fix")
+        for finding in findings:
+            style = _STYLES[finding.state]
+            table.add_row(finding.component, f"[{style}]{finding.state}[/]", escape(finding.found), escape(finding.fix))
+        stdout_console(quiet=False).print(table)
+    if broken:
+        raise typer.Exit(ComponentMissing.exit_code)

@@ -1,0 +1,1 @@
+"""`check-contract`: whether a streaming model does what its contract says."""

@@ -1,0 +1,46 @@
+"""The report of a check-contract run, made from the files of its run directory alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from trt_workbench.core.documents import read_document
+from trt_workbench.report.page import small
+from trt_workbench.stream.check.document import ContractCheck
+
+
+def view(directory: Path) -> dict[str, Any]:
+    """Return what the page of a run shows.
+
+    Args:
+        directory: holds check.json.
+
+    Raises:
+        UsageProblem: a file is missing, cut short or of another schema version.
+    """
+    document = read_document(directory / "check.json", ContractCheck)
+    return {
+        "document": document,
+        "said": _said(document),
+        "contract": json.dumps(document.contract, indent=1),
+    }
+
+
+def _said(document: ContractCheck) -> list[str]:
+    """Say how many checks passed, then of each that failed or was not made the first reason."""
+    passed = [check for check in document.checks if check.verdict == "passed"]
+    failed = [check for check in document.checks if check.verdict == "failed"]
+    others = [check.name for check in document.checks if check.verdict == "not checked"]
+    made = len(passed) + len(failed)
+    first = f"{len(failed)} of {made} checks failed" if failed else f"All {made} checks passed"
+    worst = max((check.worst_rel_l2 or 0.0 for check in passed), default=0.0)
+    sentences = [f"{check.name}: {check.findings[0]}" for check in failed]
+    if document.tolerance_rel_l2 and any(check.worst_rel_l2 is not None for check in passed):
+        apart = f"at most {small(worst)} apart" if worst else "equal"
+        limit = small(document.tolerance_rel_l2)
+        sentences.append(f"What should be equal is {apart} (a relative L2 of {limit} is allowed).")
+    if others:
+        sentences.append(f"Not checked: {', '.join(others)}.")
+    return [f"{first}.", *sentences]

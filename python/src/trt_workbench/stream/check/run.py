@@ -1,0 +1,165 @@
+"""`check-contract`: a contract beside its model, and beside what the model does with streams on a backend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from trt_workbench.backends.base import Session, SessionOptions
+from trt_workbench.backends.registry import AUTO, require_backend
+from trt_workbench.core.array_files import load_arrays
+from trt_workbench.core.documents import json_values
+from trt_workbench.core.elements import is_finite
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.hashing import hash_file
+from trt_workbench.core.precision import STREAM
+from trt_workbench.core.settings import with_flags
+from trt_workbench.model.identity import sha256_of
+from trt_workbench.model.opened import Model
+from trt_workbench.model.randomness import refuse_random
+from trt_workbench.stream.check.document import Check, ContractCheck
+from trt_workbench.stream.check.holds import invariants, sizes, streams
+from trt_workbench.stream.check.rows import batch, padding
+from trt_workbench.stream.check.settings import ContractSettings
+from trt_workbench.stream.check.states import garbage, live, memory, reset, shift
+from trt_workbench.stream.check.steps import CannotRun, Stepper
+from trt_workbench.stream.check.trial import CheckTally, ContractTrial
+from trt_workbench.stream.contract.contract import Contract
+from trt_workbench.stream.contract.expressions import Uncomputable
+from trt_workbench.stream.contract.model_tensors import MODEL_SUFFIX, read_tensors
+from trt_workbench.stream.contract.reading import read_contract
+from trt_workbench.stream.contract.size_check import loosely_named
+from trt_workbench.stream.contract.state_names import state_pairs
+from trt_workbench.stream.lane_gates import judged_as
+
+STATIC = "documents"
+# The first one has to run at all: what follows would only repeat that it does not. Repetitions come before what is
+# judged beside their spread.
+_CHECKS: tuple[tuple[str, Callable[[ContractTrial, CheckTally], None]], ...] = (
+    ("invariants", invariants),
+    ("chunk sizes", sizes),
+    ("whole streams", streams),
+    ("reset", reset),
+    ("live state", live),
+    ("state shift", shift),
+    ("invalid part", garbage),
+    ("padding", padding),
+    ("batch", batch),
+    ("memory", memory),
+)
+
+
+def check_contract(
+    settings: ContractSettings, say: Callable[[str], None], note: Callable[[str], None]
+) -> ContractCheck:
+    """Check a contract.
+
+    Args:
+        settings: what is asked for.
+        say: called with the name of each check before it starts.
+        note: called with what a person should know.
+
+    Returns:
+        The document; `passed` is false where a dynamic check failed.
+
+    Raises:
+        Contradictions: the contract contradicts itself or the model.
+        UsageProblem: a file or option cannot be used, or the model is random by design.
+        ComponentMissing: the backend cannot serve here.
+        DeviceFailure: the device failed or is out of memory.
+    """
+    say(STATIC)
+    tensors = read_tensors(settings.target)
+    contract = read_contract(settings.contract, tensors)
+    by_name, _ = state_pairs(tensors.inputs, tensors.outputs)
+    for pair in contract.state:  # states of one shape: no check can tell that they were exchanged
+        if (other := by_name.get(pair.input, pair.output)) != pair.output:
+            note(f"By its name state {pair.input} takes {other}; the contract says {pair.output}.")
+    for text in loosely_named(contract, tensors):
+        note(f"{text[:1].upper()}{text[1:]}.")
+    static = Check(name=STATIC, verdict="passed", cases=len(contract.tensors))
+    if settings.static:
+        return _document(settings, contract, None, None, [static])
+    is_model = settings.target.suffix == MODEL_SUFFIX
+    if is_model:
+        refuse_random(Model.open(settings.target), "compared", "--static checks the contract's text alone")
+    backend = require_backend(settings.backend, settings.target.suffix, note)
+    if settings.backend == AUTO:
+        note(f"Backend {backend.name} was chosen by auto.")
+    trust = {"trust": settings.trust} if backend.plans and not is_model else {}
+    extra = with_flags(settings.options, backend.device_option(settings.device) | trust)
+    if backend.plans and is_model:
+        extra.setdefault("profiles", [str(contract.engine_profile(one)) for one in contract.profiles])
+    options = SessionOptions(precision=settings.precision, extra=extra, note=note)
+    with backend.load(settings.target, options) as session:
+        trial = ContractTrial(
+            Stepper(contract, session, settings.contract.parent, settings.seed, _given(settings, contract)),
+            settings.chunks,
+            _tolerance(contract, session),
+            settings.seed,
+        )
+        checks = [static, *dynamic_checks(trial, say)]
+        return _document(settings, contract, backend.name, session, checks, trial)
+
+
+def dynamic_checks(trial: ContractTrial, say: Callable[[str], None] = lambda _: None) -> list[Check]:
+    """Run a contract's model and return what was found; `say` is called with the name of each check."""
+    checks: list[Check] = []
+    for name, make in _CHECKS:
+        say(name)
+        found = CheckTally(name)
+        try:
+            make(trial, found)
+        except CannotRun as error:
+            found.add(f"the model refuses what the contract promises it takes: {error}", error.chunk)
+        except Uncomputable as error:
+            found.add(str(error))
+        checks.append(found.check())
+        if name == _CHECKS[0][0] and found.findings and not found.cases:
+            break
+    return checks
+
+
+def _given(settings: ContractSettings, contract: Contract) -> dict[str, Any] | None:
+    if settings.input is None:
+        return None
+    arrays = load_arrays(settings.input)
+    if len(arrays) != 1:
+        raise UsageProblem(f"--input is one array, this file has {len(arrays)}: {settings.input}")
+    name, signal = contract.signal
+    (array,) = arrays.values()
+    if str(array.dtype) != signal.dtype:
+        raise UsageProblem(f"--input is {array.dtype}, {name} is {signal.dtype}: {settings.input}")
+    if not is_finite(array).all():
+        raise UsageProblem(f"--input holds NaN or infinity: {settings.input}")
+    return {name: array}
+
+
+def _tolerance(contract: Contract, session: Session) -> float:
+    """Return up to which relative L2 tensors count as equal: by the gate of what the session computes in."""
+    kind = judged_as(session.record()["precision_ran"], "fp32", contract)
+    return contract.gates.of(kind).rel_l2_max or STREAM.limit(kind)
+
+
+def _document(
+    settings: ContractSettings,
+    contract: Contract,
+    backend: str | None,
+    session: Session | None,
+    checks: list[Check],
+    trial: ContractTrial | None = None,
+) -> ContractCheck:
+    return ContractCheck(
+        contract=json_values(contract),
+        contract_sha256=hash_file(settings.contract),
+        target={"file": settings.target.name, "sha256": sha256_of(settings.target)},
+        backend=backend,
+        session=json_values(session.record(), str) if session else None,
+        precision=settings.precision,
+        seed=settings.seed,
+        tolerance_rel_l2=trial.limit if trial else None,
+        chunks=trial.chunks if trial else 0,
+        checks=tuple(checks),
+        states=tuple(trial.states) if trial else (),
+        passed=all(check.verdict != "failed" for check in checks),
+    )

@@ -1,0 +1,30 @@
+"""How `check-contract` checks, as settings with their options. Imports nothing heavy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+from trt_workbench.core.settings import BackendOptions, Device, Seed, Setting, Trust
+
+FEWEST_CHUNKS = 4
+
+
+@dataclass(frozen=True)
+class ContractSettings:
+    """What is asked for."""
+
+    contract: Annotated[Path, Setting("Contract of the model, a JSON file.", argument=True, metavar="CONTRACT")]
+    target: Annotated[Path, Setting("ONNX model, or TensorRT plan.", argument=True, metavar="MODEL|PLAN")]
+    static: Annotated[bool, Setting("Compare the documents alone and run nothing.")] = False
+    backend: Annotated[str, Setting("Runtime that executes the model; see `trtw backends`.")] = "auto"
+    precision: Annotated[str, Setting("Precision that the backend is asked for.")] = "fp32"
+    chunks: Annotated[int, Setting("Chunks of the streams that are run.", min=FEWEST_CHUNKS, max=4096)] = 12
+    input: Annotated[
+        Path | None, Setting("Signal, .npy or .npz of one array; drawn at random without it.", metavar="FILE")
+    ] = None
+    options: BackendOptions = field(default_factory=dict)
+    trust: Trust = False
+    device: Device = 0
+    seed: Seed = 0

@@ -1,0 +1,104 @@
+"""`trtw check-contract`: whether a streaming model does what its contract says."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trt_workbench.console.common import (
+    DebugOption,
+    JsonOption,
+    OutputOption,
+    handled,
+    print_json,
+    print_line,
+    print_note,
+    stderr_console,
+    stdout_console,
+)
+from trt_workbench.console.drawing import draw
+from trt_workbench.console.progress import waiting
+from trt_workbench.core.errors import CheckFailed
+from trt_workbench.stream.check.settings import ContractSettings
+
+if TYPE_CHECKING:
+    from trt_workbench.stream.check.document import ContractCheck
+
+
+@handled
+def check_contract(
+    settings: ContractSettings,
+    *,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Check a streaming model against its contract.
+
+    First the documents: every contradiction of the contract with itself or the model is named, exit code 2. Then the
+    model runs: invariants at every chunk size, live and dead states, reset, padding, batches; exit code 1 names chunk,
+    tensor and invariant.
+    """
+    from trt_workbench.core.directory import run_directory
+    from trt_workbench.core.documents import json_values, write_json
+    from trt_workbench.stream.check.run import check_contract as run_checks
+    from trt_workbench.stream.contract.reading import Contradictions
+
+    with run_directory("check-contract", output) as run:
+        with waiting("Checking") as update:
+            try:
+                note = partial(print_note, stderr_console())
+                found = run_checks(settings, lambda name: update(f"Checking: {name}"), note)
+            except Contradictions as error:
+                if as_json:
+                    print_json({"schema_version": 1, "passed": False, "problems": error.problems})
+                raise
+        write_json(run.path / "check.json", found)
+        directory = run.commit("complete", passed=found.passed)
+    drawing = draw(directory, debug=debug)
+    if as_json:
+        print_json({**json_values(found), "directory": str(directory)})
+    else:
+        _show(found, directory)
+    if not found.passed:
+        failed = [check for check in found.checks if check.verdict == "failed"]
+        more = sum(len(one.findings) + one.findings_left_out for one in failed) - 1
+        tail = f" (and {more} more)" if more else ""
+        raise CheckFailed(
+            f"{settings.target.name} does not keep its contract: {failed[0].name}: {failed[0].findings[0]}"
+            f"{tail}. All of it: {directory / 'report.html'}"
+        )
+    drawing.end()
+
+
+def _show(found: ContractCheck, directory: Path) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    console = stdout_console(quiet=False)
+    say = partial(print_line, console)
+    where = f"on {found.backend}, {found.chunks} chunks" if found.backend else "documents alone"
+    say(f"{found.target['file']}: {'KEEPS' if found.passed else 'DOES NOT KEEP'} its contract ({where})")
+    if dead := [state.input for state in found.states if not state.live]:
+        say(f"Dead state: {', '.join(dead)}")
+    table = Table("check", "verdict", "cases", "worst relative L2", "what")
+    for check in found.checks:
+        worst = "-" if check.worst_rel_l2 is None else f"{check.worst_rel_l2:.1e}"
+        table.add_row(check.name, check.verdict, str(check.cases), worst, escape(check.reason))
+        for finding in check.findings:
+            table.add_row("", "", "", "", escape(str(finding)))
+        if check.findings_left_out:
+            table.add_row("", "", "", "", f"and {check.findings_left_out} more")
+    console.print(table)
+    if found.states:
+        table = Table("state", "carries something", "declared dead", "what was seen")
+        for state in found.states:
+            table.add_row(
+                escape(state.input),
+                "yes" if state.live else "no",
+                "yes" if state.declared_dead else "no",
+                escape(state.reason),
+            )
+        console.print(table)
+    say(f"Run directory: {directory}")

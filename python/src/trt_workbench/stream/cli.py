@@ -1,0 +1,174 @@
+"""`trtw eval-stream`: a streaming model chunk by chunk beside its reference, by its contract."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from trt_workbench.console.common import (
+    DebugOption,
+    JsonOption,
+    OutputOption,
+    handled,
+    print_json,
+    print_line,
+    print_report,
+    say,
+    say_if_allowed,
+    stdout_console,
+)
+from trt_workbench.console.drawing import ReportOutcome, draw
+from trt_workbench.core.errors import CheckFailed
+from trt_workbench.core.settings import Setting
+from trt_workbench.model.precision import precision_label
+from trt_workbench.stream.settings import StreamSettings
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from trt_workbench.stream.document import LaneMetrics, StreamMetrics
+    from trt_workbench.stream.paced_document import Paced
+
+# From so many chunks on, what a runtime takes at first is little beside what a leak would.
+_LONG = 1000
+
+
+@handled
+def eval_stream(
+    settings: StreamSettings,
+    *,
+    report: Annotated[bool, Setting("Write report.html and plots/.")] = True,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Check a streaming model chunk by chunk beside a reference.
+
+    Every chunk runs with the reference's state and with the model's own. Without a model, an embedded encoder runs.
+    Exit code 1 if a gate fails; the message names chunk, tensor and gate.
+    """
+    say_if_allowed(allow_unverified=settings.allow_unverified)
+    metrics, directory = _evaluate(settings, output)
+    from trt_workbench.core.documents import json_values
+
+    drawing = draw(directory, debug=debug) if report else ReportOutcome()
+    for note in metrics.notes:
+        say(f"note: {note}")
+    if as_json:
+        print_json({**json_values(metrics), "directory": str(directory)})
+    else:
+        _show(metrics, directory)
+    if metrics.failures:
+        more = len(metrics.failures) - 1
+        tail = f" (and {more} more)" if more else ""
+        raise CheckFailed(f"{metrics.failures[0]}{tail}. All of it: {directory / 'metrics.json'}")
+    drawing.end()
+
+
+def _evaluate(settings: StreamSettings, output: Path | None) -> tuple[StreamMetrics, Path]:
+    from trt_workbench.backends.kept_reference import require_kept
+    from trt_workbench.console.progress import progress_bar
+    from trt_workbench.core.directory import run_directory
+    from trt_workbench.stream.opening import OpenedStream
+    from trt_workbench.stream.run import StreamEvaluation
+
+    with OpenedStream(settings, say) as opened:
+        require_kept(Path(settings.reference), output)
+        evaluation = StreamEvaluation(opened)
+        if settings.target is None:
+            say(f"Model: the embedded streaming encoder {opened.target}")
+        chosen = " (chosen by auto)" if settings.backend != opened.backend else ""
+        say(f"Backend: {opened.backend}{chosen}; contract: {opened.contract.name}")
+        with run_directory("eval-stream", output) as run:
+            with progress_bar("chunks") as start:
+                metrics = evaluation.run(run.path, start("Evaluating"))
+            facts = {"chunks": metrics.chunks, "allow_unverified": settings.allow_unverified}
+            return metrics, run.commit("complete", passed=metrics.passed, **facts)
+
+
+def _show(metrics: StreamMetrics, directory: Path) -> None:
+    from rich.table import Table
+
+    console = stdout_console(quiet=False)
+    line = partial(print_line, console)
+    seconds = "" if metrics.stream_seconds is None else f", {metrics.stream_seconds:.1f} s of audio"
+    line(f"{metrics.chunks} chunks{seconds}, {metrics.backend} beside {metrics.reference['name']}")
+    names = ("lane", "rel. L2", "largest", "growth", "head", "ms", "gates")
+    table = Table(*names, title="Beside the reference: median over chunks, largest, exponent of growth")
+    for lane in metrics.lanes:
+        table.add_row(*_row(lane))
+    console.print(table)
+    for precision, ratio in metrics.closed_over_functional.items():
+        line(f"{precision}: in closed loop the error is {ratio:.2f} times that with the reference's state")
+    if metrics.resident and metrics.chunks >= _LONG:
+        grown = metrics.resident
+        line(
+            f"Memory: {grown.last_bytes / 2**20:.0f} MiB, growing by {grown.bytes_per_chunk:.0f} bytes a chunk "
+            f"({grown.low:.0f} to {grown.high:.0f})"
+        )
+    if metrics.faults:
+        _show_faults(metrics, console)
+    for paced in metrics.streams:
+        _show_paced(paced, console)
+    for failure in metrics.failures:
+        line(f"FAILED {failure}")
+    line(f"{'Passed' if metrics.passed else 'Failed'}. Run directory: {directory}")
+    print_report(console, directory)
+
+
+def _show_faults(metrics: StreamMetrics, console: Console) -> None:
+    from rich.table import Table
+
+    assert metrics.faults is not None
+    table = Table("planted fault", "rel. L2", "largest", "head", "caught by", title="Self-test")
+    for one in metrics.faults.planted:
+        if one.lane is None:
+            table.add_row(one.fault, "-", "-", "-", f"not planted: {one.reason}")
+            continue
+        table.add_row(one.fault, *_errors(one.lane), _head(one.lane), ", ".join(one.caught_by) or "NOTHING")
+    console.print(table)
+
+
+def _show_paced(paced: Paced, console: Console) -> None:
+    from rich.table import Table
+
+    line, per_stream = partial(print_line, console), paced.memory_bytes["per_stream"] / 2**10
+    line(
+        f"{paced.precision} streams in batches of {', '.join(map(str, paced.check.rows))} beside each alone: "
+        f"{paced.check.text}"
+    )
+    if paced.switch:
+        costs = ", ".join(f"{kind} {cost:+.1%}" for kind, cost in paced.switch.cost.items())
+        line(f"A chunk right after one of the other size, beside one after its own size: {costs} of its time")
+    if not paced.levels:
+        return
+    names = ("streams", "chunks", "p50, ms", "p99", "p99.9", "max", "real-time factor", "rows", "within a hop")
+    table = Table(*names, title=f"A chunk every {paced.hop_ms:g} ms and stream: from due to done")
+    for one in paced.levels:
+        times = ("-" if time is None else f"{time:.2f}" for time in one.times_ms.values())
+        factor, rows = f"{one.real_time_factor:.4f}", f"{one.rows_mean:.1f}"
+        table.add_row(str(one.streams), str(one.chunks), *times, factor, rows, one.verdict)
+    console.print(table)
+    place = "on the device" if paced.on_device else "on the host"
+    line(f"{paced.text} A stream's state takes {per_stream:.0f} KiB, {place}.")
+
+
+def _row(lane: LaneMetrics) -> tuple[str, ...]:
+    growth = "-" if lane.drift is None else f"{lane.drift.exponent:+.2f}"
+    failed = [gate.gate for gate in lane.gates if gate.verdict == "failed"]
+    warned = [gate.gate for gate in lane.gates if gate.verdict == "warning"]
+    verdict = f"FAILED: {', '.join(failed)}" if failed else f"near: {', '.join(warned)}" if warned else "passed"
+    ran = precision_label({"precision_ran": lane.precision_ran}) or lane.judged_as
+    computed = "" if ran == lane.precision else f" (computes in {ran})"
+    time = f"{lane.latency_ms['total']['p50']:.2f}" if lane.latency_ms else "-"
+    return lane.name + computed, *_errors(lane), growth, _head(lane), time, verdict
+
+
+def _errors(lane: LaneMetrics) -> tuple[str, str]:
+    found = ["-" if error is None else f"{error:.1e}" for error in (lane.rel_l2_p50, lane.rel_l2_max)]
+    return found[0], found[1]
+
+
+def _head(lane: LaneMetrics) -> str:
+    return ", ".join(f"{share:.4f}" for share in lane.head_agreement.values()) or "-"

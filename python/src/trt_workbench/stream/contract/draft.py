@@ -1,0 +1,265 @@
+"""A first contract from what a model says of itself; what it does not say is left to a person, marked as undecided."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.model.facts import ModelTensor
+from trt_workbench.stream.contract.contract import CHUNK_NAMES
+from trt_workbench.stream.contract.draft_stream import WHOLE, DraftedStream, Known
+from trt_workbench.stream.contract.exporters import counted_of
+from trt_workbench.stream.contract.expressions import RESERVED
+from trt_workbench.stream.contract.graph import StreamGraph
+from trt_workbench.stream.contract.model_tensors import ModelTensors
+from trt_workbench.stream.contract.reading import UNDECIDED
+
+_ROLES = "signal, length, state, constant, counter or mask"
+# In names of inputs that callers count.
+_COUNTED = re.compile(r"offset|pos|step|start|index|processed|frame")
+
+
+def draft(
+    name: str, model: ModelTensors, known: Known, graph: StreamGraph | None = None
+) -> tuple[dict[str, Any], list[str]]:
+    """Return the document of a contract, and what was concluded, one sentence each.
+
+    Every value of the document that begins with "TODO" has to be replaced.
+
+    Args:
+        name: of the contract.
+        model: its inputs and outputs.
+        known: what the user says.
+        graph: the model's; None for an engine.
+
+    Raises:
+        UsageProblem: what the user says contradicts the model.
+    """
+    made = _Draft(model, known, graph)
+    return made.document(name), made.notes
+
+
+class _Draft:
+    def __init__(self, model: ModelTensors, known: Known, graph: StreamGraph | None) -> None:
+        self._model, self._known = model, known
+        self._stream = stream = DraftedStream(model, known, graph)
+        self.notes = list(stream.notes)
+        self._signal, self._batch, self._time = stream.signal, stream.batch, stream.time_axis
+        most = known.batch[2] if known.batch else 1
+        unused = most > 1 and stream.batch is None  # one stream is what it takes
+        if unused and stream.batch_axis is not None:
+            raise UsageProblem(
+                f"--batch {most} cannot be: the model takes one stream, as the first dimension of "
+                f"{self._signal.name if self._signal else ''} says; export it with a dynamic one."
+            )
+        self._counted = counted_of(model)
+        if self._counted:
+            self.notes.append(self._counted.note)
+        self._recurrent = graph.recurrent() if graph else []
+        if self._recurrent and stream.pairs:
+            self.notes.append(f"Memory: infinite, as the model has {' and '.join(self._recurrent)}")
+        if unused:
+            self.notes.append("--batch is not used: nothing says which dimension of the signal the streams lie along")
+        self._symbols: dict[str, Any] = {}
+        self._spelled: dict[str, str] = {}
+        self._sizes: dict[str, tuple[int | str | None, ...]] = {}
+        if self._time is not None:
+            batch = self._symbol(self._batch) if self._batch else ""
+            self._sizes = stream.output_sizes(batch, str(self._time_size()))
+
+    def document(self, name: str) -> dict[str, Any]:
+        inputs = {one: self._input(tensor) for one, tensor in self._model.inputs.items()}
+        # a role that is to be decided may be one of version 2
+        newer = any(one["role"] in ("counter", "mask") or UNDECIDED in one["role"] for one in inputs.values())
+        outputs = {one: self._output(tensor) for one, tensor in self._model.outputs.items()}
+        return {
+            "schema_version": 2 if newer else 1,
+            "name": name,
+            "symbols": self._symbols,
+            "inputs": inputs,
+            "outputs": outputs,
+            "state": self._states(),
+            "chunking": self._chunking(),
+            "profiles": [{"name": "all", "symbols": self._profile()}],
+            "invariants": [],
+        }
+
+    def _symbol(self, text: str, key: str | None = None) -> str:
+        """Return a symbol's name for a dimension's; exporters write anything there. `key` is what has that name."""
+        if (key or text) not in self._spelled:
+            plain = re.sub(r"\W", "_", text, flags=re.ASCII).strip("_") or "size"
+            plain = f"n{plain}" if plain[0].isdigit() else plain
+            taken = {*CHUNK_NAMES, *RESERVED, *self._model.inputs, *self._model.outputs, *self._spelled.values()}
+            while plain in taken or not plain.isidentifier():
+                plain += "_size"
+            self._spelled[key or text] = plain
+        return self._spelled[key or text]
+
+    def _shape(self, tensor: ModelTensor, *, given: bool) -> list[Any] | str:
+        if tensor.shape is None:
+            return f"{UNDECIDED}: the model gives no rank; a list of numbers, symbols and expressions"
+        return [self._size(tensor, axis, dim, given=given) for axis, dim in enumerate(tensor.shape)]
+
+    def _size(self, tensor: ModelTensor, axis: int, dim: int | str | None, *, given: bool) -> Any:
+        if tensor is self._signal and axis == self._time:
+            symbol = str(self._time_size())
+            self._symbols[symbol] = None
+            return symbol
+        if isinstance(dim, int):
+            return dim
+        by_graph = None if given else self._by_graph(tensor, axis, dim)
+        if by_graph is not None:
+            return by_graph
+        if dim is None and not (given and tensor is self._signal):
+            return f"{UNDECIDED}: the model gives no name; a number, a symbol or an expression"
+        if dim is not None and not given and dim not in self._input_symbols():
+            hint = "" if None not in self._stream.sizes else "; --first and --later may tell it"
+            return f"{UNDECIDED}: the model calls it {dim}; an expression of the inputs' symbols{hint}"
+        symbol = self._symbol(dim or f"{tensor.name}_{axis}")
+        self._symbols[symbol] = None
+        return symbol
+
+    def _by_graph(self, tensor: ModelTensor, axis: int, dim: int | str | None) -> int | str | None:
+        """Return the size of an output that its graph gives, which goes before the name that an exporter gives it."""
+        found = self._sizes.get(tensor.name, ())
+        size = found[axis] if axis < len(found) else None
+        if size is not None and dim in self._input_symbols() and size != self._spelled.get(str(dim), dim):
+            self.notes.append(
+                f"Sizes: dimension {axis} of {tensor.name} is {size} by the graph; the model calls it {dim}, as one of "
+                "an input"
+            )
+        return size
+
+    def _input_symbols(self) -> set[str]:
+        shapes = [one.shape or () for one in self._model.inputs.values()]
+        return {dim for shape in shapes for dim in shape if isinstance(dim, str)}
+
+    def _batch_axis(self, tensor: ModelTensor) -> dict[str, Any]:
+        places = [axis for axis, dim in enumerate(tensor.shape or ()) if self._batch and dim == self._batch]
+        return {"batch_axis": places[0]} if len(places) == 1 else {}
+
+    def _input(self, tensor: ModelTensor) -> dict[str, Any]:
+        found: dict[str, Any] = {"dtype": tensor.dtype, "shape": self._shape(tensor, given=True)}
+        found |= self._batch_axis(tensor)
+        if tensor is self._signal:
+            if self._batch is None and len(tensor.shape or ()) > 1:
+                words = f"{UNDECIDED}: the dimension along which streams lie, or null where there is one stream"
+                found["batch_axis"] = words if self._stream.batch_axis is None else self._stream.batch_axis
+            words = f"{UNDECIDED}: the dimension of the frames (--time-axis)"
+            return {**found, "role": "signal", "time_axis": words if self._time is None else self._time}
+        if tensor.name in self._stream.pairs:
+            return {**found, "role": "state"}
+        if self._signal and tensor.name == self._stream.length:
+            high = self._time_size()
+            return {
+                **found,
+                "role": "length",
+                "of": self._signal.name,
+                "range": [f"{UNDECIDED}: the fewest frames that the model takes", high],
+            }
+        if self._counted and tensor.name in self._counted.roles:
+            return {**found, **self._counted.roles[tensor.name]}
+        return {**found, "role": f"{UNDECIDED}: {_ROLES}{self._hint(tensor)}"}
+
+    def _hint(self, tensor: ModelTensor) -> str:
+        """Return what may help to decide an input's role."""
+        others = self._stream.open_ones.get(tensor.name) or self._stream.like_output(tensor)
+        hint = f"; as a state it may take {' or '.join(others)} (--state INPUT=OUTPUT)" if others else ""
+        name, several = tensor.name.lower(), len(tensor.shape or ()) > 1
+        if self._signal is None and several:
+            return f" (--signal {tensor.name}){hint}"
+        if not others and (tensor.dtype == "bool" or "mask" in name):
+            return '; a mask says which entries are valid: "role": "mask", "axis": 2, "valid": "start // 4"'
+        if not others and not several and _COUNTED.search(name):
+            return '; a counter says where the chunk is in the stream: "role": "counter", "value": "start // 4"'
+        if not others and not several:
+            return '; a constant has one value: "role": "constant", "value": 16000'
+        return hint
+
+    def _time_size(self) -> str | int:
+        if self._time is None or self._signal is None or self._signal.shape is None:
+            return f"{UNDECIDED}: the symbol of the chunk's size"
+        dim = self._signal.shape[self._time]
+        name = f"{self._signal.name}_{self._time}"
+        return self._symbol("T", name) if isinstance(dim, int) else self._symbol(dim or name)
+
+    def _output(self, tensor: ModelTensor) -> dict[str, Any]:
+        source = next((name for name, other in self._stream.pairs.items() if other == tensor.name), None)
+        if source is None:
+            valid = self._valid(tensor)
+            return {
+                "dtype": tensor.dtype,
+                "shape": self._shape(tensor, given=False),
+                **self._batch_axis(tensor),
+                **({} if valid is None else {"valid": valid}),
+            }
+        before = self._model.inputs[source]  # exporters lose the names of what is cut out of a longer cache
+        return {"dtype": tensor.dtype, "shape": self._shape(before, given=True), **self._batch_axis(before)}
+
+    def _valid(self, tensor: ModelTensor) -> dict[str, Any] | str | None:
+        """Return which entries of an output count where a chunk is padded; None for one that has no frames."""
+        length = self._model.inputs.get(self._stream.length or "")
+        if length is None or tensor.shape is None:
+            return None
+        kept = self._stream.pairs.values()
+        lengths = [
+            name
+            for name, one in self._model.outputs.items()
+            if one.dtype in WHOLE and "len" in name.lower() and one.shape == length.shape and name not in kept
+        ]
+        batch = (self._batch, self._spelled.get(self._batch or ""))
+        sizes = enumerate(zip(tensor.shape, self._sizes.get(tensor.name) or tensor.shape, strict=True))
+        axes = [axis for axis, (dim, size) in sizes if not isinstance(size, int) and not {dim, size} & {*batch}]
+        if isinstance(self._stream.frames, int) and len(tensor.shape) > 2:
+            axes = list(range(1, len(tensor.shape)))
+        if tensor.name in lengths or not axes:
+            return None
+        if len(axes) == 1 and len(lengths) == 1:
+            self.notes.append(
+                f"Valid: {lengths[0]} says how many entries of {tensor.name} count, along dimension {axes[0]}"
+            )
+            return {"axis": axes[0], "by": lengths[0]}
+        by = lengths[0] if lengths else f"{length.name} // 4"
+        return (
+            f"{UNDECIDED}: which entries count where a chunk is padded, such as "
+            f'{{"axis": {axes[0]}, "by": "{by}"}}; null where padding changes none'
+        )
+
+    def _states(self) -> list[dict[str, Any]]:
+        init = self._known.init if self._known.init is not None else f"{UNDECIDED}: before the first chunk, mostly 0"
+        return [{"output": other, "input": name, "init": init} for name, other in self._stream.pairs.items()]
+
+    def _chunking(self) -> dict[str, Any]:
+        def kind(place: int, word: str, option: str) -> dict[str, Any]:
+            size, left = self._stream.sizes[place], self._stream.left_contexts[place]
+            words = f"{UNDECIDED}: frames that {word} has, left context included ({option})"
+            before = f"{UNDECIDED}: frames of the chunk before that it begins with, 0 without (--left-context)"
+            return {"size": words if size is None else size, "left_context": before if left is None else left}
+
+        found: dict[str, Any] = {"first": kind(0, "the first chunk", "--first")}
+        found["later"] = kind(1, "every later chunk", "--later")
+        if self._recurrent and self._stream.pairs:
+            found["memory"] = {"kind": "infinite"}
+        return found
+
+    def _profile(self) -> dict[str, Any]:
+        ranges: dict[str, Any] = {}
+        sizes = [size for size in self._stream.sizes if size is not None]
+        held = self._counted.sizes.items() if self._counted else ()
+        counted = {self._spelled[name]: size for name, size in held if name in self._spelled}
+        for symbol, rule in self._symbols.items():
+            if rule is not None:
+                continue
+            words = f"{UNDECIDED}: [min, opt, max] of this size"
+            if symbol == self._spelled.get(self._batch or ""):
+                streams = f"{UNDECIDED}: [min, opt, max] streams of a call (--batch)"
+                ranges[symbol] = list(self._known.batch) if self._known.batch else streams
+            elif symbol in counted:
+                ranges[symbol] = [counted[symbol]] * 3
+            elif self._time is not None and symbol == self._time_size():
+                of_chunks = f"{UNDECIDED}: [min, opt, max] frames of a chunk (--first and --later)"
+                ranges[symbol] = [min(sizes), sizes[-1], max(sizes)] if len(sizes) == 2 else of_chunks
+            else:
+                ranges[symbol] = words
+        return ranges

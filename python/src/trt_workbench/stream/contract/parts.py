@@ -1,0 +1,286 @@
+"""The parts of a streaming contract, each a model of a part of its document."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import Discriminator, Field, Tag
+
+from trt_workbench.core.documents import Inside, Strict
+from trt_workbench.stream.contract.expressions import Expression
+
+Name = Annotated[str, Field(min_length=1, max_length=500)]
+Dtype = Literal["float32", "float16", "bfloat16", "float64", "int64", "int32", "int8", "uint8", "bool"]
+Axis = Annotated[int, Field(ge=0, le=31)]
+Frames = Annotated[int, Field(ge=0, le=2**31 - 1)]
+Size = Annotated[int, Field(ge=1, le=2**31 - 1)]
+
+
+class TensorOf(Strict):
+    """What every tensor has.
+
+    Attributes:
+        dtype: numpy's name of the type.
+        shape: each dimension as a number, a symbol or an expression of symbols.
+        batch_axis: the dimension along which streams lie; by default the one that is the signal's batch symbol.
+    """
+
+    dtype: Dtype
+    shape: Annotated[tuple[Expression, ...], Field(max_length=32)]
+    batch_axis: Axis | None = None
+
+
+class Signal(TensorOf):
+    """The input that the stream comes in by, chunk by chunk.
+
+    Attributes:
+        time_axis: the dimension of its frames, such as samples or feature vectors.
+    """
+
+    role: Literal["signal"]
+    time_axis: Axis
+
+
+class Length(TensorOf):
+    """An input that says how many frames of a chunk are valid, its left context among them; the rest is padding.
+
+    Attributes:
+        of: the signal.
+        range: smallest and largest value that the model takes, as expressions of symbols.
+    """
+
+    role: Literal["length"]
+    of: Name
+    range: tuple[Expression, Expression]
+
+
+class StateInput(TensorOf):
+    """An input that takes what an output of the chunk before gave.
+
+    Attributes:
+        range: smallest and largest value, of a state of whole numbers.
+    """
+
+    role: Literal["state"]
+    range: tuple[Expression, Expression] | None = None
+
+
+class Constant(TensorOf):
+    """An input that has one value in every chunk, such as a sample rate."""
+
+    role: Literal["constant"]
+    value: float
+
+
+class FrameCounter(TensorOf):
+    """An input that the caller counts, such as the frames before a chunk; every element of a row has the value.
+
+    Attributes:
+        value: of symbols and the chunk's numbers.
+    """
+
+    role: Literal["counter"]
+    value: Expression
+
+
+class Mask(TensorOf):
+    """An input that says which entries along an axis are valid, by 1 or true: so many at its end or start.
+
+    Attributes:
+        axis: along which the entries lie.
+        valid: how many are, of symbols and the chunk's numbers.
+        valid_at: where they lie.
+    """
+
+    role: Literal["mask"]
+    axis: Axis
+    valid: Expression
+    valid_at: Literal["start", "end"] = "end"
+
+
+Input = Annotated[Signal | Length | StateInput | Constant | FrameCounter | Mask, Field(discriminator="role")]
+
+
+class Valid(Strict):
+    """How much of an output counts: its first entries along an axis, as many as a tensor or expression says by row."""
+
+    axis: Axis
+    by: Expression
+
+
+class Output(TensorOf):
+    """An output; `head` marks one whose largest entry along the last axis is the answer."""
+
+    valid: Valid | None = None
+    head: Literal["argmax"] | None = None
+
+
+class Shift(Strict):
+    """Which part of a state is valid, and how it moves.
+
+    Attributes:
+        axis: along which old frames lie beside new ones.
+        valid_at: where the valid part lies.
+        by: its length by row, of the values of the chunk's inputs, such as the name of another state; None: all of it.
+        moves: by how many entries what was there before a chunk has moved towards the start after it, at `valid_at`
+            "end"; None where that is not promised.
+    """
+
+    axis: Axis
+    valid_at: Literal["start", "end"] = "end"
+    by: Expression | None = None
+    moves: Expression | None = None
+
+
+class FromFile(Strict):
+    """An initial value from an array file beside the contract, of one stream: its batch axis is 1 or left out."""
+
+    file: Inside
+
+
+def _kind_of_init(value: object) -> str:
+    """Return as what an initial value is read, so that a wrong one is named once."""
+    if isinstance(value, dict | FromFile):
+        return "file"
+    return "number" if isinstance(value, float) else "expression"
+
+
+Init = Annotated[
+    Annotated[float, Tag("number")] | Annotated[Expression, Tag("expression")] | Annotated[FromFile, Tag("file")],
+    Discriminator(_kind_of_init),
+]
+
+
+class State(Strict):
+    """A pair: what an output gave is the next chunk's input.
+
+    Attributes:
+        output: name of the output.
+        input: name of the input.
+        init: before the first chunk: a number or expression of symbols, or a file.
+        shift: which part of it is valid.
+        dead: whether it is known to carry nothing from one chunk to later outputs.
+    """
+
+    output: Name
+    input: Name
+    init: Init = 0.0
+    shift: Shift | None = None
+    dead: bool = False
+
+    @property
+    def starts_from_zeros(self) -> bool:
+        """Whether `init` says 0: a number, or an expression without names, as which whole numbers are read."""
+        if isinstance(self.init, Expression):
+            return not self.init.names and self.init({}) == 0
+        return self.init == 0.0
+
+
+class ChunkSize(Strict):
+    """How many frames the model is fed, and how many of them are the end of the chunk before."""
+
+    size: Size
+    left_context: Frames = 0
+
+    @property
+    def hop(self) -> int:
+        """New frames of the stream in a whole chunk."""
+        return self.size - self.left_context
+
+
+class Memory(Strict):
+    """How long a stream remembers: `chunks` later nothing of a state is left (finite), or something always is."""
+
+    kind: Literal["finite", "infinite"]
+    chunks: Expression | None = None
+
+
+class Chunking(Strict):
+    """How a stream is cut.
+
+    Attributes:
+        first: the first chunk.
+        later: every other one.
+        left_fill: value of left context, and of padding, where the stream has no frames.
+        sample_rate: of the audio that frames are samples or are made of, in Hz.
+        frame_seconds: duration of a frame.
+        memory: how long a stream remembers.
+    """
+
+    first: ChunkSize
+    later: ChunkSize
+    left_fill: float = 0.0
+    sample_rate: Size | None = None
+    frame_seconds: Annotated[float, Field(gt=0)] | None = None
+    memory: Memory | None = None
+
+
+class SymbolProfile(Strict):
+    """An optimisation profile: smallest, best-tuned and largest value of every free symbol."""
+
+    name: Name
+    symbols: dict[str, tuple[Size, Size, Size]]
+
+    def covers(self, values: Mapping[str, int]) -> bool:
+        """Return whether values of free symbols lie within."""
+        return all(low <= values[name] <= high for name, (low, _, high) in self.symbols.items() if name in values)
+
+
+class Invariant(Strict):
+    """What must hold.
+
+    Attributes:
+        id: its name in findings.
+        check: over symbols, `hop`, `left_context`, `new`, `chunk` and tensors of one entry a row.
+        when: where it must; everywhere by default.
+        why: what its failure would mean.
+    """
+
+    id: Name
+    check: Expression
+    when: Expression | None = None
+    why: str = ""
+
+    @property
+    def streams(self) -> bool:
+        """Whether it is about a whole stream: it has a total in it."""
+        return self.check.streams
+
+
+class Chunk(Strict):
+    """One chunk of a stream.
+
+    Attributes:
+        index: from 0.
+        start: the first new frame, counted in the stream.
+        new: new frames of the stream in it; fewer than `hop` in the last chunk alone.
+        left_context: frames before the new ones.
+        size: frames that the model is fed; those after the new ones are padding.
+    """
+
+    index: int
+    start: int
+    new: int
+    left_context: int
+    size: int
+
+    @property
+    def hop(self) -> int:
+        """New frames of a whole chunk of this size."""
+        return self.size - self.left_context
+
+    @property
+    def valid(self) -> int:
+        """Frames that are no padding."""
+        return self.left_context + self.new
+
+    def after(self) -> Chunk:
+        """Return the place of the next chunk, by which what a state then holds is counted; its size is this one's."""
+        return self.model_copy(update={"index": self.index + 1, "start": self.start + self.new})
+
+    @property
+    def names(self) -> dict[str, int]:
+        """What expressions may use of it; `Contract.chunk_names` says which of them."""
+        numbers = {"chunk": self.index, "hop": self.hop, "left_context": self.left_context, "new": self.new}
+        return {**numbers, "start": self.start}

@@ -1,0 +1,114 @@
+"""Reading a contract: everything that is wrong with it is said at once, one sentence each."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from trt_workbench.core.documents import read_document
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.stream.contract.contract import Contract
+from trt_workbench.stream.contract.model_check import disagreements
+from trt_workbench.stream.contract.model_tensors import ModelTensors
+from trt_workbench.stream.contract.static_check import contradictions
+
+# How a draft marks what has to be decided by a person.
+UNDECIDED = "TODO"
+_SHOWN = 20
+
+
+class Contradictions(UsageProblem):
+    """A contract that contradicts itself or a model.
+
+    Attributes:
+        problems: one sentence each.
+    """
+
+    def __init__(self, problems: list[str], path: Path) -> None:
+        """Make the message of the problems of the contract at `path`."""
+        self.problems = problems
+        shown = "; ".join(problems[:_SHOWN])
+        more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
+        count = "one problem" if len(problems) == 1 else f"{len(problems)} problems"
+        super().__init__(f"{path.name} cannot be used, it has {count}: {shown}{more}. Contract: {path}")
+
+
+def read_contract(path: Path, model: ModelTensors | None = None) -> Contract:
+    """Return a contract that contradicts neither itself nor its model.
+
+    Args:
+        path: of the JSON document.
+        model: what it is compared with, as `read_tensors` returns it.
+
+    Raises:
+        Contradictions: it is a draft with undecided fields, or contradicts itself or the model.
+        UsageProblem: the file cannot be read.
+    """
+    if not path.is_file():
+        raise UsageProblem(f"The contract {'is no file' if path.exists() else 'does not exist'}: {path}")
+    document = read_document(path, dict[str, Any])
+    left = dict(undecided(document))
+    try:
+        contract = Contract.model_validate(_with_time_symbol(document))
+    except ValidationError as error:
+        # what is undecided is no expression, no role and no number either, which would say it twice
+        problems = [
+            _sentence(one)
+            for one in error.errors(include_url=False)
+            if one["type"] == "missing" or not any(undecided(one["input"]))
+        ]
+        raise Contradictions([*(f"{place}: {text}" for place, text in left.items()), *problems], path) from error
+    problems = [f"{place}: {text}" for place, text in left.items()] + contradictions(contract)
+    problems += disagreements(contract, model) if model else []
+    if problems:
+        raise Contradictions(problems, path)
+    return contract
+
+
+def _with_time_symbol(document: dict[str, Any]) -> dict[str, Any]:
+    """Return a contract in which a number of frames is a symbol with that one value: a model of one chunk size."""
+    document = copy.deepcopy(document)
+    inputs, symbols = document.get("inputs"), document.get("symbols")
+    if not isinstance(inputs, dict) or not isinstance(symbols, dict):
+        return document
+    for one in inputs.values():
+        shape, axis = (one.get("shape"), one.get("time_axis")) if isinstance(one, dict) else (None, None)
+        if not isinstance(shape, list) or type(axis) is not int or not 0 <= axis < len(shape):
+            continue
+        size = shape[axis]
+        frames = symbols.get(size) if isinstance(size, str) else size
+        if type(frames) is not int:
+            continue
+        names = (f"frames{'_size' * count}" for count in range(len(inputs) + len(symbols) + 2))
+        taken = {*symbols, *inputs, *(document.get("outputs") or ())}
+        shape[axis] = size if isinstance(size, str) else next(name for name in names if name not in taken)
+        symbols[shape[axis]] = None
+        for profile in document.get("profiles") or ():
+            if isinstance(profile, dict) and isinstance(profile.get("symbols"), dict):
+                profile["symbols"].setdefault(shape[axis], [frames] * 3)
+    return document
+
+
+def undecided(value: Any, *place: str) -> Iterator[tuple[str, str]]:
+    """Yield the places of a document that are still to be decided, with what stands there."""
+    if isinstance(value, dict):
+        for key, part in value.items():
+            yield from undecided(part, *place, key)
+    elif isinstance(value, list):
+        for index, part in enumerate(value):
+            yield from undecided(part, *place, str(index))
+    elif isinstance(value, str) and value.startswith(UNDECIDED):
+        yield ".".join(place), value
+
+
+def _place(error: Any) -> list[str]:
+    return [str(part) for part in error["loc"]]
+
+
+def _sentence(error: Any) -> str:
+    message = error["msg"].removeprefix("Value error, ")
+    return f"{'.'.join(_place(error)) or 'the document'}: {message[:1].lower()}{message[1:]}"

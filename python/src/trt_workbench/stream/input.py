@@ -1,0 +1,176 @@
+"""The stream that a model is evaluated on: features or audio of a file, random features, or the embedded code."""
+
+from __future__ import annotations
+
+import math
+import wave
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trt_workbench.core.array_files import load_arrays, numpy_dtype
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.hashing import hash_file
+from trt_workbench.core.input_files import open_regular
+from trt_workbench.stream.contract.contract import Contract
+from trt_workbench.stream.contract.log_mel import BINS, HOP, SAMPLE_RATE, log_mel
+from trt_workbench.stream.contract.parts import Signal
+from trt_workbench.stream.embedded import SYMBOL_SAMPLES, code_audio
+from trt_workbench.stream.settings import CODE, RANDOM
+
+# Seeds of streams on which faults are planted: no other draws them.
+HELD_OUT = 1_000_003
+# Of a stream that is drawn: 2 GiB of float32.
+_MOST_NUMBERS = 2**29
+
+
+@dataclass(frozen=True)
+class StreamInput:
+    """A stream.
+
+    Attributes:
+        signal: shaped as the contract's signal for one stream (or its fixed batch), all frames along the time axis.
+        record: where it is from.
+    """
+
+    signal: NDArray[Any]
+    record: Mapping[str, Any]
+
+
+def open_stream(contract: Contract, source: str, frames: int, seed: int) -> StreamInput:
+    """Return the stream that `source` names, of at most `frames` frames.
+
+    Args:
+        contract: says what the signal is.
+        source: "random", "code", or a path that ends in .npy or .wav.
+        frames: that are needed; a file may have fewer.
+        seed: of what is drawn.
+
+    Raises:
+        UsageProblem: the file cannot be read or does not fit the signal, or its sample rate is another.
+    """
+    if source in (RANDOM, CODE) and math.prod(_shape(contract, frames)) > _MOST_NUMBERS:
+        raise UsageProblem(f"A stream of {frames} frames takes more memory than is drawn; ask for fewer --chunks.")
+    if source == RANDOM:
+        if _dtype(contract).kind not in "fV":
+            raise UsageProblem(
+                f"A random signal is one of real numbers, {contract.signal[0]} is {_dtype(contract)}; pass one with "
+                "--input FILE.npy."
+            )
+        shape = _shape(contract, frames)
+        drawn = np.random.default_rng(seed).standard_normal(shape, np.float32)
+        return StreamInput(drawn.astype(_dtype(contract)), {"kind": RANDOM, "seed": seed})
+    if source == CODE:
+        samples = code_audio(-(-frames * HOP // SYMBOL_SAMPLES), seed).samples
+        return StreamInput(_of_audio(contract, samples, SAMPLE_RATE, "the code", frames), {"kind": CODE, "seed": seed})
+    path = Path(source)
+    readers = {".npy": _features, ".wav": _audio}
+    if path.suffix.lower() not in readers:
+        raise UsageProblem(f"The input is random, code, or a .npy or .wav file, not this: {source}")
+    if not path.is_file():
+        raise UsageProblem(f"The input file does not exist: {path}")
+    signal = readers[path.suffix.lower()](contract, path, frames)
+    return StreamInput(signal, {"kind": path.suffix[1:].lower(), "path": str(path), "sha256": hash_file(path)})
+
+
+def held_out(contract: Contract, stream: StreamInput, frames: int) -> StreamInput:
+    """Return another stream of the same kind: another seed's, or a file's second half before its first."""
+    if "seed" in stream.record:
+        return open_stream(contract, stream.record["kind"], frames, stream.record["seed"] + HELD_OUT)
+    axis = contract.signal[1].time_axis
+    turned = np.roll(stream.signal, stream.signal.shape[axis] // 2, axis)
+    return StreamInput(turned, {**stream.record, "order": "second half first"})
+
+
+def _shape(contract: Contract, frames: int) -> tuple[int, ...]:
+    """Return the shape of one stream's signal."""
+    name, signal = contract.signal
+    chunk = next(contract.chunks(1))
+    try:
+        shape = list(contract.shape(name, contract.chunk_values(chunk)))
+    except ValueError as error:
+        raise UsageProblem(f"The shape of {name} is not known from the contract: {error}.") from error
+    shape[signal.time_axis] = frames
+    return tuple(shape)
+
+
+def _dtype(contract: Contract) -> np.dtype[Any]:
+    return numpy_dtype(contract.signal[1].dtype)
+
+
+def _features(contract: Contract, path: Path, frames: int) -> NDArray[Any]:
+    name, signal = contract.signal
+    array = load_arrays(path)[""]
+    wanted = _shape(contract, 0)
+    if array.ndim == len(wanted) - 1 and signal.batch_axis is not None:
+        array = np.expand_dims(array, signal.batch_axis)
+    rest = [size for axis, size in enumerate(wanted) if axis != signal.time_axis]
+    found = [size for axis, size in enumerate(array.shape) if axis != signal.time_axis]
+    if array.dtype.kind != _dtype(contract).kind or array.ndim != len(wanted) or rest != found:
+        shown = [*wanted[: signal.time_axis], "frames", *wanted[signal.time_axis + 1 :]]
+        raise UsageProblem(
+            f"Signal {name} is {signal.dtype} [{', '.join(map(str, shown))}], "
+            f"this file has {array.dtype} {list(array.shape)}: {path}"
+        )
+    if not array.shape[signal.time_axis]:
+        raise UsageProblem(f"The file has no frames: {path}")
+    array = np.take(array, range(min(frames, array.shape[signal.time_axis])), signal.time_axis).astype(_dtype(contract))
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise UsageProblem(f"The file holds NaN or infinity: {path}")
+    return array
+
+
+def _audio(contract: Contract, path: Path, frames: int) -> NDArray[Any]:
+    most = frames * max(HOP, math.prod(_shape(contract, 1)))  # samples that the frames are made of, or more
+    try:
+        with open_regular(path) as opened, wave.open(opened, "rb") as file:
+            rate, width, channels = file.getframerate(), file.getsampwidth(), file.getnchannels()
+            data = file.readframes(min(file.getnframes(), most)) if (width, channels) == (2, 1) else b""
+    except (wave.Error, EOFError, OSError, RuntimeError) as error:
+        raise UsageProblem(f"The file cannot be read as WAV ({str(error) or 'it ends too early'}): {path}") from error
+    if width != 2 or channels != 1:
+        raise UsageProblem(f"Audio is 16-bit PCM with one channel, this file has {8 * width} bits, {channels}: {path}")
+    samples = np.frombuffer(data[: len(data) // 2 * 2], "<i2").astype(np.float32) / np.float32(2**15)
+    return _of_audio(contract, samples, rate, str(path), frames)
+
+
+def _of_audio(contract: Contract, samples: NDArray[np.float32], rate: int, source: str, frames: int) -> NDArray[Any]:
+    """Return the signal that audio makes: samples, by themselves or in frames, or log-mel features such as ours."""
+    name, signal = contract.signal
+    wanted, said = contract.chunking.sample_rate, contract.chunking
+    if wanted is None:
+        raise UsageProblem(
+            f"The contract names no chunking.sample_rate, so audio cannot be read; pass features (.npy): {source}"
+        )
+    if rate != wanted:
+        raise UsageProblem(f"The audio has {rate} samples a second, the contract says {wanted}; resample it: {source}")
+    shape = _shape(contract, 0)
+    others = [axis for axis in range(len(shape)) if axis not in (signal.time_axis, signal.batch_axis)]
+    size = math.prod(shape[axis] for axis in others)
+    seconds = said.frame_seconds or 1 / wanted
+    if abs(seconds * wanted - size) < 1e-6 and sum(shape[axis] > 1 for axis in others) <= 1:
+        found = samples[: len(samples) // size * size].reshape(-1, size)[:frames]
+    elif [shape[axis] for axis in others] == [BINS] and rate == SAMPLE_RATE and abs(seconds * rate - HOP) < 1e-6:
+        found = log_mel(samples[: frames * HOP]).T
+    else:
+        raise UsageProblem(
+            f"Audio becomes samples, a frame of them, or {BINS} log-mel features every 10 ms at 16 kHz, and {name} is "
+            f"none of them by its shape and chunking.frame_seconds; make its features yourself and pass them as .npy: "
+            f"{source}"
+        )
+    if not found.size:
+        raise UsageProblem(f"The audio is shorter than a frame: {source}")
+    # frames first, then what a frame holds
+    found = np.moveaxis(found.reshape(len(found), *(shape[axis] for axis in others)), 0, _place(signal))
+    if signal.batch_axis is not None:
+        found = np.repeat(np.expand_dims(found, signal.batch_axis), shape[signal.batch_axis], signal.batch_axis)
+    return found.astype(_dtype(contract))
+
+
+def _place(signal: Signal) -> int:
+    """Return where the frames lie in one stream's signal, without the batch axis."""
+    return signal.time_axis - (signal.batch_axis is not None and signal.batch_axis < signal.time_axis)

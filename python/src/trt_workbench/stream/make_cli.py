@@ -1,0 +1,78 @@
+"""`trtw make-contract`: a first contract of a streaming model, from its ONNX file."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+from trt_workbench.console.common import DebugOption, JsonOption, handled, print_json, print_line, stdout_console
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.launcher import task
+from trt_workbench.core.settings import Setting, pairs
+
+
+@handled
+def make_contract(
+    model: Annotated[Path, Setting("ONNX model, or TensorRT plan.", argument=True, metavar="MODEL|PLAN")],
+    *,
+    output: Annotated[Path, Setting("Contract to write; an existing file is left alone.", flags="--output -o")],
+    first: Annotated[int | None, Setting("Frames of the first chunk, left context included.", min=1)] = None,
+    later: Annotated[int | None, Setting("Frames of a later chunk, left context included.", min=1)] = None,
+    left_context: Annotated[int | None, Setting("Frames of the chunk before that a chunk begins with.", min=0)] = None,
+    init: Annotated[float | None, Setting("Value of every state before the first chunk.")] = None,
+    batch: Annotated[int | None, Setting("Most streams of a call.", min=1)] = None,
+    signal: Annotated[str | None, Setting("Input that the stream comes in by.", metavar="NAME")] = None,
+    time_axis: Annotated[int | None, Setting("Dimension of the signal that holds the frames.", min=0)] = None,
+    state: Annotated[
+        dict[str, str] | None,
+        Setting(
+            "Input that takes an output of the chunk before; repeatable.",
+            kind=list[str],
+            read=pairs,
+            metavar="INPUT=OUTPUT",
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
+) -> None:
+    """Draft a streaming model's contract from its file.
+
+    What the model does not say is left as TODO, and listed. States are found by their names (`cache` and `cache_next`,
+    `past` and `present`, `h` and `hn`) and equal shapes, chunks by fixed sizes and the exporter's metadata.
+    `check-contract` refuses a contract until everything is decided.
+    """
+    from trt_workbench.core.documents import write_json
+    from trt_workbench.model.opened import Model
+    from trt_workbench.stream.contract.draft import draft
+    from trt_workbench.stream.contract.draft_stream import Known
+    from trt_workbench.stream.contract.graph import StreamGraph
+    from trt_workbench.stream.contract.model_tensors import MODEL_SUFFIX, read_tensors
+    from trt_workbench.stream.contract.reading import undecided
+
+    if os.path.lexists(output):
+        raise UsageProblem(
+            f"There is something at the output already, which is left alone; choose another name: {output}"
+        )
+    streams = None if batch is None else (1, batch, batch)
+    known = Known(first, later, left_context, init, streams, signal, time_axis, state or {})
+    graph = StreamGraph(Model.open(model)) if model.suffix == MODEL_SUFFIX else None
+    document, notes = draft(model.stem, read_tensors(model), known, graph)
+    write_json(output, document)
+    left = dict(undecided(document))
+    if as_json:
+        print_json({"contract": str(output), "undecided": left, "state": document["state"], "concluded": notes})
+        return
+    say = partial(print_line, stdout_console(quiet=False))
+    for pair in document["state"]:
+        say(f"State: {pair['input']} takes {pair['output']}")
+    if not document["state"]:
+        say("No state was found by names and shapes.")
+    for note in notes:
+        say(note)
+    for place, words in left.items():
+        say(f"{place}: {words}")
+    after = task("check-contract", shlex.quote(str(output)), shlex.quote(str(model)))
+    say(f"Contract: {output} ({len(left)} to decide). When nothing is left: {after}")

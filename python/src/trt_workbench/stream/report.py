@@ -1,0 +1,60 @@
+"""The report of an eval-stream run, made from the files of its run directory alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from trt_workbench.core.documents import read_document, read_lines
+from trt_workbench.report.page import small
+from trt_workbench.report.style import plots_folder
+from trt_workbench.stream.document import ChunkRecord, Faults, StreamMetrics
+from trt_workbench.stream.plots import write_plots
+
+
+def view(directory: Path) -> dict[str, Any]:
+    """Return what the page of a run shows, and draw its `plots/`.
+
+    Args:
+        directory: holds metrics.json and records.jsonl.
+
+    Raises:
+        UsageProblem: a file is missing, cut short or of another schema version.
+    """
+    metrics = read_document(directory / "metrics.json", StreamMetrics)
+    records = read_lines(directory / "records.jsonl", ChunkRecord)
+    plots = write_plots(metrics, records, plots_folder(directory))
+    return {
+        "metrics": metrics,
+        "said": _said(metrics),
+        "matrix": fault_matrix(metrics.faults) if metrics.faults else None,
+        "plots": plots,
+    }
+
+
+def _said(metrics: StreamMetrics) -> list[str]:
+    """Say whether the gates hold, then how far each lane is from the reference, and from its limit."""
+    sides = f"{metrics.backend} beside {metrics.reference['name']}, {metrics.chunks} chunks, gates: {metrics.gate_set}"
+    sentences = []
+    for lane in metrics.lanes:
+        limit = next((gate.limit for gate in lane.gates if gate.gate == "rel_l2_max"), None)
+        allowed = "" if limit is None else f"; {small(limit)} is allowed"
+        sentences.append(f"{lane.name}: relative L2 at most {small(lane.rel_l2_max)}{allowed}.")
+    return [f"{'Passed' if metrics.passed else 'Failed'}: {sides}.", *sentences]
+
+
+def fault_matrix(faults: Faults) -> dict[str, Any]:
+    """Return gates as columns and faults as rows; a cell is what the gate found."""
+    gates = list(dict.fromkeys(gate.gate for gate in faults.healthy.gates))
+    rows = [{"fault": "none", "text": "the same stream without a fault", "lane": faults.healthy, "missed": False}]
+    rows += [
+        {"fault": one.fault, "text": one.reason or one.text, "lane": one.lane, "missed": one.fault in faults.missed}
+        for one in faults.planted
+    ]
+    for row in rows:
+        found: dict[str, Any] = {}
+        for gate in row["lane"].gates if row["lane"] else ():  # type: ignore[attr-defined]
+            if gate.gate not in found or gate.verdict == "failed":
+                found[gate.gate] = gate
+        row["cells"] = [found.get(gate) for gate in gates]
+    return {"gates": gates, "rows": rows}

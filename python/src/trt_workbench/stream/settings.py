@@ -1,0 +1,119 @@
+"""What `eval-stream` can be asked for, as settings with their options. Imports nothing heavy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from trt_workbench.core.errors import UsageProblem, did_you_mean, whole_number
+from trt_workbench.core.settings import AllowUnverified, BackendOptions, Device, Seed, Setting, Trust, with_flags
+
+if TYPE_CHECKING:
+    from trt_workbench.backends.base import Backend
+
+FUNCTIONAL, CLOSED_LOOP, DEVICE = "functional", "closed-loop", "device"
+MODES = (FUNCTIONAL, CLOSED_LOOP, DEVICE)
+RANDOM, CODE = "random", "code"
+MOST_STREAMS = 4096
+# Options of the streams in real time stand together in --help.
+_PACED = "Streams in real time"
+
+
+def _several(option: str, text: str) -> tuple[str, ...]:
+    names = tuple(part.strip() for part in text.split(","))
+    if not all(names) or len(set(names)) < len(names):
+        raise UsageProblem(f"{option} takes different names with commas between them, not {text!r}.")
+    return names
+
+
+def read_modes(option: str, text: str) -> tuple[str, ...]:
+    """Return the modes of a list with commas, in their own order. Raises UsageProblem for another name."""
+    names = _several(option, text)
+    for name in names:
+        if name not in MODES:
+            raise UsageProblem(f"{option} has no mode {name!r}; {did_you_mean(name, MODES)}")
+    return tuple(mode for mode in MODES if mode in names)
+
+
+def read_streams(option: str, text: str) -> tuple[int, ...]:
+    """Return numbers of streams of a list with commas, ascending. Raises UsageProblem for anything else."""
+    found = [whole_number(name) for name in _several(option, text)]
+    numbers = sorted(number for number in found if number is not None and 1 <= number <= MOST_STREAMS)
+    if len(numbers) < len(found):
+        raise UsageProblem(f"{option} takes numbers of streams from 1 to {MOST_STREAMS}, such as 1,4,16, not {text!r}.")
+    return tuple(numbers)
+
+
+@dataclass(frozen=True)
+class StreamSettings:
+    """What is run on which stream, beside what, and by which gates."""
+
+    target: Annotated[
+        Path | None,
+        Setting("ONNX model or TensorRT plan; the embedded encoder by default.", argument=True, metavar="MODEL|PLAN"),
+    ] = None
+    contract: Annotated[Path | None, Setting("Contract of the model (`make-contract` writes a first one).")] = None
+    backend: Annotated[str, Setting("Runtime that executes the model; see `trtw backends`.")] = "auto"
+    precision: Annotated[
+        tuple[str, ...],
+        Setting(
+            "Precisions that the backend is asked for, such as fp32,fp16.", kind=str, read=_several, default="fp32"
+        ),
+    ] = ("fp32",)
+    mode: Annotated[
+        tuple[str, ...],
+        Setting(
+            "functional: the reference's state is fed in; closed-loop: the target's own; device: it stays there.",
+            kind=str,
+            read=read_modes,
+            default=f"{FUNCTIONAL},{CLOSED_LOOP}",
+        ),
+    ] = (FUNCTIONAL, CLOSED_LOOP)
+    reference: Annotated[str, Setting("Reference: ort-cpu, torch, or the run directory of a --record.")] = "ort-cpu"
+    model: Annotated[
+        Path | None, Setting("ONNX model for the reference; the target's own, or its plan's, by default.")
+    ] = None
+    # None for the code that the embedded encoder reads, or for random features.
+    input: Annotated[
+        str | None,
+        Setting("FILE.npy of features, FILE.wav, random, or code (the embedded encoder's own; its default)."),
+    ] = None
+    chunks: Annotated[int, Setting("Chunks of the stream.", min=1, max=200_000)] = 300
+    chunk: Annotated[
+        int | None, Setting("Frames of a chunk, left context included; the contract's by default.", min=1)
+    ] = None
+    gates: Annotated[
+        Literal["contract", "checklist"],
+        Setting("Limits: the contract's (defaults by precision), or the checklist's absolute ones."),
+    ] = "contract"
+    faults: Annotated[bool, Setting("Plant known faults in the loop and show which gate catches each.")] = False
+    record: Annotated[bool, Setting("Keep the reference's outputs, for --reference of another run.")] = False
+    streams: Annotated[
+        tuple[int, ...],
+        Setting(
+            "Run so many streams in real time, such as 1,4,16; their batches are compared with single streams first.",
+            _PACED,
+            kind=str,
+            read=read_streams,
+        ),
+    ] = ()
+    seconds: Annotated[float, Setting("How long each number of streams runs.", _PACED, min=0.1, max=86400)] = 5.0
+    hop_ms: Annotated[
+        float | None,
+        Setting("Time between two chunks of a stream; by default that of the contract.", _PACED, min=0.1, max=3.6e6),
+    ] = None
+    options: BackendOptions = field(default_factory=dict)
+    allow_unverified: AllowUnverified = False
+    trust: Trust = False
+    device: Device = 0
+    seed: Seed = 0
+
+    def backend_options(self, backend: Backend, *, is_plan: bool) -> dict[str, Any]:
+        """Return the backend's options with what belongs to engines.
+
+        Raises:
+            UsageProblem: as `with_flags`, or as the backend's `device_option`.
+        """
+        trust = {"trust": self.trust} if backend.plans and is_plan else {}
+        return with_flags(self.options, backend.device_option(self.device) | trust)

@@ -1,1 +1,0 @@
-"""GPU, drivers, libraries, versions and the workspace."""

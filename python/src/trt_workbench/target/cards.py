@@ -1,0 +1,92 @@
+"""Names of NVIDIA's cards and the architecture (SM) that code is compiled for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from trt_workbench.core.errors import UsageProblem, did_you_mean
+
+# By NVIDIA's list of CUDA GPUs (developer.nvidia.com/cuda-gpus); a suffix such as Ti or Super changes nothing.
+_CARDS = {
+    "sm70": ("v100", "titanv"),
+    "sm75": ("rtx2060", "rtx2070", "rtx2080", "t4", "titanrtx"),
+    "sm80": ("a100", "a30"),
+    "sm86": (
+        *("rtx3050", "rtx3060", "rtx3070", "rtx3080", "rtx3090", "a2", "a10", "a16", "a40"),
+        *("rtxa2000", "rtxa4000", "rtxa4500", "rtxa5000", "rtxa5500", "rtxa6000"),
+    ),
+    "sm87": ("orin", "jetsonorin", "agxorin", "orinnx", "orinnano"),
+    "sm89": (
+        *("rtx4050", "rtx4060", "rtx4070", "rtx4080", "rtx4090", "l4", "l40", "l40s"),
+        *("rtx4000ada", "rtx4500ada", "rtx5000ada", "rtx6000ada"),
+    ),
+    "sm90": ("h100", "h200", "gh200"),
+    "sm100": ("b200", "gb200"),
+    "sm103": ("b300", "gb300"),
+    "sm110": ("thor", "jetsonthor"),
+    "sm120": (
+        *("rtx5050", "rtx5060", "rtx5070", "rtx5080", "rtx5090"),
+        *("rtxpro2000", "rtxpro4000", "rtxpro4500", "rtxpro5000", "rtxpro6000"),
+    ),
+    "sm121": ("gb10", "dgxspark"),
+}
+_SM = re.compile(r"(?:sm)?[ _]?([1-9][0-9]?)\.?([0-9])")
+_MAKER = re.compile(r"^(nvidia)?(geforce|tesla|quadro)?")
+_SUFFIX = re.compile(r"(?<=[0-9])(ti|super|laptop|d|blackwell)+$")
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """An architecture to compile for.
+
+    Attributes:
+        sm: such as "sm120".
+        asked: the names by which it was asked for.
+    """
+
+    sm: str
+    asked: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """Return the form used in messages, such as `sm120 (rtx5090)`."""
+        cards = [name for name in self.asked if name != self.sm]
+        return f"{self.sm} ({', '.join(cards)})" if cards else self.sm
+
+
+def architectures(names: str, served: Iterable[str]) -> tuple[Architecture, ...]:
+    """Return the architectures behind names of cards (`rtx5090`) or architectures (`sm120`, `12.0`), each once.
+
+    Args:
+        names: separated by commas.
+        served: what the compiler builds for, such as "sm89".
+
+    Raises:
+        UsageProblem: a name is not known, or nothing can be built for it.
+    """
+    wanted: dict[str, list[str]] = {}
+    for name in filter(None, (part.strip() for part in names.split(","))):
+        wanted.setdefault(_architecture(name), []).append(name)
+    if not wanted:
+        raise UsageProblem("Option --gpu names no card; write --gpu rtx5090 or --gpu sm120,sm89,sm86.")
+    found = tuple(Architecture(sm, tuple(asked)) for sm, asked in wanted.items())
+    if refused := [one for one in found if one.sm not in (known := tuple(served))]:
+        raise UsageProblem(
+            f"TensorRT-RTX builds for {', '.join(known)}, not for {', '.join(map(str, refused))}; TensorRT itself "
+            "builds for that card, on it (`build-engine`)."
+        )
+    return found
+
+
+def _architecture(name: str) -> str:
+    lower = name.lower()
+    if found := _SM.fullmatch(lower):
+        return f"sm{found[1]}{found[2]}"
+    known = {card: sm for sm, cards in _CARDS.items() for card in cards}
+    card = _MAKER.sub("", re.sub("[ _-]", "", lower))
+    if sm := known.get(card) or known.get(_SUFFIX.sub("", card)):
+        return sm
+    raise UsageProblem(
+        f"No card is known as {name!r}; name it by its architecture, such as sm120, or {did_you_mean(card, known)}"
+    )

@@ -1,0 +1,120 @@
+"""`trtw check-target`: whether a model can be compiled for RTX cards that are not here."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from trt_workbench.build import with_batch_profile
+from trt_workbench.console.common import (
+    DebugOption,
+    JsonOption,
+    OutputOption,
+    handled,
+    print_json,
+    print_line,
+    stdout_console,
+)
+from trt_workbench.console.drawing import draw
+from trt_workbench.console.options import spelled
+from trt_workbench.console.progress import waiting
+from trt_workbench.core.errors import CheckFailed
+from trt_workbench.engine.build_options import BuildOptions, MaxBatch, Profiles
+
+if TYPE_CHECKING:
+    from trt_workbench.engine.options import BuildSettings
+    from trt_workbench.target.document import TargetCheck
+
+
+@handled
+def check_target(
+    model: Annotated[Path, typer.Argument(help="ONNX file; its external data lies beside it.")],
+    *,
+    gpu: Annotated[
+        str, typer.Option(help="Cards or architectures, separated by commas: rtx5090, or sm120,sm89,sm86.")
+    ] = "rtx5090",
+    profiles: Profiles = None,
+    max_batch: MaxBatch = None,
+    time_limit: Annotated[float, typer.Option(min=0.001, max=1e6, help="Seconds that one build may take.")] = 1800.0,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Compile a model for RTX cards that are not here.
+
+    TensorRT-RTX compiles ahead of time for each architecture, without a GPU or a driver. Exit code 1 if one of them
+    refuses the model: the layer and the type that stop it are named.
+    """
+    from trt_workbench.core.directory import run_directory
+    from trt_workbench.core.documents import json_values, write_json
+    from trt_workbench.engine.request import check_request
+    from trt_workbench.model.opened import Model
+    from trt_workbench.target.cards import architectures
+    from trt_workbench.target.rtx import SERVED, require_compiler
+    from trt_workbench.target.run import check_targets
+
+    asked = architectures(gpu, SERVED)
+    opened = Model.open(model)
+    settings = with_batch_profile(opened, _settings(profiles), max_batch)
+    check_request(opened, settings)
+    require_compiler()
+    with run_directory("check-target", output) as run:
+        with waiting("Compiling") as update:
+            found, layers = check_targets(
+                opened,
+                settings.profiles,
+                asked,
+                run.path / "logs",
+                time_limit_s=time_limit,
+                update=update,
+            )
+        write_json(run.path / "check-target.json", found)
+        write_json(run.path / "layers.json", layers)
+        directory = run.commit("complete", passed=found.passed)
+    drawing = draw(directory, debug=debug)
+    if as_json:
+        print_json({**json_values(found), "directory": str(directory)})
+    else:
+        _show(found, directory)
+    if stopped := [target for target in found.targets if target.outcome != "built"]:
+        more = f" The same or another for {', '.join(one.name for one in stopped[1:])}." if stopped[1:] else ""
+        raise CheckFailed(
+            f"{model.name} was not built for {stopped[0].name}: {stopped[0].reason.rstrip('.')}.{more} "
+            f"All of it: {directory / 'report.html'}"
+        )
+    drawing.end()
+
+
+def _settings(profiles: tuple[str, ...] | None) -> BuildSettings:
+    from trt_workbench.engine.settings_file import load_settings
+
+    given = {"strongly_typed": True, **({"profiles": profiles} if profiles else {})}
+    return load_settings(None, given, spelled(BuildOptions).__getitem__)
+
+
+def _show(found: TargetCheck, directory: Path) -> None:
+    from rich.table import Table
+
+    console = stdout_console(quiet=False)
+    say = partial(print_line, console)
+    mebibytes = found.model_size_bytes / 2**20
+    say(f"{Path(found.model).name}: {mebibytes:.1f} MiB, {found.graph_precision['text']}")
+    table = Table("architecture", "outcome", "engine, MiB", "layers", "computes in", "seconds")
+    for one in found.targets:
+        table.add_row(
+            one.name,
+            one.outcome,
+            "-" if one.engine_size_bytes is None else f"{one.engine_size_bytes / 2**20:.1f}",
+            str(one.layers or "-"),
+            one.precision["text"] if one.precision else "-",
+            "-" if one.build_s is None else f"{one.build_s:.1f}",
+        )
+    console.print(table)
+    for one in found.targets:
+        if one.reason:
+            say(f"{one.name}: {one.reason}")
+    say(f"Compiled by {found.compiler} {found.compiler_version or '(no answer)'}; nothing was run on a card.")
+    say(f"Run directory: {directory}")

@@ -1,0 +1,62 @@
+"""The report of a check-target run, made from the files of its run directory alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from trt_workbench.core.documents import read_document
+from trt_workbench.target.document import TargetCheck, TargetLayers
+from trt_workbench.target.rtx_layers import BuiltLayer, BuiltTensor
+
+
+def view(directory: Path) -> dict[str, Any]:
+    """Return what the page of a run shows.
+
+    Args:
+        directory: holds check-target.json, layers.json.
+
+    Raises:
+        UsageProblem: a file is missing, cut short or of another schema version.
+    """
+    check = read_document(directory / "check-target.json", TargetCheck)
+    layers = read_document(directory / "layers.json", TargetLayers).layers
+    return {
+        "check": check,
+        "name": Path(check.model).name,
+        "built": sum(target.outcome == "built" for target in check.targets),
+        "said": _said(check),
+        "largest": max((target.engine_size_bytes or 0 for target in check.targets), default=0),
+        "layers": {sm: rows(built) for sm, built in layers.items()},
+    }
+
+
+def _said(check: TargetCheck) -> list[str]:
+    """Say which architectures the model was built for, then why it was not for others."""
+    built = [one.name for one in check.targets if one.outcome == "built"]
+    others = [
+        f"{one.name}: {one.outcome}. {one.reason or ''}".rstrip() for one in check.targets if one.name not in built
+    ]
+    names = f" ({', '.join(built)})" if built and others else ""
+    return [f"Built for {len(built)} of {len(check.targets)} architectures{names}", *others]
+
+
+def rows(layers: Sequence[BuiltLayer]) -> list[dict[str, str]]:
+    """Return what the page shows of every layer that reads or writes something."""
+    return [
+        {
+            "name": layer.name,
+            "kind": layer.kind,
+            "inputs": _types(layer.inputs),
+            "constants": _types(layer.constants),
+            "outputs": _types(layer.outputs),
+            "nodes": ", ".join(layer.nodes),
+        }
+        for layer in layers
+        if layer.inputs or layer.outputs
+    ]
+
+
+def _types(tensors: Sequence[BuiltTensor]) -> str:
+    return ", ".join(dict.fromkeys(one.type for one in tensors)) or "\N{EN DASH}"

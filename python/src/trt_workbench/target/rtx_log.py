@@ -1,0 +1,163 @@
+"""Why TensorRT-RTX did not compile a model, by what it says: the layer and the type that stopped it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import onnx
+
+from trt_workbench.core.documents import Strict
+from trt_workbench.core.precision import find
+from trt_workbench.engine.layer_precision import data_type
+from trt_workbench.model.element_types import kinds
+
+# Of a machine without a GPU; nothing follows from it.
+_NOISE = re.compile(r"cudaError \d+|catchCudaError")
+# "Error Code 4: API Usage Error (NAME: what is wrong. In function at /file:1)"
+_IN_BRACKETS = re.compile(r"Error Code \d+: [\w ]+\((?:\[[^\]]*\] )?(.*?)\.? In [\w:]+ at /", re.DOTALL)
+_QUOTED = re.compile(r'&& "(.*)"', re.DOTALL)
+_ASSERTION = re.compile(r"^Assertion failed: .*?: (?=[A-Z])", re.DOTALL)
+_FOREIGN = re.compile(r"\{ForeignNode\[(.*?)\.\.\.")
+_NAMED = (re.compile(r"// (\S+?),"), re.compile(r"\bnode (\S+?)[.\s]*$"), re.compile(r"^(\S+?):? (?=\S)"))
+_UNFIT_TYPES = re.compile(r"HW-specific datatypes: ([\w, ]+)")
+_HAS_TYPE = re.compile(r"\bhas type (\w+)|\bof types? (\w+)(?: and (\w+))?|\bdatatype (\w+)")
+
+
+@dataclass(frozen=True)
+class Complaint:
+    """An error of the ONNX parser.
+
+    Attributes:
+        index: of the node in the graph; -1 where it is not about a node.
+        name: of the node.
+        operator: of the node.
+        text: what is wrong.
+        function: of the parser, which says what it was reading.
+        file: of its source; in its place the name of the input that cannot be read.
+    """
+
+    index: int
+    name: str
+    operator: str
+    text: str
+    function: str
+    file: str = ""
+
+
+class Refusal(Strict):
+    """Why nothing was built.
+
+    Attributes:
+        reason: in the compiler's words, shortened.
+        layer: name of the ONNX node, or else of the tensor, that stops it; None where the compiler does not tell.
+        operator: of the node; None for a tensor.
+        types: of the layer that the compiler names.
+    """
+
+    reason: str
+    layer: str | None = None
+    operator: str | None = None
+    types: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """One sentence with all of it."""
+        where = " ".join(filter(None, (self.operator, self.layer)))
+        types = f" ({', '.join(self.types)})" if self.types else ""
+        return f"{where}{types}: {self.reason}" if where else f"{self.reason}{types}"
+
+
+def parser_refusal(complaints: Sequence[Complaint], graph: onnx.GraphProto) -> Refusal:
+    """Return why the model was not read: the first complaint."""
+    first = complaints[0]
+    sentence = _sentence(first.text)
+    if not first.operator:
+        return _unread_tensor(first, sentence, graph)
+    node = graph.node[first.index] if 0 <= first.index < len(graph.node) else None
+    name = first.name or (_label(node) if node else None)
+    if sentence in ("false", first.text.strip()) and first.function.startswith("check"):
+        sentence = "TensorRT-RTX does not have this operator"
+    return Refusal(
+        reason=sentence.removeprefix(f"{_trt_name(node)}").lstrip(": ") if node else sentence,
+        layer=name,
+        operator=first.operator,
+        types=_types(sentence),
+    )
+
+
+def build_refusal(errors: Sequence[str], graph: onnx.GraphProto) -> Refusal:
+    """Return why no engine came of a model that was read: the first error in the log."""
+    said = [text for text in errors if not _NOISE.search(text)] or list(errors)
+    if not said:
+        return Refusal(reason="the compiler gave no reason")
+    sentence = _sentence(said[0])
+    if unfit := _UNFIT_TYPES.search(sentence):
+        words = [word.strip() for word in unfit[1].split(",")]
+        types = tuple(data_type(word) or word for word in words)
+        node = _first_of_type(graph, {kind for name in types if find(name) for kind in kinds(name)})
+        reason = f"the architecture has no arithmetic in {' or '.join(words)}"
+        return Refusal(reason=reason, types=types, **_place(node))
+    named = {name for pattern in (_FOREIGN, *_NAMED) for name in pattern.findall(sentence)}
+    node = next((node for node in graph.node if named & {node.name, _trt_name(node)} - {""}), None)
+    return Refusal(reason=sentence, types=_types(sentence), **_place(node))
+
+
+def _unread_tensor(complaint: Complaint, sentence: str, graph: onnx.GraphProto) -> Refusal:
+    """Return the refusal of an input or initializer."""
+    if complaint.function == "importInput":
+        value = next((one for one in graph.input if one.name == complaint.file), None)
+        types = (_type_name(value.type.tensor_type.elem_type),) if value else ()
+        return Refusal(reason="an input of this type cannot be read", layer=complaint.file or None, types=types)
+    name = complaint.text.rpartition(": ")[2].strip()
+    tensor = next((one for one in graph.initializer if one.name == name), None)
+    if tensor is None:
+        return Refusal(reason=sentence)
+    node = next((node for node in graph.node if name in node.input), None)
+    reason = f"the initializer {name} of this type cannot be read"
+    return Refusal(reason=reason, types=(_type_name(tensor.data_type),), **_place(node))
+
+
+def _sentence(text: str) -> str:
+    """Return what a message says without the names of functions and files around it."""
+    useful = "\n".join(line for line in text.split("\n") if not _NOISE.search(line))
+    for pattern in (_IN_BRACKETS, _QUOTED):
+        if found := pattern.search(useful):
+            useful = found[1]
+            break
+    return " ".join(_ASSERTION.sub("", useful).split())
+
+
+def _types(sentence: str) -> tuple[str, ...]:
+    words = [word for found in _HAS_TYPE.findall(sentence) for word in found if word]
+    return tuple(dict.fromkeys(name for word in words if (name := data_type(word))))
+
+
+def _first_of_type(graph: onnx.GraphProto, wanted: Collection[int]) -> onnx.NodeProto | None:
+    """Return the first node that holds or makes values of one of the element types."""
+    node: onnx.NodeProto
+    held = {tensor.name for tensor in graph.initializer if tensor.data_type in wanted}
+    for node in graph.node:
+        made = [entry.i for entry in node.attribute if entry.name in ("to", "output_dtype", "scale_type")]
+        made += [entry.t.data_type for entry in node.attribute if entry.HasField("t")]
+        if held.intersection(node.input) or any(kind in wanted for kind in made):
+            return node
+    return None
+
+
+def _place(node: onnx.NodeProto | None) -> dict[str, str]:
+    return {"layer": _label(node), "operator": node.op_type} if node else {}
+
+
+def _label(node: onnx.NodeProto) -> str:
+    return node.name or f"(unnamed, makes {node.output[0]})"
+
+
+def _trt_name(node: onnx.NodeProto | None) -> str:
+    return (node.name or f"node_of_{node.output[0]}") if node and node.output else ""
+
+
+def _type_name(element: int) -> str:
+    name: str = onnx.TensorProto.DataType.Name(element)
+    return name.lower()

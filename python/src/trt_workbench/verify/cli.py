@@ -1,0 +1,195 @@
+"""`trtw verify`: whether an engine computes what its model says, at every batch and shape."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from trt_workbench.console.common import (
+    DebugOption,
+    JsonOption,
+    OutputOption,
+    handled,
+    print_json,
+    print_line,
+    print_note,
+    stderr_console,
+    stdout_console,
+)
+from trt_workbench.console.drawing import draw
+from trt_workbench.console.progress import waiting
+from trt_workbench.core.errors import CheckFailed, DeviceFailure
+from trt_workbench.core.settings import Setting
+from trt_workbench.verify.fix_cli import check_fix, run_fix, show_fixed
+from trt_workbench.verify.settings import FixSettings, VerifySettings
+
+if TYPE_CHECKING:
+    from trt_workbench.verify.bisect import Bisected
+
+_SHOWN = 20
+Pair = tuple[dict[str, Any], dict[str, Any]]
+
+
+@handled
+def verify(
+    settings: VerifySettings,
+    *,
+    bisect: Annotated[bool, Setting("Find the first wrong part of a wrong model.")] = False,
+    bisect_seconds: Annotated[
+        float, Setting("Seconds that --bisect may take; a later call with the same --output resumes.", min=0)
+    ] = 600.0,
+    ways: FixSettings,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Show whether an engine computes what its model says.
+
+    Every batch and shape that it takes is tried.
+
+    Its outputs are compared with a reference, and with what must be true of every engine: a row of a batch equals
+    its own run, other rows and padding do not matter, calls repeat. Exit code 1 if anything is wrong or could not be
+    proven, 4 if the device failed at a shape.
+    """
+    from trt_workbench.backends.kept_reference import require_kept
+    from trt_workbench.core.directory import run_directory
+    from trt_workbench.core.documents import write_json
+    from trt_workbench.verify.apart import verified_apart
+    from trt_workbench.verify.bisect import bisect as run_bisect
+    from trt_workbench.verify.bisect import carry_state, check_bisectable
+    from trt_workbench.verify.keeping import keep_found
+    from trt_workbench.verify.opening import VerifyRequest, of_model
+    from trt_workbench.verify.reproduction import bisected_document, write_bisected
+    from trt_workbench.verify.run import verify as run_verify
+
+    require_kept(Path(settings.reference), output)
+    request, name = VerifyRequest(**vars(settings)), settings.target.name
+    if bisect:
+        check_bisectable(request)
+    if ways.wanted:
+        check_fix(request, ways)
+    notes = stderr_console()
+    bisected = tried = None
+    with run_directory("verify", output) as run:
+        if bisect or ways.wanted:  # the device of this process stays as it is, whatever a wrong engine does to its own
+            with waiting("Verifying"):
+                found = verified_apart(request, run.path, partial(print_note, notes))
+        else:
+            with waiting("Opening") as update:
+                found = run_verify(
+                    request, run.path, partial(print_note, notes), lambda label: update(f"Verifying at {label}")
+                )
+        write_json(run.path / "verify.json", found.document)
+        if bisect:
+            carry_state(run.destination, run.path)
+        directory = run.commit(
+            "complete", passed=not found.failures + found.unproven, verdict=found.document["verdict"]
+        )
+        if bisect and found.failures:  # in its place already, so that what was found out outlives a process
+            with waiting("Bisecting") as update:
+                bisected = run_bisect(request, found, directory, bisect_seconds, update)
+            write_bisected(of_model(request), bisected, directory)
+        if found.failures and ways.wanted:
+            tried = run_fix(request, found, directory, ways, bisected.nodes if bisected else ())
+    keep_found(found.document, directory)
+    drawing = draw(directory, debug=debug)
+    if as_json:
+        parts = {"bisect": bisected_document(of_model(request), bisected)} if bisected else {}
+        parts |= {"fix": tried.document()} if tried else {}
+        print_json({**found.document, **parts, "directory": str(directory)})
+    else:
+        _show(found.document, directory)
+        if bisect:
+            _show_bisected(bisected, directory)
+        if tried:
+            show_fixed(tried, directory)
+    if found.failures and not (tried and tried.chosen):
+        where = f" {found.document['where']}" if found.document["where"] else ""
+        tail = " No way around makes it right." if tried else ""
+        page = directory / "report.html"
+        raise CheckFailed(f"{name} is wrong{where}: {_short(found.failures[0])}.{tail} All of it: {page}")
+    if found.failed_shapes:
+        raise DeviceFailure(f"{name} is {found.document['verdict']} but for {'; '.join(found.failed_shapes)}")
+    if found.unproven:
+        more = f" (and {len(found.unproven) - 1} more)" if len(found.unproven) > 1 else ""
+        raise CheckFailed(
+            f"{name} is not proven: {found.unproven[0]}{more}. Nothing is known to be wrong; inputs "
+            f"of your own (--inputs) may decide it. All of it: {directory / 'report.html'}"
+        )
+    drawing.end()
+
+
+def _show(document: dict[str, Any], directory: Path) -> None:
+    from rich.table import Table
+
+    from trt_workbench.verify.report import headline
+    from trt_workbench.verify.verdict import spans
+
+    console = stdout_console(quiet=False)
+    say = partial(print_line, console)
+    say(headline(document))
+    table = Table("shapes", "output", "inputs", "verdict", "relative L2", "explained by precision", "why")
+    rows = [(case, row) for case in document["cases"] for row in case["outputs"] or [{}]]
+    shown = [pair for pair in rows if pair[1].get("verdict") == "wrong"] or _worst_of_each(rows)
+    for case, row in shown[:_SHOWN]:
+        apart = (row.get("difference") or {}).get("rel_l2")
+        limit = (row.get("limits") or {}).get(document["precision"], {}).get("rel_l2")
+        table.add_row(
+            case["label"],
+            row.get("output", "-"),
+            row.get("inputs", "-"),
+            row.get("verdict", case["verdict"]),
+            "-" if apart is None else f"{apart:.2e}",
+            "-" if limit is None else f"{limit:.2e}",
+            _short(row["reason"]) if row.get("verdict") == "wrong" else row.get("reason") or case["reason"],
+        )
+    console.print(table)
+    if len(shown) > _SHOWN:
+        say(f"{len(shown) - _SHOWN} more rows are in verify.json.")
+    if count := document["cases_unverified"]:
+        say(f"{count} shape{'s' * (count > 1)} could not be run and {'are' if count > 1 else 'is'} not verified.")
+    if document["sizes"]:
+        tried = "; ".join(f"{name} {spans(sizes)}" for name, sizes in document["sizes"].items())
+        again = f" (--seed {document['sizes_seed']} draws these again)" if document["sizes_seed"] else ""
+        say(f"Sizes tried: {tried}{again}.")
+    for remark in document["remarks"]:
+        say(f"Output {remark}.")
+    for way in document["ways"]:
+        if way["reason"]:
+            say(f"Not verified: {way['way']}: {way['reason']}")
+    say(f"Run directory: {directory}")
+
+
+def _show_bisected(found: Bisected | None, directory: Path) -> None:
+    say = partial(print_line, stdout_console(quiet=False))
+    if found is None:
+        say("Nothing is wrong, so there was nothing to bisect.")
+        return
+    if not found.nodes:
+        say(f"Bisected at {found.case}: {found.reason}.")
+        return
+    count = len(found.nodes)
+    left = "" if found.complete else "; the time was over, a further call with the same --output goes on"
+    say(f"Bisected at {found.case} in {found.trials} trials, {found.seconds:.0f} s{left}:")
+    nodes = ", ".join(f"{operator} {name}" for operator, name in zip(found.operators, found.nodes, strict=True))
+    say(f"  {'crash' if found.crash else 'wrong'} by {'itself' if count == 1 else 'themselves'}: {nodes}")
+    say(f"  {found.crash}" if found.crash else f"  first wrong tensor: {found.first_wrong}")
+    say(f"  reproduce it: python {directory / 'bisect' / 'reproduce.py'}; the bug report: report.md beside it")
+
+
+def _short(reasons: str) -> str:
+    """Return the first of several reasons for a wrong output; the page has all."""
+    first, *more = reasons.split("; ")
+    return f"{first} (and {len(more)} more)" if more else first
+
+
+def _worst_of_each(rows: list[Pair]) -> list[Pair]:
+    """Return of every shape and output the inputs with the largest difference."""
+    worst: dict[tuple[str, str], Pair] = {}
+    for case, row in rows:
+        key = (case["label"], row.get("output", ""))
+        apart = (row.get("difference") or {}).get("rel_l2") or 0.0
+        if key not in worst or apart > ((worst[key][1].get("difference") or {}).get("rel_l2") or 0.0):
+            worst[key] = (case, row)
+    return list(worst.values())

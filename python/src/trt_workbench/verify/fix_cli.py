@@ -1,0 +1,125 @@
+"""`trtw verify --fix`: ways around a wrong engine, tried, written and shown."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trt_workbench.console.common import print_line, print_note, stderr_console, stdout_console
+from trt_workbench.console.progress import waiting
+from trt_workbench.verify.settings import FixSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from trt_workbench.core.verification import Verification
+    from trt_workbench.verify.opening import VerifyRequest
+    from trt_workbench.verify.run import Verified
+    from trt_workbench.verify.workarounds import Fixed
+
+FIX = "fix"
+
+
+def check_fix(request: VerifyRequest, ways: FixSettings) -> None:
+    """Refuse what `--fix` could not do, before the work begins."""
+    from trt_workbench.verify.fixed_files import check_output
+    from trt_workbench.verify.opening import of_model
+
+    of_model(request)
+    if ways.fix_out:
+        check_output(request, ways.fix_out)
+
+
+def run_fix(
+    request: VerifyRequest,
+    found: Verified | None,
+    directory: Path,
+    ways: FixSettings,
+    nodes: Sequence[str] = (),
+) -> Fixed:
+    """Try the ways, and write what became of them and what is right into the run directory."""
+    from trt_workbench.core.documents import write_json
+    from trt_workbench.verify.fixed_files import result_name, write_fixed
+    from trt_workbench.verify.workarounds import fixed
+
+    notes, folder = stderr_console(), directory / FIX
+    folder.mkdir(exist_ok=True)
+    with waiting("Ways around") as update:
+        note = partial(print_note, notes)
+        tried = fixed(
+            request,
+            folder,
+            nodes=nodes,
+            found=found,
+            every=ways.fix_all,
+            seconds=ways.fix_seconds,
+            note=note,
+            step=lambda name: update(f"Way around: {name}"),
+        )
+    if tried.chosen:
+        for path in (folder / result_name(request), *([ways.fix_out] if ways.fix_out else [])):
+            write_fixed(tried, request, path)
+    write_json(folder / "fix.json", {"schema_version": 1, **tried.document()})
+    return tried
+
+
+def fix_build(wrong: Verification, plan: Path, model: Path, destination: Path | None, *, device: int) -> Path:
+    """Build the first engine that is right in place of a wrong one, and verify it in turn.
+
+    Args:
+        wrong: the verdict on the plan, with its evidence.
+        plan: that was built.
+        model: it was built from.
+        destination: where the right plan is to be written; None for the run directory of the verification.
+        device: CUDA device.
+
+    Returns:
+        The plan that is right.
+
+    Raises:
+        CheckFailed: no way around makes it right.
+    """
+    from trt_workbench.core.files import scratch_folder
+    from trt_workbench.verify.apart import plan_verified_apart
+    from trt_workbench.verify.engine import PlanRequest, verify_plan
+    from trt_workbench.verify.fixed_files import result_name
+    from trt_workbench.verify.isolation import Isolated
+    from trt_workbench.verify.opening import VerifyRequest
+    from trt_workbench.verify.workarounds import require_chosen
+
+    if not (wrong.evidence and Path(wrong.evidence).is_dir()):
+        wrong = verify_plan(PlanRequest(plan, model, device=device))
+    directory = Path(str(wrong.evidence))
+    request = VerifyRequest(target=plan, model=model, quick=True, device=device)
+    tried = run_fix(request, None, directory, FixSettings(fix_out=destination))
+    require_chosen(tried, plan)
+    right = destination or directory / FIX / result_name(request)
+    with scratch_folder("trtw-verify-") as scratch, Isolated(Path(scratch) / "log") as worker:
+        plan_verified_apart(PlanRequest(right, model, device=device), worker)  # the wrong one may have crashed this one
+    return right
+
+
+def show_fixed(tried: Fixed, directory: Path) -> None:
+    """Print what was tried and what was taken."""
+    from rich.table import Table
+
+    console = stdout_console(quiet=False)
+    plain = tried.plain_milliseconds
+    print_line(console, f"Ways around it; a call of the wrong engine takes {_ms(plain)}:")
+    table = Table("way", "verdict", "a call takes", "of the wrong one's time", "why not")
+    for one in tried.tried:
+        cost, why = tried.cost(one), one.reason.split("; ")[0]
+        times = "-" if cost is None else f"{cost:.2f}"
+        table.add_row(one.name, one.verdict, _ms(one.milliseconds), times, why)
+    console.print(table)
+    if tried.time_over:
+        print_line(console, f"Not tried, as the time was over (--fix-seconds): {', '.join(tried.left) or 'none'}")
+    elif tried.left:
+        print_line(console, f"Not tried, as one is right (--fix-all tries them): {', '.join(tried.left)}")
+    if tried.chosen:
+        print_line(console, f"Fixed by {tried.chosen.name}: {directory / FIX}")
+
+
+def _ms(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f} ms"

@@ -1,0 +1,70 @@
+"""The files of an eval-coco run directory, read back and checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from trt_workbench.core.artefacts import Environment, read_environment
+from trt_workbench.core.documents import read_document, read_lines
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.report.style import label
+from trt_workbench.vision.document import Annotations, Box, CocoMetrics, ConfusionMatrix, Curves, ImageRecord
+
+# Characters of a class name in a picture.
+LONGEST_NAME = 40
+
+
+@dataclass(frozen=True)
+class CocoArtefacts:
+    """What an eval-coco run left: its documents, and one record per image."""
+
+    directory: Path
+    metrics: CocoMetrics
+    curves: Curves
+    confusion: ConfusionMatrix
+    environment: Environment
+    records: list[ImageRecord]
+
+    @property
+    def class_names(self) -> dict[int, str]:
+        """Names by category id, as a picture can show them."""
+        return {row["category_id"]: label(row["name"], LONGEST_NAME) for row in self.metrics["per_class"]}
+
+
+def read_artefacts(directory: Path) -> CocoArtefacts:
+    """Read the run directory of eval-coco.
+
+    Raises:
+        UsageProblem: a file is missing, cut short, without a record, or of another schema version.
+    """
+    records = read_lines(directory / "records.jsonl", ImageRecord)
+    if not records:
+        raise UsageProblem(f"There is no record in this file; it was changed: {directory / 'records.jsonl'}")
+    return CocoArtefacts(
+        directory=directory,
+        metrics=read_document(directory / "metrics.json", CocoMetrics),
+        curves=read_document(directory / "curves.json", Curves),
+        confusion=read_document(directory / "confusion.json", ConfusionMatrix),
+        environment=read_environment(directory),
+        records=records,
+    )
+
+
+def predictions_of(directory: Path, image_ids: set[int]) -> dict[int, list[Box]]:
+    """Return the predictions of some images from `predictions.json`, by image id, best score first."""
+    chosen = _of_images(read_document(directory / "predictions.json", list[Box]), image_ids)
+    return {image_id: sorted(found, key=lambda item: -item.get("score", 0.0)) for image_id, found in chosen.items()}
+
+
+def read_ground_truth(annotations: Path, image_ids: set[int]) -> dict[int, list[Box]]:
+    """Return the annotations of some images from a COCO annotation file, by image id."""
+    return _of_images(read_document(annotations, Annotations)["annotations"], image_ids)
+
+
+def _of_images(boxes: list[Box], image_ids: set[int]) -> dict[int, list[Box]]:
+    chosen: dict[int, list[Box]] = {image_id: [] for image_id in image_ids}
+    for box in boxes:
+        if box["image_id"] in chosen:
+            chosen[box["image_id"]].append(box)
+    return chosen

@@ -1,0 +1,184 @@
+"""Which category of the dataset each class of the model is. COCO's 80 classes have ids from 1 to 90."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trt_workbench.core.errors import UsageProblem, did_you_mean
+from trt_workbench.core.input_files import read_text
+from trt_workbench.vision.dataset import NAMES_SHOWN, Category
+from trt_workbench.vision.settings import BY_NAME, BY_ORDER
+
+# Names that are none: Ultralytics' of a dataset without names, by its models and its exporter.
+_PLACE = re.compile(r"(?:class[ _]?)?([0-9]{1,6})")
+LEFT_OUT = "-"
+"""A line of a file of classes for a class without a category."""
+
+
+@dataclass(frozen=True)
+class ClassMap:
+    """The categories of a model's classes.
+
+    Attributes:
+        ids: int64 [classes], the category id of each class index; of a class that is left out, any.
+        kept: bool [classes], whether a class has a category; boxes of the others are left out.
+        notes: what was chosen and left out, in sentences.
+    """
+
+    ids: NDArray[np.int64]
+    kept: NDArray[np.bool_]
+    notes: tuple[str, ...] = ()
+
+
+def map_classes(
+    class_count: int | None, names: Sequence[str] | None, categories: Sequence[Category], how: str | None = None
+) -> ClassMap:
+    """Map the model's contiguous class indices to category ids.
+
+    By default a model that names its classes is mapped by name, and both sets of names must be equal (but for case and
+    blanks at the ends). One without names, or with numbers for names, is mapped by order: its classes are taken to be
+    in the order of the ids, and the counts must be equal. Categories without annotations and class are left out.
+
+    Args:
+        class_count: how many classes the model has; None where it does not say.
+        names: the model's own class names by index; None where it has none.
+        categories: the dataset's, ascending by id.
+        how: "by-name" to leave out what only one side has, "by-order" whatever the names are, or a file with the
+            category, by name or id, of one class a line; None as above.
+
+    Raises:
+        UsageProblem: counts or names differ, so that no score could be trusted, or the file cannot be used.
+    """
+    count = len(names) if class_count is None and names else class_count
+    if how == BY_NAME:
+        return _shared_names(names or (), categories)
+    if how == BY_ORDER:
+        return _by_order(count, categories)
+    if how is not None:
+        return _by_file(count, categories, Path(how))
+    if not names:
+        return _by_order(count, categories)
+    if (found := _equal_names(names, categories)) is not None:
+        return found
+    if [_PLACE.fullmatch(_plain(name)) for name in names].count(None) == 0 and _in_order(names):
+        found = _by_order(count, categories)
+        return ClassMap(found.ids, found.kept, (*found.notes, "The model's class names are numbers: taken by order."))
+    own, known = {_plain(name) for name in names}, {_plain(one.name) for one in categories}
+    raise UsageProblem(
+        f"The model's {len(names)} classes are not the annotations' {len(categories)} categories: only the model has "
+        f"{_some(sorted(own - known))}; only the annotations have {_some(sorted(known - own))}. "
+        f"{_ways(count, names, categories)}"
+    )
+
+
+def _equal_names(names: Sequence[str], categories: Sequence[Category]) -> ClassMap | None:
+    own = [_plain(name) for name in names]
+    kept = [one for one in categories if one.annotated or _plain(one.name) in own]
+    ids = {_plain(one.name): one.id for one in kept}
+    if own == [_plain(one.name) for one in kept]:
+        return _whole([one.id for one in kept], categories)
+    if set(own) != ids.keys() or not len(own) == len(kept) == len(ids):
+        return None
+    return _whole([ids[name] for name in own], categories)
+
+
+def _shared_names(names: Sequence[str], categories: Sequence[Category]) -> ClassMap:
+    own, known = [_plain(name) for name in names], [_plain(one.name) for one in categories]
+    both = set(own) & set(known)
+    if not both:
+        what = "no class has the name of a category" if names else "the model does not name its classes"
+        raise UsageProblem(f"--classes {BY_NAME}: {what}. Take by-order, or a file.")
+    if twice := sorted(name for name in both if own.count(name) > 1 or known.count(name) > 1):
+        raise UsageProblem(f"--classes {BY_NAME}: names that repeat say nothing ({_some(twice)}); take a file.")
+    ids = dict(zip(known, (one.id for one in categories), strict=True))
+    return _made([ids.get(name) for name in own], list(names), categories)
+
+
+def _by_order(count: int | None, categories: Sequence[Category]) -> ClassMap:
+    if count in (None, len(categories)):
+        return _whole([one.id for one in categories], categories)
+    # Roboflow's root, which the others name as what they belong to; then whatever has no annotations
+    parents = {one.parent for one in categories if one.parent != one.name}
+    named: list[Callable[[Category], bool]] = [lambda one: one.name in parents, lambda _: True]
+    for is_left_out in named:
+        kept = [one.id for one in categories if one.annotated or not is_left_out(one)]
+        if len(kept) == count:
+            return _whole(kept, categories)
+    raise UsageProblem(
+        f"The model has {count} classes and the annotations have {len(categories)} categories "
+        f"({_some([one.name for one in categories])}); they must be the same classes. {_ways(count, (), categories)}"
+    )
+
+
+def _by_file(count: int | None, categories: Sequence[Category], path: Path) -> ClassMap:
+    try:
+        lines = [line.strip() for line in read_text(path).splitlines()]
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise UsageProblem(
+            f"--classes is {BY_NAME}, {BY_ORDER} or a text file, which cannot be read ({why}): {path}"
+        ) from error
+    while lines and not lines[-1]:
+        lines.pop()
+    if count not in (None, len(lines)) or not lines:
+        raise UsageProblem(
+            f"The file of classes has {len(lines)} lines and the model {count or 'some'} classes; write the category "
+            f"of one class a line, {LEFT_OUT} for none: {path}"
+        )
+    known: dict[str, int | None] = {str(one.id): one.id for one in categories}
+    known |= {_plain(one.name): one.id for one in categories} | {LEFT_OUT: None}
+    if wrong := [line for line in lines if _plain(line) not in known]:
+        hint = did_you_mean(wrong[0], [one.name for one in categories])
+        raise UsageProblem(
+            f"The annotations have no category {wrong[0]!r}; {hint} It is in the file of classes: {path}"
+        )
+    return _made([known[_plain(line)] for line in lines], [f"{place}" for place in range(len(lines))], categories)
+
+
+def _made(ids: Sequence[int | None], names: Sequence[str], categories: Sequence[Category]) -> ClassMap:
+    """Return a map in which some have no partner, with notes that say so."""
+    alone = [name for name, found in zip(names, ids, strict=True) if found is None]
+    missed = [one.name for one in categories if one.annotated and one.id not in ids]
+    notes = []
+    if alone:
+        notes.append(f"Boxes of {len(alone)} classes of the model that have no category are left out: {_some(alone)}.")
+    if missed:
+        notes.append(f"Objects of {len(missed)} categories that have no class count as missed: {_some(missed)}.")
+    kept = np.array([found is not None for found in ids], np.bool_)
+    return ClassMap(np.array([found or 0 for found in ids], np.int64), kept, tuple(notes))
+
+
+def _whole(ids: Sequence[int], categories: Sequence[Category]) -> ClassMap:
+    """Return a map of all classes, with a note if it leaves categories out."""
+    unused = [one.name for one in categories if one.id not in set(ids)]
+    note = f"Categories without annotations that the model has no class for are left out: {_some(unused)}."
+    return ClassMap(np.array(ids, np.int64), np.ones(len(ids), np.bool_), (note,) if unused else ())
+
+
+def _ways(count: int | None, names: Sequence[str], categories: Sequence[Category]) -> str:
+    """Say which values of --classes would do."""
+    ways = []
+    if {_plain(name) for name in names} & {_plain(one.name) for one in categories}:
+        ways.append(f"--classes {BY_NAME} leaves out what only one of them has")
+    if names and (count == len(categories) or count == sum(one.annotated for one in categories)):
+        ways.append(f"--classes {BY_ORDER} takes them as they are numbered")
+    return "; ".join([*ways, "--classes FILE gives the category of one class a line"]) + "."
+
+
+def _in_order(names: Sequence[str]) -> bool:
+    return [int(re.sub("[^0-9]", "", name)) for name in names] == list(range(len(names)))
+
+
+def _plain(name: str) -> str:
+    return name.strip().casefold()
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:NAMES_SHOWN]) or "none"
+    return f"{shown}, …" if len(names) > NAMES_SHOWN else shown

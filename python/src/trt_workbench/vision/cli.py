@@ -1,0 +1,165 @@
+"""`eval-coco`: COCO scores, speed and a report of a detector, the embedded one unless another is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from trt_workbench.console.common import (
+    DebugOption,
+    JsonOption,
+    OutputOption,
+    handled,
+    print_json,
+    print_line,
+    print_report,
+    say,
+    say_if_allowed,
+    single_command_app,
+    stdout_console,
+)
+from trt_workbench.console.drawing import ReportOutcome, draw
+from trt_workbench.console.progress import at_stage, progress_bar
+from trt_workbench.core.errors import INTERRUPTED, UsageProblem
+from trt_workbench.core.settings import MORE, Setting
+from trt_workbench.vision.settings import CocoSettings
+
+if TYPE_CHECKING:
+    from trt_workbench.vision.run import CocoOutcome, CocoRequest
+
+
+@handled
+def eval_coco(
+    file: Annotated[
+        Path | None, Setting("Model file; the embedded detector by default.", argument=True, metavar="MODEL")
+    ] = None,
+    *,
+    model: Annotated[Path | None, Setting("MODEL as an option.", MORE)] = None,
+    images: Annotated[Path | None, Setting("Folder of the images; the embedded dataset by default.")] = None,
+    annotations: Annotated[Path | None, Setting("COCO annotation file of the images.")] = None,
+    settings: CocoSettings,
+    report: Annotated[bool, Setting("Write report.html and plots/.")] = True,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Score a detector on images with COCO's kind of annotations.
+
+    It gives the twelve COCO figures, speed by stage, and a report. Without MODEL, an embedded detector runs on an
+    embedded dataset of generated scenes.
+    """
+    say_if_allowed(allow_unverified=settings.allow_unverified)
+    from trt_workbench.vision.run import CocoRequest
+
+    if file is not None and model is not None:
+        raise UsageProblem(f"The model was given twice; leave out --model: {model}")
+    model, images, annotations = _inputs(file or model, images, annotations)
+    request = CocoRequest(model=model, images=images, annotations=annotations, **vars(settings))
+    outcome, directory = _evaluate(request, output)
+
+    drawing = draw(directory, debug=debug) if report else ReportOutcome()
+    for note in outcome.metrics["notes"]:
+        say(f"note: {note}")
+    if as_json:
+        print_json({**outcome.metrics, "directory": str(directory)})
+    else:
+        _show(outcome.metrics, directory)
+    if outcome.status == "partial":
+        done, of = outcome.metrics["images"], outcome.metrics["images_requested"]
+        say(f"Interrupted after {done} of {of} images; what was done is scored and kept, marked partial: {directory}")
+        raise typer.Exit(INTERRUPTED)
+    drawing.end()
+
+
+def _inputs(model: Path | None, images: Path | None, annotations: Path | None) -> tuple[Path, Path, Path]:
+    """Fill in the embedded model and dataset."""
+    if (images is None) != (annotations is None):
+        given, other = ("--images", "--annotations") if annotations is None else ("--annotations", "--images")
+        raise UsageProblem(f"{given} was given without {other}; a dataset needs both.")
+    from trt_workbench.core.embedded import embedded_model
+    from trt_workbench.vision.scenes.dataset import embedded_dataset, fits_embedded_dataset, make_embedded_dataset
+
+    if model is not None and images is None and not fits_embedded_dataset(model):
+        problem = "The embedded dataset fits the embedded detector alone; pass --images and --annotations for"
+        raise UsageProblem(f"{problem if model.exists() else 'The model file does not exist'}: {model}")
+    if model is None:
+        model = embedded_model()
+    if images is None or annotations is None:
+        place = embedded_dataset()
+        if not place.exists:
+            say(f"Making the embedded dataset, once: {place.root}")
+        with at_stage(lambda: "Making the embedded dataset"):
+            place = make_embedded_dataset()
+        images, annotations = place.images, place.annotations
+    return model, images, annotations
+
+
+def _evaluate(request: CocoRequest, output: Path | None) -> tuple[CocoOutcome, Path]:
+    from trt_workbench.core.directory import run_directory
+    from trt_workbench.core.embedded import embedded_model
+    from trt_workbench.vision.run import CocoEvaluation
+
+    with at_stage(lambda: "Opening the model"):  # first of all, this tells of a GPU that `auto` leaves unused
+        opened = CocoEvaluation(request, say)
+    with opened as evaluation:
+        if request.model == embedded_model():
+            say(f"Model: the embedded detector {request.model}")
+        chosen = " (chosen by auto)" if request.backend != evaluation.backend else ""
+        detector = evaluation.detector
+        where = "; images are letterboxed on the device" if detector.feed.place == "device" else ""
+        say(f"Backend: {evaluation.backend}{chosen}; family: {detector.family.name}{where}")
+        with run_directory("eval-coco", output) as run:
+            with progress_bar("images") as start:
+                outcome = evaluation.run(run.path, start("Evaluating"))
+            return outcome, run.commit(
+                outcome.status,
+                images=outcome.metrics["images"],
+                allow_unverified=request.allow_unverified,
+                verification=outcome.metrics["verification"],
+            )
+
+
+def _show(metrics: dict[str, Any], directory: Path) -> None:
+    from rich.table import Table
+
+    from trt_workbench.core.statistics.summary import DRAWN, claimed, too_few
+    from trt_workbench.model.precision import precision_label
+    from trt_workbench.verify import let_through
+    from trt_workbench.vision.document import FIGURES
+
+    console = stdout_console(quiet=False)
+    mark = metrics["verification"]
+    for sentence in let_through([mark]):
+        print_line(console, sentence)
+    figures = Table("figure", "value", "95 % interval", title="COCO figures")
+    for name in FIGURES:
+        value, ends = metrics[name], metrics[f"{name}_ci95"]
+        figures.add_row(
+            name, "-" if value is None else f"{value:.4f}", f"{ends[0]:.4f} to {ends[1]:.4f}" if ends else "-"
+        )
+    console.print(figures)
+    print_line(console, f"95 % intervals: {DRAWN.format(unit='images')}.")
+    if metrics["latency_ms"]:
+        columns = ("mean", "p50", "p90", "p99", "max")
+        latency = Table("stage", *columns, title="Latency per image, ms")
+        for stage, summary in metrics["latency_ms"].items():
+            times = [claimed(summary, column) for column in columns]
+            latency.add_row(stage, *("-" if time is None else f"{time:.2f}" for time in times))
+        console.print(latency)
+        if few := too_few(metrics["latency_ms"]["total"], columns, "images"):
+            print_line(console, f"note: {few}.")
+    if ran := precision_label(metrics, "text"):
+        print_line(console, f"Precision: {ran} (asked for: {metrics['settings']['precision']})")
+    speed = "" if metrics["images_per_s"] is None else f" at {metrics['images_per_s']:.1f} images/s"
+    if mark:
+        print_line(console, f"Engine: {mark['text']}")
+    print_line(console, f"{metrics['images']} images{speed}, {metrics['detections']} detections")
+    print_line(console, f"Run directory: {directory}")
+    print_report(console, directory)
+
+
+def main() -> None:
+    """Run `eval-coco`."""
+    single_command_app(eval_coco)()

@@ -1,0 +1,127 @@
+"""Which detections are right: the confusion matrix of a run, and true and false positives image by image."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from hotcoco import mask
+from numpy.typing import NDArray
+
+from trt_workbench.vision.dataset import Category, GroundTruth
+from trt_workbench.vision.detections import DetectionTable
+
+SCORE_THRESHOLD: Final = 0.25
+"""Detections below it are not shown to a person, and not counted here."""
+IOU_THRESHOLD: Final = 0.5
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """Counts at the two thresholds above.
+
+    Attributes:
+        labels: category names in the order of the matrix, then "background".
+        matrix: int64 [C+1,C+1], rows ground truth, columns predicted.
+        counts: int64 [N,5] for every image: detections (of any score), ground truths, true positives,
+            false positives, false negatives. Crowds are not counted as ground truths, nor are detections inside one.
+    """
+
+    labels: tuple[str, ...]
+    matrix: NDArray[np.int64]
+    counts: NDArray[np.int64]
+
+    def document(self) -> dict[str, Any]:
+        """Return the content of `confusion.json`, without its schema version."""
+        return {
+            "score_threshold": SCORE_THRESHOLD,
+            "iou_threshold": IOU_THRESHOLD,
+            "labels": list(self.labels),
+            "matrix": self.matrix.tolist(),
+        }
+
+
+def confuse(
+    image_ids: NDArray[np.int64], categories: tuple[Category, ...], truth: GroundTruth, detections: DetectionTable
+) -> Confusion:
+    """Match detections and ground truth image by image.
+
+    Pairs of one class are matched first, the greatest IoU first; what is left is matched across classes in the same
+    way. So the diagonal of the matrix is the sum of the images' true positives. A detection that is left over and lies
+    by half or more in a crowd of its class is ignored, as COCOeval does.
+
+    Args:
+        image_ids: int64 [N], ascending: the images that were evaluated.
+        categories: of the dataset.
+        truth: annotations of these images.
+        detections: of these images, sorted by image id.
+    """
+    ids = np.array([category.id for category in categories], np.int64)
+    truth = truth.select(np.argsort(truth.image_ids, kind="stable"))
+    true_classes, found_classes = (
+        np.searchsorted(ids, truth.category_ids),
+        np.searchsorted(ids, detections.category_ids),
+    )
+    background = len(categories)
+    matrix = np.zeros((background + 1, background + 1), np.int64)
+    counts = np.zeros((len(image_ids), 5), np.int64)
+    truth_bounds, found_bounds = _bounds(image_ids, truth.image_ids), _bounds(image_ids, detections.image_ids)
+    for index in range(len(image_ids)):
+        own, found = slice(*truth_bounds[index : index + 2]), slice(*found_bounds[index : index + 2])
+        kept = detections.scores[found] >= SCORE_THRESHOLD
+        pairs = _match_image(
+            truth.boxes[own],
+            true_classes[own],
+            truth.crowd[own],
+            detections.boxes[found][kept].astype(np.float64),
+            found_classes[found][kept],
+            background,
+        )
+        np.add.at(matrix, (pairs[:, 0], pairs[:, 1]), 1)
+        right = int(np.count_nonzero(pairs[:, 0] == pairs[:, 1]))
+        objects = int(np.count_nonzero(~truth.crowd[own]))
+        wrong = int(np.count_nonzero(pairs[:, 1] != background)) - right
+        counts[index] = (found.stop - found.start, objects, right, wrong, objects - right)
+    return Confusion((*(category.name for category in categories), "background"), matrix, counts)
+
+
+def _bounds(image_ids: NDArray[np.int64], owners: NDArray[np.int64]) -> list[int]:
+    """Start of each image's rows among `owners` (ascending), and the end."""
+    return [*np.searchsorted(owners, image_ids, side="left").tolist(), len(owners)]
+
+
+def _match_image(
+    true_boxes: NDArray[np.float64],
+    true_classes: NDArray[np.int64],
+    crowd: NDArray[np.bool_],
+    found_boxes: NDArray[np.float64],
+    found_classes: NDArray[np.int64],
+    background: int,
+) -> NDArray[np.int64]:
+    """Pairs (ground-truth class, predicted class) [P,2], each object and detection in one; see `confuse`."""
+    if not len(true_boxes) or not len(found_boxes):
+        rows = [(int(label), background) for label in true_classes[~crowd]]
+        rows += [(background, int(label)) for label in found_classes]
+        return np.array(rows, np.int64).reshape(-1, 2)
+    overlaps: NDArray[np.float64] = mask.iou(found_boxes, true_boxes, crowd.astype(np.uint8).tolist())
+    same = found_classes[:, None] == true_classes[None, :]
+    near = (overlaps >= IOU_THRESHOLD) & ~crowd[None, :]
+    truth_of = np.full(len(found_boxes), -1)
+    taken = np.zeros(len(true_boxes), np.bool_)
+    for allowed in (near & same, near & ~same):
+        rows_, columns = np.nonzero(allowed)
+        for place in np.argsort(-overlaps[rows_, columns], kind="stable"):
+            row, column = rows_[place], columns[place]
+            if truth_of[row] < 0 and not taken[column]:
+                truth_of[row], taken[column] = column, True
+    in_crowd = ((overlaps >= IOU_THRESHOLD) & crowd[None, :] & same).any(axis=1)
+    matched = truth_of >= 0
+    alone, missed = ~matched & ~in_crowd, ~taken & ~crowd
+    return np.concatenate(
+        [
+            np.stack([true_classes[truth_of[matched]], found_classes[matched]], axis=1),
+            np.stack([np.full(np.count_nonzero(alone), background), found_classes[alone]], axis=1),
+            np.stack([true_classes[missed], np.full(np.count_nonzero(missed), background)], axis=1),
+        ]
+    )

@@ -1,0 +1,297 @@
+"""A detection dataset in COCO's format: the annotation file read and checked, and the images that it lists."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trt_workbench.core.errors import UsageProblem, is_text
+from trt_workbench.core.files import path_within
+from trt_workbench.core.hashing import hash_bytes
+from trt_workbench.core.input_files import parse_json, read_bytes
+
+NAMES_SHOWN = 5  # how many absent images a message names
+
+
+@dataclass(frozen=True, slots=True)
+class Category:
+    """One object category: COCO's id, any whole number of 64 bits, and its name.
+
+    Attributes:
+        parent: the name of what it belongs to (`supercategory`), "" where the file does not say.
+        annotated: whether any annotation of the file is of it.
+    """
+
+    id: int
+    name: str
+    parent: str = ""
+    annotated: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ImageEntry:
+    """One image as the annotation file lists it; width and height in pixels, None where the file does not say."""
+
+    id: int
+    file_name: str
+    width: int | None
+    height: int | None
+
+
+@dataclass(frozen=True)
+class GroundTruth:
+    """All annotations, compact.
+
+    Attributes:
+        image_ids: int64 [N].
+        category_ids: int64 [N].
+        boxes: float64 [N,4], x, y, width, height in pixels.
+        areas: float64 [N], in square pixels: of the mask where the dataset has masks.
+        crowd: bool [N], whether the box holds a crowd that a detection may fall into unpunished.
+    """
+
+    image_ids: NDArray[np.int64]
+    category_ids: NDArray[np.int64]
+    boxes: NDArray[np.float64]
+    areas: NDArray[np.float64]
+    crowd: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.image_ids)
+
+    def select(self, rows: NDArray[np.bool_] | NDArray[np.intp]) -> GroundTruth:
+        """Return the annotations where `rows` is true (bool [N]) or at its indices (int [K])."""
+        return GroundTruth(
+            self.image_ids[rows], self.category_ids[rows], self.boxes[rows], self.areas[rows], self.crowd[rows]
+        )
+
+
+@dataclass(frozen=True)
+class CocoDataset:
+    """Images, categories and annotations of one annotation file.
+
+    Attributes:
+        folder: where the image files are.
+        annotations: the annotation file.
+        sha256: hexadecimal SHA-256 of the annotation file.
+        images: ascending by id.
+        categories: ascending by id.
+        truth: annotations of `images` only.
+        missing: file names of images that are listed and absent; they are not among `images`.
+        annotated: how many annotations the file has.
+        unlisted: how many of them are of no image that the file lists.
+    """
+
+    folder: Path
+    annotations: Path
+    sha256: str
+    images: tuple[ImageEntry, ...]
+    categories: tuple[Category, ...]
+    truth: GroundTruth
+    missing: tuple[str, ...] = ()
+    annotated: int = 0
+    unlisted: int = 0
+
+    def path(self, image: ImageEntry) -> Path:
+        """Return the path of an image file."""
+        return self.folder / image.file_name
+
+    def subset(self, image_ids: NDArray[np.int64]) -> CocoDataset:
+        """Return the dataset cut down to the images with these ids."""
+        kept = set(image_ids.tolist())
+        images = tuple(image for image in self.images if image.id in kept)
+        truth = self.truth.select(np.isin(self.truth.image_ids, image_ids))
+        return replace(self, images=images, truth=truth)
+
+
+def read_dataset(
+    folder: Path, annotations: Path, *, limit: int | None = None, allow_missing: bool = False
+) -> CocoDataset:
+    """Read a COCO annotation file and find its images.
+
+    Args:
+        folder: where the images' `file_name` are looked for.
+        annotations: the annotation file ("instances").
+        limit: take only this many images, those with the lowest ids.
+        allow_missing: leave images out that are listed and absent.
+
+    Raises:
+        UsageProblem: a file is absent, not JSON or not COCO, or images are absent and `allow_missing` is false.
+    """
+    if not folder.is_dir():
+        raise UsageProblem(
+            f"The images folder does not exist; pass the folder that holds the files the annotations name: {folder}"
+        )
+    data = _read(annotations)
+    document = _parse(data, annotations)
+    try:
+        categories = _categories(_rows(document, "categories"))
+        listed = _images(_rows(document, "images"))
+        truth = _truth(_rows(document, "annotations"))
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
+        why = f"no {error}" if isinstance(error, KeyError) else str(error)
+        raise UsageProblem(f"The annotation file is not in COCO's detection format ({why}): {annotations}") from error
+    used = set(truth.category_ids.tolist())
+    categories = tuple(replace(category, annotated=category.id in used) for category in categories)
+    unknown = sorted(used - {category.id for category in categories})
+    if unknown:
+        raise UsageProblem(
+            f"Annotations use category ids that the file does not list ({unknown[:NAMES_SHOWN]}): {annotations}"
+        )
+    present, missing = _find(listed, folder, limit=limit, allow_missing=allow_missing)
+    if not present:
+        raise UsageProblem(f"There is no image to evaluate: the annotation file lists {len(listed)}: {annotations}")
+    digest = hash_bytes(data)
+    unlisted = int((~np.isin(truth.image_ids, [image.id for image in listed])).sum())
+    whole = CocoDataset(
+        folder, annotations, digest, present, categories, truth, missing, annotated=len(truth), unlisted=unlisted
+    )
+    return whole.subset(np.array([image.id for image in present], np.int64))
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return read_bytes(path, text=True)
+    except OSError as error:
+        raise UsageProblem(f"The annotation file cannot be read ({error.strerror}): {path}") from error
+
+
+def _without_masks(entry: dict[str, Any]) -> dict[str, Any]:
+    # Masks are nine tenths of the file and boxes are all that is scored: dropped as each annotation is parsed.
+    entry.pop("segmentation", None)
+    return entry
+
+
+def _parse(data: bytes, path: Path) -> dict[str, Any]:
+    try:
+        document = parse_json(data, object_hook=_without_masks)
+    except ValueError as error:  # UnicodeDecodeError is a ValueError too
+        raise UsageProblem(f"The annotation file is not JSON ({error}): {path}") from error
+    if not isinstance(document, dict):
+        raise UsageProblem(
+            f"The annotation file is not in COCO's format (a JSON {type(document).__name__} at the top): {path}"
+        )
+    return document
+
+
+def _rows(document: dict[str, Any], key: str) -> list[dict[str, Any]]:
+    rows = document[key]
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise ValueError(f"its {key} are not a list of objects")
+    return rows
+
+
+def _categories(rows: list[dict[str, Any]]) -> tuple[Category, ...]:
+    made = (Category(_whole(row["id"]), _name(row["name"]), str(row.get("supercategory") or "")) for row in rows)
+    found = sorted(made, key=lambda item: item.id)
+    _require_unique([category.id for category in found], "categories")
+    if not found:
+        raise ValueError("its list of categories is empty")
+    return tuple(found)
+
+
+def _images(rows: list[dict[str, Any]]) -> list[ImageEntry]:
+    found = [
+        ImageEntry(_whole(row["id"]), _file_name(row["file_name"]), _size(row.get("width")), _size(row.get("height")))
+        for row in rows
+    ]
+    found.sort(key=lambda item: item.id)
+    _require_unique([image.id for image in found], "images")
+    return found
+
+
+def _truth(rows: list[dict[str, Any]]) -> GroundTruth:
+    _require_boxes(rows)
+    boxes = np.array([row["bbox"] for row in rows], np.float64).reshape(-1, 4)
+    areas = np.array([row["area"] for row in rows], np.float64)
+    broken = ~np.isfinite(boxes).all(axis=1) | (boxes[:, 2:] < 0).any(axis=1) | ~np.isfinite(areas) | (areas < 0)
+    if broken.any():
+        row = int(np.flatnonzero(broken)[0])
+        raise ValueError(
+            f"annotation {rows[row].get('id', row)} has the impossible bbox {boxes[row].tolist()} or area {areas[row]}"
+        )
+    if any("id" in row for row in rows):
+        _require_unique([_whole(row["id"]) for row in rows if "id" in row], "annotations")
+    return GroundTruth(
+        np.array([_whole(row["image_id"]) for row in rows], np.int64),
+        np.array([_whole(row["category_id"]) for row in rows], np.int64),
+        boxes,
+        areas,
+        np.array([_flag(row.get("iscrowd", 0)) for row in rows], np.bool_),
+    )
+
+
+def _require_boxes(rows: list[dict[str, Any]]) -> None:
+    for place, row in enumerate(rows):
+        box = row["bbox"]
+        if not isinstance(box, list) or len(box) != 4 or not all(isinstance(one, int | float) for one in box):
+            raise ValueError(f"annotation {row.get('id', place)} has the bbox {box!r}, not 4 numbers")
+
+
+def _find(
+    listed: list[ImageEntry], folder: Path, *, limit: int | None, allow_missing: bool
+) -> tuple[tuple[ImageEntry, ...], tuple[str, ...]]:
+    wanted = len(listed) if limit is None else limit
+    present: list[ImageEntry] = []
+    missing: list[str] = []
+    for image in listed:
+        if len(present) + (0 if allow_missing else len(missing)) >= wanted:
+            break
+        if (folder / image.file_name).is_file():
+            present.append(image)
+        else:
+            missing.append(image.file_name)
+    if missing and (not allow_missing or not present):
+        names = ", ".join(missing[:NAMES_SHOWN]) + (", …" if len(missing) > NAMES_SHOWN else "")
+        count = len(present) + len(missing)
+        fix = "--allow-missing goes on without them" if present else "is it the right folder?"
+        raise UsageProblem(
+            f"{len(missing)} of {count} images that the annotations list are absent ({names}); {fix}: {folder}"
+        )
+    return tuple(present), tuple(missing)
+
+
+def _require_unique(ids: list[int], kind: str) -> None:
+    repeated = [number for number, count in Counter(ids).items() if count > 1]
+    if repeated:
+        raise ValueError(f"its {kind} repeat the ids {repeated[:NAMES_SHOWN]}")
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value != int(value):
+        raise ValueError(f"{value!r} is not a whole number")
+    if isinstance(value, float) and abs(value) > 2**53:
+        raise ValueError(f"{value!r} is not exact: above 2^53 a number is written without a point and an exponent")
+    if not -(2**63) <= value < 2**63:
+        raise ValueError(f"{value!r} does not fit into 64 bits with a sign")
+    return int(value)
+
+
+def _flag(value: Any) -> bool:
+    if value not in (0, 1):
+        raise ValueError(f"iscrowd is 0 or 1, not {value!r}")
+    return bool(value)
+
+
+def _name(value: Any) -> str:
+    name = str(value)
+    if not is_text(name):
+        raise ValueError(f"{name!r} is not the name of a category: it holds characters that do not print")
+    return name
+
+
+def _file_name(value: Any) -> str:
+    if not isinstance(value, str) or not value or "\0" in value:
+        raise ValueError(f"{value!r} is not a file name")
+    path_within(Path(), value)  # an annotation file of somebody else's must not choose among all files of this machine
+    return value
+
+
+def _size(value: Any) -> int | None:
+    return None if value is None else _whole(value)

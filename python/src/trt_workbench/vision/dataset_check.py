@@ -1,0 +1,302 @@
+"""Whether a data set can be what it says: which images its annotations are of, the form of their boxes, and classes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import product
+from typing import Final
+
+import numpy as np
+from hotcoco.primitives import bbox_iou
+from numpy.typing import NDArray
+
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.percent import share
+from trt_workbench.vision.confusion import IOU_THRESHOLD, SCORE_THRESHOLD, Confusion
+from trt_workbench.vision.dataset import NAMES_SHOWN, CocoDataset, GroundTruth
+from trt_workbench.vision.detections import DetectionTable
+
+Boxes = NDArray[np.float64]
+Sizes = Mapping[int, tuple[int, int]]
+"""(height, width) in pixels by image id."""
+
+# How far a box may reach outside before it counts, as a share of the side and in pixels: annotators draw roughly.
+_SLACK, _SLACK_PIXELS = 0.02, 2.0
+# Boxes of shares reach up to 1, and a little beyond.
+_LARGEST_SHARE, _NEARLY_ALL = 1.5, 0.95
+# Of all boxes: so many outside are looked into; another form must leave so much fewer outside.
+_MANY_OUTSIDE, _MUCH_FEWER, _MOST = 0.05, 0.2, 0.5
+_LEAST_OUTSIDE = 3  # one or two may be drawn badly
+# Of what is found: as it is, and in another form, from so many objects on.
+_FEW_FOUND, _WELL_FOUND, _TIMES, _LEAST_OBJECTS = 0.3, 0.5, 3, 5
+# A model that finds little finds at least so much more, of so many objects.
+_SOME_FOUND, _MANY_TIMES, _SOME_OBJECTS = 0.2, 5, 10
+_LOOKED_AT = 500  # images are enough to tell a form by
+# Longer sides that images are resized to, whose pixels boxes may be of.
+_RESIZED: Final = (320, 416, 512, 640, 800, 1024, 1280)
+# COCO's figures are of areas up to it; a mask's is not so much larger, nor so much smaller, than its box's.
+_LARGEST_AREA, _LARGER, _SMALLER = 1e10, 1.5, 0.001
+_NEARLY_EVERY = 0.8
+_NEARLY_ZERO = 0.01  # AP50; boxes in the wrong places meet an object now and then
+
+_FORMS: Final[dict[str, Callable[[Boxes], Boxes]]] = {
+    "": lambda boxes: boxes,
+    "corners (x1, y1, x2, y2)": lambda boxes: np.concatenate([boxes[:, :2], boxes[:, 2:] - boxes[:, :2]], axis=1),
+    "centres (centre x, centre y, width, height)": lambda boxes: np.concatenate(
+        [boxes[:, :2] - boxes[:, 2:] / 2, boxes[:, 2:]], axis=1
+    ),
+    "y before x": lambda boxes: boxes[:, [1, 0, 3, 2]],
+}
+_UNITS: Final = {"": 0.0, "shares of the image": 1.0, "percent of the image": 100.0, "thousandths of the image": 1000.0}
+_WANTED = "COCO's boxes are x, y of the top left corner, width and height, in pixels"
+
+
+def check_annotations(dataset: CocoDataset) -> list[str]:
+    """Check what can be known before an image is read.
+
+    Returns:
+        What may be meant as it is, in sentences.
+
+    Raises:
+        UsageProblem: a score would say nothing: no object is annotated, or boxes are of another form.
+    """
+    truth, path, notes = dataset.truth, dataset.annotations, []
+    if not len(truth) and dataset.unlisted:
+        raise UsageProblem(
+            f"None of the {dataset.unlisted} annotations belongs to an image that the file lists, so that there is "
+            f"nothing to score; are image_id and the images' id of one kind? {path}"
+        )
+    if not len(truth) and dataset.annotated:
+        raise UsageProblem(f"None of the {len(dataset.images)} images has an annotation; evaluate more of them: {path}")
+    if not len(truth):
+        raise UsageProblem(
+            f"The file has no annotations, so that there is nothing to score; predict shows what a model finds: {path}"
+        )
+    if truth.crowd.all():
+        raise UsageProblem(
+            f"All {len(truth)} annotations are crowds (iscrowd 1), which are never to be found, so that there is "
+            f"nothing to score; set iscrowd to 0: {path}"
+        )
+    wanted = truth.select(~truth.crowd)
+    if not (wanted.boxes[:, 2:] > 0).all(axis=1).any():
+        raise UsageProblem(f"No annotated box has a width and a height, so that nothing can be found: {path}")
+    if wanted.areas.min() > _LARGEST_AREA:
+        raise UsageProblem(
+            f"Every annotation has an area above {_LARGEST_AREA:.0e} square pixels, and COCO's figures leave such out, "
+            f"so that there is nothing to score: {path}"
+        )
+    if dataset.unlisted:
+        notes.append(f"{dataset.unlisted} annotations belong to images that the file does not list; they do not count.")
+    notes += _odd_boxes(truth)
+    known = {image.id: (image.height or 0, image.width or 0) for image in dataset.images}
+    return notes + _check_boxes(dataset, {key: size for key, size in known.items() if min(size) > 0})
+
+
+def check_found(
+    dataset: CocoDataset,
+    sizes: Sizes,
+    detections: DetectionTable,
+    confusion: Confusion,
+    *,
+    ap50: float | None,
+    turned: bool,
+) -> list[str]:
+    """Check the annotations against the image files and what was found on them.
+
+    Args:
+        dataset: of the images that were evaluated.
+        sizes: of the decoded images.
+        detections: of these images.
+        confusion: of these detections.
+        ap50: their AP at IoU 0.5; None where there is nothing to score.
+        turned: whether images carry an EXIF rotation that is ignored: boxes may be of the turned ones.
+
+    Returns:
+        What may be meant as it is, in sentences.
+
+    Raises:
+        UsageProblem: the boxes are of another form: read so, most objects are found.
+    """
+    unlike = [
+        image
+        for image in dataset.images
+        if (image.height or sizes[image.id][0], image.width or sizes[image.id][1]) != sizes[image.id]
+    ]
+    notes = (
+        [_other_sizes([(one.file_name, (one.height, one.width), sizes[one.id]) for one in unlike])] if unlike else []
+    )
+    if not turned and len(dataset.truth):
+        without = {
+            image.id: sizes[image.id] for image in dataset.images if min(image.height or 0, image.width or 0) <= 0
+        }
+        notes += _check_boxes(dataset, without)
+        listed = {image.id: (image.height or 0, image.width or 0) for image in unlike}
+        _check_readings(dataset, sizes, listed, detections)
+    return notes + (_check_classes(confusion) or _check_score(dataset.truth, detections, ap50))
+
+
+@np.errstate(over="ignore")  # a box may have any finite number
+def _odd_boxes(truth: GroundTruth) -> list[str]:
+    notes = []
+    if empty := int((truth.boxes[:, 2:] <= 0).any(axis=1).sum()):
+        notes.append(f"{empty} annotated boxes have no width or height; nothing can find them.")
+    extent = truth.boxes[:, 2] * truth.boxes[:, 3]
+    unlike = (truth.areas > _LARGER * extent + 1) | (truth.areas < _SMALLER * extent)
+    if count := int(unlike.sum()):
+        notes.append(
+            f"{count} of {len(truth)} annotations have an area that is not of their box; AP_small to AP_large go by it."
+        )
+    which = np.unique(np.stack([truth.image_ids, truth.category_ids], axis=1), axis=0, return_inverse=True)[1]
+    if repeated := len(truth) - len(np.unique(np.column_stack([which.ravel(), truth.boxes]), axis=0)):
+        notes.append(
+            f"{repeated} annotations repeat another one of the same image, class and box; each is to be found."
+        )
+    return notes
+
+
+def _other_sizes(unlike: list[tuple[str, tuple[int | None, int | None], tuple[int, int]]]) -> str:
+    shown = ", ".join(name for name, _, _ in unlike[:NAMES_SHOWN])
+    _, listed, found = unlike[0]
+    swapped = all(said == is_[::-1] for _, said, is_ in unlike)
+    why = "height and width are exchanged, as by an EXIF rotation" if swapped else "are they the right ones?"
+    return (
+        f"{len(unlike)} images are not of the size that the annotations give ({shown}): {why} "
+        f"(height x width, listed {listed[0]}x{listed[1]}, file {found[0]}x{found[1]})"
+    )
+
+
+@np.errstate(over="ignore", invalid="ignore")  # a box may have any finite number
+def _check_boxes(dataset: CocoDataset, sizes: Sizes) -> list[str]:
+    """Check boxes of images whose sizes are known by where they lie."""
+    truth = dataset.truth.select(np.isin(dataset.truth.image_ids, list(sizes)))
+    if not len(truth):
+        return []
+    size = _by_box(truth, sizes)
+    if size.min() > 8 and (truth.boxes.max(axis=1) <= _LARGEST_SHARE).mean() >= _NEARLY_ALL:
+        largest = truth.boxes.max()
+        raise UsageProblem(
+            f"No annotated box reaches further than {largest:.3g} pixels: they look like shares of the image (0 to 1). "
+            f"{_WANTED}: {dataset.annotations}"
+        )
+    outside = {name: float(_outside(form(truth.boxes), size).mean()) for name, form in _FORMS.items()}
+    plain = outside.pop("")
+    count = round(plain * len(truth))
+    if plain <= _MANY_OUTSIDE or count < _LEAST_OUTSIDE:
+        return [f"{count} of {len(truth)} annotated boxes reach outside of their image."] if count else []
+    best = min(outside, key=lambda name: outside[name])
+    seen = f"{share(plain)}% of {len(truth)} annotated boxes reach outside of their image"
+    if outside[best] < _MUCH_FEWER * plain:
+        raise UsageProblem(
+            f"{seen}, and as {best} {share(outside[best])}% would. {_WANTED}; convert them: {dataset.annotations}"
+        )
+    if plain > _MOST:
+        raise UsageProblem(
+            f"{seen}: they are not of these images, or of another size. {_WANTED}: {dataset.annotations}"
+        )
+    return [f"{seen}."]
+
+
+def _by_box(truth: GroundTruth, sizes: Sizes) -> Boxes:
+    """Return width, height of the image of every box: float64 [N, 2]."""
+    return np.array([sizes[key][::-1] for key in truth.image_ids.tolist()], np.float64)
+
+
+def _outside(boxes: Boxes, size: Boxes) -> NDArray[np.bool_]:
+    slack = _SLACK * size + _SLACK_PIXELS
+    low, high = boxes[:, :2], boxes[:, :2] + boxes[:, 2:]
+    wrong = (low < -slack) | (high > size + slack) | (boxes[:, 2:] < 0)
+    return np.asarray(wrong.any(axis=1))
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def _check_readings(dataset: CocoDataset, sizes: Sizes, listed: Sizes, detections: DetectionTable) -> None:
+    """Raise UsageProblem if the boxes, read in another form or unit, are found by far more often than as they are."""
+    truth = _wanted(dataset.truth)
+    truth = truth.select(np.isin(truth.image_ids, np.unique(truth.image_ids)[:_LOOKED_AT]))
+    if len(truth) < _LEAST_OBJECTS:
+        return
+    found = detections.scores >= SCORE_THRESHOLD
+    boxes, owners = detections.boxes[found].astype(np.float64), detections.image_ids[found]
+    plain = _found(truth, truth.boxes, boxes, owners)
+    if plain >= _FEW_FOUND or not len(boxes):
+        return
+    size = _by_box(truth, sizes)
+    readings = {
+        " and ".join(filter(None, (form, unit))): make(truth.boxes * np.tile(size / whole, 2) if whole else truth.boxes)
+        for (form, make), (unit, whole) in product(_FORMS.items(), _UNITS.items())
+        if form or unit
+    }
+    if listed:
+        scale = size / _by_box(truth, {**sizes, **{key: one for key, one in listed.items() if min(one) > 0}})
+        readings["pixels of the listed sizes, not of the files'"] = truth.boxes * np.tile(scale, 2)
+    for side in _RESIZED:
+        readings[f"pixels of images resized to {side}"] = truth.boxes * np.tile(size.max(axis=1), (4, 1)).T / side
+        readings[f"pixels of images stretched to {side}x{side}"] = truth.boxes * np.tile(size / side, 2)
+    for factor, words in ((0.5, "twice"), (2.0, "half")):
+        readings[f"pixels of images of {words} the size"] = truth.boxes * factor
+    shares = {name: _found(truth, read, boxes, owners) for name, read in readings.items()}
+    best = max(shares, key=lambda name: shares[name])
+    least = max(_SOME_FOUND, _SOME_OBJECTS / len(truth), _MANY_TIMES * plain)
+    if shares[best] >= min(least, max(_WELL_FOUND, _TIMES * plain)):
+        raise UsageProblem(
+            f"{share(plain)}% of {len(truth)} annotated objects are found, and {share(shares[best])}% if the boxes "
+            f"are read as {best}. {_WANTED}: convert the annotations, or check what the model's boxes are: "
+            f"{dataset.annotations}"
+        )
+
+
+def _wanted(truth: GroundTruth) -> GroundTruth:
+    """Return what is to be found, ascending by image."""
+    truth = truth.select(~truth.crowd)
+    return truth.select(np.argsort(truth.image_ids, kind="stable"))
+
+
+def _found(truth: GroundTruth, boxes: Boxes, found: Boxes, owners: NDArray[np.int64]) -> float:
+    """Return the share of objects that a box of any class covers; `truth` and `owners` are ascending by image."""
+    images, hits = np.unique(truth.image_ids), 0
+    spans = [np.searchsorted(ids, images, side) for ids in (truth.image_ids, owners) for side in ("left", "right")]
+    for start, end, first, last in np.stack(spans, axis=1).tolist():
+        mine = boxes[start:end]
+        mine = mine[(mine[:, 2:] > 0).all(axis=1)]
+        if first < last and len(mine):
+            overlaps = np.asarray(bbox_iou(found[first:last], mine, np.zeros(len(mine), np.bool_)))
+            hits += int((overlaps.max(axis=0) >= IOU_THRESHOLD).sum())
+    return hits / len(truth)
+
+
+def _check_classes(confusion: Confusion) -> list[str]:
+    """Say if boxes match and their classes do not, as where classes are counted from another number."""
+    pairs = confusion.matrix[:-1, :-1]
+    matched, right = int(pairs.sum()), int(np.trace(pairs))
+    objects = confusion.matrix[:-1].sum()
+    if matched < max(_LEAST_OBJECTS, _FEW_FOUND * objects) or right >= matched / 2:
+        return []
+    begin = f"{matched} boxes match one of {objects} objects, and {matched - right} of them are of another class"
+    for shift, counted in ((1, "counts classes from 1"), (-1, "leaves out the first class")):
+        if np.trace(pairs, shift) >= _NEARLY_EVERY * matched:
+            file = "a first line -" if shift > 0 else "one line less"
+            return [f"{begin}: every class is one off, as of a model that {counted} (--classes FILE, with {file})."]
+    names = confusion.labels
+    rows = [(names[row], names[int(counts.argmax())]) for row, counts in enumerate(pairs) if counts.sum()]
+    mixed = ", ".join(f"{one} as {other}" for one, other in rows[:NAMES_SHOWN] if one != other)
+    if pairs.max(axis=1).sum() < _NEARLY_EVERY * matched or not mixed:
+        return []
+    return [f"{begin}: {mixed}. Are the classes in another order (--classes FILE)?"]
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def _check_score(truth: GroundTruth, detections: DetectionTable, ap50: float | None) -> list[str]:
+    """Say if a score is nearly 0 although there are objects and detections of any score."""
+    truth = _wanted(truth)
+    if ap50 is None or ap50 >= _NEARLY_ZERO or not len(truth) or not len(detections):
+        return []
+    covered = _found(truth, truth.boxes, detections.boxes.astype(np.float64), detections.image_ids)
+    met = f"{round(covered * len(truth)) or 'none'} of {len(truth)} annotated objects"
+    if covered >= _FEW_FOUND:
+        why = "The boxes fit; check the classes (--classes), the scores, and the family (--family)."
+    else:
+        why = "Check the family (--family), the image size, the classes, and whether the boxes are of these images."
+    return [
+        f"AP50 is {ap50:.4f} with {len(detections)} detections: "
+        f"{met} overlap a detection of any class by IoU {IOU_THRESHOLD} or more. {why}"
+    ]

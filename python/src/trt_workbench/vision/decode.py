@@ -1,0 +1,154 @@
+"""Image files to pixels, as COCO's tools see them: three BGR channels, and an EXIF orientation only where asked for."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+from typing import NamedTuple
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.input_files import read_bytes
+from trt_workbench.vision.exif import Exif, read_orientation, turned
+
+_FLAGS = cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION
+
+_JPEG_START = b"\xff\xd8\xff"
+_JPEG_END = b"\xff\xd9"
+_JPEG_SCAN = 0xDA
+_JPEG_WITHOUT_LENGTH = {0x01, *range(0xD0, 0xD9)}
+_PNG_START = b"\x89PNG\r\n\x1a\n"
+_PNG_END = b"IEND"
+_PNG_DEPTH = 24  # place of the bits a channel
+_TIFF_STARTS = (b"II*\x00", b"MM\x00*", b"II+\x00", b"MM\x00+")
+# Of all 16-bit images of a run: a camera of 12 bits fills a sixteenth of the range.
+_DARK = 65535 // 2
+
+
+class _Decoded(NamedTuple):
+    """Pixels, the EXIF orientation (1 where there is none), and the largest value of 16-bit channels, else None."""
+
+    pixels: NDArray[np.uint8]
+    orientation: int
+    largest: int | None
+
+
+def read_image(path: Path, exif: Exif = "ignore") -> NDArray[np.uint8]:
+    """Read an image file.
+
+    Grey images get three equal channels, CMYK and YCCK JPEGs are converted to colour, an alpha channel is dropped,
+    and of 16-bit channels the high byte is kept.
+
+    Args:
+        path: a JPEG, PNG, WebP, BMP or TIFF file.
+        exif: whether an EXIF orientation turns the pixels. COCO's annotations refer to the stored ones. The orientation
+            of a TIFF is part of the format, and always applied.
+
+    Returns:
+        uint8 [height, width, 3], channels in BGR order, C-contiguous.
+
+    Raises:
+        UsageProblem: the file is missing, unreadable, empty, cut short, not an image, or of floats.
+    """
+    return _decode(path, exif).pixels
+
+
+class ImageReader:
+    """Reads the images of a run, all in the same way, and keeps what a person should know of them. For any threads."""
+
+    def __init__(self, exif: Exif = "ignore") -> None:
+        """Read images as `read_image` does."""
+        self._exif: Exif = exif
+        self._lock = threading.Lock()
+        self._turned = self._deep = self._largest = 0
+
+    def __call__(self, path: Path) -> NDArray[np.uint8]:
+        """Return the pixels. Raises UsageProblem as `read_image`."""
+        found = _decode(path, self._exif)
+        if found.orientation != 1 or found.largest is not None:
+            with self._lock:
+                self._turned += found.orientation != 1
+                self._deep += found.largest is not None
+                self._largest = max(self._largest, found.largest or 0)
+        return found.pixels
+
+    @property
+    def ignored(self) -> bool:
+        """Whether an EXIF rotation was ignored."""
+        return self._turned > 0 and self._exif == "ignore"
+
+    def notes(self) -> list[str]:
+        """Return sentences about the images read so far."""
+        notes = []
+        if self._turned:
+            done = "was applied" if self._exif == "apply" else "is ignored (the default; --exif apply turns them)"
+            notes.append(f"{self._turned} images carry an EXIF rotation, which {done}.")
+        if self._deep and self._largest <= _DARK:
+            notes.append(
+                f"{self._deep} images have 16 bits a channel, largest value {self._largest} of 65535. The "
+                "high byte alone is used, so that they are dark: store them in the full range."
+            )
+        return notes
+
+
+def _decode(path: Path, exif: Exif) -> _Decoded:
+    try:
+        data = read_bytes(path)
+    except OSError as error:
+        raise UsageProblem(f"The image cannot be read ({error.strerror or error}): {path}") from error
+    if not data:
+        raise UsageProblem(f"The image file is empty; fetch it again: {path}")
+    if _is_cut_short(data):
+        # OpenCV would fill the missing part of a JPEG with grey and say nothing to the caller.
+        raise UsageProblem(f"The image file is cut short, its end marker is missing; fetch it again: {path}")
+    raw = np.frombuffer(data, np.uint8)
+    is_tiff = data.startswith(_TIFF_STARTS)
+    try:
+        pixels = cv2.imdecode(raw, _FLAGS)
+        is_deep = is_tiff or (data.startswith(_PNG_START) and data[_PNG_DEPTH : _PNG_DEPTH + 1] == b"\x10")
+        deep = cv2.imdecode(raw, cv2.IMREAD_UNCHANGED) if is_deep else None
+    except cv2.error as error:  # more pixels than OpenCV's own limit, for one
+        most = os.environ["OPENCV_IO_MAX_IMAGE_PIXELS"]
+        reason = f"more than {most} pixels" if "MAX_IMAGE_PIXELS" in str(error) else error.err
+        raise UsageProblem(f"OpenCV refuses the image ({reason}): {path}") from error
+    if deep is not None and deep.dtype not in (np.uint8, np.uint16):
+        raise UsageProblem(
+            f"Pixels of type {deep.dtype} are not supported; store the image with 8 bits a channel: {path}"
+        )
+    if pixels is None:
+        raise UsageProblem(f"The file is not an image that OpenCV can decode, or it is damaged; replace it: {path}")
+    orientation, stored = 1 if is_tiff else read_orientation(data), np.asarray(pixels, np.uint8)
+    largest = int(deep.max()) if deep is not None and deep.dtype == np.uint16 else None
+    return _Decoded(turned(stored, orientation) if exif == "apply" else stored, orientation, largest)
+
+
+def _is_cut_short(data: bytes) -> bool:
+    if data.startswith(_JPEG_START):
+        scan = _first_scan(data)
+        # Behind the start of the scan the bytes FF D9 stand for the end alone: pixel data stuffs FF with a zero.
+        return scan is None or data.rfind(_JPEG_END, scan) < 0
+    if data.startswith(_PNG_START):
+        return data.rfind(_PNG_END) < 0
+    return False
+
+
+def _first_scan(data: bytes) -> int | None:
+    """Return where a JPEG's first scan starts: a thumbnail inside an earlier segment has end markers of its own."""
+    at = 2
+    while at + 4 <= len(data):
+        if data[at] != 0xFF:
+            return None
+        marker = data[at + 1]
+        if marker == 0xFF:  # fill byte before a marker
+            at += 1
+        elif marker == _JPEG_SCAN:
+            return at
+        elif marker in _JPEG_WITHOUT_LENGTH:
+            at += 2
+        else:
+            at += 2 + int.from_bytes(data[at + 2 : at + 4], "big")
+    return None

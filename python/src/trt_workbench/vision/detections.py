@@ -1,0 +1,131 @@
+"""Detections of a whole run in compact arrays: 22 bytes each while they are collected."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trt_workbench.core.documents import read_document
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.files import atomic_writer
+from trt_workbench.vision.document import Box
+
+
+@dataclass(frozen=True)
+class DetectionTable:
+    """Detections sorted by image id; within an image by score, best first, as the family left them.
+
+    Attributes:
+        image_ids: int64 [M].
+        category_ids: int64 [M], the dataset's ids.
+        boxes: float32 [M,4], x, y, width, height in pixels of the source image.
+        scores: float32 [M], 0 to 1.
+    """
+
+    image_ids: NDArray[np.int64]
+    category_ids: NDArray[np.int64]
+    boxes: NDArray[np.float32]
+    scores: NDArray[np.float32]
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+
+class DetectionStore:
+    """Collects the detections of the images of a run, in any order.
+
+    Each image has a slot of its own, so that threads need no lock.
+    """
+
+    def __init__(
+        self, image_ids: NDArray[np.int64], category_ids: NDArray[np.int64], kept: NDArray[np.bool_] | None = None
+    ) -> None:
+        """Make room.
+
+        Args:
+            image_ids: int64 [N], the images of the run, ascending.
+            category_ids: int64 [classes], the dataset's category id of each class index of the model.
+            kept: bool [classes], the classes whose boxes are stored; None for all.
+        """
+        self._image_ids, self._kept = image_ids, kept
+        self._category_ids = category_ids
+        self._parts: list[tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.int16]] | None]
+        self._parts = [None] * len(image_ids)
+
+    def put(
+        self, index: int, boxes: NDArray[np.float32], scores: NDArray[np.float32], labels: NDArray[np.int64]
+    ) -> None:
+        """Store the detections of image `index`.
+
+        Args:
+            index: position among the run's images.
+            boxes: float32 [K,4], x1, y1, x2, y2 in pixels of the source image.
+            scores: float32 [K].
+            labels: int64 [K], class indices of the model.
+
+        Raises:
+            UsageProblem: a label is beyond the dataset's categories (for models that do not tell their class count).
+        """
+        if len(labels) and labels.max() >= len(self._category_ids):
+            raise UsageProblem(
+                f"The model found an object of class {labels.max()}, and the annotations have "
+                f"{len(self._category_ids)} categories; they must be the same classes. "
+                "--classes FILE gives the category of one class a line."
+            )
+        if self._kept is not None and not (kept := self._kept[labels]).all():
+            boxes, scores, labels = boxes[kept], scores[kept], labels[kept]
+        sized = np.concatenate([boxes[:, :2], boxes[:, 2:] - boxes[:, :2]], axis=1)
+        # Copies: a view would keep the whole output of its batch alive.
+        self._parts[index] = (sized, np.array(scores, np.float32), labels.astype(np.int16))
+
+    def collect(self) -> DetectionTable:
+        """Return all detections, and forget them here."""
+        parts, self._parts = self._parts, []
+        filled = [(image_id, part) for image_id, part in zip(self._image_ids, parts, strict=True) if part is not None]
+        counts = [len(part[1]) for _, part in filled]
+        labels = np.concatenate([part[2] for _, part in filled] or [np.empty(0, np.int16)])
+        return DetectionTable(
+            np.repeat(np.array([image_id for image_id, _ in filled], np.int64), counts),
+            self._category_ids[labels],
+            np.concatenate([part[0] for _, part in filled] or [np.empty((0, 4), np.float32)]),
+            np.concatenate([part[1] for _, part in filled] or [np.empty(0, np.float32)]),
+        )
+
+
+def read_predictions(path: Path) -> DetectionTable:
+    """Return the detections that `write_predictions` wrote. Raises UsageProblem as `read_document`."""
+    found = read_document(path, list[Box])
+    return DetectionTable(
+        np.array([box["image_id"] for box in found], np.int64),
+        np.array([box["category_id"] for box in found], np.int64),
+        np.array([box["bbox"] for box in found], np.float32).reshape(-1, 4),
+        np.array([box.get("score", 0.0) for box in found], np.float32),
+    )
+
+
+def write_predictions(path: Path, detections: DetectionTable) -> None:
+    """Write COCO's results format, the exact values that are scored, one detection a line, whole or not at all.
+
+    Raises:
+        OSError: the folder is not writable or the disk is full.
+    """
+    step = 4096
+    with atomic_writer(path, "w") as file:
+        file.write("[")
+        for start in range(0, len(detections), step):
+            part = slice(start, start + step)
+            rows = zip(
+                detections.image_ids[part].tolist(),
+                detections.category_ids[part].tolist(),
+                detections.boxes[part].tolist(),
+                detections.scores[part].tolist(),
+                strict=True,
+            )
+            keys = ("image_id", "category_id", "bbox", "score")
+            lines = (json.dumps(dict(zip(keys, row, strict=True)), allow_nan=False) for row in rows)
+            file.write(("\n" if start == 0 else ",\n") + ",\n".join(lines))
+        file.write("\n]\n")

@@ -1,0 +1,157 @@
+"""A detector on a backend: opened, recognised, fed with images, its engine verified. What every use of one shares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trt_workbench.backends.base import Backend, Session, SessionOptions
+from trt_workbench.backends.images import ImageTransform
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.verification import Mark, Shapes
+from trt_workbench.verify import require_verified
+from trt_workbench.vision.families import DecodeSettings, Detections, Family, recognise
+from trt_workbench.vision.feed import Feed, make_feed
+from trt_workbench.vision.plausible import BoxCheck, decoded
+from trt_workbench.vision.settings import DetectorSettings
+
+Note = Callable[[str], None]
+
+
+class Detector(AbstractContextManager["Detector"]):
+    """A loaded detector; `prepare` makes it ready for images. A context manager.
+
+    Attributes:
+        backend: that it runs on.
+        session: the loaded model.
+        family: of the model.
+        transform: how images become its input.
+        decoding: thresholds.
+        feed: how images get into the model; after `prepare`.
+        mark: how the engine is verified, None for other runtimes; after `prepare`.
+        notes: what the user should know, in sentences.
+    """
+
+    feed: Feed[Any]
+    mark: Mark | None
+
+    def __init__(
+        self,
+        model: Path,
+        settings: DetectorSettings,
+        backend: Backend,
+        options: SessionOptions,
+        note: Note | None = None,
+    ) -> None:
+        """Load the model and recognise its family.
+
+        Raises:
+            UsageProblem: the model or a setting cannot be used.
+            ComponentMissing: the backend cannot serve here.
+            DeviceFailure: the device failed.
+        """
+        self.backend, self.notes = backend, list[str]()
+        self._model, self._settings, self._note = model, settings, note or (lambda _: None)
+        self._shapes_asked = options.shapes.shapes if options.shapes else {}
+        self.decoding = DecodeSettings(settings.conf, settings.iou, settings.max_dets)
+        self.session: Session = backend.load(model, options)
+        try:
+            self.family: Family = recognise(
+                self.session.inputs,
+                self.session.outputs,
+                self.session.metadata,
+                family=settings.family,
+                imgsz=settings.imgsz,
+            )
+            self.transform: ImageTransform = self.family.transform()
+        except BaseException:
+            self.session.close()
+            raise
+        if settings.iou is not None and self.family.default_iou is None:
+            self.notes.append(f"--iou has no effect: family {self.family.name} needs no suppression.")
+
+    def __enter__(self) -> Self:
+        """Return the detector itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Release the model."""
+        self.session.close()
+
+    @property
+    def fixed_batch(self) -> int | None:
+        """How many images the model takes at once, by itself or as it was loaded; None for any number."""
+        tensor = self.session.inputs[0]
+        asked = self._shapes_asked.get(tensor.name)
+        return asked.opt[0] if asked and asked.min[0] == asked.max[0] else tensor.shape[0]
+
+    def prepare(self, batch: int, images: int) -> None:
+        """Make the feed, run it once, and require a TensorRT engine to be verified at the shapes that will be used.
+
+        Args:
+            batch: images per inference.
+            images: how many there are in all.
+
+        Raises:
+            UsageProblem: the model cannot run the batch.
+            CheckFailed: the TensorRT engine is wrong, or not verified for these shapes.
+            DeviceFailure: the device failed.
+        """
+        fixed = self.fixed_batch
+        self.feed, refusal = make_feed(self.session, self.transform, batch, fixed, self._settings.preprocess)
+        self.mark = require_verified(
+            self.session.provenance,
+            self._model,
+            self._shapes(batch, images),
+            allow_unverified=self._settings.allow_unverified,
+            device=int(self._settings.options.get("device", 0)) if self.backend.plans else 0,
+            note=self._note,
+        )
+        if refusal:
+            self.notes.append(refusal)
+
+    def _shapes(self, batch: int, images: int) -> list[Shapes]:
+        """Return the input shapes that are used: of whole batches, and of the last one."""
+        tensor, fixed = self.session.inputs[0], self.fixed_batch
+        sizes = [min(batch, images), images % batch or batch] if fixed is None else [fixed]
+        return [{tensor.name: (size, *self.transform.shape)} for size in dict.fromkeys(sizes)]
+
+
+class SingleImages:
+    """A detector, prepared for batches of one image, that is given one image after the other."""
+
+    def __init__(self, detector: Detector) -> None:
+        """Make room for one image."""
+        self._detector = detector
+        self._room = detector.feed.new_batch()
+        self._check = BoxCheck(detector.family)
+
+    def detect(self, image: NDArray[np.uint8]) -> Detections:
+        """Return what is on an image, BGR [height, width, 3]; boxes are in its pixels.
+
+        Raises:
+            UsageProblem: the model's outputs or boxes do not fit the family.
+            CheckFailed: the model returned NaN or infinite values.
+            DeviceFailure: the device failed.
+        """
+        family, feed = self._detector.family, self._detector.feed
+        geometry = feed.fill(self._room, 0, image)
+        outputs = feed.run(self._room, 1)
+        found = decoded(family, outputs, self._detector.decoding)
+        if len(found) != 1:
+            raise UsageProblem(f"The model returned boxes for {len(found)} of a batch of 1 images.")
+        self._check.add(found, outputs)
+        boxes = family.restore(found[0].boxes, geometry)
+        return found[0]._replace(boxes=boxes)
+
+    def finish(self) -> None:
+        """Judge the boxes of few images. Raises UsageProblem if they cannot be right."""
+        self._check.finish()

@@ -1,0 +1,151 @@
+"""What an eval-coco run writes, as far as its report reads it; docs/reference/run-directory.md has all keys."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal, NotRequired, get_type_hints
+
+from pydantic import FiniteFloat, NonNegativeInt
+from typing_extensions import TypedDict
+
+from trt_workbench.core.artefacts import Status
+from trt_workbench.core.documents import having
+from trt_workbench.core.statistics.summary import Summary
+from trt_workbench.core.verification import Mark
+
+STAGES: Final = ("load", "preprocess", "inference", "postprocess")
+"""What is timed of an image, in this order."""
+LEAST_ANNOTATIONS: Final = 20
+"""Of a class that is called the best or the weakest: with fewer, one object more or less moves its AP by tenths."""
+Figure = FiniteFloat | None
+
+
+class Figures(TypedDict):
+    """pycocotools' twelve figures in its order, with what each one means; None where there is nothing to find."""
+
+    AP: Annotated[Figure, "average precision, mean over IoU 0.50 to 0.95"]
+    AP50: Annotated[Figure, "average precision at IoU 0.50"]
+    AP75: Annotated[Figure, "average precision at IoU 0.75"]
+    AP_small: Annotated[Figure, "AP of objects below 32² pixels"]
+    AP_medium: Annotated[Figure, "AP of objects from 32² to 96² pixels"]
+    AP_large: Annotated[Figure, "AP of objects above 96² pixels"]
+    AR_1: Annotated[Figure, "average recall with 1 detection an image"]
+    AR_10: Annotated[Figure, "average recall with 10 detections an image"]
+    AR_100: Annotated[Figure, "average recall with 100 detections an image"]
+    AR_small: Annotated[Figure, "AR_100 of objects below 32² pixels"]
+    AR_medium: Annotated[Figure, "AR_100 of objects from 32² to 96² pixels"]
+    AR_large: Annotated[Figure, "AR_100 of objects above 96² pixels"]
+
+
+_HINTS = get_type_hints(Figures, include_extras=True)
+FIGURES: Final[dict[str, str]] = {name: _HINTS[name].__metadata__[0] for name in _HINTS}
+"""Their meanings by name."""
+
+
+Ends = tuple[FiniteFloat, FiniteFloat] | None
+
+
+class Intervals(TypedDict, total=False):
+    """95 % intervals of the figures over resamples of the images; absent in runs of earlier releases."""
+
+    AP_ci95: Ends
+    AP50_ci95: Ends
+    AP75_ci95: Ends
+    AP_small_ci95: Ends
+    AP_medium_ci95: Ends
+    AP_large_ci95: Ends
+    AR_1_ci95: Ends
+    AR_10_ci95: Ends
+    AR_100_ci95: Ends
+    AR_small_ci95: Ends
+    AR_medium_ci95: Ends
+    AR_large_ci95: Ends
+    resamples: NonNegativeInt
+
+
+class ClassScores(TypedDict):
+    """A row of `per_class`."""
+
+    category_id: int
+    name: str
+    AP: Figure
+    AP_ci95: NotRequired[Ends]
+    AP50: Figure
+    ground_truths: NonNegativeInt
+    detections: NonNegativeInt
+
+
+class CocoMetrics(Figures, Intervals):
+    """metrics.json."""
+
+    schema_version: Literal[1]
+    status: Status
+    model: Annotated[dict[str, Any], having("path", "sha256", "family", "class_count")]
+    backend: str
+    backend_requested: str
+    provenance: dict[str, Any]
+    precision_ran: NotRequired[dict[str, Any] | None]
+    verification: NotRequired[Mark | None]
+    settings: Annotated[dict[str, Any], having("batch", "workers", "concurrency", "seed")]
+    images: NonNegativeInt
+    images_per_s: FiniteFloat | None
+    latency_ms: Annotated[dict[str, Summary], having(*STAGES, "total")] | None
+    per_class: list[ClassScores]
+    dataset: Annotated[dict[str, Any], having("images", "annotations", "annotations_sha256", "missing")]
+
+
+class ImageRecord(TypedDict):
+    """A line of records.jsonl."""
+
+    schema_version: Literal[1]
+    image_id: int
+    file_name: str
+    load_ms: FiniteFloat
+    preprocess_ms: FiniteFloat
+    inference_ms: FiniteFloat
+    postprocess_ms: FiniteFloat
+    ground_truths: NonNegativeInt
+    true_positives: NonNegativeInt
+    false_positives: NonNegativeInt
+    false_negatives: NonNegativeInt
+
+
+class ClassCurve(TypedDict):
+    """Precision of a class at IoU 0.50 by recall; None for one without annotations."""
+
+    name: str
+    precision_50: list[FiniteFloat] | None
+
+
+class Curves(TypedDict):
+    """curves.json: precision by recall, by IoU in the mean of all classes."""
+
+    schema_version: Literal[1]
+    recall: list[FiniteFloat]
+    mean: dict[str, list[FiniteFloat]]
+    classes: list[ClassCurve]
+
+
+class ConfusionMatrix(TypedDict):
+    """confusion.json: rows are ground truth, columns predictions, the background last."""
+
+    schema_version: Literal[1]
+    score_threshold: FiniteFloat
+    iou_threshold: FiniteFloat
+    labels: list[str]
+    matrix: list[list[NonNegativeInt]]
+
+
+class Box(TypedDict):
+    """An entry of predictions.json, or an annotation of the dataset, which has no score."""
+
+    image_id: int
+    category_id: int
+    bbox: tuple[FiniteFloat, FiniteFloat, FiniteFloat, FiniteFloat]
+    iscrowd: NotRequired[int]
+    score: NotRequired[FiniteFloat]
+
+
+class Annotations(TypedDict):
+    """The annotation file of the dataset."""
+
+    annotations: list[Box]

@@ -1,0 +1,234 @@
+"""What every detector family has: facts about the model, a default transform, and tensors to boxes."""
+
+from __future__ import annotations
+
+import abc
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trt_workbench.backends.base import TensorSpec
+from trt_workbench.backends.images import ImageTransform
+from trt_workbench.core.errors import NotFinite, UsageProblem
+from trt_workbench.vision.letterbox import Geometry, restore_boxes
+from trt_workbench.vision.nms import class_aware_nms
+
+# Sigmoids stay within 0 and 1; reduced precision may round a little beyond.
+_SCORE_SLACK = 1e-3
+
+
+class Detections(NamedTuple):
+    """The boxes of one image, by descending score.
+
+    Attributes:
+        boxes: float32 [K, 4], x1, y1, x2, y2 in pixels of the model's input.
+        scores: float32 [K].
+        labels: int64 [K], indices of classes as the model counts them.
+    """
+
+    boxes: NDArray[np.float32]
+    scores: NDArray[np.float32]
+    labels: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class DecodeSettings:
+    """What is kept of a model's output.
+
+    The defaults are those of the families' own evaluations: a low threshold, because average precision needs the tail.
+
+    Attributes:
+        conf: lowest score.
+        iou: overlap above which the lower-scored box of a class goes; None for the family's own default.
+        max_dets: boxes per image.
+
+    Raises:
+        UsageProblem: a value is out of range.
+    """
+
+    conf: float = 0.001
+    iou: float | None = None
+    max_dets: int = 300
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.conf < 1.0:
+            raise UsageProblem(f"The score threshold must be at least 0 and below 1, not {self.conf}.")
+        if self.iou is not None and not 0.0 < self.iou <= 1.0:
+            raise UsageProblem(f"The overlap threshold must be above 0 and at most 1, not {self.iou}.")
+        if self.max_dets < 1:
+            raise UsageProblem(f"At least one box per image must be allowed, not {self.max_dets}.")
+
+
+@dataclass(frozen=True)
+class DetectorFacts:
+    """What a model says of itself, as far as a family needs it.
+
+    Attributes:
+        input_size: (height, width) of the input in pixels.
+        fixed_size: whether the model takes that size alone.
+        layout: memory order of the input.
+        dtype: dtype of the input.
+        names: class names by index, None where the model has none.
+        exporter: the metadata's `author` and `description`, lower case.
+        head: class of the last layer as Ultralytics writes it, such as "Detect" or "RTDETRDecoder"; None if unknown.
+        end_to_end: whether the rows are boxes that need no suppression, by Ultralytics' `end2end` and `args`; None if
+            the metadata does not say.
+        forced: the family was named, by the user or by the model's metadata: only what is impossible is refused.
+    """
+
+    input_size: tuple[int, int]
+    fixed_size: bool
+    layout: Literal["nchw", "nhwc"]
+    dtype: Literal["float32", "float16", "uint8"]
+    names: tuple[str, ...] | None
+    exporter: str = ""
+    head: str | None = None
+    end_to_end: bool | None = None
+    forced: bool = False
+
+    @property
+    def is_rt_detr(self) -> bool:
+        """Whether Ultralytics exported an RT-DETR; exports before `head` was written tell it by their description."""
+        if self.head is not None:
+            return self.head.startswith("RTDETR")
+        return "ultralytics" in self.exporter and any(word in self.exporter for word in ("rtdetr", "rt-detr"))
+
+
+class DoesNotFit(Exception):
+    """An output cannot be of a family; the text says why. An answer, not an error: `recognise` collects them."""
+
+
+def refuse_other_heads(family: str, facts: DetectorFacts) -> None:
+    """Raise DoesNotFit where the metadata says that the model is of another family than this one of YOLO's."""
+    if facts.is_rt_detr:
+        text = f"the metadata says that the model is an RT-DETR (head {facts.head or 'not named'})"
+        raise DoesNotFit(text)
+    if facts.end_to_end is not None and facts.end_to_end != (family == "yolov10"):
+        text = f"the metadata says that the model is {'' if facts.end_to_end else 'not '}end-to-end (`end2end`, `args`)"
+        raise DoesNotFit(text)
+
+
+@dataclass(frozen=True)
+class Family(abc.ABC):
+    """How one detector's tensors become boxes. Made by `recognise`; immutable, safe to use from several threads.
+
+    Attributes:
+        name: the stable name used on the command line and in records.
+        default_iou: overlap threshold of the family's own evaluation; None where the model needs no suppression.
+        clips_boxes: whether the family's own evaluation confines boxes to the image before it scores them.
+        one_ratio: whether it maps both axes back by one ratio, although the resized sides are whole pixels.
+        output: the output tensor that holds the boxes.
+        class_count: how many classes the model tells apart, None where neither its shape nor its metadata says so.
+        facts: what the model says of itself.
+    """
+
+    name: ClassVar[str]
+    default_iou: ClassVar[float | None]
+    clips_boxes: ClassVar[bool]
+    one_ratio: ClassVar[bool] = False
+    shape_text: ClassVar[str]
+
+    output: TensorSpec
+    class_count: int | None
+    facts: DetectorFacts
+
+    @classmethod
+    @abc.abstractmethod
+    def create(cls, output: TensorSpec, facts: DetectorFacts) -> Self:
+        """Return the family for this output, or raise DoesNotFit."""
+
+    @property
+    def input_size(self) -> tuple[int, int]:
+        """(height, width) of the model's input in pixels."""
+        return self.facts.input_size
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """Class names by index, None where the model has none."""
+        return self.facts.names
+
+    def transform(self, height: int | None = None, width: int | None = None) -> ImageTransform:
+        """Return the family's own preprocessing for an input of this size, by default the model's."""
+        return ImageTransform(
+            height=height or self.facts.input_size[0],
+            width=width or self.facts.input_size[1],
+            # A model that takes grey levels as integers scales them itself.
+            scale=1.0 if self.facts.dtype == "uint8" else 1.0 / 255.0,
+            layout=self.facts.layout,
+            dtype=self.facts.dtype,
+        )
+
+    def decode(self, outputs: Mapping[str, NDArray[Any]], settings: DecodeSettings | None = None) -> list[Detections]:
+        """Turn the outputs of one run into the boxes of each image of the batch.
+
+        Args:
+            outputs: the session's outputs by name; the family's own is of float dtype and rank 3.
+            settings: thresholds; by default those of the family's own evaluation.
+
+        Returns:
+            For every image at most `max_dets` boxes with a score of at least `conf`.
+
+        Raises:
+            UsageProblem: the tensor does not fit the family.
+            CheckFailed: the model returned NaN or infinite values.
+        """
+        settings = settings or DecodeSettings()
+        if self.output.name not in outputs:
+            raise UsageProblem(
+                f"Family {self.name} reads output {self.output.name}, the model returned {sorted(outputs)}."
+            )
+        batch = outputs[self.output.name]
+        if batch.ndim != 3:
+            raise UsageProblem(
+                f"Output {self.output.name} has shape {list(batch.shape)}; {self.name} takes {self.shape_text}."
+            )
+        batch = batch.astype(np.float32, copy=False)
+        return [self._one_image(image, settings) for image in batch]
+
+    def restore(self, boxes: NDArray[np.float32], geometry: Geometry) -> NDArray[np.float32]:
+        """Map boxes [K, 4] of the model's input to pixels of the image, as the family's own evaluation does."""
+        return restore_boxes(boxes, geometry, clip=self.clips_boxes, one_ratio=self.one_ratio)
+
+    def _one_image(self, image: NDArray[np.float32], settings: DecodeSettings) -> Detections:
+        found = self._candidates(image, settings.conf)
+        if not np.isfinite(found.boxes).all():
+            raise _not_finite(self.output)
+        if self.default_iou is None:
+            keep = (-found.scores).argsort(kind="stable")[: settings.max_dets]
+        else:
+            iou = self.default_iou if settings.iou is None else settings.iou
+            keep = class_aware_nms(found.boxes, found.scores, found.labels, iou, settings.max_dets)
+        return Detections(found.boxes.take(keep, axis=0), found.scores.take(keep), found.labels.take(keep))
+
+    @abc.abstractmethod
+    def _candidates(self, image: NDArray[np.float32], conf: float) -> Detections:
+        """Return every box of one image with a score of at least `conf`, in any order, before suppression."""
+
+    def check_scores(self, scores: NDArray[np.float32], what: str = "scores") -> None:
+        """Refuse scores that are NaN, infinite or no probabilities. `max` and `min` both hand NaN on."""
+        if not scores.size:
+            return
+        low, high = float(scores.min()), float(scores.max())
+        if not (math.isfinite(low) and math.isfinite(high)):
+            raise _not_finite(self.output)
+        if low < -_SCORE_SLACK or high > 1.0 + _SCORE_SLACK:
+            raise UsageProblem(
+                f"The {what} in output {self.output} reach from {low:.3g} to {high:.3g}, but family {self.name} takes "
+                "probabilities from 0 to 1. Export the model with its sigmoid."
+            )
+
+
+def _not_finite(output: TensorSpec) -> NotFinite:
+    return NotFinite(f"The model returned NaN or infinite values in output {output}")
+
+
+def corners(centre_x: Any, centre_y: Any, width: Any, height: Any) -> NDArray[np.float32]:
+    """Stack centres and sizes, float32 [K] each, into xyxy boxes float32 [K, 4]."""
+    boxes = np.empty((len(width), 4), np.float32)
+    boxes[:, 0], boxes[:, 1] = centre_x - width / 2, centre_y - height / 2
+    boxes[:, 2], boxes[:, 3] = centre_x + width / 2, centre_y + height / 2
+    return boxes

@@ -1,0 +1,177 @@
+"""Reading what a model's metadata and inputs say: image size, layout, class names."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, cast
+
+from trt_workbench.backends.base import TensorSpec
+from trt_workbench.core.errors import UsageProblem, is_text
+from trt_workbench.core.input_files import parse_json
+from trt_workbench.vision.families.base import DetectorFacts
+
+# What a head of Ultralytics' is for, by a word in its name, where `task` is not told.
+_HEADS = (("Segment", "segment"), ("Pose", "pose"), ("OBB", "obb"), ("Classify", "classify"))
+_TASKS = {
+    "segment": "segmentation",
+    "semantic": "semantic segmentation",
+    "pose": "key points",
+    "obb": "oriented boxes",
+    "classify": "classification",
+}
+_DTYPES = ("float32", "float16", "uint8")
+
+
+def read_facts(
+    inputs: Sequence[TensorSpec], metadata: Mapping[str, str], imgsz: tuple[int, int] | None, *, forced: bool
+) -> DetectorFacts:
+    """Gather what a family needs to know about a model.
+
+    Args:
+        inputs: the session's inputs; a detector has one, of rank 4.
+        metadata: the model's own. Of what Ultralytics' exporter writes, `task`, `head`, `kpt_shape`, `channels`,
+            `end2end`, `args`, `names`, `imgsz`, `author` and `description` say how the outputs are read; `version`,
+            `date`, `license`, `docs`, `stride`, `batch`, `dla` and `kpt_names` do not.
+        imgsz: (height, width) asked for by the user, None for the model's own.
+        forced: whether the family was named.
+
+    Raises:
+        UsageProblem: the model takes no image, does another task, has no size or another one, or cannot be understood.
+    """
+    _require_detection(metadata)
+    spec, layout = _image_input(inputs)
+    dims = spec.shape[2:4] if layout == "nchw" else spec.shape[1:3]
+    exporter = f"{metadata.get('author', '')} {metadata.get('description', '')}".lower()
+    return DetectorFacts(
+        input_size=_resolve_size(dims, _metadata_size(metadata), imgsz),
+        fixed_size=None not in dims,
+        layout=layout,
+        dtype=cast("Literal['float32', 'float16', 'uint8']", spec.dtype),
+        names=class_names(metadata),
+        exporter=exporter,
+        head=metadata.get("head") or None,
+        end_to_end=_end_to_end(metadata),
+        forced=forced,
+    )
+
+
+def class_names(metadata: Mapping[str, str]) -> tuple[str, ...] | None:
+    """Return the class names in `names`: a JSON or Python list, or a mapping from index to name. None if absent.
+
+    Raises:
+        UsageProblem: `names` is something else, or its indices have gaps.
+    """
+    text = metadata.get("names")
+    if not text:
+        return None
+    value = _literal("names", text)
+    found = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+    if not all(is_text(str(name)) for name in found):
+        raise UsageProblem(f"The model's metadata `names` holds characters that do not print: {text[:80]}")
+    if isinstance(value, dict):
+        try:
+            by_index = {int(key): str(name) for key, name in value.items()}
+        except (TypeError, ValueError, OverflowError):
+            by_index = {}
+        if sorted(by_index) == list(range(len(value))) and by_index:
+            return tuple(by_index[index] for index in range(len(by_index)))
+    elif isinstance(value, (list, tuple)) and value and all(isinstance(name, str) for name in value):
+        return tuple(value)
+    raise UsageProblem(f"The model's metadata `names` is not a list of class names: {text[:80]}")
+
+
+def _require_detection(metadata: Mapping[str, str]) -> None:
+    task, head = metadata.get("task") or None, metadata.get("head", "")
+    said = f"its task is {task!r}"
+    if task in (None, "detect"):
+        task = "pose" if "kpt_shape" in metadata else next((name for word, name in _HEADS if word in head), "detect")
+        said = f"its head is {head!r}" if head else "it has key points (`kpt_shape`)"
+    if task != "detect":
+        raise UsageProblem(
+            f"The model's metadata says that {said}: a model for {_TASKS.get(task, task)}. Only detectors "
+            "(task 'detect') can be evaluated here."
+        )
+    if (channels := metadata.get("channels") or "3") != "3":
+        raise UsageProblem(
+            f"The model's metadata says that it takes images of {channels} channels; only 3 (colour) are supported."
+        )
+
+
+def _end_to_end(metadata: Mapping[str, str]) -> bool | None:
+    """Whether boxes come without need of suppression: `end2end`, or a suppression exported with the model (`args`)."""
+    try:
+        arguments = _literal("args", metadata.get("args") or "{}")
+    except UsageProblem:  # another tool's key of the same name
+        arguments = {}
+    if isinstance(arguments, dict) and arguments.get("nms") is True:
+        return True
+    text = metadata.get("end2end", "").lower()
+    return {"true": True, "1": True, "false": False, "0": False}.get(text)
+
+
+def _image_input(inputs: Sequence[TensorSpec]) -> tuple[TensorSpec, Literal["nchw", "nhwc"]]:
+    if len(inputs) == 1 and len(inputs[0].shape) == 4 and inputs[0].dtype in _DTYPES:
+        spec = inputs[0]
+        if spec.shape[1] == 3 or (spec.shape[1] is None and spec.shape[3] != 3):
+            return spec, "nchw"
+        if spec.shape[3] == 3:
+            return spec, "nhwc"
+    seen = "; ".join(map(str, inputs))
+    if any(spec.name == "orig_target_sizes" for spec in inputs):
+        raise UsageProblem(
+            "The model has its post-processing inside (inputs images and orig_target_sizes), as the projects of "
+            "RT-DETR, D-FINE, DEIM and RT-DETRv4 export it, which is not supported. Ultralytics has the first RT-DETR "
+            "alone (rtdetr-l, rtdetr-x), which it exports as family detr; score the others with the evaluation of "
+            f"their own project. Its inputs: {seen}."
+        )
+    raise UsageProblem(
+        f"A detector takes one image tensor [N, 3, H, W] or [N, H, W, 3] of {', '.join(_DTYPES)}; this model: {seen}."
+    )
+
+
+def _metadata_size(metadata: Mapping[str, str]) -> tuple[int, int] | None:
+    text = metadata.get("imgsz")
+    if not text:
+        return None
+    value = _literal("imgsz", text)
+    if isinstance(value, int):
+        return value, value
+    if isinstance(value, (list, tuple)) and len(value) == 2 and all(isinstance(side, int) for side in value):
+        return value[0], value[1]
+    raise UsageProblem(f"The model's metadata `imgsz` is not a size or a pair of height and width: {text[:80]}")
+
+
+def _resolve_size(
+    dims: Sequence[int | None], recorded: tuple[int, int] | None, asked: tuple[int, int] | None
+) -> tuple[int, int]:
+    if None not in dims and recorded is not None and tuple(dims) != recorded:
+        raise UsageProblem(
+            f"The model's input is {dims[0]}x{dims[1]} pixels, but its metadata says imgsz {list(recorded)}."
+        )
+    wanted = asked or recorded
+    sides = [dim if dim is not None else (wanted and wanted[axis]) for axis, dim in enumerate(dims)]
+    if asked is not None and tuple(sides) != tuple(asked):
+        shown = "x".join("?" if dim is None else str(dim) for dim in dims)
+        raise UsageProblem(
+            f"The model takes images of {shown} pixels (height x width); --imgsz asks for {asked[0]}x{asked[1]}."
+        )
+    height, width = sides
+    if not height or not width:
+        raise UsageProblem(
+            "The model takes images of any size and does not record the one it was made for; pass --imgsz."
+        )
+    return height, width
+
+
+def _literal(key: str, text: str) -> Any:
+    try:
+        return parse_json(text)
+    except ValueError:
+        pass
+    try:
+        return ast.literal_eval(text)
+    except (TypeError, ValueError, SyntaxError, MemoryError, RecursionError) as error:
+        raise UsageProblem(
+            f"The model's metadata `{key}` cannot be read as JSON or as a Python literal: {text[:80]}"
+        ) from error

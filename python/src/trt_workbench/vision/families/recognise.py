@@ -1,0 +1,205 @@
+"""Which family a model is of, from its outputs and metadata."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
+
+from trt_workbench.backends.base import TensorSpec
+from trt_workbench.backends.images import ImageTransform
+from trt_workbench.core.errors import ComponentMissing, DeviceFailure, UsageProblem, did_you_mean
+from trt_workbench.core.extensions import FAMILIES, extensions, load_extension, package_of
+from trt_workbench.core.guarding import Answer, Guard, WrongAnswer
+from trt_workbench.model.opened import Model
+from trt_workbench.vision.families.base import Detections, DetectorFacts, DoesNotFit, Family
+from trt_workbench.vision.families.detr import Detr
+from trt_workbench.vision.families.metadata import read_facts
+from trt_workbench.vision.families.yolov8 import YoloV8
+from trt_workbench.vision.families.yolov10 import YoloV10
+from trt_workbench.vision.families.yolox import YoloX
+
+_FAMILIES: dict[str, type[Family]] = {family.name: family for family in (YoloV10, YoloV8, YoloX, Detr)}
+# Outputs of DETR models as their own repositories and transformers export them: boxes and class logits apart.
+_DETR_BOXES, _DETR_LOGITS = ("pred_boxes", "dets"), ("logits", "pred_logits", "labels")
+# YOLOX, with the reading of its boxes fixed instead of decided by their values.
+_YOLOX_ENCODINGS: dict[str, Literal["raw", "decoded"]] = {"yolox-raw": "raw", "yolox-decoded": "decoded"}
+
+
+ADVICE = "Pass --family with one of"
+
+_OWN_NAMES = (*_FAMILIES, *_YOLOX_ENCODINGS)
+
+
+def family_names() -> tuple[str, ...]:
+    """Return the values of `--family`, those of other packages last."""
+    return (*_OWN_NAMES, *extensions(FAMILIES, _OWN_NAMES))
+
+
+def recognise(
+    inputs: Sequence[TensorSpec],
+    outputs: Sequence[TensorSpec],
+    metadata: Mapping[str, str],
+    *,
+    family: str | None = None,
+    imgsz: tuple[int, int] | None = None,
+) -> Family:
+    """Tell how a detector's outputs become boxes.
+
+    A family named by the user, else by the metadata key `family`, is taken if the outputs can be of it at all.
+    Otherwise the model must have a single output whose shape, together with the metadata, fits exactly one family.
+    Those of other packages are asked where none of our own fits.
+
+    Args:
+        inputs: the session's inputs.
+        outputs: the session's outputs.
+        metadata: the model's own key-value metadata.
+        family: one of `family_names()`, or None to recognise it.
+        imgsz: (height, width) in pixels for a model that takes any size.
+
+    Raises:
+        UsageProblem: the family is unknown, does not fit or is not certain; the message says what was seen.
+        ComponentMissing: the package that the named family comes from cannot be used.
+    """
+    _refuse_separate_logits(outputs)
+    asked = family or metadata.get("family")
+    facts = read_facts(inputs, metadata, imgsz, forced=bool(asked))
+    if asked:
+        source = "--family" if family else "the model's metadata"
+        return _named(asked, source, outputs, facts)
+    return _guessed(outputs, facts)
+
+
+def family_of(model: Model, family: str | None = None, imgsz: tuple[int, int] | None = None) -> Family:
+    """Tell how the outputs of an ONNX model become boxes, as `recognise`."""
+    facts = model.facts
+    inputs, outputs = (tuple(map(TensorSpec.of, tensors)) for tensors in (facts.inputs, facts.outputs))
+    return recognise(inputs, outputs, facts.metadata, family=family, imgsz=imgsz)
+
+
+def others(family: Family) -> list[tuple[str, Family]]:
+    """Return our own families that the output of one could be of as well, by their names on the command line."""
+    facts = dataclasses.replace(family.facts, forced=True)
+    found = [(name, _encoded(name, one)) for name in _OWN_NAMES for one in _try([name], [family.output], facts)[0]]
+    return [(name, one) for name, one in found if name != family.name]
+
+
+def _refuse_separate_logits(outputs: Sequence[TensorSpec]) -> None:
+    names = [spec.name for spec in outputs]
+    boxes, logits = ([name for name in names if name in known] for known in (_DETR_BOXES, _DETR_LOGITS))
+    if boxes and logits:
+        raise UsageProblem(
+            f"The outputs {boxes[0]} and {logits[0]} are those of a DETR with boxes and class logits apart (RF-DETR, "
+            "LW-DETR, D-FINE, DEIM, RT-DETRv4, RT-DETR from transformers), which is not supported: whether it takes "
+            "pixels normalised with ImageNet's mean is not written in the file. Family detr is Ultralytics' export of "
+            "the first RT-DETR, with one output [N, K, 6]; it has none of the others: score them with the evaluation "
+            f"of their own project. Outputs: {_show(outputs)}."
+        )
+
+
+def _named(name: str, source: str, outputs: Sequence[TensorSpec], facts: DetectorFacts) -> Family:
+    if name not in (known := family_names()):
+        raise UsageProblem(f"There is no detector family called {name!r} (from {source}); {did_you_mean(name, known)}")
+    _kind(name)  # says at once what its package lacks
+    fits, reasons = _try([name], outputs, facts)
+    if len(fits) != 1:
+        why = "; ".join(reasons) if reasons else "more than one output could be it"
+        raise UsageProblem(
+            f"The model does not fit family {name} (from {source}): {why}. Its outputs: {_show(outputs)}."
+        )
+    return _encoded(name, fits[0])
+
+
+def _encoded(name: str, family: Family) -> Family:
+    """Return a family with the reading of its boxes that its name on the command line says."""
+    encoding = _YOLOX_ENCODINGS.get(name)
+    return dataclasses.replace(family, encoding=encoding) if encoding and isinstance(family, YoloX) else family
+
+
+def _guessed(outputs: Sequence[TensorSpec], facts: DetectorFacts) -> Family:
+    fits, reasons = _try(_FAMILIES, outputs, facts)
+    if not fits:
+        # a package that breaks must not stand in the way of a family that nobody named
+        answers = (DoesNotFit, ComponentMissing, DeviceFailure)
+        fits, more = _try(extensions(FAMILIES, _OWN_NAMES), outputs, facts, answers)
+        reasons += more
+    if len(outputs) == 1 and len(fits) == 1:
+        return fits[0]
+    if len(outputs) > 1:
+        why = f"it has {len(outputs)} outputs where a detector of a known family has one"
+    elif fits:
+        why = f"it could be {' or '.join(found.name for found in fits)}"
+    else:
+        why = "; ".join(reasons)
+    named = f" and {len(facts.names)} class names in its metadata" if facts.names else " and no class names"
+    raise UsageProblem(
+        f"It is not certain which detector family the model is of: {why}. "
+        f"It has outputs {_show(outputs)}{named}. {ADVICE} {', '.join(family_names())}."
+    )
+
+
+def _kind(name: str) -> type[Family]:
+    if name in _OWN_NAMES:
+        return _FAMILIES.get(name, YoloX)
+    try:
+        return load_extension(extensions(FAMILIES, _OWN_NAMES)[name], Family, name)  # type: ignore[type-abstract]
+    except ComponentMissing as problem:
+        raise ComponentMissing(f"The detector family {name} cannot be had: {problem}") from problem
+
+
+def _create(name: str, output: TensorSpec, facts: DetectorFacts) -> Family:
+    kind = _kind(name)
+    if name in _OWN_NAMES:
+        return kind.create(output, facts)
+    package = package_of(extensions(FAMILIES, _OWN_NAMES)[name])
+    guard = Guard(f"Detector family {name}", package, _ANSWERS, (DoesNotFit,))
+    family: Family = guard.guarded(guard.call(kind.create, output, facts))
+    return family
+
+
+def _of(kind: type) -> Answer:
+    def check(_: Guard, __: object, found: object) -> object:
+        if not isinstance(found, kind):
+            raise WrongAnswer(f"it returned a {type(found).__name__}, not a {kind.__name__}")
+        return found
+
+    return check
+
+
+def _detections(_: Guard, __: object, found: object) -> object:
+    shapes = [getattr(one, "shape", None) for one in found] if isinstance(found, Detections) else []
+    count = shapes[0][0] if shapes and shapes[0] else None
+    if shapes != [(count, 4), (count,), (count,)]:
+        raise WrongAnswer("it returned no Detections with arrays of one length")
+    return found
+
+
+_ANSWERS: dict[str, Answer] = {
+    "create": _of(Family),
+    "transform": _of(ImageTransform),
+    "decode": _of(list),
+    "_candidates": _detections,
+}
+
+
+def _try(
+    names: Iterable[str],
+    outputs: Sequence[TensorSpec],
+    facts: DetectorFacts,
+    answers: tuple[type[Exception], ...] = (DoesNotFit, ComponentMissing),
+) -> tuple[list[Family], list[str]]:
+    fits, reasons = [], []
+    for output in outputs:
+        for name in names:
+            try:
+                if not output.dtype.startswith("float"):
+                    text = f"it holds {output.dtype}, not floating-point numbers"
+                    raise DoesNotFit(text)
+                fits.append(_create(name, output, facts))
+            except answers as reason:
+                reasons.append(f"not {name} from {output.name}, because {reason}")
+    return fits, reasons
+
+
+def _show(specs: Sequence[TensorSpec]) -> str:
+    return "; ".join(map(str, specs))

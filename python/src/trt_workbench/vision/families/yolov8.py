@@ -1,0 +1,104 @@
+"""YOLOv8, v9 and v11 raw heads: `[N, 4 + C, A]`, centre and size in input pixels, then one score a class."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trt_workbench.backends.base import TensorSpec
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.vision.families.base import (
+    Detections,
+    DetectorFacts,
+    DoesNotFit,
+    Family,
+    corners,
+    refuse_other_heads,
+)
+from trt_workbench.vision.families.grid import cell_counts
+
+# Candidates that enter suppression, best first: `max_nms` of Ultralytics' `non_max_suppression`.
+_MAX_CANDIDATES = 30_000
+
+
+@dataclass(frozen=True)
+class YoloV8(Family):
+    """Every pair of anchor and class whose score is above the threshold is a candidate.
+
+    Source: `non_max_suppression(multi_label=True, iou_thres=0.7)`, as Ultralytics' validator calls it. Unlike that
+    validator, which divides both axes by the height's scale, boxes are mapped back axis by axis.
+
+    Attributes:
+        transposed: the output is `[N, A, 4 + C]`.
+    """
+
+    name: ClassVar[str] = "yolov8"
+    default_iou: ClassVar[float | None] = 0.7
+    clips_boxes: ClassVar[bool] = True
+    shape_text: ClassVar[str] = "[N, 4 + classes, A] (centre x, centre y, width, height, scores)"
+
+    transposed: bool = False
+
+    @classmethod
+    def create(cls, output: TensorSpec, facts: DetectorFacts) -> Self:
+        """Return the family, or raise DoesNotFit. `[N, A, 4 + C]` is taken only if names or the user confirm it."""
+        if not facts.forced:
+            refuse_other_heads(cls.name, facts)
+        if len(output.shape) != 3:
+            text = f"the shape is not {cls.shape_text}"
+            raise DoesNotFit(text)
+        _, rows, columns = output.shape
+        try:
+            return cls(output, _class_count(rows, columns, facts, any_grid=facts.forced), facts)
+        except DoesNotFit as plain:
+            if facts.names is None and not facts.forced:
+                raise
+            try:
+                return cls(output, _class_count(columns, rows, facts, any_grid=False), facts, transposed=True)
+            except DoesNotFit:
+                raise plain from None
+
+    def _candidates(self, image: NDArray[np.float32], conf: float) -> Detections:
+        head = image.T if self.transposed else image
+        if self.class_count is None or head.shape[0] != 4 + self.class_count:
+            raise UsageProblem(
+                f"Output {self.output.name} has shape {list(image.shape)} per image; {self.name} takes {self.output}."
+            )
+        scores = head[4:]
+        self.check_scores(scores)
+        if self.transposed:
+            anchors, labels = np.nonzero(image[:, 4:] > conf)
+        else:
+            labels, anchors = np.divmod(np.flatnonzero(scores > conf), head.shape[1])
+        found = scores[labels, anchors]
+        if len(found) > _MAX_CANDIDATES:
+            best = np.sort(np.argpartition(-found, _MAX_CANDIDATES - 1)[:_MAX_CANDIDATES])
+            anchors, labels, found = anchors[best], labels[best], found[best]
+        return Detections(corners(*head[:4, anchors]), found, labels.astype(np.int64, copy=False))
+
+
+def _class_count(channels: int | None, anchors: int | None, facts: DetectorFacts, *, any_grid: bool) -> int:
+    """Return C if `[N, channels, anchors]` can be this head, or raise DoesNotFit.
+
+    `any_grid` takes anchors that are not the cells of a usual grid, as long as there are more of them than channels.
+    """
+    named = None if facts.names is None else len(facts.names)
+    if channels is None and named is None:
+        text = "the class count is not in the shape, and the model names no classes"
+        raise DoesNotFit(text)
+    count = named if channels is None else channels - 4
+    if count is None or count < 1:
+        text = f"{channels} channels leave no class beside the box"
+        raise DoesNotFit(text)
+    if named is not None and count != named:
+        text = f"{channels} channels make {count} classes, but the model names {named}"
+        raise DoesNotFit(text)
+    usual = anchors is None or (facts.fixed_size and anchors in cell_counts(*facts.input_size))
+    many = anchors is not None and channels is not None and anchors > channels
+    if not usual and not (any_grid and many):
+        text = f"{anchors} anchors are not the cells of an input of {facts.input_size[0]}x{facts.input_size[1]}"
+        raise DoesNotFit(text)
+    return count

@@ -1,0 +1,138 @@
+"""YOLOX: `[N, A, 5 + C]`, one row a grid cell: box, objectness, one score a class."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trt_workbench.backends.base import TensorSpec
+from trt_workbench.backends.images import ImageTransform
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.vision.families.base import Detections, DetectorFacts, DoesNotFit, Family, corners
+from trt_workbench.vision.families.grid import cell_counts, cells
+
+# Every how-many-th cell is looked at to tell raw boxes from decoded ones; a prime, so as not to stay in one column.
+_SAMPLE = 11
+
+
+@dataclass(frozen=True)
+class YoloX(Family):
+    """The best class of every cell whose objectness times class score reaches the threshold is a candidate.
+
+    Source: YOLOX's `postprocess` with its `nmsthre` of 0.65, its `COCOEvaluator.convert_to_coco_format`, which divides
+    boxes by one ratio and does not clip them, and its `preproc` (BGR, 0 to 255, sides rounded down, image at the top
+    left, padding 114).
+
+    An export with `--decode_in_inference` holds centres and sizes in input pixels; without it, offsets within the cell
+    and logarithms of the size in cells. Shapes are alike, so the values decide: centres lie near their own cell in
+    pixels, offsets near zero; whichever deviation is smaller in the median wins. `encoding` overrules that.
+
+    Attributes:
+        encoding: "raw", "decoded", or "by-value" to decide as above.
+    """
+
+    name: ClassVar[str] = "yolox"
+    default_iou: ClassVar[float | None] = 0.65
+    clips_boxes: ClassVar[bool] = False
+    one_ratio: ClassVar[bool] = True
+    shape_text: ClassVar[str] = "[N, A, 5 + classes] (box, objectness, scores)"
+
+    encoding: Literal["by-value", "raw", "decoded"] = "by-value"
+
+    @classmethod
+    def create(cls, output: TensorSpec, facts: DetectorFacts) -> Self:
+        """Return the family, or raise DoesNotFit."""
+        if len(output.shape) != 3:
+            text = f"the shape is not {cls.shape_text}"
+            raise DoesNotFit(text)
+        _, anchors, columns = output.shape
+        named = None if facts.names is None else len(facts.names)
+        if columns is None and named is None:
+            text = "the class count is not in the shape, and the model names no classes"
+            raise DoesNotFit(text)
+        count = named if columns is None else columns - 5
+        if count is None or count < 1:
+            text = f"rows of {columns} values leave no class beside box and objectness"
+            raise DoesNotFit(text)
+        if named is not None and count != named:
+            text = f"rows of {columns} values make {count} classes, but the model names {named}"
+            raise DoesNotFit(text)
+        if not facts.forced:
+            _refuse_lookalikes(columns, facts)
+        _refuse_other_grids(anchors, facts)
+        return cls(output, count, facts)
+
+    def transform(self, height: int | None = None, width: int | None = None) -> ImageTransform:
+        """Return YOLOX's preprocessing: BGR grey levels as they are, sides rounded down, top left, padding 114."""
+        return ImageTransform(
+            height=height or self.facts.input_size[0],
+            width=width or self.facts.input_size[1],
+            placement="top-left",
+            rounding="down",
+            channels="bgr",
+            scale=1.0,
+            layout=self.facts.layout,
+            dtype=self.facts.dtype,
+        )
+
+    def _candidates(self, image: NDArray[np.float32], conf: float) -> Detections:
+        strides = cell_counts(*self.facts.input_size).get(image.shape[0])
+        if strides is None or self.class_count is None or image.shape[1] != 5 + self.class_count:
+            height, width = self.facts.input_size
+            raise UsageProblem(
+                f"Output {self.output.name} has shape {list(image.shape)} per image, which is not {self.shape_text} "
+                f"of an input of {height}x{width} pixels."
+            )
+        objectness = image[:, 4]
+        self.check_scores(objectness, "objectness values")
+        # A product of probabilities is at most its first factor: most cells need no look at their classes.
+        likely = np.flatnonzero(objectness >= conf)
+        classes = image[likely, 5:]
+        self.check_scores(classes)
+        labels = classes.argmax(axis=1)
+        scores = objectness[likely] * classes[np.arange(len(likely)), labels]
+        keep = scores >= conf
+        rows = likely[keep]
+        return Detections(self._boxes(image, rows, strides), scores[keep], labels[keep].astype(np.int64, copy=False))
+
+    def _boxes(
+        self, image: NDArray[np.float32], rows: NDArray[np.intp], strides: tuple[int, ...]
+    ) -> NDArray[np.float32]:
+        origin, stride = cells(*self.facts.input_size, strides)
+        centre_x, centre_y, width, height = image[rows, :4].T
+        if self.encoding == "raw" or (self.encoding == "by-value" and _is_raw(image, origin)):
+            origin, stride = origin[rows], stride[rows]
+            centre_x, centre_y = centre_x * stride + origin[:, 0], centre_y * stride + origin[:, 1]
+            with np.errstate(over="ignore"):  # an infinite size is reported with the other non-finite values
+                width, height = np.exp(width) * stride, np.exp(height) * stride
+        return corners(centre_x, centre_y, width, height)
+
+
+def _is_raw(image: NDArray[np.float32], origin: NDArray[np.float32]) -> bool:
+    centres = image[::_SAMPLE, :2]
+    return bool(np.median(np.abs(centres)) < np.median(np.abs(centres - origin[::_SAMPLE])))
+
+
+def _refuse_lookalikes(columns: int | None, facts: DetectorFacts) -> None:
+    if "ultralytics" in facts.exporter:
+        text = "the metadata says that Ultralytics exported the model, which has no YOLOX"
+        raise DoesNotFit(text)
+    if facts.names is None and columns == 84:
+        text = "rows of 84 values could also be a transposed yolov8 head with COCO's 80 classes"
+        raise DoesNotFit(text)
+
+
+def _refuse_other_grids(anchors: int | None, facts: DetectorFacts) -> None:
+    if anchors is None:
+        return
+    height, width = facts.input_size
+    counts = cell_counts(height, width)
+    if anchors % 3 == 0 and anchors // 3 in counts:
+        text = f"{anchors} rows are three anchors a cell: a YOLOv5 or YOLOv7 head, which is not supported"
+        raise DoesNotFit(text)
+    if anchors not in counts:
+        text = f"{anchors} rows are not the cells of an input of {height}x{width}"
+        raise DoesNotFit(text)

@@ -1,0 +1,181 @@
+"""The gallery of an eval-coco report: predictions beside ground truth on the best, the worst and some random images."""
+
+from __future__ import annotations
+
+import base64
+import random
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trt_workbench.core.directory import finished_run
+from trt_workbench.core.errors import UsageProblem, printable
+from trt_workbench.core.files import path_within, write_bytes
+from trt_workbench.core.input_files import read_bytes
+from trt_workbench.vision.artefacts import CocoArtefacts, predictions_of, read_ground_truth
+from trt_workbench.vision.boxes import DrawnBox, draw_boxes
+from trt_workbench.vision.document import Box, ImageRecord
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from trt_workbench.vision.exif import Exif
+
+PER_GROUP = 4
+PANEL_WIDTH = 520  # pixels, wide enough to read a label on
+_GAP = 8
+_MOST_KEPT = 2**24  # bytes of a picture
+
+
+@dataclass(frozen=True)
+class GalleryEntry:
+    """One entry: the caption and the picture as a JPEG data URL."""
+
+    caption: str
+    data_url: str
+
+
+def build_gallery(run: CocoArtefacts, folder: Path) -> dict[str, list[GalleryEntry]]:
+    """Draw the gallery, write its pictures into `folder` and return them by group ("best", "worst", "random").
+
+    Returns:
+        An empty dictionary if the images or annotations are no longer where the run found them, or the pictures of an
+        earlier command are not there.
+    """
+    dataset = run.metrics["dataset"]
+    images, annotations = Path(dataset["images"]), Path(dataset["annotations"])
+    if not is_made_here(run.directory):
+        return _kept(run, folder)
+    if not images.is_dir() or not annotations.is_file():
+        return {}
+    groups = choose(run.records, run.metrics["settings"]["seed"])
+    ids = {record["image_id"] for chosen in groups.values() for record in chosen}
+    predictions, truths = predictions_of(run.directory, ids), read_ground_truth(annotations, ids)
+    exif = run.metrics["settings"].get("exif", "ignore")
+    threshold = run.confusion["score_threshold"]
+    drawn: dict[str, list[GalleryEntry]] = {}
+    for group, chosen in groups.items():
+        drawn[group] = []
+        for number, record in enumerate(chosen, 1):
+            image_id = record["image_id"]
+            found = [item for item in predictions[image_id] if item.get("score", 0.0) >= threshold]
+            picture = side_by_side(image_path(images, record), truths[image_id], found, run.class_names, exif)
+            if picture is not None:
+                path = folder / f"{group}-{number}.jpg"
+                drawn[group].append(GalleryEntry(_caption(record), save_picture(picture, path)))
+    return drawn
+
+
+def is_made_here(directory: Path) -> bool:
+    """Whether this process made a run, and so may read the images that its record names.
+
+    A run of somebody else's may name any folder, whose pictures would go into a page that is passed on.
+    """
+    made = finished_run()
+    return made is not None and directory.exists() and made.samefile(directory)
+
+
+def kept_picture(path: Path) -> str | None:
+    """Return a picture that an earlier command has drawn, as a data URL; None where there is none, or a link."""
+    if path.is_symlink() or not path.is_file():
+        return None
+    data = read_bytes(path, _MOST_KEPT)
+    return _data_url(data) if data.startswith(b"\xff\xd8\xff") else None
+
+
+def _kept(run: CocoArtefacts, folder: Path) -> dict[str, list[GalleryEntry]]:
+    groups = choose(run.records, run.metrics["settings"]["seed"])
+    found = {
+        group: [
+            GalleryEntry(_caption(record), url)
+            for number, record in enumerate(chosen, 1)
+            if (url := kept_picture(folder / f"{group}-{number}.jpg"))
+        ]
+        for group, chosen in groups.items()
+    }
+    return found if any(found.values()) else {}
+
+
+def image_path(folder: Path, record: ImageRecord) -> Path:
+    """Return the file of a record's image. Raises UsageProblem if it is outside of the dataset's folder."""
+    try:
+        return path_within(folder, record["file_name"])
+    except ValueError as error:
+        raise UsageProblem(
+            f"A record names an image outside of the dataset's folder ({error}); it was changed: {folder}"
+        ) from error
+
+
+def choose(records: list[ImageRecord], seed: int) -> dict[str, list[ImageRecord]]:
+    """Pick the records of the gallery: highest and lowest F1 among images with objects, and random ones."""
+    scored = [record for record in records if record["ground_truths"]]
+    # Of two equally good images, the one with more objects says more.
+    scored.sort(key=lambda record: (f1(record), record["ground_truths"], record["image_id"]), reverse=True)
+    best = scored[:PER_GROUP]
+    worst = [record for record in reversed(scored) if record not in best][:PER_GROUP]
+    rest = [record for record in records if record not in best and record not in worst]
+    drawn = random.Random(seed).sample(rest, min(PER_GROUP, len(rest)))
+    return {"best": best, "worst": worst, "random": drawn}
+
+
+def f1(record: ImageRecord) -> float:
+    """Return the harmonic mean of precision and recall on one image; 1 where there is nothing to find nor found."""
+    wrong = record["false_positives"] + record["false_negatives"]
+    right = 2 * record["true_positives"]
+    return right / (right + wrong) if right + wrong else 1.0
+
+
+def _caption(record: ImageRecord) -> str:
+    counts = f"{record['true_positives']} found, {record['false_negatives']} missed, {record['false_positives']} wrong"
+    return f"{printable(record['file_name'])}: {counts} (F1 {f1(record):.2f})"
+
+
+def side_by_side(
+    path: Path, truths: list[Box], found: list[Box], names: dict[int, str], exif: Exif = "ignore"
+) -> NDArray[np.uint8] | None:
+    """Return the image twice, with the first boxes on the left and the second on the right; None where it is gone."""
+    import cv2
+    import numpy as np
+
+    from trt_workbench.vision.decode import read_image
+
+    try:
+        image = read_image(path, exif)
+    except UsageProblem:  # gone or changed since the run
+        return None
+    # the height counts too: an image one pixel wide would become millions of pixels high
+    scale = min(PANEL_WIDTH / image.shape[1], 2 * PANEL_WIDTH / image.shape[0])
+    size = (max(1, round(image.shape[1] * scale)), max(1, round(image.shape[0] * scale)))
+    panel = np.asarray(cv2.resize(image, size, interpolation=cv2.INTER_AREA), np.uint8)
+    left, right = panel.copy(), panel.copy()
+    _draw(left, truths, scale, names)
+    _draw(right, found, scale, names)
+    gap = np.full((panel.shape[0], _GAP, 3), 255, np.uint8)
+    return np.hstack([left, gap, right])
+
+
+def _draw(image: NDArray[np.uint8], objects: list[Box], scale: float, names: dict[int, str]) -> None:
+    order = {category: index for index, category in enumerate(names)}
+    boxes = []
+    for item in objects:
+        x, y, width, height = (value * scale for value in item["bbox"])
+        label = names.get(item["category_id"], str(item["category_id"]))
+        if "score" in item:
+            label = f"{printable(label, 90)} {item['score']:.2f}"
+        place, line = order.get(item["category_id"], 0), 1 if item.get("iscrowd") else 2
+        boxes.append(DrawnBox((x, y, x + width, y + height), label, place, line))
+    draw_boxes(image, boxes)
+
+
+def save_picture(picture: NDArray[np.uint8], path: Path) -> str:
+    """Write a picture as a JPEG and return it as a data URL."""
+    import cv2
+
+    _, encoded = cv2.imencode(".jpg", picture, [cv2.IMWRITE_JPEG_QUALITY, 85])
+    write_bytes(path, encoded.tobytes())
+    return _data_url(encoded.tobytes())
+
+
+def _data_url(data: bytes) -> str:
+    return "data:image/jpeg;base64," + base64.b64encode(data).decode()

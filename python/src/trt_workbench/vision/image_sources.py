@@ -1,0 +1,122 @@
+"""Images, folders of images and videos as one sequence of pictures, read one at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.engine.calibration import IMAGE_SUFFIXES
+from trt_workbench.vision.decode import read_image
+from trt_workbench.vision.videos import open_video
+
+# No playlists, which would name further files.
+VIDEOS = frozenset({".mp4", ".m4v", ".mov", ".avi", ".mkv", ".webm", ".mpg", ".mpeg"})
+
+
+@dataclass(frozen=True)
+class SourceImage:
+    """One image, or one frame of a video.
+
+    Attributes:
+        path: of the file.
+        frame: number of the frame, from 0; None for an image.
+        pixels: uint8 [height, width, 3], BGR.
+        frames_per_s: of the video, as the file says; None for an image.
+    """
+
+    path: Path
+    frame: int | None
+    pixels: NDArray[np.uint8]
+    frames_per_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Files in the order in which they are read, and how many pictures there are, by what videos say."""
+
+    files: tuple[Path, ...]
+    count: int
+
+    def pictures(
+        self,
+        note: Callable[[str], None] = lambda _: None,
+        read: Callable[[Path], NDArray[np.uint8]] = read_image,
+    ) -> Iterator[SourceImage]:
+        """Yield every picture; `read` makes pixels of an image file.
+
+        Raises:
+            UsageProblem: an image is missing or damaged, or a video cannot be opened.
+        """
+        for path in self.files:
+            if path.suffix.lower() in IMAGE_SUFFIXES:
+                yield SourceImage(path, None, read(path))
+            else:
+                yield from _frames(path, note)
+
+
+def find_sources(given: Sequence[Path]) -> Sources:
+    """Return the files to read: those that are named, and the images and videos of folders, by name.
+
+    Raises:
+        UsageProblem: a file does not exist or is neither, or a folder holds none.
+    """
+    files: list[Path] = []
+    for path in given:
+        if path.is_dir():
+            inside = sorted(entry for entry in path.iterdir() if entry.suffix.lower() in IMAGE_SUFFIXES | VIDEOS)
+            if not inside:
+                raise UsageProblem(f"The folder holds no images and no videos ({_known()}): {path}")
+            files += inside
+        elif not path.exists():
+            raise UsageProblem(f"There is no such file or folder: {path}")
+        elif path.suffix.lower() not in IMAGE_SUFFIXES | VIDEOS:
+            raise UsageProblem(f"The file is neither an image nor a video by its name ({_known()}): {path}")
+        else:
+            files.append(path)
+    return Sources(tuple(files), sum(map(_count, files)))
+
+
+def _known() -> str:
+    return " ".join(sorted(IMAGE_SUFFIXES | VIDEOS))
+
+
+def _count(path: Path) -> int:
+    if path.suffix.lower() in IMAGE_SUFFIXES:
+        return 1
+    video = _opened(path)
+    try:
+        return max(1, int(video.get(cv2.CAP_PROP_FRAME_COUNT)))
+    finally:
+        video.release()
+
+
+def _opened(path: Path) -> cv2.VideoCapture:
+    try:
+        return open_video(path)
+    except OSError as error:
+        raise UsageProblem(f"The video cannot be read ({error.strerror or error}): {path}") from error
+
+
+def _frames(path: Path, note: Callable[[str], None]) -> Iterator[SourceImage]:
+    video = _opened(path)
+    try:
+        rate, said = video.get(cv2.CAP_PROP_FPS), int(video.get(cv2.CAP_PROP_FRAME_COUNT))
+        frame = 0
+        while True:
+            there, pixels = video.read()
+            if not there:
+                break
+            yield SourceImage(path, frame, np.asarray(pixels, np.uint8), rate)
+            frame += 1
+        if frame == 0:
+            raise UsageProblem(f"No frame of the video can be decoded; replace it: {path}")
+        if frame < said:
+            note(f"Only {frame} of the {said} frames that the video names could be decoded: {path}")
+    finally:
+        video.release()

@@ -1,0 +1,269 @@
+"""Which detections found which objects, kept so that COCO's figures of any resample of the images cost little.
+
+hotcoco scores the images as they are; it accumulates a resample in 80 ms, and hands out its matches object by object in
+Python. Here the matching of pycocotools' `evaluateImg` is done once, and `CocoMatches.figures` accumulates a thousand
+resamples together. With every image once it gives hotcoco's figures, which the tests hold it to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from hotcoco.primitives import bbox_iou
+from numpy.typing import NDArray
+
+from trt_workbench.core.compare import difference
+from trt_workbench.core.statistics.summary import interval
+from trt_workbench.vision.dataset import Category, GroundTruth
+from trt_workbench.vision.detections import DetectionTable
+
+_THRESHOLDS: Final = np.linspace(0.5, 0.95, 10)
+_RECALLS: Final = np.linspace(0.0, 1.0, 101)
+# Square pixels: all, small, medium, large.
+_AREAS: Final = np.array([(0, 1e10), (0, 32**2), (32**2, 96**2), (96**2, 1e10)])
+_AREA_NAMES: Final = ("", "_small", "_medium", "_large")
+_MOST_DETECTIONS: Final = 100
+_AT_ONCE: Final = 1_000_000  # numbers of an intermediate array
+
+
+@dataclass(frozen=True)
+class ResampledFigures:
+    """COCO's figures of resamples.
+
+    Attributes:
+        figures: float64 [resamples] by our names; NaN where a resample holds nothing to find.
+        class_ap: float64 [resamples, categories], AP over IoU 0.50 to 0.95 of each category.
+    """
+
+    figures: dict[str, NDArray[np.float64]]
+    class_ap: NDArray[np.float64]
+
+    def intervals(self, figures: Mapping[str, float | None]) -> dict[str, tuple[float, float] | None]:
+        """Return the 95 % interval of every one of `figures` as metrics.json names it, such as `AP_ci95`."""
+        return {f"{name}_ci95": interval(values, figures[name]) for name, values in self.figures.items()}
+
+    def class_intervals(self, values: Iterable[float | None]) -> list[tuple[float, float] | None]:
+        """Return the 95 % interval of every category's AP, of which `values` are those of the images themselves."""
+        return [interval(*pair) for pair in zip(self.class_ap.T, values, strict=True)]
+
+
+@dataclass(frozen=True)
+class _ClassMatches:
+    """The detections and objects of one category; detections by score, best first.
+
+    Attributes:
+        images: int [D], place of each detection's image.
+        ranks: int [D], place among the detections of its image.
+        inside: bool [areas, D], whether it counts as a false positive where it finds nothing.
+        matched: int [M], places of the detections that find something at any threshold.
+        hits: bool [areas, thresholds, M], those that find an object that counts.
+        counted: bool [areas, thresholds, M], those that count, as right or wrong.
+        objects: int [G], place of each object's image.
+        wanted: bool [areas, G], objects that count.
+    """
+
+    images: NDArray[np.intp]
+    ranks: NDArray[np.intp]
+    inside: NDArray[np.bool_]
+    matched: NDArray[np.intp]
+    hits: NDArray[np.bool_]
+    counted: NDArray[np.bool_]
+    objects: NDArray[np.intp]
+    wanted: NDArray[np.bool_]
+
+
+class CocoMatches:
+    """The matches of a run, by category."""
+
+    def __init__(
+        self,
+        image_ids: NDArray[np.int64],
+        truth: GroundTruth,
+        categories: Sequence[Category],
+        detections: DetectionTable,
+    ) -> None:
+        """Match every detection as COCOeval does with iouType "bbox" and its default parameters.
+
+        Args:
+            image_ids: int64 [N], the images that were evaluated, ascending; also those that hold nothing.
+            truth: annotations of these images.
+            categories: of the dataset.
+            detections: of these images.
+        """
+        self.images = len(image_ids)
+        self._classes = [_match(image_ids, truth, category.id, detections) for category in categories]
+
+    def figures(self, counts: NDArray[np.int32]) -> ResampledFigures:
+        """Return the figures of resamples.
+
+        Args:
+            counts: int32 [resamples, images], how often each image was drawn, in the order of the images.
+        """
+        known = [_accumulate(one, counts, range(len(_AREAS))) for one in self._classes]
+        precision = np.stack([one[0] for one in known], axis=-1)  # [resamples, areas, thresholds, categories]
+        recall = np.stack([one[1] for one in known], axis=-1)  # [resamples, limits, thresholds, categories]
+        figures = {
+            "AP": _mean(precision[:, 0]),
+            "AP50": _mean(precision[:, 0, :1]),
+            "AP75": _mean(precision[:, 0, 5:6]),
+        }
+        figures |= {f"AP{name}": _mean(precision[:, 1 + place]) for place, name in enumerate(_AREA_NAMES[1:])}
+        figures |= {name: _mean(recall[:, 4 + place]) for place, name in enumerate(("AR_1", "AR_10"))}
+        figures["AR_100"] = _mean(recall[:, 0])
+        figures |= {f"AR{name}": _mean(recall[:, 1 + place]) for place, name in enumerate(_AREA_NAMES[1:])}
+        return ResampledFigures(figures, precision[:, 0].mean(axis=1))
+
+    def require_agreement(self, figures: Mapping[str, float | None]) -> None:
+        """Raise RuntimeError, a defect, unless `figures` are those of every image once, which intervals are of."""
+        once = self.figures(np.ones((1, self.images), np.int32)).figures
+        for name, found in once.items():
+            given = figures[name]
+            wanted = np.array(np.nan if given is None else given)
+            if difference(found[:1].reshape(()), wanted).max_abs > 1e-9:
+                raise RuntimeError(f"{name} is {given} by COCOeval and {found[0]} by the matches of its interval")
+
+    def average_precision(self, counts: NDArray[np.int32]) -> ResampledFigures:
+        """Return AP alone of resamples, which takes half the time of all figures."""
+        precision = np.stack([_accumulate(one, counts, (0,))[0][:, 0] for one in self._classes], axis=-1)
+        return ResampledFigures({"AP": _mean(precision)}, precision.mean(axis=1))
+
+
+def _match(
+    image_ids: NDArray[np.int64], truth: GroundTruth, category: int, detections: DetectionTable
+) -> _ClassMatches:
+    """Match the detections of one category."""
+    mine, own = np.flatnonzero(truth.category_ids == category), np.flatnonzero(detections.category_ids == category)
+    images = np.searchsorted(image_ids, detections.image_ids[own])
+    by_image = np.lexsort((-detections.scores[own].astype(np.float64), images))  # stable, as pycocotools sorts
+    own, images = own[by_image], images[by_image]
+    ranks = np.arange(len(images)) - np.searchsorted(images, images)
+    own, images, ranks = (values[ranks < _MOST_DETECTIONS] for values in (own, images, ranks))
+    boxes, objects = detections.boxes[own].astype(np.float64), np.searchsorted(image_ids, truth.image_ids[mine])
+    areas, sizes = _AREAS[:, :, None], boxes[:, 2] * boxes[:, 3]
+    inside = (sizes >= areas[:, 0]) & (sizes <= areas[:, 1])
+    wanted = ~truth.crowd[mine] & (truth.areas[mine] >= areas[:, 0]) & (truth.areas[mine] <= areas[:, 1])
+    found: dict[int, tuple[NDArray[np.bool_], NDArray[np.bool_]]] = {}
+    for image in np.unique(objects):
+        here, there = slice(*np.searchsorted(images, (image, image + 1))), np.flatnonzero(objects == image)
+        if here.start < here.stop:
+            overlaps = np.asarray(bbox_iou(boxes[here], truth.boxes[mine[there]], truth.crowd[mine[there]]))
+            for place, *hit in _match_image(overlaps, truth.crowd[mine[there]], wanted[:, there]):
+                found[here.start + place] = (hit[0], hit[1])
+    order = np.lexsort((ranks, images, -detections.scores[own].astype(np.float64)))
+    matched = np.array([place for place in order if place in found], np.intp)
+    shape = (len(matched), len(_AREAS), len(_THRESHOLDS))
+    hits = np.array([found[place][0] for place in matched], np.bool_).reshape(shape).transpose(1, 2, 0)
+    ignored = np.array([found[place][1] for place in matched], np.bool_).reshape(shape).transpose(1, 2, 0)
+    return _ClassMatches(
+        images[order],
+        ranks[order],
+        inside[:, order],
+        np.argsort(order)[matched],
+        hits,
+        hits | (~ignored & inside[:, None, matched]),
+        objects,
+        wanted,
+    )
+
+
+def _match_image(
+    overlaps: NDArray[np.float64], crowd: NDArray[np.bool_], wanted: NDArray[np.bool_]
+) -> Iterator[tuple[int, NDArray[np.bool_], NDArray[np.bool_]]]:
+    """Yield the detections of one image and category that find something, best score first.
+
+    Args:
+        overlaps: float64 [D, G].
+        crowd: bool [G].
+        wanted: bool [areas, G].
+
+    Yields:
+        Its place; by area and threshold, bool [areas, thresholds], whether it finds an object that counts, and whether
+        one that does not.
+    """
+    free = np.ones((len(_AREAS), len(_THRESHOLDS), len(crowd)), np.bool_)
+    limits, places = np.minimum(_THRESHOLDS, 1 - 1e-10)[:, None], np.arange(len(crowd))
+    for detection in np.flatnonzero(overlaps.max(axis=1) >= limits[0]):
+        own = overlaps[detection]
+        candidates = (own >= limits) & (free | crowd)
+        right = candidates & wanted[:, None]
+        hit = right.any(axis=-1)
+        chosen = np.where(hit[..., None], right, candidates)
+        # the largest overlap, and of equal ones the last
+        best = np.lexsort((places, own))
+        last = best[len(crowd) - 1 - np.argmax(chosen[..., best[::-1]], axis=-1)]
+        any_hit = candidates.any(axis=-1)
+        free &= ~(any_hit[..., None] & (places == last[..., None]))
+        yield int(detection), hit, any_hit & ~hit
+
+
+def _accumulate(
+    one: _ClassMatches, counts: NDArray[np.int32], areas: Sequence[int]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return AP [resamples, areas, thresholds] of a category, and recall [resamples, areas and two limits, thresholds].
+
+    Between two detections that find something precision only falls, so that the curve is known from these alone.
+    """
+    resamples = len(counts)
+    precision = np.full((resamples, len(_AREAS), len(_THRESHOLDS)), np.nan)
+    recall = np.full((resamples, len(_AREAS) + 2, len(_THRESHOLDS)), np.nan)
+    step = max(1, _AT_ONCE // max(1, len(one.images), len(_THRESHOLDS) * len(one.matched)))
+    for start in range(0, resamples, step):
+        part = slice(start, start + step)
+        drawn = counts[part][:, one.images]
+        for area in (area for area in areas if one.wanted[area].any()):
+            objects = counts[part][:, one.objects[one.wanted[area]]].sum(axis=1)
+            present = np.where(objects > 0, objects, np.nan)[:, None]
+            change = one.counted[area].astype(np.int32) - one.inside[area][one.matched]
+            telling = np.flatnonzero((one.hits[area] | (change != 0)).any(axis=0))
+            places, hits = one.matched[telling], one.hits[area][:, telling]
+            weights = drawn[:, None, places]
+            right = np.cumsum(weights * hits, axis=-1, dtype=np.int32)  # [step, thresholds, telling]
+            seen = drawn if one.inside[area].all() else drawn * one.inside[area]
+            every = np.cumsum(seen, axis=1, dtype=np.int32)[:, None, places]
+            if change.any():
+                every = every + np.cumsum(weights * change[:, telling], axis=-1, dtype=np.int32)
+            precision[part, area] = np.where(np.isnan(present), np.nan, _average_precision(right, every, objects))
+            recall[part, area] = _last(right) / present
+            for place, limit in enumerate((1, 10) if area == 0 else ()):
+                found = (weights * (hits & (one.ranks[places] < limit))).sum(axis=-1)
+                recall[part, len(_AREAS) + place] = found / present
+    return precision, recall
+
+
+def _average_precision(
+    right: NDArray[np.int32], every: NDArray[np.int32], objects: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Return the mean of the precision at 101 recalls.
+
+    Args:
+        right: int32 [resamples, thresholds, M], objects found up to each detection.
+        every: the same, detections up to it.
+        objects: int64 [resamples], how many there are.
+    """
+    curve = right / (every + np.spacing(1))
+    curve = np.maximum.accumulate(curve[..., ::-1], axis=-1)[..., ::-1]
+    # how many of the 101 recalls k objects of n reach, in a table: there are few different n
+    numbers, which = np.unique(objects, return_inverse=True)
+    table = np.concatenate(
+        [np.searchsorted(_RECALLS, np.arange(n + 1) / max(n, 1), side="right") for n in numbers]
+    ).astype(np.int32)
+    begins = np.concatenate([[0], np.cumsum(numbers + 1)[:-1]])[which]
+    reached = table[begins[:, None, None] + right]
+    fresh = np.diff(reached, axis=-1, prepend=0)
+    found: NDArray[np.float64] = np.einsum("rtm,rtm->rt", fresh, curve) / len(_RECALLS)
+    return found
+
+
+def _last(values: NDArray[np.int32]) -> NDArray[np.int32]:
+    return values[..., -1] if values.shape[-1] else np.zeros(values.shape[:-1], np.int32)
+
+
+def _mean(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the mean over the last two axes, thresholds and the categories that have something to find."""
+    known = ~np.isnan(values)
+    number = known.sum(axis=(1, 2))
+    total = np.where(known, values, 0.0).sum(axis=(1, 2))
+    return np.where(number > 0, total / np.maximum(number, 1), np.nan)

@@ -1,0 +1,177 @@
+"""The plots of an eval-coco report."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trt_workbench.report.hover import listed, say_columns, say_rows
+from trt_workbench.report.style import ACCENT, INK, PALETTE, by_powers, figure, label, legend_below
+from trt_workbench.vision.artefacts import LONGEST_NAME, CocoArtefacts
+from trt_workbench.vision.document import STAGES
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+# Above this many classes, single curves and cell numbers can no longer be told apart.
+READABLE_CLASSES = 12
+# Rows of a confusion matrix that leave room for the names and numbers.
+_MATRIX_CLASSES = 20
+
+
+def write_plots(run: CocoArtefacts, folder: Path) -> dict[str, Path]:
+    """Write every plot, SVG but for the matrix, and return their paths by name."""
+    plots = {
+        "precision_recall": _precision_recall,
+        "per_class_ap": _per_class_ap,
+        "confusion_matrix": _confusion_matrix,
+        **({"latency_histogram": _latency_histogram} if run.metrics["latency_ms"] else {}),
+    }
+    paths = {name: folder / f"{name}.{'png' if name == 'confusion_matrix' else 'svg'}" for name in plots}
+    for name, draw in plots.items():
+        draw(run, paths[name])
+    return paths
+
+
+def _precision_recall(run: CocoArtefacts, path: Path) -> None:
+    recall = run.curves["recall"]
+    with figure(path, height=5.0) as axes:
+        said: dict[str, Sequence[float]] = {}
+        classes = [(row["name"], row["precision_50"]) for row in run.curves["classes"] if row["precision_50"]]
+        few = len(classes) <= READABLE_CLASSES
+        for index, (own, precision) in enumerate(classes):
+            colour = PALETTE[index % len(PALETTE)] if few else "#c3cad3"
+            name = label(own, LONGEST_NAME) if few else None
+            dashes = "--" if few and index >= len(PALETTE) else "-"
+            axes.plot(recall, precision, dashes, color=colour, linewidth=0.9, label=name)
+            if name:
+                said[name] = precision
+        for threshold, style in (("0.50", "-"), ("0.75", "--"), ("0.50:0.95", ":")):
+            # without any annotation there is no curve
+            if mean := run.curves["mean"].get(threshold):
+                axes.plot(recall, mean, style, color=INK, linewidth=2, label=f"all classes, IoU {threshold}")
+                said[f"all classes, IoU {threshold}"] = mean
+        say_columns(
+            axes,
+            {
+                at: listed(f"recall {at:.2f}: precision", {name: f"{curve[place]:.3f}" for name, curve in said.items()})
+                for place, at in enumerate(recall)
+            },
+        )
+        axes.set(xlabel="recall", ylabel="precision", xlim=(0, 1), ylim=(0, 1.02))
+        axes.set_title("Precision against recall (classes: IoU 0.50)")
+        legend_below(axes)
+
+
+def _per_class_ap(run: CocoArtefacts, path: Path) -> None:
+    known = [row for row in run.metrics["per_class"] if row["AP"] is not None]
+    known.sort(key=lambda row: row["AP"] or 0.0)
+    positions = range(len(known))
+    with figure(path, height=max(2.5, 1.2 + 0.2 * len(known))) as axes:
+        axes.barh(positions, [row["AP50"] or 0.0 for row in known], color="#d6e4f2", label="AP50")
+        axes.barh(positions, [row["AP"] or 0.0 for row in known], height=0.5, color=ACCENT, label="AP (0.50:0.95)")
+        names = [label(row["name"], LONGEST_NAME) for row in known]
+        axes.set_yticks(
+            positions, [f"{name} ({row['ground_truths']})" for name, row in zip(names, known, strict=True)], fontsize=8
+        )
+        say_rows(
+            axes,
+            {
+                place: f"{name}: AP {row['AP']:.3f}, AP50 {row['AP50'] or 0.0:.3f}, {row['ground_truths']} annotations"
+                for place, (name, row) in enumerate(zip(names, known, strict=True))
+            },
+        )
+        axes.set(xlim=(0, 1), ylim=(-0.6, len(known) - 0.4), xlabel="average precision")
+        axes.set_title("AP by class (in brackets: annotations)")
+        axes.grid(visible=False, axis="y")
+        legend_below(axes)
+
+
+def _confusion_matrix(run: CocoArtefacts, path: Path) -> None:
+    import numpy as np
+
+    names, counts = most_confused(run.confusion["labels"], np.asarray(run.confusion["matrix"], dtype=float))
+    labels = [label(name, LONGEST_NAME) for name in names]
+    share = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    few = len(labels) <= READABLE_CLASSES + 1
+    # small cells of many classes: the text can be read where two pictures stand side by side
+    size = 2.6 + 0.45 * len(labels) if few else 1.5 + 0.21 * len(labels)
+    with figure(path, width=size + (0.8 if few else 0), height=size + (0 if few else 0.5)) as axes:
+        image = axes.imshow(share, cmap="Blues", vmin=0, vmax=1)
+        fontsize = 8 if few else 6
+        axes.set_xticks(range(len(labels)), labels, rotation=90, fontsize=fontsize)
+        axes.set_yticks(range(len(labels)), labels, fontsize=fontsize)
+        for row, column in np.argwhere(counts > 0):
+            colour = "white" if share[row, column] > 0.5 else INK
+            text = f"{int(counts[row, column])}"
+            axes.text(column, row, text, ha="center", va="center", color=colour, fontsize=fontsize)
+        axes.set(xlabel="predicted", ylabel="ground truth")
+        score, iou = run.confusion["score_threshold"], run.confusion["iou_threshold"]
+        left_out = len(run.confusion["labels"]) - len(labels)
+        which = f": the {_MATRIX_CLASSES} most confused classes" if left_out else ""
+        axes.set_title(f"Confusion matrix{which}\n(score ≥ {score}, IoU ≥ {iou})")
+        axes.grid(visible=False)
+        axes.figure.colorbar(image, ax=axes, location="bottom", shrink=0.5, aspect=40, label="share of the row")
+
+
+def most_confused(labels: Sequence[str], counts: NDArray[np.float64]) -> tuple[list[str], NDArray[np.float64]]:
+    """Return a confusion matrix small enough to be read.
+
+    Args:
+        labels: of the classes, the background last.
+        counts: float64 [labels, labels], rows are ground truth.
+
+    Returns:
+        The same where there are few; else the classes that are taken for one another most, in their order, then the
+        others as one, then the background.
+    """
+    import numpy as np
+
+    classes = len(labels) - 1
+    if classes <= _MATRIX_CLASSES:
+        return list(labels), counts
+    mixed = counts[:classes, :classes] * (1 - np.eye(classes))
+    # of classes that are never mixed up those with the most objects
+    weight = mixed.sum(axis=0) + mixed.sum(axis=1) + counts[:classes].sum(axis=1) / (1 + counts.sum())
+    kept = np.sort(np.argsort(-weight, kind="stable")[:_MATRIX_CLASSES])
+    place = np.full(len(labels), _MATRIX_CLASSES)
+    place[kept], place[classes] = np.arange(_MATRIX_CLASSES), _MATRIX_CLASSES + 1
+    reduced = np.zeros((_MATRIX_CLASSES + 2, _MATRIX_CLASSES + 2))
+    np.add.at(reduced, (place[:, None], place[None, :]), counts)
+    return [*(labels[one] for one in kept), f"{classes - _MATRIX_CLASSES} others", labels[classes]], reduced
+
+
+def _latency_histogram(run: CocoArtefacts, path: Path) -> None:
+    import numpy as np
+
+    latency = run.metrics["latency_ms"] or {}
+    with figure(path, height=3.7) as axes:
+        records: list[Mapping[str, Any]] = [*run.records]
+        stages = {stage: np.array([record[f"{stage}_ms"] for record in records]) for stage in STAGES}
+        positive = [values[values > 0] for values in stages.values()]
+        pooled = np.concatenate(positive)
+        # Stages differ by orders of magnitude: equal bins on a logarithmic axis keep each one legible.
+        low, high = pooled.min() * 0.9, pooled.max() * 1.1
+        bins = np.geomspace(low, high, 60).tolist()
+        counts = {stage: np.histogram(values, bins)[0] for stage, values in stages.items()}
+        say_columns(
+            axes,
+            {
+                math.sqrt(begin * end): listed(
+                    f"{begin:.3g} to {end:.3g} ms: images",
+                    {stage: str(count[place]) for stage, count in counts.items() if count[place]},
+                )
+                for place, (begin, end) in enumerate(pairwise(bins))
+            },
+        )
+        for colour, (stage, values) in zip(PALETTE, stages.items(), strict=False):
+            text = f"{stage}, p50 {latency[stage]['p50']:.2f} ms"
+            axes.hist(values, bins=bins, histtype="stepfilled", alpha=0.55, color=colour, label=text)
+        by_powers(axes, "x")
+        axes.set(xlabel="time per image, ms", ylabel="images")
+        axes.set_title("Where the time goes, per image and stage")
+        legend_below(axes)

@@ -1,0 +1,112 @@
+"""`trtw predict`: what a detector sees on images and videos; no annotations needed."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from trt_workbench.console.common import (
+    DebugOption,
+    JsonOption,
+    OutputOption,
+    handled,
+    print_json,
+    print_line,
+    say,
+    say_if_allowed,
+    stdout_console,
+)
+from trt_workbench.console.progress import at_stage, progress_bar
+from trt_workbench.core.errors import INTERRUPTED
+from trt_workbench.core.settings import Setting
+from trt_workbench.model.precision import precision_label
+from trt_workbench.vision.predict_settings import PredictSettings
+
+if TYPE_CHECKING:
+    from trt_workbench.vision.predict import PredictRequest
+    from trt_workbench.vision.predict_document import Prediction
+
+PICTURES = "pictures"
+
+
+@handled
+def predict(
+    model: Annotated[Path, typer.Argument(help="Model file or engine, or shapes-yolov10, the embedded detector.")],
+    images: Annotated[list[Path], typer.Argument(help="Images, folders of images, videos.")],
+    *,
+    settings: PredictSettings,
+    pictures: Annotated[bool, Setting("Write the pictures with their boxes.")] = True,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
+) -> None:
+    """Show what a detector sees on images and videos.
+
+    Boxes are written as JSON Lines and drawn into the pictures. Preparing images and reading outputs are the steps that
+    eval-coco scores; no annotations are needed.
+    """
+    say_if_allowed(allow_unverified=settings.allow_unverified)
+    from trt_workbench.vision.predict import PredictRequest
+
+    document, directory = _run(PredictRequest(model=model, sources=tuple(images), **vars(settings)), output, pictures)
+    for note in document["notes"]:
+        say(f"note: {note}")
+    if as_json:
+        print_json({**document, "directory": str(directory)})
+    else:
+        _show(document, directory)
+    if document["status"] == "partial":
+        done, of = document["images"], document["images_requested"]
+        say(f"Interrupted after {done} of {of} images; what was done is kept, marked partial: {directory}")
+        raise typer.Exit(INTERRUPTED)
+
+
+def _run(request: PredictRequest, output: Path | None, pictures: bool) -> tuple[Prediction, Path]:
+    from trt_workbench.core.directory import run_directory
+    from trt_workbench.core.documents import write_json
+    from trt_workbench.vision.predict import Predictor
+    from trt_workbench.vision.predicted_pictures import PredictedPictures
+
+    with at_stage(lambda: "Opening the model"):
+        opened = Predictor(request, say)
+    with opened as predictor:
+        detector = predictor.detector
+        chosen = " (chosen by auto)" if request.backend != detector.backend.name else ""
+        say(f"Backend: {detector.backend.name}{chosen}; family: {detector.family.name}")
+        with run_directory("predict", output) as run:
+            with (
+                progress_bar("images") as start,
+                PredictedPictures(run.path / PICTURES) if pictures else nullcontext() as drawn,
+            ):
+                document = predictor.run(run.path, drawn.add if drawn else None, start("Looking"))
+            write_json(run.path / "predict.json", document)
+            facts = {"images": document["images"], "verification": document["verification"]}
+            return document, run.commit(document["status"], **facts, allow_unverified=request.allow_unverified)
+
+
+def _show(document: Prediction, directory: Path) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    from trt_workbench.verify import let_through
+
+    console = stdout_console(quiet=False)
+    for sentence in let_through([document["verification"]]):
+        print_line(console, sentence)
+    table = Table("class", "found")
+    for name, count in document["by_class"].items():
+        table.add_row(escape(name), str(count))
+    console.print(table)
+    print_line(console, f"Precision: {precision_label(document, 'text') or 'unknown'}")
+    bare, least = document["images_without"], document["settings"]["conf"]
+    without = f", {bare} of them without any at --conf {least}" if bare else ""
+    print_line(console, f"Objects: {document['detections']}; images: {document['images']}{without}")
+    if document["latency_ms"]:
+        median = document["latency_ms"]["detect"]["p50"]
+        print_line(console, f"Time per image: {median:.2f} ms (median, from decoded image to boxes)")
+    print_line(console, f"Detections: {directory / 'detections.jsonl'}")
+    if (directory / PICTURES).is_dir():
+        print_line(console, f"Pictures: {directory / PICTURES}")

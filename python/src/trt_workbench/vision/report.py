@@ -1,0 +1,98 @@
+"""The report of an eval-coco run, made from the files of its run directory alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from trt_workbench.core.percent import share
+from trt_workbench.core.statistics.summary import DRAWN, too_few
+from trt_workbench.report.style import plots_folder
+from trt_workbench.report.verified import evidence_from
+from trt_workbench.verify import let_through
+from trt_workbench.vision.artefacts import CocoArtefacts, read_artefacts
+from trt_workbench.vision.document import FIGURES, LEAST_ANNOTATIONS, STAGES, CocoMetrics
+from trt_workbench.vision.gallery import build_gallery
+from trt_workbench.vision.plots import READABLE_CLASSES, write_plots
+
+_LATENCY_COLUMNS = ("mean", "p50", "p90", "p95", "p99", "min", "max")
+
+
+def view(directory: Path) -> dict[str, Any]:
+    """Return what the page of a run shows, and draw its `plots/`.
+
+    Args:
+        directory: holds metrics.json, curves.json, confusion.json, records.jsonl, predictions.json.
+
+    Raises:
+        UsageProblem: a file is missing, cut short or of another schema version.
+    """
+    run = read_artefacts(directory)
+    latency = _latency_table(run)
+    folder = plots_folder(directory)
+    plots = write_plots(run, folder)
+    gallery = build_gallery(run, folder / "gallery")
+    return {
+        "metrics": run.metrics,
+        "summary": summarise(run),
+        "evidence": evidence_from(directory),
+        "figures": FIGURES,
+        "drawn": DRAWN.format(unit="images"),
+        "latency": latency,
+        "latency_columns": _LATENCY_COLUMNS,
+        "few": too_few(latency[0], _LATENCY_COLUMNS, "images") if latency else "",
+        "readable": READABLE_CLASSES,
+        "plots": plots,
+        "gallery": gallery,
+    }
+
+
+def summarise(run: CocoArtefacts) -> list[str]:
+    """Say in sentences what the figures say."""
+    metrics = run.metrics
+    allowed = let_through([metrics.get("verification")])
+    model = Path(metrics["model"]["path"]).name
+    if metrics["AP"] is None:
+        nothing = "without any annotation, so there is no AP to give"
+        return [*allowed, f"{model} ran on {metrics['images']} images {nothing}."]
+    sentences = [
+        *allowed,
+        f"{model} on {metrics['backend']} reaches AP {metrics['AP']:.4f} (AP50 {metrics['AP50']:.4f}) "
+        f"on {metrics['images']} images{_speed(metrics)}.",
+    ]
+    if ends := metrics.get("AP_ci95"):
+        sentences.append(
+            f"Over {metrics['resamples']} resamples of the {metrics['images']} images, 95 % of the APs lie between "
+            f"{ends[0]:.4f} and {ends[1]:.4f}: {DRAWN.format(unit='images')}."
+        )
+    if ran := metrics.get("precision_ran"):
+        asked = metrics["settings"]["precision"]
+        sentences.append(f"It computes in {ran['text']}, read from the {ran['source']}; {asked} was asked for.")
+    known = [row for row in metrics["per_class"] if row["AP"] is not None]
+    rated = sorted((row["AP"] or 0.0, row["name"]) for row in known if row["ground_truths"] >= LEAST_ANNOTATIONS)
+    few = f", of the {len(rated)} with {LEAST_ANNOTATIONS} annotations or more" if len(rated) < len(known) else ""
+    if len(rated) > 1:
+        (low, weakest), (high, best) = rated[0], rated[-1]
+        sentences.append(f"Best class: {best} (AP {high:.3f}); weakest: {weakest} (AP {low:.3f}){few}.")
+    sizes = {"small": metrics["AP_small"], "medium": metrics["AP_medium"], "large": metrics["AP_large"]}
+    if measured := sorted((value, size) for size, value in sizes.items() if value is not None):
+        sentences.append(f"By size, {measured[0][1]} objects are the hardest (AP {measured[0][0]:.3f}).")
+    if not (latency := metrics["latency_ms"]):
+        return [*sentences, "It was not timed: times of what is simulated say nothing about the format."]
+    means = {stage: latency[stage]["mean"] for stage in STAGES}
+    slowest = max(means, key=lambda stage: means[stage])
+    part = means[slowest] / sum(means.values())
+    sentences.append(
+        f"Of the time spent per image, {slowest} takes {share(part)}% ({means[slowest]:.2f} ms on average)."
+    )
+    return sentences
+
+
+def _speed(metrics: CocoMetrics) -> str:
+    speed = metrics["images_per_s"]
+    return "" if speed is None else f", evaluated at {speed:.1f} images/s"
+
+
+def _latency_table(run: CocoArtefacts) -> list[dict[str, Any]]:
+    stages = (*STAGES, "total")
+    return [{"stage": stage, **latency[stage]} for stage in stages] if (latency := run.metrics["latency_ms"]) else []

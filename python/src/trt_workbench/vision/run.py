@@ -1,0 +1,303 @@
+"""eval-coco: check what was asked, run the detector over the dataset, score it, write the run's files."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trt_workbench.backends.base import Backend, SessionOptions
+from trt_workbench.backends.registry import AUTO, require_backend
+from trt_workbench.core.environment import available_processors
+from trt_workbench.core.errors import NotFinite, UsageProblem
+from trt_workbench.core.statistics.bootstrap import draw_counts
+from trt_workbench.engine.profiles import Profile
+from trt_workbench.model.identity import sha256_of
+from trt_workbench.model.low_precision.evidence import calibration_inputs
+from trt_workbench.model.low_precision.input_statistics import difference, input_statistics
+from trt_workbench.vision.class_map import map_classes
+from trt_workbench.vision.confusion import SCORE_THRESHOLD, confuse
+from trt_workbench.vision.dataset import read_dataset
+from trt_workbench.vision.dataset_check import check_annotations, check_found
+from trt_workbench.vision.decode import ImageReader
+from trt_workbench.vision.detections import DetectionStore
+from trt_workbench.vision.detector import Detector
+from trt_workbench.vision.files import write_run
+from trt_workbench.vision.letterbox import preprocess
+from trt_workbench.vision.loop import EvaluationLoop, LoopSettings
+from trt_workbench.vision.matches import CocoMatches
+from trt_workbench.vision.scores import score_detections
+from trt_workbench.vision.settings import CocoSettings
+
+INFINITE_INSIDE = "Outputs are finite, and inner values are not"
+COMPARABLE_CONF = 0.05
+"""Above this score threshold AP is not comparable with published figures: the curve's tail is cut off."""
+
+# Threads beyond these bring nothing: readers share the interpreter, runs share the memory bandwidth.
+_MOST_WORKERS, _MOST_CONCURRENT = 8, 16
+# One image a run is fastest on a processor, where images in flight at once use the cores better than batches do.
+_DYNAMIC_BATCH_ON_CPU, _DYNAMIC_BATCH = 1, 8
+# Images whose values are compared with those of calibration.
+_COMPARED = 32
+# Images that a search for overflowing values goes through.
+_EXPLAINED = 8
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CocoRequest(CocoSettings):
+    """What the user asked for.
+
+    Attributes:
+        model: the model file.
+        images: folder of the images.
+        annotations: COCO annotation file.
+        shapes: that the model is loaded for; a batch of one size is filled up. None to take what fits the dataset.
+    """
+
+    model: Path
+    images: Path
+    annotations: Path
+    shapes: Profile | None = None
+
+
+@dataclass(frozen=True)
+class CocoOutcome:
+    """How an evaluation ended: "partial" if it was interrupted, and the content of `metrics.json`."""
+
+    status: Literal["complete", "partial"]
+    metrics: dict[str, Any]
+
+
+class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
+    """A checked request with its model loaded; nothing has been written yet. A context manager.
+
+    Attributes:
+        request: what was asked.
+        backend: name of the backend that was chosen.
+        dataset: the images and their annotations.
+        detector: the loaded model, ready for images.
+        settings: how the loop spreads the work.
+        notes: what the user should know about this evaluation, in sentences.
+        overflow: which inner values of a simulated model leave its format's range although its outputs are finite, as
+            the end of a sentence.
+    """
+
+    overflow: str = ""
+
+    def __init__(self, request: CocoRequest, on_note: Callable[[str], None] | None = None) -> None:
+        """Check everything that can be checked before the first image is read, load the model and run it once.
+
+        Args:
+            request: what was asked.
+            on_note: called with what a person should know at once, such as an engine build that starts.
+
+        Raises:
+            UsageProblem: the model, dataset or an option cannot be used, or they do not fit each other.
+            CheckFailed: the TensorRT engine is wrong, or not verified for the shapes that are used.
+            ComponentMissing: the backend cannot serve here.
+            DeviceFailure: the device failed while loading the model.
+        """
+        self.request, self._images = request, ImageReader(request.exif)
+        backend = require_backend(request.backend, request.model.suffix, on_note)
+        self.backend = backend.name
+        self.dataset = read_dataset(
+            request.images, request.annotations, limit=request.limit, allow_missing=request.allow_missing
+        )
+        self._of_dataset = check_annotations(self.dataset)
+        options = _session_options(request, backend, on_note)
+        self.detector = Detector(request.model, request, backend, options, on_note)
+        try:
+            self._model_sha256 = sha256_of(request.model)
+            family = self.detector.family
+            self.classes = map_classes(family.class_count, family.names, self.dataset.categories, request.classes)
+            self.settings = self._loop_settings()
+            self.detector.prepare(self.settings.batch, len(self.dataset.images))
+            self.notes = self._notes()
+        except BaseException:
+            self.detector.session.close()
+            raise
+
+    def __enter__(self) -> Self:
+        """Return the evaluation itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Release the model."""
+        self.detector.session.close()
+
+    def run(self, folder: Path, on_images: Progress | None = None) -> CocoOutcome:
+        """Evaluate, score and write the run's files into `folder`. Once per object.
+
+        Args:
+            folder: an existing folder, such as the staging folder of a run directory.
+            on_images: called with the images done and their total while the loop runs.
+
+        Raises:
+            UsageProblem: an image is missing or corrupt, the model's outputs do not fit, or a file cannot be written.
+            CheckFailed: the model returned NaN or infinite values.
+            DeviceFailure: the device failed.
+            KeyboardInterrupt: interrupted before any image was done, twice, or while scoring.
+        """
+        image_ids = np.array([image.id for image in self.dataset.images], np.int64)
+        store = DetectionStore(image_ids, self.classes.ids, self.classes.kept)
+        paths = [self.dataset.path(image) for image in self.dataset.images]
+        detector = self.detector
+        loop = EvaluationLoop(
+            detector.feed, detector.family, detector.decoding, paths, store, self.settings, self._images
+        )
+        try:
+            result = loop.run(on_images)
+        except NotFinite as error:
+            raise NotFinite(error.what, self._explained()) from error
+        self.notes += self._images.notes()
+        if detector.session.simulated and (overflow := self._explained()):
+            self.overflow = overflow
+            self.notes.append(INFINITE_INSIDE + overflow)
+        dataset = self.dataset.subset(image_ids[result.done])
+        detections = store.collect()
+        if not len(detections):
+            self.notes.append(f"The model detected nothing, so AP is 0; {self._why_nothing()}.")
+        scores = score_detections(dataset.truth, dataset.categories, detections)
+        done = image_ids[result.done]
+        matches = CocoMatches(done, dataset.truth, dataset.categories, detections)
+        matches.require_agreement(scores.figures)
+        resampled = matches.figures(draw_counts(len(done), self.request.seed))
+        confusion = confuse(done, dataset.categories, dataset.truth, detections)
+        sizes = {int(key): (int(h), int(w)) for key, (h, w) in zip(done, result.sizes[result.done], strict=True)}
+        ap50, turned = scores.figures["AP50"], self._images.ignored
+        self.notes += check_found(dataset, sizes, detections, confusion, ap50=ap50, turned=turned)
+        status: Literal["complete", "partial"] = "complete" if result.done.all() else "partial"
+        metrics = write_run(folder, dataset, result, detections, scores, resampled, confusion, self._facts(status))
+        return CocoOutcome(status, metrics)
+
+    def _loop_settings(self) -> LoopSettings:
+        fixed, asked = self.detector.fixed_batch, self.request.batch
+        if fixed is not None and asked is not None and asked > fixed:
+            raise UsageProblem(
+                f"The model takes batches of exactly {fixed}; --batch {asked} needs a model exported with a dynamic "
+                f"batch: {self.request.model}"
+            )
+        workers = self.request.workers or min(_MOST_WORKERS, available_processors())
+        return LoopSettings(_batch(self.request, self.detector.backend, fixed), workers)
+
+    def _notes(self) -> list[str]:
+        notes = []
+        backend = self.detector.backend
+        if self.request.backend == AUTO and "cuda" in backend.devices and not backend.plans:
+            notes.append("auto starts no engine build; pass --backend trt to evaluate the model in TensorRT.")
+        if self.request.conf > COMPARABLE_CONF:
+            notes.append(f"AP at --conf {self.request.conf} is not comparable with figures at 0.001; it is lower.")
+        if self.dataset.missing:
+            notes.append(f"{len(self.dataset.missing)} absent images are left out.")
+        return notes + self._of_dataset + list(self.classes.notes) + self.detector.notes + self._unlike_calibration()
+
+    def _explained(self) -> str:
+        """Say which inner values leave the range of the format on some of the images; "" where that is not known."""
+        session, batch = self.detector.session, self.detector.fixed_batch or 1
+        name = session.inputs[0].name
+        return session.explained({name: np.repeat(one[None], batch, axis=0)} for one in self._prepared(_EXPLAINED))
+
+    def _why_nothing(self) -> str:
+        """Say whether objects are found with pixels in another range, which is tried on some images."""
+        session, family, transform = self.detector.session, self.detector.family, self.detector.transform
+        scale, batch = (1.0 / 255 if transform.scale == 1 else 1.0), self.detector.fixed_batch or 1
+        name, count = session.inputs[0].name, 0
+        for one in self._prepared(_EXPLAINED, scale) if transform.dtype != "uint8" else ():
+            outputs = session.run({name: np.repeat(one[None], batch, axis=0)})
+            with contextlib.suppress(UsageProblem, NotFinite):  # no scores, so that this range is wrong, too
+                count += int((family.decode(outputs)[0].scores >= SCORE_THRESHOLD).sum())
+        if not count:
+            return "check the preprocessing, the family and --conf"
+        range_, own = ("0 to 255", "divides by 255 itself") if scale == 1 else ("0 to 1", "leaves that to its user")
+        return f"with pixels of {range_} it finds {count} objects on some of the images: it {own}; export it otherwise"
+
+    def _prepared(self, count: int, scale: float | None = None) -> Iterator[NDArray[Any]]:
+        """Yield images as the model takes them, evenly chosen; `scale` replaces that of its pixels."""
+        listed, transform, read = self.dataset.images, self.detector.transform, ImageReader(self.request.exif)
+        transform = dataclasses.replace(transform, scale=scale or transform.scale)
+        for image in listed[:: max(1, len(listed) // count)]:
+            yield preprocess(read(self.dataset.path(image)), transform)[0]
+
+    def _unlike_calibration(self) -> list[str]:
+        """Say how what the model's ranges were found on differs from these images as they are prepared."""
+        session = self.detector.session
+        if not (fed := calibration_inputs(session.metadata)):
+            return []
+        name = session.inputs[0].name
+        found = difference(fed, input_statistics({name: tensor} for tensor in self._prepared(_COMPARED)))
+        return [found.words] if found else []
+
+    def _facts(self, status: str) -> dict[str, Any]:
+        """What was asked and chosen: the part of `metrics.json` that does not depend on the result."""
+        request, settings, detector = self.request, self.settings, self.detector
+        family, decoding, record = detector.family, detector.decoding, detector.session.record()
+        iou = decoding.iou if decoding.iou is not None else family.default_iou
+        return {
+            "status": status,
+            "model": {
+                "path": str(request.model.absolute()),
+                "sha256": self._model_sha256,
+                "family": family.name,
+                "class_count": len(self.classes.ids),
+            },
+            "backend": self.backend,
+            "backend_requested": request.backend,
+            "precision_ran": record["precision_ran"],
+            "provenance": record,
+            "verification": detector.mark,
+            "allow_unverified": request.allow_unverified,
+            "settings": {
+                "conf": decoding.conf,
+                "iou": None if family.default_iou is None else iou,
+                "max_dets": decoding.max_dets,
+                "clip_boxes": family.clips_boxes,
+                "batch": settings.batch,
+                "imgsz": [detector.transform.height, detector.transform.width],
+                "workers": settings.workers,
+                "concurrency": detector.session.concurrency,
+                "precision": request.precision,
+                "options": dict(request.options),
+                "preprocess": detector.feed.place,
+                "limit": request.limit,
+                "exif": request.exif,
+                "classes": request.classes,
+                "seed": request.seed,
+                "transform": dataclasses.asdict(detector.transform),
+            },
+            "notes": self.notes,
+        }
+
+
+def _batch(request: CocoRequest, backend: Backend, fixed: int | None = None) -> int:
+    """Return the images per inference of a model that takes `fixed` images, or any number."""
+    return request.batch or fixed or (_DYNAMIC_BATCH_ON_CPU if backend.devices == ("cpu",) else _DYNAMIC_BATCH)
+
+
+def _session_options(request: CocoRequest, backend: Backend, on_note: Callable[[str], None] | None) -> SessionOptions:
+    concurrency = request.concurrency
+    if concurrency is None:
+        # N runs of one thread each outrun one run of N threads: no layer waits for its slowest thread.
+        processors = request.threads or available_processors()
+        concurrency = min(_MOST_CONCURRENT, processors) if backend.devices == ("cpu",) else 1
+    # which inputs it has is not known yet; the backend itself makes a profile of the largest batch
+    extra = {"max_batch": _batch(request, backend)} if backend.plans and not request.shapes else {}
+    return SessionOptions(
+        threads=request.threads,
+        concurrency=concurrency,
+        precision=request.precision,
+        extra={**extra, **request.options},
+        shapes=request.shapes,
+        note=on_note,
+    )

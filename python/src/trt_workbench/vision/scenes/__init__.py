@@ -1,0 +1,1 @@
+"""The drawn scenes that the embedded detector is evaluated and calibrated on."""

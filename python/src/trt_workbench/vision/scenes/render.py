@@ -1,0 +1,131 @@
+"""Draws one generated scene and says what of each object can be seen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from trt_workbench.vision.scenes.shapes import DISTRACTORS, SHAPES, Outline, place
+from trt_workbench.vision.scenes.textures import Image, background, contrasting, degrade, surface
+
+SIDES = (240, 480)
+"""Least and greatest side of an image, in pixels."""
+MOST_OBJECTS = 12
+EMPTY_SHARE = 0.04
+MIN_VISIBLE = 0.35
+"""An object with less of itself in sight is not part of the ground truth."""
+RADII = (8.0, 110.0)
+"""Least and greatest radius of an object, in pixels; drawn evenly on a logarithmic scale."""
+_SUBPIXEL_BITS = 4
+_OUTLINES = tuple(SHAPES.values())
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """One scene.
+
+    Attributes:
+        image: uint8 [H,W,3], BGR.
+        masks: bool [H,W] for each object of the ground truth: the pixels where it is seen.
+        labels: int64 [K], index into the classes, for the same objects.
+    """
+
+    image: NDArray[np.uint8]
+    masks: list[NDArray[np.bool_]]
+    labels: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class _Item:
+    """One thing to draw. `label` is -1 for a distractor."""
+
+    label: int
+    outline: Outline
+    contrast: float
+
+
+def render(seed: int, index: int) -> Rendered:
+    """Draw scene `index` of the endless sequence that `seed` names. The same pair always gives the same scene."""
+    rng = np.random.default_rng([seed, index])
+    height, width = (int(side) for side in rng.integers(SIDES[0], SIDES[1] + 1, 2))
+    canvas = background(rng, height, width)
+    owner = np.full((height, width), -1, np.int16)
+    items = _items(rng, height, width)
+    areas = [_paint(rng, canvas, owner, number, item) for number, item in enumerate(items)]
+    seen = np.bincount(owner.ravel() + 1, minlength=len(items) + 1)[1:]
+    kept = [
+        number
+        for number, item in enumerate(items)
+        if item.label >= 0 and areas[number] and seen[number] >= MIN_VISIBLE * areas[number]
+    ]
+    masks = [owner == number for number in kept]
+    labels = np.array([items[number].label for number in kept], np.int64)
+    return Rendered(degrade(rng, canvas), masks, labels)
+
+
+def _items(rng: np.random.Generator, height: int, width: int) -> list[_Item]:
+    """What to draw, in painting order: distractors lie among the objects and may hide them."""
+    empty = rng.random() < EMPTY_SHARE
+    objects = 0 if empty else int(rng.integers(1, MOST_OBJECTS + 1))
+    items: list[_Item] = []
+    taken: list[tuple[float, float, float]] = []
+    for _ in range(objects):
+        label = int(rng.integers(len(_OUTLINES)))
+        radius = min(float(np.exp(rng.uniform(*np.log(RADII)))), 0.45 * min(height, width))
+        centre = _free_place(rng, height, width, radius, taken)
+        items.append(_Item(label, place(_OUTLINES[label](rng), rng, centre, radius), _contrast(rng)))
+    for _ in range(int(rng.integers(0, 6))):
+        radius = float(rng.uniform(6, 60))
+        centre = (float(rng.uniform(0, width)), float(rng.uniform(0, height)))
+        outline = DISTRACTORS[int(rng.integers(len(DISTRACTORS)))](rng)
+        item = _Item(-1, place(outline, rng, centre, radius), _contrast(rng))
+        items.insert(int(rng.integers(len(items) + 1)), item)
+    return items
+
+
+def _contrast(rng: np.random.Generator) -> float:
+    """Distance of an object's colour from the ground behind it, in BGR levels; one in eight hardly stands out."""
+    return float(rng.uniform(20, 45) if rng.random() < 0.125 else rng.uniform(45, 220))
+
+
+def _free_place(
+    rng: np.random.Generator, height: int, width: int, radius: float, taken: list[tuple[float, float, float]]
+) -> tuple[float, float]:
+    """A centre for an object: mostly clear of the others, at times over them or across the image's edge."""
+    crowded = rng.random() < 0.25
+    inset = radius * float(rng.uniform(0.0, 1.0) if rng.random() < 0.2 else 1.0)
+    x = y = 0.0
+    for _ in range(12):
+        x, y = float(rng.uniform(inset, width - inset)), float(rng.uniform(inset, height - inset))
+        clear = all(np.hypot(x - other_x, y - other_y) > radius + other for other_x, other_y, other in taken)
+        if crowded or clear:
+            break
+    taken.append((x, y, radius))
+    return x, y
+
+
+def _paint(rng: np.random.Generator, canvas: Image, owner: NDArray[np.int16], number: int, item: _Item) -> int:
+    """Draw one item onto `canvas` and `owner` in place; returns its whole area in pixels, seen or not."""
+    points = np.concatenate(item.outline)
+    left, top = (int(value) for value in np.floor(points.min(axis=0)) - 1)
+    right, bottom = (int(value) for value in np.ceil(points.max(axis=0)) + 2)
+    cover = np.zeros((bottom - top, right - left), np.uint8)
+    scale = np.float32(1 << _SUBPIXEL_BITS)
+    local = [np.rint((contour - (left, top)) * scale).astype(np.int32) for contour in item.outline]
+    cv2.fillPoly(cover, local, 255, cv2.LINE_AA, _SUBPIXEL_BITS)
+    area = int(np.count_nonzero(cover > 127))
+
+    rows = slice(max(top, 0), max(min(bottom, canvas.shape[0]), 0))
+    columns = slice(max(left, 0), max(min(right, canvas.shape[1]), 0))
+    window = canvas[rows, columns]
+    if window.size == 0:
+        return area
+    cover = cover[rows.start - top : rows.stop - top, columns.start - left : columns.stop - left]
+    colour = contrasting(rng, window.mean(axis=(0, 1)), item.contrast)
+    alpha = cover[..., None].astype(np.float32) * np.float32(rng.uniform(0.92, 1.0) / 255)
+    window += alpha * (surface(rng, window.shape[0], window.shape[1], colour) - window)
+    owner[rows, columns][cover > 127] = number
+    return area

@@ -1,0 +1,86 @@
+"""How detectors are run and evaluated, as settings with their options. Imports nothing heavy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+from trt_workbench.core.errors import UsageProblem, whole_number
+from trt_workbench.core.settings import MORE, AllowUnverified, BackendOptions, Seed, Setting
+
+_DETECTOR, _SPEED = "Boxes", "Precision and speed"
+
+
+def read_size(option: str, text: str) -> tuple[int, int]:
+    """Return (height, width) of `640` or `480x640`. Raises UsageProblem for another form."""
+    sides = [whole_number(side) for side in text.lower().split("x")]
+    if len(sides) > 2 or not all(sides):
+        raise UsageProblem(f"{option} takes one number or height x width, such as 640 or 480x640, not {text!r}.")
+    return sides[0] or 0, sides[-1] or 0
+
+
+BY_NAME, BY_ORDER = "by-name", "by-order"
+CLASSES = Setting(
+    "How classes meet categories: by-name, by-order, or a text file with the category of one class a line.",
+    _DETECTOR,
+    kind=str,
+    metavar="by-name|by-order|FILE",
+)
+
+EXIF = Setting("What becomes of an EXIF rotation of images: apply or ignore, as COCO's tools.", _DETECTOR)
+
+
+@dataclass(frozen=True)
+class DetectorSettings:
+    """How a detector is run; None where the default is to be chosen."""
+
+    backend: Annotated[str, Setting("Runtime that executes the model; see `trtw backends`.")] = "auto"
+    conf: Annotated[float, Setting("Lowest score that counts.", min=0.0, max=1.0)] = 0.001
+    family: Annotated[
+        str | None, Setting("Detector family (yolov10, yolov8, yolox, detr); recognised by default.", _DETECTOR)
+    ] = None
+    iou: Annotated[
+        float | None, Setting("NMS threshold; the family's own by default.", _DETECTOR, min=0.0, max=1.0)
+    ] = None
+    max_dets: Annotated[int, Setting("Most boxes per image.", _DETECTOR, min=1)] = 300
+    imgsz: Annotated[
+        tuple[int, int] | None,
+        Setting(
+            "Input size, 640 or 480x640 (height x width), of a model that takes any.",
+            _DETECTOR,
+            kind=str,
+            read=read_size,
+        ),
+    ] = None
+    precision: Annotated[str, Setting("Precision that the backend is asked for.", _SPEED)] = "fp32"
+    threads: Annotated[int | None, Setting("Processors that the runtime may use; all by default.", _SPEED, min=1)] = (
+        None
+    )
+    options: BackendOptions = field(default_factory=dict)
+    preprocess: Annotated[
+        Literal["device", "host"] | None,
+        Setting("Where images are letterboxed; on the device by default where the backend offers it.", _SPEED),
+    ] = None
+    exif: Annotated[Literal["apply", "ignore"], EXIF] = "ignore"
+    allow_unverified: AllowUnverified = False
+
+
+@dataclass(frozen=True)
+class CocoSettings(DetectorSettings):
+    """How a dataset is evaluated; None where the default is to be chosen."""
+
+    limit: Annotated[int | None, Setting("Evaluate at most this many images, lowest ids first.", min=1)] = None
+    batch: Annotated[
+        int | None,
+        Setting("Images per inference; by default the model's own, or 1 on ort-cpu and 8 elsewhere.", _SPEED, min=1),
+    ] = None
+    workers: Annotated[
+        int | None, Setting("Threads that read images; one per processor, at most 8, by default.", _SPEED, min=1)
+    ] = None
+    concurrency: Annotated[
+        int | None, Setting("Inferences in flight; one per processor on ort-cpu, else 1, by default.", _SPEED, min=1)
+    ] = None
+    classes: Annotated[str | None, CLASSES] = None
+    allow_missing: Annotated[bool, Setting("Skip images that are listed but missing.", MORE)] = False
+    # Recorded, and used by the report to draw images at random.
+    seed: Seed = 0

@@ -1,0 +1,219 @@
+"""Shapes of inputs and profiles follow the point: batch, named dimensions, image size."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.in_app import stdout_of
+from tests.onnx_text import write_onnx
+
+from trt_workbench.backends.base import TensorSpec
+from trt_workbench.backends.measure.inputs import (
+    complete_shapes,
+    dimension_symbols,
+    input_shapes,
+    limited,
+    onnx_inputs,
+    random_image,
+    random_inputs,
+    with_image_size,
+)
+from trt_workbench.bench.matrix import Point, Work
+from trt_workbench.bench.session_options import session_options
+from trt_workbench.core.errors import UsageProblem
+
+TOKENS = (TensorSpec("input_ids", "int64", (None, None)), TensorSpec("attention_mask", "int64", (None, None)))
+SYMBOLS = {"input_ids": ("batch", "sequence"), "attention_mask": ("batch", "sequence")}
+
+
+def write(path: Path, shape: list[Any]) -> Path:
+    dims = ",".join(map(str, shape))
+    return write_onnx(path, f"g (float[{dims}] x) => (float[{dims}] y) {{ y = Relu(x) }}")
+
+
+def point(work: Work, backend: str = "trt", **options: Any) -> Point:
+    return Point(work, "r", "r", {}, backend, "fp16", False, None, 1, options)
+
+
+def test_named_dimensions_and_batch() -> None:
+    assert input_shapes(TOKENS, SYMBOLS, 4, {"sequence": 16}) == {"input_ids": (4, 16), "attention_mask": (4, 16)}
+    with pytest.raises(UsageProblem, match=r"Dimension sequence of input input_ids .* has no size"):
+        input_shapes(TOKENS, SYMBOLS, 4, {})
+    with pytest.raises(UsageProblem, match="no dynamic dimension length"):
+        input_shapes(TOKENS, SYMBOLS, 4, {"sequence": 16, "length": 3})
+    with pytest.raises(UsageProblem, match="exactly 1, not 4"):
+        input_shapes([TensorSpec("x", "float32", (1, 3))], {}, 4, {})
+
+
+def test_a_dimension_that_is_a_sum_follows_its_parts() -> None:
+    symbols = {"input_ids": ("batch", "sequence"), "attention_mask": ("batch", "past + sequence")}
+
+    def mask(sizes: dict[str, int], **given: Any) -> tuple[int, ...]:
+        return complete_shapes(TOKENS, symbols, sizes, "give --size", **given)["attention_mask"]
+
+    sizes = {"batch": 2, "sequence": 3, "past": 4}
+    assert mask(sizes) == (2, 7)
+    assert mask({**sizes, "past + sequence": 9}) == (2, 9)
+    assert mask({"batch": 2, "sequence": 3}, default=5) == (2, 5)
+    assert mask({"sequence": 3}, asked={"attention_mask": (8, 9)}) == (8, 9)
+    assert mask({"sequence": 3, "attention_mask.1": 6}) == (1, 6)
+    with pytest.raises(UsageProblem, match=r"Dimension batch of input input_ids .* has no size; give --size\."):
+        mask({"sequence": 3, "past": 4}, batch=None)
+    with pytest.raises(UsageProblem, match="no input 'ids'; it takes input_ids, attention_mask"):
+        mask(sizes, asked={"ids": (1, 2)})
+
+
+def test_inputs_are_drawn_by_type_and_meaning() -> None:
+    shapes = {
+        "a": (2, 3), "b": (2, 8), "i": (5,), "mask": (3, 4), "flag": (), "positions": (2, 3), "lengths": (9,),
+        "token_type_ids": (2, 3), "image": (2, 3, 4, 4),
+    }  # fmt: skip
+    types = {"a": "float16", "b": "bfloat16", "flag": "bool", "image": "float32"}
+    specs = [TensorSpec(name, types.get(name, "int64"), shape) for name, shape in shapes.items()]
+    drawn = random_inputs(specs, shapes, 0)
+    assert {name: array.shape for name, array in drawn.items()} == shapes
+    assert {name: array.dtype.name for name, array in drawn.items()} == {
+        name: types.get(name, "int64") for name in shapes
+    }
+    assert set(drawn["i"].tolist()) <= {0, 1, 2, 3}
+    assert drawn["mask"][0].all()
+    assert (np.diff(drawn["mask"]) <= 0).all()
+    assert drawn["positions"].tolist() == [[0, 1, 2]] * 2
+    assert set(drawn["lengths"].tolist()) <= {1, 2, 3}
+    assert not drawn["token_type_ids"].any()
+    assert 0 <= drawn["image"].min() <= drawn["image"].max() < 1 < np.abs(drawn["b"].astype(float)).max()
+    few = random_inputs([TensorSpec("ids", "int64", (9, 9))], {"ids": (9, 9)}, 0, below=2)
+    assert set(few["ids"].ravel().tolist()) == {0, 1}
+    assert not random_inputs(specs, shapes, 0, "zeros")["a"].any()
+    with pytest.raises(UsageProblem, match="no values can be drawn; use --no-check"):
+        random_inputs([TensorSpec("s", "object", (1,))], {"s": (1,)}, 0, hint="use --no-check")
+    with pytest.raises(UsageProblem, match="Input s int4"):
+        random_inputs([TensorSpec("s", "int4", (1, 4))], {"s": (1, 4)}, 0)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int64", "bool"])
+def test_an_input_of_no_dimension_is_an_array(dtype: str) -> None:
+    (array,) = random_inputs([TensorSpec("scale", dtype, ())], {"scale": ()}, 0).values()
+    assert isinstance(array, np.ndarray)
+    assert (array.shape, array.dtype) == ((), dtype)
+
+
+def test_boxes_go_from_one_corner_to_the_other() -> None:
+    """A model of documents looks up widths and heights, too, which are not negative."""
+    spec = TensorSpec("bbox", "int64", (None, None, 4), below=100)
+    boxes = random_inputs([spec], {"bbox": (3, 50, 4)}, 0)["bbox"]
+    assert boxes.dtype == np.int64
+    assert 0 <= boxes.min() < boxes.max() < 100
+    assert (boxes[..., 2:] >= boxes[..., :2]).all()
+    assert len(np.unique(boxes[..., 0])) > 20
+    other = random_inputs([TensorSpec("tokens", "int64", (None, 4))], {"tokens": (50, 4)}, 0)["tokens"]
+    assert (other[:, 2] < other[:, 0]).any()
+
+
+def test_random_inputs_are_the_same_for_a_seed() -> None:
+    shapes = {"input_ids": (2, 8), "attention_mask": (2, 8)}
+    first, again, other = (random_inputs(TOKENS, shapes, seed) for seed in (1, 1, 2))
+    assert (first["input_ids"] == again["input_ids"]).all()
+    assert (first["input_ids"] != other["input_ids"]).any()
+    assert 0 <= first["input_ids"].min() <= first["input_ids"].max() < 256
+
+
+def test_image_size_fills_height_and_width() -> None:
+    size = (320, 640)
+    assert with_image_size({}, {"x": ("n", 3, "h", "w")}, size) == {"x.2": 320, "x.3": 640}
+    assert with_image_size({}, {"x": (None, None, None, 3)}, size) == {"x.1": 320, "x.2": 640}
+    assert with_image_size({"d": 1}, {"x": ("n", 3, 320, 640)}, size) == {"d": 1}
+    assert with_image_size({"d": 1}, {}, None) == {"d": 1}
+    with pytest.raises(UsageProblem, match="exported for 224 pixels along axis 2, not 320"):
+        with_image_size({}, {"x": ("n", 3, 224, 224)}, size)
+    with pytest.raises(UsageProblem, match="this one has none"):
+        with_image_size({}, SYMBOLS, size)
+
+
+def test_profiles_of_a_point_and_of_its_sweep(tmp_path: Path) -> None:
+    model = write(tmp_path / "m.onnx", ["batch", 3, "height", "width"])
+    assert dimension_symbols(onnx_inputs(model)) == {"x": ("batch", 3, "height", "width")}
+    work = Work("s", "arrays", "m", batch=4, imgsz=(320, 640))
+    ranges = {"batch": (1, 8), "height": (160, 640), "width": (320, 1280)}
+    assert str(session_options(point(work), model, ranges).shapes) == "x:4x3x320x640"
+    dynamic = session_options(point(work, profile_shape="dynamic"), model, ranges)
+    assert (str(dynamic.shapes), dynamic.extra) == ("x:1x3x160x320/4x3x320x640/8x3x640x1280", {})
+    with pytest.raises(UsageProblem, match="static or dynamic, not 'wide'"):
+        session_options(point(work, profile_shape="wide"), model, ranges)
+    # another backend does not know the option, and says so when it loads
+    assert session_options(point(work, "ort-cuda", profile_shape="dynamic"), model, ranges).extra == {
+        "profile_shape": "dynamic"
+    }
+    fixed = write(tmp_path / "fixed.onnx", [1, 3, 8, 8])
+    assert session_options(point(Work("s", "arrays", "m")), fixed, {}).shapes is None
+
+
+def test_sequence_lengths_of_a_sweep(tmp_path: Path) -> None:
+    model = write(tmp_path / "m.onnx", ["batch", "sequence"])
+    work = Work("s", "arrays", "m", batch=2, dims={"sequence": 64})
+    options = session_options(point(work, profile_shape="dynamic"), model, {"batch": (1, 2), "sequence": (16, 512)})
+    assert str(options.shapes) == "x:1x16/2x64/2x512"
+
+
+@pytest.mark.parametrize(
+    ("shape", "text"),
+    [
+        ((2**31 - 1, 2**31 - 1), "Input x of shape 2147483647x2147483647 takes "),  # numpy: array is too big
+        ((0, 2**31 - 1, 2**31 - 1, 2**31 - 1), "of memory are free"),  # numpy counts what is beside a 0
+        ((2**31 - 1, 2**10), "GiB of memory are free; ask for smaller shapes"),  # more than machines have
+        ((2, -3), "cannot have the shape 2x-3: a dimension is negative"),
+    ],
+)
+@pytest.mark.parametrize("name", ["x", "mask", "length"])
+@pytest.mark.parametrize("dtype", ["float32", "int64"])
+def test_arrays_that_cannot_be_made_are_refused_in_a_sentence(
+    name: str, dtype: str, shape: tuple[int, ...], text: str
+) -> None:
+    with pytest.raises(UsageProblem, match=text.replace("x of", f"{name} of")):
+        random_inputs([TensorSpec(name, dtype, (None,) * len(shape))], {name: shape}, 0)
+
+
+def test_an_input_without_numbers_is_drawn() -> None:
+    assert random_inputs([TensorSpec("past", "float32", (1, 4, None, 8))], {"past": (1, 4, 0, 8)}, 0)["past"].size == 0
+
+
+def test_a_picture_beyond_the_memory_is_refused() -> None:
+    with pytest.raises(UsageProblem, match="An image of shape 2147483647x2147483647x3 takes"):
+        random_image(2**31 - 1, 2**31 - 1, 0)
+
+
+EMBEDDED = f"""g (int64[B, T] tokens, int64[B] speaker, int64[B] lengths, float[B] x)
+    => (float[B, T, 1] a, float[B, 1] b, int64[B] c, float[B] d)
+    <float[20, 1] phonemes = {{{",".join(map(str, np.arange(20.0)))}}}, float[2, 1] voices = {{0.5, 1.5}}>
+    {{ a = Gather(phonemes, tokens) b = Gather(voices, speaker) c = Abs(lengths) d = Relu(x) }}"""
+
+
+def test_integers_stay_within_the_tables_that_they_index(tmp_path: Path) -> None:
+    model = write_onnx(tmp_path / "m.onnx", EMBEDDED)
+    specs = [TensorSpec(name, "int64", (None,)) for name in ("tokens", "speaker", "lengths")]
+    found = limited([*specs, TensorSpec("x", "float32", (None,))], model)
+    assert [spec.below for spec in found] == [20, 2, None, None]
+    drawn = random_inputs(found[:3], {"tokens": (40, 50), "speaker": (50,), "lengths": (50,)}, 0)
+    assert set(np.unique(drawn["tokens"])) == set(range(20))
+    assert set(np.unique(drawn["speaker"])) == {0, 1}
+    assert set(np.unique(drawn["lengths"])) == {1, 2, 3}
+    single = replace(found[2], below=1)
+    assert not random_inputs([single], {"lengths": (5,)}, 0)["lengths"].any()
+    assert limited(specs, tmp_path / "m.plan") == specs
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("verify", "--backend", "ort-cpu", "--reference", "torch", "--quick"),
+        ("infer-engine", "--backend", "ort-cpu", "--shape", "tokens:2x5", "--no-save"),
+        ("profile", "--backend", "ort-cpu", "--shape", "tokens:2x5"),
+    ],
+)
+def test_models_of_small_vocabularies_are_run(words: tuple[str, ...], tmp_path: Path) -> None:
+    if "torch" in words:
+        pytest.importorskip("torch")
+    model = write_onnx(tmp_path / "m.onnx", EMBEDDED)
+    stdout_of(words[0], model, *words[1:], "--output", tmp_path / "run")

@@ -1,0 +1,137 @@
+"""What a bench report says in words and lists, and what each runtime costs."""
+
+from pathlib import Path
+
+import pytest
+from tests.records import record, repetitions
+
+from trt_workbench.bench.cli import _show
+from trt_workbench.bench.view import tables
+from trt_workbench.bench.words import executed, machine, overall, problems, summary, unstable
+from trt_workbench.core.artefacts import BenchArtefacts, BenchSettings, Cpu, Driver, Environment, Gpu, RunDocument
+from trt_workbench.core.records import Record
+
+SEEN = {"sm_clock_min_mhz": 1700, "sm_clock_max_mhz": 1980, "temperature_max_c": 61, "power_mean_w": 140.0}
+MEMORY = {"device_memory_bytes": 2**30, "host_memory_bytes": 2**20, "seconds": 0.5}
+
+RUN = RunDocument(command="bench", run_id="r", started_at="now", status="complete")
+ENVIRONMENT = Environment(command_line=[])
+
+
+def run_of(records: list[Record]) -> BenchArtefacts:
+    return BenchArtefacts(Path(), RUN, ENVIRONMENT, BenchSettings(title="t", repetitions=9), records)
+
+
+def test_the_winner_comes_first_and_what_failed_is_said() -> None:
+    records = [
+        *(one for work in ("m b1", "m b2") for one in repetitions("fast", 1.0, work)),
+        *(one for work in ("m b1", "m b2") for one in repetitions("slow", 2.0, work)),
+        *repetitions("fast", 1.0, "m b4"),
+        *repetitions("like", 1.0, "m b4"),
+        *(record("broken", number, None, work, error="boom") for work in ("m b1", "m b2", "m b4") for number in (0, 1)),
+        *(record("full", number, None, "m b4", status="skipped", error="no more") for number in (0, 1)),
+        *repetitions("partly", 3.0, "m b4", provenance={"fallback_nodes": ["a", "b"]}),
+    ]
+    run = run_of(records)
+    words = overall(run, tables(run))
+    assert words[1:] == [
+        "Fastest: fast at 2 of 3 workloads.",
+        "At 1 workload the lowest median cannot be told from the next.",
+        "broken failed at arrays: m b1, arrays: m b2 and 1 more: boom",
+        "1 point of sweeps left out, as throughput no longer grew.",
+        "partly executed 2 nodes of m on the processor, as it was allowed to.",
+    ]
+    assert words[0] == "3 workloads on 4 runtimes: 63 repetitions measured, 9 of each point."
+    assert [sentence for sentence in summary(run, tables(run)) if "is fastest" in sentence]
+
+
+@pytest.mark.parametrize(("runtimes", "told"), [(13, False), (14, True)])
+def test_a_table_of_too_many_runtimes_to_separate(runtimes: int, told: bool) -> None:
+    run = run_of([one for number in range(runtimes) for one in repetitions(f"r{number}", 1.0 + number)])
+    assert any("no difference of theirs" in sentence for sentence in overall(run, tables(run))) is told
+
+
+def test_a_run_that_was_cut_off_tells_the_fewest_repetitions() -> None:
+    run = run_of([*repetitions("a", 1.0), *repetitions("b", 2.0)[:2]])
+    assert overall(run, tables(run))[0] == "1 workload on 2 runtimes: 11 repetitions measured, 2 to 9 of each point."
+
+
+def test_a_run_of_failures() -> None:
+    run = run_of([record("a", 0, None, error="boom")])
+    assert overall(run, tables(run)) == ["Nothing was measured.", "a failed at arrays: m b1: boom"]
+
+
+def test_one_reason_is_one_row() -> None:
+    records = [record("a", number, None, work, error="boom") for work in ("m b1", "m b2") for number in range(3)]
+    (row,) = problems(records)
+    works = ["arrays: m b1", "arrays: m b2"]
+    assert row == {"runtime": "a", "status": "failed", "error": "boom", "works": works, "count": 6}
+
+
+def test_unstable_repetitions_are_one_row_a_point_and_one_reason_a_kind() -> None:
+    reasons = [["moved by 15%"], ["moved by 20%", "throttled: power cap"], [], ["moved by 31%"]]
+    (row,) = unstable([record("a", number, 1.0, unstable=why) for number, why in enumerate(reasons)])
+    assert (row["work"], row["runtime"], row["repetitions"], row["measured"]) == ("arrays: m b1", "a", [0, 1, 3], 4)
+    assert row["reasons"] == ["moved by 15% (and 2 alike)", "throttled: power cap"]
+
+
+def test_what_cannot_be_relied_on_is_the_first_line(capsys: pytest.CaptureFixture[str]) -> None:
+    times = zip(range(3), (31.6, 50.0, 74.0), strict=True)
+    noisy = [record("a", number, ms, p50_interval_ms=(ms * 0.98, ms * 1.02)) for number, ms in times]
+    run = run_of([*noisy, *(record("b", number, 20.0, p50_interval_ms=(19, 21)) for number in range(3))])
+    words = overall(run, tables(run))
+    assert words[0] == "Unstable: the times of 1 of 2 points are not to be relied on."
+    assert words[1].startswith("The first, arrays: m b1 on a: its repetitions")
+    assert "Unstable: 3 of 6 repetitions" in " ".join(words)
+    assert "(75 % interval 31.600 to 74.000)" in tables(run_of(noisy))[0].sentence
+    _show(run, as_json=False)
+    assert " ".join(capsys.readouterr().out.split()).startswith("Unstable: the times of 1 of 2 points")
+    assert unstable(noisy)[0]["repetitions"] == [0, 1, 2]
+    assert not [word for word in overall(run_of(repetitions("a", 1.0)), []) if "Unstable" in word]
+
+
+def test_repetitions_that_creep_are_a_warning() -> None:
+    crept = [record("a", number, 1 + number / 100, p50_interval_ms=(0.5, 2.0)) for number in range(9)]
+    assert "At 1 point the later repetitions differ" in " ".join(overall(run_of(crept), tables(run_of(crept))))
+
+
+def test_what_a_runtime_costs_on_a_gpu() -> None:
+    # the card's counter goes on in steps: single repetitions are far off, their mean is not
+    energies = [0.2, 0.6, 0.4, 0.4]
+    records = [
+        record("a", number, 1.0, telemetry={**SEEN, **MEMORY}, energy_per_item_j=energy)
+        for number, energy in enumerate(energies)
+    ]
+    (row,) = tables(run_of(records))[0].rows
+    assert row.energy_per_item_j == pytest.approx(0.4)
+    assert (row.clock_mhz, row.temperature_max_c, row.power_mean_w) == ((1700, 1980), 61, pytest.approx(140.0))
+    assert (row.device_memory_bytes, row.host_memory_bytes) == (2**30, 2**20)
+    (short,) = tables(run_of(records[:1]))[0].rows
+    assert short.energy_per_item_j is None
+
+
+def test_a_plan_without_a_manifest_executed_it() -> None:
+    provenance = {"tensorrt": "8.6.0", "plan": "a.plan", "manifest": None}
+    assert executed(repetitions("a", 1.0, provenance=provenance)) == {"a": {"tensorrt": "8.6.0"}}
+
+
+def test_what_executed_and_where() -> None:
+    provenance = {
+        "tensorrt": "10.16.1",
+        "plan": "/x",
+        "plan_sha256": "0",
+        "manifest": {"warnings": ["w"]},
+        "tf32": False,
+    }
+    facts = executed(repetitions("a", 1.0, provenance=provenance))
+    expected = {"tensorrt": "10.16.1", "tf32": "no", "build warnings": "w"}
+    assert facts == {"a": expected}
+    # of a second session no more than of the first
+    facts = executed(repetitions("a", 1.0, provenance={**provenance, "prompts": {**provenance, "notes": []}}))
+    assert facts == {"a": {**expected, "prompts": "tensorrt 10.16.1, tf32 no"}}
+    cpu = Cpu(model="C", processors_available=4)
+    environment = Environment(
+        command_line=[], cpu=cpu, driver=Driver(gpus=[Gpu(name="G")] * 2), variables={"CUDA_VISIBLE_DEVICES": "1"}
+    )
+    assert machine(environment) == "2 G (CUDA_VISIBLE_DEVICES=1); C, 4 processors"
+    assert machine(Environment(command_line=[], cpu=Cpu(model="C", processors_available=1))) == "no GPU; C, 1 processor"

@@ -1,0 +1,21 @@
+"""A language model cannot be exported without PyTorch, and the error says what brings it."""
+
+import importlib.metadata
+
+import pytest
+
+from trt_workbench.core.errors import ComponentMissing
+from trt_workbench.llm import export
+
+
+def test_a_missing_package_is_named_with_its_mend(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = importlib.metadata.version
+
+    def without_torch(name: str) -> str:
+        if name == "torch":
+            raise importlib.metadata.PackageNotFoundError(name)
+        return found(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", without_torch)
+    with pytest.raises(ComponentMissing, match=r"needs torch, which is not installed\. Run `pip install"):
+        export._versions()

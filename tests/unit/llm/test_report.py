@@ -1,0 +1,42 @@
+"""What an eval-llm report says in words."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trt_workbench.llm.report import generation_failures, sameness, summarise
+from trt_workbench.report.reports import write_report
+
+KEPT = Path(__file__).parents[3] / "docs" / "benchmarks" / "eval-llm"
+
+
+@pytest.mark.parametrize("run", ["perplexity", "gpt2-generate-cached"])
+def test_runs_of_versions_that_timed_generation_have_a_report(run: str, tmp_path: Path) -> None:
+    shutil.copytree(KEPT / run, tmp_path / run)
+    page = write_report(tmp_path / run).read_text(encoding="utf-8")
+    assert ("Perplexity by backend" in page) == (run == "perplexity")
+    assert "<h2>Generation</h2>" not in page
+
+
+def generated(first_difference: int | None = None, *, failure: str | None = None, compared: bool = True) -> Any:
+    row = {"mode": "generate-cached", "backend": "trt", "precision": "fp16", "batch": 2, "prompt_tokens": 6}
+    agreement = {"first_difference": first_difference, "logit_gap": 0.0125, "logit_gap_limit": 0.05}
+    return {**row, "failure": failure, "agreement": agreement if compared else None}
+
+
+def test_what_was_generated() -> None:
+    wrong, failed = generated(0, failure="Sequence 1 differs."), generated(failure="No room.", compared=False)
+    rows = [generated(), generated(3), wrong, failed]
+    assert [sameness(row) for row in rows] == [
+        "all",
+        "the first 3, then a near tie (gap 0.013 of at most 0.05)",
+        "wrong",
+        "not compared",
+    ]
+    metrics: Any = {"model": {"path": "models/lm"}, "backends": [], "generation": rows}
+    assert summarise(metrics) == ["2 of 4 generations agree with PyTorch in fp32."]
+    assert generation_failures(metrics) == [
+        f"trt:fp16, generate-cached (batch 2, prompt of 6 tokens): {why}" for why in ("Sequence 1 differs.", "No room.")
+    ]

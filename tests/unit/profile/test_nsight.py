@@ -1,0 +1,161 @@
+"""Nsight's commands, where its tools are found, and recording a process with them."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from trt_workbench.backends.profiling import Operation
+from trt_workbench.core.errors import ComponentMissing, DeviceFailure, UsageProblem
+from trt_workbench.profile.capture import Capture, CaptureSettings
+from trt_workbench.profile.nsight import NCU, NSYS, Tool, find_tool, ncu_profile, nsys_profile
+
+from .conftest import SAMPLES
+
+# What stands in for ncu: it keeps its arguments, runs the program, writes the sample where the log belongs.
+STAND_IN = f"""#!{sys.executable}
+import json, pathlib, shutil, subprocess, sys
+arguments = sys.argv[1:]
+here = pathlib.Path(__file__).parent
+(here / "arguments.json").write_text(json.dumps(arguments))
+program = arguments[arguments.index({sys.executable!r}):] if {sys.executable!r} in arguments else None
+code = subprocess.run(program).returncode if program else 0
+if "--log-file" in arguments:
+    shutil.copy({str(SAMPLES / "ncu-raw.csv")!r}, arguments[arguments.index("--log-file") + 1])
+for argument in arguments:
+    if argument.startswith("--output=") and not code:
+        pathlib.Path(argument.removeprefix("--output=") + ".nsys-rep").touch()
+if "stats" in arguments:
+    report = arguments[arguments.index("--report") + 1]
+    sys.stdout.write(pathlib.Path({str(SAMPLES)!r}, "nsys-" + report + ".csv").read_text())
+sys.exit(code)
+"""
+
+
+@pytest.fixture
+def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder on the PATH with executables in place of both tools."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name in ("ncu", "nsys"):
+        (folder / name).write_text(STAND_IN)
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    return folder
+
+
+def replace(tool: Path, body: str) -> None:
+    tool.write_text(f"#!{sys.executable}\nimport sys, time\n{body}\n")
+
+
+def capture(
+    tmp_path: Path, work: dict[str, object] | None = None, timeout_s: float = 60.0
+) -> tuple[Capture, list[str]]:
+    said: list[str] = []
+    chosen = work or {"path": str(tmp_path / "absent.onnx"), "backend": "ort-cpu"}
+    return Capture(chosen, tmp_path / "captures", CaptureSettings(7, timeout_s, said.append)), said
+
+
+@pytest.fixture
+def quiet(tools: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The recorded program does nothing and succeeds."""
+    monkeypatch.setattr(Capture, "program", property(lambda _: [sys.executable, "-c", "pass"]))
+    return tools
+
+
+def test_ncu_keeps_clocks_and_records_between_start_and_stop(tmp_path: Path) -> None:
+    command = ncu_profile(Path("/opt/ncu"), tmp_path / "log.csv", 50, ["python", "-m", "x"])
+    text = " ".join(command)
+    for part in ("--clock-control none", "--profile-from-start off", "--nvtx", "--csv --page raw", "--launch-count 50"):
+        assert part in text
+    assert command[0] == "/opt/ncu"
+    assert command[-3:] == ["python", "-m", "x"]
+    assert "gpu__time_duration.sum" in text
+
+
+def test_nsys_records_between_start_and_stop_with_graphs_node_by_node(tmp_path: Path) -> None:
+    command = nsys_profile(Path("nsys"), tmp_path / "out", ["python"])
+    assert {"--capture-range=cudaProfilerApi", "--capture-range-end=stop", "--cuda-graph-trace=node"} <= set(command)
+    assert command[1] == "profile"
+    assert command[-1] == "python"
+
+
+@pytest.mark.parametrize(("tool", "package"), [(NSYS, "nsight-systems-cli"), (NCU, "nsight-compute")])
+def test_a_tool_that_is_missing_is_named_with_its_package(
+    tool: Tool, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    bare = Tool(tool.command, tool.title, tool.packages, (f"{tmp_path}/nothing/*",))
+    if Path("/usr/local/cuda/bin", tool.command).exists():
+        pytest.skip(f"{tool.command} is installed here, in CUDA's own folder")
+    with pytest.raises(ComponentMissing, match=package):
+        find_tool(bare)
+
+
+def test_the_newest_installed_tool_outside_of_the_path_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for version in ("2024.1", "2025.3"):
+        (tmp_path / version).mkdir()
+        (tmp_path / version / "no-such-tool").touch()
+    tool = Tool("no-such-tool", "Nothing", "", (f"{tmp_path}/*/no-such-tool",))
+    assert find_tool(tool) == tmp_path / "2025.3" / "no-such-tool"
+
+
+def test_ncu_records_and_the_exact_command_is_told(quiet: Path, tmp_path: Path, fp16: list[Operation]) -> None:
+    recording, said = capture(tmp_path)
+    kernels = recording.ncu(fp16, "target")
+    assert {kernel.layer for kernel in kernels} >= {"/conv1/Conv + /relu1/Relu"}
+    arguments = json.loads((quiet / "arguments.json").read_text())
+    assert said == recording.commands
+    assert said[0].startswith(f"{quiet / 'ncu'} --clock-control none --profile-from-start off")
+    assert arguments[-3:] == [sys.executable, "-c", "pass"]
+
+
+@pytest.mark.usefixtures("quiet")
+def test_nsys_records_and_its_summaries_are_joined(tmp_path: Path, fp16: list[Operation]) -> None:
+    recording, said = capture(tmp_path)
+    kernels = recording.nsys(fp16, "against")
+    assert {kernel.side for kernel in kernels} == {"against"}
+    assert sum(kernel.total_ms for kernel in kernels) == pytest.approx(1.0)
+    assert len([kernel for kernel in kernels if kernel.layer]) == 4
+    assert [" stats --report " in text for text in said] == [False, True, True]
+
+
+@pytest.mark.usefixtures("tools")
+def test_what_fails_in_the_recorded_process_is_told_as_it_was(tmp_path: Path) -> None:
+    with pytest.raises(UsageProblem, match=r"does not exist.*absent"):
+        capture(tmp_path)[0].ncu([], "target")
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("print('==ERROR== ERR_NVGPUCTRPERM'); sys.exit(1)", "NVreg_RestrictProfilingToAdminUsers"),
+        ("print('==ERROR== broken'); sys.exit(3)", "exit code 3: ==ERROR== broken"),
+        ("sys.exit(9)", "exit code 9: it printed nothing"),
+    ],
+)
+def test_a_tool_that_fails_is_told(quiet: Path, body: str, message: str, tmp_path: Path) -> None:
+    replace(quiet / "ncu", body)
+    with pytest.raises(ComponentMissing, match=message):
+        capture(tmp_path)[0].ncu([], "target")
+
+
+def test_a_tool_that_hangs_is_stopped_with_its_children(quiet: Path, tmp_path: Path) -> None:
+    alive = tmp_path / "alive"
+    child = f"import time, pathlib; time.sleep(4); pathlib.Path({str(alive)!r}).touch()"
+    replace(quiet / "ncu", f"import subprocess; subprocess.run([sys.executable, '-c', {child!r}])")
+    with pytest.raises(DeviceFailure, match=r"stopped after 0\.5 s"):
+        capture(tmp_path, timeout_s=0.5)[0].ncu([], "target")
+    assert not alive.exists()
+
+
+def test_nsys_without_a_recording_is_told(quiet: Path, tmp_path: Path) -> None:
+    replace(quiet / "nsys", "pass")
+    with pytest.raises(ComponentMissing, match="left no recording"):
+        capture(tmp_path)[0].nsys([], "target")

@@ -1,0 +1,213 @@
+"""What Nsight Systems and Nsight Compute print, made into kernels, layers and nodes."""
+
+import pytest
+
+from trt_workbench.backends.profiling import Operation
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.profile import ncu_raw, nsys_stats
+from trt_workbench.profile.csv_tables import nanoseconds, number, read_table
+from trt_workbench.profile.document import Kernel, read_records
+from trt_workbench.profile.kernel_layers import LayerIndex
+
+from .conftest import SAMPLES, sample
+
+REFORMAT = "Reformatting CopyNode for Input Tensor 0 to /conv1/Conv + /relu1/Relu"
+
+
+def nsys_kernels(layers: list[Operation], *, ranges: bool = True) -> list[Kernel]:
+    found = sample("nsys-nvtx_kern_sum.csv") if ranges else None
+    return nsys_stats.read_kernels(sample("nsys-cuda_gpu_kern_sum.csv"), found, LayerIndex(layers))
+
+
+def test_nsys_kernels_belong_to_layers_and_nodes(fp16: list[Operation]) -> None:
+    kernels = {(kernel.name.partition("<")[0], kernel.layer): kernel for kernel in nsys_kernels(fp16)}
+    conv = kernels["sm80_xmma_fprop_implicit_gemm_f16f16", "/conv1/Conv + /relu1/Relu"]
+    assert (conv.launches, conv.total_ms, conv.mean_ms) == (20, 0.4, 0.02)
+    assert conv.onnx_nodes == ["/conv1/Conv", "/relu1/Relu"]
+    assert kernels["sm80_xmma_fprop_implicit_gemm_f16f16", "/conv2/Conv"].total_ms == 0.24
+    assert kernels["generatedNativePointwise", "PWN(PWN(/act/Sigmoid), /act/Mul)"].launches == 20
+
+
+def test_nsys_launches_outside_of_layers_are_kept_without_one(fp16: list[Operation]) -> None:
+    reformats = [kernel for kernel in nsys_kernels(fp16) if "copyVectorizedKernel" in kernel.name]
+    assert [(kernel.layer, kernel.launches, kernel.total_ms) for kernel in reformats] == [
+        (REFORMAT, 20, 0.14),
+        (None, 20, 0.1),
+    ]
+
+
+def test_nsys_keeps_the_sum_with_and_without_ranges(fp16: list[Operation]) -> None:
+    for ranges in (True, False):
+        kernels = nsys_kernels(fp16, ranges=ranges)
+        assert sum(kernel.total_ms for kernel in kernels) == pytest.approx(1.0)
+        assert sum(kernel.share or 0 for kernel in kernels) == pytest.approx(1.0)
+        assert sum(kernel.launches for kernel in kernels) == 100
+    assert {kernel.layer for kernel in nsys_kernels(fp16, ranges=False)} == {None}
+
+
+def test_ncu_launches_of_one_layer_form_one_kernel(fp16: list[Operation]) -> None:
+    kernels = ncu_raw.read_kernels(sample("ncu-raw.csv"), LayerIndex(fp16))
+    assert [(kernel.layer, kernel.launches, kernel.total_ms) for kernel in kernels] == [
+        ("/conv1/Conv + /relu1/Relu", 2, 0.016),
+        (REFORMAT, 1, 0.002016),
+        (None, 1, 0.000984),
+    ]
+    conv = kernels[0]
+    assert conv.onnx_nodes == ["/conv1/Conv", "/relu1/Relu"]
+    # weighted by time: 4 µs at 10 % and 12 µs at 30 %; a metric that is "n/a" is left out
+    assert conv.metrics == {
+        "sm__throughput.avg.pct_of_peak_sustained_elapsed": 25.0,
+        "dram__bytes_read.sum": 2560.0,
+        "launch__registers_per_thread": 64.0,
+    }
+    assert kernels[1].metrics["dram__bytes_read.sum"] == 12288
+
+
+@pytest.fixture
+def recorded() -> tuple[list[Operation], list[Kernel]]:
+    """Layers and kernels that `profile --ncu` recorded on an H200."""
+    records = read_records(SAMPLES / "ncu-h200.jsonl")
+    layers = [one for one in records if isinstance(one, Operation)]
+    return layers, [one for one in records if isinstance(one, Kernel)]
+
+
+# A row's cell of ranges holds the layer's JSON with quotes that ncu does not escape, and so is torn at its commas.
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("", ""), ('"12"\n', '""\n'), ('"Name": "r1"', '"Name": "pool:0"')],
+    ids=["as it is", "empty last metric", "tensor named after another layer"],
+)
+def test_a_recording_of_an_h200_gives_its_kernels(
+    old: str, new: str, recorded: tuple[list[Operation], list[Kernel]]
+) -> None:
+    layers, kernels = recorded
+    assert [kernel.layer for kernel in kernels] == ["pool", "second_conv", "first_conv + first_relu"]
+    text = sample("ncu-h200.csv")
+    assert old in text
+    sums = {"share", "metrics"}  # which Python 3.12 rounds otherwise than 3.11
+    for found, kernel in zip(ncu_raw.read_kernels(text.replace(old, new), LayerIndex(layers)), kernels, strict=True):
+        assert found.model_dump(exclude=sums) == kernel.model_dump(exclude=sums)
+        assert found.share == pytest.approx(kernel.share)
+        assert found.metrics == pytest.approx(kernel.metrics)
+
+
+def test_ranges_of_a_cell_are_read_outermost_first() -> None:
+    assert ncu_raw.ranges_of('71  "<default domain>:a:none"  "TensorRT:b:none"  "TensorRT:c:d:none" ') == [
+        "TensorRT:b:none",
+        "TensorRT:c:d:none",
+    ]
+    assert ncu_raw.ranges_of("") == []
+
+
+def test_a_layers_name_may_hold_colons() -> None:
+    layer = Operation(kind="layer", index=0, name="onnx::Conv_5")
+    found = LayerIndex([layer]).find(["TensorRT:ExecutionContext::enqueue", "TensorRT:onnx::Conv_5:none:none"])
+    assert found is layer
+    assert LayerIndex([layer]).find(["TensorRT:onnx::Conv_55"]) is None
+
+
+@pytest.mark.parametrize("text", ["", "==ERROR== ERR_NVGPUCTRPERM\n", "No kernels were profiled.\n"])
+def test_output_without_a_table_is_told_with_the_line_that_says_why(text: str) -> None:
+    with pytest.raises(UsageProblem, match="ncu printed no table"):
+        ncu_raw.read_kernels(text, LayerIndex([]))
+    with pytest.raises(UsageProblem, match=r"nsys stats .* says: SKIPPED"):
+        nsys_stats.read_kernels("Processing [x.sqlite]...\nSKIPPED: no CUDA kernel data\n", None, LayerIndex([]))
+
+
+def test_units_and_figures() -> None:
+    assert nanoseconds(2.0, "us") == 2000.0
+    assert nanoseconds(2.0, "nsecond") == 2.0
+    with pytest.raises(UsageProblem, match="unit 'byte'"):
+        nanoseconds(1.0, "byte")
+    assert number("10,196,000") == 10196000.0
+    assert number("n/a") is None
+
+
+def test_a_table_ends_where_its_rows_do() -> None:
+    rows = read_table('noise\na,b\n1,"x, y"\n2,z\n\nProcessing the next\n3,4\n', ("a", "b"), "it")
+    assert rows == [{"a": "1", "b": "x, y"}, {"a": "2", "b": "z"}]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'a,b\n==PROF== Profiling "x" - 0: 0%....100%\n1,2\n==WARNING== odd, very odd\n3,4\n==PROF== Disconnected\n',
+        "a,b\n\n1,2\n\n3,4\n",
+        "a,b\n1,2\na,b\n3,4\n",
+        "a,b\r\n1,2\r\n3,4\r\n",
+    ],
+    ids=["own lines", "empty lines", "repeated header", "crlf"],
+)
+def test_what_stands_between_rows_does_not_end_a_table(text: str) -> None:
+    assert read_table(text, ("a", "b"), "it") == [{"a": "1", "b": "2"}, {"a": "3", "b": "4"}]
+
+
+@pytest.mark.parametrize(("row", "cells"), [("1", 1), ("1,2,3", 3)])
+def test_a_row_that_does_not_fit_is_named(row: str, cells: int) -> None:
+    with pytest.raises(UsageProblem, match=rf"it printed {cells} cells below 2 columns, line 4: {row}$"):
+        read_table(f"noise\na,b\n1,2\n{row}\n", ("a", "b"), "it")
+
+
+def test_a_quoted_cell_may_hold_line_breaks() -> None:
+    assert read_table('a,b\n"x\n\ny",2\n', ("a", "b"), "it") == [{"a": "x\n\ny", "b": "2"}]
+
+
+HEADER = (
+    '"ID","Process ID","Process Name","Host Name","thread Domain:Push/Pop_Range:PL_Type:PL_Value:CLR_Type:Color:'
+    'Msg_Type:Msg","Id:Domain:Start/Stop_Range:PL_Type:PL_Value:CLR_Type:Color:Msg_Type:Msg","Kernel Name","Context",'
+    '"Stream","Block Size","Grid Size","Device","CC","gpu__time_duration.sum"'
+)
+UNITS = '"","","","","","","","","","","","","","ns"'
+KERNEL = '"void conv<float, 4>(int)","1","13","(128, 1, 1)","(8, 1, 1)","0","9.0","4,000"'
+LAYER = "TensorRT:/conv1/Conv + /relu1/Relu:none:none:none:none:none:none"
+QUOTED = f'"71  ""TensorRT:ExecutionContext::enqueue:none:none:none:none:none:none""  ""{LAYER}"" "'
+
+
+def ncu_text(ranges: str) -> str:
+    return f'==PROF== Connected to process 71\n{HEADER}\n{UNITS}\n"0","71","python3.12","127.0.0.1",{ranges}{KERNEL}\n'
+
+
+@pytest.mark.parametrize(
+    ("ranges", "layer"),
+    [
+        (f'{QUOTED},"",', "/conv1/Conv + /relu1/Relu"),
+        (f"{QUOTED},", "/conv1/Conv + /relu1/Relu"),
+        ('"","",', None),
+        ("", None),
+    ],
+    ids=["both columns", "one column", "no ranges", "no columns"],
+)
+def test_ncu_cells_of_ranges_may_be_absent(ranges: str, layer: str | None, fp16: list[Operation]) -> None:
+    (kernel,) = ncu_raw.read_kernels(ncu_text(ranges), LayerIndex(fp16))
+    assert (kernel.name, kernel.layer, kernel.total_ms) == ("void conv<float, 4>(int)", layer, 0.004)
+
+
+def test_ncu_rows_of_several_processes_are_read(fp16: list[Operation]) -> None:
+    text = ncu_text(f'{QUOTED},"",') + ncu_text('"","",').replace('"ns"', '"us"')
+    kernels = ncu_raw.read_kernels(text, LayerIndex(fp16))
+    assert [(kernel.layer, kernel.total_ms) for kernel in kernels] == [
+        (None, 4.0),
+        ("/conv1/Conv + /relu1/Relu", 0.004),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (ncu_text('"","",').replace(f",{KERNEL}", ""), r"printed 6 cells below 14 columns, line 4: \"0\",\"71\""),
+        (ncu_text('"","",').replace(',"9.0","4,000"', ""), r"as the Block Size of a kernel; its row: 0, 71"),
+        (f"{HEADER}\n{UNITS}\n==WARNING== Too late\n", "measured no kernel .* it says: ==WARNING== Too late"),
+        (f"{HEADER}\n", "measured no kernel"),
+        ("==PROF== Connected\n==WARNING== No kernels were profiled.\n", "no table .* says: .* No kernels were"),
+    ],
+    ids=["short row", "cut row", "units alone", "header alone", "no header"],
+)
+def test_ncu_output_without_a_whole_kernel_is_an_error(text: str, message: str) -> None:
+    with pytest.raises(UsageProblem, match=message):
+        ncu_raw.read_kernels(text, LayerIndex([]))
+
+
+def test_nsys_output_without_a_kernel_is_an_error() -> None:
+    table = next(line for line in sample("nsys-cuda_gpu_kern_sum.csv").split("\n") if "Instances" in line)
+    with pytest.raises(UsageProblem, match="nsys recorded no kernel"):
+        nsys_stats.read_kernels(f"{table}\n", None, LayerIndex([]))

@@ -1,0 +1,193 @@
+"""How like the float model's the outputs of candidates are, on arrays."""
+
+from dataclasses import asdict
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.onnx_text import write_onnx
+
+from trt_workbench.core.errors import CheckFailed, UsageProblem
+from trt_workbench.model.opened import Model
+from trt_workbench.quantize.array_scores import array_scores, score_arrays
+from trt_workbench.quantize.candidates import make_candidate
+from trt_workbench.quantize.settings import CalibrationSettings, PlacementSettings
+
+GENERATOR = np.random.default_rng(5)
+WEIGHTS = {
+    "w": GENERATOR.standard_normal((16, 24)).astype(np.float32),
+    "v": GENERATOR.standard_normal((24, 10)).astype(np.float32),
+}
+TEXT = "g (float[batch,16] x) => (float[batch,10] y) { h = MatMul(x, w) r = Relu(h) y = MatMul(r, v) }"
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    np.save(tmp_path / "data.npy", GENERATOR.standard_normal((40, 16)).astype(np.float32))
+    return write_onnx(tmp_path / "m.onnx", TEXT, WEIGHTS)
+
+
+def score(model: Path, name: str, source: Path | None = None, baseline: Path | None = None, **changes: Any) -> Path:
+    folder = model.parent / name
+    folder.mkdir()
+    values = {
+        "model": str(model), "source": str(source or model), "folder": str(folder), "backend": "ort-cpu",
+        "baseline": None if baseline is None else str(baseline), "precision": "fp32", "batch": 7,
+        "options": {}, "shapes": None,
+        "data": asdict(CalibrationSettings(calibration=str((source or model).parent / "data.npy"), samples=30)),
+        "allow_unverified": False,
+    }  # fmt: skip
+    score_arrays({**values, **changes})
+    return folder
+
+
+def test_a_candidate_beside_the_float_model(model: Path) -> None:
+    baseline = score(model, "base")
+    data = CalibrationSettings(calibration=str(model.parent / "data.npy"))
+    candidate = make_candidate(
+        Model.open(model), "int8", model.with_name("m.int8.onnx"), calibration=data,
+        placement=PlacementSettings(keep_sensitive=False),
+    )  # fmt: skip
+    lower = score(candidate.path, "int8", model, baseline)
+    own = array_scores(baseline, "cosine", 0)
+    made = array_scores(lower, "cosine", 0).against(own)
+    assert own.value == 1
+    assert own.count == 30
+    assert 0 < made.loss < 0.01
+    low, high = made.loss_ci95 or (0, 0)
+    assert 0 < low < made.loss < high
+    assert 0 < (made.figures["relative_l2"] or 0) < 0.2
+    agreement = array_scores(lower, "top1", 0)
+    assert 0.8 <= agreement.value <= 1
+    assert agreement.value * 30 == pytest.approx(round(agreement.value * 30))
+
+
+def test_figures_are_those_of_the_definition(model: Path) -> None:
+    """A model whose outputs are twice as long and have two entries exchanged."""
+    baseline = score(model, "base")
+    other = write_onnx(
+        model.with_name("n.onnx"),
+        TEXT.replace("y =", "t =").replace("t = MatMul(r, v)", "t = MatMul(r, v) y = Add(t, t)"),
+        WEIGHTS,
+    )
+    found = array_scores(score(other, "twice", model, baseline), "cosine", 0)
+    assert found.value == pytest.approx(1)
+    assert found.figures["relative_l2"] == pytest.approx(1)
+    assert found.figures["top1"] == 1
+    negative = write_onnx(
+        model.with_name("o.onnx"), TEXT.replace("y = MatMul(r, v)", "t = MatMul(r, v) y = Neg(t)"), WEIGHTS
+    )
+    opposite = array_scores(score(negative, "opposite", model, baseline), "cosine", 0)
+    assert opposite.value == pytest.approx(-1)
+    assert opposite.figures["top1"] == 0
+
+
+def test_samples_that_all_agree_leave_room_for_others(model: Path) -> None:
+    """30 of 30 say little of a thousandth; draws of them all agree, too."""
+    baseline = score(model, "base")
+    same = array_scores(score(model, "same", model, baseline), "top1", 0)
+    made = same.against(array_scores(baseline, "top1", 0))
+    wilson = 1.96**2 / (30 + 1.96**2)
+    assert made.loss == 0
+    assert made.loss_ci95 == pytest.approx((0, wilson), abs=1e-4)
+    assert made.ci95 == pytest.approx((1 - wilson, 1), abs=1e-4)
+    assert made.counted
+    assert same.against(None).ci95 == (1, 1)
+    assert not same.against(None).counted
+
+
+@pytest.mark.parametrize("shape", ["[batch,10,1,1]", "[batch,1]", "[batch]"])
+def test_there_is_no_top1_where_the_classes_are_not_the_last_of_2_or_3_dimensions(tmp_path: Path, shape: str) -> None:
+    """The largest of an image's columns, and the larger of one, are no classes."""
+    np.save(tmp_path / "data.npy", GENERATOR.standard_normal((40, 16)).astype(np.float32))
+    tail = {
+        "[batch,10,1,1]": "y = Reshape(t, to)",
+        "[batch,1]": "y = ReduceMean<axes=[1], keepdims=1>(t)",
+        "[batch]": "y = ReduceMean<axes=[1], keepdims=0>(t)",
+    }[shape]
+    text = f"g (float[batch,16] x) => (float{shape} y) {{ h = MatMul(x, w) t = MatMul(h, v) {tail} }}"
+    model = write_onnx(tmp_path / "m.onnx", text, {**WEIGHTS, "to": np.array([0, 10, 1, 1])})
+    folder = score(model, "base")
+    assert array_scores(folder, "cosine", 0).figures.keys() == {"cosine", "relative_l2"}
+    with pytest.raises(UsageProblem, match="There is no top-1"):
+        array_scores(folder, "top1", 0)
+
+
+def test_infinities_that_the_baseline_has_too_are_equal(model: Path) -> None:
+    """Such as scores that a mask excludes; where a candidate alone has them, or not, it is broken."""
+    log = write_onnx(
+        model.with_name("log.onnx"),
+        TEXT.replace("y = MatMul", "t = MatMul").replace("}", "p = Relu(t) y = Log(p) }"),
+        WEIGHTS,
+    )
+    baseline = score(log, "base")
+    found = array_scores(score(log, "same", log, baseline), "cosine", 0)
+    assert (found.value, found.figures["relative_l2"], found.figures["top1"]) == (pytest.approx(1), 0, 1)
+    for name, last in {"alone": "y = Log(t)", "missing": "p = Abs(t) y = Log(p)"}.items():
+        text = TEXT.replace("y = MatMul", "t = MatMul").replace("}", f"{last} }}")
+        with pytest.raises(CheckFailed, match="Output y holds NaN or infinite"):
+            score(write_onnx(model.with_name(f"{name}.onnx"), text, WEIGHTS), name, log, baseline)
+    nothing = write_onnx(
+        model.with_name("nothing.onnx"),
+        TEXT.replace("y = MatMul", "t = MatMul").replace("}", "m = Mul(t, z) y = Log(m) }"),
+        {**WEIGHTS, "z": np.float32(0)},
+    )
+    with pytest.raises(CheckFailed, match="Output y holds NaN or infinite"):
+        score(nothing, "nothing")
+
+
+def test_what_cannot_be_compared(model: Path) -> None:
+    baseline = score(model, "base")
+    broken = write_onnx(
+        model.with_name("n.onnx"), TEXT.replace("y = MatMul(r, v)", "t = MatMul(r, v) y = Log(t)"), WEIGHTS
+    )
+    with pytest.raises(CheckFailed, match="Output y holds NaN"):
+        score(broken, "nan", model, baseline)
+    whole = write_onnx(
+        model.with_name("o.onnx"), "g (float[batch,16] x) => (float[1,16] y) { y = ReduceSum<keepdims=1>(x, a) }",
+        {"a": np.array([0], np.int64)},
+    )  # fmt: skip
+    with pytest.raises(UsageProblem, match="no entry for each sample"):
+        score(whole, "sum", model, baseline)
+    with pytest.raises(UsageProblem, match="other names or shapes"):
+        score(
+            write_onnx(model.with_name("p.onnx"), "g (float[batch,16] x) => (float[batch,16] y) { y = Relu(x) }"),
+            "relu", model, baseline,
+        )  # fmt: skip
+
+
+def test_a_language_model_has_a_perplexity(tmp_path: Path) -> None:
+    """Logits are rows of a table; in the other model they are 10 % smaller."""
+    table = GENERATOR.standard_normal((12, 12)).astype(np.float32) * 2
+    ids = GENERATOR.integers(0, 12, (20, 9))
+    np.savez(tmp_path / "data.npz", input_ids=ids)
+    text = "g (int64[batch,t] input_ids) => (float[batch,t,12] logits) { logits = Gather(w, input_ids) }"
+    model = write_onnx(tmp_path / "m.onnx", text, {"w": table})
+    other = write_onnx(tmp_path / "n.onnx", text, {"w": table * np.float32(0.9)})
+    data = asdict(CalibrationSettings(calibration=str(tmp_path / "data.npz"), samples=20))
+    baseline = score(model, "base", data=data)
+    lower = score(other, "other", model, baseline, data=data)
+
+    def perplexity(logits: Any) -> float:
+        logs = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+        return float(np.exp(-np.mean([logs[a, b] for row in ids for a, b in pairwise(row)])))
+
+    before, after = perplexity(table.astype(float)), perplexity(table.astype(float) * 0.9)
+    made = array_scores(lower, "perplexity", 0).against(array_scores(baseline, "perplexity", 0))
+    assert made.value == pytest.approx(after, rel=1e-5)
+    assert made.loss == pytest.approx(after / before - 1, rel=1e-4)
+    low, high = made.loss_ci95 or (0, 0)
+    assert low < made.loss < high
+    assert 0 < (made.figures["kl"] or 0) < 0.1
+    assert made.figures["top1"] == 1
+
+
+def test_outputs_without_a_number_have_no_score(tmp_path: Path) -> None:
+    np.save(tmp_path / "data.npy", np.zeros((40, 0, 16), np.float32))
+    empty = write_onnx(
+        tmp_path / "m.onnx", "g (float[batch,0,16] x) => (float[batch,0,24] y) { y = MatMul(x, w) }", WEIGHTS
+    )
+    with pytest.raises(UsageProblem, match="outputs without a single number"):
+        score(empty, "base")

@@ -1,0 +1,182 @@
+"""Calibration data: which samples are taken, and which data are refused."""
+
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+from tests.onnx_text import write_onnx
+
+from trt_workbench.core.embedded import embedded_model
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.model.opened import Model
+from trt_workbench.quantize.data import calibration_data
+from trt_workbench.quantize.settings import CalibrationSettings
+
+GENERATOR = np.random.default_rng(0)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    text = "g (float[n,4] x) => (float[n,3] y) { y = MatMul(x, w) }"
+    return write_onnx(tmp_path / "m.onnx", text, {"w": np.ones((4, 3), np.float32)})
+
+
+def settings(data: object, **more: Any) -> CalibrationSettings:
+    return CalibrationSettings(calibration=str(data), **more)
+
+
+def arrays(path: Path, rows: int, columns: int = 4, dtype: Any = np.float32) -> Path:
+    np.save(path, np.repeat(np.arange(rows, dtype=dtype)[:, None], columns, axis=1))
+    return path
+
+
+def test_samples_are_drawn_from_all_files_by_seed(model: Path, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    for name in "abc":
+        arrays(data / f"{name}.npy", 20)
+    first, again, other = (
+        calibration_data(Model.open(model), settings(data, samples=12, seed=seed)) for seed in (1, 1, 2)
+    )
+    assert first.names == again.names != other.names
+    assert (len(first.names), first.available, first.random) == (12, 60, False)
+    assert {Path(name.split()[0]).stem for name in first.names} == set("abc")
+    for name, sample in zip(first.names, first.read(), strict=True):
+        assert sample["x"].tolist() == [float(name.split()[-1])] * 4
+
+
+def test_more_than_there_are_means_all(model: Path, tmp_path: Path) -> None:
+    assert len(calibration_data(Model.open(model), settings(arrays(tmp_path / "a.npy", 9))).names) == 9
+
+
+@pytest.mark.parametrize(("rows", "words"), [(7, "hold 7 samples"), (1, "hold 1 sample,"), (0, "hold 0 samples")])
+def test_too_few_are_refused(model: Path, tmp_path: Path, rows: int, words: str) -> None:
+    with pytest.raises(UsageProblem, match=words):
+        calibration_data(Model.open(model), settings(arrays(tmp_path / "a.npy", rows)))
+
+
+@pytest.mark.parametrize(
+    ("shape", "output", "axis"),
+    [
+        ("9,n,4", "9,n,4", 1),
+        ("t,batch_size,4", "t,batch_size,4", 1),
+        ("t,m,4", "m,4", 1),  # the output begins with it, and has no time
+        ("t,4,m", "m,4", 2),
+        ("1,batch,4", "batch,4", 1),
+        ("n,t,4", "n,t,4", None),
+        ("8,t,4", "8,t,4", None),  # of a fixed batch
+        ("1,n,4", "1,n,4", None),  # points of a cloud
+        ("m,t,4", "t,m,4", None),
+        ("n,4", "n,4", None),
+    ],
+)
+def test_a_batch_that_is_not_first_is_refused(tmp_path: Path, shape: str, output: str, axis: int | None) -> None:
+    """Rows of such an array are steps in time, each of all samples."""
+    path = write_onnx(tmp_path / "m.onnx", f"g (float[{shape}] x) => (float[{output}] y) {{ y = Relu(x) }}")
+    data = tmp_path / "a.npy"
+    np.save(data, np.ones([int(dim) if dim in "489" else 9 for dim in shape.split(",")], np.float32))
+    if axis is None:
+        assert calibration_data(Model.open(path), settings(data)).available >= 8
+        return
+    with pytest.raises(UsageProblem, match=rf"the batch of the input x \[.*\] is dimension {axis}, .*batch first: "):
+        calibration_data(Model.open(path), settings(data))
+    assert calibration_data(Model.open(path), settings("random")).random
+
+
+@pytest.mark.parametrize(
+    ("columns", "dtype", "words"), [(5, np.float32, r"of shape \[5\]"), (4, np.float64, "are float64, the model takes")]
+)
+def test_samples_that_do_not_fit_are_refused(model: Path, tmp_path: Path, columns: int, dtype: Any, words: str) -> None:
+    with pytest.raises(UsageProblem, match=words):
+        calibration_data(Model.open(model), settings(arrays(tmp_path / "a.npy", 9, columns, dtype)))
+
+
+def test_no_data_is_no_calibration(model: Path) -> None:
+    with pytest.raises(UsageProblem, match="--calibration random"):
+        calibration_data(Model.open(model), CalibrationSettings())
+
+
+def images(folder: Path, count: int) -> Path:
+    folder.mkdir()
+    for number in range(count):
+        cv2.imwrite(str(folder / f"{number}.png"), GENERATOR.integers(0, 256, (40, 50, 3), np.uint8))
+    return folder
+
+
+def test_images_are_prepared_as_for_inference(tmp_path: Path) -> None:
+    data = calibration_data(Model.open(embedded_model()), settings(images(tmp_path / "i", 8)))
+    sample = next(data.read())["images"]
+    assert sample.shape == (3, 320, 320)
+    assert 0 <= sample.min() < sample.max() <= 1
+
+
+def test_images_are_for_models_of_one_input(tmp_path: Path) -> None:
+    text = "g (float[1,3,8,8] a, float[1,3,8,8] b) => (float[1,3,8,8] y) { y = Add(a, b) }"
+    with pytest.raises(UsageProblem, match="one image tensor"):
+        calibration_data(Model.open(write_onnx(tmp_path / "two.onnx", text)), settings(images(tmp_path / "i", 8)))
+
+
+@pytest.mark.parametrize(("factor", "fits"), [(1.0, True), (255.0, False), (1 / 255, False), (-1.0, False)])
+def test_arrays_of_another_normalisation_are_refused(tmp_path: Path, factor: float, fits: bool) -> None:
+    batch = GENERATOR.random((8, 3, 320, 320), np.float32) * np.float32(factor)
+    np.save(tmp_path / "a.npy", batch)
+    if fits:
+        assert len(calibration_data(Model.open(embedded_model()), settings(tmp_path / "a.npy")).names) == 8
+    else:
+        with pytest.raises(UsageProblem, match="inference feeds this model 0 to 1: they were normalised"):
+            calibration_data(Model.open(embedded_model()), settings(tmp_path / "a.npy"))
+
+
+def test_noise_has_the_range_of_pixels(model: Path) -> None:
+    for of, name, shape in ((embedded_model(), "images", (3, 320, 320)), (model, "x", (4,))):
+        data = calibration_data(Model.open(of), settings("random", samples=9, seed=3))
+        assert (data.random, data.available, len(data.names)) == (True, 0, 9)
+        first, second, *_ = (sample[name] for sample in data.read())
+        assert first.shape == shape
+        assert not np.array_equal(first, second)
+        np.testing.assert_array_equal(first, next(data.read())[name])
+        assert first.dtype == np.float32
+
+
+def test_a_text_becomes_windows_of_tokens(tmp_path: Path) -> None:
+    pytest.importorskip("torch")  # the environment that has transformers, too
+    folder = Path("models/tiny-lm").resolve()
+    text = (
+        "g (int64[n,s] input_ids, int64[n,s] attention_mask) => (int64[n,s] y) { y = Add(input_ids, attention_mask) }"
+    )
+    model = write_onnx(tmp_path / "m.onnx", text)
+    asked = settings(folder / "held-out.txt", tokenizer=folder, window=16, samples=10)
+    data = calibration_data(Model.open(model), asked)
+    samples = list(data.read())
+    assert len(samples) == 10 < data.available
+    for sample in samples:
+        assert sample["input_ids"].shape == sample["attention_mask"].shape == (16,)
+        assert sample["attention_mask"].tolist() == [1] * 16
+    with pytest.raises(UsageProblem, match="one takes x"):
+        calibration_data(
+            Model.open(write_onnx(tmp_path / "x.onnx", "g (float[1] x) => (float[1] y) { y = Abs(x) }")), asked
+        )
+
+
+def test_noise_for_an_input_without_a_batch_is_refused(tmp_path: Path) -> None:
+    model = write_onnx(tmp_path / "scalar.onnx", "g (float x) => (float y) { y = Neg(x) }", {})
+    with pytest.raises(UsageProblem, match="without a batch dimension cannot be sampled: x"):
+        calibration_data(Model.open(model), CalibrationSettings(calibration="random"))
+
+
+@pytest.mark.parametrize("data", ["random", "a.npy"])
+def test_a_model_of_no_rows_takes_no_sample(tmp_path: Path, data: str) -> None:
+    text = "g (float[0,4] x) => (float[0,3] y) { y = MatMul(x, w) }"
+    empty = write_onnx(tmp_path / "empty.onnx", text, {"w": np.ones((4, 3), np.float32)})
+    with pytest.raises(UsageProblem, match="Input x was exported for a batch of 0"):
+        calibration_data(Model.open(empty), settings(data if data == "random" else arrays(tmp_path / data, 20)))
+
+
+def test_noise_for_images_beyond_the_memory_is_refused(tmp_path: Path) -> None:
+    text = "g (float[N,3,H,W] images) => (float[N,10,6] output0) { output0 = Identity(w) }"
+    path = write_onnx(tmp_path / "d.onnx", text, {"w": np.ones((1, 10, 6), np.float32)})
+    asked = settings("random", family="yolov10", imgsz=(2**31 - 32, 2**31 - 32))
+    with pytest.raises(UsageProblem, match="Input images of shape 3x2147483616x2147483616 takes"):
+        calibration_data(Model.open(path), asked)

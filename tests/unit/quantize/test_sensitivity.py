@@ -1,0 +1,127 @@
+"""Sensitivity: the noise of each group alone; a planted one comes first, and formats without ranges need none."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.onnx_text import write_onnx
+from tests.unit.quantize.planted import PLANTED, planted_data, planted_model
+
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.model.opened import Model
+from trt_workbench.quantize import worst
+from trt_workbench.quantize.calibrate import calibrate
+from trt_workbench.quantize.candidates import make_candidate
+from trt_workbench.quantize.data import calibration_data
+from trt_workbench.quantize.sensitivity import measure_sensitivity
+from trt_workbench.quantize.sensitivity_document import Sensitivity
+from trt_workbench.quantize.settings import CalibrationSettings, PlacementSettings, ScoreSettings
+from trt_workbench.quantize.worst import with_scores
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return planted_model(tmp_path / "m.onnx")
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> CalibrationSettings:
+    return planted_data(tmp_path)
+
+
+def measured(model: Path, data: CalibrationSettings, **placement: object) -> Sensitivity:
+    settings = PlacementSettings(**placement)  # type: ignore[arg-type]
+    return measure_sensitivity(Model.open(model), "int8", calibrate(Model.open(model), data), data, settings)
+
+
+def test_the_planted_group_makes_nearly_all_noise(model: Path, data: CalibrationSettings) -> None:
+    found = measured(model, data)
+    assert found.groups[0].name == PLANTED
+    assert found.groups[0].noise > 100 * found.groups[1].noise > 0
+    # noise adds up, which is what ranking one group at a time rests on
+    assert np.isclose(sum(group.noise for group in found.groups), found.noise, rtol=0.3)
+    assert found.sqnr_db == pytest.approx(-10 * np.log10(found.noise))
+    assert sum(group.macs_share for group in found.groups) == pytest.approx(1)
+    assert found.tensors == ["z"]
+
+
+def test_shares_are_of_the_arithmetic_that_a_candidate_counts(tmp_path: Path) -> None:
+    """A product with its constant first is no group, and arithmetic all the same."""
+    text = "g (float[n,8,8] x) => (float[n,8,8] y) { [left] a = MatMul(w, x) [right] y = MatMul(a, w) }"
+    model = write_onnx(tmp_path / "m.onnx", text, {"w": np.eye(8, dtype=np.float32)})
+    data = CalibrationSettings(calibration="random")
+    shares = [group.macs_share for group in measured(model, data).groups]
+    assert shares == [pytest.approx(0.5)]
+    assert (
+        make_candidate(Model.open(model), "int8", tmp_path / "m.int8.onnx", calibration=data).evidence.low_macs
+        == shares[0]
+    )
+
+
+def test_a_weight_that_layers_share_counts_once_in_the_whole(tmp_path: Path) -> None:
+    text = (
+        "g (float[n,8] x) => (float[n,2] y) { [one] a = MatMul(x, w) [two] b = MatMul(a, w) [last] y = MatMul(b, v) }"
+    )
+    arrays = {"w": np.eye(8, dtype=np.float32), "v": np.ones((8, 2), np.float32)}
+    model = write_onnx(tmp_path / "m.onnx", text, arrays)
+    shares = {one.name: one.weights_share for one in measured(model, CalibrationSettings(calibration="random")).groups}
+    assert shares == pytest.approx({"one": 64 / 80, "two": 64 / 80, "last": 16 / 80})
+
+
+def test_it_is_the_same_again(model: Path, data: CalibrationSettings) -> None:
+    first, second = (measured(model, data).model_copy(update={"wall_s": 0.0}) for _ in range(2))
+    assert first == second
+
+
+def test_what_is_left_alone_is_not_tried(model: Path, data: CalibrationSettings) -> None:
+    found = measured(model, data, keep=("planted", "fir*"))
+    assert found.left_out == {"planted": "asked for", "first": "asked for"}
+    assert {group.name for group in found.groups} == {"second", "last"}
+    with pytest.raises(UsageProblem, match="nothing can be measured"):
+        measured(model, data, keep=("*",))
+
+
+def test_a_half_precision_needs_no_ranges(model: Path, data: CalibrationSettings) -> None:
+    found = measure_sensitivity(Model.open(model), "fp16", None, data, PlacementSettings())
+    assert len(found.groups) == 4
+    assert all(0 < group.noise < 1e-5 for group in found.groups)
+    assert (found.method, found.data_sha256) == (None, None)
+
+
+def test_the_worst_is_scored_on_the_other_half(model: Path, data: CalibrationSettings) -> None:
+    ranges, held_out = (set(calibration_data(Model.open(model), data, half).names) for half in (0, 1))
+    assert len(ranges) == len(held_out) == 12
+    assert not ranges & held_out
+    calibrated = calibrate(Model.open(model), data, half=0)
+    found = measure_sensitivity(Model.open(model), "int8", calibrated, data, PlacementSettings(), half=0)
+    scored = with_scores(found, calibrated, data, PlacementSettings(), ScoreSettings(score="cosine"), 2)
+    assert [group.score is not None for group in scored.groups] == [True, True, False, False]
+    first, second = (group.score for group in scored.groups[:2])
+    assert first is not None
+    assert first.loss > 0.01 > second.loss > 0
+    assert (scored.figure, scored.scored, scored.baseline) == ("cosine", 12, 1.0)
+
+
+def test_a_copy_that_the_runtime_refuses_is_named_by_what_it_is(
+    model: Path, data: CalibrationSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = worst.scorer_of
+
+    def refusing(*given: Any) -> Any:
+        score = real(*given).score
+
+        def refuse(path: Path, *rest: Any) -> Any:
+            if path != model:
+                raise UsageProblem(f"ONNX Runtime cannot load the model: {path}")
+            return score(path, *rest)
+
+        return SimpleNamespace(score=refuse)
+
+    monkeypatch.setattr(worst, "scorer_of", refusing)
+    calibrated = calibrate(Model.open(model), data, half=0)
+    found = measure_sensitivity(Model.open(model), "int8", calibrated, data, PlacementSettings(), half=0)
+    with pytest.raises(UsageProblem) as caught:
+        with_scores(found, calibrated, data, PlacementSettings(), ScoreSettings(score="cosine"), 2)
+    assert str(caught.value) == f"ONNX Runtime cannot load the model: {model} with {PLANTED} alone in int8"

@@ -1,0 +1,74 @@
+"""Candidates are loaded and run compared with their model before they are called written."""
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from tests.onnx_text import parse_onnx, write_onnx
+
+from trt_workbench.core.errors import CheckFailed
+from trt_workbench.model.low_precision.lowered import Lowered
+from trt_workbench.model.opened import Model
+from trt_workbench.quantize import candidates
+from trt_workbench.quantize.candidates import evidence_path, make_candidate
+from trt_workbench.quantize.written import check_written
+
+WEIGHTS = {"w": np.eye(8, dtype=np.float32) * 1e4, "k": np.float32(100), "s": np.float32(1e-6)}
+# products of different tensors, of which no rule knows that they leave the range
+HEAD = "a = MatMul(x, w) b = Abs(a) c = Add(b, k) "
+
+
+@pytest.mark.parametrize(
+    ("tail", "words"),
+    [
+        ("d = Mul(a, c) y = Mul(d, s)", "y of the model in fp16 is not finite on random inputs.* d .*Mul.* goes from"),
+        ("d = Mul(b, c) q = Sqrt(d) y = Div(a, q)", "y of the model in fp16 is off by 100%.*bf16 has the range"),
+    ],
+)
+def test_a_candidate_that_is_wrong_is_not_written(tmp_path: Path, tail: str, words: str) -> None:
+    path = write_onnx(tmp_path / "m.onnx", f"g (float[N,8] x) => (float[N,8] y) {{ {HEAD} {tail} }}", WEIGHTS)
+    output = tmp_path / "out" / "h.onnx"
+    with pytest.raises(CheckFailed, match=words):
+        make_candidate(Model.open(path), "fp16", output)
+    assert not output.exists()
+    assert not evidence_path(output).exists()
+    assert list(output.parent.iterdir()) == []
+    assert make_candidate(Model.open(path), "fp16", output, check=False).path == output
+    assert not [note for note in make_candidate(Model.open(path), "bf16", output).evidence.notes if "off by" in note]
+
+
+@pytest.mark.parametrize("made", ["a = EyeLike<dtype = 10>(w)", "a = Cast<to = 10>(w)", "a = NoSuchOperator(w)"])
+def test_a_candidate_that_does_not_load_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: str
+) -> None:
+    text = "g (float[N,8] x) => (float[N,8] y) { y = MatMul(x, w) }"
+    path = write_onnx(tmp_path / "m.onnx", text, WEIGHTS)
+    broken = parse_onnx("g (float[N,8] x) => (float[N,8] y) { " + made + " y = MatMul(x, a) }", WEIGHTS)
+    monkeypatch.setattr(candidates, "lowered", lambda *_: Lowered(broken))
+    with pytest.raises(CheckFailed, match="in fp16 does not run, and the one it was made of does; nothing is written"):
+        make_candidate(Model.open(path), "fp16", tmp_path / "h.onnx")
+    assert not (tmp_path / "h.onnx").exists()
+
+
+def test_what_cannot_be_compared_is_said(tmp_path: Path) -> None:
+    text = "g (float[N,8] x) => (float[5,K] y) { p = MatMul(x, w) y = Reshape(p, shape) }"
+    path = write_onnx(tmp_path / "m.onnx", text, WEIGHTS | {"shape": np.array([5, -1])})
+    (note,) = check_written(Model.open(path), path, "fp16")
+    assert note.startswith("Loaded, and not run compared with the model: it does not run on inputs drawn at random")
+    plugin = write_onnx(tmp_path / "p.onnx", "g (float[N,8] x) => (float[N,8] y) { y = MatMul(x, w) }", WEIGHTS)
+    model = onnx.load(plugin)
+    model.graph.node[0].op_type, model.graph.node[0].domain = "NoSuchPlugin", "no.such"
+    model.opset_import.append(onnx.helper.make_opsetid("no.such", 1))
+    onnx.save(model, plugin)
+    (note,) = check_written(Model.open(plugin), plugin, "fp16")
+    assert note.startswith("Not run compared with the model, which does not load here")
+
+
+def test_random_models_are_run_and_images_get_larger_sizes(tmp_path: Path) -> None:
+    nodes = "r = RandomNormalLike(x) a = Add(x, r) y = MatMul(a, w)"
+    path = write_onnx(tmp_path / "m.onnx", f"g (float[N,8] x) => (float[N,8] y) {{ {nodes} }}", WEIGHTS)
+    assert check_written(Model.open(path), path, "fp16") == ()
+    text = "g (float[N,3,h,w] x) => (float[N,4,a,b] y) { y = Conv<kernel_shape = [9, 9]>(x, k) }"
+    image = write_onnx(tmp_path / "i.onnx", text, {"k": np.ones((4, 3, 9, 9), np.float32)})
+    assert check_written(Model.open(image), image, "fp16") == ()

@@ -1,0 +1,430 @@
+"""A pool's streams equal the same streams alone, whatever happens to the streams beside them."""
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from tests.streaming_models import (
+    GROWING_CONTRACT,
+    MODELS,
+    SHARED,
+    contract_of,
+    counted,
+    counted_contract,
+    growing,
+    write_contract,
+)
+
+from trt_workbench.backends.base import Session
+from trt_workbench.backends.registry import get_backend
+from trt_workbench.core.embedded import ENCODER, embedded_contract, embedded_model
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.stream.contract.contract import Contract
+from trt_workbench.stream.contract.feeding import fitted
+from trt_workbench.stream.contract.reading import read_contract
+from trt_workbench.stream.pool import StreamPool
+
+Arrays = dict[str, NDArray[Any]]
+Opened = tuple[Session, Contract]
+
+
+@pytest.fixture(scope="module")
+def encoder() -> Iterator[Opened]:
+    """The embedded encoder, trained, whose answers need its memory."""
+    with get_backend("ort-cpu").load(embedded_model(ENCODER)) as session:
+        yield session, read_contract(embedded_contract())
+
+
+def opened(name: str, folder: Path, **changes: Any) -> Opened:
+    document = {**contract_of(name), **changes}
+    session = get_backend("ort-cpu").load(MODELS[name][0](folder))
+    return session, read_contract(write_contract(folder / f"{name}.json", document))
+
+
+def signal(contract: Contract, frames: int, seed: int) -> NDArray[np.float32]:
+    name, tensor = contract.signal
+    shape = list(contract.shape(name, contract.chunk_values(next(contract.chunks(1)))))
+    shape[tensor.time_axis] = frames
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def pieces(contract: Contract, whole: NDArray[Any]) -> list[NDArray[Any]]:
+    """New frames by chunk."""
+    axis = contract.signal[1].time_axis
+    chunks = contract.chunks(whole.shape[axis])
+    return [np.take(whole, range(one.start, one.start + one.new), axis) for one in chunks]
+
+
+def alone(one: Opened, whole: NDArray[Any]) -> list[Arrays]:
+    """What the stream gives by itself: fed by the contract, its state passed on by hand."""
+    session, contract = one
+    chunks = list(contract.chunks(whole.shape[contract.signal[1].time_axis]))
+    state = contract.initial_state(contract.chunk_values(chunks[0]))
+    found = []
+    for chunk in chunks:
+        inputs = {**contract.feed(chunk, whole, contract.chunk_values(chunk)), **state}
+        outputs = session.run(fitted(inputs, session.inputs))
+        state = contract.next_state(outputs)
+        found.append({name: array for name, array in outputs.items() if name not in {p.output for p in contract.state}})
+    return found
+
+
+def same(found: Arrays, expected: Arrays, rel_l2: float = 2e-6) -> None:
+    """Integers equal, floats within what kernels of other batch sizes do."""
+    assert found.keys() == expected.keys()
+    for name, want in expected.items():
+        assert found[name].shape == want.shape, name
+        if want.dtype.kind == "f":
+            assert np.linalg.norm(found[name] - want) <= rel_l2 * np.linalg.norm(want), name
+        else:
+            assert np.array_equal(found[name], want), name
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_streams_of_mixed_age_equal_each_alone(name: str, tmp_path: Path) -> None:
+    session, contract = one = opened(name, tmp_path)
+    hop = contract.chunking.later.hop
+    wholes = [signal(contract, contract.chunking.first.hop + 5 * hop + 1 + stream, stream) for stream in range(4)]
+    parts = [pieces(contract, whole) for whole in wholes]
+    expected = [alone(one, whole) for whole in wholes]
+    if contract.length is None:  # nothing tells such a model that a chunk is short
+        parts, expected = [part[:-1] for part in parts], [part[:-1] for part in expected]
+    with session, StreamPool(session, contract) as pool:
+        streams = {}
+        for step in range(len(parts[0]) + 3):
+            if step < 4:
+                streams[step] = pool.open()
+            ready = [number for number, stream in streams.items() if stream.chunks < len(parts[number])]
+            ready = ready[::-1] if step % 2 else ready
+            ages = {number: streams[number].chunks for number in ready}
+            found = pool.push([streams[number] for number in ready], [parts[number][ages[number]] for number in ready])
+            for number, outputs in zip(ready, found, strict=True):
+                same(outputs, expected[number][ages[number]])
+        assert [stream.chunks for stream in streams.values()] == [len(part) for part in parts]
+        last = [part[-1].shape[contract.signal[1].time_axis] for part in parts]
+        assert [stream.ended for stream in streams.values()] == [frames < hop for frames in last]
+
+
+def test_the_embedded_encoders_states_go_through_batches_of_every_size(encoder: Opened) -> None:
+    session, contract = encoder
+    wholes = [signal(contract, 56 * 14, stream) for stream in range(8)]
+    parts, expected = [pieces(contract, whole) for whole in wholes], [alone(encoder, whole) for whole in wholes]
+    with StreamPool(session, contract) as pool:
+        assert pool.buckets == tuple(range(1, 9))
+        streams = []
+        for _ in range(8):  # the oldest has filled its cache of ten chunks at the end
+            streams.append(pool.open())
+            ages = [stream.chunks for stream in streams]
+            found = pool.push(streams, [part[age] for part, age in zip(parts, ages, strict=False)])
+            for outputs, want, age in zip(found, expected, ages, strict=False):
+                same(outputs, want[age])
+        for step in range(4):
+            found = pool.push(streams[:2], [parts[row][8 - row + step] for row in range(2)])
+            for row, outputs in enumerate(found):
+                same(outputs, expected[row][8 - row + step])
+
+
+def test_more_streams_than_a_call_takes_are_split(encoder: Opened) -> None:
+    session, contract = encoder
+    wholes = [signal(contract, 56 * 2, stream) for stream in range(11)]
+    with StreamPool(session, contract) as pool:
+        streams = [pool.open() for _ in wholes]
+        for step in range(2):
+            pool.warm_up()  # which no stream notices
+            found = pool.push(streams, [pieces(contract, whole)[step] for whole in wholes])
+        for whole, outputs in zip(wholes[7:], found[7:], strict=True):
+            same(outputs, alone(encoder, whole)[1])
+        assert pool.timing().keys() == {"inference", "state", "host"}
+        assert all(value >= 0 for value in pool.timing().values())
+        assert pool.memory_bytes()["per_stream"] == 4 * (3 * 70 * 64 + 3 * 64 * 8) + 8
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_counters_and_masks_are_each_streams_own(shared: bool, tmp_path: Path) -> None:
+    """Where the rows of a call share them, streams of different age are not in one call."""
+    session = get_backend("ort-cpu").load(counted(tmp_path, *(SHARED if shared else ())))
+    contract = read_contract(write_contract(tmp_path / "c.json", counted_contract(shared=shared)))
+    one, calls = (session, contract), list[int]()
+    wholes = [signal(contract, 3 + 2 * 6, stream) for stream in range(4)]
+    parts, expected = [pieces(contract, whole) for whole in wholes], [alone(one, whole) for whole in wholes]
+    plain = session._infer
+
+    def infer(inputs: Arrays) -> Arrays:
+        calls.append(len(inputs["x"]))
+        return plain(inputs)
+
+    session._infer = infer  # type: ignore[method-assign]
+    with session, StreamPool(session, contract) as pool:
+        pool.warm_up()
+        calls.clear()
+        old, young = [pool.open(), pool.open()], [pool.open(), pool.open()]
+        for step in range(2):
+            pool.push(old, [part[step] for part in parts[:2]])
+        streams, steps = [*old, *young], [2, 2, 0, 0]
+        for _ in range(3):
+            chunks = [part[step] for part, step in zip(parts, steps, strict=True)]
+            for outputs, want, step in zip(pool.push(streams, chunks), expected, steps, strict=True):
+                same(outputs, want[step])
+            steps = [step + 1 for step in steps]
+        # first chunks have another size; later ones are of any age
+        assert calls == [2, 2, *([2, 2] * 3 if shared else [2, 2, 4, 4])]
+        assert [stream.frames for stream in streams] == [3 + 2 * 4, 3 + 2 * 4, 3 + 2 * 2, 3 + 2 * 2]
+        saved = streams[0].save()
+        streams[3].restore(saved)
+        same(streams[3].push(parts[0][5]), expected[0][5])
+
+
+def test_a_counter_that_has_run_out_changes_no_stream(tmp_path: Path) -> None:
+    document = counted_contract()
+    document["inputs"]["mask"]["valid"] = "start + T"
+    session = get_backend("ort-cpu").load(counted(tmp_path))
+    contract = read_contract(write_contract(tmp_path / "c.json", document))
+    with session, StreamPool(session, contract) as pool:
+        old, young = pool.open(), pool.open()
+        for frames in (3, 2, 2):
+            old.push(np.zeros((frames, 3), np.float32))
+        with pytest.raises(UsageProblem, match="The valid part of mask is 9 at chunk 3, outside 0 to 8"):
+            pool.push([young, old], [np.zeros((3, 3), np.float32), np.zeros((2, 3), np.float32)])
+        assert (young.chunks, old.chunks) == (0, 3)
+
+
+WRONG = {
+    "shape": lambda frames: frames[:, :-1],
+    "too long": lambda frames: np.concatenate((frames, frames), 2),
+    "empty": lambda frames: frames[:, :, :0],
+    "dtype": lambda frames: frames.astype(np.float64),
+    "scalar": lambda _: np.float32(0),
+    "two streams": lambda frames: np.concatenate((frames, frames)),
+}
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_a_chunk_that_does_not_fit_changes_no_stream(kind: str, tmp_path: Path) -> None:
+    session, contract = one = opened("attention", tmp_path)
+    wholes = [signal(contract, 4 + 8 * 3, stream) for stream in range(2)]
+    parts = [pieces(contract, whole) for whole in wholes]
+    with session, StreamPool(session, contract) as pool:
+        streams = [pool.open(), pool.open()]
+        pool.push(streams, [part[0] for part in parts])
+        with pytest.raises(UsageProblem, match=r"new frames of a chunk are float32 \[1, 3, 8\] for x"):
+            pool.push(streams, [parts[0][1], WRONG[kind](parts[1][1])])
+        assert [stream.chunks for stream in streams] == [1, 1]
+        for step in (1, 2, 3):
+            for stream, whole, outputs in zip(
+                streams, wholes, pool.push(streams, [part[step] for part in parts]), strict=True
+            ):
+                assert stream.chunks == step + 1
+                same(outputs, alone(one, whole)[step])
+
+
+def test_not_a_number_stays_in_its_stream(encoder: Opened) -> None:
+    session, contract = encoder
+    wholes = [signal(contract, 56 * 4, stream) for stream in range(3)]
+    parts = [pieces(contract, whole) for whole in wholes]
+    parts[1][1] = np.full_like(parts[1][1], np.nan)
+    with StreamPool(session, contract) as pool:
+        streams = [pool.open() for _ in range(3)]
+        for step in range(4):
+            found = pool.push(streams, [part[step] for part in parts])
+            assert np.isfinite(found[1]["encoded"]).all() == (step < 1)
+            for row in (0, 2):
+                same(found[row], alone(encoder, wholes[row])[step])
+        streams[1].close()
+        fresh = pool.open()  # in its place, and it begins anew
+        same(fresh.push(parts[0][0]), alone(encoder, wholes[0])[0])
+
+
+def test_a_state_that_does_not_keep_its_shape_is_refused(tmp_path: Path) -> None:
+    contract = Contract.model_validate(GROWING_CONTRACT)
+    with get_backend("ort-cpu").load(growing(tmp_path)) as session, StreamPool(session, contract) as pool:
+        said = r"State cache enters the model as \[1, 8, 3\] and leaves it as \[1, 12, 3\]"
+        with pytest.raises(UsageProblem, match=said):
+            pool.open().push(np.zeros((1, 4, 3), np.float32))
+
+
+def test_a_model_that_refuses_a_call_changes_no_stream(tmp_path: Path) -> None:
+    session, contract = one = opened("attention", tmp_path)
+    whole = signal(contract, 4 + 8 * 2, 0)
+    parts = pieces(contract, whole)
+    refusing = {"now": False}
+    plain = session._infer
+
+    def infer(inputs: Arrays) -> Arrays:
+        if refusing["now"]:
+            raise UsageProblem("no")
+        return plain(inputs)
+
+    session._infer = infer  # type: ignore[method-assign]
+    with session, StreamPool(session, contract) as pool:
+        stream = pool.open()
+        stream.push(parts[0])
+        refusing["now"] = True
+        with pytest.raises(UsageProblem, match="no"):
+            stream.push(parts[1])
+        refusing["now"] = False
+        same(stream.push(parts[1]), alone(one, whole)[1])
+
+
+def test_a_stream_goes_on_where_it_was_saved(tmp_path: Path) -> None:
+    session, contract = one = opened("attention", tmp_path)
+    whole = signal(contract, 4 + 8 * 3 + 3, 0)
+    parts, expected = pieces(contract, whole), alone(one, whole)
+    with session, StreamPool(session, contract) as pool, StreamPool(session, contract) as another:
+        stream = pool.open()
+        stream.push(parts[0])
+        stream.push(parts[1])
+        saved = stream.save()
+        for step in (2, 3, 4):
+            same(stream.push(parts[step]), expected[step])
+        assert stream.ended
+        elsewhere = another.open()
+        for again in (stream, elsewhere):
+            again.restore(saved)
+            for step in (2, 3, 4):
+                same(again.push(parts[step]), expected[step])
+        with StreamPool(session, contract, size=11) as other:
+            wider = other.open()
+            wider.restore(saved)  # the state and the left context are the same
+            assert wider.chunks == 2
+        session2, narrower = opened("convolution", tmp_path)
+        with session2, StreamPool(session2, narrower) as third, pytest.raises(UsageProblem, match="other chunks"):
+            third.open().restore(saved)
+
+
+def test_an_ended_a_closed_and_a_foreign_stream_are_refused(tmp_path: Path) -> None:
+    session, contract = opened("attention", tmp_path)
+    frames = signal(contract, 4, 0)
+    with session, StreamPool(session, contract, capacity=2) as pool, StreamPool(session, contract) as another:
+        ended, closed = pool.open(), pool.open()
+        with pytest.raises(UsageProblem, match="room for 2 streams"):
+            pool.open()
+        ended.push(frames[:, :, :3])
+        with pytest.raises(UsageProblem, match="has ended"):
+            ended.push(frames)
+        closed.close()
+        closed.close()
+        for one in (closed, another.open()):
+            with pytest.raises(UsageProblem, match="is closed, or one of another pool"):
+                pool.push([one], [frames])
+        with pytest.raises(UsageProblem, match="different streams"):
+            pool.push([ended, ended], [frames, frames])
+        with pytest.raises(UsageProblem, match="one chunk for each"):
+            pool.push([ended], [frames, frames])
+        pool.open()
+        assert pool.streams == 2
+    with pytest.raises(UsageProblem, match="is closed"):
+        ended.save()
+
+
+def test_a_second_thread_is_refused(tmp_path: Path) -> None:
+    session, contract = opened("attention", tmp_path)
+    entered, leave = threading.Event(), threading.Event()
+    plain = session._infer
+
+    def infer(inputs: Arrays) -> Arrays:
+        entered.set()
+        assert leave.wait(10)
+        return plain(inputs)
+
+    session._infer = infer  # type: ignore[method-assign]
+    with session, StreamPool(session, contract) as pool:
+        stream, frames = pool.open(), signal(contract, 4, 0)
+        thread = threading.Thread(target=stream.push, args=[frames])
+        thread.start()
+        assert entered.wait(10)
+        with pytest.raises(UsageProblem, match="Another thread"):
+            pool.open()
+        leave.set()
+        thread.join()
+        assert stream.chunks == 1
+
+
+def test_a_state_starts_with_the_contracts_value(tmp_path: Path) -> None:
+    document = contract_of("convolution")
+    document["state"][0]["init"] = {"file": "init.npy"}
+    value = np.random.default_rng(0).standard_normal((1, 1, 3, 2)).astype(np.float32)
+    np.save(tmp_path / "init.npy", value)
+    session, contract = opened("convolution", tmp_path, state=document["state"])
+    with session, StreamPool(session, contract, folder=tmp_path) as pool:
+        streams = [pool.open(), pool.open()]
+        assert np.array_equal(streams[1].save().state["past"], value)
+        frames = signal(contract, 4, 0)
+        outputs = session.run({"x": frames, "past": value})
+        for found in pool.push(streams, [frames, frames[0]]):
+            same(found, {"y": outputs["y"]})
+
+
+def test_a_fixed_number_of_rows_is_filled_up(tmp_path: Path) -> None:
+    """A model that takes three streams and no other number runs one and two as well."""
+    edits = (("float[B,3,T] x, float[1,B,3,2]", "float[3,3,T] x, float[1,3,3,2]"),)
+    session = get_backend("ort-cpu").load(MODELS["convolution"][0](tmp_path, *edits))
+    document = json.loads(json.dumps(contract_of("convolution")).replace('"B": [1, 1, 4]', '"B": [3, 3, 3]'))
+    contract = read_contract(write_contract(tmp_path / "c.json", document))
+    wide, _ = opened("convolution", tmp_path)
+    wholes = [signal(contract, 12, stream) for stream in range(4)]
+    parts = [pieces(contract, whole) for whole in wholes]
+    with session, wide, StreamPool(session, contract) as pool:
+        assert pool.buckets == (3,)
+        streams = [pool.open() for _ in range(4)]
+        for step in range(3):
+            for whole, found in zip(wholes, pool.push(streams, [part[step] for part in parts]), strict=True):
+                same(found, alone((wide, contract), whole)[step])
+
+
+def test_only_numbers_of_rows_that_a_profile_has_are_run(tmp_path: Path) -> None:
+    """An engine with a profile for one, two and four streams refuses three."""
+    document = json.loads(json.dumps(contract_of("convolution")))
+    wide = document["profiles"][0]
+    document["profiles"] = [{"name": f"b{rows}", "symbols": {**wide["symbols"], "B": [rows] * 3}} for rows in (1, 2, 4)]
+    session, _ = opened("convolution", tmp_path)
+    contract = read_contract(write_contract(tmp_path / "c.json", document))
+    wholes = [signal(contract, 12, stream) for stream in range(3)]
+    parts = [pieces(contract, whole) for whole in wholes]
+    with session, StreamPool(session, contract) as pool:
+        assert pool.buckets == (1, 2, 4)
+        streams = [pool.open() for _ in wholes]
+        for step in range(3):
+            for whole, found in zip(wholes, pool.push(streams, [part[step] for part in parts]), strict=True):
+                same(found, alone((session, contract), whole)[step])
+
+
+def test_a_size_that_no_profile_takes_is_refused(tmp_path: Path) -> None:
+    session, contract = opened("attention", tmp_path)
+    with session:
+        with pytest.raises(UsageProblem, match="outside every profile"):
+            StreamPool(session, contract, size=17)
+        with pytest.raises(UsageProblem, match="no room beside 1"):
+            StreamPool(session, contract, size=1)
+        with pytest.raises(UsageProblem, match="keeps no states"):
+            StreamPool(session, contract, on_device=True)
+
+
+@settings(deadline=None, max_examples=12)
+@given(data=st.data())
+def test_any_order_of_opening_pushing_and_closing_leaves_each_stream_its_own(
+    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    session, contract = one = opened("attention", tmp_path_factory.mktemp("model"))
+    wholes = [signal(contract, 4 + 8 * 4, stream) for stream in range(5)]
+    with session, StreamPool(session, contract, capacity=5) as pool:
+        live: dict[int, Any] = {}
+        for _ in range(data.draw(st.integers(1, 8))):
+            for number in data.draw(st.sets(st.integers(0, 4))):
+                if number in live:
+                    live.pop(number).close()
+                else:
+                    live[number] = pool.open()
+            mixed = data.draw(st.permutations(sorted(live)))
+            chosen = [number for number in mixed if live[number].chunks < 5][: data.draw(st.integers(0, 5))]
+            ages = {number: live[number].chunks for number in chosen}
+            found = pool.push([live[n] for n in chosen], [pieces(contract, wholes[n])[age] for n, age in ages.items()])
+            for number, outputs in zip(chosen, found, strict=True):
+                same(outputs, alone(one, wholes[number])[ages[number]])
+        assert pool.streams == len(live)

@@ -1,0 +1,153 @@
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.vision.class_map import map_classes
+from trt_workbench.vision.dataset import Category
+
+# With gaps and not alphabetical, as COCO's own.
+CATEGORIES = (Category(1, "person"), Category(2, "bicycle"), Category(13, "stop sign"), Category(90, "toothbrush"))
+
+
+def test_by_order_where_the_model_has_no_names() -> None:
+    assert map_classes(4, None, CATEGORIES).ids.tolist() == [1, 2, 13, 90]
+
+
+def test_by_order_where_the_model_does_not_tell_its_classes() -> None:
+    assert map_classes(None, None, CATEGORIES).ids.tolist() == [1, 2, 13, 90]
+
+
+def test_by_name_where_the_orders_differ() -> None:
+    assert map_classes(4, ("toothbrush", "person", "Stop Sign ", "bicycle"), CATEGORIES).ids.tolist() == [90, 1, 13, 2]
+
+
+def test_names_that_repeat_in_the_same_order() -> None:
+    twice = (Category(3, "bat"), Category(4, "bat"))
+    assert map_classes(2, ("bat", "bat"), twice).ids.tolist() == [3, 4]
+
+
+def test_other_count_is_refused() -> None:
+    with pytest.raises(UsageProblem, match="has 80 classes and the annotations have 4 categories"):
+        map_classes(80, None, CATEGORIES)
+
+
+def test_other_names_are_refused_and_named() -> None:
+    with pytest.raises(UsageProblem, match="only the model has car; only the annotations have bicycle"):
+        map_classes(4, ("person", "car", "stop sign", "toothbrush"), CATEGORIES)
+
+
+@pytest.mark.parametrize(
+    ("names", "categories"),
+    [
+        (("bat", "bat", "ball"), (Category(3, "bat"), Category(4, "ball"), Category(5, "bat"))),
+        (("bat", "bat"), (Category(3, "bat"), Category(4, "ball"))),
+        (("bat", "ball", "net"), (Category(3, "bat"), Category(4, "ball"))),
+    ],
+)
+def test_names_that_do_not_tell_classes_apart_are_refused(
+    names: tuple[str, ...], categories: tuple[Category, ...]
+) -> None:
+    with pytest.raises(UsageProblem):
+        map_classes(len(names), names, categories)
+
+
+ROOT = Category(0, "shapes-root", "none", annotated=False)
+ROBOFLOW = (ROOT, *(Category(one.id, one.name, "shapes-root") for one in CATEGORIES))
+
+
+@pytest.mark.parametrize("names", [None, ("person", "bicycle", "stop sign", "toothbrush")])
+def test_roboflows_root_is_left_out_with_a_note(names: tuple[str, ...] | None) -> None:
+    found = map_classes(4, names, ROBOFLOW)
+    assert found.ids.tolist() == [1, 2, 13, 90]
+    assert found.notes == ("Categories without annotations that the model has no class for are left out: shapes-root.",)
+
+
+def test_the_root_goes_first_where_another_category_has_no_annotations_either() -> None:
+    rare = (*ROBOFLOW[:-1], Category(90, "toothbrush", "shapes-root", annotated=False))
+    assert map_classes(4, None, rare).ids.tolist() == [1, 2, 13, 90]
+    assert map_classes(4, ("toothbrush", "person", "stop sign", "bicycle"), rare).ids.tolist() == [90, 1, 13, 2]
+
+
+def test_an_annotated_category_is_never_left_out() -> None:
+    annotated = (Category(0, "shapes-root"), *ROBOFLOW[1:])
+    for names in (None, ("person", "bicycle", "stop sign", "toothbrush")):
+        with pytest.raises(UsageProblem, match="--classes FILE"):
+            map_classes(4, names, annotated)
+
+
+@pytest.mark.parametrize("form", ["{}", "class{}", "class_{}", "Class {}", " {} "])
+def test_numbers_are_no_names(form: str) -> None:
+    found = map_classes(4, tuple(form.format(place) for place in range(4)), CATEGORIES)
+    assert found.ids.tolist() == [1, 2, 13, 90]
+    assert found.notes == ("The model's class names are numbers: taken by order.",)
+
+
+def test_numbers_in_another_order_are_refused() -> None:
+    with pytest.raises(UsageProblem, match="--classes by-order takes them as they are numbered"):
+        map_classes(4, ("1", "2", "3", "4"), CATEGORIES)
+
+
+def test_categories_that_are_numbers_are_names() -> None:
+    digits = (Category(5, "1"), Category(6, "0"))
+    assert map_classes(2, ("0", "1"), digits).ids.tolist() == [6, 5]
+
+
+def test_a_name_that_is_spelled_differently() -> None:
+    names = ("person", "bicycle", "stop_sign", "toothbrush")
+    with pytest.raises(UsageProblem, match=r"only the model has stop_sign.*by-name leaves out.*by-order takes them"):
+        map_classes(4, names, CATEGORIES)
+    assert map_classes(4, names, CATEGORIES, "by-order").ids.tolist() == [1, 2, 13, 90]
+    shared = map_classes(4, names, CATEGORIES, "by-name")
+    assert shared.ids[shared.kept].tolist() == [1, 2, 90]
+    assert shared.kept.tolist() == [True, True, False, True]
+    assert "Boxes of 1 classes of the model that have no category are left out: stop_sign." in shared.notes
+    assert "Objects of 1 categories that have no class count as missed: stop sign." in shared.notes
+
+
+def test_by_name_needs_names_that_tell_classes_apart() -> None:
+    for names in (None, ("a", "b"), ("person", "person")):
+        with pytest.raises(UsageProblem, match="by-name"):
+            map_classes(None, names, CATEGORIES, "by-name")
+
+
+def test_by_order_needs_equal_counts() -> None:
+    with pytest.raises(UsageProblem, match="has 80 classes and the annotations have 4"):
+        map_classes(80, tuple(map(str, range(80))), CATEGORIES, "by-order")
+
+
+def test_a_file_of_classes(tmp_path: Path) -> None:
+    path = tmp_path / "classes.txt"
+    path.write_text("Stop Sign\n-\n 1 \nperson\n\n")
+    found = map_classes(4, None, CATEGORIES, str(path))
+    assert found.ids[found.kept].tolist() == [13, 1, 1]
+    assert found.kept.tolist() == [True, False, True, True]
+    assert len(found.notes) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("person\n", "1 lines and the model 4 classes"),
+        ("", "0 lines"),
+        ("person\nbicycle\nstop\ntoothbrush", r"no category 'stop'; did you mean stop sign\?"),
+        ("person\n\nbicycle\ntoothbrush", "no category ''"),
+        (b"\xff\xfe", "cannot be read"),
+        (None, "cannot be read"),
+    ],
+)
+def test_a_file_of_classes_that_cannot_be_used(tmp_path: Path, text: str | bytes | None, message: str) -> None:
+    path = tmp_path / "classes.txt"
+    if text is not None:
+        path.write_bytes(text.encode() if isinstance(text, str) else text)
+    with pytest.raises(UsageProblem, match=message):
+        map_classes(4, None, CATEGORIES, str(path))
+
+
+@settings(deadline=None)
+@given(st.permutations(CATEGORIES), st.sampled_from(["by-name", None]))
+def test_by_name_follows_any_order(order: list[Category], how: str | None) -> None:
+    names = [f" {one.name.upper()} " for one in order]
+    assert map_classes(None, names, CATEGORIES, how).ids.tolist() == [one.id for one in order]

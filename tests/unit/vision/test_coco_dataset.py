@@ -1,0 +1,173 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.vision.dataset import read_dataset
+
+
+def document() -> dict[str, Any]:
+    return {
+        "images": [
+            {"id": 7, "file_name": "b.png", "width": 20, "height": 10},
+            {"id": 3, "file_name": "sub/a.png"},
+        ],
+        "categories": [{"id": 90, "name": "toothbrush"}, {"id": 1, "name": "person"}],
+        "annotations": [
+            {"id": 1, "image_id": 7, "category_id": 90, "bbox": [1, 2, 3.5, 4], "area": 9, "segmentation": [[1, 2, 3]]},
+            {"id": 2, "image_id": 3, "category_id": 1, "bbox": [0, 0, 5, 5], "area": 25, "iscrowd": 1},
+            {"id": 3, "image_id": 99, "category_id": 1, "bbox": [0, 0, 5, 5], "area": 25},
+        ],
+    }
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "images" / "sub").mkdir(parents=True)
+    (tmp_path / "images" / "b.png").touch()
+    (tmp_path / "images" / "sub" / "a.png").touch()
+    return tmp_path / "images"
+
+
+def written(folder: Path, content: Any) -> Path:
+    path = folder.parent / "annotations.json"
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return path
+
+
+def test_everything_is_sorted_by_id(folder: Path) -> None:
+    data = read_dataset(folder, written(folder, document()))
+    assert [(image.id, image.width, image.height) for image in data.images] == [(3, None, None), (7, 20, 10)]
+    assert [(category.id, category.name) for category in data.categories] == [(1, "person"), (90, "toothbrush")]
+    assert data.path(data.images[0]) == folder / "sub" / "a.png"
+    assert data.missing == ()
+
+
+def test_annotations_of_listed_images_alone_are_kept(folder: Path) -> None:
+    truth = read_dataset(folder, written(folder, document())).truth
+    assert truth.image_ids.tolist() == [7, 3]
+    assert truth.boxes.tolist() == [[1, 2, 3.5, 4], [0, 0, 5, 5]]
+    assert truth.areas.tolist() == [9, 25]
+    assert truth.crowd.tolist() == [False, True]
+
+
+def test_no_annotations_at_all(folder: Path) -> None:
+    data = read_dataset(folder, written(folder, {**document(), "annotations": []}))
+    assert len(data.truth) == 0
+    assert data.truth.boxes.shape == (0, 4)
+
+
+def test_limit_takes_the_lowest_ids(folder: Path) -> None:
+    data = read_dataset(folder, written(folder, document()), limit=1)
+    assert [image.id for image in data.images] == [3]
+    assert data.truth.image_ids.tolist() == [3]
+
+
+def test_absent_images_are_counted_and_named(folder: Path) -> None:
+    (folder / "b.png").unlink()
+    path = written(folder, document())
+    with pytest.raises(UsageProblem, match=r"1 of 2 images .* absent \(b\.png\); --allow-missing"):
+        read_dataset(folder, path)
+    data = read_dataset(folder, path, allow_missing=True)
+    assert [image.id for image in data.images] == [3]
+    assert data.truth.image_ids.tolist() == [3]
+    assert data.missing == ("b.png",)
+    assert [image.id for image in read_dataset(folder, path, limit=1).images] == [3]
+
+
+def test_limit_counts_images_that_are_there(folder: Path) -> None:
+    (folder / "sub" / "a.png").unlink()
+    data = read_dataset(folder, written(folder, document()), limit=1, allow_missing=True)
+    assert [image.id for image in data.images] == [7]
+
+
+def test_a_folder_without_any_of_the_images(folder: Path) -> None:
+    (folder.parent / "other").mkdir()
+    with pytest.raises(UsageProblem, match=r"2 of 2 images .* is it the right folder"):
+        read_dataset(folder.parent / "other", written(folder, document()), allow_missing=True)
+
+
+@pytest.mark.parametrize("number", [2**53 + 1, -(2**53) - 1, 2**63 - 1, -(2**63), -5, 0, 9.0, 1e15])
+def test_ids_are_exact(folder: Path, number: float) -> None:
+    content = document()
+    content["images"][0]["id"] = content["annotations"][0]["image_id"] = number
+    content["categories"][0]["id"] = content["annotations"][0]["category_id"] = number
+    data = read_dataset(folder, written(folder, content))
+    assert sorted([3, int(number)]) == [image.id for image in data.images]
+    assert sorted([1, int(number)]) == [category.id for category in data.categories]
+    assert (int(number), int(number)) in zip(
+        data.truth.image_ids.tolist(), data.truth.category_ids.tolist(), strict=True
+    )
+
+
+def changed(part: str, **values: Any) -> dict[str, Any]:
+    content = document()
+    content[part][0] |= values
+    return content
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "not JSON"),
+        ('{"images": [', "not JSON"),
+        ("[]", "a JSON list at the top"),
+        ({"images": [], "annotations": []}, "no 'categories'"),
+        ({**document(), "categories": []}, "categories is empty"),
+        ({**document(), "images": []}, "lists 0"),
+        ({**document(), "images": {"a": 1}}, "not in COCO"),
+        ({**document(), "annotations": [{"caption": "a dog", "image_id": 3, "id": 1}]}, "no 'bbox'"),
+        (changed("annotations", bbox=[1, 2, 3]), "not in COCO"),
+        (changed("annotations", bbox=[1, 2, -3, 4]), "impossible bbox"),
+        (changed("annotations", bbox=[1, 2, float("nan"), 4]), "a number is not finite"),
+        (changed("annotations", bbox="wide"), "not in COCO"),
+        (changed("annotations", category_id=5), r"category ids that the file does not list \(\[5\]\)"),
+        (changed("annotations", image_id="seven"), "not a whole number"),
+        (changed("annotations", image_id="7"), "'7' is not a whole number"),
+        (changed("annotations", image_id=True), "True is not a whole number"),
+        (changed("annotations", image_id=7.5), "7.5 is not a whole number"),
+        (changed("annotations", image_id=None), "None is not a whole number"),
+        (changed("images", id=2.0**53 + 2), "is not exact"),
+        (changed("categories", id=-1e17), "is not exact"),
+        (changed("images", id=2**63), "does not fit into 64 bits"),
+        (changed("images", id=3.0), r"images repeat the ids \[3\]"),
+        (changed("annotations", id=2), r"annotations repeat the ids \[2\]"),
+        (changed("images", id=3), r"images repeat the ids \[3\]"),
+        (changed("images", file_name=""), "not a file name"),
+        (changed("categories", id=1), r"categories repeat the ids \[1\]"),
+    ],
+)
+def test_files_that_are_not_coco_are_refused(folder: Path, content: Any, message: str) -> None:
+    path = written(folder, content)
+    with pytest.raises(UsageProblem, match=message) as caught:
+        read_dataset(folder, path)
+    assert str(caught.value).endswith(str(path))
+
+
+@pytest.mark.parametrize("bbox", [[1, 2, 3], [], None, "1, 2, 3, 4", ["1", "2", "3", "4"], [1, 2, 3, None], [[1] * 4]])
+@pytest.mark.parametrize("every", [True, False])
+def test_boxes_that_are_not_four_numbers_are_named(folder: Path, bbox: Any, every: bool) -> None:
+    content = document()
+    rows = content["annotations"] if every else content["annotations"][-1:]
+    for row in rows:
+        row["bbox"] = bbox
+    with pytest.raises(UsageProblem, match=f"annotation {rows[0]['id']} has the bbox .*, not 4 numbers"):
+        read_dataset(folder, written(folder, content))
+
+
+@pytest.mark.parametrize("key", ["images", "annotations", "categories"])
+@pytest.mark.parametrize("value", [{"0": {"id": 1}}, [1], "text", None])
+def test_what_is_no_list_of_objects_is_named(folder: Path, key: str, value: Any) -> None:
+    with pytest.raises(UsageProblem, match=f"its {key} are not a list of objects"):
+        read_dataset(folder, written(folder, {**document(), key: value}))
+
+
+def test_absent_files_are_named(folder: Path) -> None:
+    with pytest.raises(UsageProblem, match=r"cannot be read \(No such file or directory\): .*none\.json"):
+        read_dataset(folder, folder / "none.json")
+    with pytest.raises(UsageProblem, match="images folder does not exist"):
+        read_dataset(folder / "none", written(folder, document()))
+    with pytest.raises(UsageProblem, match="Is a directory"):
+        read_dataset(folder, folder)

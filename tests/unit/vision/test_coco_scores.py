@@ -1,0 +1,207 @@
+import contextlib
+import io
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from pycocotools.coco import COCO
+from pycocotools.cocoeval import COCOeval
+
+from trt_workbench.vision.confusion import confuse
+from trt_workbench.vision.dataset import Category, GroundTruth
+from trt_workbench.vision.detections import DetectionTable
+from trt_workbench.vision.matches import CocoMatches
+from trt_workbench.vision.scores import FIGURES, score_detections
+
+CATEGORIES = (Category(1, "a"), Category(5, "b"), Category(90, "c"), Category(91, "never"))
+
+
+def ground_truth(rng: np.random.Generator, count: int, images: int) -> GroundTruth:
+    boxes = np.concatenate([rng.uniform(0, 300, (count, 2)), rng.uniform(1, 200, (count, 2))], axis=1)
+    return GroundTruth(
+        rng.integers(1, images + 1, count),
+        rng.choice([1, 5, 90], count),
+        boxes,
+        boxes[:, 2] * boxes[:, 3] * rng.uniform(0.4, 1, count),
+        rng.random(count) < 0.15,
+    )
+
+
+def detections_near(rng: np.random.Generator, truth: GroundTruth, extra: int, images: int) -> DetectionTable:
+    """Every object found twice, a little off and sometimes as another class, among boxes of nothing."""
+    near = np.repeat(truth.boxes, 2, axis=0) + rng.normal(0, 4, (2 * len(truth), 4))
+    ids = np.concatenate([np.repeat(truth.image_ids, 2), rng.integers(1, images + 1, extra)])
+    classes = np.concatenate([np.repeat(truth.category_ids, 2), rng.choice([1, 5, 90], extra)])
+    boxes = np.concatenate([near, rng.uniform(1, 200, (extra, 4))])
+    boxes[:, 2:] = np.abs(boxes[:, 2:])
+    order = np.argsort(ids, kind="stable")
+    # Few different scores, so that ties matter.
+    scores = rng.choice([0.1, 0.3, 0.5, 0.7, 0.9], len(ids))
+    return DetectionTable(ids[order], classes[order], boxes[order].astype(np.float32), scores.astype(np.float32))
+
+
+def reference(
+    truth: GroundTruth, detections: DetectionTable, images: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The twelve figures and the precision array of plain pycocotools in one evaluation of everything."""
+    truths = zip(
+        truth.image_ids.tolist(),
+        truth.category_ids.tolist(),
+        truth.boxes.tolist(),
+        truth.areas.tolist(),
+        truth.crowd.astype(int).tolist(),
+        strict=True,
+    )
+    keys = ("image_id", "category_id", "bbox", "area", "iscrowd")
+    document: dict[str, Any] = {
+        "images": [{"id": number} for number in range(1, images + 1)],
+        "categories": [{"id": category.id, "name": category.name} for category in CATEGORIES],
+        "annotations": [{"id": i, **dict(zip(keys, row, strict=True))} for i, row in enumerate(truths, start=1)],
+    }
+    found = [
+        {"image_id": image, "category_id": category, "bbox": box, "score": score}
+        for image, category, box, score in zip(
+            detections.image_ids.tolist(),
+            detections.category_ids.tolist(),
+            detections.boxes.tolist(),
+            detections.scores.tolist(),
+            strict=True,
+        )
+    ]
+    with contextlib.redirect_stdout(io.StringIO()):
+        coco = COCO()
+        coco.dataset = document
+        coco.createIndex()
+        evaluation = COCOeval(coco, coco.loadRes(found), iouType="bbox")
+        evaluation.evaluate()
+        evaluation.accumulate()
+        evaluation.summarize()
+    return evaluation.stats, evaluation.eval["precision"]
+
+
+def test_categories_stand_in_the_order_of_the_dataset() -> None:
+    rng = np.random.default_rng(2)
+    truth = ground_truth(rng, 30, 4)
+    detections = detections_near(rng, truth, 9, 4)
+    straight = score_detections(truth, CATEGORIES, detections)
+    turned = score_detections(truth, CATEGORIES[::-1], detections)
+    assert turned.figures == straight.figures
+    assert turned.per_class() == straight.per_class()[::-1]
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), count=st.integers(0, 40), extra=st.integers(1, 60), images=st.integers(1, 8))
+def test_exactly_what_one_whole_evaluation_gives(seed: int, count: int, extra: int, images: int) -> None:
+    rng = np.random.default_rng(seed)
+    truth = ground_truth(rng, count, images)
+    detections = detections_near(rng, truth, extra, images)
+    scores = score_detections(truth, CATEGORIES, detections)
+    stats, precision = reference(truth, detections, images)
+    assert [-1 if value is None else value for value in scores.figures.values()] == stats.tolist()
+    assert np.array_equal(scores.precision, precision[:, :, :, 0, 2])
+
+
+@pytest.mark.parametrize("base", [2**53 + 1, 1_700_000_000_123_456_789, 2**63 - 1000, -(2**63), -7])
+def test_ids_of_any_size_and_sign_give_the_same_figures(base: int) -> None:
+    rng = np.random.default_rng(7)
+    truth = ground_truth(rng, 40, 6)
+    found = detections_near(rng, truth, 30, 6)
+    categories = [Category(one.id + base, one.name) for one in CATEGORIES]
+    moved = GroundTruth(truth.image_ids + base, truth.category_ids + base, truth.boxes, truth.areas, truth.crowd)
+    table = DetectionTable(found.image_ids + base, found.category_ids + base, found.boxes, found.scores)
+    expected, scores = score_detections(truth, CATEGORIES, found), score_detections(moved, categories, table)
+    assert scores.figures == expected.figures
+    assert (scores.precision == expected.precision).all()
+    assert [row["AP"] for row in scores.per_class()] == [row["AP"] for row in expected.per_class()]
+    assert [row["category_id"] for row in scores.per_class()] == [one.id for one in categories]
+    images = np.arange(1, 7) + base
+    CocoMatches(images, moved, categories, table).require_agreement(scores.figures)
+    assert (confuse(images, tuple(categories), moved, table).matrix.sum(axis=1)[:-1] == scores.ground_truths).all()
+
+
+def test_figures_of_other_matches_are_a_defect() -> None:
+    rng = np.random.default_rng(7)
+    truth = ground_truth(rng, 40, 6)
+    figures = score_detections(truth, CATEGORIES, detections_near(rng, truth, 30, 6)).figures
+    matches = CocoMatches(np.arange(1, 7), truth, CATEGORIES, no_detections())
+    with pytest.raises(RuntimeError, match=r"AP is 0\.[0-9]+ by COCOeval and 0\.0 by"):
+        matches.require_agreement(figures)
+
+
+def test_more_than_a_hundred_boxes_of_a_class_in_an_image() -> None:
+    rng = np.random.default_rng(3)
+    truth = ground_truth(rng, 60, 1)
+    detections = detections_near(rng, truth, 400, 1)
+    scores = score_detections(truth, CATEGORIES, detections)
+    assert list(scores.figures.values()) == reference(truth, detections, 1)[0].tolist()
+
+
+def no_detections() -> DetectionTable:
+    empty = np.empty(0, np.int64)
+    return DetectionTable(empty, empty, np.empty((0, 4), np.float32), np.empty(0, np.float32))
+
+
+def test_the_ground_truth_itself_scores_one() -> None:
+    truth = ground_truth(np.random.default_rng(1), 50, 5)
+    truth = truth.select(np.flatnonzero(~truth.crowd))
+    order = np.argsort(truth.image_ids, kind="stable")
+    found = DetectionTable(
+        truth.image_ids[order],
+        truth.category_ids[order],
+        truth.boxes[order].astype(np.float32),
+        np.ones(len(truth), np.float32),
+    )
+    scores = score_detections(truth, CATEGORIES, found)
+    assert scores.figures["AP"] == pytest.approx(1.0, abs=1e-12)
+    assert scores.figures["AR_100"] == 1.0
+
+
+def test_no_detections_score_zero() -> None:
+    truth = ground_truth(np.random.default_rng(1), 50, 5)
+    scores = score_detections(truth, CATEGORIES, no_detections())
+    assert scores.figures["AP"] == 0.0
+    assert scores.figures["AR_100"] == 0.0
+    assert scores.curves()["classes"][0]["precision_50"] == [0.0] * 101
+
+
+def test_figures_without_ground_truth_are_none() -> None:
+    rng = np.random.default_rng(1)
+    truth = ground_truth(rng, 0, 5)
+    scores = score_detections(truth, CATEGORIES, detections_near(rng, truth, 9, 5))
+    assert scores.figures == dict.fromkeys(FIGURES)
+    assert scores.curves()["mean"] == {}
+    assert [row["AP"] for row in scores.per_class()] == [None] * 4
+
+
+def test_per_class_rows_and_curves_agree_with_the_figures() -> None:
+    rng = np.random.default_rng(5)
+    truth = ground_truth(rng, 60, 5)
+    detections = detections_near(rng, truth, 20, 5)
+    scores = score_detections(truth, CATEGORIES, detections)
+    rows = scores.per_class()
+    assert np.mean([row["AP"] for row in rows[:3]]) == pytest.approx(scores.figures["AP"])
+    assert np.mean([row["AP50"] for row in rows[:3]]) == pytest.approx(scores.figures["AP50"])
+    assert rows[3] == {
+        "category_id": 91,
+        "name": "never",
+        "AP": None,
+        "AP50": None,
+        "ground_truths": 0,
+        "detections": 0,
+    }
+    assert sum(row["detections"] for row in rows) == len(detections)
+    assert sum(row["ground_truths"] for row in rows) == np.count_nonzero(~truth.crowd)
+    curves = scores.curves()
+    assert np.mean(curves["mean"]["0.50:0.95"]) == pytest.approx(scores.figures["AP"])
+    assert np.mean(curves["mean"]["0.75"]) == pytest.approx(scores.figures["AP75"])
+    assert len(curves["recall"]) == len(curves["classes"][0]["precision_50"]) == 101
+    assert curves["classes"][3]["precision_50"] is None
+
+
+def test_nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
+    score_detections(ground_truth(np.random.default_rng(1), 5, 2), CATEGORIES, no_detections())
+    captured = capfd.readouterr()
+    assert captured.out == captured.err == ""

@@ -1,0 +1,101 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trt_workbench.vision.confusion import confuse
+from trt_workbench.vision.dataset import Category, GroundTruth
+from trt_workbench.vision.detections import DetectionTable
+
+CATEGORIES = (Category(1, "cat"), Category(7, "dog"))
+CAT, DOG, BACKGROUND = 0, 1, 2
+BOX = [10.0, 10.0, 20.0, 20.0]
+SHIFTED = [12.0, 10.0, 20.0, 20.0]  # IoU 0.82 with BOX
+FAR = [100.0, 100.0, 20.0, 20.0]
+
+Row = tuple[int, int, list[float]]
+
+
+def truth(*rows: Row, crowd: tuple[bool, ...] | None = None) -> GroundTruth:
+    boxes = np.array([box for _, _, box in rows], np.float64).reshape(-1, 4)
+    return GroundTruth(
+        np.array([image for image, _, _ in rows], np.int64),
+        np.array([CATEGORIES[label].id for _, label, _ in rows], np.int64),
+        boxes,
+        boxes[:, 2] * boxes[:, 3],
+        np.array(crowd or [False] * len(rows), np.bool_),
+    )
+
+
+def found(*rows: Row, scores: list[float] | None = None) -> DetectionTable:
+    return DetectionTable(
+        np.array([image for image, _, _ in rows], np.int64),
+        np.array([CATEGORIES[label].id for _, label, _ in rows], np.int64),
+        np.array([box for _, _, box in rows], np.float32).reshape(-1, 4),
+        np.array(scores or [0.9] * len(rows), np.float32),
+    )
+
+
+def cells(matrix: np.ndarray) -> dict[tuple[int, int], int]:
+    return {(int(row), int(column)): int(matrix[row, column]) for row, column in np.argwhere(matrix)}
+
+
+ONE = np.array([1], np.int64)
+
+
+def test_a_hit_a_miss_and_a_phantom() -> None:
+    result = confuse(
+        ONE, CATEGORIES, truth((1, CAT, BOX), (1, DOG, FAR)), found((1, CAT, SHIFTED), (1, CAT, [0, 0, 5, 5]))
+    )
+    assert cells(result.matrix) == {(CAT, CAT): 1, (DOG, BACKGROUND): 1, (BACKGROUND, CAT): 1}
+    assert result.counts.tolist() == [[2, 2, 1, 1, 1]]
+    assert result.document()["labels"] == ["cat", "dog", "background"]
+
+
+@pytest.mark.parametrize(
+    ("guesses", "scores", "expected", "counts"),
+    [
+        ([(1, DOG, BOX)], [0.9], {(CAT, DOG): 1}, [1, 1, 0, 1, 1]),
+        ([(1, DOG, BOX), (1, CAT, SHIFTED)], [0.9, 0.9], {(CAT, CAT): 1, (BACKGROUND, DOG): 1}, [2, 1, 1, 1, 0]),
+        ([(1, CAT, SHIFTED), (1, CAT, BOX)], [0.9, 0.9], {(CAT, CAT): 1, (BACKGROUND, CAT): 1}, [2, 1, 1, 1, 0]),
+        ([(1, CAT, BOX)], [0.24], {(CAT, BACKGROUND): 1}, [1, 1, 0, 0, 1]),
+    ],
+    ids=["the wrong class", "the right class before the better box", "found once", "a low score is a detection alone"],
+)
+def test_one_object(
+    guesses: list[Row], scores: list[float], expected: dict[tuple[int, int], int], counts: list[int]
+) -> None:
+    result = confuse(ONE, CATEGORIES, truth((1, CAT, BOX)), found(*guesses, scores=scores))
+    assert cells(result.matrix) == expected
+    assert result.counts.tolist() == [counts]
+
+
+def test_a_detection_in_a_crowd_of_its_class_is_ignored() -> None:
+    crowd = truth((1, CAT, [0, 0, 200, 200]), crowd=(True,))
+    result = confuse(ONE, CATEGORIES, crowd, found((1, CAT, BOX), (1, DOG, BOX)))
+    assert cells(result.matrix) == {(BACKGROUND, DOG): 1}
+    assert result.counts.tolist() == [[2, 0, 0, 1, 0]]
+
+
+def test_images_do_not_mix() -> None:
+    ids = np.array([1, 2, 3], np.int64)
+    result = confuse(ids, CATEGORIES, truth((3, CAT, BOX), (1, CAT, BOX)), found((1, DOG, FAR), (2, CAT, BOX)))
+    assert result.counts.tolist() == [[1, 1, 0, 1, 1], [1, 0, 0, 1, 0], [0, 1, 0, 0, 1]]
+    assert cells(result.matrix) == {(CAT, BACKGROUND): 2, (BACKGROUND, CAT): 1, (BACKGROUND, DOG): 1}
+
+
+boxes = st.tuples(st.integers(0, 20), st.integers(0, 20), st.integers(1, 30), st.integers(1, 30)).map(list)
+rows = st.lists(st.tuples(st.integers(1, 3), st.integers(0, 1), boxes), max_size=12)
+
+
+@given(objects=rows, guesses=rows)
+def test_every_object_and_detection_is_counted_once(objects: list[Row], guesses: list[Row]) -> None:
+    ids = np.array([1, 2, 3], np.int64)
+    guesses = sorted(guesses, key=lambda row: row[0])
+    result = confuse(ids, CATEGORIES, truth(*objects), found(*guesses))
+    detections, truths, right, wrong, missed = result.counts.sum(axis=0)
+    assert result.matrix[:BACKGROUND].sum() == truths == len(objects)
+    assert result.matrix[:, :BACKGROUND].sum() == detections == len(guesses)
+    assert np.trace(result.matrix) == right
+    assert right + wrong == len(guesses)
+    assert right + missed == len(objects)

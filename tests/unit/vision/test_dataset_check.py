@@ -1,0 +1,290 @@
+"""Data sets whose annotations cannot be what they say."""
+
+import contextlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.vision.confusion import confuse
+from trt_workbench.vision.dataset import CocoDataset, read_dataset
+from trt_workbench.vision.dataset_check import check_annotations, check_found
+from trt_workbench.vision.detections import DetectionTable
+from trt_workbench.vision.scores import score_detections
+
+HEIGHT, WIDTH, IMAGES, EACH = 240, 320, 6, 4
+CLASSES = ("circle", "square", "star")
+
+
+def objects(seed: int, largest: float = 0.4) -> np.ndarray:
+    """Boxes [images * each, 4] inside of their images."""
+    rng = np.random.default_rng(seed)
+    size = np.array([WIDTH, HEIGHT])
+    sides = rng.uniform(0.1, largest, (IMAGES * EACH, 2)) * size
+    return np.column_stack([rng.uniform(0, 1, (IMAGES * EACH, 2)) * (size - sides), sides])
+
+
+def document(boxes: np.ndarray, *, sizes: bool = True, **changes: Any) -> dict[str, Any]:
+    size = {"width": WIDTH, "height": HEIGHT} if sizes else {}
+    rows = [
+        {"id": place, "image_id": 1 + place // EACH, "category_id": 1 + place % 3}
+        | {"bbox": box, "area": min(abs(box[2] * box[3]), 1e9), **changes}
+        for place, box in enumerate(boxes.tolist())
+    ]
+    return {
+        "images": [{"id": number, "file_name": f"{number}.png", **size} for number in range(1, IMAGES + 1)],
+        "categories": [{"id": number, "name": name} for number, name in enumerate(CLASSES, 1)],
+        "annotations": rows,
+    }
+
+
+Make = Callable[[dict[str, Any]], CocoDataset]
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Make:
+    for number in range(1, IMAGES + 1):
+        (tmp_path / f"{number}.png").touch()
+
+    def make(content: dict[str, Any], **options: Any) -> CocoDataset:
+        (tmp_path / "a.json").write_text(json.dumps(content))
+        return read_dataset(tmp_path, tmp_path / "a.json", **options)
+
+    return make
+
+
+def check(
+    data: CocoDataset,
+    boxes: np.ndarray,
+    *,
+    shift: int | np.ndarray = 0,
+    size: tuple[int, int] = (HEIGHT, WIDTH),
+    score: float = 0.9,
+) -> list[str]:
+    """Check a data set on which exactly `boxes` are found, with classes `shift` further."""
+    count = len(boxes)
+    ids, classes = 1 + np.arange(count) // EACH, 1 + (np.arange(count) % 3 + shift) % 3
+    found = DetectionTable(ids, classes, boxes.astype(np.float32), np.full(count, score, np.float32))
+    images = np.arange(1, IMAGES + 1)
+    confusion = confuse(images, data.categories, data.truth, found)
+    ap50 = score_detections(data.truth, data.categories, found).figures["AP50"]
+    return check_found(data, dict.fromkeys(images.tolist(), size), found, confusion, ap50=ap50, turned=False)
+
+
+FORMS = {
+    "corners": lambda b: np.column_stack([b[:, :2], b[:, :2] + b[:, 2:]]),
+    "centres": lambda b: np.column_stack([b[:, :2] + b[:, 2:] / 2, b[:, 2:]]),
+}
+SHARES = np.array([WIDTH, HEIGHT, WIDTH, HEIGHT])
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(0, 2**32 - 1), st.floats(0.12, 1.0))
+def test_boxes_of_coco_are_never_suspected(seed: int, largest: float) -> None:
+    from tempfile import TemporaryDirectory
+
+    boxes = objects(seed, largest)
+    with TemporaryDirectory() as folder:
+        for number in range(1, IMAGES + 1):
+            (Path(folder) / f"{number}.png").touch()
+        (Path(folder) / "a.json").write_text(json.dumps(document(boxes)))
+        data = read_dataset(Path(folder), Path(folder) / "a.json")
+    assert check_annotations(data) == []
+    assert check(data, boxes) == []
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("form", FORMS)
+def test_corners_and_centres_are_refused_before_an_image_is_read(dataset: Make, form: str, seed: int) -> None:
+    with pytest.raises(UsageProblem, match=f"reach outside of their image, and as {form}"):
+        check_annotations(dataset(document(FORMS[form](objects(seed)))))
+
+
+@pytest.mark.parametrize("form", [lambda b: b, *FORMS.values()])
+def test_shares_are_refused(dataset: Make, form: Callable[[np.ndarray], np.ndarray]) -> None:
+    with pytest.raises(UsageProblem, match=r"look like shares of the image \(0 to 1\)"):
+        check_annotations(dataset(document(form(objects(0)) / SHARES)))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_forms_are_told_by_the_files_where_the_annotations_give_no_sizes(dataset: Make, form: str) -> None:
+    boxes = objects(1)
+    data = dataset(document(FORMS[form](boxes), sizes=False))
+    assert check_annotations(data) == []
+    with pytest.raises(UsageProblem, match=f"as {form}"):
+        check(data, boxes)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("centres", FORMS["centres"]),
+        ("y before x", lambda b: b[:, [1, 0, 3, 2]]),
+        ("percent", lambda b: b / (6 * SHARES) * 100),
+        ("thousandths", lambda b: b / (6 * SHARES) * 1000),
+        ("corners .* thousandths", lambda b: FORMS["corners"](b) / (6 * SHARES) * 1000),
+    ],
+)
+def test_forms_that_lie_inside_are_told_by_what_is_found(
+    dataset: Make, name: str, change: Callable[[np.ndarray], np.ndarray]
+) -> None:
+    boxes = objects(2)
+    boxes[:, :2], boxes[:, 2:] = boxes[:, :2] * 3 + 120, 90  # small, in images six times as large
+    data = dataset(document(change(boxes), sizes=False))
+    with pytest.raises(UsageProblem, match=rf"objects are found, and 100% if the boxes are read as {name}"):
+        check(data, boxes, size=(6 * HEIGHT, 6 * WIDTH))
+
+
+@pytest.mark.parametrize(
+    ("scale", "name"),
+    [
+        (0.5, "pixels of images (of half the size|resized to 1024)"),
+        (416 / 1920, "pixels of images resized to 416"),
+        (np.array([640 / 1920, 640 / 1440] * 2), "pixels of images stretched to 640x640"),
+        (100 / np.array([1920, 1440] * 2), "percent of the image"),
+    ],
+)
+def test_a_form_is_told_by_a_model_that_finds_a_third(dataset: Make, scale: Any, name: str) -> None:
+    boxes = objects(2)
+    boxes[:, :2] *= 2
+    boxes[:, 2:] = 200
+    data = dataset(document(boxes * scale, sizes=False))
+    found = boxes.copy()
+    found[::2] = (1900, 1400, 20, 20)
+    with pytest.raises(UsageProblem, match=rf"0% of 24 annotated objects are found, and 5[04]% .* read as {name}\."):
+        check(data, found, size=(1440, 1920))
+    found[: IMAGES * EACH * 2 // 3] = (1900, 1400, 20, 20)
+    assert "AP50 is 0.0" in check(data, found, size=(1440, 1920))[-1]  # four objects are no proof
+
+
+def test_areas_of_other_boxes(dataset: Make) -> None:
+    boxes = objects(4)
+    for area in (0, 1, 1e6):
+        (note,) = check_annotations(dataset(document(boxes, area=area)))
+        assert note.startswith("24 of 24 annotations have an area that is not of their box")
+    with pytest.raises(UsageProblem, match=r"has the impossible bbox .* or area -1"):
+        dataset(document(boxes, area=-1))
+    with pytest.raises(UsageProblem, match=r"Every annotation has an area above 1e.10 square pixels"):
+        check_annotations(dataset(document(boxes, area=2e10)))
+
+
+def test_boxes_of_the_listed_sizes_on_smaller_files(dataset: Make) -> None:
+    boxes = objects(3)
+    with pytest.raises(UsageProblem, match="pixels of the listed sizes"):
+        check(dataset(document(boxes)), boxes / 4, size=(HEIGHT // 4, WIDTH // 4))
+
+
+def test_files_of_another_size_are_noted(dataset: Make) -> None:
+    boxes = objects(3)
+    (note,) = check(dataset(document(boxes)), boxes, size=(HEIGHT, WIDTH + 9))
+    assert note.startswith("6 images are not of the size that the annotations give (1.png, 2.png, 3.png, 4.png, 5.png)")
+    assert note.endswith("are they the right ones? (height x width, listed 240x320, file 240x329)")
+    (note,) = check(dataset(document(boxes)), boxes, size=(WIDTH, HEIGHT))
+    assert "height and width are exchanged, as by an EXIF rotation" in note
+
+
+def test_annotations_of_no_listed_image(dataset: Make) -> None:
+    with pytest.raises(UsageProblem, match="None of the 24 annotations belongs to an image that the file lists"):
+        check_annotations(dataset(document(objects(0), image_id=77)))
+    content = document(objects(0))
+    content["annotations"][3]["image_id"] = 77
+    assert check_annotations(dataset(content)) == [
+        "1 annotations belong to images that the file does not list; they do not count."
+    ]
+
+
+def test_nothing_to_find(dataset: Make) -> None:
+    with pytest.raises(UsageProblem, match="All 24 annotations are crowds"):
+        check_annotations(dataset(document(objects(0), iscrowd=1)))
+    with pytest.raises(UsageProblem, match="None of the 2 images has an annotation; evaluate more of them"):
+        check_annotations(dataset(document(objects(0), image_id=6), limit=2))  # type: ignore[call-arg]
+    with pytest.raises(UsageProblem, match="no annotations, so that there is nothing to score"):
+        check_annotations(dataset({**document(objects(0)), "annotations": []}))
+    with pytest.raises(UsageProblem, match="No annotated box has a width and a height"):
+        check_annotations(dataset(document(objects(0) * [1, 1, 0, 1])))
+
+
+def test_boxes_far_outside(dataset: Make) -> None:
+    with pytest.raises(UsageProblem, match="100% of 24 annotated boxes reach outside"):
+        check_annotations(dataset(document(objects(0) + 1000)))
+    boxes = objects(0)
+    boxes[5, 0] = -200
+    assert check_annotations(dataset(document(boxes))) == ["1 of 24 annotated boxes reach outside of their image."]
+
+
+@pytest.mark.parametrize("number", [1e308, -1e308, 1e-320])
+@pytest.mark.parametrize("side", [None, 0, -3, 2**62])
+def test_any_number_is_checked_without_a_warning(dataset: Make, number: float, side: int | None) -> None:
+    boxes = objects(0)
+    boxes[::2, :2] = number
+    boxes[::2, 2:] = abs(number)
+    content = document(boxes)
+    for image in content["images"]:
+        image |= {"width": side, "height": side}
+    data = dataset(content)
+    for step in (check_annotations, lambda data: check(data, objects(0))):
+        with contextlib.suppress(UsageProblem):
+            assert isinstance(step(data), list)
+
+
+def test_boxes_that_cannot_be_found(dataset: Make) -> None:
+    boxes = objects(0)
+    boxes[4, 2] = 0
+    boxes[3] = boxes[0]
+    assert check_annotations(dataset(document(boxes))) == [
+        "1 annotated boxes have no width or height; nothing can find them.",
+        "1 annotations repeat another one of the same image, class and box; each is to be found.",
+    ]
+
+
+def one_off(dataset: Make, shift: int, kept: tuple[int, ...]) -> list[str]:
+    boxes = objects(0)
+    content = document(boxes)
+    content["annotations"] = [one for one in content["annotations"] if one["category_id"] in kept]
+    return check(dataset(content), boxes, shift=shift)
+
+
+def test_classes_that_are_one_off(dataset: Make) -> None:
+    (note,) = one_off(dataset, 1, (1, 2))
+    assert "16 boxes match one of 16 objects, and 16 of them are of another class: every class is one off" in note
+    assert "counts classes from 1 (--classes FILE" in note
+    (note,) = one_off(dataset, -1, (2, 3))
+    assert "every class is one off, as of a model that leaves out the first class" in note
+    (note,) = one_off(dataset, 1, (1, 2, 3))
+    assert "circle as square, square as star, star as circle. Are the classes in another order" in note
+
+
+@pytest.mark.parametrize("score", [0.9, 0.01])
+@pytest.mark.parametrize("shift", [0, 1])
+@pytest.mark.parametrize(
+    "boxes", [objects(0) + np.array([WIDTH, 0, 0, 0]), objects(0) * [1, 1, 0.01, 0.01], objects(0) * 0]
+)
+def test_a_score_of_zero_is_said_where_boxes_are_elsewhere(
+    dataset: Make, boxes: np.ndarray, shift: int, score: float
+) -> None:
+    (note,) = check(dataset(document(objects(0))), boxes, shift=shift, score=score)
+    assert note.startswith("AP50 is 0.0000 with 24 detections: none of 24 annotated objects overlap a detection of any")
+    assert note.endswith(
+        "Check the family (--family), the image size, the classes, and whether the boxes are of these images."
+    )
+
+
+def test_a_score_of_zero_is_said_where_classes_differ_without_order_or_below_the_threshold(dataset: Make) -> None:
+    data, mixed = dataset(document(objects(0))), 1 + np.arange(24) // 3 % 2
+    for note in (*check(data, objects(0), shift=mixed), *check(data, objects(0), shift=1, score=0.01)):
+        assert note.startswith("AP50 is 0.0000 with 24 detections: 24 of 24 annotated objects overlap")
+        assert "The boxes fit; check the classes (--classes)" in note
+
+
+def test_a_low_score_that_is_right_and_an_empty_one_have_no_note(dataset: Make) -> None:
+    boxes = objects(0) + np.array([WIDTH, 0, 0, 0])
+    boxes[0] = objects(0)[0]
+    assert check(dataset(document(objects(0))), boxes) == []
+    assert check(dataset({**document(objects(0)), "annotations": []}), boxes) == []
+    assert check(dataset(document(objects(0))), boxes[:0]) == []  # "The model detected nothing" says it

@@ -1,0 +1,80 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.vision.detections import DetectionStore, write_predictions
+
+IDS = np.array([10, 20, 30], np.int64)
+CATEGORIES = np.array([1, 90], np.int64)
+
+
+def filled() -> DetectionStore:
+    store = DetectionStore(IDS, CATEGORIES)
+    boxes = np.array([[1, 2, 4, 8], [0.1, 0.2, 0.7, 0.9]], np.float32)
+    store.put(2, boxes, np.array([0.9, 0.3], np.float32), np.array([1, 0]))
+    store.put(0, boxes[:1], np.array([0.5], np.float32), np.array([0]))
+    return store
+
+
+def test_images_come_out_in_order_whatever_the_order_they_went_in() -> None:
+    found = filled().collect()
+    assert found.image_ids.tolist() == [10, 30, 30]
+    assert found.category_ids.tolist() == [1, 90, 1]
+    assert found.boxes[:2].tolist() == [[1, 2, 3, 6], [1, 2, 3, 6]]
+    assert found.scores.tolist() == np.array([0.5, 0.9, 0.3], np.float32).tolist()
+
+
+def test_what_is_stored_does_not_keep_the_batch_alive() -> None:
+    store = DetectionStore(IDS, CATEGORIES)
+    outputs = np.ones((1000, 6), np.float32)
+    store.put(0, outputs[:1, :4], outputs[:1, 4], np.zeros(1, np.int64))
+    outputs[:] = 7
+    found = store.collect()
+    assert found.boxes.tolist() == [[1, 1, 0, 0]]
+    assert found.scores.tolist() == [1]
+
+
+def test_boxes_of_classes_without_a_category_are_left_out() -> None:
+    store = DetectionStore(IDS, CATEGORIES, np.array([False, True]))
+    store.put(1, np.eye(3, 4, dtype=np.float32), np.array([0.9, 0.8, 0.7], np.float32), np.array([1, 0, 1]))
+    found = store.collect()
+    assert found.category_ids.tolist() == [90, 90]
+    assert found.scores.tolist() == np.array([0.9, 0.7], np.float32).tolist()
+
+
+def test_nothing_found() -> None:
+    found = DetectionStore(IDS, CATEGORIES).collect()
+    assert len(found) == 0
+    assert found.boxes.shape == (0, 4)
+
+
+def test_a_class_that_the_dataset_does_not_have() -> None:
+    store = DetectionStore(IDS, CATEGORIES)
+    with pytest.raises(UsageProblem, match="class 2, and the annotations have 2 categories"):
+        store.put(0, np.zeros((1, 4), np.float32), np.ones(1, np.float32), np.array([2]))
+
+
+def test_predictions_hold_the_exact_values(tmp_path: Path) -> None:
+    found = filled().collect()
+    write_predictions(tmp_path / "predictions.json", found)
+    rows = json.loads((tmp_path / "predictions.json").read_text())
+    assert [row["image_id"] for row in rows] == found.image_ids.tolist()
+    assert [row["category_id"] for row in rows] == found.category_ids.tolist()
+    assert [row["bbox"] for row in rows] == found.boxes.tolist()
+    assert [row["score"] for row in rows] == found.scores.tolist()
+
+
+def test_no_predictions_are_an_empty_list(tmp_path: Path) -> None:
+    write_predictions(tmp_path / "predictions.json", DetectionStore(IDS, CATEGORIES).collect())
+    assert json.loads((tmp_path / "predictions.json").read_text()) == []
+
+
+def test_more_predictions_than_one_block(tmp_path: Path) -> None:
+    store = DetectionStore(IDS, CATEGORIES)
+    for index in range(3):
+        store.put(index, np.ones((3000, 4), np.float32), np.ones(3000, np.float32), np.zeros(3000, np.int64))
+    write_predictions(tmp_path / "predictions.json", store.collect())
+    assert len(json.loads((tmp_path / "predictions.json").read_text())) == 9000

@@ -1,0 +1,117 @@
+"""Feeds over ONNX Runtime: a model that returns the mean of every channel."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from tests.onnx_text import write_onnx
+
+from trt_workbench.backends.images import ImageSession, ImageTransform
+from trt_workbench.backends.ort.cpu import OrtCpuBackend
+from trt_workbench.core.errors import DeviceFailure, UsageProblem
+from trt_workbench.vision.feed import DeviceFeed, HostFeed, make_feed
+from trt_workbench.vision.letterbox import preprocess
+
+TRANSFORM = ImageTransform(16, 24)
+
+
+class ImageDouble:
+    """What a session with preprocessing on its device offers, here computed on the processor."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner, self.calls, self.refusal = inner, [], None
+        self.inputs, self.outputs, self.concurrency = inner.inputs, inner.outputs, inner.concurrency
+
+    def run(self, inputs: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        return self.inner.run(inputs)
+
+    def run_images(self, images: Sequence[NDArray[np.uint8]], transform: ImageTransform) -> dict[str, NDArray[Any]]:
+        self.calls.append(len(images))
+        if self.refusal:
+            raise self.refusal
+        return self.run({self.inputs[0].name: np.stack([preprocess(image, transform)[0] for image in images])})
+
+
+@pytest.fixture(params=[None, 3], ids=["any-batch", "batch-3"])
+def session(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Any]:
+    batch = request.param or "N"
+    text = f"mean (float[{batch},3,16,24] images) => (float[{batch},3,1,1] mean) {{ mean = GlobalAveragePool(images) }}"
+    write_onnx(tmp_path / "m.onnx", text)
+    with OrtCpuBackend().load(tmp_path / "m.onnx") as loaded:
+        yield loaded
+
+
+def pictures(count: int) -> list[NDArray[np.uint8]]:
+    rng = np.random.default_rng(count)
+    return [rng.integers(0, 256, (9 + 4 * index, 31 - index, 3), dtype=np.uint8) for index in range(count)]
+
+
+def test_the_double_is_an_image_session(session: Any) -> None:
+    assert isinstance(ImageDouble(session), ImageSession)
+    assert not isinstance(session, ImageSession)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_both_places_give_the_same(session: Any, count: int) -> None:
+    fixed = session.inputs[0].shape[0]
+    double = ImageDouble(session)
+    results = []
+    for feed in (HostFeed(double, TRANSFORM, 2, fixed), DeviceFeed(double, TRANSFORM, 2, fixed)):
+        batch = feed.new_batch()
+        for _ in range(2):  # the batch is used again
+            geometries = [feed.fill(batch, slot, image) for slot, image in enumerate(pictures(count))]
+            outputs = feed.run(batch, count)
+        results.append((geometries, outputs["mean"]))
+    (host, mean), (device, other) = results
+    assert host == device
+    np.testing.assert_array_equal(mean, other)
+    assert mean.shape == (count, 3, 1, 1)
+    assert double.calls == [fixed or count] * 2
+
+
+def test_the_device_is_taken_where_it_is_offered(session: Any) -> None:
+    fixed = session.inputs[0].shape[0]
+    double = ImageDouble(session)
+    assert make_feed(double, TRANSFORM, 2, fixed, None)[0].place == "device"
+    assert double.calls == [fixed or 2]
+    assert make_feed(double, TRANSFORM, 2, fixed, "host")[0].place == "host"
+    assert make_feed(session, TRANSFORM, 2, fixed, None)[0].place == "host"
+    assert len(double.calls) == 1
+
+
+def test_a_device_that_is_asked_for_must_be_offered(session: Any) -> None:
+    with pytest.raises(UsageProblem, match="--preprocess host"):
+        make_feed(session, TRANSFORM, 2, session.inputs[0].shape[0], "device")
+
+
+def test_a_transform_that_the_device_refuses_goes_to_the_processor_and_is_told(session: Any) -> None:
+    double = ImageDouble(session)
+    double.refusal = UsageProblem("no rounding down here")
+    feed, note = make_feed(double, TRANSFORM, 1, session.inputs[0].shape[0], None)
+    assert feed.place == "host"
+    assert "no rounding down here" in str(note)
+    with pytest.raises(UsageProblem, match="no rounding down here"):
+        make_feed(double, TRANSFORM, 1, session.inputs[0].shape[0], "device")
+
+
+def test_a_failing_device_is_no_reason_to_change_the_place(session: Any) -> None:
+    double = ImageDouble(session)
+    double.refusal = DeviceFailure("out of memory")
+    with pytest.raises(DeviceFailure):
+        make_feed(double, TRANSFORM, 1, session.inputs[0].shape[0], None)
+
+
+def test_images_are_let_go_after_their_run(session: Any) -> None:
+    feed = DeviceFeed(ImageDouble(session), TRANSFORM, 2, session.inputs[0].shape[0])
+    batch = feed.new_batch()
+    feed.fill(batch, 0, pictures(1)[0])
+    feed.run(batch, 1)
+    assert all(image is feed._blank for image in batch)
+
+
+def test_a_batch_beyond_the_memory_is_refused(session: Any) -> None:
+    with pytest.raises(UsageProblem, match="A batch of shape 1099511627776x3x16x24 takes"):
+        HostFeed(session, TRANSFORM, 2**40, None)

@@ -1,0 +1,299 @@
+import json
+import re
+
+import pytest
+
+from trt_workbench.backends.base import TensorSpec
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.vision.families import family_names, recognise
+
+COCO = str({index: f"class {index}" for index in range(80)})
+# What ultralytics 8.4's exporter writes beside `head`, `end2end` and, of other tasks, `kpt_shape` and `kpt_names`.
+ULTRALYTICS = {
+    "description": "Ultralytics model trained on coco.yaml",
+    "author": "Ultralytics",
+    "date": "2026-11-01T12:00:00+00:00",
+    "version": "8.4.142",
+    "license": "AGPL-3.0 License (https://ultralytics.com/license)",
+    "docs": "https://docs.ultralytics.com",
+    "stride": "32",
+    "task": "detect",
+    "batch": "1",
+    "imgsz": "[640, 640]",
+    "names": COCO,
+    "args": "{'batch': 1, 'half': False, 'dynamic': False, 'simplify': True, 'opset': None, 'nms': False}",
+    "channels": "3",
+}
+Shape = tuple[int | None, ...]
+
+
+def image(*shape: int | None, dtype: str = "float32") -> TensorSpec:
+    return TensorSpec("images", dtype, shape or (1, 3, 640, 640))
+
+
+def out(*shape: int | None, name: str = "output0", dtype: str = "float32") -> TensorSpec:
+    return TensorSpec(name, dtype, shape)
+
+
+def names(count: int) -> dict[str, str]:
+    return {"names": json.dumps([f"class {index}" for index in range(count)])}
+
+
+@pytest.mark.parametrize(
+    ("output", "metadata", "family", "classes"),
+    [
+        ((1, 300, 6), {}, "yolov10", None),
+        ((1, 300, 6), {"names": COCO, "task": "detect", "imgsz": "[640, 640]"}, "yolov10", 80),
+        ((None, 300, 6), names(7), "yolov10", 7),
+        ((1, 84, 8400), {}, "yolov8", 80),
+        ((1, 84, 8400), {"names": COCO}, "yolov8", 80),
+        ((None, 5, 8400), {}, "yolov8", 1),
+        ((1, 6, 8400), {}, "yolov8", 2),
+        ((1, 84, 34000), {}, "yolov8", 80),  # with the P2 level
+        ((1, 8400, 84), {"names": COCO}, "yolov8", 80),  # transposed: 80 names make it certain
+        ((1, 8400, 84), names(79), "yolox", 79),
+        ((1, 8400, 85), {}, "yolox", 80),
+        ((None, 8400, 6), {}, "yolox", 1),
+        ((1, 8500, 85), {}, "yolox", 80),  # with the P6 level
+        ((1, 8400, 85), names(81), "yolov8", 81),
+        ((1, 300, 6), ULTRALYTICS | {"head": "RTDETRDecoder", "end2end": "False"}, "detr", 80),
+        ((None, None, None), ULTRALYTICS | {"head": "RTDETRDecoder", "end2end": "False"}, "detr", 80),
+        ((1, 300, 84), ULTRALYTICS | {"head": "RTDETRDecoder"}, "detr", 80),
+        ((1, 300, 84), ULTRALYTICS | {"description": "Ultralytics rtdetr-l model"}, "detr", 80),
+        ((None, None, None), ULTRALYTICS | {"head": "Detect", "end2end": "True"}, "yolov10", 80),
+        ((None, None, None), ULTRALYTICS | {"head": "v10Detect", "end2end": "True"}, "yolov10", 80),
+        ((None, None, None), ULTRALYTICS | {"head": "Detect", "end2end": "False"}, "yolov8", 80),
+        ((None, None, None), ULTRALYTICS | {"end2end": "False", "args": "{'batch': 1, 'nms': True}"}, "yolov10", 80),
+        ((1, 84, 8400), ULTRALYTICS | {"end2end": "False", "args": "{'nms': False}"}, "yolov8", 80),
+        ((1, 84, 8400), ULTRALYTICS | {"args": "--half"}, "yolov8", 80),
+    ],
+)
+def test_one_output_of_a_known_shape(output: Shape, metadata: dict[str, str], family: str, classes: int | None) -> None:
+    found = recognise([image()], [out(*output)], metadata)
+    assert (found.name, found.class_count, found.input_size) == (family, classes, (640, 640))
+
+
+UNSURE = {
+    "84 values a row: 79 classes of yolox or 80 of a transposed yolov8": ((1, 8400, 84), {}, "transposed"),
+    "three anchors a cell": ((1, 25200, 85), {}, "YOLOv5"),
+    "boxes of a transformer": ((1, 300, 84), {}, "300"),
+    "another grid": ((1, 84, 8000), {}, "8000 anchors"),
+    "names and shape disagree": ((1, 84, 8400), names(20), "names 20"),
+    "names and shape disagree in yolox": ((1, 8400, 85), names(20), "names 20"),
+    "exported by Ultralytics, which has no yolox": ((1, 8400, 85), {"author": "Ultralytics"}, "Ultralytics"),
+    "rank 2": ((300, 6), {}, "shape"),
+    "rank 4": ((1, 3, 80, 80), {}, "shape"),
+    "no class": ((1, 4, 8400), {}, "no class"),
+    "all dynamic": ((None, None, None), {}, "class count"),
+    "end-to-end by the shape, not by the metadata": ((1, 300, 6), {"end2end": "False"}, "not end-to-end"),
+    "a raw head by the shape, not by the metadata": ((1, 84, 8400), {"end2end": "True"}, "is end-to-end"),
+    "a DETR of another shape": ((1, 84, 8400), {"head": "RTDETRDecoder", **names(80)}, "RT-DETR"),
+}
+
+
+@pytest.mark.parametrize(("output", "metadata", "why"), UNSURE.values(), ids=UNSURE)
+def test_what_is_not_certain_asks_for_the_family(output: Shape, metadata: dict[str, str], why: str) -> None:
+    with pytest.raises(UsageProblem, match=why) as caught:
+        recognise([image()], [out(*output)], metadata)
+    message = str(caught.value)
+    assert "Pass --family with one of yolov10, yolov8, yolox" in message
+    assert str(out(*output)) in message
+
+
+def test_a_second_output_is_not_certain() -> None:
+    mask = out(1, 32, 160, 160, name="output1")
+    with pytest.raises(UsageProblem, match="2 outputs"):
+        recognise([image()], [out(1, 84, 8400), mask], {})
+    assert recognise([image()], [out(1, 84, 8400), mask], {}, family="yolov8").output.name == "output0"
+    with pytest.raises(UsageProblem, match="more than one"):
+        recognise([image()], [out(1, 84, 8400), out(1, 84, 8400, name="other")], {}, family="yolov8")
+
+
+def test_integers_are_no_detections() -> None:
+    with pytest.raises(UsageProblem, match="int64"):
+        recognise([image()], [out(1, 300, 6, dtype="int64")], {})
+
+
+@pytest.mark.parametrize(
+    ("family", "output"),
+    [
+        ("yolov8", (1, 84, 1000)),  # a grid of another kind
+        ("yolov8", (1, 8400, 84)),  # transposed, without names
+        ("yolox", (1, 8400, 84)),
+        ("yolox-raw", (1, 8400, 85)),
+        ("yolox-decoded", (1, 8400, 85)),
+        ("yolov10", (1, 8400, 6)),
+    ],
+)
+def test_a_named_family_is_taken_where_it_is_possible(family: str, output: Shape) -> None:
+    assert recognise([image()], [out(*output)], {}, family=family).name == family.partition("-")[0]
+    base = family.partition("-")[0]
+    assert recognise([image()], [out(*output)], {"family": base}).name == base
+
+
+@pytest.mark.parametrize(
+    ("family", "output", "metadata", "why"),
+    [
+        ("yolov10", (1, 84, 8400), {}, "does not fit family yolov10"),
+        ("yolox", (1, 300, 6), {}, "300 rows"),
+        ("yolox", (1, 25200, 85), {}, "YOLOv5"),
+        ("yolov8", (1, 300, 6), {}, "does not fit"),
+        ("yolov8", (1, 84, 8400), {"names": "['one']"}, "names 1"),
+    ],
+)
+def test_a_named_family_that_is_impossible_is_refused(
+    family: str, output: Shape, metadata: dict[str, str], why: str
+) -> None:
+    with pytest.raises(UsageProblem, match=why) as caught:
+        recognise([image()], [out(*output)], metadata, family=family)
+    assert "--family" in str(caught.value)
+    with pytest.raises(UsageProblem, match="the model's metadata"):
+        recognise([image()], [out(*output)], {**metadata, "family": family})
+
+
+def test_the_users_family_goes_before_that_of_the_metadata() -> None:
+    assert recognise([image()], [out(1, 8400, 6)], {"family": "yolov10"}, family="yolox").name == "yolox"
+
+
+def test_an_unknown_family_gets_near_matches() -> None:
+    with pytest.raises(UsageProblem, match="did you mean yolox"):
+        recognise([image()], [out(1, 300, 6)], {}, family="yolo-x")
+    with pytest.raises(UsageProblem, match=family_names()[0]):
+        recognise([image()], [out(1, 300, 6)], {}, family="ssd")
+
+
+@pytest.mark.parametrize(
+    ("metadata", "words"),
+    [
+        ({"task": "segment"}, "'segment': a model for segmentation"),
+        ({"task": "semantic"}, "'semantic': a model for semantic segmentation"),
+        ({"task": "pose", "kpt_shape": "[17, 3]"}, "'pose': a model for key points"),
+        ({"task": "obb"}, "'obb': a model for oriented boxes"),
+        ({"task": "classify"}, "'classify': a model for classification"),
+        ({"task": "depth"}, "'depth': a model for depth"),
+        ({"head": "Segment26"}, "head is 'Segment26': a model for segmentation"),
+        ({"head": "OBB"}, "a model for oriented boxes"),
+        ({"kpt_shape": "[17, 3]"}, "a model for key points"),
+        ({"channels": "1"}, "1 channels"),
+    ],
+)
+def test_other_tasks_are_refused_by_name(metadata: dict[str, str], words: str) -> None:
+    for family in (None, "yolov10"):
+        with pytest.raises(UsageProblem, match=re.escape(words)):
+            recognise([image()], [out(1, 300, 6)], metadata, family=family)
+
+
+@pytest.mark.parametrize("family", [None, "detr"])
+def test_other_forms_of_detr_are_refused_by_name(family: str | None) -> None:
+    apart = [out(1, 300, 4, name="dets"), out(1, 300, 91, name="labels")]
+    with pytest.raises(UsageProblem, match="RF-DETR"):
+        recognise([image()], apart, {}, family=family)
+    apart = [out(1, 300, 80, name="logits"), out(1, 300, 4, name="pred_boxes")]
+    with pytest.raises(UsageProblem, match="pred_boxes and logits"):
+        recognise([image()], apart, {}, family=family)
+    sizes = TensorSpec("orig_target_sizes", "int64", (None, 2))
+    with pytest.raises(UsageProblem, match="post-processing inside") as caught:
+        recognise([image(), sizes], [out(1, 300, name="scores")], {}, family=family)
+    assert "D-FINE, DEIM and RT-DETRv4" in str(caught.value)
+    assert "Ultralytics has the first RT-DETR alone" in str(caught.value)  # and none of the others
+
+
+def test_a_detr_stretches_the_image() -> None:
+    found = recognise([image()], [out(1, 300, 6)], {"head": "RTDETRDecoder"})
+    transform = found.transform()
+    assert (transform.placement, transform.channels, transform.scale) == ("stretch", "rgb", 1 / 255)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("{0: 'person', 1: \"bird's\"}", ("person", "bird's")),
+        ('{"1": "b", "0": "a"}', ("a", "b")),
+        ('["a", "b"]', ("a", "b")),
+        ("('a', 'b')", ("a", "b")),
+        ("", None),
+    ],
+)
+def test_names_in_every_usual_form(text: str, expected: tuple[str, ...] | None) -> None:
+    assert recognise([image()], [out(1, 300, 6)], {"names": text}).names == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["{0: 'a', 2: 'c'}", "[]", "{}", "[1, 2]", "5", "a, b", "{'x': 'a'}", "__import__('os')"]
+)
+def test_names_that_are_none_are_refused(text: str) -> None:
+    with pytest.raises(UsageProblem, match="names"):
+        recognise([image()], [out(1, 300, 6)], {"names": text})
+
+
+@pytest.mark.parametrize(
+    ("shape", "layout"),
+    [((1, 3, 320, 640), "nchw"), ((None, None, 320, 640), "nchw"), ((1, 320, 640, 3), "nhwc")],
+)
+def test_the_transform_follows_the_input(shape: Shape, layout: str) -> None:
+    found = recognise([image(*shape, dtype="float16")], [out(1, 300, 6)], {})
+    transform = found.transform()
+    assert (transform.height, transform.width, transform.layout, transform.dtype) == (320, 640, layout, "float16")
+
+
+def test_an_integer_input_takes_grey_levels() -> None:
+    found = recognise([image(1, 640, 640, 3, dtype="uint8")], [out(1, 300, 6)], {})
+    assert (found.transform().scale, found.transform().dtype) == (1.0, "uint8")
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        [],
+        [image(), image()],
+        [image(1, 3, 640)],
+        [image(1, 1, 640, 640)],
+        [image(dtype="int64")],
+    ],
+)
+def test_what_takes_no_image_is_refused(inputs: list[TensorSpec]) -> None:
+    with pytest.raises(UsageProblem, match="one image tensor"):
+        recognise(inputs, [out(1, 300, 6)], {})
+
+
+class TestImageSize:
+    fixed = image(1, 3, 416, 640)
+    dynamic = image(None, 3, None, None)
+
+    def test_a_fixed_input_has_its_own(self) -> None:
+        assert recognise([self.fixed], [out(1, 300, 6)], {}).input_size == (416, 640)
+        assert recognise([self.fixed], [out(1, 300, 6)], {}, imgsz=(416, 640)).input_size == (416, 640)
+
+    def test_a_fixed_input_takes_no_other(self) -> None:
+        with pytest.raises(UsageProblem, match="asks for 640x640"):
+            recognise([self.fixed], [out(1, 300, 6)], {}, imgsz=(640, 640))
+        with pytest.raises(UsageProblem, match="metadata says imgsz"):
+            recognise([self.fixed], [out(1, 300, 6)], {"imgsz": "[640, 640]"})
+
+    @pytest.mark.parametrize(("text", "size"), [("[320, 512]", (320, 512)), ("320", (320, 320))])
+    def test_a_dynamic_input_has_that_of_the_metadata(self, text: str, size: tuple[int, int]) -> None:
+        found = recognise([self.dynamic], [out(None, 84, None)], {"imgsz": text})
+        assert (found.name, found.input_size) == ("yolov8", size)
+
+    def test_the_user_decides_for_a_dynamic_input(self) -> None:
+        found = recognise([self.dynamic], [out(None, None, 85)], {"imgsz": "640"}, imgsz=(320, 320))
+        assert (found.name, found.input_size) == ("yolox", (320, 320))
+
+    def test_a_half_dynamic_input_keeps_its_fixed_side(self) -> None:
+        half = image(1, 3, 320, None)
+        assert recognise([half], [out(1, 300, 6)], {}, imgsz=(320, 480)).input_size == (320, 480)
+        with pytest.raises(UsageProblem, match=r"320x\?"):
+            recognise([half], [out(1, 300, 6)], {}, imgsz=(480, 480))
+
+    def test_without_any_it_must_be_given(self) -> None:
+        with pytest.raises(UsageProblem, match="pass --imgsz"):
+            recognise([self.dynamic], [out(None, 84, None)], {})
+
+    @pytest.mark.parametrize("text", ["[1, 2, 3]", "'big'", "[a", "[640, 'x']"])
+    def test_metadata_that_is_no_size_is_refused(self, text: str) -> None:
+        with pytest.raises(UsageProblem, match="imgsz"):
+            recognise([self.dynamic], [out(None, 84, None)], {"imgsz": text})
+
+    def test_dynamic_rows_of_six_could_be_two_families(self) -> None:
+        with pytest.raises(UsageProblem, match="could be yolov10 or yolox"):
+            recognise([self.dynamic], [out(None, None, 6)], {}, imgsz=(640, 640))
