@@ -13,8 +13,6 @@
 #include <string>
 #include <vector>
 
-namespace te = trtw::engine;
-
 namespace {
 
 bool show_progress(std::string_view phase, int step, int total) {
@@ -22,33 +20,33 @@ bool show_progress(std::string_view phase, int step, int total) {
     return true; // false would end the build
 }
 
-te::BuildResult build(const std::string& model) {
-    te::BuildOptions options;
+trtw::BuildResult build(const std::string& model) {
+    trtw::BuildOptions options;
     options.fp16 = true;
-    te::BuildResult result = te::build_engine(model, options, show_progress);
-    std::fprintf(stderr, "\nbuilt in %.1f s, %zu bytes\n", result.build_s, result.plan->size());
+    trtw::BuildResult result = trtw::build_engine(model, options, show_progress);
+    std::fprintf(stderr, "\nbuilt in %.1f s, %zu bytes\n", result.build_s, result.plan.size());
     for (const std::string& warning : result.warnings) {
         std::fprintf(stderr, "warning: %s\n", warning.c_str());
     }
     return result;
 }
 
-void run_once(const std::shared_ptr<te::Plan>& plan) {
-    te::Runner runner{plan, {}};
+void run_once(const std::shared_ptr<trtw::Plan>& plan) {
+    trtw::Runner runner{plan, {}};
     std::vector<std::vector<std::byte>> zeros; // read before `run` returns
-    te::Call call;
-    for (const te::TensorInfo& input : plan->inputs()) {
-        te::Input value;
+    trtw::Call call;
+    for (const trtw::TensorInfo& input : plan->inputs()) {
+        trtw::Input value;
         value.shape = input.profiles.front().opt;
-        zeros.emplace_back(te::byte_size(input, value.shape));
+        zeros.emplace_back(trtw::byte_size(input, value.shape));
         value.data = zeros.back().data();
         call.inputs.push_back(value);
     }
     // The outputs lie in the runner's memory as long as `done` lives.
-    const te::Runner::Finished done = runner.run(call);
-    for (const te::Output& output : done.outputs()) {
+    const trtw::Runner::Finished done = runner.run(call);
+    for (const trtw::Output& output : done.outputs()) {
         std::printf("%s %s %s, %zu bytes\n", output.tensor->name.c_str(), output.tensor->dtype.c_str(),
-                    te::bracketed(output.shape).c_str(), output.bytes);
+                    trtw::bracketed(output.shape).c_str(), output.bytes);
     }
     std::printf("compute %.3f ms, end to end %.3f ms\n", static_cast<double>(done.timing().compute_ms),
                 static_cast<double>(done.timing().end_to_end_ms));
@@ -63,14 +61,13 @@ int main(int argc, char** argv) {
         return 2;
     }
     try {
-        te::load_library(); // $TENSORRT_HOME/lib, else the loader's path
-        const te::BuildResult built = build(arguments[1]);
-        const std::span bytes{static_cast<const std::byte*>(built.plan->data()), built.plan->size()};
+        trtw::load_library(); // $TENSORRT_HOME/lib, else the loader's path
+        const trtw::BuildResult built = build(arguments[1]);
         if (arguments.size() > 2) {
-            std::ofstream{arguments[2], std::ios::binary}.write(static_cast<const char*>(built.plan->data()),
-                                                                static_cast<std::streamsize>(built.plan->size()));
+            std::ofstream{arguments[2], std::ios::binary}.write(reinterpret_cast<const char*>(built.plan.data()),
+                                                                static_cast<std::streamsize>(built.plan.size()));
         }
-        run_once(te::Plan::load(bytes, {}));
+        run_once(trtw::Plan::load(built.plan, {}));
     } catch (const trtw::ComponentMissing& problem) {
         std::fprintf(stderr, "%s\n", problem.what());
         return 3;

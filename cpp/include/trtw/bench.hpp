@@ -8,25 +8,17 @@
 #include <string>
 #include <vector>
 
-namespace trtw::engine {
+namespace trtw {
 
 /// trtexec's method (TensorRT's samples, sampleInference.cpp): every inference stream has a context and three CUDA
 /// streams (input, compute, output); each query records six events; up to `depth` queries are in flight a stream, so
 /// that the next input travels while the engine works. The loop runs for at least `iterations` queries a stream and
 /// at least `duration_s` after a warm-up of `warmup_ms` of GPU time; queries that began in the warm-up are dropped.
-/// Defaults are trtexec 8.6's and 10's, but for spin and graph, which are on as in trtexec 11.
+/// The fields stand in bench_options.def.
 struct BenchOptions {
-    int iterations = 10;
-    double duration_s = 3.0;
-    double warmup_ms = 200.0;
-    int streams = 1;        ///< inference streams, each with its own context and buffers
-    bool threads = false;   ///< a host thread for each inference stream; else one serves them in turn
-    int depth = 2;          ///< queries in flight a stream; 1 exposes the transfers
-    bool spin = true;       ///< wait by polling or asleep
-    bool transfers = true;  ///< copy inputs and outputs at every query
-    bool cuda_graph = true; ///< of the engine alone; copies stay outside
-    bool profiler = false;  ///< cudaProfilerStart and -Stop around the timed part
-    std::optional<int> profile;
+#define TRTW_OPTION(name, value, doc, ...) __VA_ARGS__ name = value;
+#include "trtw/bench_options.def"
+#undef TRTW_OPTION
 };
 
 /// One query; times in milliseconds. Positions in time count from the start of the measurement.
@@ -74,4 +66,4 @@ struct LayerTime {
 std::vector<LayerTime> profile_layers(const std::shared_ptr<const Plan>& plan, const std::vector<Input>& inputs,
                                       int iterations, std::optional<int> profile);
 
-} // namespace trtw::engine
+} // namespace trtw

@@ -2,8 +2,7 @@
 #pragma once
 
 #include "trtw/build_options.hpp"
-
-#include <NvInfer.h>
+#include "trtw/shared_bytes.hpp"
 
 #include <cstddef>
 #include <functional>
@@ -11,10 +10,13 @@
 #include <mutex>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
-namespace trtw::engine {
+namespace nvinfer1 {
+class IBuilder;
+} // namespace nvinfer1
+
+namespace trtw {
 
 /// Called with a phase's name, the steps done and the steps in all; false asks for cancellation. May throw, which
 /// cancels as well. Calls may come from any thread.
@@ -25,8 +27,10 @@ using ProgressCallback = std::function<bool(std::string_view phase, int step, in
 class TimingCacheMerger {
 public:
     /// `device` is the one that the builder was made on.
-    TimingCacheMerger(std::unique_ptr<nvinfer1::IBuilder> builder, int device)
-        : builder_{std::move(builder)}, device_{device} {}
+    TimingCacheMerger(std::unique_ptr<nvinfer1::IBuilder> builder, int device);
+    ~TimingCacheMerger();
+    TimingCacheMerger(const TimingCacheMerger&) = delete;
+    TimingCacheMerger& operator=(const TimingCacheMerger&) = delete;
 
     /// One cache with the entries of all; on a conflict the earlier wins. Throws UsageProblem for a cache that TensorRT
     /// rejects.
@@ -45,6 +49,9 @@ class BuilderHold {
 public:
     /// Throws ComponentMissing without TensorRT or its builder, DeviceFailure and UsageProblem without that GPU.
     explicit BuilderHold(int device = 0);
+    ~BuilderHold();
+    BuilderHold(const BuilderHold&) = delete;
+    BuilderHold& operator=(const BuilderHold&) = delete;
 
     /// Lets it go; calling it again does nothing.
     void close();
@@ -56,10 +63,10 @@ private:
 
 /// A built plan and what is known of its making.
 struct BuildResult {
-    std::shared_ptr<nvinfer1::IHostMemory> plan;
-    std::shared_ptr<nvinfer1::IHostMemory> timing_cache; ///< null where the timing cache was disabled
-    std::shared_ptr<TimingCacheMerger> merger;           ///< holds the builder; null where timing_cache is
-    std::string calibration_cache;                       ///< empty without calibration
+    SharedBytes plan;
+    SharedBytes timing_cache;                  ///< empty where the timing cache was disabled
+    std::shared_ptr<TimingCacheMerger> merger; ///< holds the builder; null where timing_cache is empty
+    std::string calibration_cache;             ///< empty without calibration
     double parse_s = 0;
     double build_s = 0;              ///< TensorRT's build alone, calibration included
     int layer_count = 0;             ///< of the network as parsed; an engine has fewer after fusion
@@ -76,4 +83,4 @@ struct BuildResult {
 /// `progress` or the calibration source threw.
 BuildResult build_engine(const std::string& model_path, const BuildOptions& options, const ProgressCallback& progress);
 
-} // namespace trtw::engine
+} // namespace trtw

@@ -1,11 +1,10 @@
 // What goes into one execution of an engine, what comes out, and how a runner is set up.
 #pragma once
 
+#include "trtw/detail/cuda_handles.hpp"
 #include "trtw/letterbox.hpp"
 #include "trtw/memory.hpp"
 #include "trtw/tensor.hpp"
-
-#include <cuda_runtime_api.h>
 
 #include <map>
 #include <memory>
@@ -13,7 +12,7 @@
 #include <string>
 #include <vector>
 
-namespace trtw::engine {
+namespace trtw {
 
 /// Where an input's values come from.
 enum class Source : std::uint8_t {
@@ -29,8 +28,8 @@ struct Input {
     Shape shape;
     std::vector<std::int64_t> strides;    ///< host: in bytes; empty means row-major without gaps
     std::optional<cudaStream_t> producer; ///< device: the stream whose work so far writes the array
-    std::vector<vision::ImageView> images;
-    vision::LetterboxSpec spec;
+    std::vector<ImageView> images;
+    LetterboxSpec spec;
 };
 
 /// One execution: the inputs in the engine's order. Host arrays, and images in ordinary memory, are read before submit
@@ -63,18 +62,11 @@ struct Timing {
     float end_to_end_ms = 0; ///< host time from the start of submit to the end of wait
 };
 
+/// Its fields stand in runner_options.def.
 struct RunnerOptions {
-    int slots = 1;          ///< calls in flight at once; each has a context, streams and buffers of its own
-    bool cuda_graph = true; ///< a call is captured at its second use and replayed from the third on
-    bool spin = true;       ///< wait by polling (least latency, a busy core) or asleep
-    bool timing = true;     ///< device time by stage; costs four to six event records a call
-    /// Copies and compute in one stream and one graph, or each in a stream of its own; without a value the former
-    /// for inputs of up to 2 MiB in all.
-    std::optional<bool> graph_includes_transfers;
-    std::optional<int> profile;                      ///< always this profile; else chosen by the shapes
-    std::map<std::string, std::string> state;        ///< output name -> input name: values that stay on the device
-    std::optional<std::vector<std::string>> outputs; ///< copied to the host; default all but state outputs
-    int graph_cache = 16;                            ///< shapes, addresses and choices remembered a slot
+#define TRTW_OPTION(name, value, doc, ...) __VA_ARGS__ name = value;
+#include "trtw/runner_options.def"
+#undef TRTW_OPTION
 };
 
 /// Whether `RunnerOptions::state` feeds the input.
@@ -112,9 +104,9 @@ struct Output {
     Shape shape;           ///< with Call::at, of what was copied
     std::size_t bytes = 0; ///< likewise
     bool on_host = false;  ///< whether `host` holds this call's values
-    std::shared_ptr<device::PinnedMemory> host;
+    std::shared_ptr<PinnedMemory> host;
     /// Null for outputs that TensorRT writes to host memory, or to a device array of the caller's (aliased outputs).
-    std::shared_ptr<device::DeviceMemory> device;
+    std::shared_ptr<DeviceMemory> device;
 };
 
-} // namespace trtw::engine
+} // namespace trtw

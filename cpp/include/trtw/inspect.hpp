@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace trtw::engine {
+namespace trtw {
 
 struct EngineDescription {
     std::string name;
@@ -29,4 +29,4 @@ struct EngineDescription {
 /// Throws DeviceFailure where TensorRT cannot make an inspector.
 EngineDescription inspect(const Plan& plan);
 
-} // namespace trtw::engine
+} // namespace trtw

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace trtw::vision {
+namespace trtw {
 
 enum class Placement : std::uint8_t { centre, top_left, stretch };
 enum class Rounding : std::uint8_t { nearest, down };
@@ -66,4 +66,4 @@ struct ImageView {
 /// weights of 11 bits, the result an 8-bit grey level, which is then normalised.
 void letterbox_cpu(const ImageView& image, const LetterboxSpec& spec, void* output);
 
-} // namespace trtw::vision
+} // namespace trtw

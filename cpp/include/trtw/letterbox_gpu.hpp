@@ -1,15 +1,14 @@
 // Letterbox on the GPU: decoded images in host memory become one input tensor on the device.
 #pragma once
 
+#include "trtw/detail/cuda_handles.hpp"
 #include "trtw/letterbox.hpp"
 #include "trtw/memory.hpp"
-
-#include <cuda_runtime_api.h>
 
 #include <cstddef>
 #include <span>
 
-namespace trtw::vision {
+namespace trtw {
 
 /// Uploads a batch of images of any sizes and letterboxes them into one tensor. Of images that shrink to less than half
 /// their height only the sampled rows are uploaded. Images in page-locked memory are not copied on the host: the kernel
@@ -27,8 +26,8 @@ public:
     [[nodiscard]] std::size_t device_bytes() const noexcept { return device_.capacity(); }
 
 private:
-    device::PinnedBuffer host_;
-    device::DeviceBuffer device_;
+    PinnedBuffer host_;
+    DeviceBuffer device_;
 };
 
-} // namespace trtw::vision
+} // namespace trtw

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace trtw::engine {
+namespace trtw {
 
 /// What is loaded, or why nothing is.
 struct LibraryStatus {
@@ -28,4 +28,4 @@ LibraryStatus load_library(const std::filesystem::path& folder = {}, bool plugin
 /// As load_library, but a failure is told in `error`. A successful call loads the libraries.
 LibraryStatus library_status(const std::filesystem::path& folder = {}) noexcept;
 
-} // namespace trtw::engine
+} // namespace trtw

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <memory>
 
-namespace trtw::device {
+namespace trtw {
 
 /// Where a block of memory lives.
 enum class Place { device, pinned_host };
@@ -85,4 +85,4 @@ private:
 using DeviceBuffer = GrowingBuffer<DeviceMemory>;
 using PinnedBuffer = GrowingBuffer<PinnedMemory>;
 
-} // namespace trtw::device
+} // namespace trtw

@@ -22,7 +22,7 @@ class IExecutionContext;
 class IRuntime;
 } // namespace nvinfer1
 
-namespace trtw::engine {
+namespace trtw {
 
 /// A weight streaming budget that TensorRT chooses by the free memory of the device.
 constexpr std::int64_t automatic_weight_budget = -1;
@@ -104,4 +104,4 @@ private:
 /// What TensorRT's log says about a plan that it refused, as one paragraph. `library` is "TensorRT 8.6.0 (path)".
 std::string explain_refusal(const std::string& log, const std::string& library);
 
-} // namespace trtw::engine
+} // namespace trtw

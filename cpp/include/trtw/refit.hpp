@@ -2,16 +2,14 @@
 #pragma once
 
 #include "trtw/plan.hpp"
-
-#include <NvInferRuntime.h>
+#include "trtw/shared_bytes.hpp"
 
 #include <cstddef>
 #include <map>
-#include <memory>
 #include <string>
 #include <vector>
 
-namespace trtw::engine {
+namespace trtw {
 
 /// Values of one weight in host memory, row-major; valid until refit returns.
 struct WeightValues {
@@ -28,11 +26,10 @@ std::vector<std::string> refittable_weights(const Plan& plan);
 /// the refit wait for its end.
 /// Throws UsageProblem where calls of the engine are in flight (TensorRT leaves a refit undefined then), where this
 /// version has no parser refitter (TensorRT 8), where the model does not fit, or where the engine is not refittable.
-std::shared_ptr<nvinfer1::IHostMemory> refit_from_onnx(const Plan& plan, const std::string& model_path);
+SharedBytes refit_from_onnx(const Plan& plan, const std::string& model_path);
 
 /// The same with named values. Weights that depend on the replaced ones must be replaced as well; UsageProblem lists
 /// those that are missing, and names that the engine does not have.
-std::shared_ptr<nvinfer1::IHostMemory> refit_from_values(const Plan& plan,
-                                                         const std::map<std::string, WeightValues>& weights);
+SharedBytes refit_from_values(const Plan& plan, const std::map<std::string, WeightValues>& weights);
 
-} // namespace trtw::engine
+} // namespace trtw

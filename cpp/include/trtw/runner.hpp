@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-namespace trtw::engine {
+namespace trtw {
 
 class Slot;
 class SlotPool;
@@ -91,7 +91,7 @@ public:
     /// Copies what the next call of `other` reads, on the device; what `other` has no value of starts from zeros.
     /// Throws UsageProblem where the two do not keep the same state, or a call is in flight.
     void take_state(Runner& other);
-    std::shared_ptr<device::PinnedMemory> input_block(int slot, std::size_t input, std::size_t bytes);
+    std::shared_ptr<PinnedMemory> input_block(int slot, std::size_t input, std::size_t bytes);
 
     [[nodiscard]] const Plan& plan() const noexcept { return *plan_; }
     [[nodiscard]] const RunnerOptions& options() const noexcept { return options_; }
@@ -117,4 +117,4 @@ private:
     Timing last_timing_;
 };
 
-} // namespace trtw::engine
+} // namespace trtw

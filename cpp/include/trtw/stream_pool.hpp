@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-namespace trtw::engine {
+namespace trtw {
 
 class BatchSizes;
 class Slot;
@@ -136,4 +136,4 @@ private:
     mutable std::mutex mutex_;
 };
 
-} // namespace trtw::engine
+} // namespace trtw

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace trtw::engine {
+namespace trtw {
 
 using Shape = std::vector<std::int64_t>;
 
@@ -72,4 +72,4 @@ std::string bracketed(const Shape& shape);
 /// range that the profile tells, or any where the profile tells none (TensorRT checks the shape itself then).
 ProfileRange complete_range(const Shape& shape, const ProfileRange& told);
 
-} // namespace trtw::engine
+} // namespace trtw

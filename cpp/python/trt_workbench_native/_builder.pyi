@@ -6,6 +6,7 @@ from typing import Any, final
 
 from numpy.typing import NDArray
 
+from trt_workbench_native._options import BuildOptions
 from trt_workbench_native._runner import Engine
 
 # ---- errors: NativeError and what derives from it are all that the core raises on purpose
@@ -126,99 +127,6 @@ class Calibration:
     ) -> None: ...
     @property
     def algorithm(self) -> str: ...
-
-@final
-class BuildOptions:
-    """Everything that can be asked of a build; cpp/include/trtw/engine/build_options.hpp explains each.
-
-    None leaves TensorRT's default. Containers are read-only; assign whole ones. `layer_precisions` and
-    `layer_output_types` map a layer name pattern (fnmatch) to a data type; of several that match, the last counts.
-    """
-
-    def __init__(self) -> None: ...
-    device: int
-    fp16: bool
-    bf16: bool
-    int8: bool
-    fp8: bool
-    int4: bool
-    fp4: bool
-    tf32: bool
-    strongly_typed: bool
-    sparse_weights: bool
-    precision_constraints: str
-    optimization_level: int | None
-    avg_timing_iterations: int | None
-    max_tactics: int | None
-    max_aux_streams: int | None
-    max_threads: int | None
-    tiling_optimization_level: str | None
-    build_route: str | None
-    timing_cache: bytes | None
-    timing_cache_ignore_mismatch: bool
-    disable_timing_cache: bool
-    error_on_timing_cache_miss: bool
-    editable_timing_cache: bool
-    hardware_compatibility: str
-    version_compatible: bool
-    exclude_lean_runtime: bool
-    strip_weights: bool
-    refit: str
-    weight_streaming: bool
-    profiling_verbosity: str
-    strict_nans: bool
-    distributive_independence: bool
-    direct_io: bool
-    native_instance_norm: bool | None
-    dla_core: int | None
-    gpu_fallback: bool
-    calibration: Calibration | None
-    @property
-    def profiles(self) -> tuple[Profile, ...]: ...
-    @profiles.setter
-    def profiles(self, value: Sequence[Profile], /) -> None: ...
-    @property
-    def memory_pools(self) -> Mapping[str, int]: ...
-    @memory_pools.setter
-    def memory_pools(self, value: Mapping[str, int], /) -> None: ...
-    @property
-    def tactic_sources(self) -> Mapping[str, bool]: ...
-    @tactic_sources.setter
-    def tactic_sources(self, value: Mapping[str, bool], /) -> None: ...
-    @property
-    def preview_features(self) -> Mapping[str, bool]: ...
-    @preview_features.setter
-    def preview_features(self, value: Mapping[str, bool], /) -> None: ...
-    @property
-    def io_types(self) -> Mapping[str, str]: ...
-    @io_types.setter
-    def io_types(self, value: Mapping[str, str], /) -> None: ...
-    @property
-    def io_formats(self) -> Mapping[str, Sequence[str]]: ...
-    @io_formats.setter
-    def io_formats(self, value: Mapping[str, Sequence[str]], /) -> None: ...
-    @property
-    def layer_precisions(self) -> Mapping[str, str]: ...
-    @layer_precisions.setter
-    def layer_precisions(self, value: dict[str, str], /) -> None: ...
-    @property
-    def layer_output_types(self) -> Mapping[str, str]: ...
-    @layer_output_types.setter
-    def layer_output_types(self, value: dict[str, str], /) -> None: ...
-    @property
-    def plugins(self) -> tuple[str, ...]: ...
-    @plugins.setter
-    def plugins(self, value: Sequence[str], /) -> None: ...
-    @property
-    def plugins_to_serialize(self) -> tuple[str, ...]: ...
-    @plugins_to_serialize.setter
-    def plugins_to_serialize(self, value: Sequence[str], /) -> None: ...
-    def validate(self) -> None:
-        """Check what can be checked without a model, a GPU or TensorRT's libraries.
-
-        Raises:
-            UsageProblem: a word, a range or a combination is wrong, or the TensorRT version lacks what is asked for.
-        """
 
 @final
 class NetworkTensor:

@@ -8,6 +8,8 @@ from typing import Any, Literal, Protocol, Self, TypeAlias
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from trt_workbench_native._options import BenchOptions, RunnerOptions
+
 class CudaArray(Protocol):
     """An array on a GPU, such as a torch.Tensor, a cupy.ndarray or a DeviceArray."""
 
@@ -319,46 +321,6 @@ class Engine:
         """JSON text of a header before the plan; empty without one."""
 
 # ---- running ---------------------------------------------------------------------------------------
-class RunnerOptions:
-    """How an engine is run.
-
-    Attributes:
-        slots: calls in flight at once, 1 to 64; each has a context, streams and buffers of its own.
-        cuda_graph: capture a call of the same shapes at its second use and replay it from the third on.
-        spin: wait by polling (least latency, a busy core) instead of asleep.
-        timing: take the device's time by stage; costs four to six event records a call.
-        graph_includes_transfers: copies and compute in one stream and one graph, or each in a stream of its own;
-            None: the former for inputs of up to 2 MiB in all.
-        profile: always this optimisation profile; None: chosen by the shapes of each call.
-        state: output name to input name: values that stay on the device and feed the next call. One slot only.
-        outputs: names of the outputs that are copied to the host; None: all but the state outputs.
-        graph_cache: kinds of calls (shapes, addresses) that each slot remembers; the oldest graph goes first. With
-            state, whose two buffers change roles, there are two graphs of each kind.
-    """
-
-    slots: int
-    cuda_graph: bool
-    spin: bool
-    timing: bool
-    graph_includes_transfers: bool | None
-    profile: int | None
-    state: dict[str, str]
-    outputs: list[str] | None
-    graph_cache: int
-    def __init__(
-        self,
-        *,
-        slots: int = 1,
-        cuda_graph: bool = True,
-        spin: bool = True,
-        timing: bool = True,
-        graph_includes_transfers: bool | None = None,
-        profile: int | None = None,
-        state: Mapping[str, str] | None = None,
-        outputs: Sequence[str] | None = None,
-        graph_cache: int = 16,
-    ) -> None: ...
-
 class CallTiming:
     """Milliseconds of one call. All but `enqueue_ms` and `end_to_end_ms` need `RunnerOptions.timing`, else 0."""
 
@@ -558,50 +520,6 @@ class Ticket:
     def __await__(self) -> Generator[Any, None, dict[str, Any]]: ...
 
 # ---- measuring -------------------------------------------------------------------------------------
-class BenchOptions:
-    """What `bench` does; the method is trtexec's.
-
-    Attributes:
-        iterations: least number of queries a stream after the warm-up.
-        duration_s: least duration after the warm-up, in seconds.
-        warmup_ms: of GPU time; queries that begin in it are dropped.
-        streams: inference streams, each with a context and buffers.
-        threads: a host thread for each stream.
-        depth: queries in flight a stream; 1 exposes the transfers.
-        spin: wait by polling instead of asleep.
-        transfers: copy inputs and outputs at every query.
-        cuda_graph: launch the engine as a captured graph; copies stay outside.
-        profiler: bound the timed part with cudaProfilerStart and -Stop.
-        profile: optimisation profile; None: chosen by the shapes.
-    """
-
-    iterations: int
-    duration_s: float
-    warmup_ms: float
-    streams: int
-    threads: bool
-    depth: int
-    spin: bool
-    transfers: bool
-    cuda_graph: bool
-    profiler: bool
-    profile: int | None
-    def __init__(
-        self,
-        *,
-        iterations: int = 10,
-        duration_s: float = 3.0,
-        warmup_ms: float = 200.0,
-        streams: int = 1,
-        threads: bool = False,
-        depth: int = 2,
-        spin: bool = True,
-        transfers: bool = True,
-        cuda_graph: bool = True,
-        profiler: bool = False,
-        profile: int | None = None,
-    ) -> None: ...
-
 class BenchResult:
     """Every query of a measurement, by start, the warm-up left out. Arrays are float64 [len(self)]; times in ms."""
 

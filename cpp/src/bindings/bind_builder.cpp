@@ -19,7 +19,6 @@
 #include <vector>
 
 namespace py = pybind11;
-namespace te = trtw::engine;
 
 namespace trtw::bindings {
 
@@ -30,11 +29,11 @@ struct Built {
     py::bytes plan;
     py::object timing_cache = py::none();
     py::object calibration_cache = py::none();
-    te::BuildResult rest;
+    BuildResult rest;
 };
 
 // Runs in whatever thread TensorRT calls from. Ctrl-C is served here, as the build itself never returns to Python.
-te::ProgressCallback progress_callback(const std::optional<py::function>& function) {
+ProgressCallback progress_callback(const std::optional<py::function>& function) {
     return [function = function ? function->ptr() : nullptr](std::string_view phase, int step, int total) {
         const py::gil_scoped_acquire locked;
         if (PyErr_CheckSignals() != 0) {
@@ -48,20 +47,19 @@ te::ProgressCallback progress_callback(const std::optional<py::function>& functi
     };
 }
 
-Built build_engine(const py::object& model, const te::BuildOptions& given,
-                   const std::optional<py::function>& progress) {
+Built build_engine(const py::object& model, const BuildOptions& given, const std::optional<py::function>& progress) {
     const std::string path = path_text(model);
     // Other threads may change theirs meanwhile.
-    const te::BuildOptions options = given; // NOLINT(performance-unnecessary-copy-initialization)
-    te::BuildResult result;
+    const BuildOptions options = given; // NOLINT(performance-unnecessary-copy-initialization)
+    BuildResult result;
     {
         const py::gil_scoped_release unlocked;
-        result = te::build_engine(path, options, progress_callback(progress));
+        result = trtw::build_engine(path, options, progress_callback(progress));
     }
     Built built;
-    built.plan = bytes_of(*std::exchange(result.plan, nullptr));
+    built.plan = bytes_of(std::exchange(result.plan, {}));
     if (result.timing_cache) {
-        built.timing_cache = bytes_of(*std::exchange(result.timing_cache, nullptr));
+        built.timing_cache = bytes_of(std::exchange(result.timing_cache, {}));
     }
     if (!result.calibration_cache.empty()) {
         built.calibration_cache = py::bytes(result.calibration_cache);
@@ -71,7 +69,7 @@ Built build_engine(const py::object& model, const te::BuildOptions& given,
 }
 
 py::bytes merge_timing_caches(const Built& self, const std::vector<py::bytes>& caches) {
-    const std::shared_ptr<te::TimingCacheMerger> merger = self.rest.merger;
+    const std::shared_ptr<TimingCacheMerger> merger = self.rest.merger;
     if (!merger) {
         throw UsageProblem("The timing cache of this build was disabled, and it kept no builder to merge others.");
     }
@@ -85,14 +83,14 @@ py::bytes merge_timing_caches(const Built& self, const std::vector<py::bytes>& c
 }
 
 void bind_result(py::module_& m) {
-    py::class_<te::TensorDescription>(m, "NetworkTensor", "An input or output of the network that was parsed.")
-        .def_readonly("name", &te::TensorDescription::name)
-        .def_readonly("dtype", &te::TensorDescription::dtype)
+    py::class_<TensorDescription>(m, "NetworkTensor", "An input or output of the network that was parsed.")
+        .def_readonly("name", &TensorDescription::name)
+        .def_readonly("dtype", &TensorDescription::dtype)
         .def_property_readonly(
-            "shape", [](const te::TensorDescription& self) { return tuple_of(self.shape); },
+            "shape", [](const TensorDescription& self) { return tuple_of(self.shape); },
             "Dimensions; -1 where only known at run time.")
-        .def_readonly("is_input", &te::TensorDescription::is_input)
-        .def_readonly("is_shape_tensor", &te::TensorDescription::is_shape_tensor);
+        .def_readonly("is_input", &TensorDescription::is_input)
+        .def_readonly("is_shape_tensor", &TensorDescription::is_shape_tensor);
     const auto rest = [](auto member) { return [member](const Built& self) { return self.rest.*member; }; };
     py::class_<Built>(m, "BuildResult",
                       "A built plan and what is known of its making. Unless the timing cache was disabled, it "
@@ -100,12 +98,12 @@ void bind_result(py::module_& m) {
         .def_readonly("plan", &Built::plan)
         .def_readonly("timing_cache", &Built::timing_cache, "Bytes; None where the timing cache was disabled.")
         .def_readonly("calibration_cache", &Built::calibration_cache, "Bytes; None without calibration.")
-        .def_property_readonly("parse_s", rest(&te::BuildResult::parse_s))
-        .def_property_readonly("build_s", rest(&te::BuildResult::build_s),
+        .def_property_readonly("parse_s", rest(&BuildResult::parse_s))
+        .def_property_readonly("build_s", rest(&BuildResult::build_s),
                                "Seconds of TensorRT's build, calibration included.")
-        .def_property_readonly("layer_count", rest(&te::BuildResult::layer_count),
+        .def_property_readonly("layer_count", rest(&BuildResult::layer_count),
                                "Layers of the network; an engine has fewer after fusion.")
-        .def_property_readonly("skipped_tactics", rest(&te::BuildResult::skipped_tactics),
+        .def_property_readonly("skipped_tactics", rest(&BuildResult::skipped_tactics),
                                "Kernels not tried for want of memory: a sign of a slower engine.")
         .def_property_readonly("warnings",
                                [](const Built& self) {
@@ -124,30 +122,30 @@ void bind_result(py::module_& m) {
 }
 
 void bind_hold(py::module_& m) {
-    py::class_<te::BuilderHold>(m, "BuilderHold",
-                                "Keeps TensorRT's builder loaded until it is closed or freed, for a process that "
-                                "builds several engines: loading it takes seconds each time.")
+    py::class_<BuilderHold>(m, "BuilderHold",
+                            "Keeps TensorRT's builder loaded until it is closed or freed, for a process that "
+                            "builds several engines: loading it takes seconds each time.")
         .def(py::init<int>(), py::arg("device") = 0, py::call_guard<py::gil_scoped_release>(),
              "Loads it on a device.\n\n"
              "Raises:\n    ComponentMissing: TensorRT's library or its builder is absent.\n"
              "    UsageProblem: The device does not exist.\n    DeviceFailure: No GPU can be used.")
-        .def("close", &te::BuilderHold::close, py::call_guard<py::gil_scoped_release>(),
+        .def("close", &BuilderHold::close, py::call_guard<py::gil_scoped_release>(),
              "Lets it go; calling it again does nothing.");
 }
 
 std::vector<std::string> unsupported_operators(const std::vector<std::string>& op_types) {
     const py::gil_scoped_release unlocked;
-    return te::unsupported_operators(op_types);
+    return trtw::unsupported_operators(op_types);
 }
 
 py::dict option_names() {
     py::dict names;
-    names["precisions"] = te::precision_names();
-    names["data_types"] = te::dtype_names();
-    names["memory_pools"] = te::memory_pool_names();
-    names["tactic_sources"] = te::tactic_source_names();
-    names["preview_features"] = te::preview_feature_names();
-    names["io_formats"] = te::io_format_names();
+    names["precisions"] = trtw::precision_names();
+    names["data_types"] = trtw::dtype_names();
+    names["memory_pools"] = trtw::memory_pool_names();
+    names["tactic_sources"] = trtw::tactic_source_names();
+    names["preview_features"] = trtw::preview_feature_names();
+    names["io_formats"] = trtw::io_format_names();
     return names;
 }
 

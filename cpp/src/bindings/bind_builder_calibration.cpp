@@ -30,7 +30,7 @@ class Pass {
 public:
     explicit Pass(const py::object& batches) : iterator_{py::iter(batches)} {}
 
-    bool next(engine::CalibrationBatch& batch) {
+    bool next(CalibrationBatch& batch) {
         arrays_.clear();
         const auto item = py::reinterpret_steal<py::object>(PyIter_Next(iterator_.ptr()));
         if (!item) {
@@ -47,7 +47,7 @@ public:
     }
 
 private:
-    engine::CalibrationTensor tensor(const std::string& name, const py::object& given) {
+    CalibrationTensor tensor(const std::string& name, const py::object& given) {
         const auto array = py::array::ensure(given, py::array::c_style);
         if (!array) {
             throw UsageProblem("Calibration batch, input '" + name + "': is no array.");
@@ -66,10 +66,10 @@ private:
 
 } // namespace
 
-std::function<engine::BatchSource()> python_batches(py::function batches) {
-    return [call = shared(std::move(batches))]() -> engine::BatchSource {
+std::function<BatchSource()> python_batches(py::function batches) {
+    return [call = shared(std::move(batches))]() -> BatchSource {
         const py::gil_scoped_acquire locked;
-        return [pass = shared(Pass{(*call)()})](engine::CalibrationBatch& batch) {
+        return [pass = shared(Pass{(*call)()})](CalibrationBatch& batch) {
             const py::gil_scoped_acquire lock;
             return pass->next(batch);
         };

@@ -11,6 +11,6 @@ namespace trtw::bindings {
 
 /// What Calibration::open is to be: it calls `batches` and reads its iterable. The interpreter lock is taken where
 /// Python is touched, so the result may be called and destroyed without it.
-std::function<engine::BatchSource()> python_batches(pybind11::function batches);
+std::function<BatchSource()> python_batches(pybind11::function batches);
 
 } // namespace trtw::bindings

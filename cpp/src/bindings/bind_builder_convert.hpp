@@ -1,7 +1,8 @@
 // Conversions between Python values and the core's types for building; containers are handed out read-only.
 #pragma once
 
-#include <NvInferRuntime.h>
+#include "trtw/shared_bytes.hpp"
+
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
@@ -50,8 +51,8 @@ inline pybind11::object decoded(std::string_view text) {
         PyUnicode_DecodeUTF8(text.data(), static_cast<pybind11::ssize_t>(text.size()), "replace"));
 }
 
-inline pybind11::bytes bytes_of(const nvinfer1::IHostMemory& memory) {
-    return {static_cast<const char*>(memory.data()), memory.size()};
+inline pybind11::bytes bytes_of(const SharedBytes& bytes) {
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
 } // namespace trtw::bindings

@@ -16,17 +16,16 @@
 #include <vector>
 
 namespace py = pybind11;
-namespace te = trtw::engine;
 
 namespace trtw::bindings {
 
 namespace {
 
-py::dict inspect_engine(const te::Plan& plan) {
-    te::EngineDescription found;
+py::dict inspect_engine(const Plan& plan) {
+    EngineDescription found;
     {
         const py::gil_scoped_release unlocked;
-        found = te::inspect(plan);
+        found = trtw::inspect(plan);
     }
     py::dict description;
     description["name"] = found.name;
@@ -45,19 +44,19 @@ py::dict inspect_engine(const te::Plan& plan) {
     return description;
 }
 
-py::bytes refit(const te::Plan& plan, const std::optional<py::object>& model,
+py::bytes refit(const Plan& plan, const std::optional<py::object>& model,
                 const std::optional<std::map<std::string, py::array>>& weights) {
     if (model.has_value() == weights.has_value()) {
         throw UsageProblem("Refit takes either a model or weights.");
     }
-    std::shared_ptr<nvinfer1::IHostMemory> bytes;
+    SharedBytes bytes;
     if (model) {
         const std::string path = path_text(*model);
         const py::gil_scoped_release unlocked;
-        bytes = te::refit_from_onnx(plan, path);
+        bytes = trtw::refit_from_onnx(plan, path);
     } else {
         std::map<std::string, py::array> arrays; // row-major, and alive until TensorRT has read them
-        std::map<std::string, te::WeightValues> values;
+        std::map<std::string, WeightValues> values;
         for (const auto& [name, given] : *weights) {
             require_native_order(given.dtype(), "Weight '" + name + "'");
             const auto array = py::array::ensure(given, py::array::c_style);
@@ -66,14 +65,14 @@ py::bytes refit(const te::Plan& plan, const std::optional<py::object>& model,
                             static_cast<std::size_t>(array.size())};
         }
         const py::gil_scoped_release unlocked;
-        bytes = te::refit_from_values(plan, values);
+        bytes = trtw::refit_from_values(plan, values);
     }
-    return bytes_of(*bytes);
+    return bytes_of(bytes);
 }
 
-std::vector<std::string> refittable_weights(const te::Plan& plan) {
+std::vector<std::string> refittable_weights(const Plan& plan) {
     const py::gil_scoped_release unlocked;
-    return te::refittable_weights(plan);
+    return trtw::refittable_weights(plan);
 }
 
 } // namespace

@@ -17,11 +17,11 @@
 
 namespace py = pybind11;
 
+namespace trtw::bindings {
+
 #ifdef TRTW_WITH_CUDA
 
 namespace {
-
-namespace td = trtw::device;
 
 py::object version_or_none(int number) {
     return number == 0 ? py::object(py::none())
@@ -29,28 +29,28 @@ py::object version_or_none(int number) {
 }
 
 py::dict cuda_status() {
-    td::Status status;
+    DeviceStatus status;
     {
         const py::gil_scoped_release unlocked;
-        status = td::status();
+        status = trtw::device_status();
     }
     py::dict result;
     result["ok"] = status.ok;
     result["device_count"] = status.device_count;
     result["driver_version"] = version_or_none(status.driver_version);
     result["runtime_version"] = version_or_none(status.runtime_version);
-    result["error"] = trtw::bindings::text_or_none(status.error);
+    result["error"] = text_or_none(status.error);
     return result;
 }
 
 py::list devices() {
-    std::vector<td::DeviceInfo> found;
+    std::vector<DeviceInfo> found;
     {
         const py::gil_scoped_release unlocked;
-        found = td::devices();
+        found = trtw::devices();
     }
     py::list result;
-    for (const td::DeviceInfo& info : found) {
+    for (const DeviceInfo& info : found) {
         py::dict device;
         device["index"] = info.index;
         device["name"] = info.name;
@@ -66,44 +66,45 @@ py::list devices() {
     return result;
 }
 
-py::array pinned_empty(const trtw::engine::Shape& shape, const py::object& dtype) {
+py::array pinned_empty(const Shape& shape, const py::object& dtype) {
     const py::dtype type = py::dtype::from_args(dtype);
     // numpy gives strings of no length one character each, for which there would be no memory
     if (type.itemsize() == 0 || type.attr("hasobject").cast<bool>()) {
-        throw trtw::UsageProblem("Page-locked memory is for numbers; the dtype " + py::str(type).cast<std::string>() +
-                                 " holds none.");
+        throw UsageProblem("Page-locked memory is for numbers; the dtype " + py::str(type).cast<std::string>() +
+                           " holds none.");
     }
     auto bytes = static_cast<std::size_t>(type.itemsize());
     for (const std::int64_t dim : shape) {
         if (dim < 0 || __builtin_mul_overflow(bytes, static_cast<std::size_t>(dim), &bytes)) {
-            throw trtw::UsageProblem("There is no array of the shape " + py::str(py::cast(shape)).cast<std::string>() +
-                                     ".");
+            throw UsageProblem("There is no array of the shape " + py::str(py::cast(shape)).cast<std::string>() + ".");
         }
     }
-    std::unique_ptr<td::PinnedMemory> memory;
+    std::unique_ptr<PinnedMemory> memory;
     {
         const py::gil_scoped_release unlocked;
-        memory = std::make_unique<td::PinnedMemory>(bytes);
+        memory = std::make_unique<PinnedMemory>(bytes);
     }
     void* data = memory->data();
-    return trtw::bindings::array_over(type, shape, data, std::move(memory));
+    return array_over(type, shape, data, std::move(memory));
 }
 
 } // namespace
 
-void trtw::bindings::bind_device(py::module_& m) {
+void bind_device(py::module_& m) {
     m.def("cuda_status", &cuda_status, "Tells whether a GPU can be used, and why not. Never raises.");
     m.def("devices", &devices, "Returns every visible GPU.\n\nRaises:\n    DeviceFailure: The driver failed.");
     m.def("pinned_empty", &pinned_empty, py::arg("shape"), py::arg("dtype") = "uint8",
           "Returns an array in page-locked memory, of unset values.");
-    m.def("profiler_start", &td::profiler_start, "Begins the range that Nsight records.");
-    m.def("profiler_stop", &td::profiler_stop, "Ends that range.");
+    m.def("profiler_start", &trtw::profiler_start, "Begins the range that Nsight records.");
+    m.def("profiler_stop", &trtw::profiler_stop, "Ends that range.");
     bind_device_array(m);
 }
 
 #else
 
 // Without CUDA this build knows no devices; Python reports what the build lacks.
-void trtw::bindings::bind_device(py::module_& /*m*/) {}
+void bind_device(py::module_& /*m*/) {}
 
 #endif
+
+} // namespace trtw::bindings

@@ -80,7 +80,7 @@ struct Exported {
         : reading{array.block, array.device, stream}, shape{array.shape} {}
     DLManagedTensor managed{};
     Reading reading;
-    engine::Shape shape;
+    Shape shape;
 };
 
 // The stream on which a consumer says that it will read; nullopt where it takes care of the order itself.
@@ -132,7 +132,7 @@ py::array to_numpy(const DeviceArray& array) {
     py::array result = new_array(array.dtype, array.shape);
     void* target = result.mutable_data();
     const py::gil_scoped_release unlocked;
-    const device::DeviceScope scope{array.device};
+    const DeviceScope scope{array.device};
     if (array.bytes > 0) {
         TRTW_CUDA(cudaMemcpy(target, array.block->data(), array.bytes, cudaMemcpyDeviceToHost));
     }
@@ -168,15 +168,14 @@ std::optional<cudaStream_t> producer_of(const py::dict& description) {
 ForeignArray from_interface(const py::dict& description, const py::handle& owner) {
     ForeignArray array;
     array.keep = py::reinterpret_borrow<py::object>(owner);
-    array.shape = description["shape"].cast<engine::Shape>();
+    array.shape = description["shape"].cast<Shape>();
     array.dtype = type_of_string(description["typestr"].cast<std::string>());
     const auto data = description["data"].cast<py::tuple>();
     array.data = reinterpret_cast<const void*>(data[0].cast<std::uintptr_t>()); // NOLINT(performance-no-int-to-ptr)
     if (description.contains("strides") && !py::object(description["strides"]).is_none()) {
         const TypeEntry* type = find(array.dtype);
-        array.contiguous =
-            type != nullptr && engine::is_contiguous(array.shape, description["strides"].cast<engine::Shape>(),
-                                                     static_cast<std::size_t>(type->bytes));
+        array.contiguous = type != nullptr && trtw::is_contiguous(array.shape, description["strides"].cast<Shape>(),
+                                                                  static_cast<std::size_t>(type->bytes));
     }
     array.producer = producer_of(description);
     return array;
@@ -205,7 +204,7 @@ ForeignArray from_dlpack(const py::handle& value) {
     array.shape.assign(tensor.shape, tensor.shape + tensor.ndim);
     array.dtype = type_of_dlpack(tensor.dtype);
     array.contiguous = tensor.strides == nullptr ||
-                       engine::is_contiguous(array.shape, {tensor.strides, static_cast<std::size_t>(tensor.ndim)}, 1);
+                       trtw::is_contiguous(array.shape, {tensor.strides, static_cast<std::size_t>(tensor.ndim)}, 1);
     array.producer = cudaStreamLegacy;
     return array;
 }
@@ -252,11 +251,11 @@ void require_native_order(const py::dtype& dtype, const std::string& what) {
     }
 }
 
-py::array new_array(const std::string& dtype, const engine::Shape& shape) {
+py::array new_array(const std::string& dtype, const Shape& shape) {
     return {numpy_dtype(dtype), std::vector<py::ssize_t>(shape.begin(), shape.end())};
 }
 
-py::tuple shape_tuple(const engine::Shape& shape) {
+py::tuple shape_tuple(const Shape& shape) {
     py::tuple result(shape.size());
     for (std::size_t i = 0; i < shape.size(); ++i) {
         result[i] = shape[i];
@@ -279,8 +278,8 @@ void bind_device_array(py::module_& m) {
         .def("__dlpack_device__",
              [](const DeviceArray& a) { return py::make_tuple(static_cast<int>(kDLCUDA), a.device); })
         .def("__repr__", [](const DeviceArray& a) {
-            return "DeviceArray(" + a.dtype + " " + engine::bracketed(a.shape) + ", device " +
-                   std::to_string(a.device) + ")";
+            return "DeviceArray(" + a.dtype + " " + trtw::bracketed(a.shape) + ", device " + std::to_string(a.device) +
+                   ")";
         });
 }
 

@@ -18,7 +18,7 @@ namespace trtw::bindings {
 /// is written again.
 class Reading {
 public:
-    Reading(std::shared_ptr<device::DeviceMemory> block, int device, std::optional<cudaStream_t> stream)
+    Reading(std::shared_ptr<DeviceMemory> block, int device, std::optional<cudaStream_t> stream)
         : block_{std::move(block)}, device_{device}, stream_{stream} {}
     ~Reading() {
         if (stream_) {
@@ -29,15 +29,15 @@ public:
     Reading& operator=(const Reading&) = delete;
 
 private:
-    std::shared_ptr<device::DeviceMemory> block_;
+    std::shared_ptr<DeviceMemory> block_;
     int device_;
     std::optional<cudaStream_t> stream_;
 };
 
 /// An array that this module made. Complete: whoever reads it need not wait for a stream.
 struct DeviceArray {
-    std::shared_ptr<device::DeviceMemory> block;
-    engine::Shape shape;
+    std::shared_ptr<DeviceMemory> block;
+    Shape shape;
     std::string dtype; ///< numpy's name, or "bfloat16", "fp8"
     std::size_t bytes = 0;
     int device = 0;
@@ -48,7 +48,7 @@ struct DeviceArray {
 /// An array that somebody else made, seen through __cuda_array_interface__ or DLPack.
 struct ForeignArray {
     const void* data = nullptr;
-    engine::Shape shape;
+    Shape shape;
     std::string dtype;
     bool contiguous = true;
     std::optional<cudaStream_t> producer; ///< its work so far writes the array
@@ -65,18 +65,17 @@ pybind11::dtype numpy_dtype(const std::string& name);
 void require_native_order(const pybind11::dtype& dtype, const std::string& what);
 
 /// A new array in the host's memory.
-pybind11::array new_array(const std::string& dtype, const engine::Shape& shape);
+pybind11::array new_array(const std::string& dtype, const Shape& shape);
 
 /// A writable array over memory that `owner` keeps; the owner goes with the last view of it.
 template <class Owner>
-pybind11::array array_over(const pybind11::dtype& dtype, const engine::Shape& shape, void* data,
-                           std::unique_ptr<Owner> owner) {
+pybind11::array array_over(const pybind11::dtype& dtype, const Shape& shape, void* data, std::unique_ptr<Owner> owner) {
     const pybind11::capsule base(owner.get(), [](void* pointer) { delete static_cast<Owner*>(pointer); });
     static_cast<void>(owner.release()); // NOLINT(bugprone-unused-return-value): the capsule owns it now
     return {dtype, std::vector<pybind11::ssize_t>(shape.begin(), shape.end()), data, base};
 }
 
-pybind11::tuple shape_tuple(const engine::Shape& shape);
+pybind11::tuple shape_tuple(const Shape& shape);
 
 void bind_device_array(pybind11::module_& m);
 

@@ -13,12 +13,12 @@
 #include <optional>
 
 namespace py = pybind11;
-namespace te = trtw::engine;
-using trtw::bindings::text_or_none;
+
+namespace trtw::bindings {
 
 namespace {
 
-py::dict to_dict(const te::LibraryStatus& status) {
+py::dict to_dict(const LibraryStatus& status) {
     py::dict found;
     found["available"] = status.available;
     found["version"] = text_or_none(status.version);
@@ -28,15 +28,15 @@ py::dict to_dict(const te::LibraryStatus& status) {
     found["plugin"] = text_or_none(status.plugin.string());
     found["error"] = text_or_none(status.error);
     found["notes"] = status.notes;
-    found["mapped"] = te::mapped_tensorrt();
+    found["mapped"] = trtw::mapped_tensorrt();
     return found;
 }
 
 py::dict tensorrt_status(const std::optional<std::string>& library_dir) {
-    te::LibraryStatus status;
+    LibraryStatus status;
     {
         const py::gil_scoped_release unlocked;
-        status = te::library_status(library_dir.value_or(""));
+        status = trtw::library_status(library_dir.value_or(""));
     }
 #ifndef TRTW_WITH_TENSORRT
     if (status.available) {
@@ -54,10 +54,10 @@ py::dict tensorrt_status(const std::optional<std::string>& library_dir) {
 }
 
 py::dict load_tensorrt(const std::optional<std::string>& library_dir, bool plugins) {
-    te::LibraryStatus status;
+    LibraryStatus status;
     {
         const py::gil_scoped_release unlocked;
-        status = te::load_library(library_dir.value_or(""), plugins);
+        status = trtw::load_library(library_dir.value_or(""), plugins);
     }
     return to_dict(status);
 }
@@ -65,8 +65,8 @@ py::dict load_tensorrt(const std::optional<std::string>& library_dir, bool plugi
 #ifdef TRTW_WITH_TENSORRT
 py::list drain_log() {
     py::list lines;
-    for (const te::LogLine& line : te::logger().buffer().drain()) {
-        lines.append(py::make_tuple(std::string{te::severity_name(line.severity)},
+    for (const LogLine& line : trtw::logger().buffer().drain()) {
+        lines.append(py::make_tuple(std::string{trtw::severity_name(line.severity)},
                                     py::reinterpret_steal<py::object>(PyUnicode_DecodeUTF8(
                                         line.text.data(), static_cast<py::ssize_t>(line.text.size()), "replace"))));
     }
@@ -74,13 +74,13 @@ py::list drain_log() {
 }
 
 void set_log_level(const std::string& level) {
-    te::logger().buffer().set_threshold(te::parse_severity(level));
+    trtw::logger().buffer().set_threshold(trtw::parse_severity(level));
 }
 #endif
 
 } // namespace
 
-void trtw::bindings::bind_library(py::module_& m) {
+void bind_library(py::module_& m) {
     m.def("tensorrt_status", &tensorrt_status, py::arg("library_dir") = py::none(),
           "Opens TensorRT where it can be found and tells what it is; `error` says why not. Never raises.\n\n"
           "Args:\n    library_dir: The only folder to look in; without it $TENSORRT_HOME/lib, then the loader's path.");
@@ -94,3 +94,5 @@ void trtw::bindings::bind_library(py::module_& m) {
           "Sets the least grave severity that is kept: internal_error, error, warning, info (default) or verbose.");
 #endif
 }
+
+} // namespace trtw::bindings

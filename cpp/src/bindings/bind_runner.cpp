@@ -3,6 +3,7 @@
 
 #include "bind_closable.hpp"
 #include "bind_device_array.hpp"
+#include "bind_options.hpp"
 #include "bind_runner_call.hpp"
 #include "bind_runner_ticket.hpp"
 #include "bind_vision.hpp"
@@ -17,7 +18,6 @@
 #include <vector>
 
 namespace py = pybind11;
-namespace te = trtw::engine;
 
 namespace trtw::bindings {
 
@@ -28,10 +28,10 @@ using Names = std::optional<std::vector<std::string>>;
 /// A runner as Python holds it. Its own members are touched with the GIL held only.
 class PyRunner {
 public:
-    PyRunner(std::shared_ptr<te::Plan> plan, const std::optional<te::RunnerOptions>& options)
-        : plan_{std::move(plan)}, options_{options.value_or(te::RunnerOptions{})},
+    PyRunner(std::shared_ptr<Plan> plan, const std::optional<RunnerOptions>& options)
+        : plan_{std::move(plan)}, options_{options.value_or(RunnerOptions{})},
           runner_{make_runner(plan_, options_), "The runner is closed; make a new one."} {
-        default_.to_host = te::default_outputs(*plan_, options_);
+        default_.to_host = trtw::default_outputs(*plan_, options_);
         default_.to_device.assign(plan_->outputs().size(), false);
     }
     ~PyRunner() {
@@ -46,10 +46,10 @@ public:
 
     py::dict run(const py::object& inputs, bool copy, const OutputArrays& out, const Names& outputs,
                  const py::object& device_outputs, const Indices& at) {
-        const std::shared_ptr<te::Runner> runner = runner_.get();
+        const std::shared_ptr<Runner> runner = runner_.get();
         Request request = make(inputs, outputs, device_outputs, at);
         request.call.room = room_of(*plan_, request.selection, out);
-        const te::Runner::Finished finished = [&] {
+        const Runner::Finished finished = [&] {
             const py::gil_scoped_release unlocked;
             return runner->run(request.call);
         }();
@@ -59,11 +59,11 @@ public:
 
     std::shared_ptr<PyTicket> submit(const py::object& inputs, const Names& outputs, const py::object& device_outputs,
                                      const Indices& at) {
-        const std::shared_ptr<te::Runner> runner = runner_.get();
+        const std::shared_ptr<Runner> runner = runner_.get();
         Request request = make(inputs, outputs, device_outputs, at);
         auto call = [&] {
             const py::gil_scoped_release unlocked;
-            return std::make_shared<te::Runner::Ticket>(runner->submit(request.call));
+            return std::make_shared<Runner::Ticket>(runner->submit(request.call));
         }();
         auto ticket = std::make_shared<PyTicket>(plan_, runner, std::move(call), std::move(request), arrays_, timings_);
         std::erase_if(tickets_, [](const std::weak_ptr<PyTicket>& other) {
@@ -77,7 +77,7 @@ public:
         return ticket;
     }
 
-    te::Timing timing() const {
+    Timing timing() const {
         const auto found = timings_->find(std::this_thread::get_id());
         if (found == timings_->end()) {
             throw UsageProblem("This thread has finished no call of the runner yet.");
@@ -85,36 +85,36 @@ public:
         return found->second;
     }
 
-    te::BenchResult measure(const py::object& inputs, const std::optional<te::BenchOptions>& options) {
-        const std::shared_ptr<te::Runner> runner = runner_.get();
+    BenchResult measure(const py::object& inputs, const std::optional<BenchOptions>& options) {
+        const std::shared_ptr<Runner> runner = runner_.get();
         const Request request = host_request(*plan_, inputs, options_.state);
         const py::gil_scoped_release unlocked;
-        return te::bench_latency(*runner, request.call, options.value_or(te::BenchOptions{}));
+        return trtw::bench_latency(*runner, request.call, options.value_or(BenchOptions{}));
     }
 
-    py::array input_buffer(const std::string& name, const std::optional<te::Shape>& shape, int slot) {
-        const std::shared_ptr<te::Runner> runner = runner_.get();
+    py::array input_buffer(const std::string& name, const std::optional<Shape>& shape, int slot) {
+        const std::shared_ptr<Runner> runner = runner_.get();
         const std::size_t index = input_index(name);
-        const te::TensorInfo& tensor = plan_->inputs()[index];
-        const te::Shape& wanted = shape ? *shape : tensor.shape;
-        if (te::is_dynamic(wanted)) {
-            throw UsageProblem("Input '" + name + "' has the shape " + te::bracketed(wanted) +
+        const TensorInfo& tensor = plan_->inputs()[index];
+        const Shape& wanted = shape ? *shape : tensor.shape;
+        if (trtw::is_dynamic(wanted)) {
+            throw UsageProblem("Input '" + name + "' has the shape " + trtw::bracketed(wanted) +
                                "; say which one the buffer is for.");
         }
-        using Owner = std::shared_ptr<device::PinnedMemory>;
+        using Owner = std::shared_ptr<PinnedMemory>;
         auto owner = std::make_unique<Owner>();
         {
             const py::gil_scoped_release unlocked;
-            *owner = runner->input_block(slot, index, te::byte_size(tensor, wanted));
+            *owner = runner->input_block(slot, index, trtw::byte_size(tensor, wanted));
         }
         void* data = (*owner)->data();
         return array_over(numpy_dtype(tensor.dtype), wanted, data, std::move(owner));
     }
 
     void reset_state(const py::object& values) {
-        const std::shared_ptr<te::Runner> runner = open_with_state();
+        const std::shared_ptr<Runner> runner = open_with_state();
         std::vector<py::object> keep;
-        std::vector<std::pair<std::size_t, te::Input>> inputs;
+        std::vector<std::pair<std::size_t, Input>> inputs;
         const py::dict named = values.is_none() ? py::dict() : py::dict(values);
         for (const auto& item : named) {
             inputs.push_back(state_value(py::str(item.first), item.second, keep));
@@ -124,16 +124,16 @@ public:
     }
 
     void take_state(const PyRunner& other) {
-        const std::shared_ptr<te::Runner> runner = open_with_state();
-        const std::shared_ptr<te::Runner> source = other.runner_.get();
+        const std::shared_ptr<Runner> runner = open_with_state();
+        const std::shared_ptr<Runner> source = other.runner_.get();
         const py::gil_scoped_release unlocked;
         runner->take_state(*source);
     }
 
-    [[nodiscard]] te::SlotStatus status() const { return runner_.get()->status(); }
+    [[nodiscard]] SlotStatus status() const { return runner_.get()->status(); }
     [[nodiscard]] std::string graph_text() const { return runner_.get()->graph_status(); }
-    [[nodiscard]] const te::RunnerOptions& options() const { return options_; }
-    [[nodiscard]] const std::shared_ptr<te::Plan>& plan() const { return plan_; }
+    [[nodiscard]] const RunnerOptions& options() const { return options_; }
+    [[nodiscard]] const std::shared_ptr<Plan>& plan() const { return plan_; }
 
     void close() {
         runner_.close([this] {
@@ -150,13 +150,12 @@ private:
     static constexpr const char* closed_with_ticket =
         "The runner was closed before the result of this ticket was taken.";
 
-    static std::unique_ptr<te::Runner> make_runner(const std::shared_ptr<te::Plan>& plan,
-                                                   const te::RunnerOptions& options) {
+    static std::unique_ptr<Runner> make_runner(const std::shared_ptr<Plan>& plan, const RunnerOptions& options) {
         const py::gil_scoped_release unlocked;
-        return std::make_unique<te::Runner>(plan, options, &serve_signals);
+        return std::make_unique<Runner>(plan, options, &serve_signals);
     }
 
-    [[nodiscard]] std::shared_ptr<te::Runner> open_with_state() const {
+    [[nodiscard]] std::shared_ptr<Runner> open_with_state() const {
         if (options_.state.empty()) {
             throw UsageProblem("The runner keeps no state; name its pairs in RunnerOptions.state.");
         }
@@ -175,8 +174,7 @@ private:
         }
         for (std::size_t o = 0; o < plan_->outputs().size(); ++o) {
             const auto aliased = plan_->aliased_input(o);
-            if (request.selection.to_device[o] && aliased &&
-                request.call.inputs[*aliased].source == te::Source::device) {
+            if (request.selection.to_device[o] && aliased && request.call.inputs[*aliased].source == Source::device) {
                 throw UsageProblem("Output '" + plan_->outputs()[o].name +
                                    "' is written in the array that was given "
                                    "for input '" +
@@ -187,25 +185,25 @@ private:
     }
 
     [[nodiscard]] std::size_t input_index(const std::string& name) const {
-        const auto input = te::index_of(plan_->inputs(), name);
+        const auto input = trtw::index_of(plan_->inputs(), name);
         if (!input) {
             throw UsageProblem("The engine has no input '" + name + "'.");
         }
         return *input;
     }
 
-    std::pair<std::size_t, te::Input> state_value(const std::string& name, const py::handle& value,
-                                                  std::vector<py::object>& keep) const {
+    std::pair<std::size_t, Input> state_value(const std::string& name, const py::handle& value,
+                                              std::vector<py::object>& keep) const {
         const std::size_t index = input_index(name);
-        if (!te::feeds(options_.state, name)) {
+        if (!trtw::feeds(options_.state, name)) {
             throw UsageProblem("Input '" + name + "' is no state of this runner.");
         }
         return {index, make_input(*plan_, plan_->inputs()[index], value, keep)};
     }
 
-    std::shared_ptr<te::Plan> plan_;
-    te::RunnerOptions options_;
-    Closable<te::Runner> runner_;
+    std::shared_ptr<Plan> plan_;
+    RunnerOptions options_;
+    Closable<Runner> runner_;
     std::shared_ptr<ArrayPool> arrays_ = std::make_shared<ArrayPool>();
     Selection default_;
     std::vector<std::weak_ptr<PyTicket>> tickets_; ///< those that were open when the last call was submitted
@@ -218,43 +216,7 @@ struct GraphStatus {
     std::string text;
 };
 
-te::RunnerOptions make_options(int slots, bool cuda_graph, bool spin, bool timing,
-                               std::optional<bool> graph_includes_transfers, std::optional<int> profile,
-                               const std::optional<std::map<std::string, std::string>>& state, const Names& outputs,
-                               int graph_cache) {
-    te::RunnerOptions options;
-    options.slots = slots;
-    options.cuda_graph = cuda_graph;
-    options.spin = spin;
-    options.timing = timing;
-    options.graph_includes_transfers = graph_includes_transfers;
-    options.profile = profile;
-    options.state = state.value_or(std::map<std::string, std::string>{});
-    options.outputs = outputs;
-    options.graph_cache = graph_cache;
-    return options;
-}
-
-void bind_options(py::module_& m) {
-    using Options = te::RunnerOptions;
-    py::class_<Options>(m, "RunnerOptions", "How an engine is run.")
-        .def(py::init(&make_options), py::kw_only(), py::arg("slots") = 1, py::arg("cuda_graph") = true,
-             py::arg("spin") = true, py::arg("timing") = true, py::arg("graph_includes_transfers") = py::none(),
-             py::arg("profile") = py::none(), py::arg("state") = py::none(), py::arg("outputs") = py::none(),
-             py::arg("graph_cache") = 16)
-        .def_readwrite("slots", &Options::slots)
-        .def_readwrite("cuda_graph", &Options::cuda_graph)
-        .def_readwrite("spin", &Options::spin)
-        .def_readwrite("timing", &Options::timing)
-        .def_readwrite("graph_includes_transfers", &Options::graph_includes_transfers)
-        .def_readwrite("profile", &Options::profile)
-        .def_readwrite("state", &Options::state)
-        .def_readwrite("outputs", &Options::outputs)
-        .def_readwrite("graph_cache", &Options::graph_cache);
-}
-
 void bind_reports(py::module_& m) {
-    using te::Timing;
     const auto milliseconds = [](float Timing::* field) {
         return [field](const Timing& t) { return static_cast<double>(t.*field); };
     };
@@ -271,7 +233,7 @@ void bind_reports(py::module_& m) {
 }
 
 py::dict memory_bytes(const PyRunner& runner) {
-    const te::MemoryUse use = runner.status().memory;
+    const MemoryUse use = runner.status().memory;
     py::dict result;
     result["device_scratch"] = use.device_scratch;
     result["device_inputs"] = use.device_inputs;
@@ -285,7 +247,7 @@ py::dict memory_bytes(const PyRunner& runner) {
 }
 
 py::dict counters(const PyRunner& runner) {
-    const te::SlotStatus status = runner.status();
+    const SlotStatus status = runner.status();
     py::dict result;
     result["strided_copies"] = status.strided_copies;
     result["in_place_inputs"] = status.in_place_inputs;
@@ -296,8 +258,8 @@ py::dict counters(const PyRunner& runner) {
 void bind_py_runner(py::module_& m) {
     const py::tuple none_on_device(0);
     py::class_<PyRunner>(m, "Runner", "Runs an engine with a bounded number of calls in flight. Thread-safe.")
-        .def(py::init<std::shared_ptr<te::Plan>, const std::optional<te::RunnerOptions>&>(),
-             py::arg("engine").none(false), py::arg("options") = py::none())
+        .def(py::init<std::shared_ptr<Plan>, const std::optional<RunnerOptions>&>(), py::arg("engine").none(false),
+             py::arg("options") = py::none())
         .def_property_readonly("engine", &PyRunner::plan)
         .def_property_readonly("options", [](const PyRunner& runner) { return runner.options(); })
         .def("run", &PyRunner::run, py::arg("inputs"), py::kw_only(), py::arg("copy") = true,
@@ -311,7 +273,7 @@ void bind_py_runner(py::module_& m) {
         .def("timing", &PyRunner::timing, "Of the call that the calling thread finished last.")
         .def("graph_status",
              [](const PyRunner& runner) {
-                 const te::SlotStatus status = runner.status();
+                 const SlotStatus status = runner.status();
                  return GraphStatus{status.graphs, status.graph_fallback, runner.graph_text()};
              })
         .def("input_buffer", &PyRunner::input_buffer, py::arg("name"), py::arg("shape") = py::none(), py::kw_only(),
@@ -338,14 +300,18 @@ std::size_t count_nonfinite(const py::array& array) {
     const void* data = native.data();
     const auto count = static_cast<std::size_t>(native.size());
     const py::gil_scoped_release unlocked;
-    return te::count_nonfinite(data, count, dtype);
+    return trtw::count_nonfinite(data, count, dtype);
 }
 
 } // namespace
 
 void bind_runner(py::module_& m) {
     bind_engine(m);
-    bind_options(m);
+    bind_options(m, "RunnerOptions", "How an engine is run."
+#define TRTW_OPTION(name, value, doc, ...) , Field<RunnerOptions, __VA_ARGS__>{#name, &RunnerOptions::name, doc}
+#include "trtw/runner_options.def"
+#undef TRTW_OPTION
+    );
     bind_reports(m);
     bind_ticket(m);
     bind_py_runner(m);

@@ -24,10 +24,10 @@ struct ArrayPool::Lent {
     Lent& operator=(const Lent&) = delete;
 
     std::shared_ptr<ArrayPool> home;
-    engine::BlockPool::Block block;
+    BlockPool::Block block;
 };
 
-py::array ArrayPool::make(const std::string& dtype, const engine::Shape& shape, std::size_t bytes) {
+py::array ArrayPool::make(const std::string& dtype, const Shape& shape, std::size_t bytes) {
     if (bytes < small) {
         return new_array(dtype, shape);
     }

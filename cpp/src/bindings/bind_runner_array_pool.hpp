@@ -17,7 +17,7 @@ namespace trtw::bindings {
 class ArrayPool : public std::enable_shared_from_this<ArrayPool> {
 public:
     /// An array of `bytes` unset bytes. Throws UsageProblem for a type that numpy lacks.
-    pybind11::array make(const std::string& dtype, const engine::Shape& shape, std::size_t bytes);
+    pybind11::array make(const std::string& dtype, const Shape& shape, std::size_t bytes);
 
     /// Gives spare memory back to the system.
     void clear() noexcept { blocks_.clear(); }
@@ -25,7 +25,7 @@ public:
 private:
     struct Lent;
 
-    engine::BlockPool blocks_;
+    BlockPool blocks_;
 };
 
 } // namespace trtw::bindings

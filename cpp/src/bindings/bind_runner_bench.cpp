@@ -1,4 +1,5 @@
 // Measurements.
+#include "bind_options.hpp"
 #include "bind_runner_call.hpp"
 #include "bindings.hpp"
 #include "trtw/bench.hpp"
@@ -7,28 +8,24 @@
 #include <pybind11/stl.h>
 
 namespace py = pybind11;
-namespace te = trtw::engine;
 
 namespace trtw::bindings {
 
 namespace {
 
-using te::BenchOptions;
-using te::BenchResult;
-using te::Sample;
-using PlanPointer = std::shared_ptr<te::Plan>;
+using PlanPointer = std::shared_ptr<Plan>;
 
 BenchResult bench(const PlanPointer& plan, const py::object& inputs, const std::optional<BenchOptions>& options) {
     const Request request = host_request(*plan, inputs, {});
     const py::gil_scoped_release unlocked;
-    return te::bench(plan, request.call.inputs, options.value_or(BenchOptions{}));
+    return trtw::bench(plan, request.call.inputs, options.value_or(BenchOptions{}));
 }
 
-std::vector<te::LayerTime> profile_layers(const PlanPointer& plan, const py::object& inputs, int iterations,
-                                          std::optional<int> profile) {
+std::vector<LayerTime> profile_layers(const PlanPointer& plan, const py::object& inputs, int iterations,
+                                      std::optional<int> profile) {
     const Request request = host_request(*plan, inputs, {});
     const py::gil_scoped_release unlocked;
-    return te::profile_layers(plan, request.call.inputs, iterations, profile);
+    return trtw::profile_layers(plan, request.call.inputs, iterations, profile);
 }
 
 // One field of every sample as an array.
@@ -42,45 +39,6 @@ auto column(Field Sample::* field) {
         }
         return values;
     };
-}
-
-BenchOptions make_options(int iterations, double duration_s, double warmup_ms, int streams, bool threads, int depth,
-                          bool spin, bool transfers, bool cuda_graph, bool profiler, std::optional<int> profile) {
-    BenchOptions options;
-    options.iterations = iterations;
-    options.duration_s = duration_s;
-    options.warmup_ms = warmup_ms;
-    options.streams = streams;
-    options.threads = threads;
-    options.depth = depth;
-    options.spin = spin;
-    options.transfers = transfers;
-    options.cuda_graph = cuda_graph;
-    options.profiler = profiler;
-    options.profile = profile;
-    return options;
-}
-
-void bind_options(py::module_& m) {
-    const BenchOptions defaults;
-    py::class_<BenchOptions>(m, "BenchOptions", "What `bench` does; the method is trtexec's.")
-        .def(py::init(&make_options), py::kw_only(), py::arg("iterations") = defaults.iterations,
-             py::arg("duration_s") = defaults.duration_s, py::arg("warmup_ms") = defaults.warmup_ms,
-             py::arg("streams") = defaults.streams, py::arg("threads") = defaults.threads,
-             py::arg("depth") = defaults.depth, py::arg("spin") = defaults.spin,
-             py::arg("transfers") = defaults.transfers, py::arg("cuda_graph") = defaults.cuda_graph,
-             py::arg("profiler") = defaults.profiler, py::arg("profile") = py::none())
-        .def_readwrite("iterations", &BenchOptions::iterations)
-        .def_readwrite("duration_s", &BenchOptions::duration_s)
-        .def_readwrite("warmup_ms", &BenchOptions::warmup_ms)
-        .def_readwrite("streams", &BenchOptions::streams)
-        .def_readwrite("threads", &BenchOptions::threads)
-        .def_readwrite("depth", &BenchOptions::depth)
-        .def_readwrite("spin", &BenchOptions::spin)
-        .def_readwrite("transfers", &BenchOptions::transfers)
-        .def_readwrite("cuda_graph", &BenchOptions::cuda_graph)
-        .def_readwrite("profiler", &BenchOptions::profiler)
-        .def_readwrite("profile", &BenchOptions::profile);
 }
 
 void bind_result(py::module_& m) {
@@ -110,7 +68,6 @@ void bind_result(py::module_& m) {
 }
 
 void bind_layers(py::module_& m) {
-    using te::LayerTime;
     py::class_<LayerTime>(m, "LayerTime", "Device time of one layer.")
         .def_readonly("name", &LayerTime::name)
         .def_property_readonly("milliseconds", [](const LayerTime& layer) {
@@ -123,7 +80,11 @@ void bind_layers(py::module_& m) {
 } // namespace
 
 void bind_bench(py::module_& m) {
-    bind_options(m);
+    bind_options(m, "BenchOptions", "What `bench` does; the method is trtexec's."
+#define TRTW_OPTION(name, value, doc, ...) , Field<BenchOptions, __VA_ARGS__>{#name, &BenchOptions::name, doc}
+#include "trtw/bench_options.def"
+#undef TRTW_OPTION
+    );
     bind_result(m);
     bind_layers(m);
     m.def("bench", &bench, py::arg("engine").none(false), py::arg("inputs"), py::arg("options") = py::none(),

@@ -16,19 +16,13 @@ namespace trtw::bindings {
 
 namespace {
 
-using engine::Input;
-using engine::Plan;
-using engine::Shape;
-using engine::Source;
-using engine::TensorInfo;
-
 // Copies below this size are done before another thread could have taken the GIL.
 constexpr std::size_t release_limit = std::size_t{64} << 10U;
 // TensorRT's demand on addresses.
 constexpr std::uintptr_t alignment = 256;
 
 std::string described(const TensorInfo& tensor) {
-    return tensor.name + " " + tensor.dtype + " " + engine::bracketed(tensor.shape);
+    return tensor.name + " " + tensor.dtype + " " + trtw::bracketed(tensor.shape);
 }
 
 [[noreturn]] void refuse_dtype(const TensorInfo& tensor, const std::string& got) {
@@ -111,7 +105,7 @@ Input from_device(const Plan& plan, const TensorInfo& tensor, const ForeignArray
     input.data = array.data;
     input.shape = array.shape;
     input.producer = array.producer;
-    if (engine::volume(array.shape) == 0) {
+    if (trtw::volume(array.shape) == 0) {
         input.source = Source::host; // nothing to read, and often no address
         input.producer.reset();
         return input;
@@ -123,18 +117,18 @@ Input from_device(const Plan& plan, const TensorInfo& tensor, const ForeignArray
 void refuse_unknown(const Plan& plan, const py::dict& values) {
     for (const auto& item : values) {
         const std::string name = py::str(item.first);
-        if (!engine::index_of(plan.inputs(), name)) {
+        if (!trtw::index_of(plan.inputs(), name)) {
             throw UsageProblem("The engine has no input '" + name + "'; it takes " +
-                               engine::joined(plan.inputs(), ", ", described) + ".");
+                               trtw::joined(plan.inputs(), ", ", described) + ".");
         }
     }
 }
 
 std::size_t output_index(const Plan& plan, const std::string& name) {
-    const auto found = engine::index_of(plan.outputs(), name);
+    const auto found = trtw::index_of(plan.outputs(), name);
     if (!found) {
         throw UsageProblem("The engine has no output '" + name + "'; it gives " +
-                           engine::joined(plan.outputs(), ", ", described) + ".");
+                           trtw::joined(plan.outputs(), ", ", described) + ".");
     }
     return *found;
 }
@@ -149,20 +143,20 @@ std::vector<bool> flags_of(const Plan& plan, const std::vector<std::string>& nam
 
 void copy_bytes(void* target, const void* source, std::size_t bytes) {
     if (bytes < release_limit) {
-        device::copy_memory(target, source, bytes);
+        copy_memory(target, source, bytes);
         return;
     }
     const py::gil_scoped_release unlocked;
-    device::copy_memory(target, source, bytes);
+    copy_memory(target, source, bytes);
 }
 
-py::array view_of(const engine::Output& output) {
-    using Owner = std::shared_ptr<device::PinnedMemory>;
+py::array view_of(const Output& output) {
+    using Owner = std::shared_ptr<PinnedMemory>;
     auto owner = std::make_unique<Owner>(output.host);
     return array_over(numpy_dtype(output.tensor->dtype), output.shape, output.host->data(), std::move(owner));
 }
 
-py::array host_output(const engine::Output& output, bool copy, const OutputArrays& out, ArrayPool& pool) {
+py::array host_output(const Output& output, bool copy, const OutputArrays& out, ArrayPool& pool) {
     if (out) {
         if (const auto given = out->find(output.tensor->name); given != out->end()) {
             py::array target = given->second;
@@ -214,10 +208,10 @@ Request make_request(const Plan& plan, const py::object& inputs, const std::map<
             request.call.inputs.push_back(make_input(plan, tensor, value, request.keep));
             continue;
         }
-        if (!engine::feeds(state, tensor.name)) {
+        if (!trtw::feeds(state, tensor.name)) {
             refuse_unknown(plan, values); // a wrong name explains more than a missing one
             throw UsageProblem("Input '" + tensor.name + "' is missing; the engine takes " +
-                               engine::joined(plan.inputs(), ", ", described) + ".");
+                               trtw::joined(plan.inputs(), ", ", described) + ".");
         }
         Input kept;
         kept.source = Source::state;
@@ -289,11 +283,11 @@ std::vector<std::optional<Shape>> room_of(const Plan& plan, const Selection& sel
     return room;
 }
 
-py::dict collect(const Plan& plan, const engine::Runner::Finished& finished, const Selection& selection, bool copy,
+py::dict collect(const Plan& plan, const Runner::Finished& finished, const Selection& selection, bool copy,
                  const OutputArrays& out, ArrayPool& pool) {
     py::dict results;
     for (std::size_t o = 0; o < plan.outputs().size(); ++o) {
-        const engine::Output& output = finished.outputs()[o];
+        const Output& output = finished.outputs()[o];
         const char* name = output.tensor->name.c_str();
         if (selection.to_device[o]) {
             results[name] =

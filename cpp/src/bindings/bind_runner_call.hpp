@@ -17,11 +17,11 @@ namespace trtw::bindings {
 struct Selection {
     std::vector<bool> to_host;
     std::vector<bool> to_device;
-    std::vector<std::optional<std::int64_t>> at; ///< as in engine::Call; empty: none
+    std::vector<std::optional<std::int64_t>> at; ///< as in Call; empty: none
 };
 
 struct Request {
-    engine::Call call;
+    Call call;
     Selection selection;
     std::vector<pybind11::object> keep; ///< owners of the memory that the call reads
 };
@@ -30,33 +30,30 @@ using OutputArrays = std::optional<std::map<std::string, pybind11::array>>;
 
 /// Checks names, dtypes, byte orders and places; shapes are the runner's part. Inputs named in `state` may lack.
 /// Throws UsageProblem.
-Request make_request(const engine::Plan& plan, const pybind11::object& inputs,
-                     const std::map<std::string, std::string>& state);
+Request make_request(const Plan& plan, const pybind11::object& inputs, const std::map<std::string, std::string>& state);
 
 /// The same for a measurement. Throws UsageProblem for inputs that do not start from host memory.
-Request host_request(const engine::Plan& plan, const pybind11::object& inputs,
-                     const std::map<std::string, std::string>& state);
+Request host_request(const Plan& plan, const pybind11::object& inputs, const std::map<std::string, std::string>& state);
 
 /// One input; the array or its owner goes into `keep`.
-engine::Input make_input(const engine::Plan& plan, const engine::TensorInfo& tensor, const pybind11::handle& value,
-                         std::vector<pybind11::object>& keep);
+Input make_input(const Plan& plan, const TensorInfo& tensor, const pybind11::handle& value,
+                 std::vector<pybind11::object>& keep);
 
 using Indices = std::optional<std::map<std::string, std::int64_t>>;
 
 /// The selection that the arguments `outputs`, `device_outputs` and `at` of run and submit ask for.
-Selection select_outputs(const engine::Plan& plan, const std::vector<bool>& default_to_host,
+Selection select_outputs(const Plan& plan, const std::vector<bool>& default_to_host,
                          const std::optional<std::vector<std::string>>& outputs, const pybind11::object& device_outputs,
                          const Indices& at);
 
-/// Checks arrays to write outputs into, all but their shapes, which it returns as engine::Call::room. Throws
+/// Checks arrays to write outputs into, all but their shapes, which it returns as Call::room. Throws
 /// UsageProblem.
-std::vector<std::optional<engine::Shape>> room_of(const engine::Plan& plan, const Selection& selection,
-                                                  const OutputArrays& out);
+std::vector<std::optional<Shape>> room_of(const Plan& plan, const Selection& selection, const OutputArrays& out);
 
 /// `copy`: arrays of their own, from `pool`, else views of the slot's pinned memory. `out`: arrays to write into, by
 /// name, which were checked.
-pybind11::dict collect(const engine::Plan& plan, const engine::Runner::Finished& finished, const Selection& selection,
-                       bool copy, const OutputArrays& out, ArrayPool& pool);
+pybind11::dict collect(const Plan& plan, const Runner::Finished& finished, const Selection& selection, bool copy,
+                       const OutputArrays& out, ArrayPool& pool);
 
 void bind_engine(pybind11::module_& m);
 void bind_bench(pybind11::module_& m);

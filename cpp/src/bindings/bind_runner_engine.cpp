@@ -13,13 +13,12 @@
 #include <variant>
 
 namespace py = pybind11;
-namespace te = trtw::engine;
 
 namespace trtw::bindings {
 
 namespace {
 
-using PlanPointer = std::shared_ptr<te::Plan>;
+using PlanPointer = std::shared_ptr<Plan>;
 using Folder = std::optional<std::filesystem::path>;
 
 using Budget = std::optional<std::variant<std::int64_t, std::string>>;
@@ -32,7 +31,7 @@ std::optional<std::int64_t> budget_bytes(const Budget& budget) {
         if (*word != "auto") {
             throw UsageProblem("weight_streaming_budget is 'auto' or a number of bytes, not '" + *word + "'.");
         }
-        return te::automatic_weight_budget;
+        return trtw::automatic_weight_budget;
     }
     const std::int64_t bytes = std::get<std::int64_t>(*budget);
     if (bytes < 0) {
@@ -41,8 +40,8 @@ std::optional<std::int64_t> budget_bytes(const Budget& budget) {
     return bytes;
 }
 
-te::PlanOptions plan_options(bool allow_host_code, int device, const Folder& library_dir,
-                             std::vector<std::string> plugins, const Budget& budget) {
+PlanOptions plan_options(bool allow_host_code, int device, const Folder& library_dir, std::vector<std::string> plugins,
+                         const Budget& budget) {
     return {allow_host_code, library_dir.value_or(std::filesystem::path{}), device, std::move(plugins),
             budget_bytes(budget)};
 }
@@ -56,17 +55,17 @@ PlanPointer load_bytes(const py::buffer& plan, bool allow_host_code, int device,
     const std::span<const std::byte> view{static_cast<const std::byte*>(bytes.ptr),
                                           static_cast<std::size_t>(bytes.size * bytes.itemsize)};
     const py::gil_scoped_release unlocked;
-    return te::Plan::load(view, plan_options(allow_host_code, device, library_dir, std::move(plugins), budget));
+    return Plan::load(view, plan_options(allow_host_code, device, library_dir, std::move(plugins), budget));
 }
 
 PlanPointer load_file(const std::filesystem::path& path, bool allow_host_code, int device, const Folder& library_dir,
                       std::vector<std::string> plugins, const Budget& budget) {
     const py::gil_scoped_release unlocked;
-    return te::Plan::load(te::RegularFile{path, "The engine file"}.read(),
-                          plan_options(allow_host_code, device, library_dir, std::move(plugins), budget));
+    return Plan::load(RegularFile{path, "The engine file"}.read(),
+                      plan_options(allow_host_code, device, library_dir, std::move(plugins), budget));
 }
 
-py::tuple ranges_tuple(const std::vector<te::ProfileRange>& ranges) {
+py::tuple ranges_tuple(const std::vector<ProfileRange>& ranges) {
     py::tuple result(ranges.size());
     for (std::size_t p = 0; p < ranges.size(); ++p) {
         result[p] = py::make_tuple(shape_tuple(ranges[p].min), shape_tuple(ranges[p].opt), shape_tuple(ranges[p].max));
@@ -74,7 +73,7 @@ py::tuple ranges_tuple(const std::vector<te::ProfileRange>& ranges) {
     return result;
 }
 
-py::tuple tensors_tuple(const std::vector<te::TensorInfo>& tensors) {
+py::tuple tensors_tuple(const std::vector<TensorInfo>& tensors) {
     py::tuple result(tensors.size());
     for (std::size_t i = 0; i < tensors.size(); ++i) {
         result[i] = py::cast(tensors[i]);
@@ -83,7 +82,6 @@ py::tuple tensors_tuple(const std::vector<te::TensorInfo>& tensors) {
 }
 
 void bind_tensor(py::module_& m) {
-    using te::TensorInfo;
     py::class_<TensorInfo>(m, "EngineTensor", "An input or output of an engine.")
         .def_readonly("name", &TensorInfo::name)
         .def_readonly("is_input", &TensorInfo::is_input)
@@ -97,14 +95,13 @@ void bind_tensor(py::module_& m) {
         .def_property_readonly("profiles", [](const TensorInfo& t) { return ranges_tuple(t.profiles); })
         .def_property_readonly("values", [](const TensorInfo& t) { return ranges_tuple(t.values); })
         .def("__repr__", [](const TensorInfo& t) {
-            return "EngineTensor(" + t.name + " " + t.dtype + " " + te::bracketed(t.shape) + ")";
+            return "EngineTensor(" + t.name + " " + t.dtype + " " + trtw::bracketed(t.shape) + ")";
         });
 }
 
 } // namespace
 
 void bind_engine(py::module_& m) {
-    using te::Plan;
     bind_tensor(m);
     py::class_<Plan, PlanPointer>(m, "Engine",
                                   "A deserialised plan. A plan is executable code: load none whose "

@@ -13,8 +13,7 @@ namespace trtw::bindings {
 
 namespace {
 
-using engine::Clock;
-using Ticket = engine::Runner::Ticket;
+using Ticket = Runner::Ticket;
 
 Clock::time_point deadline_after(std::optional<double> timeout_s) {
     constexpr double endless_s = 1e9;
@@ -36,7 +35,7 @@ py::object waiting(const char* name) {
 
 bool PyTicket::wait(std::optional<double> timeout_s) const {
     const Clock::time_point deadline = deadline_after(timeout_s);
-    const std::shared_ptr<engine::Runner> runner = runner_; // in this order: the ticket goes first
+    const std::shared_ptr<Runner> runner = runner_; // in this order: the ticket goes first
     const std::shared_ptr<Ticket> ticket = ticket_;
     const py::gil_scoped_release unlocked;
     return !ticket || ticket->wait_until(deadline);
@@ -52,10 +51,10 @@ py::dict PyTicket::result(std::optional<double> timeout_s, bool copy, const Outp
     }
     ticket_->check_room(room_of(*plan_, selection_, out));
     // Taken before the GIL is given away: of two threads that ask, the second is refused.
-    const std::shared_ptr<engine::Runner> runner = std::move(runner_);
+    const std::shared_ptr<Runner> runner = std::move(runner_);
     const std::shared_ptr<Ticket> ticket = std::move(ticket_);
     const std::vector<py::object> keep = std::move(keep_);
-    const engine::Runner::Finished finished = [&] {
+    const Runner::Finished finished = [&] {
         const py::gil_scoped_release unlocked;
         return ticket->result();
     }();
@@ -69,7 +68,7 @@ void PyTicket::close(const std::string& why) {
     }
     closed_ = why;
     const std::vector<py::object> keep = std::move(keep_);
-    std::shared_ptr<engine::Runner> runner = std::move(runner_);
+    std::shared_ptr<Runner> runner = std::move(runner_);
     std::shared_ptr<Ticket> ticket = std::move(ticket_);
     const py::gil_scoped_release unlocked;
     ticket->drop();

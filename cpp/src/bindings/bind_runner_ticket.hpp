@@ -13,14 +13,13 @@
 
 namespace trtw::bindings {
 
-using Timings = std::unordered_map<std::thread::id, engine::Timing>;
+using Timings = std::unordered_map<std::thread::id, Timing>;
 
 /// Keeps what the call reads until the device is done with it. Its own members are touched with the GIL held only.
 class PyTicket {
 public:
-    PyTicket(std::shared_ptr<engine::Plan> plan, std::shared_ptr<engine::Runner> runner,
-             std::shared_ptr<engine::Runner::Ticket> ticket, Request&& request, std::shared_ptr<ArrayPool> arrays,
-             std::shared_ptr<Timings> timings)
+    PyTicket(std::shared_ptr<Plan> plan, std::shared_ptr<Runner> runner, std::shared_ptr<Runner::Ticket> ticket,
+             Request&& request, std::shared_ptr<ArrayPool> arrays, std::shared_ptr<Timings> timings)
         : plan_{std::move(plan)}, arrays_{std::move(arrays)}, timings_{std::move(timings)}, runner_{std::move(runner)},
           selection_{std::move(request.selection)}, keep_{std::move(request.keep)}, ticket_{std::move(ticket)} {}
     ~PyTicket() { close({}); }
@@ -35,13 +34,13 @@ public:
     void close(const std::string& why);
 
 private:
-    std::shared_ptr<engine::Plan> plan_;
+    std::shared_ptr<Plan> plan_;
     std::shared_ptr<ArrayPool> arrays_;
     std::shared_ptr<Timings> timings_;
-    std::shared_ptr<engine::Runner> runner_; ///< outlives the ticket
+    std::shared_ptr<Runner> runner_; ///< outlives the ticket
     Selection selection_;
     std::vector<pybind11::object> keep_;
-    std::shared_ptr<engine::Runner::Ticket> ticket_; ///< null once the result was asked for
+    std::shared_ptr<Runner::Ticket> ticket_; ///< null once the result was asked for
     std::string closed_ = "The ticket's result was taken already.";
 };
 

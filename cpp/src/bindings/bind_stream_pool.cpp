@@ -13,7 +13,6 @@
 #include <utility>
 
 namespace py = pybind11;
-namespace te = trtw::engine;
 
 namespace trtw::bindings {
 
@@ -29,7 +28,7 @@ struct PyStreamState {
 };
 
 // A model's int64 is int32 in engines of TensorRT before 10.
-py::object narrowed(const te::TensorInfo& tensor, const py::handle& value) {
+py::object narrowed(const TensorInfo& tensor, const py::handle& value) {
     const auto array = py::array::ensure(value);
     if (!array || tensor.dtype != "int32" || array.dtype().kind() != 'i' ||
         array.dtype().itemsize() != sizeof(std::int64_t)) {
@@ -44,20 +43,19 @@ py::object narrowed(const te::TensorInfo& tensor, const py::handle& value) {
     return array.attr("astype")("int32");
 }
 
-te::Input state_value(const te::Plan& plan, const std::string& name, const py::handle& value,
-                      std::vector<py::object>& keep) {
-    const auto index = te::index_of(plan.inputs(), name);
+Input state_value(const Plan& plan, const std::string& name, const py::handle& value, std::vector<py::object>& keep) {
+    const auto index = trtw::index_of(plan.inputs(), name);
     if (!index) {
         throw UsageProblem("The engine has no input '" + name + "'.");
     }
-    const te::TensorInfo& tensor = plan.inputs()[*index];
+    const TensorInfo& tensor = plan.inputs()[*index];
     return make_input(plan, tensor, narrowed(tensor, value), keep);
 }
 
 /// A pool as Python holds it. Its own members are touched with the GIL held only.
 class PyStreamPool {
 public:
-    PyStreamPool(std::shared_ptr<te::Plan> plan, const std::vector<PyStreamState>& state,
+    PyStreamPool(std::shared_ptr<Plan> plan, const std::vector<PyStreamState>& state,
                  std::map<std::string, std::size_t> batch_axes, std::int32_t capacity, std::vector<int> buckets,
                  bool cuda_graphs, bool timing, bool spin, int graph_cache, int device)
         : plan_{std::move(plan)}, pool_{make_pool(plan_, state, std::move(batch_axes), capacity, std::move(buckets),
@@ -77,19 +75,19 @@ public:
     PyStreamPool(const PyStreamPool&) = delete;
     PyStreamPool& operator=(const PyStreamPool&) = delete;
 
-    static std::unique_ptr<te::StreamPool> make_pool(const std::shared_ptr<te::Plan>& plan,
-                                                     const std::vector<PyStreamState>& state,
-                                                     std::map<std::string, std::size_t> batch_axes,
-                                                     std::int32_t capacity, std::vector<int> buckets, bool cuda_graphs,
-                                                     bool timing, bool spin, int graph_cache, int device) {
+    static std::unique_ptr<StreamPool> make_pool(const std::shared_ptr<Plan>& plan,
+                                                 const std::vector<PyStreamState>& state,
+                                                 std::map<std::string, std::size_t> batch_axes, std::int32_t capacity,
+                                                 std::vector<int> buckets, bool cuda_graphs, bool timing, bool spin,
+                                                 int graph_cache, int device) {
         if (device >= 0 && device != plan->device()) {
             throw UsageProblem("The engine is on GPU " + std::to_string(plan->device()) + ", not on GPU " +
                                std::to_string(device) + ".");
         }
-        te::StreamPoolOptions options;
+        StreamPoolOptions options;
         std::vector<py::object> keep;
         for (const PyStreamState& one : state) {
-            te::StreamState added{one.input, one.output, one.input_axis, one.output_axis, std::nullopt};
+            StreamState added{one.input, one.output, one.input_axis, one.output_axis, std::nullopt};
             if (!one.initial.is_none()) {
                 added.initial = state_value(*plan, one.input, one.initial, keep);
             }
@@ -103,19 +101,19 @@ public:
         options.spin = spin;
         options.graph_cache = graph_cache;
         const py::gil_scoped_release unlocked;
-        return std::make_unique<te::StreamPool>(plan, std::move(options));
+        return std::make_unique<StreamPool>(plan, std::move(options));
     }
 
-    [[nodiscard]] std::shared_ptr<te::StreamPool> usable() const { return pool_.get(); }
+    [[nodiscard]] std::shared_ptr<StreamPool> usable() const { return pool_.get(); }
 
     py::dict push(const std::vector<std::int64_t>& streams, const py::object& inputs) {
-        const std::shared_ptr<te::StreamPool> pool = usable();
+        const std::shared_ptr<StreamPool> pool = usable();
         const Request request = make_request(*plan_, inputs, state_);
         py::dict results;
-        const auto make = [&](std::size_t output, const te::Shape& shape) {
+        const auto make = [&](std::size_t output, const Shape& shape) {
             const py::gil_scoped_acquire locked;
-            const te::TensorInfo& tensor = plan_->outputs()[output];
-            py::array array = arrays_->make(tensor.dtype, shape, te::byte_size(tensor, shape));
+            const TensorInfo& tensor = plan_->outputs()[output];
+            py::array array = arrays_->make(tensor.dtype, shape, trtw::byte_size(tensor, shape));
             results[tensor.name.c_str()] = array;
             return array.mutable_data();
         };
@@ -127,20 +125,20 @@ public:
     }
 
     void warm_up(const py::object& inputs) {
-        const std::shared_ptr<te::StreamPool> pool = usable();
+        const std::shared_ptr<StreamPool> pool = usable();
         const Request request = make_request(*plan_, inputs, state_);
         const py::gil_scoped_release unlocked;
         pool->warm_up(request.call.inputs);
     }
 
     py::dict save(std::int64_t stream) {
-        const std::shared_ptr<te::StreamPool> pool = usable();
-        const std::vector<te::StreamValue> values = [&] {
+        const std::shared_ptr<StreamPool> pool = usable();
+        const std::vector<StreamValue> values = [&] {
             const py::gil_scoped_release unlocked;
             return pool->save(stream);
         }();
         py::dict state;
-        for (const te::StreamValue& value : values) {
+        for (const StreamValue& value : values) {
             py::array array = new_array(value.input->dtype, value.shape);
             if (!value.bytes.empty()) {
                 std::memcpy(array.mutable_data(), value.bytes.data(), value.bytes.size());
@@ -151,15 +149,15 @@ public:
     }
 
     void restore(std::int64_t stream, const py::dict& state) {
-        const std::shared_ptr<te::StreamPool> pool = usable();
+        const std::shared_ptr<StreamPool> pool = usable();
         std::vector<py::object> keep;
-        std::vector<std::pair<std::size_t, te::Input>> values;
+        std::vector<std::pair<std::size_t, Input>> values;
         for (const auto& item : state) {
             const std::string name = py::str(item.first);
-            if (!te::feeds(state_, name)) {
+            if (!trtw::feeds(state_, name)) {
                 throw UsageProblem("The pool keeps no state '" + name + "'.");
             }
-            values.emplace_back(*te::index_of(plan_->inputs(), name), state_value(*plan_, name, item.second, keep));
+            values.emplace_back(*trtw::index_of(plan_->inputs(), name), state_value(*plan_, name, item.second, keep));
         }
         const py::gil_scoped_release unlocked;
         pool->restore(stream, values);
@@ -171,14 +169,14 @@ public:
     }
 
 private:
-    std::shared_ptr<te::Plan> plan_;
+    std::shared_ptr<Plan> plan_;
     std::map<std::string, std::string> state_; ///< by output
-    Closable<te::StreamPool> pool_;
+    Closable<StreamPool> pool_;
     std::shared_ptr<ArrayPool> arrays_ = std::make_shared<ArrayPool>();
 };
 
 py::dict memory_bytes(const PyStreamPool& pool) {
-    const te::StreamPoolMemory memory = pool.usable()->memory();
+    const StreamPoolMemory memory = pool.usable()->memory();
     py::dict result;
     result["arena"] = memory.arena;
     result["buffers"] = memory.buffers;
@@ -189,7 +187,7 @@ py::dict memory_bytes(const PyStreamPool& pool) {
 }
 
 py::dict timing(const PyStreamPool& pool) {
-    const te::Timing times = pool.usable()->timing();
+    const Timing times = pool.usable()->timing();
     py::dict result;
     result["h2d"] = static_cast<double>(times.h2d_ms);
     result["compute"] = static_cast<double>(times.compute_ms);
@@ -214,7 +212,7 @@ void bind_stream_pool(py::module_& m) {
         .def_readwrite("output_axis", &PyStreamState::output_axis)
         .def_readwrite("initial", &PyStreamState::initial);
     py::class_<PyStreamPool>(m, "StreamPool", "Runs streams that come and go in batches. One thread at a time.")
-        .def(py::init<std::shared_ptr<te::Plan>, const std::vector<PyStreamState>&, std::map<std::string, std::size_t>,
+        .def(py::init<std::shared_ptr<Plan>, const std::vector<PyStreamState>&, std::map<std::string, std::size_t>,
                       std::int32_t, std::vector<int>, bool, bool, bool, int, int>(),
              py::arg("engine").none(false), py::kw_only(), py::arg("state"), py::arg("batch_axes"),
              py::arg("capacity") = 256, py::arg("buckets") = std::vector<int>{1, 2, 4, 8},

@@ -19,7 +19,6 @@
 #include <utility>
 
 namespace py = pybind11;
-namespace tv = trtw::vision;
 
 namespace trtw::bindings {
 
@@ -28,13 +27,13 @@ namespace {
 template <class Enum>
 using Words = std::vector<std::pair<std::string, Enum>>;
 
-const Words<tv::Placement> placements = {
-    {"centre", tv::Placement::centre}, {"top-left", tv::Placement::top_left}, {"stretch", tv::Placement::stretch}};
-const Words<tv::Rounding> roundings = {{"nearest", tv::Rounding::nearest}, {"down", tv::Rounding::down}};
-const Words<tv::Channels> channel_orders = {{"rgb", tv::Channels::rgb}, {"bgr", tv::Channels::bgr}};
-const Words<tv::Layout> layouts = {{"nchw", tv::Layout::nchw}, {"nhwc", tv::Layout::nhwc}};
-const Words<tv::Element> elements = {
-    {"float32", tv::Element::float32}, {"float16", tv::Element::float16}, {"uint8", tv::Element::uint8}};
+const Words<Placement> placements = {
+    {"centre", Placement::centre}, {"top-left", Placement::top_left}, {"stretch", Placement::stretch}};
+const Words<Rounding> roundings = {{"nearest", Rounding::nearest}, {"down", Rounding::down}};
+const Words<Channels> channel_orders = {{"rgb", Channels::rgb}, {"bgr", Channels::bgr}};
+const Words<Layout> layouts = {{"nchw", Layout::nchw}, {"nhwc", Layout::nhwc}};
+const Words<Element> elements = {
+    {"float32", Element::float32}, {"float16", Element::float16}, {"uint8", Element::uint8}};
 
 template <class Enum>
 Enum parse(const Words<Enum>& words, const std::string& text, const char* field) {
@@ -44,7 +43,7 @@ Enum parse(const Words<Enum>& words, const std::string& text, const char* field)
         }
     }
     throw UsageProblem("A letterbox has no " + std::string{field} + " '" + text + "'; there are: " +
-                       engine::joined(words, ", ", [](const auto& entry) { return entry.first; }) + ".");
+                       trtw::joined(words, ", ", [](const auto& entry) { return entry.first; }) + ".");
 }
 
 template <class Enum>
@@ -57,11 +56,11 @@ std::string word_of(const Words<Enum>& words, Enum wanted) {
     return {};
 }
 
-tv::LetterboxSpec make_spec(int height, int width, const std::string& placement, int pad_value, bool scale_up,
-                            const std::string& rounding, const std::string& channels, double scale,
-                            const std::array<double, 3>& mean, const std::array<double, 3>& std,
-                            const std::string& layout, const std::string& dtype) {
-    tv::LetterboxSpec spec;
+LetterboxSpec make_spec(int height, int width, const std::string& placement, int pad_value, bool scale_up,
+                        const std::string& rounding, const std::string& channels, double scale,
+                        const std::array<double, 3>& mean, const std::array<double, 3>& std, const std::string& layout,
+                        const std::string& dtype) {
+    LetterboxSpec spec;
     spec.height = height;
     spec.width = width;
     spec.placement = parse(placements, placement, "placement");
@@ -78,7 +77,7 @@ tv::LetterboxSpec make_spec(int height, int width, const std::string& placement,
     return spec;
 }
 
-tv::ImageView view_of(const py::array& array) {
+ImageView view_of(const py::array& array) {
     const bool is_image = py::isinstance<py::array_t<std::uint8_t>>(array) && array.ndim() == 3 &&
                           array.shape(2) == 3 && array.shape(0) > 0 && array.shape(1) > 0;
     if (!is_image) {
@@ -103,19 +102,19 @@ py::array tight_pixels(const py::handle& value) {
     return array;
 }
 
-py::array letterbox_cpu(const py::object& image, const tv::LetterboxSpec& spec) {
+py::array letterbox_cpu(const py::object& image, const LetterboxSpec& spec) {
     const py::array pixels = tight_pixels(image);
-    const tv::ImageView view = view_of(pixels);
-    const engine::Shape batch = batch_shape(1, spec);
+    const ImageView view = view_of(pixels);
+    const Shape batch = batch_shape(1, spec);
     py::array result(py::dtype(element_name(spec.element)), std::vector<py::ssize_t>(batch.begin() + 1, batch.end()));
     void* target = result.mutable_data();
     const py::gil_scoped_release unlocked;
-    tv::letterbox_cpu(view, spec, target);
+    trtw::letterbox_cpu(view, spec, target);
     return result;
 }
 
 void bind_spec(py::module_& m) {
-    using Spec = tv::LetterboxSpec;
+    using Spec = LetterboxSpec;
     using Triple = std::array<double, 3>;
     const auto triple = [](const Triple& values) { return py::make_tuple(values[0], values[1], values[2]); };
     py::class_<Spec>(m, "LetterboxSpec", "How a decoded image becomes one item of a model's input tensor.")
@@ -138,7 +137,6 @@ void bind_spec(py::module_& m) {
 }
 
 void bind_geometry(py::module_& m) {
-    using tv::Geometry;
     py::class_<Geometry>(m, "LetterboxGeometry", "Where an image lies in the input, in pixels.")
         .def_readonly("source_height", &Geometry::source_height)
         .def_readonly("source_width", &Geometry::source_width)
@@ -146,7 +144,7 @@ void bind_geometry(py::module_& m) {
         .def_readonly("new_width", &Geometry::new_width)
         .def_readonly("top", &Geometry::top)
         .def_readonly("left", &Geometry::left);
-    m.def("letterbox_geometry", &tv::letterbox_geometry, py::arg("height"), py::arg("width"), py::arg("spec"),
+    m.def("letterbox_geometry", &trtw::letterbox_geometry, py::arg("height"), py::arg("width"), py::arg("spec"),
           "Returns where an image of height by width pixels lands.\n\nRaises:\n    UsageProblem: A size is not "
           "positive.");
 }
@@ -155,8 +153,8 @@ void bind_geometry(py::module_& m) {
 
 class Letterbox {
 public:
-    static std::unique_ptr<Letterbox> on(tv::LetterboxSpec spec, int device) {
-        const device::DeviceScope scope{device};
+    static std::unique_ptr<Letterbox> on(LetterboxSpec spec, int device) {
+        const DeviceScope scope{device};
         return std::unique_ptr<Letterbox>{new Letterbox{std::move(spec), scope.device()}};
     }
 
@@ -169,8 +167,8 @@ public:
         result.device = device_;
         const py::gil_scoped_release unlocked;
         const std::scoped_lock lock{mutex_};
-        const device::DeviceScope scope{device_};
-        result.block = std::make_shared<device::DeviceMemory>(result.bytes);
+        const DeviceScope scope{device_};
+        result.block = std::make_shared<DeviceMemory>(result.bytes);
         try {
             kernel_.enqueue(batch.views, spec_, result.block->data(), stream_.get());
         } catch (...) {
@@ -183,12 +181,12 @@ public:
     }
 
 private:
-    Letterbox(tv::LetterboxSpec spec, int device) : spec_{std::move(spec)}, device_{device} {}
+    Letterbox(LetterboxSpec spec, int device) : spec_{std::move(spec)}, device_{device} {}
 
-    tv::LetterboxSpec spec_;
+    LetterboxSpec spec_;
     int device_;
-    device::Stream stream_;
-    tv::LetterboxGpu kernel_;
+    Stream stream_;
+    LetterboxGpu kernel_;
     std::mutex mutex_;
 };
 
@@ -206,7 +204,7 @@ void bind_gpu(py::module_& /*m*/) {}
 
 } // namespace
 
-ImageBatch image_batch(const py::sequence& images, const tv::LetterboxSpec& spec) {
+ImageBatch image_batch(const py::sequence& images, const LetterboxSpec& spec) {
     ImageBatch batch;
     batch.spec = spec;
     for (const py::handle image : images) {
@@ -219,13 +217,13 @@ ImageBatch image_batch(const py::sequence& images, const tv::LetterboxSpec& spec
     return batch;
 }
 
-engine::Shape batch_shape(std::size_t count, const tv::LetterboxSpec& spec) {
+Shape batch_shape(std::size_t count, const LetterboxSpec& spec) {
     const auto images = static_cast<std::int64_t>(count);
-    return spec.layout == tv::Layout::nchw ? engine::Shape{images, 3, spec.height, spec.width}
-                                           : engine::Shape{images, spec.height, spec.width, 3};
+    return spec.layout == Layout::nchw ? Shape{images, 3, spec.height, spec.width}
+                                       : Shape{images, spec.height, spec.width, 3};
 }
 
-std::string element_name(tv::Element element) {
+std::string element_name(Element element) {
     return word_of(elements, element);
 }
 

@@ -14,17 +14,17 @@ namespace trtw::bindings {
 /// The value of one input: views of numpy arrays that this object keeps alive.
 struct ImageBatch {
     std::vector<pybind11::array> arrays;
-    std::vector<vision::ImageView> views;
-    vision::LetterboxSpec spec;
+    std::vector<ImageView> views;
+    LetterboxSpec spec;
 };
 
 /// Throws UsageProblem for an empty list or for an array that is no uint8 [H, W, 3].
-ImageBatch image_batch(const pybind11::sequence& images, const vision::LetterboxSpec& spec);
+ImageBatch image_batch(const pybind11::sequence& images, const LetterboxSpec& spec);
 
 /// [count, 3, H, W] or [count, H, W, 3].
-engine::Shape batch_shape(std::size_t count, const vision::LetterboxSpec& spec);
+Shape batch_shape(std::size_t count, const LetterboxSpec& spec);
 
 /// "float32", "float16" or "uint8".
-std::string element_name(vision::Element element);
+std::string element_name(Element element);
 
 } // namespace trtw::bindings

@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-namespace trtw::engine {
+namespace trtw {
 
 namespace {
 
@@ -63,4 +63,4 @@ void validate(const BuildOptions& options) {
     check_combinations(options);
 }
 
-} // namespace trtw::engine
+} // namespace trtw

@@ -11,6 +11,7 @@
 #include "device/status.hpp"
 #include "trt/api.hpp"
 #include "trt/failure.hpp"
+#include "trt/host_memory.hpp"
 #include "trt/logger.hpp"
 #include "trt/plugins.hpp"
 #include "trtw/error.hpp"
@@ -20,7 +21,7 @@
 
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
-namespace trtw::engine {
+namespace trtw {
 
 namespace {
 
@@ -120,10 +121,10 @@ private:
         report("build", 0, 0); // nobody can tell how many steps there will be
 #endif
         const Stopwatch watch;
-        result_.plan.reset(builder_->buildSerializedNetwork(*network_, *config_));
+        result_.plan = shared_bytes(builder_->buildSerializedNetwork(*network_, *config_));
         result_.build_s = watch.seconds();
         progress_.throw_if_ended();
-        if (!result_.plan || result_.plan->size() == 0) {
+        if (!result_.plan) {
             throw_build_problem();
         }
 #if !TRTW_TRT_PROGRESS_MONITOR
@@ -194,7 +195,7 @@ private:
 };
 
 void check_device(int index) {
-    const device::Status status = device::status();
+    const DeviceStatus status = device_status();
     if (!status.ok) {
         throw DeviceFailure("No GPU can be used, and TensorRT builds on the GPU that the engine is for: " +
                             status.error + ". `trtw doctor` shows the driver.");
@@ -210,13 +211,15 @@ void check_device(int index) {
 BuilderHold::BuilderHold(int device) : device_{device} {
     load_library();
     check_device(device);
-    const device::DeviceScope scope{device};
+    const DeviceScope scope{device};
     builder_ = create_builder();
 }
 
+BuilderHold::~BuilderHold() = default;
+
 void BuilderHold::close() {
     if (builder_) {
-        const device::DeviceScope scope{device_};
+        const DeviceScope scope{device_};
         builder_.reset();
     }
 }
@@ -227,9 +230,9 @@ BuildResult build_engine(const std::string& model_path, const BuildOptions& opti
     check_precision_supported(options);
     load_library();
     check_device(options.device);
-    const device::DeviceScope scope{options.device};
+    const DeviceScope scope{options.device};
     Progress progress{callback};
     return Build{model_path, options, progress}.run();
 }
 
-} // namespace trtw::engine
+} // namespace trtw

@@ -17,7 +17,7 @@
 // Version 10 deprecates flags and sources that 11 removed; they are used where the headers have them.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
-namespace trtw::engine {
+namespace trtw {
 
 const Names<nvinfer1::ProfilingVerbosity> verbosity_words = {
     {"none", nvinfer1::ProfilingVerbosity::kNONE},
@@ -384,4 +384,4 @@ std::vector<std::string> io_format_names() {
     return format_words.all();
 }
 
-} // namespace trtw::engine
+} // namespace trtw

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace trtw::engine {
+namespace trtw {
 
 /// Throws UsageProblem for options that this TensorRT version does not have.
 void check_supported(const BuildOptions& options);
@@ -40,4 +40,4 @@ std::vector<std::string> io_format_names();
 /// Names of the sources in a mask.
 std::vector<std::string> tactic_source_names_in(nvinfer1::TacticSources mask);
 
-} // namespace trtw::engine
+} // namespace trtw

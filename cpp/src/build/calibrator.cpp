@@ -12,7 +12,7 @@
 // The whole of calibration is deprecated in TensorRT 10; Q/DQ nodes replace it.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
-namespace trtw::engine {
+namespace trtw {
 
 namespace {
 
@@ -138,7 +138,7 @@ void CalibrationFeed::upload(const TensorDescription& input) {
         data = narrow.data();
         bytes = narrow.size() * sizeof(std::int32_t);
     }
-    device::DeviceBuffer& buffer = buffers_[input.name];
+    DeviceBuffer& buffer = buffers_[input.name];
     buffer.reserve(bytes);
     TRTW_CUDA(cudaMemcpy(buffer.data(), data, bytes, cudaMemcpyHostToDevice));
 }
@@ -183,6 +183,6 @@ std::unique_ptr<nvinfer1::IInt8Calibrator> make_calibrator(CalibrationAlgorithm 
     return std::make_unique<Calibrator<nvinfer1::IInt8EntropyCalibrator2>>(feed);
 }
 
-} // namespace trtw::engine
+} // namespace trtw
 
 #endif

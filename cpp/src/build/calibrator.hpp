@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-namespace trtw::engine {
+namespace trtw {
 
 /// Copies batches to the device and keeps the cache; what both algorithms share.
 class CalibrationFeed {
@@ -50,7 +50,7 @@ private:
     BatchSource source_;
     CalibrationBatch batch_;
     std::map<std::string, std::vector<std::int64_t>> first_shapes_;
-    std::map<std::string, device::DeviceBuffer> buffers_;
+    std::map<std::string, DeviceBuffer> buffers_;
     std::string cache_;
     int batch_size_ = 1;
     int batches_read_ = 0;
@@ -64,6 +64,6 @@ private:
 std::unique_ptr<nvinfer1::IInt8Calibrator> make_calibrator(CalibrationAlgorithm algorithm, CalibrationFeed& feed);
 #pragma GCC diagnostic pop
 
-} // namespace trtw::engine
+} // namespace trtw
 
 #endif

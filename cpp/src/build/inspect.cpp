@@ -8,7 +8,7 @@
 
 #include <NvInferRuntime.h>
 
-namespace trtw::engine {
+namespace trtw {
 
 namespace {
 
@@ -61,4 +61,4 @@ EngineDescription inspect(const Plan& plan) {
     return description;
 }
 
-} // namespace trtw::engine
+} // namespace trtw

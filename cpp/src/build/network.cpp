@@ -5,7 +5,7 @@
 #include "trt/version.hpp"
 #include "trtw/error.hpp"
 
-namespace trtw::engine {
+namespace trtw {
 
 namespace {
 
@@ -138,4 +138,4 @@ NetworkTypes network_types(const nvinfer1::INetworkDefinition& network) {
     return types;
 }
 
-} // namespace trtw::engine
+} // namespace trtw

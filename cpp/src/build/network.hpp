@@ -11,7 +11,7 @@
 #include <set>
 #include <vector>
 
-namespace trtw::engine {
+namespace trtw {
 
 /// An empty explicit-batch network. `strongly_typed` is a choice in TensorRT 10 alone; see check_supported.
 std::unique_ptr<nvinfer1::INetworkDefinition> create_network(nvinfer1::IBuilder& builder, bool strongly_typed);
@@ -43,4 +43,4 @@ std::optional<nvinfer1::DataType> quantized_type(nvinfer1::LayerType layer, nvin
 
 NetworkTypes network_types(const nvinfer1::INetworkDefinition& network);
 
-} // namespace trtw::engine
+} // namespace trtw

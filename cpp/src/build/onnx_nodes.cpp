@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-namespace trtw::engine {
+namespace trtw {
 
 namespace {
 
@@ -166,4 +166,4 @@ std::optional<OnnxNode> onnx_node(const std::filesystem::path& file, std::size_t
     return onnx_node(mapped.bytes(), index);
 }
 
-} // namespace trtw::engine
+} // namespace trtw

@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-namespace trtw::engine {
+namespace trtw {
 
 struct OnnxNode {
     std::string name;
@@ -24,4 +24,4 @@ std::optional<OnnxNode> onnx_node(std::span<const std::byte> model, std::size_t 
 /// The same, from a file.
 std::optional<OnnxNode> onnx_node(const std::filesystem::path& file, std::size_t index);
 
-} // namespace trtw::engine
+} // namespace trtw

@@ -12,7 +12,7 @@
 #include <filesystem>
 #include <string_view>
 
-namespace trtw::engine {
+namespace trtw {
 
 namespace {
 
@@ -128,4 +128,4 @@ std::vector<std::string> unsupported_operators(const std::vector<std::string>& o
     return missing;
 }
 
-} // namespace trtw::engine
+} // namespace trtw

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-namespace trtw::engine {
+namespace trtw {
 
 /// One error of TensorRT's parser.
 struct ParserProblem {
@@ -52,4 +52,4 @@ extern template std::vector<ParserProblem> parser_problems(const nvonnxparser::I
 extern template std::vector<ParserProblem> parser_problems(const nvonnxparser::IParserRefitter&, const std::string&);
 #endif
 
-} // namespace trtw::engine
+} // namespace trtw

@@ -14,7 +14,7 @@
 // Weak typing is deprecated in TensorRT 10 and the only way in 8.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
-namespace trtw::engine {
+namespace trtw {
 
 namespace {
 
@@ -226,4 +226,4 @@ void apply_precision(nvinfer1::INetworkDefinition& network, nvinfer1::IBuilderCo
     apply_io_types(network, options);
 }
 
-} // namespace trtw::engine
+} // namespace trtw

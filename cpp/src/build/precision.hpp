@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace trtw::engine {
+namespace trtw {
 
 /// The precisions beside fp32 that this TensorRT version can be asked for.
 std::vector<std::string> precision_names();
@@ -26,4 +26,4 @@ void check_precision_of(const NetworkTypes& types, const BuildOptions& options);
 void apply_precision(nvinfer1::INetworkDefinition& network, nvinfer1::IBuilderConfig& config,
                      const BuildOptions& options);
 
-} // namespace trtw::engine
+} // namespace trtw

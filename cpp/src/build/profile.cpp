@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-namespace trtw::engine {
+namespace trtw {
 
 namespace {
 
@@ -154,4 +154,4 @@ void validate_profiles(const std::vector<Profile>& profiles, const std::vector<P
     }
 }
 
-} // namespace trtw::engine
+} // namespace trtw

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace trtw::engine {
+namespace trtw {
 
 /// What a profile has to fit: an input of the network.
 struct ProfileInput {
@@ -28,4 +28,4 @@ std::vector<std::int64_t> settled_shape(const ProfileInput& input, const std::ve
 /// Throws UsageProblem that names the profile and the input.
 void validate_profiles(const std::vector<Profile>& profiles, const std::vector<ProfileInput>& inputs);
 
-} // namespace trtw::engine
+} // namespace trtw

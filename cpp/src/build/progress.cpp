@@ -2,7 +2,7 @@
 
 #include "trtw/error.hpp"
 
-namespace trtw::engine {
+namespace trtw {
 
 bool Progress::report(std::string_view phase, int step, int total) noexcept {
     // The callback may wait for Python's interpreter lock, so the state is not locked while it runs; TensorRT's
@@ -69,4 +69,4 @@ int ProgressMonitor::total_of(const std::string& phase) noexcept {
 }
 #endif
 
-} // namespace trtw::engine
+} // namespace trtw

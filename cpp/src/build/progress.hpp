@@ -13,7 +13,7 @@
 #include <string>
 #include <string_view>
 
-namespace trtw::engine {
+namespace trtw {
 
 /// Calls the callback and remembers its refusal or exception.
 class Progress {
@@ -55,4 +55,4 @@ private:
 };
 #endif
 
-} // namespace trtw::engine
+} // namespace trtw

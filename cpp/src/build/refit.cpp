@@ -5,6 +5,7 @@
 #include "trt/api.hpp"
 #include "trt/entry_points.hpp"
 #include "trt/failure.hpp"
+#include "trt/host_memory.hpp"
 #include "trt/joined.hpp"
 #include "trt/logger.hpp"
 #include "trt/types.hpp"
@@ -14,7 +15,7 @@
 #include <algorithm>
 #include <span>
 
-namespace trtw::engine {
+namespace trtw {
 
 namespace {
 
@@ -52,7 +53,7 @@ void finish(nvinfer1::IRefitter& refitter, const LogCapture& capture) {
     }
 }
 
-std::shared_ptr<nvinfer1::IHostMemory> serialize(const Plan& plan, const LogCapture& capture) {
+SharedBytes serialize(const Plan& plan, const LogCapture& capture) {
     nvinfer1::ICudaEngine& engine = plan.engine();
 #if TRTW_TRT_STRIP_PLAN
     const std::unique_ptr<nvinfer1::ISerializationConfig> config{engine.createSerializationConfig()};
@@ -64,11 +65,11 @@ std::shared_ptr<nvinfer1::IHostMemory> serialize(const Plan& plan, const LogCapt
 #if TRTW_TRT_KEEP_REFITTABLE
     config->setFlag(nvinfer1::SerializationFlag::kINCLUDE_REFIT);
 #endif
-    std::shared_ptr<nvinfer1::IHostMemory> bytes{engine.serializeWithConfig(*config)};
+    SharedBytes bytes = shared_bytes(engine.serializeWithConfig(*config));
 #else
-    std::shared_ptr<nvinfer1::IHostMemory> bytes{engine.serialize()};
+    SharedBytes bytes = shared_bytes(engine.serialize());
 #endif
-    if (!bytes || bytes->size() == 0) {
+    if (!bytes) {
         raise_device("serialising the refitted engine", capture.errors());
     }
     return bytes;
@@ -77,11 +78,11 @@ std::shared_ptr<nvinfer1::IHostMemory> serialize(const Plan& plan, const LogCapt
 } // namespace
 
 std::vector<std::string> refittable_weights(const Plan& plan) {
-    const device::DeviceScope scope{plan.device()};
+    const DeviceScope scope{plan.device()};
     return names_of(*open_refitter(plan), &nvinfer1::IRefitter::getAllWeights);
 }
 
-std::shared_ptr<nvinfer1::IHostMemory> refit_from_onnx(const Plan& plan, const std::string& model_path) {
+SharedBytes refit_from_onnx(const Plan& plan, const std::string& model_path) {
 #if TRTW_TRT_PARSER_REFITTER
     const EntryPoints& entry = entry_points();
     if (entry.create_parser_refitter == nullptr) {
@@ -89,7 +90,7 @@ std::shared_ptr<nvinfer1::IHostMemory> refit_from_onnx(const Plan& plan, const s
     }
     check_model_file(model_path);
     const CallGate::Closed closed{plan.gate()};
-    const device::DeviceScope scope{plan.device()};
+    const DeviceScope scope{plan.device()};
     const LogCapture capture{logger().buffer()};
     const auto refitter = open_refitter(plan);
     const std::unique_ptr<nvonnxparser::IParserRefitter> parser{static_cast<nvonnxparser::IParserRefitter*>(
@@ -112,13 +113,12 @@ std::shared_ptr<nvinfer1::IHostMemory> refit_from_onnx(const Plan& plan, const s
 #endif
 }
 
-std::shared_ptr<nvinfer1::IHostMemory> refit_from_values(const Plan& plan,
-                                                         const std::map<std::string, WeightValues>& weights) {
+SharedBytes refit_from_values(const Plan& plan, const std::map<std::string, WeightValues>& weights) {
     if (weights.empty()) {
         throw UsageProblem("No weights to refit are given.");
     }
     const CallGate::Closed closed{plan.gate()};
-    const device::DeviceScope scope{plan.device()};
+    const DeviceScope scope{plan.device()};
     const LogCapture capture{logger().buffer()};
     const auto refitter = open_refitter(plan);
     const auto known = names_of(*refitter, &nvinfer1::IRefitter::getAllWeights);
@@ -135,4 +135,4 @@ std::shared_ptr<nvinfer1::IHostMemory> refit_from_values(const Plan& plan,
     return serialize(plan, capture);
 }
 
-} // namespace trtw::engine
+} // namespace trtw

@@ -8,7 +8,7 @@
 
 namespace fs = std::filesystem;
 
-namespace trtw::engine {
+namespace trtw {
 
 namespace {
 
@@ -68,4 +68,4 @@ std::string tactic_library_problem(std::string_view source, const fs::path& fold
     return first;
 }
 
-} // namespace trtw::engine
+} // namespace trtw

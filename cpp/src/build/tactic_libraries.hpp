@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace trtw::engine {
+namespace trtw {
 
 /// Why the library of a tactic source ("cublas", "cublas_lt", "cudnn") cannot be used; empty where it can, and for
 /// sources that need none. TensorRT opens these libraries by bare name, so one that lies in `folder` alone, beside
@@ -13,4 +13,4 @@ namespace trtw::engine {
 /// only satisfies the linker) counts as unusable.
 std::string tactic_library_problem(std::string_view source, const std::filesystem::path& folder);
 
-} // namespace trtw::engine
+} // namespace trtw

@@ -1,16 +1,20 @@
 #include "build/timing_cache.hpp"
 
 #include "device/scope.hpp"
+#include "trt/host_memory.hpp"
 #include "trt/logger.hpp"
 #include "trt/version.hpp"
 #include "trtw/builder.hpp"
 #include "trtw/error.hpp"
 
-namespace trtw::engine {
+#include <span>
+
+namespace trtw {
 
 namespace {
 
-std::unique_ptr<nvinfer1::ITimingCache> read_cache(const nvinfer1::IBuilderConfig& config, const std::string& bytes) {
+std::unique_ptr<nvinfer1::ITimingCache> read_cache(const nvinfer1::IBuilderConfig& config,
+                                                   std::span<const std::byte> bytes) {
     return std::unique_ptr<nvinfer1::ITimingCache>{config.createTimingCache(bytes.data(), bytes.size())};
 }
 
@@ -65,14 +69,19 @@ std::vector<std::string> apply_timing_cache(nvinfer1::IBuilderConfig& config, co
     return {};
 }
 
-std::unique_ptr<nvinfer1::IHostMemory> serialized_timing_cache(const nvinfer1::IBuilderConfig& config) {
+SharedBytes serialized_timing_cache(const nvinfer1::IBuilderConfig& config) {
     const nvinfer1::ITimingCache* cache = config.getTimingCache();
-    return std::unique_ptr<nvinfer1::IHostMemory>{cache != nullptr ? cache->serialize() : nullptr};
+    return shared_bytes(cache != nullptr ? cache->serialize() : nullptr);
 }
+
+TimingCacheMerger::TimingCacheMerger(std::unique_ptr<nvinfer1::IBuilder> builder, int device)
+    : builder_{std::move(builder)}, device_{device} {}
+
+TimingCacheMerger::~TimingCacheMerger() = default;
 
 std::string TimingCacheMerger::merge(const std::vector<std::string>& caches) {
     const std::lock_guard locked{mutex_};
-    const device::DeviceScope scope{device_};
+    const DeviceScope scope{device_};
     const LogCapture capture{logger().buffer()};
     // not the build's own configuration, which refers to what is gone by now
     const std::unique_ptr<nvinfer1::IBuilderConfig> config{builder_->createBuilderConfig()};
@@ -81,16 +90,16 @@ std::string TimingCacheMerger::merge(const std::vector<std::string>& caches) {
     }
     const auto merged = read_cache(*config, {});
     for (const std::string& bytes : caches) {
-        const auto cache = read_cache(*config, bytes);
+        const auto cache = read_cache(*config, std::as_bytes(std::span{bytes}));
         if (!merged || !cache || !merged->combine(*cache, false)) {
             throw UsageProblem("A timing cache could not be merged: " + reason(capture));
         }
     }
-    const std::unique_ptr<nvinfer1::IHostMemory> bytes{merged ? merged->serialize() : nullptr};
+    const SharedBytes bytes = shared_bytes(merged ? merged->serialize() : nullptr);
     if (!bytes) {
         throw DeviceFailure("TensorRT could not serialise the timing cache: " + reason(capture));
     }
-    return {static_cast<const char*>(bytes->data()), bytes->size()};
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-} // namespace trtw::engine
+} // namespace trtw

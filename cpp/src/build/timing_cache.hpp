@@ -2,6 +2,7 @@
 #pragma once
 
 #include "trtw/build_options.hpp"
+#include "trtw/shared_bytes.hpp"
 
 #include <NvInfer.h>
 
@@ -9,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace trtw::engine {
+namespace trtw {
 
 /// Gives the options' timing cache to the configuration. A cache that TensorRT rejects (another GPU or version, or
 /// damaged bytes) is replaced by an empty one and told as a warning; in strict mode it is a UsageProblem.
@@ -18,7 +19,7 @@ namespace trtw::engine {
 std::vector<std::string> apply_timing_cache(nvinfer1::IBuilderConfig& config, const BuildOptions& options,
                                             std::unique_ptr<nvinfer1::ITimingCache>& cache);
 
-/// The configuration's timing cache after a build; null where it has none.
-std::unique_ptr<nvinfer1::IHostMemory> serialized_timing_cache(const nvinfer1::IBuilderConfig& config);
+/// The configuration's timing cache after a build; empty where it has none.
+SharedBytes serialized_timing_cache(const nvinfer1::IBuilderConfig& config);
 
-} // namespace trtw::engine
+} // namespace trtw

@@ -2,7 +2,7 @@
 
 #include <string>
 
-namespace trtw::device {
+namespace trtw {
 
 namespace {
 
@@ -41,11 +41,11 @@ bool poisons_process(cudaError_t status) noexcept {
     }
 }
 
-std::string lost(cudaError_t status) {
+std::string lost_device(cudaError_t status) {
     return "CUDA reports " + described(status) + ". Every later call of this process will fail too; start it again.";
 }
 
-void raise(cudaError_t status, const char* call) {
+void raise_cuda(cudaError_t status, const char* call) {
     // Otherwise the next, unrelated call would report this error again.
     static_cast<void>(cudaGetLastError());
     const std::string what = described(status);
@@ -55,7 +55,7 @@ void raise(cudaError_t status, const char* call) {
                           ". Use smaller shapes or fewer slots, or free memory on the device.");
     }
     if (poisons_process(status)) {
-        throw DeviceLost("The GPU failed: " + where + ". " + lost(status));
+        throw DeviceLost("The GPU failed: " + where + ". " + lost_device(status));
     }
     std::string message = "The GPU failed: " + where + " returned " + what + ".";
     if (status == cudaErrorInsufficientDriver || status == cudaErrorNoDevice) {
@@ -64,4 +64,4 @@ void raise(cudaError_t status, const char* call) {
     throw DeviceFailure(message);
 }
 
-} // namespace trtw::device
+} // namespace trtw

@@ -11,7 +11,7 @@
 #include <memory>
 #include <system_error>
 
-namespace trtw::device {
+namespace trtw {
 
 namespace {
 
@@ -257,4 +257,4 @@ void copy_memory(void* target, const void* source, std::size_t bytes) {
     copy_in_pieces(target, source, bytes, [](std::size_t, std::size_t) {});
 }
 
-} // namespace trtw::device
+} // namespace trtw

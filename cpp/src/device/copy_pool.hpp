@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-namespace trtw::device {
+namespace trtw {
 
 /// Threads that help callers with their pieces of work and sleep between jobs. Thread-safe; a caller never waits for a
 /// helper that is busy elsewhere, it does more of the pieces itself. In a child process, which lacks the threads,
@@ -73,4 +73,4 @@ void copy_in_pieces(void* target, const void* source, std::size_t bytes, const C
 /// The same, where nobody waits for the pieces.
 void copy_memory(void* target, const void* source, std::size_t bytes);
 
-} // namespace trtw::device
+} // namespace trtw

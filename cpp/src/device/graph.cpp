@@ -2,7 +2,7 @@
 
 #include "device/check.hpp"
 
-namespace trtw::device {
+namespace trtw {
 
 namespace {
 
@@ -42,8 +42,8 @@ Graph Graph::capture(cudaStream_t stream, const std::function<void()>& enqueue) 
     const cudaError_t counted = cudaGraphGetNodes(graph, nullptr, &nodes);
     const cudaError_t made = cudaGraphInstantiate(&result.handle_, graph, 0);
     static_cast<void>(cudaGraphDestroy(graph));
-    check(counted, "cudaGraphGetNodes");
-    check(made, "cudaGraphInstantiate");
+    check_cuda(counted, "cudaGraphGetNodes");
+    check_cuda(made, "cudaGraphInstantiate");
     if (nodes == 0) {
         // A replay would leave the outputs of an earlier call in place.
         throw DeviceFailure("The captured CUDA graph is empty.");
@@ -59,4 +59,4 @@ void Graph::launch(cudaStream_t stream) const {
     TRTW_CUDA(cudaGraphLaunch(handle_, stream));
 }
 
-} // namespace trtw::device
+} // namespace trtw

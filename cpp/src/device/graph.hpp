@@ -6,7 +6,7 @@
 #include <functional>
 #include <utility>
 
-namespace trtw::device {
+namespace trtw {
 
 class Graph {
 public:
@@ -31,4 +31,4 @@ private:
     cudaGraphExec_t handle_ = nullptr;
 };
 
-} // namespace trtw::device
+} // namespace trtw

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 
-namespace trtw::device {
+namespace trtw {
 
 template <Place place>
 Memory<place>::Memory(std::size_t bytes) : bytes_{std::max<std::size_t>(bytes, 1)} {
@@ -53,4 +53,4 @@ const void* mapped(const void* host, std::size_t bytes) noexcept {
 template class Memory<Place::device>;
 template class Memory<Place::pinned_host>;
 
-} // namespace trtw::device
+} // namespace trtw

@@ -6,7 +6,7 @@
 #define TRTW_HAS_NVTX 1
 #endif
 
-namespace trtw::device {
+namespace trtw {
 
 class Range {
 public:
@@ -21,4 +21,4 @@ public:
     Range& operator=(const Range&) = delete;
 };
 
-} // namespace trtw::device
+} // namespace trtw

@@ -6,7 +6,7 @@
 #include <exception>
 #include <utility>
 
-namespace trtw::device {
+namespace trtw {
 
 void Readers::add(int device, cudaStream_t stream) noexcept {
     try {
@@ -17,7 +17,7 @@ void Readers::add(int device, cudaStream_t stream) noexcept {
             static_cast<void>(cudaGetLastError());
             return; // an event of a capture orders nothing outside it; when its graph runs is its owner's affair
         }
-        check(asked, "cudaStreamIsCapturing");
+        check_cuda(asked, "cudaStreamIsCapturing");
         Event event;
         event.record(stream);
         const std::scoped_lock lock{mutex_};
@@ -40,4 +40,4 @@ void Readers::wait_for_all(std::initializer_list<cudaStream_t> streams) {
     any_.store(false, std::memory_order_relaxed);
 }
 
-} // namespace trtw::device
+} // namespace trtw

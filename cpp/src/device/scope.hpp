@@ -6,7 +6,7 @@
 #include <new>
 #include <utility>
 
-namespace trtw::device {
+namespace trtw {
 
 /// Whatever the core does on a device happens inside one of these, so that the thread's selection stays the caller's.
 class DeviceScope {
@@ -40,4 +40,4 @@ private:
     int previous_ = -1; ///< -1: nothing to give back
 };
 
-} // namespace trtw::device
+} // namespace trtw

@@ -8,7 +8,7 @@
 #include <array>
 #include <cstdio>
 
-namespace trtw::device {
+namespace trtw {
 
 namespace {
 
@@ -46,8 +46,8 @@ DeviceInfo describe(int index) {
 
 } // namespace
 
-Status status() noexcept {
-    Status result;
+DeviceStatus device_status() noexcept {
+    DeviceStatus result;
     static_cast<void>(cudaDriverGetVersion(&result.driver_version));
     static_cast<void>(cudaRuntimeGetVersion(&result.runtime_version));
     const cudaError_t counted = cudaGetDeviceCount(&result.device_count);
@@ -79,4 +79,4 @@ void profiler_stop() {
     TRTW_CUDA(cudaProfilerStop());
 }
 
-} // namespace trtw::device
+} // namespace trtw

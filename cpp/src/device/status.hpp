@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-namespace trtw::device {
+namespace trtw {
 
 /// Whether this process can use a GPU, and why not.
-struct Status {
+struct DeviceStatus {
     bool ok = false;
     int device_count = 0;
     int driver_version = 0;  ///< newest CUDA the driver serves, 1000*major + 10*minor; 0 without a driver
@@ -30,7 +30,7 @@ struct DeviceInfo {
 };
 
 /// Never throws; makes no CUDA context.
-Status status() noexcept;
+DeviceStatus device_status() noexcept;
 
 /// Every visible device. Makes a context on each, which memory_free_bytes needs. Throws DeviceFailure.
 std::vector<DeviceInfo> devices();
@@ -39,4 +39,4 @@ std::vector<DeviceInfo> devices();
 void profiler_start();
 void profiler_stop();
 
-} // namespace trtw::device
+} // namespace trtw

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-namespace trtw::device {
+namespace trtw {
 
 Event::Event(EventKind kind, Wait wait) : wait_{wait} {
     unsigned flags = cudaEventDefault;
@@ -131,4 +131,4 @@ void Stream::synchronize() const {
     TRTW_CUDA(cudaStreamSynchronize(handle_));
 }
 
-} // namespace trtw::device
+} // namespace trtw

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <utility>
 
-namespace trtw::engine {
+namespace trtw {
 
 RowLayout row_layout(const TensorInfo& tensor, Shape shape, std::size_t axis) {
     shape[axis] = 1;
@@ -42,4 +42,4 @@ void put_rows(void* to, std::size_t to_rows, RowRange range, const void* batch, 
     }
 }
 
-} // namespace trtw::engine
+} // namespace trtw

@@ -5,7 +5,7 @@
 
 #include <cstddef>
 
-namespace trtw::engine {
+namespace trtw {
 
 /// CUDA's limit for one dimension of a grid.
 constexpr std::size_t most_batch_rows = 65535;
@@ -39,4 +39,4 @@ void take_rows(void* batch, std::size_t rows, const void* from, std::size_t from
 void put_rows(void* to, std::size_t to_rows, RowRange range, const void* batch, std::size_t rows,
               const RowLayout& layout);
 
-} // namespace trtw::engine
+} // namespace trtw

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <string>
 
-namespace trtw::engine {
+namespace trtw {
 
 BatchSizes::BatchSizes(std::span<const int> wanted, std::span<const TensorInfo> inputs,
                        std::vector<std::optional<std::size_t>> axes)
@@ -101,4 +101,4 @@ std::vector<BatchPart> split(std::size_t streams, const std::set<std::size_t>& s
     return parts;
 }
 
-} // namespace trtw::engine
+} // namespace trtw

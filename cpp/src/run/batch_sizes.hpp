@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-namespace trtw::engine {
+namespace trtw {
 
 /// One run of a push: some of its streams, in a batch that may have more rows.
 struct BatchPart {
@@ -49,4 +49,4 @@ private:
 /// Splits so many streams: as many of the largest size as there are, then the smallest that takes the rest.
 std::vector<BatchPart> split(std::size_t streams, const std::set<std::size_t>& sizes);
 
-} // namespace trtw::engine
+} // namespace trtw

@@ -10,7 +10,7 @@
 #include <exception>
 #include <thread>
 
-namespace trtw::engine {
+namespace trtw {
 
 namespace {
 
@@ -27,13 +27,13 @@ class ProfilerRange {
 public:
     explicit ProfilerRange(bool enabled) : enabled_{enabled} {
         if (enabled_) {
-            device::profiler_start();
+            profiler_start();
         }
     }
     ~ProfilerRange() {
         if (enabled_) {
             try {
-                device::profiler_stop();
+                profiler_stop();
             } catch (const Error&) { // NOLINT(bugprone-empty-catch): an error is on its way already
             }
         }
@@ -48,8 +48,7 @@ private:
 using Streams = std::vector<BenchStream*>;
 
 // trtexec's loop over the streams of one host thread.
-void measure(const Streams& streams, const device::Event& start, const BenchOptions& options,
-             std::vector<Sample>& samples) {
+void measure(const Streams& streams, const Event& start, const BenchOptions& options, std::vector<Sample>& samples) {
     const double total_ms = options.warmup_ms + options.duration_s * 1000.0;
     double elapsed_ms = 0.0;
     int warmup = 0;
@@ -69,14 +68,14 @@ void measure(const Streams& streams, const device::Event& start, const BenchOpti
     }
 }
 
-void measure_with_threads(const Streams& streams, const device::Event& start, const BenchOptions& options,
+void measure_with_threads(const Streams& streams, const Event& start, const BenchOptions& options,
                           std::vector<std::vector<Sample>>& samples, int device) {
     std::vector<std::thread> workers;
     std::vector<std::exception_ptr> failures(streams.size());
     for (std::size_t s = 0; s < streams.size(); ++s) {
         workers.emplace_back([&, s] {
             try {
-                const device::DeviceScope scope{device};
+                const DeviceScope scope{device};
                 measure({streams[s]}, start, options, samples[s]);
             } catch (...) {
                 failures[s] = std::current_exception();
@@ -125,7 +124,7 @@ void drop_warmup(BenchResult& result, double warmup_ms) {
 BenchResult bench(const std::shared_ptr<const Plan>& plan, const std::vector<Input>& inputs,
                   const BenchOptions& options) {
     check_options(options);
-    const device::DeviceScope scope{plan->device()};
+    const DeviceScope scope{plan->device()};
     const CallGate::Call running{plan->gate()};
     std::vector<std::unique_ptr<BenchStream>> owned;
     Streams streams;
@@ -133,8 +132,8 @@ BenchResult bench(const std::shared_ptr<const Plan>& plan, const std::vector<Inp
         owned.push_back(std::make_unique<BenchStream>(plan, inputs, options, number));
         streams.push_back(owned.back().get());
     }
-    const device::Event start{device::EventKind::timing, options.spin ? device::Wait::spin : device::Wait::block};
-    const device::Stream main{device::StreamUse::copy}; // for the clock alone
+    const Event start{EventKind::timing, options.spin ? Wait::spin : Wait::block};
+    const Stream main{StreamUse::copy}; // for the clock alone
     BenchResult result;
     {
         const ProfilerRange range{options.profiler};
@@ -174,7 +173,7 @@ BenchResult bench_latency(Runner& runner, const Call& call, const BenchOptions& 
                 const Output& output = finished.outputs()[o];
                 results[o].resize(output.bytes);
                 if (output.on_host) {
-                    device::copy_memory(results[o].data(), output.host->data(), output.bytes);
+                    copy_memory(results[o].data(), output.host->data(), output.bytes);
                 }
             }
             const Timing& timing = finished.timing();
@@ -207,4 +206,4 @@ BenchResult bench_latency(Runner& runner, const Call& call, const BenchOptions& 
     return result;
 }
 
-} // namespace trtw::engine
+} // namespace trtw

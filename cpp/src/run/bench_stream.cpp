@@ -6,19 +6,19 @@
 #include <algorithm>
 #include <cstring>
 
-namespace trtw::engine {
+namespace trtw {
 
-BenchStream::InFlight::InFlight(device::Wait wait)
-    : input_begin{device::EventKind::timing, wait}, input_end{device::EventKind::timing, wait},
-      compute_begin{device::EventKind::timing, wait}, compute_end{device::EventKind::timing, wait},
-      output_begin{device::EventKind::timing, wait}, output_end{device::EventKind::timing, wait} {}
+BenchStream::InFlight::InFlight(Wait wait)
+    : input_begin{EventKind::timing, wait}, input_end{EventKind::timing, wait}, compute_begin{EventKind::timing, wait},
+      compute_end{EventKind::timing, wait}, output_begin{EventKind::timing, wait}, output_end{EventKind::timing, wait} {
+}
 
 BenchStream::BenchStream(std::shared_ptr<const Plan> plan, const std::vector<Input>& inputs,
                          const BenchOptions& options, int number)
     : plan_{std::move(plan)}, options_{options}, number_{number}, io_{*plan_} {
     scratch_.reserve(plan_->device_memory_bytes());
     for (int place = 0; place < options_.depth; ++place) {
-        in_flight_.emplace_back(options_.spin ? device::Wait::spin : device::Wait::block);
+        in_flight_.emplace_back(options_.spin ? Wait::spin : Wait::block);
     }
     allocate(inputs);
     const int profile = choose_profile(plan_->inputs(), call_shapes(), options_.profile);
@@ -33,7 +33,7 @@ BenchStream::BenchStream(std::shared_ptr<const Plan> plan, const std::vector<Inp
 
 BenchStream::~BenchStream() {
     // After an error queries may be in flight still.
-    for (const device::Stream* stream : {&input_, &compute_, &output_}) {
+    for (const Stream* stream : {&input_, &compute_, &output_}) {
         static_cast<void>(cudaStreamSynchronize(stream->get()));
     }
 }
@@ -84,7 +84,7 @@ void BenchStream::bind() {
 }
 
 // An aliased output is written in its input's memory.
-device::DeviceBuffer& BenchStream::output_buffer(std::size_t output) {
+DeviceBuffer& BenchStream::output_buffer(std::size_t output) {
     const auto aliased = plan_->aliased_input(output);
     return aliased ? io_.inputs[*aliased].device : io_.output(output);
 }
@@ -106,13 +106,13 @@ void BenchStream::warm_and_capture() {
         return;
     }
     try {
-        graph_ = device::Graph::capture(compute_.get(), [&] { execution_->enqueue(compute_.get()); });
+        graph_ = Graph::capture(compute_.get(), [&] { execution_->enqueue(compute_.get()); });
     } catch (const Error& problem) {
         graph_fallback_ = std::string{"capture failed: "} + problem.what();
     }
 }
 
-void BenchStream::wait_for(const device::Event& start, Clock::time_point host_start) {
+void BenchStream::wait_for(const Event& start, Clock::time_point host_start) {
     host_start_ = host_start;
     input_.wait(start);
     compute_.wait(start);
@@ -133,7 +133,7 @@ void BenchStream::copy_in(cudaStream_t stream) {
 void BenchStream::copy_out(cudaStream_t stream) {
     for (std::size_t o = 0; o < io_.outputs.size(); ++o) {
         const TensorInfo& tensor = plan_->outputs()[o];
-        device::PinnedBuffer& host = io_.outputs[o].host;
+        PinnedBuffer& host = io_.outputs[o].host;
         const std::size_t bytes = byte_size(tensor, output_shapes_[o] ? *output_shapes_[o] : io_.allocator(o).shape());
         if (tensor.on_host || bytes == 0) {
             continue;
@@ -183,8 +183,8 @@ void BenchStream::query() {
     next_ = (next_ + 1) % in_flight_.size();
 }
 
-double BenchStream::finish(InFlight& query, const device::Event& start, std::vector<Sample>& samples) {
-    const device::Event& last = options_.transfers ? query.output_end : query.compute_end;
+double BenchStream::finish(InFlight& query, const Event& start, std::vector<Sample>& samples) {
+    const Event& last = options_.transfers ? query.output_end : query.compute_end;
     last.synchronize();
     const Clock::time_point seen = Clock::now();
     query.active = false;
@@ -208,12 +208,12 @@ double BenchStream::finish(InFlight& query, const device::Event& start, std::vec
     return compute_start;
 }
 
-double BenchStream::collect(const device::Event& start, std::vector<Sample>& samples) {
+double BenchStream::collect(const Event& start, std::vector<Sample>& samples) {
     InFlight& oldest = in_flight_[next_];
     return oldest.active ? finish(oldest, start, samples) : 0.0;
 }
 
-void BenchStream::collect_all(const device::Event& start, std::vector<Sample>& samples) {
+void BenchStream::collect_all(const Event& start, std::vector<Sample>& samples) {
     for (std::size_t place = 0; place < in_flight_.size(); ++place) {
         InFlight& query = in_flight_[(next_ + place) % in_flight_.size()];
         if (query.active) {
@@ -222,4 +222,4 @@ void BenchStream::collect_all(const device::Event& start, std::vector<Sample>& s
     }
 }
 
-} // namespace trtw::engine
+} // namespace trtw

@@ -11,7 +11,7 @@
 
 #include <utility>
 
-namespace trtw::engine {
+namespace trtw {
 
 class BenchStream {
 public:
@@ -22,14 +22,14 @@ public:
     BenchStream& operator=(const BenchStream&) = delete;
 
     /// Makes all work of this stream come after `start`, which is zero on the device's clock.
-    void wait_for(const device::Event& start, Clock::time_point host_start);
+    void wait_for(const Event& start, Clock::time_point host_start);
     /// Starts a query, unless as many as `depth` are in flight already.
     void query();
     /// Waits for the oldest query if all places are taken; returns the time, in ms since `start`, at which that
     /// query's compute began, 0 where there was nothing to wait for.
-    double collect(const device::Event& start, std::vector<Sample>& samples);
+    double collect(const Event& start, std::vector<Sample>& samples);
     /// Waits for every query in flight.
-    void collect_all(const device::Event& start, std::vector<Sample>& samples);
+    void collect_all(const Event& start, std::vector<Sample>& samples);
 
     /// One run without transfers, waited for.
     void run_once();
@@ -41,8 +41,8 @@ public:
 
 private:
     struct InFlight {
-        explicit InFlight(device::Wait wait);
-        device::Event input_begin, input_end, compute_begin, compute_end, output_begin, output_end;
+        explicit InFlight(Wait wait);
+        Event input_begin, input_end, compute_begin, compute_end, output_begin, output_end;
         Clock::time_point query_begin, enqueue_begin, enqueue_end;
         bool active = false;
     };
@@ -54,25 +54,25 @@ private:
     void copy_in(cudaStream_t stream);
     void copy_out(cudaStream_t stream);
     void launch();
-    [[nodiscard]] device::DeviceBuffer& output_buffer(std::size_t output);
-    double finish(InFlight& query, const device::Event& start, std::vector<Sample>& samples);
+    [[nodiscard]] DeviceBuffer& output_buffer(std::size_t output);
+    double finish(InFlight& query, const Event& start, std::vector<Sample>& samples);
 
     std::shared_ptr<const Plan> plan_;
     BenchOptions options_;
     int number_;
-    device::Stream input_{device::StreamUse::copy};
-    device::Stream compute_;
-    device::Stream output_{device::StreamUse::copy};
-    device::DeviceBuffer scratch_;
+    Stream input_{StreamUse::copy};
+    Stream compute_;
+    Stream output_{StreamUse::copy};
+    DeviceBuffer scratch_;
     IoBuffers io_;
     std::vector<Shape> input_shapes_;
     std::vector<std::optional<Shape>> output_shapes_; ///< nullopt: depends on the data
     std::unique_ptr<Execution> execution_;
-    device::Graph graph_;
+    Graph graph_;
     std::string graph_fallback_;
     std::vector<InFlight> in_flight_;
     std::size_t next_ = 0;
     Clock::time_point host_start_;
 };
 
-} // namespace trtw::engine
+} // namespace trtw

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace trtw::engine {
+namespace trtw {
 
 BlockPool::Block BlockPool::take(std::size_t bytes) {
     auto best = spare_.end();
@@ -35,4 +35,4 @@ void BlockPool::give_back(Block block) noexcept {
     spare_.push_back(std::move(block)); // there is room: nothing throws
 }
 
-} // namespace trtw::engine
+} // namespace trtw

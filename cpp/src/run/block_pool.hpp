@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-namespace trtw::engine {
+namespace trtw {
 
 /// Keeps a few blocks that were given back for whoever takes the next: the system hands out new memory page by page,
 /// which takes longer than to fill it. Not thread-safe.
@@ -34,4 +34,4 @@ private:
     std::vector<Block> spare_;
 };
 
-} // namespace trtw::engine
+} // namespace trtw

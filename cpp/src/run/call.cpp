@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace trtw::engine {
+namespace trtw {
 
 namespace {
 
@@ -14,8 +14,8 @@ void check_images(const TensorInfo& tensor, const Input& input) {
     if (input.images.empty()) {
         throw UsageProblem("A letterbox batch holds at least one image.");
     }
-    for (const vision::ImageView& image : input.images) {
-        static_cast<void>(vision::letterbox_geometry(image.height, image.width, input.spec));
+    for (const ImageView& image : input.images) {
+        static_cast<void>(letterbox_geometry(image.height, image.width, input.spec));
     }
     if (byte_size(tensor, input.shape) != input.images.size() * input.spec.item_bytes()) {
         throw UsageProblem("Input '" + tensor.name + "' has the shape " + bracketed(input.shape) +
@@ -94,4 +94,4 @@ bool feeds(const std::map<std::string, std::string>& state, const std::string& i
     return std::ranges::any_of(state, [&](const auto& pair) { return pair.second == input; });
 }
 
-} // namespace trtw::engine
+} // namespace trtw

@@ -2,7 +2,7 @@
 
 #include "device/check.hpp"
 
-namespace trtw::engine {
+namespace trtw {
 
 CallMemory::CallMemory(const Plan& plan, const RunnerOptions& options)
     : outputs(plan.outputs().size()), plan_{&plan}, to_host_{plan, options}, io_{plan}, state_{plan, options.state} {
@@ -27,7 +27,7 @@ void CallMemory::leave_lent(const Lanes& lanes) {
         if (!aliased_[o]) {
             continue;
         }
-        device::DeviceBuffer& input = io_.inputs[*aliased_[o]].device;
+        DeviceBuffer& input = io_.inputs[*aliased_[o]].device;
         if (input.is_lent()) {
             input.release();
             count_change();
@@ -109,7 +109,7 @@ void* CallMemory::output_address(const Call& call, std::size_t output) {
     return plan_->outputs()[output].on_host ? io_.outputs[output].host.data() : io_.output(output).data();
 }
 
-std::shared_ptr<device::DeviceMemory> CallMemory::output_block(const Call& call, std::size_t output) {
+std::shared_ptr<DeviceMemory> CallMemory::output_block(const Call& call, std::size_t output) {
     if (is_state_output(output)) {
         return state_.output_block(output);
     }
@@ -154,9 +154,9 @@ void CallMemory::reserve_outputs(const Call& call, const Prepared& entry, int pr
     }
 }
 
-std::shared_ptr<device::PinnedMemory> CallMemory::input_block(std::size_t input, std::size_t bytes) {
+std::shared_ptr<PinnedMemory> CallMemory::input_block(std::size_t input, std::size_t bytes) {
     count_change(io_.inputs[input].host.reserve(bytes));
     return io_.inputs[input].host.block();
 }
 
-} // namespace trtw::engine
+} // namespace trtw

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-namespace trtw::engine {
+namespace trtw {
 
 /// Inputs, outputs and state of one slot: where each lies for a call, and what others still hold of earlier ones.
 class CallMemory {
@@ -37,14 +37,14 @@ public:
     [[nodiscard]] void* input_address(const Call& call, std::size_t input) const;
     [[nodiscard]] void* output_address(const Call& call, std::size_t output);
     /// Null where the memory is none of the slot's.
-    [[nodiscard]] std::shared_ptr<device::DeviceMemory> output_block(const Call& call, std::size_t output);
+    [[nodiscard]] std::shared_ptr<DeviceMemory> output_block(const Call& call, std::size_t output);
 
     /// Leaves what others still hold of earlier calls' outputs to them, and has what they read before they let go of it
     /// waited for.
     void leave_lent(const Lanes& lanes);
     void reserve_inputs(const Call& call, const Prepared& entry);
     void reserve_outputs(const Call& call, const Prepared& entry, int profile);
-    std::shared_ptr<device::PinnedMemory> input_block(std::size_t input, std::size_t bytes);
+    std::shared_ptr<PinnedMemory> input_block(std::size_t input, std::size_t bytes);
 
     /// Gives the state inputs their values of this call; `shapes` are those of all inputs. The last thing that may find
     /// no memory, but for outputs whose size depends on the data, and from there on the first that changes state.
@@ -66,4 +66,4 @@ private:
     std::uint64_t generation_ = 1;
 };
 
-} // namespace trtw::engine
+} // namespace trtw

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace trtw::engine {
+namespace trtw {
 
 namespace {
 
@@ -54,7 +54,7 @@ void CallPlanner::stage_shape_tensors(const Call& call) {
         if (!inputs[i].on_host) {
             continue;
         }
-        device::PinnedBuffer& buffer = memory_->io().inputs[i].host;
+        PinnedBuffer& buffer = memory_->io().inputs[i].host;
         memory_->count_change(buffer.reserve(byte_size(inputs[i], shapes_[i])));
         transfers_->stage(call, i);
         values_[i] = shape_values(inputs[i], shapes_[i], buffer.data());
@@ -222,4 +222,4 @@ void CallPlanner::forget() noexcept {
     last_key_.clear();
 }
 
-} // namespace trtw::engine
+} // namespace trtw

@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-namespace trtw::engine {
+namespace trtw {
 
 class CallPlanner {
 public:
@@ -40,7 +40,7 @@ private:
     CallMemory* memory_;
     Transfers* transfers_;
 
-    device::DeviceBuffer scratch_;
+    DeviceBuffer scratch_;
     ContextCache contexts_; ///< goes before the memory that it is bound to
     bool reads_host_;       ///< some input is a shape tensor
     CallKey key_;
@@ -51,4 +51,4 @@ private:
     std::uint64_t weights_ = 0; ///< changes of the weights that the graphs know of
 };
 
-} // namespace trtw::engine
+} // namespace trtw

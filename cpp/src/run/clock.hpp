@@ -3,7 +3,7 @@
 
 #include <chrono>
 
-namespace trtw::engine {
+namespace trtw {
 
 using Clock = std::chrono::steady_clock;
 
@@ -12,4 +12,4 @@ Number milliseconds(Clock::duration duration) {
     return std::chrono::duration<Number, std::milli>(duration).count();
 }
 
-} // namespace trtw::engine
+} // namespace trtw

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace trtw::engine {
+namespace trtw {
 
 ContextCache::ContextCache(std::shared_ptr<const Plan> plan, void* scratch, std::size_t capacity)
     : plan_{std::move(plan)}, scratch_{scratch}, roamers_(static_cast<std::size_t>(std::max(plan_->num_profiles(), 1))),
@@ -60,4 +60,4 @@ int ContextCache::graphs() const {
         std::count_if(entries_.begin(), entries_.end(), [](const auto& item) { return bool{item.second.graph}; }));
 }
 
-} // namespace trtw::engine
+} // namespace trtw

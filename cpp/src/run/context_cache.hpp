@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-namespace trtw::engine {
+namespace trtw {
 
 /// What is known about one kind of call: same shapes, same addresses, same choices.
 struct Prepared {
@@ -28,7 +28,7 @@ struct Prepared {
     /// depend on the shapes, so a context that has a graph is never given other shapes.
     std::unique_ptr<Execution> own;
     std::uint64_t bound = 0; ///< address generation that `own` and the graph hold
-    device::Graph graph;
+    Graph graph;
 };
 
 /// Contexts share one block of scratch memory: a slot runs one call at a time.
@@ -70,4 +70,4 @@ private:
     bool exclusive_ = false;
 };
 
-} // namespace trtw::engine
+} // namespace trtw

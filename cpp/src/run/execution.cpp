@@ -14,7 +14,7 @@
 #include <exception>
 #include <utility>
 
-namespace trtw::engine {
+namespace trtw {
 
 /// What TensorRT asks for memory, and tells the shape of an output.
 class AllocatorAdapter final : public nvinfer1::IOutputAllocator {
@@ -172,4 +172,4 @@ void Execution::report_layers(LayerReport report) {
     context_->setProfiler(profiler_.get());
 }
 
-} // namespace trtw::engine
+} // namespace trtw

@@ -12,7 +12,7 @@
 #include <span>
 #include <vector>
 
-namespace trtw::engine {
+namespace trtw {
 
 class AllocatorAdapter;
 class ProfilerAdapter;
@@ -62,4 +62,4 @@ private:
     int profile_ = 0;
 };
 
-} // namespace trtw::engine
+} // namespace trtw

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <vector>
 
-namespace trtw::engine {
+namespace trtw {
 
 namespace {
 
@@ -95,4 +95,4 @@ std::size_t count_nonfinite(const void* data, std::size_t elements, std::string_
     return 0;
 }
 
-} // namespace trtw::engine
+} // namespace trtw

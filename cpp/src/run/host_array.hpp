@@ -7,7 +7,7 @@
 #include <span>
 #include <string_view>
 
-namespace trtw::engine {
+namespace trtw {
 
 /// Copies an array of any strides (in bytes, negative and zero ones too) into row-major order.
 void copy_strided(void* target, const void* source, const Shape& shape, std::span<const std::int64_t> strides,
@@ -20,4 +20,4 @@ bool is_contiguous(const Shape& shape, std::span<const std::int64_t> strides, st
 /// neither, so 0.
 std::size_t count_nonfinite(const void* data, std::size_t elements, std::string_view dtype);
 
-} // namespace trtw::engine
+} // namespace trtw

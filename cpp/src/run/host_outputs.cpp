@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-namespace trtw::engine {
+namespace trtw {
 
 std::vector<bool> default_outputs(const Plan& plan, const RunnerOptions& options) {
     std::vector<bool> to_host;
@@ -43,7 +43,7 @@ void HostOutputs::check_room(const Call& call, std::size_t output, const Shape& 
     }
     const TensorInfo& tensor = plan_->outputs()[output];
     const std::optional<std::int64_t> at = index(call, output);
-    engine::check_room(tensor, call.room[output], at ? slice_at(tensor, shape, *at).shape : shape);
+    trtw::check_room(tensor, call.room[output], at ? slice_at(tensor, shape, *at).shape : shape);
 }
 
-} // namespace trtw::engine
+} // namespace trtw

@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-namespace trtw::engine {
+namespace trtw {
 
 /// By output: whether it is copied where the call does not say. State outputs are not, unless they are asked for.
 std::vector<bool> default_outputs(const Plan& plan, const RunnerOptions& options);
@@ -40,4 +40,4 @@ private:
     std::vector<bool> default_;
 };
 
-} // namespace trtw::engine
+} // namespace trtw

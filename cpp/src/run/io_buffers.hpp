@@ -11,17 +11,17 @@
 #include <cstddef>
 #include <vector>
 
-namespace trtw::engine {
+namespace trtw {
 
 struct InputBuffers {
-    device::DeviceBuffer device;
-    device::PinnedBuffer host;
+    DeviceBuffer device;
+    PinnedBuffer host;
 };
 
 struct OutputBuffers {
     /// Each owns a device buffer. The second gets memory once a call finds the first held by somebody else.
     std::array<OutputAllocator, 2> sets;
-    device::PinnedBuffer host;
+    PinnedBuffer host;
 };
 
 struct IoBuffers {
@@ -44,7 +44,7 @@ struct IoBuffers {
     [[nodiscard]] const OutputAllocator& allocator(std::size_t output) const noexcept {
         return outputs[output].sets[set];
     }
-    [[nodiscard]] device::DeviceBuffer& output(std::size_t output) noexcept { return allocator(output).buffer(); }
+    [[nodiscard]] DeviceBuffer& output(std::size_t output) noexcept { return allocator(output).buffer(); }
 
     /// Turns to outputs on the device that nobody else holds; where both sets are held, the holders keep the memory of
     /// the first, which has to be reserved again. True in that case.
@@ -69,4 +69,4 @@ struct IoBuffers {
     std::size_t set = 0; ///< of the outputs on the device: what the call writes
 };
 
-} // namespace trtw::engine
+} // namespace trtw

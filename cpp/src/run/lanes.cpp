@@ -1,11 +1,13 @@
 #include "run/lanes.hpp"
 
-namespace trtw::engine {
+#include <cuda_runtime_api.h>
+
+namespace trtw {
 
 namespace {
 
-device::EventKind kind_of(const RunnerOptions& options) {
-    return options.timing ? device::EventKind::timing : device::EventKind::order;
+EventKind kind_of(const RunnerOptions& options) {
+    return options.timing ? EventKind::timing : EventKind::order;
 }
 
 } // namespace
@@ -13,9 +15,9 @@ device::EventKind kind_of(const RunnerOptions& options) {
 Lanes::Lanes(const RunnerOptions& options)
     : timing{options.timing}, h2d_begin{kind_of(options)}, h2d_end{kind_of(options)}, compute_begin{kind_of(options)},
       compute_end{kind_of(options)}, d2h_begin{kind_of(options)}, d2h_end{kind_of(options)},
-      done{device::EventKind::order, options.spin ? device::Wait::spin : device::Wait::block} {}
+      done{EventKind::order, options.spin ? Wait::spin : Wait::block} {}
 
-void Lanes::mark(const device::Event& event, cudaStream_t stream, bool capturing) const {
+void Lanes::mark(const Event& event, cudaStream_t stream, bool capturing) const {
     if (!timing) {
         return;
     }
@@ -40,9 +42,9 @@ void Lanes::read_times(Timing& times, bool fused) const {
 }
 
 void Lanes::drain() const noexcept {
-    for (const device::Stream* stream : {&input, &compute, &output}) {
+    for (const Stream* stream : {&input, &compute, &output}) {
         static_cast<void>(cudaStreamSynchronize(stream->get()));
     }
 }
 
-} // namespace trtw::engine
+} // namespace trtw

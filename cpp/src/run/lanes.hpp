@@ -4,13 +4,13 @@
 #include "trtw/call.hpp"
 #include "trtw/detail/stream.hpp"
 
-namespace trtw::engine {
+namespace trtw {
 
 struct Lanes {
     explicit Lanes(const RunnerOptions& options);
 
     /// Records an event that only the times need.
-    void mark(const device::Event& event, cudaStream_t stream, bool capturing = false) const;
+    void mark(const Event& event, cudaStream_t stream, bool capturing = false) const;
     /// Makes the compute stream wait for another one's work so far.
     void wait_for(cudaStream_t producer);
     /// The device times of a finished call; `fused`: all of it ran in the compute stream.
@@ -19,14 +19,14 @@ struct Lanes {
     void drain() const noexcept;
 
     const bool timing;
-    device::Stream input{device::StreamUse::copy};
-    device::Stream compute;
-    device::Stream output{device::StreamUse::copy};
-    device::Event h2d_begin, h2d_end, compute_begin, compute_end, d2h_begin, d2h_end;
-    device::Event done;
+    Stream input{StreamUse::copy};
+    Stream compute;
+    Stream output{StreamUse::copy};
+    Event h2d_begin, h2d_end, compute_begin, compute_end, d2h_begin, d2h_end;
+    Event done;
 
 private:
-    device::Event produced_;
+    Event produced_;
 };
 
-} // namespace trtw::engine
+} // namespace trtw

@@ -5,7 +5,7 @@
 
 #include <exception>
 
-namespace trtw::engine {
+namespace trtw {
 
 namespace {
 
@@ -41,7 +41,7 @@ std::vector<LayerTime> profile_layers(const std::shared_ptr<const Plan>& plan, c
     if (iterations < 1) {
         throw UsageProblem("A layer profile takes at least 1 iteration; got " + std::to_string(iterations) + ".");
     }
-    const device::DeviceScope scope{plan->device()};
+    const DeviceScope scope{plan->device()};
     const CallGate::Call running{plan->gate()};
     Collector collector; // outlives the context that reports to it
     BenchOptions options;
@@ -62,4 +62,4 @@ std::vector<LayerTime> profile_layers(const std::shared_ptr<const Plan>& plan, c
     return std::move(collector.layers());
 }
 
-} // namespace trtw::engine
+} // namespace trtw

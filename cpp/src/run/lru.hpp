@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace trtw::engine {
+namespace trtw {
 
 /// A key of integers: shapes, addresses, choices.
 using CallKey = std::vector<std::int64_t>;
@@ -61,4 +61,4 @@ private:
     std::unordered_map<CallKey, typename std::list<std::pair<CallKey, Value>>::iterator, CallKeyHash> index_;
 };
 
-} // namespace trtw::engine
+} // namespace trtw

@@ -5,7 +5,7 @@
 #include <exception>
 #include <utility>
 
-namespace trtw::engine {
+namespace trtw {
 
 void* OutputAllocator::grow(std::size_t bytes) noexcept {
     try {
@@ -36,4 +36,4 @@ const Shape& OutputAllocator::shape() const {
     return shape_;
 }
 
-} // namespace trtw::engine
+} // namespace trtw

@@ -6,7 +6,7 @@
 
 #include <cstddef>
 
-namespace trtw::engine {
+namespace trtw {
 
 /// Grows a device buffer as TensorRT asks, and notes the shape it reports. Of outputs of other kinds, the buffer alone.
 class OutputAllocator {
@@ -18,8 +18,8 @@ public:
     /// Forgets the shape of the last call.
     void begin_call() noexcept;
 
-    [[nodiscard]] device::DeviceBuffer& buffer() noexcept { return buffer_; }
-    [[nodiscard]] const device::DeviceBuffer& buffer() const noexcept { return buffer_; }
+    [[nodiscard]] DeviceBuffer& buffer() noexcept { return buffer_; }
+    [[nodiscard]] const DeviceBuffer& buffer() const noexcept { return buffer_; }
     /// The shape of this call's output; throws DeviceFailure where TensorRT reported none.
     [[nodiscard]] const Shape& shape() const;
     [[nodiscard]] bool ran_out_of_memory() const noexcept { return out_of_memory_; }
@@ -27,11 +27,11 @@ public:
     [[nodiscard]] bool grew() const noexcept { return grew_; }
 
 private:
-    device::DeviceBuffer buffer_;
+    DeviceBuffer buffer_;
     Shape shape_;
     bool known_ = false;
     bool out_of_memory_ = false;
     bool grew_ = false;
 };
 
-} // namespace trtw::engine
+} // namespace trtw

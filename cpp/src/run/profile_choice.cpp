@@ -6,7 +6,7 @@
 #include <cstring>
 #include <limits>
 
-namespace trtw::engine {
+namespace trtw {
 
 namespace {
 
@@ -150,4 +150,4 @@ int choose_profile(std::span<const TensorInfo> inputs, const CallShapes& call, s
     return static_cast<int>(*best);
 }
 
-} // namespace trtw::engine
+} // namespace trtw

@@ -6,7 +6,7 @@
 #include <optional>
 #include <span>
 
-namespace trtw::engine {
+namespace trtw {
 
 /// Shapes, and for shape tensors values, of a call; one entry an input, in the order of the inputs.
 struct CallShapes {
@@ -29,4 +29,4 @@ int choose_profile(std::span<const TensorInfo> inputs, const CallShapes& call, s
 /// Whether one profile allows the call.
 bool profile_allows(std::span<const TensorInfo> inputs, const CallShapes& call, int profile);
 
-} // namespace trtw::engine
+} // namespace trtw

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace trtw::engine {
+namespace trtw {
 
 namespace {
 
@@ -47,8 +47,8 @@ void launch_row_copies(std::span<const RowCopy> copies, RowDirection direction, 
         const dim3 grid(std::min((words + block_size - 1) / block_size, most_blocks), count,
                         static_cast<unsigned>(some.size()));
         copy_rows<<<grid, block_size, 0, stream>>>(parameter, direction, rows, spare);
-        device::check(cudaGetLastError(), "gather or scatter kernel");
+        check_cuda(cudaGetLastError(), "gather or scatter kernel");
     }
 }
 
-} // namespace trtw::engine
+} // namespace trtw

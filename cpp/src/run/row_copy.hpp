@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <span>
 
-namespace trtw::engine {
+namespace trtw {
 
 enum class RowDirection : std::uint8_t {
     gather, ///< from the arena to the batch
@@ -91,4 +91,4 @@ constexpr std::size_t most_row_words = 0x7FFF'FFFF;
 void launch_row_copies(std::span<const RowCopy> copies, RowDirection direction, const std::int32_t* rows,
                        std::uint32_t count, std::int32_t spare, cudaStream_t stream);
 
-} // namespace trtw::engine
+} // namespace trtw

@@ -8,7 +8,7 @@
 
 #include <algorithm>
 
-namespace trtw::engine {
+namespace trtw {
 
 namespace {
 
@@ -38,7 +38,7 @@ Runner::Runner(std::shared_ptr<const Plan> plan, RunnerOptions options, std::fun
     : plan_{std::move(plan)}, options_{checked(std::move(options), *plan_)},
       pool_{std::make_unique<SlotPool>(options_.slots, std::chrono::seconds{10}, std::move(while_waiting))} {
     check_options();
-    const device::DeviceScope scope{plan_->device()};
+    const DeviceScope scope{plan_->device()};
     for (int slot = 0; slot < options_.slots; ++slot) {
         slots_.push_back(std::make_unique<Slot>(plan_, options_));
     }
@@ -46,7 +46,7 @@ Runner::Runner(std::shared_ptr<const Plan> plan, RunnerOptions options, std::fun
 
 // Contexts, streams and memory go on the device that they were made on.
 Runner::~Runner() {
-    const device::DeviceScope scope{plan_->device(), std::nothrow};
+    const DeviceScope scope{plan_->device(), std::nothrow};
     slots_.clear();
 }
 
@@ -87,12 +87,12 @@ int Runner::launch(const Call& call, bool may_wait) {
 }
 
 Runner::Finished Runner::run(const Call& call) {
-    const device::DeviceScope scope{plan_->device()};
+    const DeviceScope scope{plan_->device()};
     return finish(launch(call, true));
 }
 
 Runner::Ticket Runner::submit(const Call& call) {
-    const device::DeviceScope scope{plan_->device()};
+    const DeviceScope scope{plan_->device()};
     const int slot = launch(call, false);
     pool_->park(slot);
     return {*this, slot};
@@ -112,14 +112,14 @@ void Runner::Ticket::check_room(const std::vector<std::optional<Shape>>& room) c
     if (const Runner* runner = runner_.load()) {
         const std::vector<Output>& outputs = runner->slots_[static_cast<std::size_t>(slot_)]->outputs();
         for (std::size_t o = 0; o < std::min(room.size(), outputs.size()); ++o) {
-            engine::check_room(*outputs[o].tensor, room[o], outputs[o].shape);
+            trtw::check_room(*outputs[o].tensor, room[o], outputs[o].shape);
         }
     }
 }
 
 Runner::Finished Runner::Ticket::result() {
     Runner* runner = runner_.load();
-    std::optional<device::DeviceScope> scope;
+    std::optional<DeviceScope> scope;
     if (runner != nullptr) {
         scope.emplace(runner->plan_->device()); // before the ticket gives its slot away: it may fail
     }
@@ -141,7 +141,7 @@ void Runner::Ticket::drop() noexcept {
 
 template <class Action>
 void Runner::with_idle_slot(int slot, const char* what, Action&& action) {
-    const device::DeviceScope scope{plan_->device()};
+    const DeviceScope scope{plan_->device()};
     if (slot < 0 || slot >= options_.slots) {
         throw UsageProblem("Slot " + std::to_string(slot) + " does not exist; the runner has " +
                            std::to_string(options_.slots) + ", counted from 0.");
@@ -194,11 +194,11 @@ void Runner::take_state(Runner& other) {
     });
 }
 
-std::shared_ptr<device::PinnedMemory> Runner::input_block(int slot, std::size_t input, std::size_t bytes) {
+std::shared_ptr<PinnedMemory> Runner::input_block(int slot, std::size_t input, std::size_t bytes) {
     if (input >= plan_->inputs().size()) {
         throw UsageProblem("The engine has no input " + std::to_string(input) + ", counted from 0.");
     }
-    std::shared_ptr<device::PinnedMemory> block;
+    std::shared_ptr<PinnedMemory> block;
     with_idle_slot(slot, "taking its input buffer", [&](Slot& work) { block = work.input_block(input, bytes); });
     return block;
 }
@@ -235,4 +235,4 @@ std::string Runner::graph_status() const {
     return graph_text(status());
 }
 
-} // namespace trtw::engine
+} // namespace trtw

@@ -2,7 +2,7 @@
 
 #include "trtw/error.hpp"
 
-namespace trtw::engine {
+namespace trtw {
 
 Slice slice_at(const TensorInfo& tensor, const Shape& shape, std::int64_t index) {
     const std::int64_t length = shape.size() < 2 ? 0 : shape[1];
@@ -20,4 +20,4 @@ Slice slice_at(const TensorInfo& tensor, const Shape& shape, std::int64_t index)
     return slice;
 }
 
-} // namespace trtw::engine
+} // namespace trtw

@@ -3,7 +3,7 @@
 
 #include "trtw/tensor.hpp"
 
-namespace trtw::engine {
+namespace trtw {
 
 /// What numpy's `array[:, index]` is made of: `rows` pieces of `width` bytes, the first at `offset`, each `pitch` bytes
 /// after the one before.
@@ -21,4 +21,4 @@ struct Slice {
 /// Throws UsageProblem where there is no second dimension or no such index in it.
 Slice slice_at(const TensorInfo& tensor, const Shape& shape, std::int64_t index);
 
-} // namespace trtw::engine
+} // namespace trtw

@@ -3,9 +3,11 @@
 #include "device/range.hpp"
 #include "run/slice.hpp"
 
+#include <cuda_runtime_api.h>
+
 #include <algorithm>
 
-namespace trtw::engine {
+namespace trtw {
 
 Slot::Slot(std::shared_ptr<const Plan> plan, const RunnerOptions& options, Surroundings surroundings)
     : plan_{std::move(plan)}, options_{options}, surroundings_{std::move(surroundings)}, lanes_{options_},
@@ -33,7 +35,7 @@ const Prepared& Slot::prepare(const Call& call) {
 }
 
 void Slot::launch(const Call& call, bool may_wait) {
-    const device::Range range{"submit"};
+    const Range range{"submit"};
     begin_ = Clock::now();
     timing_ = {};
     gate_.emplace(plan_->gate());
@@ -85,7 +87,7 @@ void Slot::launch(const Call& call, bool may_wait) {
 }
 
 const std::vector<Output>& Slot::wait() {
-    const device::Range range{"wait"};
+    const Range range{"wait"};
     in_flight_ = false;
     try {
         lanes_.done.synchronize();
@@ -234,7 +236,7 @@ void Slot::capture(const Call& call, Prepared& entry) {
     lanes_.done.synchronize();
     const Timing measured = timing_;
     try {
-        entry.graph = device::Graph::capture(lanes_.compute.get(), [&] {
+        entry.graph = Graph::capture(lanes_.compute.get(), [&] {
             if (entry.fused) {
                 fused_body(call, entry, entry.own.get(), true);
             } else {
@@ -309,4 +311,4 @@ void Slot::abandon() noexcept {
     planner_.forget();
 }
 
-} // namespace trtw::engine
+} // namespace trtw

@@ -10,7 +10,7 @@
 #include <string>
 #include <utility>
 
-namespace trtw::engine {
+namespace trtw {
 
 /// Work of the caller's in the compute stream right before and after the engine's, and in the graph with it. It must be
 /// the same for calls of the same shapes and addresses.
@@ -50,7 +50,7 @@ public:
     [[nodiscard]] const Timing& timing() const noexcept { return timing_; }
     [[nodiscard]] SlotStatus status() const;
     /// The pinned block of an input with room for `bytes`; writing there before the call saves a copy.
-    std::shared_ptr<device::PinnedMemory> input_block(std::size_t input, std::size_t bytes) {
+    std::shared_ptr<PinnedMemory> input_block(std::size_t input, std::size_t bytes) {
         return memory_.input_block(input, bytes);
     }
     /// Forgets all state, then gives state inputs, by their index, values for the next call; they are copied. State is
@@ -97,4 +97,4 @@ private:
     SlotStatus status_;
 };
 
-} // namespace trtw::engine
+} // namespace trtw

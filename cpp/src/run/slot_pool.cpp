@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <string>
 
-namespace trtw::engine {
+namespace trtw {
 
 SlotPool::SlotPool(int count, Patience patience, std::function<void()> while_waiting)
     : parked_(static_cast<std::size_t>(count)), patience_{patience}, while_waiting_{std::move(while_waiting)} {
@@ -93,4 +93,4 @@ std::optional<int> SlotPool::try_lease(int slot) {
     return slot;
 }
 
-} // namespace trtw::engine
+} // namespace trtw

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-namespace trtw::engine {
+namespace trtw {
 
 /// Slots are numbers 0 to count-1. A slot is free, leased (its call is being run by a thread), or parked (its call is
 /// in flight, and a ticket owns it).
@@ -48,4 +48,4 @@ private:
     std::function<void()> while_waiting_;
 };
 
-} // namespace trtw::engine
+} // namespace trtw

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace trtw::engine {
+namespace trtw {
 
 namespace {
 
@@ -31,7 +31,7 @@ void check_pair(const TensorInfo& output, const TensorInfo& input) {
 }
 
 // What holds the old memory may let go of it at any time, so the copy is waited for.
-void copy_value(device::DeviceBuffer& to, const device::DeviceBuffer& from, cudaStream_t stream) {
+void copy_value(DeviceBuffer& to, const DeviceBuffer& from, cudaStream_t stream) {
     to.reserve(from.capacity());
     TRTW_CUDA(cudaMemcpyAsync(to.data(), from.data(), from.capacity(), cudaMemcpyDeviceToDevice, stream));
     TRTW_CUDA(cudaStreamSynchronize(stream));
@@ -60,7 +60,7 @@ StateStore::StateStore(const Plan& plan, const std::map<std::string, std::string
     }
 }
 
-bool StateStore::reserve(device::DeviceBuffer& buffer, const Pair& pair, std::size_t bytes, int profile) const {
+bool StateStore::reserve(DeviceBuffer& buffer, const Pair& pair, std::size_t bytes, int profile) const {
     if (buffer.capacity() >= bytes && buffer.data() != nullptr) {
         return false;
     }
@@ -107,7 +107,7 @@ const Shape& StateStore::next_shape(std::size_t input) const {
 void StateStore::make_room(std::size_t input, const Shape& shape, bool apart) {
     Pair& pair = pair_at(input);
     const std::size_t bytes = byte_size(plan_->inputs()[input], shape);
-    const device::DeviceBuffer& now = pair.at(parity_);
+    const DeviceBuffer& now = pair.at(parity_);
     pair.apart = apart;
     pair.needs_room = apart || now.data() == nullptr || now.capacity() < bytes || now.is_lent();
     if (!pair.needs_room || pair.room.is_lent()) {
@@ -159,7 +159,7 @@ bool StateStore::set(std::size_t input, const Input& value, cudaStream_t stream)
     const TensorInfo& tensor = plan_->inputs()[input];
     const std::size_t bytes = byte_size(tensor, value.shape);
     const bool changed = enter(pair, value.shape);
-    const device::DeviceBuffer& buffer = pair.at(parity_);
+    const DeviceBuffer& buffer = pair.at(parity_);
     buffer.block()->readers().make_wait({stream});
     if (value.source == Source::host && !value.strides.empty()) {
         std::vector<std::byte> packed(bytes);
@@ -182,7 +182,7 @@ bool StateStore::fill(std::size_t input, cudaStream_t stream) {
     }
     const TensorInfo& tensor = plan_->inputs()[input];
     const bool changed = enter(pair, tensor.shape);
-    const device::DeviceBuffer& buffer = pair.at(parity_);
+    const DeviceBuffer& buffer = pair.at(parity_);
     buffer.block()->readers().make_wait({stream});
     TRTW_CUDA(cudaMemsetAsync(buffer.data(), 0, byte_size(tensor, tensor.shape), stream));
     return changed;
@@ -197,9 +197,9 @@ void StateStore::reset() noexcept {
 bool StateStore::leave_lent(cudaStream_t stream) {
     bool changed = false;
     for (Pair& pair : pairs_) {
-        device::DeviceBuffer& buffer = pair.at(1 - parity_);
+        DeviceBuffer& buffer = pair.at(1 - parity_);
         if (buffer.is_lent()) {
-            device::DeviceBuffer fresh;
+            DeviceBuffer fresh;
             if (pair.in_place && pair.has_value) {
                 copy_value(fresh, buffer, stream);
             }
@@ -234,7 +234,7 @@ StateValue StateStore::value(std::size_t input) const {
     return pair.has_value ? StateValue{pair.at(parity_).block(), pair.shape} : StateValue{};
 }
 
-const std::shared_ptr<device::DeviceMemory>& StateStore::output_block(std::size_t output) const noexcept {
+const std::shared_ptr<DeviceMemory>& StateStore::output_block(std::size_t output) const noexcept {
     return pairs_[static_cast<std::size_t>(by_output_[output])].at(1 - parity_).block();
 }
 
@@ -246,4 +246,4 @@ std::size_t StateStore::device_bytes() const noexcept {
     return total;
 }
 
-} // namespace trtw::engine
+} // namespace trtw

@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
-namespace trtw::engine {
+namespace trtw {
 
 /// A state input's value on the device.
 struct StateValue {
-    std::shared_ptr<device::DeviceMemory> memory;
+    std::shared_ptr<DeviceMemory> memory;
     Shape shape;
 };
 
@@ -69,7 +69,7 @@ public:
     /// What the next call reads for an input; without a value, no memory.
     [[nodiscard]] StateValue value(std::size_t input) const;
     /// What this call writes for an output.
-    [[nodiscard]] const std::shared_ptr<device::DeviceMemory>& output_block(std::size_t output) const noexcept;
+    [[nodiscard]] const std::shared_ptr<DeviceMemory>& output_block(std::size_t output) const noexcept;
     [[nodiscard]] std::size_t device_bytes() const noexcept;
 
 private:
@@ -83,22 +83,22 @@ private:
         std::size_t input = 0;
         std::size_t output = 0;
         bool in_place = false;
-        std::array<device::DeviceBuffer, 2> buffers;
-        device::DeviceBuffer room; ///< for the next value, where it cannot go where the last one is
+        std::array<DeviceBuffer, 2> buffers;
+        DeviceBuffer room; ///< for the next value, where it cannot go where the last one is
         bool needs_room = false;
         bool apart = false; ///< the last one is kept in `room` for another time
         Shape shape;
         bool has_value = false;
         std::optional<Former> former; ///< until it is certain that the call is on its way
 
-        [[nodiscard]] device::DeviceBuffer& at(int place) noexcept {
+        [[nodiscard]] DeviceBuffer& at(int place) noexcept {
             return buffers[in_place ? 0 : static_cast<std::size_t>(place)];
         }
-        [[nodiscard]] const device::DeviceBuffer& at(int place) const noexcept {
+        [[nodiscard]] const DeviceBuffer& at(int place) const noexcept {
             return buffers[in_place ? 0 : static_cast<std::size_t>(place)];
         }
     };
-    bool reserve(device::DeviceBuffer& buffer, const Pair& pair, std::size_t bytes, int profile) const;
+    bool reserve(DeviceBuffer& buffer, const Pair& pair, std::size_t bytes, int profile) const;
     bool enter(Pair& pair, const Shape& shape);
     [[nodiscard]] const Pair& pair_at(std::size_t input) const noexcept {
         return pairs_[static_cast<std::size_t>(by_input_[input])];
@@ -114,4 +114,4 @@ private:
     int parity_ = 0;
 };
 
-} // namespace trtw::engine
+} // namespace trtw

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <string>
 
-namespace trtw::engine {
+namespace trtw {
 
 namespace {
 
@@ -242,4 +242,4 @@ std::size_t StateArena::batch_bytes() const noexcept {
     return total;
 }
 
-} // namespace trtw::engine
+} // namespace trtw

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-namespace trtw::engine {
+namespace trtw {
 
 /// One arena for each state tensor, with a row for each stream and one more, the spare row, which holds the initial
 /// state; and a batch of rows for each, where the engine reads them. Its work goes to one stream, in order.
@@ -44,7 +44,7 @@ public:
     [[nodiscard]] std::size_t batch_bytes() const noexcept;
 
 private:
-    using Block = std::unique_ptr<device::Memory<device::Place::device>>;
+    using Block = std::unique_ptr<Memory<Place::device>>;
     struct Tensor {
         std::size_t input = 0;
         std::size_t output = 0;
@@ -70,8 +70,8 @@ private:
     std::int32_t spare_;
     cudaStream_t stream_;
     std::vector<Tensor> tensors_;
-    device::PinnedMemory chosen_; ///< int32, a row for each of the batch
-    device::Memory<device::Place::device> rows_;
+    PinnedMemory chosen_; ///< int32, a row for each of the batch
+    Memory<Place::device> rows_;
 };
 
-} // namespace trtw::engine
+} // namespace trtw

@@ -10,7 +10,7 @@
 
 #include <cstring>
 
-namespace trtw::engine {
+namespace trtw {
 
 namespace {
 
@@ -44,13 +44,13 @@ public:
 
 private:
     std::unique_lock<std::mutex> lock_;
-    device::DeviceScope scope_;
+    DeviceScope scope_;
 };
 
 StreamPool::StreamPool(std::shared_ptr<const Plan> plan, StreamPoolOptions options)
     : plan_{std::move(plan)}, options_{checked(std::move(options))},
       streams_{std::make_unique<StreamTable>(options_.capacity)} {
-    const device::DeviceScope scope{plan_->device()};
+    const DeviceScope scope{plan_->device()};
     check_tensors(plan_->tensors());
     sizes_ = std::make_unique<BatchSizes>(options_.buckets, plan_->inputs(), take_axes());
     RunnerOptions running;
@@ -75,7 +75,7 @@ StreamPool::StreamPool(std::shared_ptr<const Plan> plan, StreamPoolOptions optio
 
 // Contexts, streams and memory go on the device that they were made on.
 StreamPool::~StreamPool() {
-    const device::DeviceScope scope{plan_->device(), std::nothrow};
+    const DeviceScope scope{plan_->device(), std::nothrow};
     slot_.reset();
     arena_.reset();
 }
@@ -251,7 +251,7 @@ const std::vector<Output>& StreamPool::run(const std::vector<Input>& inputs, Pac
 }
 
 void StreamPool::push(std::span<const std::int64_t> streams, const std::vector<Input>& inputs, const MakeOutput& make) {
-    const device::Range range{"push"};
+    const Range range{"push"};
     const Turn turn{*this};
     const Clock::time_point begin = Clock::now();
     const std::vector<std::int32_t> rows = streams_->rows(streams);
@@ -340,4 +340,4 @@ std::string StreamPool::graph_status() const {
     return graph_text(slot_->status());
 }
 
-} // namespace trtw::engine
+} // namespace trtw

@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace trtw::engine {
+namespace trtw {
 
 StreamTable::StreamTable(std::int32_t capacity) : capacity_{capacity} {
     close_all();
@@ -60,4 +60,4 @@ std::vector<std::int32_t> StreamTable::rows(std::span<const std::int64_t> stream
     return rows;
 }
 
-} // namespace trtw::engine
+} // namespace trtw

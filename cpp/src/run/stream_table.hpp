@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
-namespace trtw::engine {
+namespace trtw {
 
 /// Not thread-safe.
 class StreamTable {
@@ -34,4 +34,4 @@ private:
     std::unordered_map<std::int64_t, std::int32_t> rows_;
 };
 
-} // namespace trtw::engine
+} // namespace trtw

@@ -8,12 +8,12 @@
 #include <cstring>
 #include <functional>
 
-namespace trtw::engine {
+namespace trtw {
 
 namespace {
 
 // Whether an address lies in the buffer: then the caller passes (part of) a view of it.
-bool holds(const device::PinnedBuffer& buffer, const void* address) {
+bool holds(const PinnedBuffer& buffer, const void* address) {
     const auto begin = reinterpret_cast<std::uintptr_t>(buffer.data());
     const auto position = reinterpret_cast<std::uintptr_t>(address);
     return position >= begin && position < begin + buffer.capacity();
@@ -40,7 +40,7 @@ void copy_slice(void* target, const void* source, const Slice& slice, cudaStream
 
 void Transfers::stage(const Call& call, std::size_t input) {
     const Input& source = call.inputs[input];
-    const device::PinnedBuffer& buffer = memory_->io().inputs[input].host;
+    const PinnedBuffer& buffer = memory_->io().inputs[input].host;
     const TensorInfo& tensor = plan_->inputs()[input];
     if (source.strides.empty()) {
         if (source.data == buffer.data()) {
@@ -48,7 +48,7 @@ void Transfers::stage(const Call& call, std::size_t input) {
         } else if (holds(buffer, source.data)) {
             std::memmove(buffer.data(), source.data, byte_size(tensor, source.shape));
         } else {
-            device::copy_memory(buffer.data(), source.data, byte_size(tensor, source.shape));
+            copy_memory(buffer.data(), source.data, byte_size(tensor, source.shape));
         }
         return;
     }
@@ -99,7 +99,7 @@ void Transfers::copy_input(const Call& call, std::size_t input, cudaStream_t str
         TRTW_CUDA(cudaMemcpyAsync(device + offset, host + offset, size, cudaMemcpyHostToDevice, stream));
     };
     if (source.strides.empty() && !holds(buffers.host, source.data)) {
-        device::copy_in_pieces(host, source.data, bytes, std::ref(transfer));
+        copy_in_pieces(host, source.data, bytes, std::ref(transfer));
         return;
     }
     stage(call, input);
@@ -165,4 +165,4 @@ void Transfers::add_to([[maybe_unused]] MemoryUse& use) const noexcept {
 #endif
 }
 
-} // namespace trtw::engine
+} // namespace trtw

@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace trtw::engine {
+namespace trtw {
 
 class Transfers {
 public:
@@ -39,11 +39,11 @@ private:
     const Plan* plan_;
     CallMemory* memory_;
 #ifdef TRTW_WITH_KERNELS
-    vision::LetterboxGpu letterbox_;
+    LetterboxGpu letterbox_;
 #endif
     std::atomic<std::uint64_t> strided_copies_ = 0;
     std::atomic<std::uint64_t> in_place_inputs_ = 0;
     std::atomic<std::uint64_t> page_locked_images_ = 0;
 };
 
-} // namespace trtw::engine
+} // namespace trtw

@@ -7,7 +7,7 @@
 #include "trtw/error.hpp"
 #include "trtw/library.hpp"
 
-namespace trtw::engine {
+namespace trtw {
 
 namespace {
 
@@ -19,7 +19,7 @@ Object* create(const char* what, Create&& call) {
         std::string reason = capture.errors();
         if (reason.empty()) {
             // Without a usable GPU TensorRT only warns.
-            const device::Status gpu = device::status();
+            const DeviceStatus gpu = device_status();
             const auto warnings = capture.warnings();
             reason = !gpu.ok ? "no GPU can be used: " + gpu.error + ". `trtw doctor` shows the driver"
                              : (warnings.empty() ? "it gave no reason" : warnings.back());
@@ -75,4 +75,4 @@ std::unique_ptr<nvonnxparser::IParser> create_parser(nvinfer1::INetworkDefinitio
         "an ONNX parser", [&] { return entry.create_parser(&network, &logger(), NV_ONNX_PARSER_VERSION); })};
 }
 
-} // namespace trtw::engine
+} // namespace trtw

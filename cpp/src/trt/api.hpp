@@ -6,7 +6,7 @@
 
 #include <memory>
 
-namespace trtw::engine {
+namespace trtw {
 
 /// Throws DeviceFailure, with TensorRT's own error lines, where the GPU or its driver cannot be used.
 std::unique_ptr<nvinfer1::IBuilder> create_builder();
@@ -19,4 +19,4 @@ std::unique_ptr<nvinfer1::IExecutionContext> create_context(nvinfer1::ICudaEngin
 /// Throws ComponentMissing where libnvonnxparser is absent.
 std::unique_ptr<nvonnxparser::IParser> create_parser(nvinfer1::INetworkDefinition& network);
 
-} // namespace trtw::engine
+} // namespace trtw

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace trtw::engine {
+namespace trtw {
 
 /// TensorRT's C entry points. `void*` stands for the C++ classes, which need its headers (see api.hpp).
 struct EntryPoints {
@@ -44,4 +44,4 @@ std::vector<std::string> mapped_files(std::istream& maps, std::string_view prefi
 /// Distinct libnvinfer files that this process has mapped.
 std::vector<std::string> mapped_tensorrt();
 
-} // namespace trtw::engine
+} // namespace trtw

@@ -3,7 +3,7 @@
 #include "device/check.hpp"
 #include "trt/log_buffer.hpp"
 
-namespace trtw::engine {
+namespace trtw {
 
 void raise_if_device(const std::string& what, const std::string& log, const std::string& hint) {
     const std::string said = log.empty() ? std::string{} : " TensorRT says: " + log;
@@ -14,8 +14,8 @@ void raise_if_device(const std::string& what, const std::string& log, const std:
     if (last == cudaErrorMemoryAllocation || speaks_of_memory(log)) {
         throw OutOfMemory("The GPU is out of memory while " + what + "." + said + hint);
     }
-    if (device::poisons_process(last)) {
-        throw DeviceLost("The GPU failed while " + what + ". " + device::lost(last) + said);
+    if (poisons_process(last)) {
+        throw DeviceLost("The GPU failed while " + what + ". " + lost_device(last) + said);
     }
 }
 
@@ -24,4 +24,4 @@ void raise_device(const std::string& what, const std::string& log) {
     throw DeviceFailure("TensorRT failed while " + what + "." + (log.empty() ? "" : " TensorRT says: " + log));
 }
 
-} // namespace trtw::engine
+} // namespace trtw

@@ -3,7 +3,7 @@
 
 #include <string>
 
-namespace trtw::engine {
+namespace trtw {
 
 /// Throws OutOfMemory or DeviceLost where CUDA's last error, which is cleared, or the log tells of that.
 /// `what` was going on, such as "running the engine".
@@ -13,4 +13,4 @@ void raise_if_device(const std::string& what, const std::string& log, const std:
 /// The same, and DeviceFailure otherwise.
 [[noreturn]] void raise_device(const std::string& what, const std::string& log);
 
-} // namespace trtw::engine
+} // namespace trtw

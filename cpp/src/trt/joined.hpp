@@ -4,7 +4,7 @@
 #include <functional>
 #include <string>
 
-namespace trtw::engine {
+namespace trtw {
 
 template <class Items, class Projection = std::identity>
 std::string joined(const Items& items, const char* separator = ", ", Projection word = {}) {
@@ -16,4 +16,4 @@ std::string joined(const Items& items, const char* separator = ", ", Projection 
     return text;
 }
 
-} // namespace trtw::engine
+} // namespace trtw

@@ -20,7 +20,7 @@
 
 namespace fs = std::filesystem;
 
-namespace trtw::engine {
+namespace trtw {
 
 namespace {
 
@@ -382,4 +382,4 @@ const EntryPoints& entry_points() {
     return s.entry;
 }
 
-} // namespace trtw::engine
+} // namespace trtw

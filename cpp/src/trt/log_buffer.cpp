@@ -7,7 +7,7 @@
 #include <array>
 #include <unordered_set>
 
-namespace trtw::engine {
+namespace trtw {
 
 namespace {
 
@@ -135,4 +135,4 @@ bool speaks_of_device(std::string_view log) noexcept {
                                                        "CUDA initialization failure"});
 }
 
-} // namespace trtw::engine
+} // namespace trtw

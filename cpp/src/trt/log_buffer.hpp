@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-namespace trtw::engine {
+namespace trtw {
 
 /// In TensorRT's order: the smaller, the graver.
 enum class Severity : int { internal_error = 0, error = 1, warning = 2, info = 3, verbose = 4 };
@@ -95,4 +95,4 @@ private:
     Of of_;
 };
 
-} // namespace trtw::engine
+} // namespace trtw

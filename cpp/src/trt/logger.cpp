@@ -1,9 +1,9 @@
 #include "trt/logger.hpp"
 
-namespace trtw::engine {
+namespace trtw {
 
 void Logger::log(Severity severity, const nvinfer1::AsciiChar* text) noexcept {
-    buffer_.add(static_cast<engine::Severity>(severity), text != nullptr ? text : "");
+    buffer_.add(static_cast<trtw::Severity>(severity), text != nullptr ? text : "");
 }
 
 Logger& logger() noexcept {
@@ -12,4 +12,4 @@ Logger& logger() noexcept {
     return instance;
 }
 
-} // namespace trtw::engine
+} // namespace trtw

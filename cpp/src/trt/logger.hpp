@@ -5,7 +5,7 @@
 
 #include <NvInferRuntime.h>
 
-namespace trtw::engine {
+namespace trtw {
 
 /// Hands TensorRT's lines to a LogBuffer. Never touches Python, so it may be called from any thread.
 class Logger final : public nvinfer1::ILogger {
@@ -21,4 +21,4 @@ private:
 /// The one logger. TensorRT keeps a pointer to the logger of the first object it made, so it is never destroyed.
 Logger& logger() noexcept;
 
-} // namespace trtw::engine
+} // namespace trtw

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-namespace trtw::engine {
+namespace trtw {
 
 template <class Enum>
 class Names {
@@ -51,4 +51,4 @@ private:
     std::vector<std::pair<std::string_view, Enum>> entries_;
 };
 
-} // namespace trtw::engine
+} // namespace trtw

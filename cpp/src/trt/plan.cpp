@@ -16,12 +16,12 @@
 
 #include <algorithm>
 
-namespace trtw::engine {
+namespace trtw {
 
 namespace {
 
 void check_device(int wanted) {
-    const device::Status status = device::status();
+    const DeviceStatus status = device_status();
     if (!status.ok) {
         throw DeviceFailure("No GPU can be used here: " + status.error + ". `trtw doctor` shows the driver.");
     }
@@ -194,7 +194,7 @@ std::shared_ptr<Plan> Plan::load(std::span<const std::byte> bytes, const PlanOpt
     std::shared_ptr<Plan> plan{new Plan};
     plan->metadata_ = file.metadata;
     check_device(options.device);
-    const device::DeviceScope scope{options.device};
+    const DeviceScope scope{options.device};
     plan->device_ = scope.device();
     plan->runtime_ = create_runtime();
     plan->runtime_->setEngineHostCodeAllowed(options.allow_host_code);
@@ -203,7 +203,7 @@ std::shared_ptr<Plan> Plan::load(std::span<const std::byte> bytes, const PlanOpt
     // Its memory goes on the device that it was taken on, whatever the last owner's thread has selected.
     plan->engine_ = {plan->runtime_->deserializeCudaEngine(file.plan.data(), file.plan.size()),
                      [device = plan->device_](nvinfer1::ICudaEngine* engine) {
-                         const device::DeviceScope selected{device, std::nothrow};
+                         const DeviceScope selected{device, std::nothrow};
                          delete engine; // NOLINT(cppcoreguidelines-owning-memory)
                      }};
     if (!plan->engine_) {
@@ -223,10 +223,10 @@ void Plan::read_tensors() {
     // At least one: an engine of fixed shapes is asked for profile 0, too.
     num_profiles_ = std::max(engine_->getNbOptimizationProfiles(), 1);
     device_memory_bytes_ = scratch_bytes(*engine_);
-    streams_weights_ = engine::streams_weights(*engine_);
+    streams_weights_ = trtw::streams_weights(*engine_);
     for (int i = 0; i < engine_->getNbIOTensors(); ++i) {
         add_tensor(describe(*engine_, engine_->getIOTensorName(i), num_profiles_));
     }
 }
 
-} // namespace trtw::engine
+} // namespace trtw

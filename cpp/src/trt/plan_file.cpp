@@ -7,7 +7,7 @@
 #include <optional>
 #include <string_view>
 
-namespace trtw::engine {
+namespace trtw {
 
 namespace {
 
@@ -83,4 +83,4 @@ PlanBytes read_plan(std::span<const std::byte> bytes) {
     return {rest.subspan(length), std::string{as_text(rest, length)}};
 }
 
-} // namespace trtw::engine
+} // namespace trtw

@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-namespace trtw::engine {
+namespace trtw {
 
 /// A plan's bytes, and the JSON text that a header before them held ("" without one).
 struct PlanBytes {
@@ -19,4 +19,4 @@ struct PlanBytes {
 /// A plan itself is not recognised by a magic number: TensorRT judges it.
 PlanBytes read_plan(std::span<const std::byte> bytes);
 
-} // namespace trtw::engine
+} // namespace trtw

@@ -10,7 +10,7 @@
 #include <memory>
 #include <mutex>
 
-namespace trtw::engine {
+namespace trtw {
 
 namespace {
 
@@ -59,4 +59,4 @@ void load_plugins(nvinfer1::IPluginRegistry& registry, const std::vector<std::st
     }
 }
 
-} // namespace trtw::engine
+} // namespace trtw

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace trtw::engine {
+namespace trtw {
 
 /// Opens plugin libraries, so that the parser finds their layers. A library with TensorRT's creator entry points goes
 /// through the plugin registry; any other is opened and has to register its plugins by static objects.
@@ -18,4 +18,4 @@ void load_plugins(nvinfer1::IPluginRegistry& registry, const std::vector<std::st
 /// The path by which TensorRT gets a plugin library: that of its open descriptor, the same for the whole process.
 std::string plugin_path(const std::string& given);
 
-} // namespace trtw::engine
+} // namespace trtw

@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <system_error>
 
-namespace trtw::engine {
+namespace trtw {
 
 RegularFile::RegularFile(const std::string& path, const std::string& what)
     : name_{path}, what_{what}, descriptor_{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)} {
@@ -55,4 +55,4 @@ std::vector<std::byte> RegularFile::read() const {
     return bytes;
 }
 
-} // namespace trtw::engine
+} // namespace trtw

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace trtw::engine {
+namespace trtw {
 
 /// The descriptor of a regular file that is open for reading. Throws UsageProblem where there is none: folders, pipes,
 /// sockets and devices are refused at once. `what` begins the sentence: "The engine file".
@@ -32,4 +32,4 @@ private:
     int descriptor_ = -1;
 };
 
-} // namespace trtw::engine
+} // namespace trtw

@@ -7,7 +7,7 @@
 #include <span>
 #include <version> // defines __GLIBCXX__ where the standard library is libstdc++
 
-namespace trtw::engine {
+namespace trtw {
 
 namespace {
 
@@ -112,4 +112,4 @@ bool has_static_libstdcxx() {
 #endif
 }
 
-} // namespace trtw::engine
+} // namespace trtw

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace trtw::engine {
+namespace trtw {
 
 /// The libraries that the program or library around an address names as needed (DT_NEEDED); empty if it is unknown.
 std::vector<std::string> needed_libraries(const void* address);
@@ -16,4 +16,4 @@ bool defines(const void* address, const char* name);
 /// two copies in a process share some of their symbols and not others, which crashes.
 bool has_static_libstdcxx();
 
-} // namespace trtw::engine
+} // namespace trtw

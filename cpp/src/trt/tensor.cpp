@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <limits>
 
-namespace trtw::engine {
+namespace trtw {
 
 std::optional<std::size_t> index_of(std::span<const TensorInfo> tensors, std::string_view name) noexcept {
     const auto found = std::ranges::find(tensors, name, &TensorInfo::name);
@@ -75,4 +75,4 @@ ProfileRange complete_range(const Shape& shape, const ProfileRange& told) {
     return range;
 }
 
-} // namespace trtw::engine
+} // namespace trtw

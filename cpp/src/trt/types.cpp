@@ -7,7 +7,7 @@
 #include <array>
 #include <limits>
 
-namespace trtw::engine {
+namespace trtw {
 
 namespace {
 
@@ -106,4 +106,4 @@ nvinfer1::Dims to_dims(std::span<const std::int64_t> values, std::string_view te
     return dims;
 }
 
-} // namespace trtw::engine
+} // namespace trtw

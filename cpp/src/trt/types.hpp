@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-namespace trtw::engine {
+namespace trtw {
 
 /// numpy's name where it has the type ("float32", "int64", "bool"), else the usual one ("bfloat16", "fp8").
 std::string_view dtype_name(nvinfer1::DataType type) noexcept;
@@ -30,4 +30,4 @@ std::vector<std::int64_t> to_vector(const nvinfer1::Dims& dims);
 /// Throws UsageProblem, naming the tensor, for more than eight dimensions or a value that TensorRT's type cannot hold.
 nvinfer1::Dims to_dims(std::span<const std::int64_t> values, std::string_view tensor);
 
-} // namespace trtw::engine
+} // namespace trtw

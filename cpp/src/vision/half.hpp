@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstdint>
 
-namespace trtw::vision {
+namespace trtw {
 
 /// Rounds to nearest, ties to even, as the GPU does; overflow gives infinity, NaN stays NaN.
 constexpr std::uint16_t float_to_half(float value) noexcept {
@@ -32,4 +32,4 @@ constexpr std::uint16_t float_to_half(float value) noexcept {
     return static_cast<std::uint16_t>(sign | (base + mantissa));
 }
 
-} // namespace trtw::vision
+} // namespace trtw

@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <span>
 
-namespace trtw::vision {
+namespace trtw {
 
 namespace {
 
@@ -71,7 +71,7 @@ void launch(std::span<const DeviceImage> images, const LetterboxSpec& spec, T* o
         const dim3 grid((spec.width + block_width - 1) / block_width, (spec.height + block_height - 1) / block_height,
                         static_cast<unsigned>(some.size()));
         letterbox_kernel<<<grid, block, 0, stream>>>(parameter, target, output + first * item_elements);
-        device::check(cudaGetLastError(), "letterbox kernel");
+        check_cuda(cudaGetLastError(), "letterbox kernel");
     }
 }
 
@@ -92,4 +92,4 @@ void launch_letterbox(std::span<const DeviceImage> images, const LetterboxSpec& 
     }
 }
 
-} // namespace trtw::vision
+} // namespace trtw

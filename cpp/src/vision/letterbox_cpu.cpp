@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace trtw::vision {
+namespace trtw {
 
 namespace {
 
@@ -186,4 +186,4 @@ void letterbox_cpu(const ImageView& image, const LetterboxSpec& spec, void* outp
     }
 }
 
-} // namespace trtw::vision
+} // namespace trtw

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-namespace trtw::vision {
+namespace trtw {
 
 namespace {
 
@@ -54,7 +54,7 @@ const std::uint8_t* device_address(const ImageView& image) {
     const std::ptrdiff_t last_row = (image.height - 1) * image.row_bytes;
     const std::ptrdiff_t lowest = std::min<std::ptrdiff_t>(last_row, 0);
     const auto bytes = static_cast<std::size_t>(std::abs(last_row) + std::ptrdiff_t{image.width} * 3);
-    const auto* begin = static_cast<const std::uint8_t*>(device::mapped(image.pixels + lowest, bytes));
+    const auto* begin = static_cast<const std::uint8_t*>(mapped(image.pixels + lowest, bytes));
     return begin == nullptr ? nullptr : begin - lowest;
 }
 
@@ -89,7 +89,7 @@ Planned plan(const ImageView& image, const LetterboxSpec& spec) {
 
 std::size_t LetterboxGpu::enqueue(std::span<const ImageView> images, const LetterboxSpec& spec, void* output,
                                   cudaStream_t stream) {
-    const device::Range range{"letterbox"};
+    const Range range{"letterbox"};
     spec.validate();
     if (images.empty()) {
         throw UsageProblem("A letterbox batch holds at least one image.");
@@ -149,9 +149,9 @@ std::size_t LetterboxGpu::enqueue(std::span<const ImageView> images, const Lette
         const std::size_t bytes = static_cast<std::size_t>(piece.count) * pitch(items[piece.image]);
         TRTW_CUDA(cudaMemcpyAsync(target + begin, host + begin, bytes, cudaMemcpyHostToDevice, stream));
     };
-    device::run_pieces(staged_bytes, pieces.size(), std::ref(copy), std::ref(transfer));
+    run_pieces(staged_bytes, pieces.size(), std::ref(copy), std::ref(transfer));
     launch_letterbox(items, spec, output, stream);
     return static_cast<std::size_t>(std::ranges::count_if(ways, [](Way way) { return way != Way::staged; }));
 }
 
-} // namespace trtw::vision
+} // namespace trtw

@@ -7,10 +7,10 @@
 
 #include <span>
 
-namespace trtw::vision {
+namespace trtw {
 
 /// Enqueues the fused kernel: one thread a pixel of the output, the items one after the other in `output`.
 void launch_letterbox(std::span<const DeviceImage> images, const LetterboxSpec& spec, void* output,
                       cudaStream_t stream);
 
-} // namespace trtw::vision
+} // namespace trtw

@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-namespace trtw::vision {
+namespace trtw {
 
 /// The normalisation of a spec as v * factor[c] + offset[c].
 struct Affine {
@@ -96,4 +96,4 @@ TRTW_HOST_DEVICE std::size_t output_index(Layout layout, int height, int width, 
     return layout == Layout::nchw ? (c * h + row) * w + column : (row * w + column) * 3 + c;
 }
 
-} // namespace trtw::vision
+} // namespace trtw

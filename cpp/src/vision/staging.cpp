@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-namespace trtw::vision {
+namespace trtw {
 
 namespace {
 
@@ -97,4 +97,4 @@ void copy_rows(const ImageView& image, const DeviceImage& item, int first, int c
     }
 }
 
-} // namespace trtw::vision
+} // namespace trtw

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace trtw::vision {
+namespace trtw {
 
 /// One image as the kernel sees it.
 struct DeviceImage {
@@ -66,4 +66,4 @@ TRTW_HOST_DEVICE void grey_levels(const DeviceImage& image, int pad_value, int y
     }
 }
 
-} // namespace trtw::vision
+} // namespace trtw

@@ -12,7 +12,6 @@
 #include <optional>
 
 namespace py = pybind11;
-namespace te = trtw::engine;
 
 namespace trtw::bindings {
 
@@ -36,8 +35,8 @@ void bind_while(py::module_& m, const char* name) {
 
 void bind_engine(py::module_& m) {
     using fake::Engine;
-    py::class_<te::Plan, std::shared_ptr<te::Plan>>(m, "Plan");
-    py::class_<Engine, te::Plan, std::shared_ptr<Engine>>(m, "Engine")
+    py::class_<trtw::Plan, std::shared_ptr<trtw::Plan>>(m, "Plan");
+    py::class_<Engine, trtw::Plan, std::shared_ptr<Engine>>(m, "Engine")
         .def_static("recurrent", &fake::recurrent, py::arg("elements") = 4, "y = x + h + 1, h_next = x + h")
         .def_static("twice", &fake::twice, py::arg("elements") = -1, "y = 2 x + 1")
         .def_readwrite("open_output", &Engine::open_output)

@@ -6,7 +6,7 @@
 #include <functional>
 
 using trtw::UsageProblem;
-using namespace trtw::engine;
+using namespace trtw;
 
 namespace {
 
@@ -51,16 +51,16 @@ TEST_CASE("numbers have their range, ends included") {
 TEST_CASE("options of the timing cache that exclude or need each other") {
     CHECK_FALSE(problem([](BuildOptions& o) {
                     o.disable_timing_cache = true;
-                    o.timing_cache = "";
+                    o.timing_cache = Bytes{};
                 }).empty());
     CHECK_FALSE(problem([](BuildOptions& o) { o.error_on_timing_cache_miss = true; }).empty());
     CHECK_FALSE(problem([](BuildOptions& o) {
                     o.error_on_timing_cache_miss = true;
-                    o.timing_cache = "";
+                    o.timing_cache = Bytes{};
                 }).empty());
     CHECK(problem([](BuildOptions& o) {
               o.error_on_timing_cache_miss = true;
-              o.timing_cache = "filled";
+              o.timing_cache = Bytes(1);
           }).empty());
 }
 

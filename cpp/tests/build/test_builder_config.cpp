@@ -10,7 +10,7 @@
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
 using trtw::UsageProblem;
-using namespace trtw::engine;
+using namespace trtw;
 
 namespace {
 

@@ -10,7 +10,7 @@
 #include <cstring>
 
 using trtw::UsageProblem;
-using namespace trtw::engine;
+using namespace trtw;
 
 namespace {
 

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <vector>
 
-using namespace trtw::engine;
+using namespace trtw;
 
 namespace {
 

@@ -4,7 +4,7 @@
 #include <doctest/doctest.h>
 
 using trtw::UsageProblem;
-using namespace trtw::engine;
+using namespace trtw;
 
 TEST_CASE("a parser's problem names the node as far as it is known") {
     CHECK(to_text({"unsupported_node", "No importer.", 3, "norm1", "GroupNorm"}) ==

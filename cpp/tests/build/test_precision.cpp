@@ -7,7 +7,7 @@
 #include <algorithm>
 
 using trtw::UsageProblem;
-using namespace trtw::engine;
+using namespace trtw;
 
 namespace {
 

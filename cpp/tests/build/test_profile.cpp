@@ -6,7 +6,7 @@
 #include <functional>
 
 using trtw::UsageProblem;
-using namespace trtw::engine;
+using namespace trtw;
 
 namespace {
 

@@ -8,7 +8,7 @@
 #include <tuple>
 #include <vector>
 
-using namespace trtw::engine;
+using namespace trtw;
 
 TEST_CASE("progress without a callback goes on") {
     Progress progress{{}};

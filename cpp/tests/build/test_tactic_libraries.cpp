@@ -8,7 +8,7 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
-using trtw::engine::tactic_library_problem;
+using trtw::tactic_library_problem;
 
 TEST_CASE("sources without a library have no problem") {
     CHECK(tactic_library_problem("jit_convolutions", {}).empty());

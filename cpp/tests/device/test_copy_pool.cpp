@@ -16,10 +16,10 @@
 #include <vector>
 
 using namespace std::chrono_literals;
-using trtw::device::copy_in_pieces;
-using trtw::device::copy_memory;
-using trtw::device::CopyPool;
-using trtw::device::shared_copy_bytes;
+using trtw::copy_in_pieces;
+using trtw::copy_memory;
+using trtw::CopyPool;
+using trtw::shared_copy_bytes;
 
 namespace {
 

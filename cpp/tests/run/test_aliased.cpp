@@ -11,10 +11,10 @@ using fake::host;
 using fake::run;
 using fake::state;
 using fake::Values;
+using trtw::Output;
+using trtw::Runner;
+using trtw::RunnerOptions;
 using trtw::UsageProblem;
-using trtw::engine::Output;
-using trtw::engine::Runner;
-using trtw::engine::RunnerOptions;
 
 namespace {
 
@@ -64,8 +64,8 @@ TEST_CASE("a device array that is aliased is updated in place") {
     Runner runner{cached(), {}};
     const Values x{1, 2};
     alignas(256) float cache[2] = {10, 20};
-    trtw::engine::Input given = host(x);
-    given.source = trtw::engine::Source::device;
+    trtw::Input given = host(x);
+    given.source = trtw::Source::device;
     given.data = cache;
     const Output output = runner.run(call_of({host(x), given})).outputs()[0];
     CHECK(output.device == nullptr);
@@ -109,11 +109,11 @@ TEST_CASE("a pair that contradicts the aliasing is refused") {
 
 TEST_CASE("the bench binds them alike, and checks its inputs") {
     const Values x{1, 2};
-    trtw::engine::BenchOptions options;
+    trtw::BenchOptions options;
     options.duration_s = 0;
     options.warmup_ms = 0;
     options.iterations = 2;
     const auto engine = cached();
-    CHECK(trtw::engine::bench(engine, {host(x), host(x)}, options).samples.size() >= 2);
-    CHECK_THROWS_AS(trtw::engine::bench(engine, {host(x)}, options), UsageProblem);
+    CHECK(trtw::bench(engine, {host(x), host(x)}, options).samples.size() >= 2);
+    CHECK_THROWS_AS(trtw::bench(engine, {host(x)}, options), UsageProblem);
 }

@@ -6,12 +6,12 @@
 #include <cstdint>
 #include <vector>
 
-using trtw::engine::put_rows;
-using trtw::engine::row_layout;
-using trtw::engine::RowLayout;
-using trtw::engine::Shape;
-using trtw::engine::take_rows;
-using trtw::engine::TensorInfo;
+using trtw::put_rows;
+using trtw::row_layout;
+using trtw::RowLayout;
+using trtw::Shape;
+using trtw::take_rows;
+using trtw::TensorInfo;
 using Bytes = std::vector<std::uint16_t>;
 
 namespace {

@@ -7,12 +7,12 @@
 #include <set>
 #include <vector>
 
+using trtw::BatchPart;
+using trtw::BatchSizes;
+using trtw::ProfileRange;
+using trtw::split;
+using trtw::TensorInfo;
 using trtw::UsageProblem;
-using trtw::engine::BatchPart;
-using trtw::engine::BatchSizes;
-using trtw::engine::ProfileRange;
-using trtw::engine::split;
-using trtw::engine::TensorInfo;
 using Sizes = std::set<std::size_t>;
 
 namespace {

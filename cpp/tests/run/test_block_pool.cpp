@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-using trtw::engine::BlockPool;
+using trtw::BlockPool;
 
 namespace {
 

@@ -6,14 +6,14 @@
 using namespace trtw;
 
 TEST_CASE("an error's class says whether less at once may work, and whether any later call can") {
-    CHECK_THROWS_AS(device::raise(cudaErrorMemoryAllocation, "cudaMalloc(&p, n)"), OutOfMemory);
+    CHECK_THROWS_AS(raise_cuda(cudaErrorMemoryAllocation, "cudaMalloc(&p, n)"), OutOfMemory);
     for (const cudaError_t lost : {cudaErrorIllegalAddress, cudaErrorLaunchFailure, cudaErrorMisalignedAddress,
                                    cudaErrorAssert, cudaErrorECCUncorrectable, cudaErrorContextIsDestroyed}) {
-        CHECK_THROWS_AS(device::raise(lost, "cudaMalloc(&p, n)"), DeviceLost);
+        CHECK_THROWS_AS(raise_cuda(lost, "cudaMalloc(&p, n)"), DeviceLost);
     }
     for (const cudaError_t other : {cudaErrorInvalidValue, cudaErrorNoDevice, cudaErrorNotReady}) {
         try {
-            device::raise(other, "cudaMalloc(&p, n)");
+            raise_cuda(other, "cudaMalloc(&p, n)");
         } catch (const OutOfMemory&) {
             FAIL("it is not memory");
         } catch (const DeviceLost&) {

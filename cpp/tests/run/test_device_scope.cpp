@@ -10,8 +10,8 @@
 using fake::call_of;
 using fake::host;
 using fake::Values;
-using trtw::device::DeviceScope;
-using trtw::engine::Runner;
+using trtw::DeviceScope;
+using trtw::Runner;
 
 TEST_CASE("a scope gives the device back") {
     {
@@ -42,12 +42,12 @@ TEST_CASE("a runner works on its engine's device and leaves the caller's selecte
         const Values wrong(9, 1);
         CHECK_THROWS_AS(runner.run(call_of({host(wrong)})), trtw::UsageProblem);
         CHECK(fake::device() == 1);
-        trtw::engine::BenchOptions options;
+        trtw::BenchOptions options;
         options.duration_s = 0;
         options.warmup_ms = 0;
         options.iterations = 1;
         options.threads = true;
-        static_cast<void>(trtw::engine::bench(engine, {host(x)}, options));
+        static_cast<void>(trtw::bench(engine, {host(x)}, options));
         CHECK(fake::device() == 1);
     }
     CHECK(fake::device() == 1);

@@ -10,11 +10,11 @@ using fake::call_of;
 using fake::host;
 using fake::state;
 using fake::Values;
-using trtw::engine::Input;
-using trtw::engine::Runner;
-using trtw::engine::RunnerOptions;
-using trtw::engine::Shape;
-using trtw::engine::Source;
+using trtw::Input;
+using trtw::Runner;
+using trtw::RunnerOptions;
+using trtw::Shape;
+using trtw::Source;
 
 namespace {
 

@@ -10,7 +10,7 @@
 #include <numeric>
 #include <vector>
 
-using namespace trtw::engine;
+using namespace trtw;
 
 namespace {
 

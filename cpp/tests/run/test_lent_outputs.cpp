@@ -14,15 +14,15 @@ using fake::run;
 using fake::state;
 using fake::Values;
 using fake::values_on_device;
-using trtw::engine::Call;
-using trtw::engine::Output;
-using trtw::engine::Runner;
-using trtw::engine::RunnerOptions;
+using trtw::Call;
+using trtw::Output;
+using trtw::Runner;
+using trtw::RunnerOptions;
 
 namespace {
 
 // As Python gets it: the output without the slot.
-Output on_device(Runner& runner, std::vector<trtw::engine::Input> inputs, std::size_t output = 0) {
+Output on_device(Runner& runner, std::vector<trtw::Input> inputs, std::size_t output = 0) {
     return runner.run(call_of(std::move(inputs))).outputs()[output];
 }
 
@@ -77,7 +77,7 @@ TEST_CASE("what nobody holds is used again") {
 
 TEST_CASE("what a consumer's stream still reads is waited for on the device") {
     Runner runner{fake::twice(), {}};
-    const trtw::device::Stream consumer;
+    const trtw::Stream consumer;
     const Values first{1};
     const Values second{5};
     Values seen{0};

@@ -4,9 +4,9 @@
 
 #include <memory>
 
-using trtw::engine::CallKey;
-using trtw::engine::CallKeyHash;
-using trtw::engine::LruMap;
+using trtw::CallKey;
+using trtw::CallKeyHash;
+using trtw::LruMap;
 
 TEST_CASE("a new key gets a default value, an old one keeps its own") {
     LruMap<int> map{2};

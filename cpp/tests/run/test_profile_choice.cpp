@@ -7,7 +7,7 @@
 #include <array>
 #include <string>
 
-using namespace trtw::engine;
+using namespace trtw;
 
 namespace {
 

@@ -15,9 +15,9 @@ using fake::call_of;
 using fake::host;
 using fake::run;
 using fake::Values;
+using trtw::CallGate;
+using trtw::Runner;
 using trtw::UsageProblem;
-using trtw::engine::CallGate;
-using trtw::engine::Runner;
 
 TEST_CASE("a refit is refused while calls are in flight") {
     const auto engine = fake::twice();

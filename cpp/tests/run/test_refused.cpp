@@ -14,11 +14,11 @@ using fake::host;
 using fake::run;
 using fake::state;
 using fake::Values;
+using trtw::Call;
 using trtw::OutOfMemory;
+using trtw::Runner;
+using trtw::RunnerOptions;
 using trtw::UsageProblem;
-using trtw::engine::Call;
-using trtw::engine::Runner;
-using trtw::engine::RunnerOptions;
 
 namespace {
 
@@ -80,7 +80,7 @@ TEST_CASE("a call that finds no memory keeps the state") {
 
 TEST_CASE("a known call that finds no memory keeps the state that it brought another one for") {
     Stateful s{4};
-    std::deque<std::shared_ptr<trtw::device::DeviceMemory>> held;
+    std::deque<std::shared_ptr<trtw::DeviceMemory>> held;
     const auto hold = [&](const Values& x) {
         const auto finished = s.runner.run(call_of({host(x), state()}));
         held.push_back(finished.outputs()[0].device);
@@ -137,13 +137,13 @@ TEST_CASE("a call that has room for another shape than an output's keeps the sta
         runner.reset_state({{1, host(tens)}});
         for (const bool given : {false, true}) {
             Call call = call_of({host(ones), given ? host(ones) : state()});
-            call.room = {trtw::engine::Shape{3}, std::nullopt};
+            call.room = {trtw::Shape{3}, std::nullopt};
             CHECK_THROWS_WITH_AS(runner.run(call), doctest::Contains("'y' into has the shape [3], the output [4]"),
                                  UsageProblem);
             CHECK_THROWS_AS(static_cast<void>(runner.submit(call)), UsageProblem);
         }
         Call call = call_of({host(ones), state()});
-        call.room = {trtw::engine::Shape{4}, std::nullopt};
+        call.room = {trtw::Shape{4}, std::nullopt};
         CHECK(fake::values(runner.run(call).outputs()[0]) == Values{12, 12, 12, 12});
         call.room = {std::nullopt};
         CHECK_THROWS_WITH_AS(runner.run(call), doctest::Contains("room"), UsageProblem);
@@ -161,7 +161,7 @@ TEST_CASE("a refused call keeps state that is given together with it") {
 TEST_CASE("a reset that is refused, or finds no memory, keeps the state") {
     Stateful s;
     const Values eight(8, 1);
-    trtw::engine::Input wrong = host(eight);
+    trtw::Input wrong = host(eight);
     wrong.shape = {2, 4};
     CHECK_THROWS_WITH_AS(s.runner.reset_state({{1, host(s.other)}, {1, wrong}}), doctest::Contains("[2, 4]"),
                          UsageProblem);
@@ -193,8 +193,8 @@ TEST_CASE("calls with too little in them are refused") {
 
 TEST_CASE("images are refused by a core without kernels before anything else happens") {
     Stateful s{4};
-    trtw::engine::Input images;
-    images.source = trtw::engine::Source::images;
+    trtw::Input images;
+    images.source = trtw::Source::images;
     images.shape = {4};
     CHECK_THROWS_AS(s.runner.run(call_of({images, host(s.other)})), trtw::ComponentMissing);
     s.check_state();

@@ -9,8 +9,8 @@
 #include <vector>
 
 using namespace std::chrono_literals;
+using trtw::SlotPool;
 using trtw::UsageProblem;
-using trtw::engine::SlotPool;
 
 TEST_CASE("slots are handed out in turn") {
     SlotPool pool{3};

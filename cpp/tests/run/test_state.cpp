@@ -10,8 +10,8 @@ using fake::host;
 using fake::run;
 using fake::state;
 using fake::Values;
-using trtw::engine::Runner;
-using trtw::engine::RunnerOptions;
+using trtw::Runner;
+using trtw::RunnerOptions;
 
 namespace {
 

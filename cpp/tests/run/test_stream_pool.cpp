@@ -19,15 +19,15 @@
 
 using fake::Shape;
 using fake::Values;
+using trtw::Input;
+using trtw::ProfileRange;
+using trtw::Source;
+using trtw::StreamPool;
+using trtw::StreamPoolOptions;
+using trtw::StreamState;
+using trtw::StreamValue;
+using trtw::TensorInfo;
 using trtw::UsageProblem;
-using trtw::engine::Input;
-using trtw::engine::ProfileRange;
-using trtw::engine::Source;
-using trtw::engine::StreamPool;
-using trtw::engine::StreamPoolOptions;
-using trtw::engine::StreamState;
-using trtw::engine::StreamValue;
-using trtw::engine::TensorInfo;
 
 namespace {
 
@@ -110,11 +110,11 @@ struct Outputs {
 Outputs push(StreamPool& pool, const Streams& streams, const Values& x, std::int64_t steps = 4) {
     const Shape shape{static_cast<std::int64_t>(x.size()) / steps, steps};
     std::map<std::size_t, Values> made;
-    pool.push(streams, {array(x, shape), fake::state(), fake::state(), array(one, {1})},
-              [&](std::size_t output, const Shape& wanted) -> void* {
-                  return made.try_emplace(output, static_cast<std::size_t>(trtw::engine::volume(wanted)), -1.0F)
-                      .first->second.data();
-              });
+    pool.push(
+        streams, {array(x, shape), fake::state(), fake::state(), array(one, {1})},
+        [&](std::size_t output, const Shape& wanted) -> void* {
+            return made.try_emplace(output, static_cast<std::size_t>(trtw::volume(wanted)), -1.0F).first->second.data();
+        });
     CHECK(made.size() == 2); // no state
     return {made.at(0), made.at(3)};
 }
@@ -159,19 +159,19 @@ TEST_CASE("a word of every width goes to its place and back, whichever axis is t
             const std::size_t row_bytes = inner * outer;
             const std::size_t stride = (row_bytes + 15) / 16 * 16;
             const std::vector<std::int32_t> rows{3, 0, 4, 4}; // 4 is the spare row
-            std::vector<trtw::engine::Word16> memory(stride / 16 * 5 + (row_bytes * rows.size() + 15) / 16);
+            std::vector<trtw::Word16> memory(stride / 16 * 5 + (row_bytes * rows.size() + 15) / 16);
             auto* arena = reinterpret_cast<std::byte*>(memory.data());
             std::byte* batch = arena + stride * 5;
             for (std::size_t i = 0; i < stride * 5; ++i) {
                 arena[i] = static_cast<std::byte>(random());
             }
             const std::vector<std::byte> before(arena, arena + stride * 5);
-            const auto copy = trtw::engine::row_copy(arena, stride, batch, row_bytes, inner);
-            const auto launch = [&](trtw::engine::RowDirection direction) {
-                const trtw::device::Stream stream;
-                trtw::engine::launch_row_copies({&copy, 1}, direction, rows.data(), 4, 4, stream.get());
+            const auto copy = trtw::row_copy(arena, stride, batch, row_bytes, inner);
+            const auto launch = [&](trtw::RowDirection direction) {
+                const trtw::Stream stream;
+                trtw::launch_row_copies({&copy, 1}, direction, rows.data(), 4, 4, stream.get());
             };
-            launch(trtw::engine::RowDirection::gather);
+            launch(trtw::RowDirection::gather);
             bool right = true;
             for (std::size_t place = 0; place < rows.size(); ++place) {
                 for (std::size_t o = 0; o < outer; ++o) {
@@ -186,7 +186,7 @@ TEST_CASE("a word of every width goes to its place and back, whichever axis is t
                 std::memset(arena + row * stride, 0, row_bytes);
             }
             std::memset(batch + 2 * inner, 0x77, inner); // what comes of the spare row is dropped
-            launch(trtw::engine::RowDirection::scatter);
+            launch(trtw::RowDirection::scatter);
             CHECK(std::memcmp(arena, before.data(), before.size()) == 0);
         }
     }

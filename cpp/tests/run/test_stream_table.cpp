@@ -7,8 +7,8 @@
 #include <set>
 #include <vector>
 
+using trtw::StreamTable;
 using trtw::UsageProblem;
-using trtw::engine::StreamTable;
 using Rows = std::vector<std::int32_t>;
 using Streams = std::vector<std::int64_t>;
 

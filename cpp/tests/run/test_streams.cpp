@@ -7,8 +7,8 @@
 #include <optional>
 #include <utility>
 
-using trtw::device::Stream;
-using trtw::device::StreamUse;
+using trtw::Stream;
+using trtw::StreamUse;
 
 TEST_CASE("a stream that is given back is the next one of the same use") {
     std::optional<Stream> first{StreamUse::compute};

@@ -16,9 +16,9 @@ using fake::call_of;
 using fake::host;
 using fake::Values;
 using fake::values;
+using trtw::Runner;
+using trtw::RunnerOptions;
 using trtw::UsageProblem;
-using trtw::engine::Runner;
-using trtw::engine::RunnerOptions;
 using Clock = std::chrono::steady_clock;
 
 TEST_CASE("a dropped ticket gives its slot back") {
@@ -51,7 +51,7 @@ TEST_CASE("a dropped ticket waits for the device first") {
 
 TEST_CASE("a ticket tells whether its call is done, and waits no longer than it may") {
     for (const bool spin : {true, false}) {
-        trtw::engine::RunnerOptions options;
+        trtw::RunnerOptions options;
         options.spin = spin;
         Runner runner{fake::twice(), options};
         const Values x{3};
@@ -85,9 +85,8 @@ TEST_CASE("room of another shape is told before the result is taken") {
     Runner runner{fake::twice(), {}};
     const Values x{3};
     Runner::Ticket ticket = runner.submit(call_of({host(x)}));
-    CHECK_THROWS_WITH_AS(ticket.check_room({trtw::engine::Shape{3}}), doctest::Contains("[3], the output [1]"),
-                         UsageProblem);
-    ticket.check_room({trtw::engine::Shape{1}});
+    CHECK_THROWS_WITH_AS(ticket.check_room({trtw::Shape{3}}), doctest::Contains("[3], the output [1]"), UsageProblem);
+    ticket.check_room({trtw::Shape{1}});
     ticket.check_room({});
     CHECK(values(ticket.result().outputs().front()) == Values{7});
 }

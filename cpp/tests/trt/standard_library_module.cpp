@@ -8,7 +8,7 @@
 extern "C" __attribute__((visibility("default"))) const char* trtw_refusal() {
     static std::string text;
     try {
-        static_cast<void>(trtw::engine::load_library("/nowhere"));
+        static_cast<void>(trtw::load_library("/nowhere"));
     } catch (const trtw::ComponentMissing& problem) {
         text = problem.what();
     }

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 namespace fs = std::filesystem;
-using namespace trtw::engine;
+using namespace trtw;
 
 namespace {
 

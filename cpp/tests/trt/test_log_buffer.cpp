@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-using namespace trtw::engine;
+using namespace trtw;
 
 TEST_CASE("a buffer keeps the newest lines up to its capacity") {
     LogBuffer buffer{3};

@@ -6,7 +6,7 @@
 
 #include <string>
 
-using trtw::engine::explain_refusal;
+using trtw::explain_refusal;
 
 namespace {
 
@@ -46,7 +46,7 @@ TEST_CASE("a plan that TensorRT refuses for another cause is told that one") {
 }
 
 TEST_CASE("a weight streaming budget needs a version that has one, and is no negative number") {
-    using namespace trtw::engine;
+    using namespace trtw;
     PlanOptions options;
     CHECK_NOTHROW(check_plan_options(options));
     options.weight_streaming_budget = automatic_weight_budget;

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-using trtw::engine::PlanBytes;
-using trtw::engine::read_plan;
+using trtw::PlanBytes;
+using trtw::read_plan;
 
 namespace {
 

@@ -12,8 +12,8 @@
 #include <string>
 
 namespace fs = std::filesystem;
+using trtw::RegularFile;
 using trtw::UsageProblem;
-using trtw::engine::RegularFile;
 
 namespace {
 

@@ -11,7 +11,7 @@
 #include <memory>
 #include <string>
 
-using namespace trtw::engine;
+using namespace trtw;
 
 TEST_CASE("what this program needs is read from its own headers") {
     static const char inside = 0;

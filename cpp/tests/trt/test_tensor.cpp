@@ -5,7 +5,7 @@
 #include <doctest/doctest.h>
 
 using trtw::UsageProblem;
-using namespace trtw::engine;
+using namespace trtw;
 
 namespace {
 

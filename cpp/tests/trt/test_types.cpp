@@ -8,7 +8,7 @@
 
 using nvinfer1::DataType;
 using trtw::UsageProblem;
-using namespace trtw::engine;
+using namespace trtw;
 
 TEST_CASE("every data type's name leads back to it") {
     const auto names = dtype_names();

@@ -6,7 +6,7 @@
 
 #include <string>
 
-using namespace trtw::engine;
+using namespace trtw;
 
 TEST_CASE("the macro counts as TensorRT's entry points do") {
     const std::string expected = std::to_string(NV_TENSORRT_MAJOR) + "." + std::to_string(NV_TENSORRT_MINOR) + "." +

@@ -10,7 +10,7 @@
 #include <limits>
 #include <vector>
 
-using namespace trtw::vision;
+using namespace trtw;
 
 namespace {
 

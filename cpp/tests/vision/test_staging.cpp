@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-using namespace trtw::vision;
+using namespace trtw;
 
 namespace {
 

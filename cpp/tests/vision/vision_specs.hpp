@@ -4,8 +4,8 @@
 #include "trtw/letterbox.hpp"
 
 /// Grey levels as they are in the image: its order of channels and memory, nothing normalised.
-inline trtw::vision::LetterboxSpec grey_level_spec(int height, int width) {
-    using namespace trtw::vision;
+inline trtw::LetterboxSpec grey_level_spec(int height, int width) {
+    using namespace trtw;
     LetterboxSpec spec;
     spec.height = height;
     spec.width = width;

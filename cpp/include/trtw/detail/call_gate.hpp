@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string>
 
-namespace trtw::engine {
+namespace trtw {
 
 /// Lets any number of calls in, or one change. Thread-safe; a call costs two atomic additions and no lock.
 class CallGate {
@@ -76,4 +76,4 @@ private:
     std::atomic<std::uint64_t> changes_ = 0;
 };
 
-} // namespace trtw::engine
+} // namespace trtw

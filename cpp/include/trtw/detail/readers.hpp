@@ -3,14 +3,12 @@
 
 #include "trtw/detail/stream.hpp"
 
-#include <cuda_runtime_api.h>
-
 #include <atomic>
 #include <initializer_list>
 #include <mutex>
 #include <vector>
 
-namespace trtw::device {
+namespace trtw {
 
 /// What has to be over before a block is written again. Thread-safe; without readers it costs one atomic read a call.
 class Readers {
@@ -34,4 +32,4 @@ private:
     std::vector<Event> events_;
 };
 
-} // namespace trtw::device
+} // namespace trtw

@@ -1,12 +1,12 @@
 // Owned CUDA streams and events.
 #pragma once
 
-#include <cuda_runtime_api.h>
+#include "trtw/detail/cuda_handles.hpp"
 
 #include <chrono>
 #include <utility>
 
-namespace trtw::device {
+namespace trtw {
 
 /// What an event is for.
 enum class EventKind {
@@ -84,4 +84,4 @@ private:
     StreamUse use_;
 };
 
-} // namespace trtw::device
+} // namespace trtw

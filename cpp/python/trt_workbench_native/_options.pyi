@@ -1,0 +1,205 @@
+"""Types of the core's options. Written by tasks/native-stubs from the tables in cpp/include/trtw."""
+
+from collections.abc import Mapping, Sequence
+from typing import final
+
+from trt_workbench_native._builder import Calibration, Profile
+
+@final
+class BuildOptions:
+    """Everything that can be asked of a build; None leaves TensorRT's default.
+
+    Containers are read-only; assign whole ones.
+
+    Attributes:
+        device: CUDA device index.
+        profiles: ranges of input shapes, each tuned for.
+        precision_constraints: none, prefer or obey.
+        layer_precisions: layer name pattern (fnmatch) to data type; the last that matches counts.
+        layer_output_types: the same for what layers give.
+        calibration: of int8.
+        memory_pools: pool name to bytes.
+        optimization_level: 0 to 5.
+        tactic_sources: source name to on or off.
+        preview_features: feature name to on or off.
+        tiling_optimization_level: none, fast, moderate or full.
+        build_route: as IBuilderConfig::getAllBuildRoutes writes it.
+        timing_cache: an earlier one; empty starts a new one.
+        hardware_compatibility: none, ampere_plus or same_compute_capability.
+        refit: none, full, identical or individual.
+        profiling_verbosity: none, layer_names_only or detailed.
+        distributive_independence: bitwise equal results at every position of a batch.
+        io_types: tensor name to data type.
+        io_formats: tensor name to allowed formats (linear, hwc8).
+        plugins: shared libraries to load before parsing.
+        plugins_to_serialize: shared libraries to embed in the plan.
+    """
+
+    def __init__(self) -> None: ...
+    device: int
+    @property
+    def profiles(self) -> tuple[Profile, ...]: ...
+    @profiles.setter
+    def profiles(self, value: Sequence[Profile], /) -> None: ...
+    fp16: bool
+    bf16: bool
+    int8: bool
+    fp8: bool
+    int4: bool
+    fp4: bool
+    tf32: bool
+    strongly_typed: bool
+    sparse_weights: bool
+    precision_constraints: str
+    @property
+    def layer_precisions(self) -> Mapping[str, str]: ...
+    @layer_precisions.setter
+    def layer_precisions(self, value: dict[str, str], /) -> None: ...
+    @property
+    def layer_output_types(self) -> Mapping[str, str]: ...
+    @layer_output_types.setter
+    def layer_output_types(self, value: dict[str, str], /) -> None: ...
+    calibration: Calibration | None
+    @property
+    def memory_pools(self) -> Mapping[str, int]: ...
+    @memory_pools.setter
+    def memory_pools(self, value: Mapping[str, int], /) -> None: ...
+    optimization_level: int | None
+    @property
+    def tactic_sources(self) -> Mapping[str, bool]: ...
+    @tactic_sources.setter
+    def tactic_sources(self, value: Mapping[str, bool], /) -> None: ...
+    @property
+    def preview_features(self) -> Mapping[str, bool]: ...
+    @preview_features.setter
+    def preview_features(self, value: Mapping[str, bool], /) -> None: ...
+    avg_timing_iterations: int | None
+    max_tactics: int | None
+    max_aux_streams: int | None
+    max_threads: int | None
+    tiling_optimization_level: str | None
+    build_route: str | None
+    timing_cache: bytes | None
+    timing_cache_ignore_mismatch: bool
+    disable_timing_cache: bool
+    error_on_timing_cache_miss: bool
+    editable_timing_cache: bool
+    hardware_compatibility: str
+    version_compatible: bool
+    exclude_lean_runtime: bool
+    strip_weights: bool
+    refit: str
+    weight_streaming: bool
+    profiling_verbosity: str
+    strict_nans: bool
+    distributive_independence: bool
+    @property
+    def io_types(self) -> Mapping[str, str]: ...
+    @io_types.setter
+    def io_types(self, value: Mapping[str, str], /) -> None: ...
+    @property
+    def io_formats(self) -> Mapping[str, Sequence[str]]: ...
+    @io_formats.setter
+    def io_formats(self, value: Mapping[str, Sequence[str]], /) -> None: ...
+    direct_io: bool
+    @property
+    def plugins(self) -> tuple[str, ...]: ...
+    @plugins.setter
+    def plugins(self, value: Sequence[str], /) -> None: ...
+    @property
+    def plugins_to_serialize(self) -> tuple[str, ...]: ...
+    @plugins_to_serialize.setter
+    def plugins_to_serialize(self, value: Sequence[str], /) -> None: ...
+    native_instance_norm: bool | None
+    dla_core: int | None
+    gpu_fallback: bool
+    def validate(self) -> None:
+        """Check what can be checked without a model, a GPU or TensorRT's libraries.
+
+        Raises:
+            UsageProblem: a word, a range or a combination is wrong, or the TensorRT version lacks what is asked for.
+        """
+
+class RunnerOptions:
+    """How an engine is run.
+
+    Attributes:
+        slots: calls in flight at once, 1 to 64; each has a context, streams and buffers of its own.
+        cuda_graph: capture a call of the same shapes at its second use and replay it from the third on.
+        spin: wait by polling (least latency, a busy core) instead of asleep.
+        timing: take the device's time by stage; costs four to six event records a call.
+        graph_includes_transfers: copies and compute in one stream and one graph, or each in a stream of its own;
+            without a value the former for inputs of up to 2 MiB in all.
+        profile: always this optimisation profile; else chosen by the shapes of each call.
+        state: output name to input name: values that stay on the device and feed the next call. One slot only.
+        outputs: names of the outputs that are copied to the host; default all but the state outputs.
+        graph_cache: kinds of calls (shapes, addresses, choices) that each slot remembers; the oldest graph goes first.
+            With state, whose two buffers change roles, there are two graphs of each kind.
+    """
+
+    slots: int
+    cuda_graph: bool
+    spin: bool
+    timing: bool
+    graph_includes_transfers: bool | None
+    profile: int | None
+    state: dict[str, str]
+    outputs: list[str] | None
+    graph_cache: int
+    def __init__(
+        self,
+        *,
+        slots: int = 1,
+        cuda_graph: bool = True,
+        spin: bool = True,
+        timing: bool = True,
+        graph_includes_transfers: bool | None = None,
+        profile: int | None = None,
+        state: Mapping[str, str] | None = None,
+        outputs: Sequence[str] | None = None,
+        graph_cache: int = 16,
+    ) -> None: ...
+
+class BenchOptions:
+    """What `bench` does; the method is trtexec's.
+
+    Attributes:
+        iterations: least number of queries a stream after the warm-up.
+        duration_s: least duration after the warm-up, in seconds.
+        warmup_ms: of GPU time; queries that begin in it are dropped.
+        streams: inference streams, each with a context and buffers of its own.
+        threads: a host thread for each stream; else one serves them in turn.
+        depth: queries in flight a stream; 1 exposes the transfers.
+        spin: wait by polling instead of asleep.
+        transfers: copy inputs and outputs at every query.
+        cuda_graph: launch the engine as a captured graph; copies stay outside.
+        profiler: bound the timed part with cudaProfilerStart and -Stop.
+        profile: optimisation profile; else chosen by the shapes.
+    """
+
+    iterations: int
+    duration_s: float
+    warmup_ms: float
+    streams: int
+    threads: bool
+    depth: int
+    spin: bool
+    transfers: bool
+    cuda_graph: bool
+    profiler: bool
+    profile: int | None
+    def __init__(
+        self,
+        *,
+        iterations: int = 10,
+        duration_s: float = 3.0,
+        warmup_ms: float = 200.0,
+        streams: int = 1,
+        threads: bool = False,
+        depth: int = 2,
+        spin: bool = True,
+        transfers: bool = True,
+        cuda_graph: bool = True,
+        profiler: bool = False,
+        profile: int | None = None,
+    ) -> None: ...
