@@ -4,11 +4,11 @@
 
 #include <cstddef>
 
-struct FakeStream;
-struct FakeEvent;
+struct CUstream_st;
+struct CUevent_st;
 struct FakeGraph;
-using cudaStream_t = FakeStream*;
-using cudaEvent_t = FakeEvent*;
+using cudaStream_t = CUstream_st*;
+using cudaEvent_t = CUevent_st*;
 using cudaGraph_t = FakeGraph*;
 using cudaGraphExec_t = FakeGraph*;
 using cudaGraphNode_t = void*;

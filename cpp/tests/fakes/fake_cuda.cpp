@@ -30,12 +30,12 @@ struct Task {
 
 } // namespace
 
-struct FakeStream {
+struct CUstream_st {
     std::deque<Task> tasks;
     bool held = false;
     FakeGraph* capture = nullptr;
 };
-struct FakeEvent {
+struct CUevent_st {
     std::shared_ptr<Marks> marks = std::make_shared<Marks>();
 };
 struct FakeGraph {
@@ -44,10 +44,10 @@ struct FakeGraph {
 
 namespace {
 
-FakeStream legacy;
+CUstream_st legacy;
 std::mutex mutex;
 std::condition_variable changed;
-std::set<FakeStream*> streams{&legacy};
+std::set<CUstream_st*> streams{&legacy};
 std::map<const std::byte*, std::pair<std::size_t, int>> device_blocks; ///< bytes and device by address
 bool all_held = false;
 std::atomic<std::size_t> most_bytes = std::numeric_limits<std::size_t>::max();
@@ -62,7 +62,7 @@ void pump() {
     bool progress = true;
     while (progress) {
         progress = false;
-        for (FakeStream* stream : streams) {
+        for (CUstream_st* stream : streams) {
             while (!stream->held && !all_held && !stream->tasks.empty() && stream->tasks.front().ready()) {
                 const Task task = std::move(stream->tasks.front());
                 stream->tasks.pop_front();
@@ -78,7 +78,7 @@ bool always() {
     return true;
 }
 
-void put(FakeStream* stream, Task task) {
+void put(CUstream_st* stream, Task task) {
     if (stream->capture != nullptr) {
         stream->capture->nodes.push_back(std::move(task.work));
         return;
@@ -187,7 +187,7 @@ cudaError_t cudaSetDevice(int device) {
 cudaError_t cudaDeviceSynchronize() {
     std::unique_lock lock{mutex};
     changed.wait(lock, [] {
-        return std::all_of(streams.begin(), streams.end(), [](const FakeStream* s) { return s->tasks.empty(); });
+        return std::all_of(streams.begin(), streams.end(), [](const CUstream_st* s) { return s->tasks.empty(); });
     });
     return cudaSuccess;
 }
@@ -252,7 +252,7 @@ cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t
 }
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned /*flags*/) {
     const std::scoped_lock lock{mutex};
-    *stream = new FakeStream; // NOLINT(cppcoreguidelines-owning-memory)
+    *stream = new CUstream_st; // NOLINT(cppcoreguidelines-owning-memory)
     streams.insert(*stream);
     return cudaSuccess;
 }
@@ -289,7 +289,7 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* 
     return cudaSuccess;
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned /*flags*/) {
-    *event = new FakeEvent; // NOLINT(cppcoreguidelines-owning-memory)
+    *event = new CUevent_st; // NOLINT(cppcoreguidelines-owning-memory)
     return cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
@@ -345,9 +345,15 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
     return cudaSuccess;
 }
 
-namespace trtw::device {
+namespace trtw {
 
+DeviceStatus device_status() noexcept {
+    return {.ok = true, .device_count = 2, .driver_version = 13000, .runtime_version = 13000, .error = ""};
+}
+std::vector<DeviceInfo> devices() {
+    return std::vector<DeviceInfo>(2);
+}
 void profiler_start() {}
 void profiler_stop() {}
 
-} // namespace trtw::device
+} // namespace trtw

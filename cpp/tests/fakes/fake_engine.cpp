@@ -5,7 +5,6 @@
 #include "run/execution.hpp"
 #include "trtw/error.hpp"
 
-#include <algorithm>
 #include <cstring>
 
 // TensorRT's own type, completed here: what a context knows.
@@ -16,18 +15,17 @@ public:
     std::vector<fake::Shape> output_shapes;
     std::vector<void*> inputs;
     std::vector<void*> outputs;
-    trtw::engine::OutputAllocator* allocator = nullptr; ///< of the open output
+    trtw::OutputAllocator* allocator = nullptr; ///< of the open output
 };
 } // namespace nvinfer1
 
 namespace fake {
 
-using trtw::engine::Call;
-using trtw::engine::Input;
-using trtw::engine::Output;
-using trtw::engine::ProfileRange;
-using trtw::engine::Runner;
-using trtw::engine::Source;
+using trtw::Call;
+using trtw::Input;
+using trtw::Output;
+using trtw::Runner;
+using trtw::Source;
 
 Engine::Engine(const std::vector<TensorInfo>& tensors, Compute compute_)
     : Plan{static_cast<int>(tensors.front().profiles.size())}, compute{std::move(compute_)} {
@@ -36,47 +34,20 @@ Engine::Engine(const std::vector<TensorInfo>& tensors, Compute compute_)
     }
 }
 
-TensorInfo input(const std::string& name, std::int64_t elements) {
-    TensorInfo tensor = output(name, elements);
-    tensor.is_input = true;
-    const std::int64_t least = elements < 0 ? 1 : elements;
-    const std::int64_t most = elements < 0 ? 8 : elements;
-    tensor.profiles = {ProfileRange{{least}, {most}, {most}}};
-    return tensor;
+namespace {
+
+std::shared_ptr<Engine> engine(const Model& model) {
+    return std::make_shared<Engine>(model.tensors, model.compute);
 }
 
-TensorInfo output(const std::string& name, std::int64_t elements, const std::string& aliased_input) {
-    TensorInfo tensor;
-    tensor.name = name;
-    tensor.dtype = "float32";
-    tensor.bits = 32;
-    tensor.shape = {elements};
-    tensor.aliased_input = aliased_input;
-    return tensor;
-}
+} // namespace
 
 std::shared_ptr<Engine> recurrent(std::int64_t elements) {
-    const auto compute = [](const std::vector<Values>& in, float weight) {
-        Values y = in[0];
-        Values next = in[0];
-        for (std::size_t i = 0; i < y.size(); ++i) {
-            y[i] += in[1][i] + weight;
-            next[i] += in[1][i];
-        }
-        return std::vector<Values>{y, next};
-    };
-    return std::make_shared<Engine>(
-        std::vector{input("x", elements), input("h", elements), output("y", elements), output("h_next", elements)},
-        compute);
+    return engine(model("recurrent", elements));
 }
 
 std::shared_ptr<Engine> twice(std::int64_t elements) {
-    const auto compute = [](const std::vector<Values>& in, float weight) {
-        Values y = in[0];
-        std::transform(y.begin(), y.end(), y.begin(), [&](float x) { return 2 * x + weight; });
-        return std::vector<Values>{y};
-    };
-    return std::make_shared<Engine>(std::vector{input("x", elements), output("y", elements)}, compute);
+    return engine(model("twice", elements));
 }
 
 Input host(const Values& values) {
@@ -114,7 +85,7 @@ Values run(Runner& runner, std::vector<Input> inputs, std::size_t output) {
 
 } // namespace fake
 
-namespace trtw::engine {
+namespace trtw {
 
 class AllocatorAdapter {};
 class ProfilerAdapter {};
@@ -208,4 +179,4 @@ void Execution::enqueue(cudaStream_t stream) {
     });
 }
 
-} // namespace trtw::engine
+} // namespace trtw

@@ -2,6 +2,7 @@
 // has it in fake_engine.cpp instead of execution.cpp.
 #pragma once
 
+#include "fake_model.hpp"
 #include "trtw/call.hpp"
 #include "trtw/plan.hpp"
 #include "trtw/runner.hpp"
@@ -16,14 +17,9 @@
 
 namespace fake {
 
-using Values = std::vector<float>;
-using trtw::engine::Shape;
-using trtw::engine::TensorInfo;
+using trtw::Shape;
 
-/// Inputs to outputs, in the engine's order; `weight` is what a refit changes.
-using Compute = std::function<std::vector<Values>(const std::vector<Values>& inputs, float weight)>;
-
-class Engine : public trtw::engine::Plan {
+class Engine : public trtw::Plan {
 public:
     Engine(const std::vector<TensorInfo>& tensors, Compute compute);
 
@@ -38,23 +34,18 @@ public:
     std::string failure;
 };
 
-/// A float32 vector of up to 8 elements (-1), or of a fixed number.
-TensorInfo input(const std::string& name, std::int64_t elements);
-TensorInfo output(const std::string& name, std::int64_t elements, const std::string& aliased_input = "");
-
-/// y = x + h + weight and h_next = h + x, all of one length.
+/// Engines of the models of these names.
 std::shared_ptr<Engine> recurrent(std::int64_t elements = 4);
-/// y = 2 x + weight.
 std::shared_ptr<Engine> twice(std::int64_t elements = -1);
 
 /// An array in host memory as an input; it has to outlive the call.
-trtw::engine::Input host(const Values& values);
-trtw::engine::Input state();
-trtw::engine::Call call_of(std::vector<trtw::engine::Input> inputs);
+trtw::Input host(const Values& values);
+trtw::Input state();
+trtw::Call call_of(std::vector<trtw::Input> inputs);
 
-Values values(const trtw::engine::Output& output);
-Values values_on_device(const trtw::engine::Output& output);
+Values values(const trtw::Output& output);
+Values values_on_device(const trtw::Output& output);
 /// The values of one output of a call that is run.
-Values run(trtw::engine::Runner& runner, std::vector<trtw::engine::Input> inputs, std::size_t output = 0);
+Values run(trtw::Runner& runner, std::vector<trtw::Input> inputs, std::size_t output = 0);
 
 } // namespace fake

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-namespace trtw::engine {
+namespace trtw {
 
 void launch_row_copies(std::span<const RowCopy> copies, RowDirection direction, const std::int32_t* rows,
                        std::uint32_t count, std::int32_t spare, cudaStream_t stream) {
@@ -22,4 +22,4 @@ void launch_row_copies(std::span<const RowCopy> copies, RowDirection direction, 
     });
 }
 
-} // namespace trtw::engine
+} // namespace trtw

@@ -1,0 +1,115 @@
+"""The whole module over a stub of TensorRT's libraries, as `tasks/sanitize-native` builds and runs it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+native: Any = pytest.importorskip("trt_workbench_native", reason="run by tasks/sanitize-native")
+STUB = Path(native.__file__).parents[2] / "stub/lib"
+if not STUB.is_dir() or not hasattr(native, "build_engine"):
+    pytest.skip("this is not the module over the stub of TensorRT", allow_module_level=True)
+
+PROFILES = [native.Profile(shapes={"x": ((1,), (4,), (8,))})]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def status() -> Any:
+    return native.load_tensorrt(str(STUB))
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "model.onnx"
+    path.write_text("twice -1")
+    return path
+
+
+def options(**wanted: Any) -> Any:
+    made = native.BuildOptions()
+    for name, value in {"profiles": PROFILES, **wanted}.items():
+        setattr(made, name, value)
+    return made
+
+
+def run(engine: Any, *values: float, **how: Any) -> list[float]:
+    with native.Runner(engine, native.RunnerOptions(**how)) as runner:
+        return runner.run({"x": np.array(values, np.float32)})["y"].tolist()
+
+
+def test_the_stub_is_of_the_version_of_the_headers(status: Any) -> None:
+    assert status["available"]
+    assert status["version"] == native.build_info()["tensorrt_headers"]
+    assert status["parser"]
+
+
+def test_a_plan_goes_from_a_model_to_outputs(model: Path, tmp_path: Path) -> None:
+    seen: list[tuple[str, int, int]] = []
+    built = native.build_engine(model, options(), lambda *phase: seen.append(phase))
+    assert ("parse", 1, 1) in seen
+    assert [tensor.name for tensor in built.inputs + built.outputs] == ["x", "y"]
+    plan = tmp_path / "model.plan"
+    plan.write_bytes(built.plan)
+    engine = native.Engine.from_file(plan)
+    assert engine.inputs[0].profiles == (((1,), (4,), (8,)),)
+    assert run(engine, 1, 2) == [3, 5]
+    assert run(engine, 1, 2, cuda_graph=False, state=None) == [3, 5]
+    measured = native.bench(
+        engine, {"x": np.ones(4, np.float32)}, native.BenchOptions(iterations=2, duration_s=0, warmup_ms=0)
+    )
+    assert len(measured) >= 2
+
+
+def test_options_are_keyword_arguments_of_known_names_and_types() -> None:
+    held = native.RunnerOptions(slots=3, outputs=["y"], state={"h_next": "h"})
+    assert (held.slots, held.outputs, held.state, held.profile) == (3, ["y"], {"h_next": "h"}, None)
+    for wrong in ({"slot": 1}, {"slots": "1"}, {"state": 3}):
+        with pytest.raises(TypeError):
+            native.RunnerOptions(**wrong)
+    with pytest.raises(TypeError):
+        native.RunnerOptions(3)
+
+
+def test_a_build_ends_where_its_callback_says_so(model: Path) -> None:
+    with pytest.raises(native.Cancelled):
+        native.build_engine(model, options(), lambda *_: False)
+    with pytest.raises(ZeroDivisionError):
+        native.build_engine(model, options(), lambda *_: 1 // 0)
+
+
+def test_what_is_no_model_and_what_is_no_plan(tmp_path: Path) -> None:
+    path = tmp_path / "other.onnx"
+    path.write_text("something else")
+    with pytest.raises(native.UsageProblem, match="model_deserialize_failed"):
+        native.build_engine(path, options())
+    with pytest.raises(native.UsageProblem, match="damaged"):
+        native.Engine(b"neither this nor that")
+
+
+def test_timing_caches_are_bytes_that_can_be_merged(model: Path) -> None:
+    built = native.build_engine(model, options())
+    again = native.build_engine(model, options(timing_cache=built.timing_cache))
+    assert len(again.timing_cache) > len(built.timing_cache)
+    assert again.merge_timing_caches([built.timing_cache] * 2) == again.timing_cache
+    assert native.build_engine(model, options(disable_timing_cache=True)).timing_cache is None
+
+
+def test_a_refit_gives_runners_and_the_new_plan_other_weights(model: Path) -> None:
+    engine = native.Engine(native.build_engine(model, options(refit="full")).plan)
+    assert native.refittable_weights(engine) == ["scale", "scale_again"]
+    with native.Runner(engine) as runner:
+        x = {"x": np.ones(1, np.float32)}
+        assert runner.run(x)["y"] == [3]
+        ticket = runner.submit(x)
+        weights = {name: np.array([10], np.float32) for name in ("scale", "scale_again")}
+        with pytest.raises(native.UsageProblem, match="in flight"):
+            native.refit(engine, weights=weights)
+        ticket.result()
+        plan = native.refit(engine, weights=weights)
+        assert runner.run(x)["y"] == [12]
+    assert run(native.Engine(plan), 1) == [12]
+    with pytest.raises(native.UsageProblem, match="scale_again"):
+        native.refit(engine, weights={"scale": weights["scale"]})
