@@ -1,6 +1,6 @@
 # Finds CUDA's headers, its static runtime and, where there is one, nvcc.
-# Sets TRTW_WITH_CUDA, TRTW_WITH_KERNELS, TRTW_CUDA_VERSION, TRTW_CUDA_ARCHITECTURE_NAMES, TRTW_CUDA_SUMMARY
-# and the target trtw_cuda.
+# Sets TRTW_WITH_CUDA, TRTW_WITH_KERNELS, TRTW_CUDA_INCLUDE_DIR, TRTW_CUDA_VERSION, TRTW_CUDA_ARCHITECTURE_NAMES,
+# TRTW_CUDA_SUMMARY and the target trt_workbench::cudart.
 set(TRTW_WITH_CUDA OFF)
 set(TRTW_WITH_KERNELS OFF)
 set(TRTW_CUDA_VERSION "")
@@ -11,9 +11,6 @@ if(NOT TRTW_CUDA)
 endif()
 
 set(cuda_hints ${TRTW_CUDA_ROOT} $ENV{CUDA_HOME} $ENV{CUDA_PATH} $ENV{CONDA_PREFIX} /usr/local/cuda)
-set(cuda_include_suffixes include targets/x86_64-linux/include targets/sbsa-linux/include)
-set(cuda_lib_suffixes lib64 lib targets/x86_64-linux/lib targets/sbsa-linux/lib)
-
 if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
   find_program(TRTW_NVCC nvcc HINTS ${cuda_hints} PATH_SUFFIXES bin)
   if(TRTW_NVCC)
@@ -22,13 +19,14 @@ if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
 endif()
 if(CMAKE_CUDA_COMPILER)
   get_filename_component(nvcc_folder "${CMAKE_CUDA_COMPILER}" DIRECTORY)
-  list(PREPEND cuda_hints "${nvcc_folder}/..")
+  set(TRTW_NVCC_ROOT "${nvcc_folder}/..")
 endif()
 
 # Before the language is enabled: CMake stops at an nvcc whose toolkit is not there.
-find_path(TRTW_CUDA_INCLUDE_DIR cuda_runtime_api.h HINTS ${cuda_hints} PATH_SUFFIXES ${cuda_include_suffixes})
-find_library(TRTW_CUDART_STATIC NAMES libcudart_static.a HINTS ${cuda_hints} PATH_SUFFIXES ${cuda_lib_suffixes})
-if(NOT TRTW_CUDA_INCLUDE_DIR OR NOT TRTW_CUDART_STATIC)
+include(CudaRuntime)
+find_path(TRTW_CUDA_INCLUDE_DIR cuda_runtime_api.h HINTS ${TRTW_NVCC_ROOT} ${cuda_hints}
+  PATH_SUFFIXES include targets/x86_64-linux/include targets/sbsa-linux/include)
+if(NOT TRTW_CUDA_INCLUDE_DIR OR NOT TARGET trt_workbench::cudart)
   set(TRTW_CUDA_SUMMARY "not found (needs cuda_runtime_api.h and libcudart_static.a)")
   return()
 endif()
@@ -42,6 +40,9 @@ if(CMAKE_CUDA_COMPILER)
     trtw_default_cuda_architectures("${known}" CMAKE_CUDA_ARCHITECTURES)
   endif()
   enable_language(CUDA)
+  if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
+    set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20") # which CMake knows of nvcc from 3.26 on
+  endif()
   set(TRTW_WITH_KERNELS ON)
   string(REPLACE ";" " " TRTW_CUDA_ARCHITECTURE_NAMES "${CMAKE_CUDA_ARCHITECTURES}")
   string(REGEX REPLACE "-(real|virtual)" "" TRTW_CUDA_ARCHITECTURE_NAMES "${TRTW_CUDA_ARCHITECTURE_NAMES}")
@@ -54,10 +55,6 @@ math(EXPR cuda_major "${cuda_version_number} / 1000")
 math(EXPR cuda_minor "(${cuda_version_number} % 1000) / 10")
 set(TRTW_CUDA_VERSION "${cuda_major}.${cuda_minor}")
 
-find_package(Threads REQUIRED)
-add_library(trtw_cuda INTERFACE)
-target_include_directories(trtw_cuda SYSTEM INTERFACE "${TRTW_CUDA_INCLUDE_DIR}")
-target_link_libraries(trtw_cuda INTERFACE "${TRTW_CUDART_STATIC}" Threads::Threads ${CMAKE_DL_LIBS} rt)
 if(TRTW_WITH_KERNELS)
   set(TRTW_CUDA_SUMMARY "${TRTW_CUDA_VERSION}, kernels for ${TRTW_CUDA_ARCHITECTURE_NAMES}")
 else()

@@ -1,6 +1,7 @@
 # Finds TensorRT's headers: -DTRTW_TENSORRT_INCLUDE, $TENSORRT_HOME/include, <repo>/extern/tensorrt/current/include.
-# Sets TRTW_WITH_TENSORRT, TRTW_TENSORRT_VERSION, TRTW_TENSORRT_SUMMARY and the target trtw_tensorrt_headers.
+# Sets TRTW_WITH_TENSORRT, TRTW_TENSORRT_HEADERS (the folder), TRTW_TENSORRT_VERSION and TRTW_TENSORRT_SUMMARY.
 set(TRTW_WITH_TENSORRT OFF)
+set(TRTW_TENSORRT_HEADERS "")
 set(TRTW_TENSORRT_VERSION "")
 set(TRTW_TENSORRT_SUMMARY "not used")
 if(NOT TRTW_TENSORRT)
@@ -30,11 +31,6 @@ if(NOT trt_include)
   set(TRTW_TENSORRT_SUMMARY "headers not found")
   return()
 endif()
-if(NOT TRTW_WITH_CUDA)
-  set(TRTW_TENSORRT_SUMMARY "headers found, but they need CUDA")
-  return()
-endif()
-
 # TensorRT 10 and later define NV_TENSORRT_MAJOR as another macro that holds the number.
 file(READ "${trt_include}/NvInferVersion.h" trt_version_header)
 set(trt_parts)
@@ -48,7 +44,10 @@ if(trt_major LESS 8 OR TRTW_TENSORRT_VERSION VERSION_LESS 8.6)
   message(FATAL_ERROR "TensorRT ${TRTW_TENSORRT_VERSION} in ${trt_include} is too old: 8.6 or newer is needed")
 endif()
 
+set(TRTW_TENSORRT_HEADERS "${trt_include}")
+if(NOT TRTW_WITH_CUDA)
+  set(TRTW_TENSORRT_SUMMARY "headers found, but they need CUDA")
+  return()
+endif()
 set(TRTW_WITH_TENSORRT ON)
-add_library(trtw_tensorrt_headers INTERFACE)
-target_include_directories(trtw_tensorrt_headers SYSTEM INTERFACE "${trt_include}")
 set(TRTW_TENSORRT_SUMMARY "${TRTW_TENSORRT_VERSION} headers in ${trt_include}")

@@ -2,7 +2,7 @@
 # process crash. Some toolchains link it statically without being told to, and where there are kernels, the folders of
 # nvcc's host compiler (CUDAHOSTCXX) are searched as well. So a probe is linked of what the core is linked of, and its
 # needs are read; where libstdc++.so.6 is missing, it is named before the compiler driver's own choice, which then has
-# nothing to add. What a link does all the same is found at run time (src/engine/standard_library.cpp).
+# nothing to add. What a link does all the same is found at run time (src/trt/standard_library.cpp).
 # Sets TRTW_STANDARD_LIBRARY, what every program and module links at its end.
 set(TRTW_STANDARD_LIBRARY "")
 set(trtw_probe "${CMAKE_CURRENT_BINARY_DIR}/standard-library")
@@ -27,10 +27,11 @@ endif()
 
 # Sets `result` to "shared", "static", "other" (not libstdc++) or, where the probe does not link, "failed".
 function(trtw_probe_standard_library result)
-  try_compile(linked SOURCES ${trtw_probe_sources} LINK_LIBRARIES ${ARGN}
-    COPY_FILE "${trtw_probe}/probe" OUTPUT_VARIABLE output NO_CACHE)
+  unset(TRTW_PROBE_LINKED CACHE)
+  try_compile(TRTW_PROBE_LINKED "${trtw_probe}" SOURCES ${trtw_probe_sources} LINK_LIBRARIES ${ARGN}
+    CUDA_STANDARD 17 COPY_FILE "${trtw_probe}/probe")
   set(found "failed")
-  if(linked)
+  if(TRTW_PROBE_LINKED)
     # The name stands among the dynamic strings exactly where it is needed.
     file(STRINGS "${trtw_probe}/probe" names REGEX "^(libstdc[+][+][.]so[.0-9]*|TRTW_OTHER_STANDARD_LIBRARY)$")
     set(found "static")

@@ -1,5 +1,6 @@
 """CMake modules of the native core, run by CMake itself."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -55,7 +56,7 @@ def test_an_archive_of_the_standard_library_beside_nvccs_compiler_is_noticed(tmp
     host = tmp_path / "hostg++"
     host.write_text(f'#!/bin/sh\nexec g++ -L{folder} "$@"\n', encoding="utf-8")
     host.chmod(0o755)
-    options = {"TRTW_PYTHON": "OFF", "TRTW_TENSORRT": "OFF", "CMAKE_CUDA_ARCHITECTURES": "90"}
+    options = {"TRTW_TENSORRT": "OFF", "CMAKE_CUDA_ARCHITECTURES": "90"}
     words = [str(CMAKE), "-S", str(MODULES.parent), "-B", str(tmp_path / "build")]
     words += [f"-D{name}={value}" for name, value in options.items()]
     environment = {**os.environ, "CUDAHOSTCXX": str(host), "CXX": "g++"}
@@ -63,3 +64,23 @@ def test_an_archive_of_the_standard_library_beside_nvccs_compiler_is_noticed(tmp
     assert done.returncode == 0, done.stderr
     assert "kernels for 90" in done.stdout
     assert "libstdc++.so.6 is linked instead" in done.stdout
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+def test_a_project_that_adds_the_core_gets_its_standard_and_neither_tests_nor_python_module(tmp_path: Path) -> None:
+    (tmp_path / "main.cpp").write_text("#include <trtw/tensor.hpp>\nint main() {}\n", encoding="utf-8")
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.21)\nproject(somebodys LANGUAGES CXX)\n"
+        f'add_subdirectory("{MODULES.parent}" core)\nadd_executable(somebodys main.cpp)\n'
+        "target_link_libraries(somebodys PRIVATE trt_workbench::trtw)\n",
+        encoding="utf-8",
+    )
+    build = tmp_path / "build"
+    words = [str(CMAKE), "-S", str(tmp_path), "-B", str(build), "-DTRTW_CUDA=OFF", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON"]
+    done = subprocess.run(words, capture_output=True, text=True, env={**os.environ, "CXX": "g++"}, timeout=300)
+    assert done.returncode == 0, done.stderr
+    commands = {Path(one["file"]): one["command"] for one in json.loads((build / "compile_commands.json").read_text())}
+    assert "++20" in commands[tmp_path / "main.cpp"]
+    core = {file.relative_to(MODULES.parent).parts[0] for file in commands if file != tmp_path / "main.cpp"}
+    assert core == {"src"}
+    assert not any("bindings" in file.parts for file in commands)
