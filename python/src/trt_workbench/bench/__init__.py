@@ -1,4 +1,12 @@
-"""`bench` and `compare`: runtimes against one another on the same work, outputs checked, ranked with intervals."""
+"""`bench` and `compare`: runtimes on the same work, their outputs checked, ranked with intervals.
+
+In: `bench_run.prepare_bench`, `regression.changes`. Out: `records.jsonl` (`core/records.py`), a report.
+
+    YAML ─► matrix of points ─► a worker process a runtime; rounds in shuffled order ─► records ─► ranking
+
+A crash, a hang or a lack of memory is a failed record; outputs that do not match those of `ort-cpu` are a wrong one.
+Statistics are over repetitions, never over the samples within one.
+"""
 
 import lazy_loader
 

@@ -1,4 +1,9 @@
-"""`build-engine` and `refit-engine`: from an ONNX model to an engine in the cache, with its manifest."""
+"""`build-engine` and `refit-engine`: from an ONNX model to an engine in the cache, with its manifest.
+
+In: `cli.py` reads settings; `engine/builder.py` builds. Out: a plan and its manifest.
+
+    model ─► cache key ─► a plan whose manifest matches, else: parser, profiles, timing cache ─► plan, manifest, verdict
+"""
 
 import lazy_loader
 

@@ -1,1 +1,4 @@
-"""`sanitize-onnx`: rewrites of a model, proved against the original."""
+"""`sanitize-onnx`: rewrites of what TensorRT refuses or runs badly (`model/sanitize/`), each proved.
+
+In: `model/sanitize`. Out: an ONNX file and its proof: `parity.check_parity` runs both models on the same inputs.
+"""

@@ -1,1 +1,6 @@
-"""`check-target`: whether a model can be compiled for RTX cards that are not here, by TensorRT-RTX."""
+"""`check-target`: whether a model can be compiled for RTX cards that are not here, by TensorRT-RTX.
+
+In: `run.check_targets`. Out: `document.py`: the engine's layers, or the layer, operator and type that stop it.
+
+The compiler (`rtx.py`) runs in a worker process, whose crash is a result.
+"""

@@ -1,6 +1,11 @@
 """`verify`: whether an engine computes what its model says, at every batch and shape.
 
-Its gate asks for the verdict before an engine is measured or scored.
+In: `run.verify` of a `VerifyRequest`; `gate.require_verified` before an engine is used. Out: `document.py`, and a verdict
+in the engine's manifest.
+
+    shapes x inputs ─┬► the target, in several ways ─► outputs ──┬► verdict, diagnosis ─► bisect, workarounds
+                     ├► the reference, or a record ─► expected ──┤
+                     └► copies with disturbed tensors ─► limits ─┘
 """
 
 import lazy_loader

@@ -1,4 +1,12 @@
-"""`eval-coco` and `predict`: detectors on images. In: a model and images; out: boxes, COCO scores."""
+"""`eval-coco` and `predict`: detectors on images, scored as COCO does.
+
+In: `run.CocoEvaluation` of a `CocoRequest`; `predict.Predictor`. Out: `document.CocoMetrics`, `predict_document.py`.
+
+    reading: decode, letterbox ──► inference: session.run ──► decode, NMS, restore ──► detections, scores
+
+Each arrow is a bounded queue between threads: memory does not grow with the data set. The order in which threads
+finish does not reach the scores. A family (`families/`) is how a model's tensors become boxes.
+"""
 
 import lazy_loader
 
