@@ -61,6 +61,9 @@ def test_a_plan_goes_from_a_model_to_outputs(model: Path, tmp_path: Path) -> Non
         engine, {"x": np.ones(4, np.float32)}, native.BenchOptions(iterations=2, duration_s=0, warmup_ms=0)
     )
     assert len(measured) >= 2
+    assert native.inspect_engine(engine)["layers_json"] == '{"Layers": ["of the stub"]}'
+    (layer,) = native.profile_layers(engine, {"x": np.ones(4, np.float32)}, iterations=2)
+    assert layer.milliseconds.tolist() == [0.5, 0.5]
 
 
 def test_options_are_keyword_arguments_of_known_names_and_types() -> None:

@@ -9,7 +9,6 @@
 
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
-using trtw::UsageProblem;
 using namespace trtw;
 
 namespace {

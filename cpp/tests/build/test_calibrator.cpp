@@ -9,7 +9,6 @@
 #include <array>
 #include <cstring>
 
-using trtw::UsageProblem;
 using namespace trtw;
 
 namespace {

@@ -3,7 +3,6 @@
 
 #include <doctest/doctest.h>
 
-using trtw::UsageProblem;
 using namespace trtw;
 
 TEST_CASE("a parser's problem names the node as far as it is known") {

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 
-using trtw::UsageProblem;
 using namespace trtw;
 
 namespace {

@@ -5,7 +5,6 @@
 
 #include <functional>
 
-using trtw::UsageProblem;
 using namespace trtw;
 
 namespace {

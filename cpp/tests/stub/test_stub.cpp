@@ -1,5 +1,6 @@
 // Loading, building, running and refitting as the core does it, over a stub of TensorRT's libraries (nvinfer.cpp).
 #include "trt/version.hpp"
+#include "trtw/bench.hpp"
 #include "trtw/builder.hpp"
 #include "trtw/error.hpp"
 #include "trtw/inspect.hpp"
@@ -62,7 +63,7 @@ BuildResult built(const BuildOptions& options, const std::string& model = "twice
 BuildOptions with_profiles(const std::vector<ProfileRange>& ranges) {
     BuildOptions options;
     for (const ProfileRange& of_x : ranges) {
-        options.profiles.push_back({.shapes = {{"x", of_x}}, .values = {}});
+        options.profiles.push_back({.shapes = {{"x", of_x}}});
     }
     return options;
 }
@@ -79,11 +80,7 @@ std::shared_ptr<Plan> refittable_plan() {
 
 // `x` has to outlive the call.
 Call call_of(const std::vector<float>& x) {
-    Call call;
-    Input& input = call.inputs.emplace_back();
-    input.data = x.data();
-    input.shape = {static_cast<std::int64_t>(x.size())};
-    return call;
+    return {.inputs = {{.data = x.data(), .shape = {static_cast<std::int64_t>(x.size())}}}};
 }
 
 std::vector<float> run(Runner& runner, const std::vector<float>& x) {
@@ -130,9 +127,7 @@ TEST_CASE("what is no plan of this version is refused with the reason") {
     CHECK(contains(said_by([] { Plan::load(bytes_of("stub plan 1.0\ntwice -1 1 0\n"), {}); }), "another version"));
     CHECK(contains(said_by([] { Plan::load(bytes_of("neither this nor that"), {}); }), "damaged"));
     CHECK(contains(said_by([] { Plan::load(bytes_of("PK\003\004"), {}); }), "zip"));
-    PlanOptions options;
-    options.device = 7;
-    CHECK(contains(said_by([&] { Plan::load(bytes_of("stub"), options); }), "Device 7 does not exist"));
+    CHECK(contains(said_by([] { Plan::load(bytes_of("stub"), {.device = 7}); }), "Device 7 does not exist"));
 }
 
 TEST_CASE("a call runs in the profile that allows its shape") {
@@ -234,6 +229,19 @@ TEST_CASE("a refit from a model") {
     } else {
         CHECK(contains(said_by([&] { refit_from_onnx(*plan, model.path()); }), "cannot refit from an ONNX model"));
     }
+}
+
+TEST_CASE("an engine is described, and its layers are timed") {
+    const auto plan = loaded(with_profiles({range(1, 2, 4)}));
+    const EngineDescription description = inspect(*plan);
+    CHECK(description.name == "twice");
+    CHECK(description.layer_count == 1);
+    CHECK(description.profiling_verbosity == "detailed");
+    CHECK(description.layers_json == R"({"Layers": ["of the stub"]})");
+    const std::vector<float> x{1, 2};
+    const auto layers = profile_layers(plan, call_of(x).inputs, 3, std::nullopt);
+    REQUIRE(layers.size() == 1);
+    CHECK(layers.front().milliseconds == std::vector<float>{0.5F, 0.5F, 0.5F});
 }
 
 TEST_CASE("a builder is held until it is closed") {

@@ -4,7 +4,6 @@
 
 #include <doctest/doctest.h>
 
-using trtw::UsageProblem;
 using namespace trtw;
 
 namespace {

@@ -7,7 +7,6 @@
 #include <limits>
 
 using nvinfer1::DataType;
-using trtw::UsageProblem;
 using namespace trtw;
 
 TEST_CASE("every data type's name leads back to it") {
