@@ -36,11 +36,9 @@ void run_once(const std::shared_ptr<trtw::Plan>& plan) {
     std::vector<std::vector<std::byte>> zeros; // read before `run` returns
     trtw::Call call;
     for (const trtw::TensorInfo& input : plan->inputs()) {
-        trtw::Input value;
-        value.shape = input.profiles.front().opt;
-        zeros.emplace_back(trtw::byte_size(input, value.shape));
-        value.data = zeros.back().data();
-        call.inputs.push_back(value);
+        const trtw::Shape& shape = input.profiles.front().opt;
+        zeros.emplace_back(trtw::byte_size(input, shape));
+        call.inputs.push_back({.data = zeros.back().data(), .shape = shape});
     }
     // The outputs lie in the runner's memory as long as `done` lives.
     const trtw::Runner::Finished done = runner.run(call);

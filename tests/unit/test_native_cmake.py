@@ -84,3 +84,33 @@ def test_a_project_that_adds_the_core_gets_its_standard_and_neither_tests_nor_py
     core = {file.relative_to(MODULES.parent).parts[0] for file in commands if file != tmp_path / "main.cpp"}
     assert core == {"src"}
     assert not any("bindings" in file.parts for file in commands)
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+def test_the_program_of_the_guide_compiles_without_headers_of_cuda_and_tensorrt(tmp_path: Path) -> None:
+    guide = MODULES.parents[1] / "docs/guides/cpp-core.md"
+    shown = guide.read_text(encoding="utf-8").split("```cpp\n")[1].split("```")[0].splitlines()
+    includes = [line for line in shown if line.startswith("#include")]
+    body = [line for line in shown if not line.startswith("#include")]
+    program = tmp_path / "main.cpp"
+    lines = [
+        *includes,
+        "#include <vector>",
+        "int main() {",
+        "std::vector<float> pixels;",
+        *body,
+        "return values != nullptr;",
+    ]
+    program.write_text("\n".join([*lines, "}", ""]), encoding="utf-8")
+    words = [
+        "g++",
+        "-std=c++20",
+        "-fsyntax-only",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        f"-I{MODULES.parent}/include",
+        program,
+    ]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr

@@ -16,8 +16,8 @@ namespace trtw {
 
 /// One profile. Every dynamic input needs an entry in `shapes`; a shape tensor needs one in `values`.
 struct Profile {
-    std::map<std::string, ProfileRange> shapes;
-    std::map<std::string, ProfileRange> values;
+    std::map<std::string, ProfileRange> shapes = {};
+    std::map<std::string, ProfileRange> values = {};
 
     bool operator==(const Profile&) const = default;
 };

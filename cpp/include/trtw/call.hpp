@@ -25,23 +25,23 @@ enum class Source : std::uint8_t {
 struct Input {
     Source source = Source::host;
     const void* data = nullptr; ///< host or device address
-    Shape shape;
-    std::vector<std::int64_t> strides;    ///< host: in bytes; empty means row-major without gaps
-    std::optional<cudaStream_t> producer; ///< device: the stream whose work so far writes the array
-    std::vector<ImageView> images;
-    LetterboxSpec spec;
+    Shape shape = {};
+    std::vector<std::int64_t> strides = {};    ///< host: in bytes; empty means row-major without gaps
+    std::optional<cudaStream_t> producer = {}; ///< device: the stream whose work so far writes the array
+    std::vector<ImageView> images = {};
+    LetterboxSpec spec = {};
 };
 
 /// One execution: the inputs in the engine's order. Host arrays, and images in ordinary memory, are read before submit
 /// returns; device arrays, and images in page-locked memory, must stay as they are until the call is waited for.
 struct Call {
-    std::vector<Input> inputs;
-    std::optional<std::vector<bool>> to_host; ///< per output; without it the runner's choice
+    std::vector<Input> inputs = {};
+    std::optional<std::vector<bool>> to_host = {}; ///< per output; without it the runner's choice
     /// Per output that goes to the host: the one index of its second dimension to copy. Empty: every output whole.
-    std::vector<std::optional<std::int64_t>> at;
+    std::vector<std::optional<std::int64_t>> at = {};
     /// Per output that goes to the host: the shape that there is room for, after `at`. A call whose output has another
     /// one is refused. Empty: any.
-    std::vector<std::optional<Shape>> room;
+    std::vector<std::optional<Shape>> room = {};
 };
 
 /// Throws UsageProblem for tensors that no call can move: not row-major, or of less than a byte an element.

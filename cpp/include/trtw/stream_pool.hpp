@@ -32,13 +32,13 @@ struct StreamState {
     std::size_t input_axis = 0;  ///< batch axis
     std::size_t output_axis = 0; ///< likewise; the other dimensions are the input's, in the same order
     /// What a stream starts from, in host memory, with extent 1 on the batch axis; zeros without.
-    std::optional<Input> initial;
+    std::optional<Input> initial = {};
 };
 
 struct StreamPoolOptions {
-    std::vector<StreamState> state;
+    std::vector<StreamState> state = {};
     /// Batch axis of every other input and output that has a row a stream.
-    std::map<std::string, std::size_t> batch_axes;
+    std::map<std::string, std::size_t> batch_axes = {};
     std::int32_t capacity = 256;             ///< most open streams
     std::vector<int> buckets = {1, 2, 4, 8}; ///< batch sizes; each profile clips them to those that it allows
     bool cuda_graph = true;                  ///< a batch is captured at its second use and replayed from the third on
