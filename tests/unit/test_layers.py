@@ -173,9 +173,9 @@ def test_no_module_goes_by_the_class_of_a_backend(module: Path) -> None:
     ("code", "found"),
     [
         ("from trt_workbench.backends.ort.backend import OrtBackend\nisinstance(a, OrtBackend)", ["OrtBackend"]),
-        ("from trt_workbench.backends.trt.backend.session import TrtSession as T\nisinstance(a, (int, T))", ["T"]),
+        ("from trt_workbench.backends.trt.session import TrtSession as T\nisinstance(a, (int, T))", ["T"]),
         (
-            "from trt_workbench.backends.torch.backend.backend import TorchBackend\nissubclass(type(a), TorchBackend)",
+            "from trt_workbench.backends.torch.backend import TorchBackend\nissubclass(type(a), TorchBackend)",
             ["TorchBackend"],
         ),
         ("getattr(self.session, 'memory_bytes', None)", ["getattr(self.session, 'memory_bytes', None)"]),

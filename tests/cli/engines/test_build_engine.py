@@ -127,6 +127,14 @@ def test_the_plan_may_not_replace_the_model(model: Path, plan: Path) -> None:
     assert model.read_bytes() == content
 
 
+@pytest.mark.parametrize("ending", ["", ".json"])
+def test_the_plan_may_not_be_the_timing_cache(model: Path, tmp_path: Path, ending: str) -> None:
+    plan = tmp_path / "one.plan"
+    cache = tmp_path / f"one.plan{ending}"
+    assert "the timing cache" in stderr_of("build-engine", model, "-o", plan, "--timing-cache", cache)
+    assert list(tmp_path.glob("one.plan*")) == []
+
+
 def test_the_plan_may_not_replace_external_data(tmp_path: Path) -> None:
     model = onnx.load(write_model(tmp_path / "model.onnx"))
     weights = onnx.numpy_helper.from_array(np.ones((2, 3), np.float32), "w")

@@ -1,3 +1,4 @@
+import fcntl
 import os
 import shutil
 import signal
@@ -67,6 +68,21 @@ def test_what_cannot_be_replaced_stays(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         replace_folder(tmp_path / "absent", tmp_path / "old")
     assert (tmp_path / "old").is_dir()
+
+
+def test_a_signal_while_a_lock_is_taken_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    flock = fcntl.flock
+
+    def interrupted(file: int, how: int) -> None:
+        signal.raise_signal(signal.SIGINT)
+        flock(file, how)
+
+    monkeypatch.setattr("fcntl.flock", interrupted)
+    lock = NameLock(tmp_path / "lock")
+    with pytest.raises(KeyboardInterrupt):
+        lock.acquire()
+    lock.release()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_name_has_one_holder(tmp_path: Path) -> None:

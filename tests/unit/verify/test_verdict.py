@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from trt_workbench.verify.verdict import of_case, unproven, where
+from trt_workbench.verify.report import headline
+from trt_workbench.verify.verdict import as_exact, of_case, unproven, where
 
 
 def case(batch: int, verdicts: dict[str, str], **more: Any) -> dict[str, Any]:
@@ -38,6 +39,27 @@ def test_what_is_not_proven_is_named() -> None:
     left = {"verdict": "unverified", "reason": "why"}
     assert unproven([case(2, {}, **left)]) == ["N=2: why"]
     assert unproven([case(2, {}, **left | {"refused": True}), case(2, {}, **left | {"device_failed": True})]) == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "ran", "verdict", "is_said"),
+    [
+        ("fp16", "fp16 or fp32, not told", "right", True),
+        ("fp16", None, "right", True),
+        ("fp16", "fp16", "right", False),
+        ("fp16", "fp16 or fp32, not told", "right within fp16", False),
+        ("fp32", "fp32", "right", False),
+    ],
+)
+def test_results_that_show_nothing_of_the_precision_are_named(
+    asked: str, ran: str | None, verdict: str, is_said: bool
+) -> None:
+    cases = [case(1, {"random": "right"}), case(2, {"random": verdict})]
+    record = {"precision_ran": {"label": ran}} if ran else {}
+    assert bool(as_exact(cases, asked, record)) == is_said
+    document = {"target": "m.onnx", "verdict": "right", "backend": "trt", "precision": asked, "reference": "ort-cpu"}
+    shown = headline({**document, "cases_tried": 2, "provenance": record})
+    assert (f"asked for {asked}, computed in {ran}" in shown) == (ran not in (None, asked))
 
 
 @pytest.mark.parametrize(

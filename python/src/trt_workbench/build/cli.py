@@ -97,7 +97,8 @@ def build_engine(
     reader = images.read if images else None
     prepared = prepare_build(opened, settings, images.description if images else "", reader)
     if plan is not None:
-        check_destination(plan, prepared.model.files)
+        cache = prepared.settings.timing_cache
+        check_destination(plan, [*prepared.model.files, *([cache] if cache else [])])
     if dry_run:
         _show_request(prepared, as_json=as_json)
         return

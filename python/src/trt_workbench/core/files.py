@@ -188,18 +188,19 @@ class NameLock:
         Raises:
             OSError: the file cannot be made.
         """
-        while True:
-            file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+        with deferred_interrupts():  # between making the file and keeping it, nothing would remove it
+            while True:
+                file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    os.close(file)
+                    return False
+                # the holder before may have removed the file after we opened it: then it locks nothing any more
+                if os.fstat(file).st_nlink:
+                    self._file = file
+                    return True
                 os.close(file)
-                return False
-            # the holder before may have removed the file after we opened it: then it locks nothing any more
-            if os.fstat(file).st_nlink:
-                self._file = file
-                return True
-            os.close(file)
 
     def release(self) -> None:
         """Give the lock back, if it is held, and remove its file."""

@@ -154,15 +154,15 @@ def check_destination(plan: Path, sources: Iterable[Path]) -> None:
     """Check where a plan and its manifest are to be written, before the work begins.
 
     Raises:
-        UsageProblem: it is a folder, or a file that no command wrote, such as one of the model that the plan is made
-            from.
+        UsageProblem: it is a folder, or a file that no command wrote, such as one of `sources`: of the model that the
+            plan is made from, and its timing cache.
     """
     if plan.is_dir():
         raise UsageProblem(f"The plan's name is that of a folder; name a file, such as {plan / 'model.plan'}")
     taken = {source.resolve() for source in sources}
     if taken & {plan.resolve(), manifest_path(plan).resolve()}:
         raise UsageProblem(
-            f"The plan would replace the model or its external data; give it another name with --plan: {plan}"
+            f"The plan would replace the model, its external data or the timing cache; name another with --plan: {plan}"
         )
     refuse_foreign(plan, _is_ours)
     refuse_foreign(manifest_path(plan), lambda path: read_document(path, Manifest))

@@ -1,6 +1,6 @@
 """`verify`: whether an engine computes what its model says, at every batch and shape.
 
-In: `run.verify` of a `VerifyRequest`; `gate.require_verified` before an engine is used. Out: `document.py`, and a verdict
+In: `run.verify` of a `VerifyRequest`; `gate.require_verified` before an engine is used. Out: `document.py`, a verdict
 in the engine's manifest.
 
     shapes x inputs ─┬► the target, in several ways ─► outputs ──┬► verdict, diagnosis ─► bisect, workarounds

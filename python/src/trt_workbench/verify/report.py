@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from trt_workbench.core.documents import read_document
+from trt_workbench.model.precision import precision_label
 from trt_workbench.verify.document import BisectFindings, CaseFindings, FixFindings, OutputFindings, VerifyFindings
 
 # From the best to the worst: fill, ink and mark of a cell. Colour alone is not read by everyone.
@@ -63,8 +64,14 @@ def headline(document: Mapping[str, Any]) -> str:
     simulated = ", simulated" if document["provenance"].get("simulated") else ""
     return (
         f"{Path(document['target']).name}: {document['verdict'].upper()} on {document['backend']} "
-        f"({document['precision']}{simulated}), {document['cases_tried']} shapes {reference}"
+        f"({_computed(document)}{simulated}), {document['cases_tried']} shapes {reference}"
     )
+
+
+def _computed(document: Mapping[str, Any]) -> str:
+    """Say what was asked for, and what the runtime's layers compute in where that is something else."""
+    asked, ran = document["precision"], precision_label(document["provenance"])
+    return asked if ran in (None, asked) else f"asked for {asked}, computed in {ran}"
 
 
 def grid(cases: list[CaseFindings]) -> dict[str, Any]:

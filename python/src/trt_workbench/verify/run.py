@@ -30,7 +30,18 @@ from trt_workbench.verify.record import RecordedCase
 from trt_workbench.verify.reference import Reference
 from trt_workbench.verify.rounding import Calls, without_rounding
 from trt_workbench.verify.space import Case, Space
-from trt_workbench.verify.verdict import CONSISTENT, FINEST, RIGHT, less_exact, loosest, of_case, sizes, unproven, where
+from trt_workbench.verify.verdict import (
+    CONSISTENT,
+    FINEST,
+    RIGHT,
+    as_exact,
+    less_exact,
+    loosest,
+    of_case,
+    sizes,
+    unproven,
+    where,
+)
 from trt_workbench.verify.yardstick import STRENGTH, Limit, Yardstick, sensitivity
 
 _MOST_FAILURES = 16  # whose arrays are saved
@@ -127,7 +138,7 @@ def verify(
         "ways": others,
         "failures": run.failures,
         "unproven": open_questions,
-        "remarks": less_exact(rows, run.precision, STRENGTH),
+        "remarks": less_exact(rows, run.precision, STRENGTH) + as_exact(tried, run.precision, provenance),
         "provenance": provenance,
     }
     failed = tuple(f"{row['label']}: {row['reason']}" for row in rows if row["device_failed"])

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from trt_workbench.core.precision import names
 from trt_workbench.core.verification import UNDECIDED, UNVERIFIED, WRONG
+from trt_workbench.model.precision import precision_label
 
 RIGHT, CONSISTENT = "right", "consistent"
 FINEST = "fp32"
@@ -85,6 +86,18 @@ def less_exact(cases: Sequence[dict[str, Any]], precision: str, strength: float)
                 found.append(f"{output}: {said}")
                 break
     return found
+
+
+def as_exact(tried: Sequence[dict[str, Any]], asked: str, record: Mapping[str, Any]) -> list[str]:
+    """Say that results show nothing of a lower precision that was asked for, unless the layers themselves show it.
+
+    Args:
+        tried: rows of verify.json whose shapes were run.
+        asked: precision.
+        record: of the session.
+    """
+    shown = asked in (FINEST, precision_label(record)) or any(row["verdict"] != RIGHT for row in tried)
+    return [] if shown else [f"every result is as exact as in {FINEST}: nothing shows that it computes in {asked}"]
 
 
 def _errors(case: dict[str, Any], output: str, precision: str, strength: float) -> Iterator[tuple[float, float]]:
