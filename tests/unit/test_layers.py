@@ -6,6 +6,7 @@ import importlib
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -42,17 +43,23 @@ EXPORTERS = ("model/llm_known.py", "llm/graph.py", "llm/graphs.py")
 RUNTIMES = ("onnxruntime", "tensorrt", "tensorrt_rtx", "torch", "transformers", "trt_workbench_native")
 HEAVY = ("numpy", "cv2", "onnx", "onnxruntime", "torch", "transformers", "matplotlib", "scipy", "hotcoco")
 # They name PyTorch, the package.
-PACKAGES_NAMED = ("core/machines.py", "core/environment.py", "core/launcher.py", "llm/export.py")
+PACKAGES_NAMED = ("core/environment.py", "core/launcher.py")
 MODULES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
 
 
-def imported(path: Path) -> set[str]:
+@cache
+def source(module: Path) -> str:
+    return (PACKAGE / module).read_text(encoding="utf-8")
+
+
+@cache
+def imported(module: Path) -> set[str]:
     names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(ast.parse(source(module))):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            assert node.level == 0, f"{path}: relative import"
+            assert node.level == 0, f"{module}: relative import"
             names |= {f"{node.module}.{alias.name}" for alias in node.names}
     return names
 
@@ -73,10 +80,11 @@ def wrong_imports(module: Path, names: set[str]) -> list[str]:
     return wrong
 
 
-@pytest.mark.parametrize("module", [m for m in MODULES if len(m.parts) > 1], ids=str)
-def test_imports_point_downwards(module: Path) -> None:
-    assert module.parts[0] in LAYERS + FEATURES
-    assert wrong_imports(module, imported(PACKAGE / module)) == []
+def test_imports_point_downwards() -> None:
+    inside = [module for module in MODULES if len(module.parts) > 1]
+    assert {module.parts[0] for module in inside} == {*LAYERS, *FEATURES}
+    wrong = {str(module): wrong_imports(module, imported(module)) for module in inside}
+    assert {module: names for module, names in wrong.items() if names} == {}
 
 
 def test_only_the_program_is_at_the_root() -> None:
@@ -87,26 +95,31 @@ def test_features_do_not_import_one_another_in_a_circle() -> None:
     before: dict[str, set[str]] = {feature: set() for feature in FEATURES}
     for module in MODULES:
         if module.parts[0] in FEATURES:
-            used = {name.split(".")[1] for name in imported(PACKAGE / module) if name.startswith("trt_workbench.")}
+            used = {name.split(".")[1] for name in imported(module) if name.startswith("trt_workbench.")}
             before[module.parts[0]] |= used & set(FEATURES) - {module.parts[0]}
     assert len(list(graphlib.TopologicalSorter(before).static_order())) == len(FEATURES)
 
 
-@pytest.mark.parametrize("package", sorted({m.parent for m in MODULES if len(m.parts) > 1}), ids=str)
-def test_a_package_says_what_it_is_for_in_ten_lines(package: Path) -> None:
-    tree = ast.parse((PACKAGE / package / "__init__.py").read_text(encoding="utf-8"))
-    assert 0 < len((ast.get_docstring(tree) or "").splitlines()) <= 10
+def test_a_package_says_what_it_is_for_in_ten_lines() -> None:
+    packages = {module.parent for module in MODULES if len(module.parts) > 1}
+    lines = {
+        str(package): len((ast.get_docstring(ast.parse(source(package / "__init__.py"))) or "").splitlines())
+        for package in packages
+    }
+    assert {package: count for package, count in lines.items() if not 0 < count <= 10} == {}
 
 
-@pytest.mark.parametrize("module", MODULES, ids=str)
-def test_only_backends_and_the_engine_import_a_runtime(module: Path) -> None:
-    used = {name.split(".")[0] for name in imported(PACKAGE / module)} & set(RUNTIMES)
-    if module.parts[0] == "backends":
-        return
+def runtimes_imported(module: Path) -> set[str]:
+    """Runtimes that a module imports and may not."""
     allowed = {"trt_workbench_native"} if module.parts[0] == "engine" else set()
     if module.as_posix() in EXPORTERS:
         allowed = {"torch", "transformers"}
-    assert used <= allowed
+    return {name.split(".")[0] for name in imported(module)} & set(RUNTIMES) - allowed
+
+
+def test_only_backends_and_the_engine_import_a_runtime() -> None:
+    used = {str(module): runtimes_imported(module) for module in MODULES if module.parts[0] != "backends"}
+    assert {module: names for module, names in used.items() if names} == {}
 
 
 def names_compared(text: str) -> list[str]:
@@ -124,11 +137,12 @@ def names_compared(text: str) -> list[str]:
     return sorted({part.value for part in parts if isinstance(part, ast.Constant)} & set(backend_names()))
 
 
-@pytest.mark.parametrize("module", [m for m in MODULES if m.parts[0] != "backends"], ids=str)
-def test_no_module_goes_by_the_name_of_a_backend(module: Path) -> None:
+def test_no_module_goes_by_the_name_of_a_backend() -> None:
     """What a backend can do stands in its class: a new one is a module and a line of the registry."""
-    packages = {"torch"} if module.as_posix() in PACKAGES_NAMED else set()
-    assert set(names_compared((PACKAGE / module).read_text(encoding="utf-8"))) <= packages
+    names = {str(module): names_compared(source(module)) for module in MODULES if module.parts[0] != "backends"}
+    assert {module: found for module, found in names.items() if found} == {
+        module: ["torch"] for module in PACKAGES_NAMED
+    }
 
 
 @pytest.mark.parametrize("text", ['a == "trt"', 'a in ("torch",)', '{"ort-trt": 1}', 'A = ("x", "trt")', 'A = "trt"'])
@@ -163,10 +177,10 @@ def is_concrete(module: str | None, name: str) -> bool:
     return is_ours and kind not in (Backend, Session, StateSession)  # the protocol itself
 
 
-@pytest.mark.parametrize("module", [m for m in MODULES if m.parts[0] != "backends"], ids=str)
-def test_no_module_goes_by_the_class_of_a_backend(module: Path) -> None:
+def test_no_module_goes_by_the_class_of_a_backend() -> None:
     """A backend of another package offers whatever ours do: by attributes and methods, not by what it derives from."""
-    assert kinds_asked_for((PACKAGE / module).read_text(encoding="utf-8")) == []
+    kinds = {str(module): kinds_asked_for(source(module)) for module in MODULES if module.parts[0] != "backends"}
+    assert {module: found for module, found in kinds.items() if found} == {}
 
 
 @pytest.mark.parametrize(
@@ -215,7 +229,7 @@ def test_a_wrong_import_is_found(module: str, name: str, is_wrong: bool) -> None
 )
 def test_a_concept_has_one_home(pattern: str, homes: set[str]) -> None:
     """Graphs within graphs, functions written out, processes, reports."""
-    found = {path.as_posix() for path in MODULES if re.search(pattern, (PACKAGE / path).read_text(encoding="utf-8"))}
+    found = {path.as_posix() for path in MODULES if re.search(pattern, source(path))}
     assert found == homes
 
 

@@ -33,9 +33,10 @@ def comparisons(text: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("module", [one for one in MODULES if not one.startswith("core/")])
-def test_no_other_module_compares_arrays(module: str) -> None:
-    assert comparisons((PACKAGE / module).read_text(encoding="utf-8")) == ELSEWHERE.get(module, [])
+def test_no_other_module_compares_arrays() -> None:
+    elsewhere = [one for one in MODULES if not one.startswith("core/")]
+    found = {module: comparisons((PACKAGE / module).read_text(encoding="utf-8")) for module in elsewhere}
+    assert {module: ones for module, ones in found.items() if ones} == ELSEWHERE
 
 
 @pytest.mark.parametrize(
