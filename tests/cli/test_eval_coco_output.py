@@ -160,14 +160,6 @@ def test_an_earlier_report_does_not_stay_beside_another_run(coco: Any, monkeypat
     assert not (coco.output / "plots").exists()
 
 
-def test_no_annotation_no_loss(coco: Any) -> None:
-    coco.rewrite(annotations=[])
-    result = coco.invoke("--json")
-    assert result.exit_code == 0, result.stderr
-    assert json.loads(result.stdout)["AP"] is None
-    assert (coco.output / "report.html").is_file()
-
-
 @pytest.mark.parametrize("name", ["$\\frac{$", "[/b]", "a" * 300])
 def test_any_category_name_is_reported(coco: Any, name: str) -> None:
     coco.write_model(classes="")

@@ -134,10 +134,10 @@ RUN_BY = {
         "eval-coco",
         "eval-coco --limit 100 --output results/quick",
     ],
-    "unit/decide/test_array_scores.py::test_a_language_model_has_a_perplexity": [
+    "unit/quantize/test_array_scores.py::test_a_language_model_has_a_perplexity": [
         "decide tmp/lm/logits.onnx --data text.txt --calibration other.txt --tokenizer models/tiny-lm"
     ],
-    "unit/decide/test_data.py::test_a_text_becomes_windows_of_tokens": [
+    "unit/quantize/test_data.py::test_a_text_becomes_windows_of_tokens": [
         "quantize logits.onnx --to int8 --calibration text.txt --tokenizer FOLDER"
     ],
     "unit/decide/test_existing.py::test_evaluations_and_a_bench_make_a_decision": [
@@ -146,23 +146,23 @@ RUN_BY = {
     "unit/decide/test_subject.py::test_a_detector_is_searched_on_calibration_images_that_have_annotations": [
         "decide m.onnx --data DIR --annotations FILE --calibration CALIB_DIR --calibration-annotations CALIB_FILE"
     ],
-    "unit/onnxtools/quantize/test_blocks.py::test_nvfp4_in_the_form_that_tensorrt_reads": [
+    "unit/model/low_precision/test_blocks.py::test_nvfp4_in_the_form_that_tensorrt_reads": [
         "quantize model.onnx --to nvfp4",
         "quantize logits.onnx --to nvfp4",
     ],
-    "unit/onnxtools/quantize/test_cast.py::test_constants_that_fp16_cannot_hold_keep_their_node_in_fp32": [
+    "unit/model/low_precision/test_cast.py::test_constants_that_fp16_cannot_hold_keep_their_node_in_fp32": [
         "quantize model.onnx --to fp16"
     ],
     "unit/report/test_overview.py::test_runs_of_every_command_together": [
         "report tmp/bench/RUN tmp/eval-coco/RUN --output overview"
     ],
-    "unit/system/test_tensorrt_setup.py::test_an_unpacked_archive_is_linked": [
+    "unit/setup/test_tensorrt_setup.py::test_an_unpacked_archive_is_linked": [
         "setup-tensorrt --from '~/TensorRT-10.16.1.11'"
     ],
-    "unit/system/test_tensorrt_setup.py::test_headers_come_from_git_at_the_nearest_tag": [
+    "unit/setup/test_tensorrt_setup.py::test_headers_come_from_git_at_the_nearest_tag": [
         "setup-tensorrt --from /usr --headers-git '~/src/TensorRT'"
     ],
-    "unit/system/test_tensorrt_setup.py::test_what_the_environment_has_comes_before_a_download": [
+    "unit/setup/test_tensorrt_setup.py::test_what_the_environment_has_comes_before_a_download": [
         "setup-tensorrt --source wheels --json"
     ],
 }

@@ -209,5 +209,5 @@ def test_a_healthy_one_and_its_warnings_are_left_alone(odd: Callable[..., None],
 
 
 def test_our_own_backends_are_not_wrapped() -> None:
-    assert re.fullmatch(r"trt_workbench\.backends\.ort_cpu", type(registry.get_backend("ort-cpu"))._load.__module__)
+    assert re.fullmatch(r"trt_workbench\.backends\.ort\.cpu", type(registry.get_backend("ort-cpu"))._load.__module__)
     assert not hasattr(type(registry.get_backend("ort-cpu"))._load, "__wrapped__")

@@ -19,9 +19,9 @@ from trt_workbench.bench.bench_run import prepare_bench
 from trt_workbench.bench.config import load_config
 from trt_workbench.bench.matrix import Point, Work, expand
 from trt_workbench.bench.model_files import contract_file
+from trt_workbench.bench.options import session_options
 from trt_workbench.bench.output_check import compare_outputs, of_format
 from trt_workbench.bench.scenarios import make_scenario
-from trt_workbench.bench.session_options import session_options
 from trt_workbench.bench.streams import StreamWork, stream_profile
 from trt_workbench.bench.worker import Worker
 from trt_workbench.core.embedded import embedded_contract

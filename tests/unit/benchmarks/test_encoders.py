@@ -16,7 +16,7 @@ from tests.scripts import load_script
 from trt_workbench.backends.trt.options import split_options
 from trt_workbench.bench.config import load_config
 from trt_workbench.bench.matrix import expand
-from trt_workbench.bench.session_options import session_options
+from trt_workbench.bench.options import session_options
 from trt_workbench.engine.builder import prepare_build
 from trt_workbench.engine.describe import request_document
 from trt_workbench.model.opened import Model

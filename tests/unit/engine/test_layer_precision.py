@@ -8,7 +8,7 @@ import pytest
 from trt_workbench.engine.inspection import read_layers
 from trt_workbench.engine.layer_precision import layer_precision
 
-SAMPLES = Path(__file__).parents[1] / "profiling" / "samples"
+SAMPLES = Path(__file__).parents[1] / "profile" / "samples"
 
 
 def layer(

@@ -11,8 +11,8 @@ from tests.onnx_text import write_onnx
 
 from trt_workbench.core.errors import CheckFailed, UsageProblem
 from trt_workbench.model.opened import Model
-from trt_workbench.quantize.array_scores import array_scores, score_arrays
 from trt_workbench.quantize.candidates import make_candidate
+from trt_workbench.quantize.figures import array_scores, score_arrays
 from trt_workbench.quantize.settings import CalibrationSettings, PlacementSettings
 
 GENERATOR = np.random.default_rng(5)
@@ -185,9 +185,10 @@ def test_a_language_model_has_a_perplexity(tmp_path: Path) -> None:
 
 
 def test_outputs_without_a_number_have_no_score(tmp_path: Path) -> None:
-    np.save(tmp_path / "data.npy", np.zeros((40, 0, 16), np.float32))
+    np.save(tmp_path / "data.npy", np.zeros((40, 2, 16), np.float32))
+    weights = {"w": np.zeros((16, 0), np.float32)}
     empty = write_onnx(
-        tmp_path / "m.onnx", "g (float[batch,0,16] x) => (float[batch,0,24] y) { y = MatMul(x, w) }", WEIGHTS
+        tmp_path / "m.onnx", "g (float[batch,2,16] x) => (float[batch,2,0] y) { y = MatMul(x, w) }", weights
     )
     with pytest.raises(UsageProblem, match="outputs without a single number"):
         score(empty, "base")

@@ -115,7 +115,7 @@ def test_a_search_goes_on_where_it_was_interrupted(tmp_path: Path, monkeypatch: 
     again = search(tmp_path).run()
     assert made[5:] == [1]
     assert plain(again) == plain(found)
-    monkeypatch.setattr("trt_workbench.quantize.array_scores._top1", lambda found, _: (1.0,) * len(found))  # of images
+    monkeypatch.setattr("trt_workbench.quantize.figures._top1", lambda found, _: (1.0,) * len(found))  # of images
     search(tmp_path, score="top1").run()
     assert made[6:7] == [0]  # another score is another trial
 

@@ -54,7 +54,8 @@ def test_errors_that_cross_the_limit_here_and_there(
 
 @pytest.mark.parametrize("fault", ["none", "scaled", "only batch 3"])
 def test_other_engines_are_not_called_that(fault: str, tokens: Path, tmp_path: Path) -> None:
-    assert found(tokens, tmp_path / "run", fault).document["remarks"] == []
+    remarks = found(tokens, tmp_path / "run", fault).document["remarks"]
+    assert not any("less exact" in remark for remark in remarks)
 
 
 def test_kinds_of_inputs_that_are_equal_count_once(tokens: Path, tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ class NoProfiler(UsageProblem):
     """The backend cannot say where the time of a model goes."""
 
 
-class Feed(Protocol):
+class InputFeed(Protocol):
     """Draws the inputs of a profile."""
 
     def __call__(self, specs: Sequence[TensorSpec], engine: LoadedEngine | None = None) -> dict[str, NDArray[Any]]:
@@ -102,7 +102,7 @@ class ProfiledRuns:
         profile: optimisation profile of an engine; None chooses by the shapes.
     """
 
-    feed: Feed
+    feed: InputFeed
     nodes: ModelNodes
     folder: Path
     warmup: int

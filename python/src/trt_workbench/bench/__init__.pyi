@@ -5,12 +5,12 @@ from .config import RepetitionSettings as RepetitionSettings
 from .config import RuntimeEntry as RuntimeEntry
 from .config import ScenarioEntry as ScenarioEntry
 from .matrix import expand as expand
+from .options import session_options as session_options
 from .ranking import Standing as Standing
 from .ranking import compare_records as compare_records
 from .ranking import kept_records as kept_records
 from .ranking import rank as rank
 from .run import BenchRun as BenchRun
-from .session_options import session_options as session_options
 from .view import Table as Table
 from .view import Winner as Winner
 from .view import tables as tables

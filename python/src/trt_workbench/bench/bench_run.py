@@ -11,8 +11,8 @@ from trt_workbench.bench.availability import require_available, require_known, u
 from trt_workbench.bench.config import BenchConfig, load_config, shipped_configs
 from trt_workbench.bench.matrix import Point, expand
 from trt_workbench.bench.model_files import check_contracts, model_files, with_models
+from trt_workbench.bench.options import check_runtimes
 from trt_workbench.bench.run import BenchRun, Progress
-from trt_workbench.bench.session_options import check_runtimes
 from trt_workbench.core.artefacts import Status
 from trt_workbench.core.directory import destination_of, run_directory
 from trt_workbench.core.documents import append_lines, read_document, write_json

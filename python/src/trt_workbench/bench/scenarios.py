@@ -26,7 +26,7 @@ from trt_workbench.backends.registry import require_backend
 from trt_workbench.bench.config import LLM_KINDS, STREAM
 from trt_workbench.bench.llm import LlmWork, open_llm
 from trt_workbench.bench.matrix import Point, Work
-from trt_workbench.bench.session_options import Ranges, session_options
+from trt_workbench.bench.options import Ranges, session_options
 from trt_workbench.bench.streams import StreamWork
 from trt_workbench.vision import DecodeSettings, Geometry, find_geometry, preprocess, recognise
 

@@ -99,8 +99,8 @@ class Worker:
         """Run the model of a work once and write its outputs; the session is kept for the next work of the model."""
         from trt_workbench.backends.registry import load_reference
         from trt_workbench.bench.matrix import point_from_dict
+        from trt_workbench.bench.options import session_options
         from trt_workbench.bench.scenarios import make_scenario
-        from trt_workbench.bench.session_options import session_options
         from trt_workbench.core.array_files import save_arrays
 
         point, model = point_from_dict(request["point"]), Path(request["model"])

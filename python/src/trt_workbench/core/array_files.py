@@ -151,8 +151,10 @@ def count_rows(path: Path) -> int:
             raise _unreadable(path, error) from error
     else:
         shape = next((array.shape for array in load_arrays(path).values()), ())
-    if not shape or (shape[0] and not math.prod(shape)):  # of rows that hold nothing there may be any number
+    if not shape:
         raise UsageProblem(f"The file holds no array with samples along its first axis: {path}")
+    if shape[0] and not math.prod(shape):  # of rows that hold nothing there may be any number
+        raise UsageProblem(f"The array's samples hold no numbers, its shape is {list(shape)}: {path}")
     return shape[0]
 
 

@@ -82,8 +82,9 @@ def write_overview(directories: list[Path], output: Path) -> Path:
         OSError: the folder cannot be written.
     """
     overview = _collect(directories, output)
-    for name in ("overview.md", "overview.html"):
-        write_text(output / name, render(f"{name}.j2", overview=overview, evidence=evidence_from(output)))
+    for ending in ("md", "html"):
+        page = render(f"overview/report.{ending}.j2", overview=overview, evidence=evidence_from(output))
+        write_text(output / f"overview.{ending}", page)
     return output / "overview.html"
 
 

@@ -1,13 +1,13 @@
-from .array_scores import FIGURE_NAMES as FIGURE_NAMES
-from .array_scores import NO_LOGITS as NO_LOGITS
-from .array_scores import Figure as Figure
-from .array_scores import array_scores as array_scores
 from .candidates import Candidate as Candidate
 from .data import HALVES as HALVES
 from .data import Half as Half
 from .data import Sample as Sample
 from .data import calibration_data as calibration_data
 from .data import require_batch_first as require_batch_first
+from .figures import FIGURE_NAMES as FIGURE_NAMES
+from .figures import NO_LOGITS as NO_LOGITS
+from .figures import Figure as Figure
+from .figures import array_scores as array_scores
 from .making import Candidates as Candidates
 from .making import language_candidates as language_candidates
 from .mixed import INT8_MIXED as INT8_MIXED

@@ -13,8 +13,8 @@ from trt_workbench.core.errors import UsageProblem
 from trt_workbench.engine.calibration import holds_images
 from trt_workbench.model.low_precision.kinds import RANDOM
 from trt_workbench.model.opened import Model
-from trt_workbench.quantize.array_scores import FIGURE_NAMES, Figure, array_scores, score_samples
 from trt_workbench.quantize.data import HALVES, CalibrationData, Half, calibration_data
+from trt_workbench.quantize.figures import FIGURE_NAMES, Figure, array_scores, score_samples
 from trt_workbench.quantize.scores import ResampledScore, coco_scores
 from trt_workbench.quantize.settings import CalibrationSettings, ScoreSettings
 from trt_workbench.vision import CocoEvaluation, CocoRequest, read_dataset

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from trt_workbench.engine.profiles import Profile
-from trt_workbench.quantize.array_scores import score_arrays
+from trt_workbench.quantize.figures import score_arrays
 from trt_workbench.vision import CocoEvaluation, CocoRequest
 
 TARGET = "trt_workbench.quantize.worker"

@@ -21,7 +21,7 @@ from trt_workbench.backends.measure.inputs import (
     with_image_size,
 )
 from trt_workbench.bench.matrix import Point, Work
-from trt_workbench.bench.session_options import session_options
+from trt_workbench.bench.options import session_options
 from trt_workbench.core.errors import UsageProblem
 
 TOKENS = (TensorSpec("input_ids", "int64", (None, None)), TensorSpec("attention_mask", "int64", (None, None)))

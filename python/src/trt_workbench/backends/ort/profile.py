@@ -12,14 +12,14 @@ from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.ort.backend import OrtBackend
 from trt_workbench.backends.ort.common import CPU_PROVIDER, cpu_session, session_config, tensor_spec, translated
 from trt_workbench.backends.ort.preload import preload
-from trt_workbench.backends.profiling import Feed
+from trt_workbench.backends.profiling import InputFeed
 from trt_workbench.core.errors import ComponentMissing, UsageProblem
 
 TRACES = "onnxruntime*.json"
 
 
 def profiled_runs(
-    backend: OrtBackend, model: Path, options: SessionOptions, feed: Feed, runs: int, folder: Path
+    backend: OrtBackend, model: Path, options: SessionOptions, feed: InputFeed, runs: int, folder: Path
 ) -> tuple[Path, Mapping[str, Any]]:
     """Run a model with ONNX Runtime's profiler on.
 
