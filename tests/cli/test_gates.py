@@ -100,7 +100,7 @@ def test_the_page_of_an_evaluation_bears_the_mark(coco: Any) -> None:
     words = ("--backend", "trt", "--batch", "2", "--option", "force=true", "--allow-unverified")
     assert coco.invoke(*words).exit_code == 0
     page = (coco.output / "report.html").read_text()
-    assert "<b>Engine not verified, let through by --allow-unverified.</b>" in page
+    assert "<b>Engine not verified, accepted with --allow-unverified.</b>" in page
     assert "let through by --allow-unverified: engine.plan is unverified" in page.split("reaches AP")[0]
 
 

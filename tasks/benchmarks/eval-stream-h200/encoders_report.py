@@ -126,7 +126,7 @@ def _parity(latest: Mapping[tuple[str, str], Record]) -> list[str]:
         notes += [f"- {name}: {text}" for text in document.get("failures", ())]
     head = ["encoder, runtime, precision", "mode", "chunks", "judged as", "relative L2 p50", "max", "growth exponent"]
     table = _table("Parity, chunk by chunk", [*head, "head", "device equals closed loop", "gates"], rows)
-    return [*table, "", "Beside a record of `ort-cpu` in fp32.", *notes] if table else []
+    return [*table, "", "Compared with a record of `ort-cpu` in fp32.", *notes] if table else []
 
 
 def _beside(latest: Mapping[tuple[str, str], Record]) -> list[str]:
@@ -137,7 +137,7 @@ def _beside(latest: Mapping[tuple[str, str], Record]) -> list[str]:
         below += _below(where, {one["runtime"]: one for one in found})
         below += [f"- {where}: {unstable}"] * bool(unstable)
     head = ["encoder, streams", "runtime", "p50 of a call, ms", "lowest to highest", "p99", "by part, ms", "outputs"]
-    table = _table("A chunk of B streams, beside other runtimes", [*head, "peak GPU MB", "unstable"], rows)
+    table = _table("A chunk of B streams, compared with other runtimes", [*head, "peak GPU MB", "unstable"], rows)
     return [*table, "", _ELSEWHERE, *below] if table else []
 
 
@@ -175,7 +175,7 @@ def _batches(latest: Mapping[tuple[str, str], Record]) -> list[str]:
             rows.append(
                 [name, one["runtime"], str(one["batch"]), *figures, _number(ms and one["batch"] / ms * 1e3, ".0f")]
             )
-    head = ["encoder", "runtime", "B", "p50 of a call, ms", "a chunk, ms", "chunks a second"]
+    head = ["encoder", "runtime", "B", "p50 of a call, ms", "a chunk, ms", "chunks/s"]
     table = _table("Batches of streams", head, rows)
     return [*table, "", *notes] if notes else table
 
@@ -187,8 +187,8 @@ def _streams(latest: Mapping[tuple[str, str], Record]) -> list[str]:
         batches, per_stream = ", ".join(map(str, check["rows"])), paced["memory_bytes"]["per_stream"] / 1e6
         graphs, most = " ".join((paced["cuda_graphs"] or "none").split()), paced["most_streams"] or "none"
         notes.append(
-            f"- {name}: in batches of {batches} beside each alone: {check['text']}. A stream's state: {per_stream:.2f} "
-            f"MB. CUDA graphs: {graphs}. Within a hop at p99: {most}."
+            f"- {name}: in batches of {batches} compared with each alone: {check['text']}. A stream's state: "
+            f"{per_stream:.2f} MB. CUDA graphs: {graphs}. Within a hop at p99: {most}."
         )
         for level in paced["levels"]:
             times = (level["latency_ms"]["p50"], level["latency_ms"]["p99"], level["latency_p99_9_ms"])
@@ -200,7 +200,7 @@ def _streams(latest: Mapping[tuple[str, str], Record]) -> list[str]:
             rows.append([name, str(level["streams"]), str(level["chunks"]), *figures])
     head = ["encoder, runtime, precision", "streams", "chunks", "p50, ms", "p99", "p99.9", "hop", "within a hop"]
     table = _table(
-        "Streams in real time, from due to done", [*head, "real-time factor", "rows", "by part p50, ms"], rows
+        "Streams in real time, latency from due time", [*head, "real-time factor", "rows", "by part p50, ms"], rows
     )
     return [*table, "", *notes] if table or notes else []
 

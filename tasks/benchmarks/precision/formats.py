@@ -109,7 +109,7 @@ tokens of `models/tiny-lm/held-out.txt` on ort-cpu, against PyTorch in fp32. Ran
 ([commits](../README.md#commits)).
 
 The head is the product that makes the logits. `trtw quantize` leaves it alone in mxfp8, nvfp4 and int4-weights, unless
-told otherwise, and takes it in int8 and fp8.
+configured otherwise, and takes it in int8 and fp8.
 
 | format | placement | ran in | perplexity | change | top-1 | KL, nats | arithmetic low | file, MB |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- |

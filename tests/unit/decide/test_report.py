@@ -82,7 +82,7 @@ def test_latencies_that_cannot_be_told_apart_have_no_frontier(run: Path) -> None
         write_json(run / "decision.json", decision(*rows))
         page = write_report(run).read_text(encoding="utf-8")
         assert ("stroke-width: 1.2; stroke-linecap: square" in page) is drawn
-        assert ("The line joins what nothing else beats" in page) is drawn
+        assert ("The line joins the rows that no other row beats" in page) is drawn
 
 
 def test_the_page_says_what_ran_and_what_did_not(run: Path) -> None:

@@ -148,7 +148,7 @@ def test_of_another_process_only_the_pictures_that_it_drew_are_shown(
         secret.rmdir() if secret.is_dir() else secret.unlink()
         secret.touch()
     shutil.rmtree(gallery)
-    assert "There is no gallery" in write_report(run).read_text(encoding="utf-8")
+    assert "No gallery" in write_report(run).read_text(encoding="utf-8")
     assert not reads
 
 
@@ -191,7 +191,7 @@ def test_a_partial_run_says_so_and_without_annotations_there_is_no_ap(make_run: 
 def test_without_the_images_the_rest_stands(make_run: Callable[..., Path]) -> None:
     run = make_run()
     shutil.rmtree(run.parent / "images")
-    assert "There is no gallery" in write_report(run).read_text(encoding="utf-8")
+    assert "No gallery" in write_report(run).read_text(encoding="utf-8")
 
 
 def test_a_missing_or_truncated_file_is_named(make_run: Callable[..., Path]) -> None:

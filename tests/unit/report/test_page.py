@@ -58,7 +58,7 @@ def test_figures_of_any_size_have_three_digits() -> None:
 
 def test_a_time_is_for_people_and_another_text_is_left() -> None:
     run = {"command": "profile", "run_id": "1", "started_at": "2026-11-23T07:35:49+00:00"}
-    for began, shown in ((run["started_at"], "begun 2026-11-23 07:35 UTC"), ("now", "begun now")):
+    for began, shown in ((run["started_at"], "started 2026-11-23 07:35 UTC"), ("now", "started now")):
         names = ("sides", "summary", "notes", "totals", "roles", "groups", "conditions", "columns")
         page = render(
             "profile/report.html.j2", title="m", run=run | {"started_at": began},

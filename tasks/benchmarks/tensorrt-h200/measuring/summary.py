@@ -11,14 +11,14 @@ from measuring import verdicts
 from measuring.cases import ANCHORS
 from measuring.records import read_records
 
-_INTRO = """# The TensorRT core on an H200, beside trtexec
+_INTRO = """# The TensorRT core on an H200, compared with trtexec
 
 Made by `measure.py report` from `records.jsonl`. The machine is in `env-*.json`, what failed among the records of kind
 `failure`. A run also writes every sample to `samples.jsonl.gz`, which is not kept here. Weights of ResNet-50,
 ResNet-18, ViT-B/16 and YOLOv10m are random: they measure speed, not accuracy.
 In records and environments paths are shortened to what follows the measuring folder.
 """
-_PAIRS = """## Beside trtexec, on the same plan
+_PAIRS = """## Compared with trtexec, on the same plan
 
 Each pair is one process of trtexec and one of `infer-engine`, by turns, the first of them changing from pair to pair:
 warm-up 200 ms, at least 10 iterations and the duration in the commands below, spin wait, transfers included. Figures
@@ -165,7 +165,8 @@ def _anchors(pairs: Sequence[Mapping[str, Any]]) -> str:
             if anchor is not None and row is not None:
                 rows.append([f"{case} {measure}", f"{anchor:g}", row[2], row[3]])
     head = ("case and measure", "anchor", "trtexec here", "workbench here")
-    return "Beside anchors that trtexec 8.6.0 gave on an H200 earlier:\n\n" + verdicts.table(head, rows) if rows else ""
+    text = "Compared with anchors that trtexec 8.6.0 gave on an H200 earlier:\n\n"
+    return text + verdicts.table(head, rows) if rows else ""
 
 
 def _commands(pairs: Sequence[Mapping[str, Any]]) -> str:

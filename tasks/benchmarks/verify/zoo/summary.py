@@ -113,7 +113,7 @@ def _undecided(records: Iterable[Record]) -> list[str]:
     lines = [
         "## Undecided",
         "",
-        "Rounding alone turns outputs over, in copies of the model that ONNX Runtime runs.",
+        "Rounding alone exceeds the limit, in copies of the model that ONNX Runtime runs.",
         "",
     ]
     lines += ["| model | on | undecided, for each shape and inputs |", "| --- | --- | --- |"]
