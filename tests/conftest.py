@@ -2,11 +2,13 @@
 
 import importlib
 import inspect
+import multiprocessing
 import os
 import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -54,17 +56,43 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @cache
 def _asks_for_torch(test: Callable[..., None]) -> bool:
-    module = inspect.getsource(sys.modules[test.__module__])
+    module = _source(test.__module__)
+    if not re.search(_NEEDS_TORCH, module):
+        return False
     return bool(
         re.search(_NEEDS_TORCH, inspect.getsource(test))
         or re.search(rf"^(\w+ = )?{_NEEDS_TORCH}", module, re.MULTILINE)
     )
 
 
+@cache
+def _source(module: str) -> str:
+    return inspect.getsource(sys.modules[module])
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _ticks() -> Iterator[None]:
+    """Wait for a file's stamp to settle as long as this machine's clock needs, not as long as any file system may."""
+    from trt_workbench.core import stamps
+
+    coarse = 5  # CLOCK_REALTIME_COARSE of Linux, by which it dates files
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stamps, "_TICK_NS", int(1e9 * time.clock_getres(coarse)))
+        yield
+
+
 @pytest.fixture(scope="session")
 def fork_server() -> ForkServer:
     """Starts workers, and programs in which tests interrupt commands: imports would take a second each time."""
     return ForkServer(dict(os.environ))
+
+
+@pytest.fixture(scope="session")
+def processes() -> Any:
+    """Starts functions of tests in processes that fork from one which has imported what they need."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["pytest", "trt_workbench.engine.builder"])
+    return context
 
 
 @pytest.fixture(scope="session")

@@ -61,7 +61,9 @@ def test_eval_coco_and_report(tmp_path: Path) -> None:
 
 def test_infer_engine(tmp_path: Path) -> None:
     for more in ((), ("--json",)):
-        stdout_of("infer-engine", MODEL, "--backend", "my-runtime", "--output", tmp_path / "run", *more)
+        stdout_of(
+            "infer-engine", MODEL, "--backend", "my-runtime", "--output", tmp_path / "run", "--duration", 0, *more
+        )
     assert json.loads((tmp_path / "run" / "metrics.json").read_text())["backend"] == "my-runtime"
 
 

@@ -1,5 +1,4 @@
 import dataclasses
-import multiprocessing
 import os
 import signal
 import threading
@@ -169,12 +168,13 @@ def _build_once(out: str, log: str, barrier: Any) -> None:
             cache.store("k", b"plan", manifest_of(b"plan"))
 
 
-def test_two_processes_give_one_build(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("spawn")
-    barrier = context.Barrier(2)
+def test_two_processes_give_one_build(tmp_path: Path, processes: Any) -> None:
+    barrier = processes.Barrier(2)
     log = tmp_path / "log"
     log.mkdir()
-    workers = [context.Process(target=_build_once, args=(os.environ["TRTW_TMP"], str(log), barrier)) for _ in range(2)]
+    workers = [
+        processes.Process(target=_build_once, args=(os.environ["TRTW_TMP"], str(log), barrier)) for _ in range(2)
+    ]
     for worker in workers:
         worker.start()
     for worker in workers:
@@ -191,8 +191,8 @@ def _build_forever(out: str) -> None:
         time.sleep(60)
 
 
-def test_a_killed_build_leaves_no_engine_and_no_lock() -> None:
-    worker = multiprocessing.get_context("spawn").Process(target=_build_forever, args=(os.environ["TRTW_TMP"],))
+def test_a_killed_build_leaves_no_engine_and_no_lock(processes: Any) -> None:
+    worker = processes.Process(target=_build_forever, args=(os.environ["TRTW_TMP"],))
     worker.start()
     staging = cache.engines_dir() / ".k.staging.dead"
     deadline = time.monotonic() + 30

@@ -1,6 +1,5 @@
 """Builds of different engines in processes of their own: none waits for another."""
 
-import multiprocessing
 import os
 import sys
 from collections.abc import Callable
@@ -33,12 +32,11 @@ def _build(out: str, model: str, barrier: Any) -> None:
     assert build(prepare_build(Model.open(Path(model)), BuildSettings())).built
 
 
-def test_different_engines_are_built_at_the_same_time(make_model: Callable[..., Path]) -> None:
+def test_different_engines_are_built_at_the_same_time(make_model: Callable[..., Path], processes: Any) -> None:
     models = [make_model(f"model-{number}.onnx", scale=1.0 + number) for number in range(PROCESSES)]
-    context = multiprocessing.get_context("spawn")
-    barrier = context.Barrier(PROCESSES)
+    barrier = processes.Barrier(PROCESSES)
     out = os.environ["TRTW_TMP"]
-    workers = [context.Process(target=_build, args=(out, str(model), barrier)) for model in models]
+    workers = [processes.Process(target=_build, args=(out, str(model), barrier)) for model in models]
     for worker in workers:
         worker.start()
     for worker in workers:

@@ -1,7 +1,7 @@
-import multiprocessing
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -167,11 +167,10 @@ def _add(path: str, letter: str) -> None:
     save_timing_cache(file, earlier, merge(earlier, letter.encode()), merge)
 
 
-def test_processes_at_once_lose_nothing(tmp_path: Path) -> None:
+def test_processes_at_once_lose_nothing(tmp_path: Path, processes: Any) -> None:
     path = tmp_path / "t"
-    context = multiprocessing.get_context("spawn")
     letters = "abcd" if (os.cpu_count() or 1) < 4 else "abcdefgh"
-    workers = [context.Process(target=_add, args=(str(path), letter)) for letter in letters]
+    workers = [processes.Process(target=_add, args=(str(path), letter)) for letter in letters]
     for worker in workers:
         worker.start()
     for worker in workers:

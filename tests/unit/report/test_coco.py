@@ -155,13 +155,19 @@ def test_of_another_process_only_the_pictures_that_it_drew_are_shown(
 STRANGE = ["$\\frac{$", "$x$", "\ud800", "\x00\x1b[31m", "_hidden", "名前", "x" * 5000, "a\nb", "<script>x", ""]
 
 
-@pytest.mark.parametrize("name", STRANGE)
-def test_any_name_can_be_drawn(make_run: Callable[..., Path], name: str) -> None:
+def test_any_name_can_be_drawn(make_run: Callable[..., Path]) -> None:
     run = make_run()
-    for file in ("metrics.json", "curves.json", "confusion.json"):
-        text = (run / file).read_text()
-        (run / file).write_text(text.replace('"circle <b>"', json.dumps(name)))
-    assert "<script>x" not in write_report(run).read_text(encoding="utf-8")
+    metrics, curves, confusion = (run / f"{name}.json" for name in ("metrics", "curves", "confusion"))
+    for file, rows in ((metrics, "per_class"), (curves, "classes")):
+        document = json.loads(file.read_text())
+        document[rows] = [{**document[rows][0], "category_id": at, "name": name} for at, name in enumerate(STRANGE)]
+        file.write_text(json.dumps(document))
+    matrix = np.ones((len(STRANGE) + 1, len(STRANGE) + 1), int).tolist()
+    confused = json.loads(confusion.read_text()) | {"labels": [*STRANGE, "background"], "matrix": matrix}
+    confusion.write_text(json.dumps(confused))
+    page = write_report(run).read_text(encoding="utf-8")
+    assert "<script>x" not in page
+    assert "名前" in page
 
 
 def test_boxes_beyond_the_picture_can_be_drawn(make_run: Callable[..., Path]) -> None:

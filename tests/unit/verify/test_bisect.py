@@ -74,6 +74,25 @@ def search(tmp_path: Path, model: Path, kept: Callable[[VerifyRequest], tuple[Ve
     return run
 
 
+@pytest.fixture(scope="module")
+def searches() -> list[tuple[Bisected, Path]]:
+    """The search that `masked` makes, once it is made."""
+    return []
+
+
+@pytest.fixture
+def masked(
+    search: Search, searches: list[tuple[Bisected, Path]], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Bisected:
+    """What a search for one fault found, and wrote in the folder of the test."""
+    if not searches:
+        found = search("masked attention")
+        searches.append((found, shutil.copytree(tmp_path / "run", tmp_path_factory.mktemp("searched") / "run")))
+    else:
+        shutil.copytree(searches[0][1], tmp_path / "run")
+    return searches[0][0]
+
+
 def arrays(folder: Path) -> dict[str, NDArray[Any]]:
     return {unquote(file.stem): np.load(file) for file in folder.glob("*.npy")}
 
@@ -103,8 +122,8 @@ def test_the_fault_is_found_to_its_pattern(
     assert document["first_wrong"] == onnx.load(tmp_path / "run" / "bisect" / "minimal.onnx").graph.output[0].name
 
 
-def test_what_is_written_shows_the_fault_by_itself(search: Search, tmp_path: Path) -> None:
-    search("masked attention")
+@pytest.mark.usefixtures("masked")
+def test_what_is_written_shows_the_fault_by_itself(tmp_path: Path) -> None:
     folder = tmp_path / "run" / "bisect"
     inputs, expected, actual = (arrays(folder / name) for name in ("inputs", "expected", "actual"))
     options = SessionOptions(extra={"fault": "masked attention"})
@@ -122,10 +141,8 @@ def test_what_is_written_shows_the_fault_by_itself(search: Search, tmp_path: Pat
     assert "[2, 4, 5, 5]" in text
 
 
-def test_the_script_says_by_how_much_and_fails(
-    search: Search, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    search("masked attention")
+@pytest.mark.usefixtures("masked")
+def test_the_script_says_by_how_much_and_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     script = tmp_path / "run" / "bisect" / "reproduce.py"
     assert len(script.read_text().splitlines()) <= 40
     with pytest.raises(SystemExit) as left:
@@ -134,27 +151,26 @@ def test_the_script_says_by_how_much_and_fails(
     assert "[2, 4, 5, 4]: largest difference" in capsys.readouterr().out
 
 
-def test_a_later_call_repeats_no_trial(search: Search) -> None:
-    first = search("masked attention")
+def test_a_later_call_repeats_no_trial(masked: Bisected, search: Search) -> None:
     before = GraphFaultBackend.loaded
     second = search("masked attention")
-    assert second.nodes == first.nodes
-    assert (first.repeated, second.repeated, second.trials) == (0, first.trials, first.trials)
+    assert second.nodes == masked.nodes
+    assert (masked.repeated, second.repeated, second.trials) == (0, masked.trials, masked.trials)
     assert GraphFaultBackend.loaded - before == 1  # the smallest part alone, for its arrays
 
 
-def test_damaged_verdicts_are_tried_again(search: Search, tmp_path: Path) -> None:
-    first, state = search("masked attention"), tmp_path / "run" / "bisect" / "state.jsonl"
+def test_damaged_verdicts_are_tried_again(masked: Bisected, search: Search, tmp_path: Path) -> None:
+    state = tmp_path / "run" / "bisect" / "state.jsonl"
     lines = state.read_text().splitlines()
     changed = ["[]", "{}", lines[2].replace('"state"', '"stat"'), lines[3].replace('"wrong": [', '"wrong": [1, ')]
     state.write_text("\n".join([*lines[:2], *changed, *lines[4:], lines[0][:40]]))
     second = search("masked attention")
-    assert (second.operators, second.repeated) == (first.operators, first.trials - 2)
-    assert search("masked attention").repeated == first.trials
+    assert (second.operators, second.repeated) == (masked.operators, masked.trials - 2)
+    assert search("masked attention").repeated == masked.trials
 
 
+@pytest.mark.usefixtures("masked")
 def test_verdicts_hold_for_what_was_asked_alone(search: Search) -> None:
-    search("masked attention")
     assert search("transposed reshape").repeated == 0
 
 
