@@ -51,6 +51,7 @@ BETTER = {
     "what came out": (r"\bwhat\s+came\s+out\b", "result"),
     "mend": (r"\bmend(?:s|ed|ing)?\b", "fix"),
     "anew": (r"\banew\b", "again"),
+    "random by design": (r"\brandom\s+by\s+design\b", "nondeterministic"),
     "come to lie": (r"\bcomes?\s+to\s+lie\b", "be"),
 }
 _PATTERNS = {wrong: re.compile(pattern, re.IGNORECASE) for wrong, (pattern, _) in BETTER.items()}
