@@ -1,7 +1,9 @@
 """Small models, and a backend that is wrong on demand."""
 
+import pickle
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from tests.in_process_worker import InProcessWorker
 from tests.onnx_text import write_onnx
 
 from trt_workbench.core import workers
+from trt_workbench.verify.yardstick import Limit, Yardstick
 
 
 @pytest.fixture(autouse=True)
@@ -23,6 +26,27 @@ def faulty(monkeypatch: pytest.MonkeyPatch, outside_backend: Callable[..., None]
 def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let workers be in this process, where tests plant their faults; test_isolation.py has processes."""
     monkeypatch.setattr(workers, "WorkerProcess", InProcessWorker)
+
+
+@pytest.fixture(scope="session")
+def limits_by_input() -> dict[bytes, dict[str, Limit]]:
+    """The limits that `known_limits` has, by all that they depend on."""
+    return {}
+
+
+@pytest.fixture
+def known_limits(limits_by_input: dict[bytes, dict[str, Limit]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measure the noise of one model for one set of inputs once: faults of a backend do not change it."""
+    measured = Yardstick.limits
+
+    def limits(self: Yardstick, *given: Any, **how: Any) -> dict[str, Limit]:
+        key = pickle.dumps((self._model.path.read_bytes(), self._seed, given, how))
+        if key not in limits_by_input:
+            limits_by_input[key] = measured(self, *given, **how)
+        return limits_by_input[key]
+
+    monkeypatch.setattr(Yardstick, "limits", limits)
+    monkeypatch.setattr(Yardstick, "prepare", lambda *_: None)  # `limits` makes the copies that it needs
 
 
 @pytest.fixture

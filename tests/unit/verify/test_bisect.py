@@ -27,6 +27,8 @@ from trt_workbench.verify.reproduction import write_bisected
 from trt_workbench.verify.run import Verified, verify
 from trt_workbench.verify.settings import Range
 
+pytestmark = pytest.mark.usefixtures("known_limits")
+
 Search = Callable[..., Bisected]
 PATTERN = ["Add", "Softmax", "MatMul"]
 

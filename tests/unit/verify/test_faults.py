@@ -8,6 +8,8 @@ from tests.faulty_backend import FAULTS
 from trt_workbench.verify.opening import VerifyRequest
 from trt_workbench.verify.run import Verified, verify
 
+pytestmark = pytest.mark.usefixtures("known_limits")
+
 # By fault: what the reasons say.
 NAMED = {
     "rows swapped": "rows are mixed up: row 0 holds that of row 1, row 1 holds that of row 0",

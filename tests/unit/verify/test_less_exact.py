@@ -13,6 +13,8 @@ from trt_workbench.verify.run import Verified, verify
 from trt_workbench.verify.settings import Range
 from trt_workbench.verify.yardstick import limit
 
+pytestmark = pytest.mark.usefixtures("known_limits")
+
 NODES = """g (int64[N,T] ids) => (float[N,T,16] y) {
   x = Gather(table, ids) a = MatMul(x, w1) r = Relu(a) b = MatMul(r, w2) c = Add(x, b) d = MatMul(c, w1) e = Tanh(d)
   f = MatMul(e, w2) y = Add(c, f)

@@ -15,6 +15,8 @@ from trt_workbench.verify.record import CallRecordIndex
 from trt_workbench.verify.run import Verified, verify
 from trt_workbench.verify.settings import Range
 
+pytestmark = pytest.mark.usefixtures("known_limits")
+
 RANGES = {"N": Range(1, 2, 3)}
 
 

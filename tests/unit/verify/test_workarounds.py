@@ -29,7 +29,7 @@ from trt_workbench.verify.run import verify
 from trt_workbench.verify.settings import Range
 from trt_workbench.verify.workarounds import Fixed, fixed, require_chosen
 
-pytestmark = pytest.mark.usefixtures("doubled_core")
+pytestmark = pytest.mark.usefixtures("doubled_core", "known_limits")
 
 Fault = Callable[[onnx.ModelProto, int, Any], bool]
 
