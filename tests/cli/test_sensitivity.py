@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 import onnx
 import pytest
-from tests.cli.test_hostile_input import trtw
+from tests.in_app import trtw
 from tests.onnx_text import write_onnx
 from tests.unit.quantize.planted import PLANTED, planted_data, planted_model
 
