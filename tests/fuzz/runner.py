@@ -223,7 +223,13 @@ def _begin_anew(case: Case) -> None:
         environment |= {name: value} if value is not None else {}
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
     program = "from trt_workbench.main import main; main()"
-    os.execve(sys.executable, [sys.executable, "-c", program, *case.words], environment)
+    words = [word.encode("utf-8", "replace" if _is_untypable(word) else "surrogateescape") for word in case.words]
+    os.execve(sys.executable, [sys.executable, "-c", program, *words], environment)
+
+
+def _is_untypable(word: str) -> bool:
+    """Return whether a word holds half a character, which no terminal hands over."""
+    return any("\ud800" <= character < "\udc80" or "\udcff" < character <= "\udfff" for character in word)
 
 
 def _listing(folder: Path, place: Path, words: Sequence[str]) -> dict[str, tuple[int, int]]:

@@ -150,3 +150,16 @@ def test_operators_inside_subgraphs_are_seen(tmp_path: Path) -> None:
     facts = Model.open(write_onnx(tmp_path / "model.onnx", graph)).facts
     assert facts.operators == {"If": 1, "QuantizeLinear": 2}
     assert facts.is_quantized
+
+
+def test_two_functions_of_one_name_are_refused(tmp_path: Path) -> None:
+    model = saved(tmp_path)
+    document = onnx.load(model)
+    document.opset_import.add(domain="own", version=1)
+    for operator in ("Neg", "Abs"):
+        node = helper.make_node(operator, ["a"], ["b"])
+        document.functions.append(
+            helper.make_function("own", "Twice", ["a"], ["b"], [node], [helper.make_opsetid("", 20)])
+        )
+    onnx.save(document, model)
+    refused(model, "it has two functions called own::Twice")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -130,7 +131,10 @@ def _node_names(nodes: Iterable[onnx.NodeProto]) -> Iterator[str | bytes]:
 
 
 def _check_functions(model: onnx.ModelProto) -> None:
-    """Raise ValueError if a function calls itself, directly or through others: inlining it would never end."""
+    """Raise ValueError if two functions have one name, or one calls itself, directly or through others."""
+    known = Counter((one.domain, one.name, getattr(one, "overload", "")) for one in model.functions)
+    if twice := next((key for key, count in known.items() if count > 1), None):
+        raise ValueError(f"it has two functions called {'::'.join(filter(None, twice[:2]))}")
     calls: dict[tuple[str, str], set[tuple[str, str]]] = {}
     for function in model.functions:
         key = (function.domain, function.name)
