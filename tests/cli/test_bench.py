@@ -63,7 +63,6 @@ def test_the_shipped_streams_are_measured_with_their_state(tmp_path: Path) -> No
     assert [record.status for record in measured(tmp_path / "run")] == ["ok", "ok"]
 
 
-@pytest.mark.usefixtures("own_processes")
 def test_a_matrix_end_to_end(config: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     assert json_of("bench", config, "--output", run)["status"] == "complete"
@@ -87,6 +86,12 @@ def test_a_matrix_end_to_end(config: Path, tmp_path: Path) -> None:
     assert {change["outcome"] for change in json.loads(same.stdout)["points"]} == {"no material difference"}
     stdout_of("report", run, "--output", tmp_path / "all")
     assert "tiny b1" in (tmp_path / "all" / "overview.html").read_text()
+
+
+@pytest.mark.usefixtures("own_processes")
+def test_a_worker_measures_in_an_interpreter_of_its_own(config: Path, tmp_path: Path) -> None:
+    words = ("--only", "b1/one", "--output", tmp_path / "run")
+    assert json_of("bench", config, *words)["status"] == "complete"
 
 
 def test_a_slow_down_fails_the_comparison(config: Path, tmp_path: Path) -> None:

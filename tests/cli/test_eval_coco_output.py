@@ -6,7 +6,6 @@ import resource
 import shutil
 import signal
 import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -39,8 +38,14 @@ def test_output_that_cannot_be_written(coco: Any, place: str) -> None:
 
 # In a mount namespace of its own, "runs" is a file system with the given options. Ends with what is left in it.
 ON_ANOTHER_DISK = """
-import os, subprocess, sys
+import ctypes, os, subprocess, sys
+from pathlib import Path
 options, runs, *arguments = sys.argv[1:]
+maps = {"setgroups": "deny", "uid_map": f"0 {os.geteuid()} 1", "gid_map": f"0 {os.getegid()} 1"}
+assert ctypes.CDLL(None).unshare(0x10020000) == 0  # CLONE_NEWUSER | CLONE_NEWNS
+for name, text in maps.items():
+    Path("/proc/self", name).write_text(text)
+subprocess.run(["mount", "--make-rprivate", "/"], check=True)
 subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", runs], check=True)
 from trt_workbench.vision.cli import main
 sys.argv[1:] = arguments
@@ -49,11 +54,10 @@ try:
 finally:
     print("left:", os.listdir(runs))
 """
-NAMESPACE = ["unshare", "--map-root-user", "--mount"]
 
 
 def can_mount() -> bool:
-    command = [*NAMESPACE, "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
+    command = ["unshare", "--map-root-user", "--mount", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
     return shutil.which("unshare") is not None and subprocess.run(command, capture_output=True).returncode == 0
 
 
@@ -67,13 +71,14 @@ def can_mount() -> bool:
     ],
     ids=["read-only", "full-at-environment", "full-at-predictions", "full-at-report"],
 )
-def test_a_disk_that_takes_no_more(coco: Any, disk: str, images: int, *, report: bool, texts: list[str]) -> None:
+def test_a_disk_that_takes_no_more(
+    coco: Any, disk: str, images: int, *, report: bool, texts: list[str], fork_server: ForkServer
+) -> None:
     if not can_mount():
         pytest.skip("a small file system cannot be mounted here (unshare --map-root-user --mount)")
     coco.rewrite(images=[{"id": number, "file_name": "2.png"} for number in range(1, images + 1)])
     arguments = [str(coco.root / "runs"), *coco.arguments("--report" if report else "--no-report")]
-    command = [*NAMESPACE, sys.executable, "-c", ON_ANOTHER_DISK, disk, *arguments]
-    process = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    process = fork_server.run(ON_ANOTHER_DISK, disk, *arguments)
     assert process.returncode == 2, process.stderr
     for text in texts:
         assert text in process.stderr

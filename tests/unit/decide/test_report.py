@@ -184,7 +184,7 @@ def test_latencies_far_apart_are_on_a_marked_logarithmic_axis(tmp_path: Path) ->
 LOSS = st.floats(-1, 1).map(lambda value: round(value, 4))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(
     st.lists(st.tuples(LOSS, st.none() | st.floats(0.01, 1000)), max_size=8),
     st.sampled_from([NARROW, WIDE]),
