@@ -73,11 +73,11 @@ def _source(module: str) -> str:
 @pytest.fixture(scope="session", autouse=True)
 def _unhindered() -> Iterator[None]:
     """Wait for no disk, and for a file's stamp to settle as long as this machine's clock needs, not any file system."""
-    from trt_workbench.core import stamps
+    from trt_workbench.core import hashing
 
     coarse = 5  # CLOCK_REALTIME_COARSE of Linux, by which it dates files
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stamps, "_TICK_NS", int(1e9 * time.clock_getres(coarse)))
+        patch.setattr(hashing, "_TICK_NS", int(1e9 * time.clock_getres(coarse)))
         patch.setattr(os, "fsync", lambda _: None)  # what only a loss of power would show
         yield
 

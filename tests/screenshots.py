@@ -20,7 +20,7 @@ from tests.kept_reports import checked_target, kept
 from tests.streaming_models import attention, contract_of, write_contract
 from tests.unit.quantize.planted import planted_data, planted_model
 
-from trt_workbench.core.embedded import embedded_model
+from trt_workbench.core.workspace import embedded_model
 from trt_workbench.overview.report import write_overview
 
 ROOT = Path(__file__).parents[1]

@@ -21,7 +21,7 @@ from safetensors.torch import save_model
 from torch import Tensor, nn
 
 from trt_workbench.stream.contract.log_mel import log_mel
-from trt_workbench.stream.embedded import code_audio
+from trt_workbench.stream.input import code_audio
 
 SYMBOLS_A_SEQUENCE = 128
 HELD_OUT_SEED, HELD_OUT = 10**6, 32

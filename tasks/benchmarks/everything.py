@@ -235,8 +235,8 @@ def prepare(kind: str, words: Sequence[str]) -> None:
         model, precision, options = words
         get_backend("trt").load(Path(model), SessionOptions(precision=precision, extra=json.loads(options))).close()
         return
-    from trt_workbench.llm.choice import BackendChoice
     from trt_workbench.llm.opening import ModelSource, open_cached, open_logits
+    from trt_workbench.llm.settings import BackendChoice
     from trt_workbench.model.llm_directory import examine_llm_directory
     from trt_workbench.model.opsets import DEFAULT_OPSET
 

@@ -21,7 +21,7 @@ from trt_workbench.engine.options import BuildSettings
 from trt_workbench.stream.check.document import Check, ContractCheck, ContractViolation, StateFact
 from trt_workbench.stream.contract import parts
 from trt_workbench.stream.contract.contract import Contract
-from trt_workbench.stream.contract.gates import Gate, Gates
+from trt_workbench.stream.contract.parts import Gate, Gates
 from trt_workbench.stream.contract.static_check import contradictions
 from trt_workbench.verify.document import (
     BisectFindings,
@@ -31,7 +31,7 @@ from trt_workbench.verify.document import (
     PropertyFindings,
     VerifyFindings,
 )
-from trt_workbench.verify.record import CallRecordIndex, Recorded
+from trt_workbench.verify.reference import CallRecordIndex, Recorded
 from trt_workbench.verify.verdict import CONSISTENT, RIGHT
 from trt_workbench.verify.yardstick import Limit
 

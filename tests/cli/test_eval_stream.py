@@ -10,7 +10,7 @@ import pytest
 from tests.in_app import stderr_of, stdout_of, trtw
 from tests.streaming_models import attention, contract_of, lstm, write_contract
 
-from trt_workbench.core.embedded import ENCODER, embedded_contract, embedded_model
+from trt_workbench.core.workspace import ENCODER, embedded_contract, embedded_model
 
 
 @pytest.fixture

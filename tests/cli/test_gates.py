@@ -15,7 +15,7 @@ from trt_workbench.core.errors import CheckFailed
 from trt_workbench.core.records import Record, read_records
 from trt_workbench.engine.manifest import read_manifest
 from trt_workbench.engine.verdicts import keep_verdict, kept_verdict
-from trt_workbench.verify.bench_gate import BenchGate
+from trt_workbench.verify.gate import BenchGate
 
 pytestmark = pytest.mark.usefixtures("doubled_core")
 TRT = ("--backend", "trt", "--no-report")

@@ -10,7 +10,7 @@ from tests.guides import COMMANDS, NEEDS, PAGES, ROOT, Shown, of_block, shown
 from typer.testing import CliRunner
 
 from trt_workbench.app import app
-from trt_workbench.core.embedded import embedded_model
+from trt_workbench.core.workspace import embedded_model
 
 EVERY = [one for page in PAGES for one in shown(page)]
 # Of these the first thing to say is no command.

@@ -13,7 +13,7 @@ from tests.in_app import json_of, trtw
 from tests.onnx_text import write_onnx
 from typer.testing import Result
 
-from trt_workbench.model.identity import sha256_of
+from trt_workbench.model.opened import sha256_of
 
 MODELS = Path(__file__).parents[2] / "models"
 QUANTISED = """g (float[N,4] x) => (float[N,2] y, float[found] z) {

@@ -15,7 +15,7 @@ from typer.testing import Result
 
 from trt_workbench.core.documents import read_document, read_lines
 from trt_workbench.core.errors import INTERRUPTED
-from trt_workbench.vision.predict_document import DetectionRecord, Prediction
+from trt_workbench.vision.document import DetectionRecord, Prediction
 
 SHARED = Path(os.environ.get("TRTW_SHARED") or Path(__file__).parents[2].parent / "shared")
 YOLOX, COCO_TINY = SHARED / "models" / "yolox_nano.onnx", SHARED / "data" / "coco-tiny"

@@ -11,7 +11,7 @@ from tests.in_app import json_of, stderr_of, stdout_of
 from tests.onnx_text import write_onnx
 
 from trt_workbench.backends.ort.cpu import OrtCpuBackend
-from trt_workbench.core.embedded import embedded_model
+from trt_workbench.core.workspace import embedded_model
 from trt_workbench.model.low_precision.evidence import SearchEvidence, SearchPoint
 from trt_workbench.quantize.cli import _search_words
 

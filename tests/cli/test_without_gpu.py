@@ -47,7 +47,7 @@ def test_the_embedded_detector_is_named_after_it(
 ) -> None:
     gpus("8.9")
     started_by("pixi", "default", "eval-coco")
-    monkeypatch.setattr("trt_workbench.core.embedded.embedded_model", lambda: coco.model)
+    monkeypatch.setattr("trt_workbench.core.workspace.embedded_model", lambda: coco.model)
     lines = coco.invoke_exactly(coco.arguments()[2:]).stderr.splitlines()
     assert lines[:2] == [unused("eval-coco"), f"Model: the embedded detector {coco.model}"]
 

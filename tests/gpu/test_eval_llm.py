@@ -15,10 +15,10 @@ pytest.importorskip("transformers")
 
 from trt_workbench.backends.torch.llm import load_torch_llm  # noqa: E402
 from trt_workbench.llm.agreement import AgreementCheck, trace  # noqa: E402
-from trt_workbench.llm.choice import BackendChoice  # noqa: E402
 from trt_workbench.llm.generation import generate_cached, generate_uncached  # noqa: E402
 from trt_workbench.llm.opening import ModelSource, open_cached, parse_backends  # noqa: E402
 from trt_workbench.llm.run import LlmEvaluation, LlmRequest  # noqa: E402
+from trt_workbench.llm.settings import BackendChoice  # noqa: E402
 
 pytestmark = pytest.mark.gpu
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Session
 from trt_workbench.backends.registry import availability
-from trt_workbench.core.embedded import ENCODER, embedded_contract, embedded_model
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.workspace import ENCODER, embedded_contract, embedded_model
 from trt_workbench.stream.contract.contract import Contract
 from trt_workbench.stream.document import StreamMetrics
 from trt_workbench.stream.opening import OpenedStream

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from trt_workbench.app import app
 from trt_workbench.core.documents import read_lines
-from trt_workbench.vision.predict_document import DetectionRecord
+from trt_workbench.vision.document import DetectionRecord
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("tensorrt", "own_output")]
 LIMIT, CONF = 6, "0.01"

@@ -21,7 +21,7 @@ from trt_workbench.backends.trt.backend import TrtBackend
 from trt_workbench.core.environment import installed_packages
 from trt_workbench.engine import native
 from trt_workbench.engine.manifest import read_manifest
-from trt_workbench.verify.apart import verified_apart
+from trt_workbench.verify.isolation import verified_apart
 from trt_workbench.verify.opening import VerifyRequest
 from trt_workbench.verify.run import Verified, verify
 from trt_workbench.verify.settings import Range

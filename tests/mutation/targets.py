@@ -40,7 +40,7 @@ TARGETS = {
         ("tests/unit/backends/measure/test_telemetry.py", "tests/unit/backends/measure/test_stability.py"),
     ),
     "contention": Target(
-        "python/src/trt_workbench/backends/measure/contention.py", ("tests/unit/backends/measure/test_contention.py",)
+        "python/src/trt_workbench/backends/measure/telemetry.py", ("tests/unit/backends/measure/test_contention.py",)
     ),
     "cache": Target(
         "python/src/trt_workbench/engine/cache.py",
@@ -82,7 +82,7 @@ TARGETS = {
         ("tests/unit/core/test_elements.py", "tests/unit/core/test_compare.py"),
     ),
     "matching": Target(
-        "python/src/trt_workbench/core/matching.py",
+        "python/src/trt_workbench/core/compare.py",
         ("tests/unit/core/test_compare.py",),
         equivalent=dict.fromkeys(
             (

@@ -13,7 +13,7 @@ import pytest
 
 from trt_workbench.core import errors
 from trt_workbench.engine import native
-from trt_workbench.engine.native_options import native_values, to_native
+from trt_workbench.engine.builder import native_values, to_native
 from trt_workbench.engine.options import BuildSettings
 
 core: ModuleType = pytest.importorskip("trt_workbench_native", reason="the native core is not installed")

@@ -48,8 +48,8 @@ def trace(options: argparse.Namespace) -> list[dict[str, Any]]:
     import torch
     from torch.profiler import ProfilerActivity, profile
 
-    from trt_workbench.llm.choice import BackendChoice
     from trt_workbench.llm.opening import ModelSource, open_cached
+    from trt_workbench.llm.settings import BackendChoice
     from trt_workbench.model.llm_directory import examine_llm_directory
     from trt_workbench.model.opsets import DEFAULT_OPSET
 

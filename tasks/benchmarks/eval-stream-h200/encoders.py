@@ -71,7 +71,7 @@ class Encoder:
 
 def encoders(options: argparse.Namespace) -> list[Encoder]:
     """Return the models of --sizes."""
-    from trt_workbench.core.embedded import ENCODER, embedded_model
+    from trt_workbench.core.workspace import ENCODER, embedded_model
 
     found = []
     for name in options.sizes:
@@ -110,7 +110,7 @@ def contract(layers: int, width: int, later: int, streams: Mapping[str, Sequence
         later: frames of a chunk after the first.
         streams: least, usual and most of a call, by profile; profiles A and B have one size of chunks each.
     """
-    from trt_workbench.core.embedded import embedded_contract
+    from trt_workbench.core.workspace import embedded_contract
 
     document: dict[str, Any] = json.loads(embedded_contract().read_text(encoding="utf-8"))
     document["name"] = f"streaming encoder of {layers} layers, d={width}"

@@ -124,7 +124,7 @@ def subjects(options: argparse.Namespace) -> list[Subject]:
     """Return the models that are there, with their data; makes what is missing."""
     from measure import split  # type: ignore[import-not-found]
 
-    from trt_workbench.core.embedded import embedded_model
+    from trt_workbench.core.workspace import embedded_model
     from trt_workbench.vision.scenes.dataset import make_embedded_dataset
     from trt_workbench.vision.scenes.scenes import write_dataset
 

@@ -18,8 +18,8 @@ from typing import Any
 
 from trt_workbench.core.documents import write_json
 from trt_workbench.core.hashing import hash_file
-from trt_workbench.llm.choice import BackendChoice
 from trt_workbench.llm.run import LlmEvaluation, LlmRequest
+from trt_workbench.llm.settings import BackendChoice
 from trt_workbench.model.low_precision.evidence import Evidence
 from trt_workbench.model.opened import Model
 from trt_workbench.quantize.candidates import make_candidate

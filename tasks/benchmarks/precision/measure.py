@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from trt_workbench.core.embedded import embedded_model
+from trt_workbench.core.workspace import embedded_model
 from trt_workbench.model.low_precision.kinds import Method
 from trt_workbench.model.low_precision.preparation import prepare, raise_opset
 from trt_workbench.model.opened import Model

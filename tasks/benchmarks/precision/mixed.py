@@ -20,7 +20,7 @@ from pathlib import Path
 from measure import _CALIBRATION_SEED, split
 
 from trt_workbench.core.documents import read_document
-from trt_workbench.core.embedded import embedded_model
+from trt_workbench.core.workspace import embedded_model
 from trt_workbench.model.low_precision.evidence import Evidence
 from trt_workbench.quantize.scores import coco_scores
 from trt_workbench.vision.run import CocoEvaluation, CocoRequest

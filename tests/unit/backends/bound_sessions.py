@@ -10,8 +10,8 @@ import onnxruntime as ort
 from trt_workbench.backends.ort.bound import BoundSession
 from trt_workbench.backends.ort.slot import Binding, HostMemory
 from trt_workbench.backends.pinned import PageableHost
-from trt_workbench.model.data_shapes import data_shaped_outputs
 from trt_workbench.model.opened import Model
+from trt_workbench.model.shape_nodes import data_shaped_outputs
 
 
 def plain(model: Path) -> ort.InferenceSession:

@@ -5,7 +5,7 @@ import onnxruntime as ort
 import pytest
 from tests.unit.backends.small_models import linear, reshaped
 
-from trt_workbench.backends.ort.assignment import (
+from trt_workbench.backends.ort.partitions import (
     RECORD_ENTRY,
     AssignedGroup,
     Assignment,

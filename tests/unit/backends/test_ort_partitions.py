@@ -8,8 +8,8 @@ from tests.unit.backends.small_models import reshaped
 
 from trt_workbench.backends.base import Availability
 from trt_workbench.backends.ort import partitions
-from trt_workbench.backends.ort.assignment import AssignedGroup, Assignment
 from trt_workbench.backends.ort.cuda import OrtCudaBackend
+from trt_workbench.backends.ort.partitions import AssignedGroup, Assignment
 from trt_workbench.backends.ort.trt import OrtTrtBackend
 from trt_workbench.backends.registry import get_backend
 from trt_workbench.core.errors import DeviceFailure

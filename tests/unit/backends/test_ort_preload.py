@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from trt_workbench.backends.ort.preload import library_files, preload
+from trt_workbench.backends.ort.libraries import library_files, preload
 
 CUDA_13 = SimpleNamespace(cuda_version="13.0")
 

@@ -10,9 +10,9 @@ from tests.onnx_text import write_onnx
 from tests.unit.backends.small_models import reshaped
 
 from trt_workbench.backends.base import SessionOptions
-from trt_workbench.backends.ort.assignment import RECORD_ENTRY, AssignedGroup, Assignment, read_assignment
 from trt_workbench.backends.ort.backend import LoadRequest
 from trt_workbench.backends.ort.gpu import SESSION_OPTIONS, load_gpu_session, shape_keys
+from trt_workbench.backends.ort.partitions import RECORD_ENTRY, AssignedGroup, Assignment, read_assignment
 from trt_workbench.backends.ort.rewrites import assigned_graph
 from trt_workbench.core.errors import CheckFailed
 from trt_workbench.model.opened import Model

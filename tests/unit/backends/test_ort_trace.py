@@ -11,9 +11,7 @@ from tests.onnx_text import write_onnx
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.ort.cpu import OrtCpuBackend
-from trt_workbench.backends.ort.names import origin
-from trt_workbench.backends.ort.profile import profiled_runs
-from trt_workbench.backends.ort.trace import OrtTrace, read_trace
+from trt_workbench.backends.ort.profile import OrtTrace, origin, profiled_runs, read_trace
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.model.node_names import ModelNodes, read_nodes
 from trt_workbench.model.opened import Model

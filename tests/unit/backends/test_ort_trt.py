@@ -10,8 +10,7 @@ from tests.unit.backends.small_models import linear
 from trt_workbench.backends import tf32
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.ort.backend import LoadRequest
-from trt_workbench.backends.ort.trt import OrtTrtBackend
-from trt_workbench.backends.ort.trt_options import LEFT_OUT, TRT_OPTIONS
+from trt_workbench.backends.ort.trt import LEFT_OUT, TRT_OPTIONS, OrtTrtBackend
 from trt_workbench.core.errors import ComponentMissing, UsageProblem
 
 TRT, CUDA, CPU = "TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvider"

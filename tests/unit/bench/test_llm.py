@@ -24,9 +24,9 @@ from trt_workbench.bench.scenarios import load_model, make_scenario
 from trt_workbench.bench.worker import Worker
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.serving import serve
-from trt_workbench.llm.choice import BackendChoice
 from trt_workbench.llm.opening import check_precision
-from trt_workbench.model.identity import sha256_of
+from trt_workbench.llm.settings import BackendChoice
+from trt_workbench.model.opened import sha256_of
 
 pytestmark = pytest.mark.usefixtures("llm_output")
 

@@ -24,9 +24,9 @@ from trt_workbench.bench.output_check import compare_outputs, of_format
 from trt_workbench.bench.scenarios import make_scenario
 from trt_workbench.bench.streams import StreamWork, stream_profile
 from trt_workbench.bench.worker import Worker
-from trt_workbench.core.embedded import embedded_contract
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.records import read_samples
+from trt_workbench.core.workspace import embedded_contract
 from trt_workbench.stream.contract.contract import Contract
 
 Arrays = dict[str, NDArray[Any]]

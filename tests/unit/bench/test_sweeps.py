@@ -9,8 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from trt_workbench.bench.plots import _number, write_plots
-from trt_workbench.bench.sweeps import MOST_CURVES, MOST_PANELS, find_sweeps
+from trt_workbench.bench.plots import MOST_CURVES, MOST_PANELS, _number, find_sweeps, write_plots
 from trt_workbench.bench.view import Table, tables, winners
 from trt_workbench.core.artefacts import BenchArtefacts, BenchSettings, Environment, RunDocument
 from trt_workbench.core.records import Record

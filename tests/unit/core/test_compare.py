@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
-from trt_workbench.core.compare import Sums, compare_rows, difference, typical_error
-from trt_workbench.core.matching import can_match, matched
+from trt_workbench.core.compare import Sums, can_match, compare_rows, difference, matched, typical_error
 
 INF, NAN = np.inf, np.nan
 # Three rows of 2x2, of length 5, 0 and 50.

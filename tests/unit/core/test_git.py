@@ -6,7 +6,7 @@ import pytest
 
 import trt_workbench
 from trt_workbench.core import environment
-from trt_workbench.core.git import ask_git
+from trt_workbench.core.environment import ask_git
 from trt_workbench.core.workers import python_command
 
 

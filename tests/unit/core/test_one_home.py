@@ -13,7 +13,7 @@ NAMES = {"allclose", "isclose", "array_equal", "array_equiv", "norm", "cosine", 
 LENGTHS = {"abs", "absolute", "fabs", "square", "sum"}
 # What looks like it and compares no outputs.
 ELSEWHERE = {
-    "vision/scenes/textures.py": ["np.linalg.norm(direction)"],  # of colours; the data set stays bit for bit
+    "vision/scenes/render.py": ["np.linalg.norm(direction)"],  # of colours; the data set stays bit for bit
     "vision/families/yolox.py": ["np.abs(centres - origin[::_SAMPLE])"],  # whether boxes lie on a grid
 }
 

@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from trt_workbench.core.threads import let_idle_threads_sleep, wait_policy
+from trt_workbench.core.variables import let_idle_threads_sleep, wait_policy
 
 
 def test_threads_sleep_unless_the_user_says_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from trt_workbench.core import workspace
-from trt_workbench.core.embedded import EMBEDDED_MODELS, embedded_contract, embedded_model, embedded_text
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.launcher import task
+from trt_workbench.core.workspace import EMBEDDED_MODELS, embedded_contract, embedded_model, embedded_text
 from trt_workbench.engine.tensorrt import current_root
 
 ROOT = Path(__file__).parents[3]

@@ -11,9 +11,9 @@ from tests.onnx_text import parse_onnx
 from tests.records import repetitions
 
 from trt_workbench.core.documents import append_lines, write_json
-from trt_workbench.decide.existing import decision_about
-from trt_workbench.model.identity import sha256_of
+from trt_workbench.decide.report import decision_about
 from trt_workbench.model.low_precision.evidence import METADATA_KEY, Evidence
+from trt_workbench.model.opened import sha256_of
 
 Make = Callable[..., Path]
 SETTINGS = {"batch": 1, "workers": 1, "concurrency": 1, "seed": 0, "limit": None}

@@ -7,7 +7,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from trt_workbench.decide.overlap import images_overlap
+from trt_workbench.decide.subject import images_overlap
 
 
 def pictures(folder: Path) -> tuple[Path, Path, Path]:

@@ -15,9 +15,7 @@ from trt_workbench.decide.chart import draw_decision
 from trt_workbench.decide.document import Decision, DecisionRow, Recommendation, RowSpeed
 from trt_workbench.decide.report import looked_at, losers
 from trt_workbench.model.low_precision.evidence import SearchEvidence, SearchPoint
-from trt_workbench.quantize.score_document import ClassLoss, RowScore
-from trt_workbench.quantize.search_document import SearchDocument
-from trt_workbench.quantize.sensitivity_document import GroupLoss, Sensitivity
+from trt_workbench.quantize.document import ClassLoss, GroupLoss, RowScore, SearchDocument, Sensitivity
 from trt_workbench.report.reports import write_report
 from trt_workbench.report.style import NARROW, WIDE
 

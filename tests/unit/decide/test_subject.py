@@ -9,8 +9,8 @@ import pytest
 from tests.onnx_text import write_onnx
 from tests.unit.decide.test_overlap import pictures
 
-from trt_workbench.core.embedded import embedded_model
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.workspace import embedded_model
 from trt_workbench.decide.settings import DecideSettings
 from trt_workbench.decide.subject import subject_of
 from trt_workbench.model.opened import Model

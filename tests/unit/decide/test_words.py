@@ -13,7 +13,7 @@ from trt_workbench.decide.task import Detection
 from trt_workbench.decide.tried import DraftRow
 from trt_workbench.decide.words import _doubts, gate, recommendation
 from trt_workbench.model.low_precision.evidence import Evidence
-from trt_workbench.quantize.score_document import RowScore
+from trt_workbench.quantize.document import RowScore
 
 
 def task(*, overlap: bool = False) -> Detection:

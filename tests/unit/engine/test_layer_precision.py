@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from trt_workbench.engine.inspection import read_layers
-from trt_workbench.engine.layer_precision import layer_precision
+from trt_workbench.engine.inspection import layer_precision, read_layers
 
 SAMPLES = Path(__file__).parents[1] / "profile" / "samples"
 

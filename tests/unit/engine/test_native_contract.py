@@ -15,7 +15,7 @@ import pytest
 from tests.onnx_text import parse_onnx
 
 from trt_workbench.backends.images import ImageTransform
-from trt_workbench.engine.native_options import native_values, to_native
+from trt_workbench.engine.builder import native_values, to_native
 from trt_workbench.engine.options import BuildSettings
 from trt_workbench.infer.queries import PARTS
 from trt_workbench.infer.settings import MeasureSettings

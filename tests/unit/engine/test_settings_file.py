@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.engine.build_options import BUILT
-from trt_workbench.engine.options import BuildSettings
-from trt_workbench.engine.settings_file import load_settings
+from trt_workbench.engine.options import BuildSettings, load_settings
 
 
 def write(tmp_path: Path, text: str) -> Path:

@@ -5,7 +5,7 @@ import pytest
 
 from trt_workbench.backends.samples import file_name
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.infer.expected import read_expected
+from trt_workbench.infer.checks import read_expected
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ import pytest
 
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.infer.queries import initial_state
 from trt_workbench.infer.settings import read_state
-from trt_workbench.infer.state import initial_state
 
 
 def test_pairs_are_read_in_their_order() -> None:

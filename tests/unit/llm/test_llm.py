@@ -18,9 +18,9 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from trt_workbench.llm import run as evaluation  # noqa: E402
-from trt_workbench.llm.choice import BackendChoice  # noqa: E402
 from trt_workbench.llm.opening import parse_backends  # noqa: E402
 from trt_workbench.llm.run import LlmEvaluation, LlmOutcome, LlmRequest  # noqa: E402
+from trt_workbench.llm.settings import BackendChoice  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("llm_output")
 

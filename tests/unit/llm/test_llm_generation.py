@@ -17,9 +17,9 @@ pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from trt_workbench.llm import generation_check as llm_generation
-from trt_workbench.llm.choice import BackendChoice
 from trt_workbench.llm.generation_check import Generation, check_generation, compare_generation
 from trt_workbench.llm.opening import ModelSource
+from trt_workbench.llm.settings import BackendChoice
 
 pytestmark = pytest.mark.usefixtures("llm_output")
 

@@ -27,11 +27,11 @@ from trt_workbench.backends.registry import get_backend
 from trt_workbench.backends.state_session import StateSession
 from trt_workbench.backends.torch.llm import load_torch_llm
 from trt_workbench.backends.trt.options import split_options
-from trt_workbench.llm.choice import BackendChoice
 from trt_workbench.llm.export import ExportSettings, exported_graph
 from trt_workbench.llm.generation import generate_cached, generate_uncached
 from trt_workbench.llm.models import SessionCache, SessionSlots
 from trt_workbench.llm.opening import ModelSource, open_cached, open_logits
+from trt_workbench.llm.settings import BackendChoice
 
 pytestmark = pytest.mark.usefixtures("llm_output")
 

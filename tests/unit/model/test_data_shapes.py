@@ -1,7 +1,7 @@
 import pytest
 from tests.onnx_text import parse_onnx
 
-from trt_workbench.model.data_shapes import data_shaped_outputs
+from trt_workbench.model.shape_nodes import data_shaped_outputs
 
 
 def found(nodes: str, *outputs: str) -> set[str]:

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from onnx import TensorProto
 from tests.onnx_text import parse_onnx
 
-from trt_workbench.model.drawing import RandomSource
 from trt_workbench.model.editing import Names, NodeWriter
+from trt_workbench.model.randomness import RandomSource
 
 KINDS = {TensorProto.FLOAT: "float", TensorProto.DOUBLE: "double", TensorProto.FLOAT16: "float16"}
 

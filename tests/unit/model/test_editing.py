@@ -27,7 +27,7 @@ from trt_workbench.model.editing import (
 )
 from trt_workbench.model.fences import fences
 from trt_workbench.model.index import GraphIndex
-from trt_workbench.model.nan_flags import with_flags
+from trt_workbench.model.low_precision.watch import with_flags
 from trt_workbench.model.noise import with_rounding
 from trt_workbench.model.opened import Model
 from trt_workbench.model.sanitize.sanitize import sanitize

@@ -7,7 +7,7 @@ import pytest
 from tests.onnx_text import parse_onnx, write_onnx
 
 from trt_workbench.core.hashing import hash_file
-from trt_workbench.model.identity import sha256_of
+from trt_workbench.model.opened import sha256_of
 
 GRAPH = "g (float[1,4] x) => (float[1,4] y) { y = MatMul(x, w) }"
 WEIGHTS = {"w": np.eye(4, dtype=np.float32)}

@@ -5,7 +5,7 @@ import onnx
 import pytest
 from onnx import numpy_helper, parser
 
-from trt_workbench.model.index_limits import index_limits
+from trt_workbench.model.facts import index_limits
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17]> g (int64[B, T] ids, int64[B] speaker) => (float y) '
 

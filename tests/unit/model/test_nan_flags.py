@@ -8,7 +8,7 @@ import onnxruntime as ort
 import pytest
 from tests.onnx_text import parse_onnx
 
-from trt_workbench.model.nan_flags import FLAGS, computed_floats, outputs_behind, with_flags
+from trt_workbench.model.low_precision.watch import FLAGS, computed_floats, outputs_behind, with_flags
 
 # t is NaN where x is negative, and u is not; ONNX Runtime's Max may pass over it.
 GRAPH = """g (float[N,4] x, bool c) => (float[N,4] y, int64[K] n, float[N,4] z) {

@@ -8,7 +8,7 @@ import pytest
 from trt_workbench.backends.profiling import Operation, Side
 from trt_workbench.backends.trt.layers import join_layers
 from trt_workbench.engine.inspection import read_layers
-from trt_workbench.profile.shares import with_shares
+from trt_workbench.profile.document import with_shares
 
 SAMPLES = Path(__file__).parent / "samples"
 # Milliseconds of each layer of the fp16 engine, in the order of execution; the constant is not executed.

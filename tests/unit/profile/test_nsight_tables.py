@@ -4,10 +4,10 @@ import pytest
 
 from trt_workbench.backends.profiling import Operation
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.profile import ncu_raw, nsys_stats
-from trt_workbench.profile.csv_tables import nanoseconds, number, read_table
+from trt_workbench.profile import csv_tables as nsys_stats
+from trt_workbench.profile import ncu_raw
+from trt_workbench.profile.csv_tables import LayerIndex, nanoseconds, number, read_table
 from trt_workbench.profile.document import Kernel, read_records
-from trt_workbench.profile.kernel_layers import LayerIndex
 
 from .conftest import SAMPLES, sample
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from tests.onnx_text import write_onnx
 
-from trt_workbench.core.embedded import embedded_model
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.workspace import embedded_model
 from trt_workbench.model.opened import Model
 from trt_workbench.quantize.data import calibration_data
 from trt_workbench.quantize.settings import CalibrationSettings

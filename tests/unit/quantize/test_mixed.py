@@ -11,9 +11,9 @@ from tests.unit.quantize.planted import PLANTED, planted_data, planted_model
 from trt_workbench.decide.settings import DecideSettings
 from trt_workbench.decide.subject import Subject, subject_of
 from trt_workbench.model.opened import Model
+from trt_workbench.quantize.document import SearchDocument
 from trt_workbench.quantize.making import Candidates
 from trt_workbench.quantize.mixed import INT8_MIXED, MixedSearch
-from trt_workbench.quantize.search_document import SearchDocument
 from trt_workbench.quantize.settings import CalibrationSettings, SearchSettings
 
 BOUND = 0.001

@@ -17,8 +17,8 @@ from trt_workbench.model.low_precision.evidence import Evidence, digits_for
 from trt_workbench.model.opened import Model
 from trt_workbench.quantize import sensitivity
 from trt_workbench.quantize.data import calibration_data
+from trt_workbench.quantize.document import GroupLoss
 from trt_workbench.quantize.search import Search, SearchResult, layer_times, ranked
-from trt_workbench.quantize.sensitivity_document import GroupLoss
 from trt_workbench.quantize.settings import PlacementSettings, SearchSettings
 
 BOUND = 0.001

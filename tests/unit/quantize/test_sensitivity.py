@@ -15,8 +15,8 @@ from trt_workbench.quantize import worst
 from trt_workbench.quantize.calibrate import calibrate
 from trt_workbench.quantize.candidates import make_candidate
 from trt_workbench.quantize.data import calibration_data
+from trt_workbench.quantize.document import Sensitivity
 from trt_workbench.quantize.sensitivity import measure_sensitivity
-from trt_workbench.quantize.sensitivity_document import Sensitivity
 from trt_workbench.quantize.settings import CalibrationSettings, PlacementSettings, ScoreSettings
 from trt_workbench.quantize.worst import with_scores
 

@@ -8,7 +8,7 @@ import pytest
 from tests.onnx_text import parse_onnx, write_onnx
 
 from trt_workbench.core.errors import CheckFailed
-from trt_workbench.model.low_precision.lowered import Lowered
+from trt_workbench.model.low_precision.preparation import Lowered
 from trt_workbench.model.opened import Model
 from trt_workbench.quantize import candidates
 from trt_workbench.quantize.candidates import evidence_path, make_candidate

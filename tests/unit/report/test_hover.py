@@ -7,9 +7,8 @@ from xml.etree import ElementTree
 import pytest
 
 from trt_workbench.report.hover import listed, say_columns, say_point, say_rows
-from trt_workbench.report.page import render
+from trt_workbench.report.page import render, within_page
 from trt_workbench.report.style import figure
-from trt_workbench.report.svg import within_page
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -10,8 +10,14 @@ import pytest
 from trt_workbench.core.errors import CheckFailed, ComponentMissing, UsageProblem
 from trt_workbench.setup import ort_build_steps
 from trt_workbench.setup.ort_build import build_ort
-from trt_workbench.setup.ort_build_flags import USED_FLAGS, check_command, known_flags
-from trt_workbench.setup.ort_build_steps import BuildRequest, BuildSteps, prepare_steps
+from trt_workbench.setup.ort_build_steps import (
+    USED_FLAGS,
+    BuildRequest,
+    BuildSteps,
+    check_command,
+    known_flags,
+    prepare_steps,
+)
 
 # A build script with the flags that are used, which "builds" a wheel and notes how it was called.
 BUILD_SCRIPT = """

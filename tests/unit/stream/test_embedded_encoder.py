@@ -13,16 +13,15 @@ from tests.scripts import load_script
 
 from trt_workbench.backends.base import Session
 from trt_workbench.backends.registry import get_backend
-from trt_workbench.core.embedded import ENCODER, embedded_contract, embedded_model
+from trt_workbench.core.workspace import ENCODER, embedded_contract, embedded_model
 from trt_workbench.stream.check.run import dynamic_checks
 from trt_workbench.stream.check.steps import Stepper
 from trt_workbench.stream.check.trial import ContractTrial
 from trt_workbench.stream.contract.contract import Contract
 from trt_workbench.stream.contract.log_mel import log_mel
-from trt_workbench.stream.contract.model_check import disagreements
 from trt_workbench.stream.contract.model_tensors import read_tensors
-from trt_workbench.stream.contract.reading import read_contract
-from trt_workbench.stream.embedded import code_audio
+from trt_workbench.stream.contract.reading import disagreements, read_contract
+from trt_workbench.stream.input import code_audio
 
 HELD_OUT_SEED = 10**6 + 50  # training watched 10^6 to 10^6 + 31
 SYMBOLS = 112

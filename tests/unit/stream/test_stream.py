@@ -28,9 +28,8 @@ from trt_workbench.core.errors import UsageProblem
 from trt_workbench.model.opened import Model
 from trt_workbench.stream.contract.contract import Contract
 from trt_workbench.stream.document import ChunkRecord, GateResult, LaneMetrics, StreamMetrics
-from trt_workbench.stream.fixed import write_fixed
 from trt_workbench.stream.lane_gates import CHECKLIST, judged_as
-from trt_workbench.stream.opening import OpenedStream
+from trt_workbench.stream.opening import OpenedStream, write_fixed
 from trt_workbench.stream.run import StreamEvaluation
 from trt_workbench.stream.settings import StreamSettings
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.streaming_models import contract_of
 
-from trt_workbench.core.embedded import embedded_contract
+from trt_workbench.core.workspace import embedded_contract
 from trt_workbench.stream.contract.contract import Contract
 from trt_workbench.stream.contract.reading import read_contract
 from trt_workbench.stream.faults import PlantedFault, State, StateUpdate, faults

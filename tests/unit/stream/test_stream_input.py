@@ -10,13 +10,12 @@ import numpy as np
 import pytest
 from tests.streaming_models import contract_of
 
-from trt_workbench.core.embedded import embedded_contract
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.workspace import embedded_contract
 from trt_workbench.stream.contract.contract import Contract
 from trt_workbench.stream.contract.log_mel import log_mel
 from trt_workbench.stream.contract.reading import read_contract
-from trt_workbench.stream.embedded import LAGS, SYMBOLS, answers_of, code_audio
-from trt_workbench.stream.input import held_out, open_stream
+from trt_workbench.stream.input import LAGS, SYMBOLS, answers_of, code_audio, held_out, open_stream
 
 
 @pytest.fixture(scope="module")

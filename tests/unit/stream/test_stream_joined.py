@@ -19,8 +19,8 @@ from trt_workbench.stream.document import StreamMetrics
 from trt_workbench.stream.joined import joined
 from trt_workbench.stream.opening import OpenedStream
 from trt_workbench.stream.paced_document import JoinedCheck
-from trt_workbench.stream.pieces import Pieces
 from trt_workbench.stream.pool import StreamPool
+from trt_workbench.stream.rows import Pieces
 from trt_workbench.stream.run import StreamEvaluation
 from trt_workbench.stream.settings import StreamSettings, read_streams
 

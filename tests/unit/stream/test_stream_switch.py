@@ -10,11 +10,11 @@ from tests.streaming_models import attention, contract_of, write_contract
 from trt_workbench.stream import paced as stream_paced
 from trt_workbench.stream.clock import Clock
 from trt_workbench.stream.opening import OpenedStream
+from trt_workbench.stream.paced import STREAMS, switch
 from trt_workbench.stream.paced_document import Switch
 from trt_workbench.stream.pool import StreamPool
 from trt_workbench.stream.run import StreamEvaluation
 from trt_workbench.stream.settings import StreamSettings
-from trt_workbench.stream.switch import STREAMS, switch
 
 MS = 1e-3
 

@@ -7,11 +7,11 @@ from tests.onnx_text import write_onnx
 
 from trt_workbench.core.verification import Shapes, Verification, VerifiedShapes
 from trt_workbench.verify import run as running
-from trt_workbench.verify.budget import LEAST_S, Budget
 from trt_workbench.verify.calls import Call
 from trt_workbench.verify.opening import VerifyRequest
 from trt_workbench.verify.run import verify
 from trt_workbench.verify.settings import Range
+from trt_workbench.verify.space import LEAST_S, Budget
 
 
 class Clock:

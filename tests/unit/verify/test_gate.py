@@ -15,8 +15,7 @@ from trt_workbench.engine.options import BuildSettings
 from trt_workbench.engine.verdicts import keep_verdict, kept_verdict
 from trt_workbench.model.opened import Model
 from trt_workbench.verify.engine import PlanRequest, verify_plan
-from trt_workbench.verify.gate import engines, keep_agreement, refuse_wrong, require_verified
-from trt_workbench.verify.unverified import Unverified, let_through
+from trt_workbench.verify.gate import Unverified, engines, keep_agreement, let_through, refuse_wrong, require_verified
 
 pytestmark = pytest.mark.usefixtures("doubled_core")
 BOTH = {"x": (2, 3), "y": (2, 3)}

@@ -14,15 +14,13 @@ from trt_workbench.core import workers
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.workers import WorkerProcess
 from trt_workbench.verify import isolation, trials, workarounds
-from trt_workbench.verify.apart import verified_apart
 from trt_workbench.verify.bisect import Bisected, bisect
-from trt_workbench.verify.isolation import Crashed, Isolated, document_of, request_of
+from trt_workbench.verify.isolation import Crashed, Isolated, document_of, request_of, verified_apart
 from trt_workbench.verify.opening import VerifyRequest
 from trt_workbench.verify.reproduction import write_bisected
 from trt_workbench.verify.run import verify
 from trt_workbench.verify.settings import Range
-from trt_workbench.verify.ways import Workaround
-from trt_workbench.verify.workarounds import fixed
+from trt_workbench.verify.workarounds import Workaround, fixed
 
 
 @pytest.fixture(autouse=True)

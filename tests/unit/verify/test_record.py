@@ -11,7 +11,7 @@ from tests.onnx_text import write_onnx
 
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.verify.opening import VerifyRequest
-from trt_workbench.verify.record import CallRecordIndex
+from trt_workbench.verify.reference import CallRecordIndex
 from trt_workbench.verify.run import Verified, verify
 from trt_workbench.verify.settings import Range
 

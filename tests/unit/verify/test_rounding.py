@@ -11,8 +11,15 @@ from tests.onnx_text import write_onnx
 
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.model.opened import Model
-from trt_workbench.verify.properties import CallTrial, PropertyResult, calls_repeat, rows_equal_single_runs, worst
-from trt_workbench.verify.rounding import Calls, without_rounding
+from trt_workbench.verify.properties import (
+    Calls,
+    CallTrial,
+    PropertyResult,
+    calls_repeat,
+    rows_equal_single_runs,
+    without_rounding,
+    worst,
+)
 from trt_workbench.verify.settings import Range
 from trt_workbench.verify.space import model_space
 from trt_workbench.verify.yardstick import Yardstick

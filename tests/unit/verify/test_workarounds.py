@@ -22,7 +22,7 @@ from trt_workbench.engine.builder import export
 from trt_workbench.engine.loading import read_plan
 from trt_workbench.engine.manifest import WorkaroundRecord, read_manifest
 from trt_workbench.model.fences import fences
-from trt_workbench.model.identity import sha256_of
+from trt_workbench.model.opened import sha256_of
 from trt_workbench.verify.fixed_files import check_output, write_fixed
 from trt_workbench.verify.opening import VerifyRequest, of_model
 from trt_workbench.verify.run import verify
@@ -90,7 +90,7 @@ def model(tmp_path: Path) -> Path:
 @pytest.fixture
 def without_rewrites(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave out what other tests look at, for the time that it takes."""
-    monkeypatch.setattr("trt_workbench.verify.ways.candidates", lambda _: iter(()))
+    monkeypatch.setattr("trt_workbench.verify.workarounds.candidates", lambda _: iter(()))
 
 
 def request(model: Path, **more: Any) -> VerifyRequest:
@@ -242,7 +242,7 @@ def test_that_nothing_helps_is_said(model: Path, tmp_path: Path, plant: Callable
 def test_a_rewrite_that_is_not_the_same_is_not_built(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ways = sys.modules["trt_workbench.verify.ways"]
+    ways = sys.modules["trt_workbench.verify.workarounds"]
     other = onnx.load(model)
     other.graph.initializer[0].CopyFrom(numpy_helper.from_array(np.float32(2), "half"))
     monkeypatch.setattr(ways, "candidates", lambda _: iter([("attention-wrong", other)]))

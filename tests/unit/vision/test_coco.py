@@ -6,7 +6,7 @@ from typing import Any
 import onnx
 import pytest
 
-from trt_workbench.core.embedded import embedded_model
+from trt_workbench.core.workspace import embedded_model
 from trt_workbench.model.low_precision.evidence import METADATA_KEY, CalibrationEvidence, Evidence, InputStatistics
 from trt_workbench.vision.run import CocoEvaluation, CocoRequest
 from trt_workbench.vision.scenes.scenes import write_dataset

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.vision.decode import ImageReader, read_image
-from trt_workbench.vision.exif import read_orientation
+from trt_workbench.vision.decode import ImageReader, read_image, read_orientation
 
 
 def picture(height: int = 48, width: int = 64) -> Image.Image:

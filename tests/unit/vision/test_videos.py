@@ -12,9 +12,8 @@ import pytest
 
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.vision.decode import read_image
-from trt_workbench.vision.image_sources import SourceImage, find_sources
+from trt_workbench.vision.image_sources import SourceImage, count_frames, find_sources, open_video
 from trt_workbench.vision.predicted_pictures import PredictedPictures
-from trt_workbench.vision.videos import count_frames, open_video
 
 FRAMES = 5
 NOISE = np.random.default_rng(0).integers(0, 256, (FRAMES, 240, 320, 3), np.uint8)

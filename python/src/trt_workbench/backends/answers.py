@@ -1,6 +1,6 @@
 """What a backend of another package answers, checked, before the rest of the program goes by it.
 
-Checks raise WrongAnswer, which `core/guarding.py` makes a sentence with the backend's name.
+Checks raise WrongAnswer, which `core/extensions.py` makes a sentence with the backend's name.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from trt_workbench.backends.base import Availability, Backend, Session, TensorSpec, checked_array
 from trt_workbench.backends.reproduction import Reproduction
-from trt_workbench.core.guarding import Answer, Guard, WrongAnswer
+from trt_workbench.core.extensions import Answer, Guard, WrongAnswer
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -12,8 +12,7 @@ from trt_workbench.backends.answers import ANSWERS, wrong_trait
 from trt_workbench.backends.base import Availability, Backend, Session, SessionOptions
 from trt_workbench.backends.unused_gpu import other_environment, unused_gpu
 from trt_workbench.core.errors import ComponentMissing, UsageProblem, WorkbenchError, did_you_mean
-from trt_workbench.core.extensions import BACKENDS, broken, extensions, load_extension, package_of
-from trt_workbench.core.guarding import Guard
+from trt_workbench.core.extensions import BACKENDS, Guard, broken, extensions, load_extension, package_of
 from trt_workbench.core.launcher import task
 from trt_workbench.model.sniff import PLAN_SUFFIXES
 

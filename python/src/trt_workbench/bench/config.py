@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from trt_workbench.backends.measuring import SamplingLimits
-from trt_workbench.core.embedded import EMBEDDED_MODELS
+from trt_workbench.core.workspace import EMBEDDED_MODELS
 from trt_workbench.core.yaml_settings import load_yaml_settings
 
 ScenarioKind = Literal["arrays", "image-to-boxes", "prefill", "generate", "generate-cached", "stream"]

@@ -22,7 +22,7 @@ from trt_workbench.bench.matrix import Point, Work
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import write_bytes
 from trt_workbench.core.kept import seal, sealed
-from trt_workbench.core.threads import let_idle_threads_sleep
+from trt_workbench.core.variables import let_idle_threads_sleep
 from trt_workbench.core.workspace import cache_root
 from trt_workbench.llm import (
     REFERENCE,

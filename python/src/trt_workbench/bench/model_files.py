@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from trt_workbench.bench.config import LLM_KINDS, STREAM, BenchConfig, ModelEntry
-from trt_workbench.core.embedded import ENCODER, embedded_contract, embedded_model
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.workspace import ENCODER, embedded_contract, embedded_model
 from trt_workbench.model.llm_directory import examine_llm_directory
 from trt_workbench.stream import read_contract, read_tensors
 

@@ -209,8 +209,8 @@ def _compared(
 
 def _own_precisions(model: Path) -> set[str]:
     """Return the precisions below fp32 that stand in the graph itself."""
-    from trt_workbench.model.element_types import kinds_where
     from trt_workbench.model.opened import Model
+    from trt_workbench.model.proto import kinds_where
 
     opened = Model.open(model)
     types = kinds_where(lambda one: one.is_half)

@@ -12,8 +12,8 @@ from trt_workbench.bench.view import tables, winners
 from trt_workbench.bench.words import executed, machine, overall, problems, summary, unstable
 from trt_workbench.core.artefacts import read_bench_run
 from trt_workbench.report.conditions import measuring_conditions
+from trt_workbench.report.page import evidence_from
 from trt_workbench.report.style import plots_folder
-from trt_workbench.report.verified import evidence_from
 
 TAILS = ("p90", "p95", "p99")
 # With more works than this, the table of winners stands for the sentence of each.

@@ -29,8 +29,7 @@ from trt_workbench.core.statistics.summary import percentile, summarize
 from trt_workbench.core.verification import Mark
 from trt_workbench.core.workers import WorkerFailure, WorkerProcess
 from trt_workbench.llm import Disagreement
-from trt_workbench.model.identity import sha256_of
-from trt_workbench.model.opened import Model
+from trt_workbench.model.opened import Model, sha256_of
 from trt_workbench.model.randomness import refuse_random
 from trt_workbench.verify import BenchGate, Unverified
 

@@ -125,7 +125,7 @@ def build_engine(
 
 
 def _settings(config: Path | None, asked: dict[str, Any], calibration: dict[str, Any]) -> BuildSettings:
-    from trt_workbench.engine.settings_file import load_settings
+    from trt_workbench.engine.options import load_settings
 
     if calibration and "data" not in calibration:
         raise UsageProblem(f"Option --calibration-{next(iter(calibration))} needs --calibration.")

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import _thread
 import errno
 import functools
 import json
+import os
 import re
+import signal
+import stat
 import sys
+import threading
+import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
 from typer.core import TyperCommand
 
-from trt_workbench.console.interrupts import ended_as_interrupted
 from trt_workbench.console.options import expanded
 from trt_workbench.console.progress import pulse
 from trt_workbench.core.errors import (
@@ -28,6 +34,70 @@ from trt_workbench.core.errors import (
     printable,
 )
 from trt_workbench.core.settings import MORE, Setting
+
+_AGAIN_S = 0.01
+
+
+@contextmanager
+def ended_as_interrupted(heard: list[int]) -> Iterator[None]:
+    """Treat SIGTERM and SIGHUP like Ctrl-C: what was begun is kept or cleared.
+
+    Batch systems and containers end a job with the one, a terminal that is closed with the other. What is ignored, as
+    SIGHUP is under `nohup`, stays so. An interrupt that Python drops, because it came within a finalizer or the
+    callback of a weak reference (`import` has one for each module), comes again.
+
+    Args:
+        heard: takes the signals that come.
+    """
+    from trt_workbench.core.interruptible import ENDING
+
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may set handlers
+        return
+
+    def interrupt(number: int, _: object) -> None:
+        heard.append(number)
+        if number == signal.SIGHUP:
+            _leave_terminal()
+        raise KeyboardInterrupt
+
+    def dropped(what: Any) -> None:
+        if issubclass(what.exc_type, KeyboardInterrupt) and heard:
+            _thread.start_new_thread(_send_again, (heard[-1], ended))
+        else:
+            earlier_hook(what)
+
+    ended = threading.Event()
+    earlier_hook, sys.unraisablehook = sys.unraisablehook, dropped
+    earlier = {number: signal.getsignal(number) for number in ENDING}
+    ours = {number: handler for number, handler in earlier.items() if handler not in (signal.SIG_IGN, None)}
+    for number in ours:
+        signal.signal(number, interrupt)
+    try:
+        yield
+    finally:
+        ended.set()
+        for number, handler in ours.items():
+            signal.signal(number, handler)
+        sys.unraisablehook = earlier_hook
+
+
+def _send_again(number: int, ended: threading.Event) -> None:
+    """Send a signal again from a thread of its own: in the hook itself it would be dropped once more."""
+    time.sleep(_AGAIN_S)
+    if not ended.is_set():
+        os.kill(os.getpid(), number)
+
+
+def _leave_terminal() -> None:
+    """Write to nowhere instead of the terminal that was closed, where every write would fail."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        with suppress(OSError):
+            if stat.S_ISCHR(os.fstat(descriptor).st_mode):
+                os.dup2(nowhere, descriptor)
+    os.close(nowhere)
+
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -100,7 +170,7 @@ def handled(command: Callable[..., R]) -> Callable[..., R]:
 
 def _with_embedded(given: dict[str, Any]) -> dict[str, Any]:
     """Put its path in the place of an embedded model's name, or a contract's, unless a file here has that name."""
-    from trt_workbench.core.embedded import EMBEDDED_MODELS, ENCODER, embedded_contract, embedded_model
+    from trt_workbench.core.workspace import EMBEDDED_MODELS, ENCODER, embedded_contract, embedded_model
 
     for role in ("model", "target", "file", "contract"):
         value = given.get(role)

@@ -15,6 +15,62 @@ from numpy.typing import NDArray
 
 from trt_workbench.core.elements import Array, Kind, errors, is_finite, kind, largest, largest_agrees, pair, tiny
 
+_MOST_MATCHED = 512
+_FARTHEST = 1e100  # stands for an infinite distance, with which no assignment can be made
+
+
+def matched(found: Array, expected: Array) -> Array:
+    """Return `found` with the vectors along its second dimension in the order in which they fit `expected` best.
+
+    For outputs that are sorted by values which rounding may swap, such as a detector's boxes by score.
+
+    Args:
+        found: [N,K,...], or [N,K] of single values.
+        expected: of the same shape.
+    """
+    from scipy.optimize import linear_sum_assignment
+    from scipy.spatial.distance import cdist
+
+    count, length = expected.shape[:2]
+    ordered = np.empty_like(found)
+    for row in range(count):
+        a = np.nan_to_num(found[row].astype(np.float64)).reshape(length, -1)
+        b = np.nan_to_num(expected[row].astype(np.float64)).reshape(length, -1)
+        scale = np.abs(b).max(axis=0)
+        scale[scale == 0] = 1.0
+        with np.errstate(over="ignore", invalid="ignore"):  # of infinite values
+            cost = cdist(b / scale, a / scale, "cityblock")
+        _, order = linear_sum_assignment(np.nan_to_num(cost, nan=_FARTHEST, posinf=_FARTHEST))
+        ordered[row] = found[row][order]
+    return ordered
+
+
+def can_match(array: Array) -> bool:
+    """Whether `matched` takes an array: real numbers with a second dimension, not too long for an assignment."""
+    return kind(array) in (Kind.REAL, Kind.WHOLE) and array.ndim > 1 and 1 < array.shape[1] <= _MOST_MATCHED
+
+
+def log_softmax(logits: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
+    """Return the logarithms of the probabilities along the last axis."""
+    shifted = logits.astype(np.float64) - logits.max(axis=-1, keepdims=True)
+    result: NDArray[np.float64] = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    return result
+
+
+def divergence(found: NDArray[np.float64], expected: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the Kullback-Leibler divergence of every row from the expected one, in nats.
+
+    Args:
+        found: logarithms of probabilities [N,V].
+        expected: those of the reference; what it excludes (-inf) adds nothing.
+    """
+    with np.errstate(invalid="ignore"):  # -inf less -inf
+        gain = np.where(np.isneginf(expected), 0.0, expected - found)
+    # rounding alone can make a divergence of nothing slightly negative
+    found_divergence: NDArray[np.float64] = np.maximum(np.einsum("nv,nv->n", np.exp(expected), gain), 0.0)
+    return found_divergence
+
+
 Floats = NDArray[np.floating[Any]]
 
 # Elements that are converted at once: logits of many tokens fill the memory as they are.

@@ -14,8 +14,36 @@ import psutil
 
 from trt_workbench import __version__
 from trt_workbench.core.extensions import extension_packages
-from trt_workbench.core.git import ask_git
 from trt_workbench.core.gpu import driver_report
+
+# Settings of a repository that name programs, which commands as harmless as `status` start.
+_HARMLESS = ("-c", "core.fsmonitor=", "-c", "core.hooksPath=/dev/null")
+
+
+def ask_git(root: Path, *arguments: str, timeout_s: float = 10) -> str:
+    """Return what a command that only reads prints about the repository whose work tree is `root`.
+
+    No setting outside the repository is read, and no variable `GIT_…`; no folder above `root` is taken for it.
+
+    Raises:
+        OSError: git is not installed.
+        subprocess.SubprocessError: `root` is no repository, or the command failed or took too long.
+    """
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    environment |= {
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_CEILING_DIRECTORIES": str(root.parent),
+        "GIT_OPTIONAL_LOCKS": "0",
+        "GIT_TERMINAL_PROMPT": "0",
+    }
+    # the code of this work tree is what runs here, whoever owns its files
+    trusted = ("-c", f"safe.directory={root}")
+    command = ["git", "-C", str(root), *_HARMLESS, *trusted, *arguments]
+    return subprocess.run(
+        command, check=True, capture_output=True, text=True, errors="replace", timeout=timeout_s, env=environment
+    ).stdout
+
 
 # Where this file lies in the repository.
 _OWN_PLACE = Path("python", "src", "trt_workbench", "core", "environment.py")

@@ -16,8 +16,7 @@ from trt_workbench.decide.settings import DecideSettings
 from trt_workbench.decide.task import Task
 from trt_workbench.decide.tried import DraftRow
 from trt_workbench.decide.words import gate, recommendation
-from trt_workbench.model.identity import sha256_of
-from trt_workbench.model.opened import Model
+from trt_workbench.model.opened import Model, sha256_of
 from trt_workbench.quantize import ResampledScore, RowScore, SearchDocument
 
 

@@ -12,16 +12,44 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Session
 from trt_workbench.backends.samples import Sample, file_name
-from trt_workbench.core.array_files import writable
+from trt_workbench.core.array_files import load_arrays, writable
 from trt_workbench.core.documents import json_values
 from trt_workbench.core.elements import is_finite
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.statistics.summary import summarize
 from trt_workbench.core.tolerance import Deviation, deviation
-from trt_workbench.infer.expected import read_expected
 from trt_workbench.infer.queries import Measurement
 from trt_workbench.infer.settings import InferRequest
-from trt_workbench.model.identity import sha256_of
+from trt_workbench.model.opened import sha256_of
+
+
+def read_expected(folder: Path, sample: str, outputs: list[str], *, only: bool) -> dict[str, NDArray[Any]]:
+    """Return the reference outputs of a sample.
+
+    Looked for as `FOLDER/SAMPLE/OUTPUT.npy`, `FOLDER/SAMPLE.npz`, and, where `only` says that there is one sample,
+    `FOLDER/OUTPUT.npy`, or the one folder in FOLDER; so the `outputs/` folder of an earlier run can be named.
+
+    Raises:
+        UsageProblem: a reference is missing or no array.
+    """
+    together = folder / f"{sample}.npz"
+    if together.is_file():
+        arrays = load_arrays(together)
+        if missing := sorted(set(outputs) - arrays.keys()):
+            raise UsageProblem(f"The reference lacks the output {missing[0]}: {together}")
+        return {name: arrays[name] for name in outputs}
+    places = [folder / sample]
+    if only:
+        inside = [path for path in folder.iterdir() if path.is_dir()] if folder.is_dir() else []
+        places += [folder, *(inside if len(inside) == 1 else [])]
+    for place in places:
+        files = {name: place / f"{file_name(name)}.npy" for name in outputs}
+        if all(file.is_file() for file in files.values()):
+            return {name: load_arrays(file)[""] for name, file in files.items()}
+    raise UsageProblem(
+        f"The reference outputs of sample {sample} are missing: {sample}/{file_name(outputs[0])}.npy and the like, or "
+        f"{sample}.npz, in {folder}"
+    )
 
 
 class SampleRun:

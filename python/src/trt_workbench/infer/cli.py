@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -19,11 +19,68 @@ from trt_workbench.console.common import (
     single_command_app,
     stderr_console,
 )
+from trt_workbench.console.options import marked, spelled
 from trt_workbench.console.progress import waiting
 from trt_workbench.core.errors import CheckFailed, UsageProblem
 from trt_workbench.core.settings import Setting
-from trt_workbench.infer.refusals import refuse_misplaced, refuse_unused
-from trt_workbench.infer.settings import InferOutcome, InferRequest, MeasureSettings
+from trt_workbench.infer.settings import InferOutcome, InferRequest, MeasureSettings, Native, OfModels
+
+
+def refuse_misplaced(context: typer.Context, request: InferRequest) -> None:
+    """Raise UsageProblem if an option was given that the plan, or the backend of the model, does not have.
+
+    Args:
+        context: tells the options that were given from defaults.
+        request: names the plan or the model, and the backend as it was given.
+    """
+    from trt_workbench.backends.registry import AUTO, get_backend, runs_plans
+
+    given = [name for name in context.params if _is_given(context, name)]
+    model, backend, is_model = request.model, request.backend, request.is_model
+    of_models = marked(InferRequest, OfModels)
+    native = marked(InferRequest, Native) | marked(MeasureSettings, Native)
+    is_native = runs_plans(backend)
+    if not is_model and not is_native and backend != AUTO:
+        raise UsageProblem(
+            f"A plan runs on TensorRT alone, not on {backend}; leave --backend out, or name the ONNX file: {model}"
+        )
+    if not is_model and (misplaced := [name for name in given if name in of_models]):
+        flag, _ = of_models[misplaced[0]]
+        raise UsageProblem(
+            f"{flag} is for models, and this is a plan, built as it is; leave it out, or name the ONNX file: {model}"
+        )
+    if is_native and "cpu_threads" in given:
+        raise UsageProblem(
+            "--cpu-threads is for backends that compute on the processor; TensorRT does not. Leave it out."
+        )
+    if is_model and not is_native and (misplaced := [name for name in given if name in native]):
+        if "device" in misplaced and backend != AUTO:
+            get_backend(backend).device_option(request.device)
+        flags, marker = native[misplaced[0]]
+        which = f"Backend {backend}" if backend != AUTO else "Backend auto, which never builds an engine,"
+        instead = f"; {marker.instead}" if marker.instead else ""
+        raise UsageProblem(
+            f"{which} has no {flags}: that is of TensorRT's own runner and bench (a plan, or --backend trt), and a "
+            f"session is measured by single calls{instead}."
+        )
+
+
+def refuse_unused(settings: MeasureSettings, export_times: Path | None) -> None:
+    """Raise UsageProblem if an option says how to measure, where nothing is measured."""
+    options = spelled(MeasureSettings)
+    usual = asdict(MeasureSettings(spin=settings.spin, cuda_graph=settings.cuda_graph))  # these two serve every run
+    changed = {name: value for name, value in asdict(settings).items() if value != usual[name]}
+    unused = [f"--no-{options[name][2:]}" if value is False else options[name] for name, value in changed.items()]
+    if export_times:
+        unused.append("--export-times")
+    if unused:
+        raise UsageProblem(f"{unused[0]} needs --bench: with --input or --no-bench, nothing is measured.")
+
+
+def _is_given(context: typer.Context, name: str) -> bool:
+    # by its name: where the enumeration lives differs between versions of typer
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 @handled

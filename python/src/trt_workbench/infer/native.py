@@ -9,8 +9,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import SessionOptions
-from trt_workbench.backends.measure.inputs import limited
-from trt_workbench.backends.measure.random_arrays import engine_inputs, engine_shapes
+from trt_workbench.backends.measure.inputs import engine_inputs, engine_shapes, limited
 from trt_workbench.backends.registry import require_backend
 from trt_workbench.backends.trt.backend import TrtBackend
 from trt_workbench.backends.trt.opening import whole_batches
@@ -20,9 +19,8 @@ from trt_workbench.core.settings import with_flags
 from trt_workbench.engine import native
 from trt_workbench.engine.loading import load_engine, read_plan
 from trt_workbench.engine.profiles import fixed_profile
-from trt_workbench.infer.queries import Measurement, measure
+from trt_workbench.infer.queries import Measurement, initial_state, measure
 from trt_workbench.infer.settings import InferRequest, MeasureSettings, Note
-from trt_workbench.infer.state import initial_state
 
 
 class NativeEngine:

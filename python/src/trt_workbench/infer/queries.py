@@ -9,14 +9,38 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.measure.loop import measure_calls
 from trt_workbench.backends.measuring import Samples, SamplingLimits
 from trt_workbench.backends.trt.session import TrtSession
+from trt_workbench.core.array_files import numpy_dtype
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.statistics.summary import claimed_percentile, summarize
 from trt_workbench.engine import native
 from trt_workbench.engine.loading import LoadedEngine
 from trt_workbench.infer.settings import MeasureSettings
-from trt_workbench.infer.state import initial_state
+
+
+def initial_state(specs: Sequence[TensorSpec]) -> dict[str, NDArray[Any]]:
+    """Return the zeros that state inputs start from, by name.
+
+    Args:
+        specs: the session's state inputs.
+
+    Raises:
+        UsageProblem: a state has a dynamic shape, so that how it starts is unknown.
+    """
+    zeros: dict[str, NDArray[Any]] = {}
+    for spec in specs:
+        shape = tuple(dim for dim in spec.shape if dim is not None)
+        if len(shape) != len(spec.shape):
+            raise UsageProblem(
+                f"State starts from zeros here, and the shape of input {spec} is dynamic. "
+                "Build the engine with a fixed shape of it."
+            )
+        zeros[spec.name] = np.zeros(shape, numpy_dtype(spec.dtype))
+    return zeros
+
 
 PARTS = ("latency", "h2d", "compute", "d2h", "enqueue", "end_to_end")
 # Thresholds at which trtexec warns (sampleReporting.cpp).

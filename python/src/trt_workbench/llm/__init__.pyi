@@ -3,8 +3,6 @@ from .agreement import AgreementCheck as AgreementCheck
 from .agreement import Disagreement as Disagreement
 from .agreement import Trace as Trace
 from .agreement import reference_trace as reference_trace
-from .choice import REFERENCE as REFERENCE
-from .choice import BackendChoice as BackendChoice
 from .document import LlmMetrics as LlmMetrics
 from .generation import TimedGeneration as TimedGeneration
 from .generation import generate_cached as generate_cached
@@ -12,3 +10,5 @@ from .generation import generate_uncached as generate_uncached
 from .opening import ModelSource as ModelSource
 from .opening import open_cached as open_cached
 from .opening import open_logits as open_logits
+from .settings import REFERENCE as REFERENCE
+from .settings import BackendChoice as BackendChoice

@@ -24,7 +24,7 @@ from trt_workbench.console.drawing import ReportOutcome, draw
 from trt_workbench.core.errors import INTERRUPTED, CheckFailed
 from trt_workbench.core.percent import share
 from trt_workbench.core.settings import Setting
-from trt_workbench.core.threads import let_idle_threads_sleep
+from trt_workbench.core.variables import let_idle_threads_sleep
 from trt_workbench.llm.settings import LlmSettings
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def eval_llm(
     for sentence in generation_failures(outcome.metrics):
         say(f"failed: {sentence}")
     if as_json:
-        from trt_workbench.llm.files import plain
+        from trt_workbench.llm.document import plain
 
         print_json({**plain(outcome.metrics), "directory": str(directory)})
     else:
@@ -92,7 +92,7 @@ def _reached(metrics: dict[str, Any]) -> str:
 
 def _inputs(model: Path | None, text: Path | None) -> tuple[Path, Path]:
     """Fill in the embedded model and text."""
-    from trt_workbench.core.embedded import LLM, embedded_model, embedded_text
+    from trt_workbench.core.workspace import LLM, embedded_model, embedded_text
 
     if model is None:
         model = embedded_model(LLM)

@@ -18,7 +18,7 @@ from trt_workbench.console.common import (
     stdout_console,
 )
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.core.threads import let_idle_threads_sleep
+from trt_workbench.core.variables import let_idle_threads_sleep
 from trt_workbench.model.opsets import DEFAULT_OPSET, NEWEST_OPSET, OLDEST_OPSET, OPSETS
 
 

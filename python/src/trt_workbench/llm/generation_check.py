@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from trt_workbench.core.errors import CheckFailed, UsageProblem, WorkbenchError
 from trt_workbench.core.verification import Mark
 from trt_workbench.llm.agreement import Agreement, AgreementCheck, Disagreement, Trace, trace
-from trt_workbench.llm.choice import REFERENCE, BackendChoice
 from trt_workbench.llm.opening import ModelSource, open_cached, open_logits
-from trt_workbench.llm.settings import MODES, LlmSettings, Mode
+from trt_workbench.llm.settings import MODES, REFERENCE, BackendChoice, LlmSettings, Mode
 from trt_workbench.verify import keep_agreement, refuse_wrong
 
 Progress = Callable[[int, int], None]

@@ -16,10 +16,10 @@ from trt_workbench.core.errors import UsageProblem, did_you_mean
 from trt_workbench.core.precision import precisions, read
 from trt_workbench.engine.profiles import Profile, ShapeRange
 from trt_workbench.engine.several_builds import several_builds
-from trt_workbench.llm.choice import BackendChoice
 from trt_workbench.llm.export import ExportSettings, Note, exported_graph, graph_from_export
 from trt_workbench.llm.graph import ExportedGraph, GraphKind, state_names
 from trt_workbench.llm.models import SessionCache, SessionLogits, SessionSlots, TwoSessionSlots
+from trt_workbench.llm.settings import BackendChoice
 from trt_workbench.model.llm_directory import LlmDirectory
 from trt_workbench.model.low_precision.kinds import RANDOM
 

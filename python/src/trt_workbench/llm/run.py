@@ -20,12 +20,11 @@ from trt_workbench.core.errors import UsageProblem, WorkbenchError
 from trt_workbench.core.hashing import hash_file
 from trt_workbench.core.input_files import read_text
 from trt_workbench.core.verification import Mark
-from trt_workbench.llm.choice import REFERENCE, BackendChoice
-from trt_workbench.llm.files import RecordWriter, write_metrics
+from trt_workbench.llm.document import RecordWriter, write_metrics
 from trt_workbench.llm.generation_check import CACHED, Generation, check_generation, compare_generation
 from trt_workbench.llm.opening import ModelSource, check_graphs, check_llm_options, check_ranges, open_logits
 from trt_workbench.llm.scores import TokenScores, score_logits
-from trt_workbench.llm.settings import LlmSettings
+from trt_workbench.llm.settings import REFERENCE, BackendChoice, LlmSettings
 from trt_workbench.llm.text import (
     Bos,
     Window,

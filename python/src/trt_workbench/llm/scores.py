@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trt_workbench.core.compare import divergence, log_softmax
 from trt_workbench.core.elements import errors, largest_agrees
 from trt_workbench.core.environment import available_processors
-from trt_workbench.core.logits import divergence, log_softmax
 
 # Rows are taken in blocks of about this many logits: float64 copies of a block stay within the processor's caches.
 _BLOCK_LOGITS = 1 << 19

@@ -8,8 +8,24 @@ from typing import Annotated, Literal, get_args
 
 from trt_workbench.core.errors import UsageProblem, whole_number
 from trt_workbench.core.settings import AllowUnverified, OptionsByBackend, Setting
-from trt_workbench.llm.choice import REFERENCE, BackendChoice
 from trt_workbench.model.opsets import DEFAULT_OPSET, NEWEST_OPSET, OLDEST_OPSET
+
+
+@dataclass(frozen=True)
+class BackendChoice:
+    """A backend and the precision it is asked for; written `ort-cuda:fp16`, without a precision fp32."""
+
+    name: str
+    precision: str = "fp32"
+
+    def __str__(self) -> str:
+        """Return the form that is read."""
+        return f"{self.name}:{self.precision}"
+
+
+REFERENCE = BackendChoice("torch")
+"""What language models are compared with."""
+
 
 Mode = Literal["perplexity", "generate", "generate-cached"]
 MODES: tuple[Mode, ...] = get_args(Mode)

@@ -11,7 +11,7 @@ import onnx
 
 from trt_workbench.model.attention_pattern import AttentionIndex
 from trt_workbench.model.editing import Names, rename_uses
-from trt_workbench.model.element_types import kinds_where
+from trt_workbench.model.proto import kinds_where
 
 _PREFIX = "trtw_fence_"
 _FLOATS = kinds_where(lambda one: not one.is_quantised and one.bits <= 32)

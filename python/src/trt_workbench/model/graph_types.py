@@ -12,12 +12,11 @@ from onnx import TensorProto
 
 from trt_workbench.core.precision import FORMATS, find
 from trt_workbench.model.editing import inlined
-from trt_workbench.model.element_types import codes, codes_of, kinds_where
 from trt_workbench.model.low_precision.evidence import is_calibrated
 from trt_workbench.model.narrow_formats import is_widening, widened_from
 from trt_workbench.model.opened import Model, once
 from trt_workbench.model.precision import Precision, shares_of
-from trt_workbench.model.proto import integer
+from trt_workbench.model.proto import codes, codes_of, integer, kinds_where
 from trt_workbench.model.walking import Scope, subgraphs
 
 _FLOATS = kinds_where(lambda one: not one.is_quantised)

@@ -11,8 +11,7 @@ from onnx import TensorProto
 
 from trt_workbench.core.precision import FORMATS, get, names
 from trt_workbench.model.constants import constants
-from trt_workbench.model.element_types import codes, kinds, kinds_where
-from trt_workbench.model.proto import STANDARD, integer
+from trt_workbench.model.proto import STANDARD, codes, integer, kinds, kinds_where
 from trt_workbench.model.reading import all_tensors
 from trt_workbench.model.walking import all_graphs, all_nodes
 

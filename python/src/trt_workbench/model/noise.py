@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from trt_workbench.core.precision import get
-from trt_workbench.model.drawing import RandomSource
 from trt_workbench.model.editing import Names, NodeWriter, replace_nodes
 from trt_workbench.model.graph_types import output_type
 from trt_workbench.model.proto import opset
+from trt_workbench.model.randomness import RandomSource
 from trt_workbench.model.walking import Scope, reads, subgraphs
 
 _FLOATS = {TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE}

@@ -15,10 +15,10 @@ from typing import Any, TypeVar
 import onnx
 
 from trt_workbench.core.errors import UsageProblem, WorkbenchError
-from trt_workbench.core.hashing import hash_file, hash_parts, read_hashed
-from trt_workbench.core.stamps import Stamp, settled_stamp, stamp_of
+from trt_workbench.core.hashing import Stamp, hash_file, hash_parts, read_hashed, settled_stamp, stamp_of
 from trt_workbench.model.facts import ModelFacts, facts_of
 from trt_workbench.model.index import GraphIndex
+from trt_workbench.model.llm_directory import examine_llm_directory
 from trt_workbench.model.reading import check_model, parse_model, read_file, require_sound
 from trt_workbench.model.weights import OWN_FILE, is_small, put_back, take_out
 
@@ -244,3 +244,25 @@ def _let_go() -> None:
             kept += sum(map(len, tuple(content.parts.values())))
             if kept > _MOST_KEPT_BYTES:
                 content.parts = {}
+
+
+def sha256_of(path: Path) -> str:
+    """Return the hash of a file or folder by its kind.
+
+    That of an ONNX file is `Model.sha256`, that of any other file the SHA-256 of its bytes, as is that of one that
+    cannot be read as ONNX: whatever loads it says what is wrong. A folder of a language model has a hash over its
+    configuration and weights.
+
+    Raises:
+        UsageProblem: the folder holds no language model.
+        OSError: a file cannot be read.
+    """
+    if path.is_dir():
+        return examine_llm_directory(path).sha256
+    if path.suffix == ".onnx":
+        try:
+            model = Model.open(path)
+        except UsageProblem:
+            return hash_file(path)
+        return model.sha256
+    return hash_file(path)

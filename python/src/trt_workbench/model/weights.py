@@ -12,8 +12,7 @@ from onnx import numpy_helper
 
 from trt_workbench.core.input_files import open_regular
 from trt_workbench.model.proto import is_external
-from trt_workbench.model.reading import all_tensors
-from trt_workbench.model.tensor_checks import declared_bytes
+from trt_workbench.model.reading import all_tensors, declared_bytes
 from trt_workbench.model.walking import all_graphs
 
 # Of tensors whose values tell what the graph does: shapes, indices and scales.

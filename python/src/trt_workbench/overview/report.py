@@ -17,8 +17,7 @@ from trt_workbench.core.percent import share
 from trt_workbench.core.verification import Mark
 from trt_workbench.llm import LlmMetrics
 from trt_workbench.model.precision import precision_label
-from trt_workbench.report.page import is_our_page, render, small
-from trt_workbench.report.verified import evidence_from
+from trt_workbench.report.page import evidence_from, is_our_page, render, small
 from trt_workbench.verify import VerifyFindings
 from trt_workbench.vision import CocoMetrics
 

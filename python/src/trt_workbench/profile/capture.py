@@ -14,9 +14,10 @@ from trt_workbench.backends.profiling import Operation, Side
 from trt_workbench.core.documents import write_json
 from trt_workbench.core.errors import ComponentMissing, DeviceFailure, error_of
 from trt_workbench.core.workers import ended_how, python_command, run_to_end
-from trt_workbench.profile import ncu_raw, nsys_stats
+from trt_workbench.profile import csv_tables as nsys_stats
+from trt_workbench.profile import ncu_raw
+from trt_workbench.profile.csv_tables import LayerIndex
 from trt_workbench.profile.document import Kernel
-from trt_workbench.profile.kernel_layers import LayerIndex
 from trt_workbench.profile.nsight import NCU, NSYS, Tool, find_tool, ncu_profile, nsys_profile
 from trt_workbench.profile.nsight import nsys_stats as stats_command
 

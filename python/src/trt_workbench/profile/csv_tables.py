@@ -4,9 +4,43 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 
+from trt_workbench.backends.profiling import Operation, Side
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.profile.document import Kernel, kernels_with_shares
+
+DOMAIN = "TensorRT"
+
+
+class LayerIndex:
+    """Layers by the names of their NVTX ranges."""
+
+    def __init__(self, operations: Sequence[Operation]) -> None:
+        """Index `operations`, of one side."""
+        self._layers = {one.name: one for one in operations}
+
+    def find(self, ranges: Iterable[str]) -> Operation | None:
+        """Return the layer of the innermost range that is one's; None if no range is.
+
+        Args:
+            ranges: outermost first, as `domain:name`; Nsight Compute adds further fields, apart by colons.
+        """
+        for text in reversed(list(ranges)):
+            name = text.removeprefix(f"{DOMAIN}:").removeprefix(":")
+            if found := self._layers.get(name) or self._longest_beginning(name):
+                return found
+        return None
+
+    def _longest_beginning(self, text: str) -> Operation | None:
+        """Return the layer whose name stands before further fields; a name may hold colons itself."""
+        while ":" in text:
+            text = text.rpartition(":")[0]
+            if found := self._layers.get(text):
+                return found
+        return None
+
 
 _REASON = re.compile(r"SKIPPED|ERROR|WARNING|No kernels")
 _PER_NS = {"ns": 1.0, "nsecond": 1.0, "us": 1e3, "usecond": 1e3, "ms": 1e6, "msecond": 1e6, "s": 1e9, "second": 1e9}
@@ -112,3 +146,75 @@ def column_and_unit(row: dict[str, str], beginning: str) -> tuple[str, str]:
     name = next(name for name in row if name.startswith(beginning))
     unit = re.search(r"\((\w+)\)", name)
     return name, unit.group(1) if unit else "ns"
+
+
+KERNELS = "cuda_gpu_kern_sum"
+RANGES = "nvtx_kern_sum"
+_Sum = tuple[int, float]  # launches and ns
+
+
+def read_kernels(kernels: str, ranges: str | None, layers: LayerIndex, side: Side = "target") -> list[Kernel]:
+    """Return the kernels of a capture, the longest first.
+
+    The summary by range has a row for every range around a launch; those of layers give a kernel's launches to the
+    layers, and what is left over keeps no layer.
+
+    Args:
+        kernels: what `nsys stats --report cuda_gpu_kern_sum --format csv` printed.
+        ranges: the same of `nvtx_kern_sum`; None where the capture has no ranges.
+        layers: of the engine that ran.
+        side: of the comparison.
+
+    Raises:
+        UsageProblem: the text is not such a summary, or no kernel was recorded.
+    """
+    totals = _totals(kernels)
+    if not totals:
+        raise UsageProblem(f"nsys recorded no kernel between cudaProfilerStart and -Stop; it says: {telling(kernels)}")
+    located = _by_layer(ranges, layers) if ranges else {}
+    found = []
+    for name, (launches, time_ns) in totals.items():
+        for layer, (some, some_ns) in located.get(name, {}).items():
+            found.append(_kernel(name, layers.find([layer]), some, some_ns, side))
+            launches, time_ns = launches - some, time_ns - some_ns
+        if launches > 0:
+            found.append(_kernel(name, None, launches, max(0.0, time_ns), side))
+    return kernels_with_shares(found)
+
+
+def _totals(text: str) -> dict[str, _Sum]:
+    totals: dict[str, _Sum] = {}
+    for row in read_table(text, ("Total Time", "Instances", "Name"), f"nsys stats ({KERNELS})"):
+        launches, time_ns = _figures(row, "Instances")
+        before = totals.get(row["Name"], (0, 0.0))
+        totals[row["Name"]] = (before[0] + launches, before[1] + time_ns)
+    return totals
+
+
+def _by_layer(text: str, layers: LayerIndex) -> dict[str, dict[str, _Sum]]:
+    found: dict[str, dict[str, _Sum]] = defaultdict(dict)
+    for row in read_table(text, ("NVTX Range", "Kern Inst", "Total Time", "Kernel Name"), f"nsys stats ({RANGES})"):
+        layer = layers.find([row["NVTX Range"]])
+        if layer is not None:
+            launches, time_ns = _figures(row, "Kern Inst")
+            before = found[row["Kernel Name"]].get(layer.name, (0, 0.0))
+            found[row["Kernel Name"]][layer.name] = (before[0] + launches, before[1] + time_ns)
+    return found
+
+
+def _figures(row: dict[str, str], count: str) -> _Sum:
+    column, unit = column_and_unit(row, "Total Time")
+    return int(number(row[count]) or 0), nanoseconds(number(row[column]) or 0.0, unit)
+
+
+def _kernel(name: str, layer: Operation | None, launches: int, time_ns: float, side: Side) -> Kernel:
+    return Kernel(
+        side=side,
+        tool="nsys",
+        name=name,
+        layer=layer.name if layer else None,
+        onnx_nodes=layer.onnx_nodes if layer else [],
+        launches=launches,
+        total_ms=time_ns / 1e6,
+        mean_ms=time_ns / 1e6 / launches,
+    )

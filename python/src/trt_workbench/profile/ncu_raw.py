@@ -9,10 +9,8 @@ from dataclasses import dataclass
 
 from trt_workbench.backends.profiling import Operation, Side
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.profile.csv_tables import nanoseconds, number, read_table, telling
-from trt_workbench.profile.document import Kernel
-from trt_workbench.profile.kernel_layers import DOMAIN, LayerIndex
-from trt_workbench.profile.shares import kernels_with_shares
+from trt_workbench.profile.csv_tables import DOMAIN, LayerIndex, nanoseconds, number, read_table, telling
+from trt_workbench.profile.document import Kernel, kernels_with_shares
 
 DURATION = "gpu__time_duration.sum"
 # What tells why a kernel takes its time: how near compute, memory and DRAM are to their peaks, and how full the SMs.

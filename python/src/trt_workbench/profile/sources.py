@@ -21,10 +21,9 @@ from trt_workbench.core.artefacts import Environment, read_environment, read_run
 from trt_workbench.core.environment import collect_environment
 from trt_workbench.core.machines import other_machine
 from trt_workbench.engine.loading import LoadedEngine
-from trt_workbench.model.identity import sha256_of
 from trt_workbench.model.node_names import ModelNodes
-from trt_workbench.profile.document import ProfileRun, read_records
-from trt_workbench.profile.shares import with_shares
+from trt_workbench.model.opened import sha256_of
+from trt_workbench.profile.document import ProfileRun, read_records, with_shares
 from trt_workbench.profile.workload import Workload, feed_for, open_session, random_feed
 
 # What a plan is loaded and run with, once a model is built.

@@ -14,10 +14,9 @@ from trt_workbench.backends.profiling import Operation
 from trt_workbench.console.common import print_line, stdout_console
 from trt_workbench.core.artefacts import read_run
 from trt_workbench.core.percent import share
-from trt_workbench.profile.answer import answer
 from trt_workbench.profile.difference import LayerGroup, difference, telling
 from trt_workbench.profile.document import Kernel, ProfileRun, read_records
-from trt_workbench.profile.view import SideView, side_views, summary
+from trt_workbench.profile.view import SideView, answer, side_views, summary
 
 if TYPE_CHECKING:
     pass

@@ -11,14 +11,16 @@ from pydantic import BaseModel, ConfigDict
 
 from trt_workbench.backends.base import Session, SessionOptions, TensorSpec
 from trt_workbench.backends.measure.inputs import (
+    SHAPE_HINT,
     complete_shapes,
     dimension_symbols,
+    engine_inputs,
+    engine_shapes,
     limited,
     onnx_inputs,
     random_inputs,
     with_limits,
 )
-from trt_workbench.backends.measure.random_arrays import SHAPE_HINT, engine_inputs, engine_shapes
 from trt_workbench.backends.registry import get_backend, require_backend
 from trt_workbench.engine.loading import LoadedEngine
 from trt_workbench.engine.profiles import fixed_profile

@@ -1,7 +1,7 @@
 """`quantize` and `sensitivity`: candidates in a lower precision, with the evidence of their calibration.
 
 In: `candidates.make_candidate`, `search.Search`, `sensitivity.measure_sensitivity`. Out: an ONNX file and its
-evidence, `search_document.py`, `sensitivity_document.py`.
+evidence, `document.py`.
 
     model, data ─► calibrate ─► candidate ─► written, loaded and run compared with its origin
     sensitivity: one group at a time ─► losses ─► search: groups that stay as they are until the score is kept

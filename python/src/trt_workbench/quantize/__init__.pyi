@@ -4,6 +4,9 @@ from .data import Half as Half
 from .data import Sample as Sample
 from .data import calibration_data as calibration_data
 from .data import require_batch_first as require_batch_first
+from .document import ClassLoss as ClassLoss
+from .document import RowScore as RowScore
+from .document import SearchDocument as SearchDocument
 from .figures import FIGURE_NAMES as FIGURE_NAMES
 from .figures import NO_LOGITS as NO_LOGITS
 from .figures import Figure as Figure
@@ -13,11 +16,8 @@ from .making import language_candidates as language_candidates
 from .mixed import INT8_MIXED as INT8_MIXED
 from .mixed import MixedSearch as MixedSearch
 from .mixed import by_rule as by_rule
-from .score_document import ClassLoss as ClassLoss
-from .score_document import RowScore as RowScore
 from .scores import ResampledScore as ResampledScore
 from .scores import coco_scores as coco_scores
-from .search_document import SearchDocument as SearchDocument
 from .search_report import draw_search as draw_search
 from .settings import CalibrationSettings as CalibrationSettings
 from .settings import ScoreSettings as ScoreSettings

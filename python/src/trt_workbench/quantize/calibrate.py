@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from onnx import TensorProto, helper
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.registry import load_reference
-from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.errors import UsageProblem, WorkbenchError
 from trt_workbench.core.files import scratch_folder
 from trt_workbench.core.hashing import hash_arrays
 from trt_workbench.model.low_precision.evidence import CalibrationEvidence, TensorRange
@@ -26,9 +27,25 @@ from trt_workbench.model.low_precision.qdq import ranged_tensors
 from trt_workbench.model.low_precision.ranges import Histogram
 from trt_workbench.model.opened import Model
 from trt_workbench.model.sanitize.sanitize import save_model
-from trt_workbench.quantize.copies import named
 from trt_workbench.quantize.data import RANDOM_SIZE, Batch, CalibrationData, Half, batches, calibration_data
 from trt_workbench.quantize.settings import CalibrationSettings
+
+
+@contextmanager
+def named(copy: Path, known_as: Path | str) -> Iterator[None]:
+    """Let an error of the block that names a copy, which is gone with its folder, say what it is a copy of.
+
+    Raises:
+        WorkbenchError: of the same kind as that of the block.
+    """
+    try:
+        yield
+    except WorkbenchError as error:
+        said = str(error.args[0]) if error.args else ""
+        if str(copy) not in said:
+            raise
+        raise type(error)(said.replace(str(copy), str(known_as))) from error
+
 
 Progress = Callable[[int, int], None]
 Array = NDArray[Any]

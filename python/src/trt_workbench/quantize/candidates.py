@@ -23,8 +23,7 @@ from trt_workbench.model.low_precision.cast import cast_model
 from trt_workbench.model.low_precision.evidence import METADATA_KEY, Evidence, SearchEvidence, TensorRange
 from trt_workbench.model.low_precision.groups import ATTENTION, Outsider, PrecisionGroup, Shapes, outsiders, quantisable
 from trt_workbench.model.low_precision.kinds import Method
-from trt_workbench.model.low_precision.lowered import Lowered
-from trt_workbench.model.low_precision.preparation import DoesNotApply, prepare, raise_opset
+from trt_workbench.model.low_precision.preparation import DoesNotApply, Lowered, prepare, raise_opset
 from trt_workbench.model.low_precision.qdq import insert_pairs, ranged_tensors
 from trt_workbench.model.opened import Model
 from trt_workbench.model.opsets import OPSETS

@@ -15,11 +15,10 @@ from pydantic import FiniteFloat
 from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.backends.registry import require_backend
 from trt_workbench.core.array_files import load_arrays, save_arrays
-from trt_workbench.core.compare import compare_rows
+from trt_workbench.core.compare import compare_rows, divergence, log_softmax
 from trt_workbench.core.documents import Strict, read_document, write_json
 from trt_workbench.core.elements import Kind, is_finite, kind, largest_agrees, widened
 from trt_workbench.core.errors import NotFinite, UsageProblem
-from trt_workbench.core.logits import divergence, log_softmax
 from trt_workbench.core.statistics.bootstrap import draw_counts
 from trt_workbench.engine.profiles import Profile
 from trt_workbench.model.opened import Model

@@ -15,8 +15,8 @@ from trt_workbench.model.low_precision.evidence import Evidence, digits_for
 from trt_workbench.model.opened import Model
 from trt_workbench.quantize.calibrate import Progress
 from trt_workbench.quantize.candidates import Candidate, candidate_files, evidence_path
+from trt_workbench.quantize.document import SearchDocument
 from trt_workbench.quantize.search import Note, Search
-from trt_workbench.quantize.search_document import SearchDocument
 from trt_workbench.quantize.settings import CalibrationSettings, PlacementSettings, SearchSettings
 
 INT8_MIXED = "int8-mixed"

@@ -13,7 +13,7 @@ from trt_workbench.core.documents import read_document
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.statistics.bootstrap import draw_counts, share_interval
 from trt_workbench.core.statistics.summary import interval
-from trt_workbench.quantize.score_document import ClassLoss, RowScore
+from trt_workbench.quantize.document import ClassLoss, RowScore
 from trt_workbench.vision import CocoMatches, CocoMetrics, read_dataset, read_predictions
 
 _FURTHER = ("AP50", "AP75", "AP_small", "AP_medium", "AP_large", "AR_100")

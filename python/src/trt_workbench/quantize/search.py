@@ -18,15 +18,13 @@ from trt_workbench.core.precision import read
 from trt_workbench.model.low_precision.evidence import SearchEvidence, SearchPoint, digits_for
 from trt_workbench.model.opened import Model
 from trt_workbench.profile import read_records
-from trt_workbench.quantize.calibrate import Calibrated, Progress, calibrate
+from trt_workbench.quantize.calibrate import Calibrated, Progress, calibrate, named
 from trt_workbench.quantize.candidates import Candidate, check_output
-from trt_workbench.quantize.copies import named
 from trt_workbench.quantize.data import data_hash
+from trt_workbench.quantize.document import GroupLoss, SearchDocument, SearchTrial, Sensitivity
 from trt_workbench.quantize.held_out import HELD_OUT, RANGES, Scorer, scorer_of
 from trt_workbench.quantize.scores import ResampledScore
-from trt_workbench.quantize.search_document import SearchDocument, SearchTrial
 from trt_workbench.quantize.sensitivity import Maker, measure_sensitivity
-from trt_workbench.quantize.sensitivity_document import GroupLoss, Sensitivity
 from trt_workbench.quantize.settings import CalibrationSettings, PlacementSettings, SearchSettings
 
 Note = Callable[[str], None]

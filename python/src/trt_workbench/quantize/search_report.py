@@ -8,7 +8,7 @@ from typing import Any
 from trt_workbench.core.documents import read_document
 from trt_workbench.core.percent import share
 from trt_workbench.model.low_precision.evidence import SearchEvidence
-from trt_workbench.quantize.search_document import SearchDocument
+from trt_workbench.quantize.document import SearchDocument
 from trt_workbench.quantize.sensitivity_report import draw_groups
 from trt_workbench.report.hover import say_point
 from trt_workbench.report.style import ACCENT, PALETTE, figure, legend_below, plots_folder

@@ -29,7 +29,7 @@ from trt_workbench.model.low_precision.preparation import prepare, raise_opset
 from trt_workbench.model.low_precision.qdq import ranged_tensors
 from trt_workbench.model.opened import Model
 from trt_workbench.model.sanitize.sanitize import save_model
-from trt_workbench.quantize.calibrate import Calibrated, fixed_batch
+from trt_workbench.quantize.calibrate import Calibrated, fixed_batch, named
 from trt_workbench.quantize.candidates import (
     Candidate,
     all_groups,
@@ -40,9 +40,8 @@ from trt_workbench.quantize.candidates import (
     other_products,
     weight_elements,
 )
-from trt_workbench.quantize.copies import named
 from trt_workbench.quantize.data import Batch, CalibrationData, Half, batches, calibration_data
-from trt_workbench.quantize.sensitivity_document import GroupLoss, Sensitivity
+from trt_workbench.quantize.document import GroupLoss, Sensitivity
 from trt_workbench.quantize.settings import CalibrationSettings, PlacementSettings
 
 Progress = Callable[[int, int], None]

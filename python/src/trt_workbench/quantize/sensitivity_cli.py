@@ -23,7 +23,7 @@ from trt_workbench.core.settings import Setting
 from trt_workbench.quantize.settings import MADE, CalibrationSettings, PlacementSettings, ScoreSettings, made_precision
 
 if TYPE_CHECKING:
-    from trt_workbench.quantize.sensitivity_document import GroupLoss, Sensitivity
+    from trt_workbench.quantize.document import GroupLoss, Sensitivity
 
 _SHOWN = 20
 

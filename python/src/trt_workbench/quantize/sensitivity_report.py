@@ -7,7 +7,7 @@ from typing import Any
 
 from trt_workbench.core.documents import read_document
 from trt_workbench.core.percent import share
-from trt_workbench.quantize.sensitivity_document import Sensitivity
+from trt_workbench.quantize.document import Sensitivity
 from trt_workbench.report.hover import say_rows
 from trt_workbench.report.style import ACCENT, PALETTE, WIDE, figure, label, legend_below, plots_folder
 

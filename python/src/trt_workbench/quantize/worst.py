@@ -6,11 +6,10 @@ from pathlib import Path
 
 from trt_workbench.core.files import scratch_folder
 from trt_workbench.model.opened import Model
-from trt_workbench.quantize.calibrate import Calibrated, Progress
-from trt_workbench.quantize.copies import named
+from trt_workbench.quantize.calibrate import Calibrated, Progress, named
+from trt_workbench.quantize.document import GroupScore, Sensitivity
 from trt_workbench.quantize.held_out import scorer_of
 from trt_workbench.quantize.sensitivity import Maker
-from trt_workbench.quantize.sensitivity_document import GroupScore, Sensitivity
 from trt_workbench.quantize.settings import CalibrationSettings, PlacementSettings, ScoreSettings
 
 

@@ -169,7 +169,7 @@ def _mark_axes(drawing: Figure) -> None:
 
 
 def _write(drawing: Figure, path: Path) -> None:
-    from trt_workbench.report.svg import written
+    from trt_workbench.report.page import written
 
     _mark_axes(drawing)
     if path.suffix == ".svg":

@@ -9,8 +9,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from trt_workbench.core.errors import CheckFailed, ComponentMissing, UsageProblem
-from trt_workbench.setup.ort_build_flags import check_command, source_version
-from trt_workbench.setup.ort_build_steps import BuildRequest, BuildStep, BuildSteps, prepare_steps
+from trt_workbench.setup.ort_build_steps import (
+    BuildRequest,
+    BuildStep,
+    BuildSteps,
+    check_command,
+    prepare_steps,
+    source_version,
+)
 
 Say = Callable[[str], None]
 # The build's own record of how it was configured; another command line configures anew.

@@ -13,9 +13,8 @@ from trt_workbench.backends.base import Session
 from trt_workbench.core.compare import difference
 from trt_workbench.stream.contract.feeding import fitted
 from trt_workbench.stream.paced_document import JoinedCheck
-from trt_workbench.stream.pieces import Pieces
 from trt_workbench.stream.pool import PooledStream, StreamPool
-from trt_workbench.stream.rows import row_of
+from trt_workbench.stream.rows import Pieces, row_of
 
 # With streams of each number: once with the new ones in their first chunk, once with all of them going on.
 _PUSHES = 2

@@ -12,7 +12,7 @@ from trt_workbench.core.precision import FORMATS, STREAM, coarsest, names
 from trt_workbench.core.statistics.summary import claimed_percentile, percentile, summarize
 from trt_workbench.model.precision import carried
 from trt_workbench.stream.contract.contract import Contract
-from trt_workbench.stream.contract.gates import Gate, Gates
+from trt_workbench.stream.contract.parts import Gate, Gates
 from trt_workbench.stream.document import Drift, GateResult, LaneMetrics, TensorSummary, Verdict
 from trt_workbench.stream.drift import RECURRENT_CHUNKS, drift
 from trt_workbench.stream.lane import Lane, finite

@@ -12,22 +12,50 @@ from numpy.typing import NDArray
 from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.backends.kept_reference import open_reference, record_folder
 from trt_workbench.backends.registry import require_backend
-from trt_workbench.core.embedded import ENCODER, embedded_contract, embedded_model
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.launcher import task
 from trt_workbench.core.verification import Mark
+from trt_workbench.core.workspace import ENCODER, embedded_contract, embedded_model
 from trt_workbench.engine.profiles import Profile
-from trt_workbench.model.identity import sha256_of
-from trt_workbench.model.opened import Model
+from trt_workbench.model.opened import Model, sha256_of
 from trt_workbench.model.randomness import refuse_random
+from trt_workbench.model.sanitize.sanitize import save_model
 from trt_workbench.stream.contract.contract import Contract
 from trt_workbench.stream.contract.model_tensors import MODEL_SUFFIX, read_tensors
 from trt_workbench.stream.contract.reading import read_contract
-from trt_workbench.stream.fixed import write_fixed
 from trt_workbench.stream.input import StreamInput
 from trt_workbench.stream.reference import LiveStreamReference, RecordedReference, contract_hash
 from trt_workbench.stream.settings import DEVICE, StreamSettings
 from trt_workbench.verify import graph_hash, own_model, refuse_wrong
+
+
+def fixed_sizes(contract: Contract) -> dict[str, dict[int, int]]:
+    """Return by tensor the sizes, by dimension, that are the same for one stream whatever its chunks are."""
+    chunks = list(contract.chunks(contract.chunking.first.hop + contract.chunking.later.hop))
+    moved = chunks[-1].model_copy(update={"size": 2 * chunks[-1].size - chunks[-1].left_context})
+    points = [contract.chunk_values(chunk) for chunk in (*chunks, moved)]
+    found: dict[str, dict[int, int]] = {}
+    for name in contract.tensors:
+        shapes = zip(*(contract.shape(name, point) for point in points), strict=True)
+        found[name] = {axis: sizes[0] for axis, sizes in enumerate(shapes) if len(set(sizes)) == 1}
+    return found
+
+
+def write_fixed(model: Model, contract: Contract, folder: Path) -> Path:
+    """Write the copy into `folder`, and return its path.
+
+    Raises:
+        UsageProblem: the model has changed on disk.
+        OSError: the folder cannot be written.
+    """
+    document, sizes = model.load(), fixed_sizes(contract)
+    for value in (*document.graph.input, *document.graph.output):
+        for axis, size in sizes.get(value.name, {}).items():
+            value.type.tensor_type.shape.dim[axis].dim_value = size
+    path = folder / model.path.name
+    save_model(document, path)
+    return path
+
 
 Say = Callable[[str], None]
 

@@ -89,7 +89,7 @@ def check_target(
 
 
 def _settings(profiles: tuple[str, ...] | None) -> BuildSettings:
-    from trt_workbench.engine.settings_file import load_settings
+    from trt_workbench.engine.options import load_settings
 
     given = {"strongly_typed": True, **({"profiles": profiles} if profiles else {})}
     return load_settings(None, given, spelled(BuildOptions).__getitem__)

@@ -10,8 +10,8 @@ import onnx
 
 from trt_workbench.core.documents import Strict
 from trt_workbench.core.precision import find
-from trt_workbench.engine.layer_precision import data_type
-from trt_workbench.model.element_types import kinds
+from trt_workbench.engine.inspection import data_type
+from trt_workbench.model.proto import kinds
 
 # Of a machine without a GPU; nothing follows from it.
 _NOISE = re.compile(r"cudaError \d+|catchCudaError")

@@ -1,14 +1,14 @@
-from .bench_gate import BenchGate as BenchGate
 from .document import VerifyFindings as VerifyFindings
 from .engine import PlanRequest as PlanRequest
 from .engine import verdict_of_build as verdict_of_build
 from .fix_cli import fix_build as fix_build
+from .gate import BenchGate as BenchGate
+from .gate import Unverified as Unverified
 from .gate import keep_agreement as keep_agreement
+from .gate import let_through as let_through
 from .gate import refuse_wrong as refuse_wrong
 from .gate import require_verified as require_verified
 from .opening import graph_hash as graph_hash
 from .opening import own_model as own_model
-from .unverified import Unverified as Unverified
-from .unverified import let_through as let_through
 from .yardstick import Yardstick as Yardstick
 from .yardstick import turned_over as turned_over

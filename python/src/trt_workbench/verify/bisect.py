@@ -25,11 +25,11 @@ from trt_workbench.core.errors import DeviceFailure, UsageProblem
 from trt_workbench.core.files import scratch_folder
 from trt_workbench.model.opened import Model
 from trt_workbench.verify.cut import CutSource, Form, read_source
-from trt_workbench.verify.fault import WrongOutput
 from trt_workbench.verify.isolation import Isolated
 from trt_workbench.verify.opening import NO_REFERENCE, VerifyRequest, of_model
 from trt_workbench.verify.run import Verified
 from trt_workbench.verify.trials import Outcome, OutOfTime, Trials, Verdict
+from trt_workbench.verify.verdict import WrongOutput
 
 FOLDER, STATE = "bisect", "state.jsonl"
 _MOST_FAULTS = 3  # that are tried again, if the first ones do not show in a new session

@@ -17,8 +17,7 @@ from trt_workbench.backends.measure.inputs import Kind, Ranges, random_inputs
 from trt_workbench.model.narrow_formats import input_ranges
 from trt_workbench.verify.data import Data, at, within
 from trt_workbench.verify.opening import Opened, VerifyRequest
-from trt_workbench.verify.record import RecordedCase
-from trt_workbench.verify.reference import Reference
+from trt_workbench.verify.reference import RecordedCase, Reference
 from trt_workbench.verify.space import Case, Space, cases
 
 Arrays = dict[str, NDArray[Any]]

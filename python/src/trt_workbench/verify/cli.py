@@ -55,9 +55,9 @@ def verify(
     from trt_workbench.backends.kept_reference import require_kept
     from trt_workbench.core.directory import run_directory
     from trt_workbench.core.documents import write_json
-    from trt_workbench.verify.apart import verified_apart
     from trt_workbench.verify.bisect import bisect as run_bisect
     from trt_workbench.verify.bisect import carry_state, check_bisectable
+    from trt_workbench.verify.isolation import verified_apart
     from trt_workbench.verify.keeping import keep_found
     from trt_workbench.verify.opening import VerifyRequest, of_model
     from trt_workbench.verify.reproduction import bisected_document, write_bisected

@@ -13,10 +13,10 @@ from trt_workbench.core.errors import DeviceLost, UsageProblem
 from trt_workbench.core.verification import UNVERIFIED, WRONG, Shapes, Verification
 from trt_workbench.engine.manifest import Manifest, read_manifest
 from trt_workbench.engine.verdicts import keep_verdict, kept_verdict
-from trt_workbench.verify.budget import Budget
 from trt_workbench.verify.keeping import Mode, crashed, unverified, verdict_of
 from trt_workbench.verify.opening import VerifyRequest
 from trt_workbench.verify.run import verify
+from trt_workbench.verify.space import Budget
 from trt_workbench.verify.verdict import loosest
 
 Note = Callable[[str], None]

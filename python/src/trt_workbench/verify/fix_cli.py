@@ -81,10 +81,9 @@ def fix_build(wrong: Verification, plan: Path, model: Path, destination: Path | 
         CheckFailed: no way around makes it right.
     """
     from trt_workbench.core.files import scratch_folder
-    from trt_workbench.verify.apart import plan_verified_apart
     from trt_workbench.verify.engine import PlanRequest, verify_plan
     from trt_workbench.verify.fixed_files import result_name
-    from trt_workbench.verify.isolation import Isolated
+    from trt_workbench.verify.isolation import Isolated, plan_verified_apart
     from trt_workbench.verify.opening import VerifyRequest
     from trt_workbench.verify.workarounds import require_chosen
 

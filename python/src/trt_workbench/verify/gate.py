@@ -5,20 +5,38 @@ Other runtimes pass: bench and the evaluations compare their outputs or scores w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trt_workbench.core.errors import CheckFailed
+from trt_workbench.core.errors import CheckFailed, WorkbenchError
 from trt_workbench.core.verification import UNVERIFIED, WRONG, Mark, Shapes, Verification
 from trt_workbench.engine.manifest import read_manifest
 from trt_workbench.engine.verdicts import keep_verdict, kept_verdict
-from trt_workbench.model.identity import sha256_of
+from trt_workbench.model.opened import sha256_of
 from trt_workbench.verify.engine import Note, PlanRequest, verify_plan
+from trt_workbench.verify.isolation import Isolated, plan_verified_apart
 from trt_workbench.verify.keeping import agreed
 from trt_workbench.verify.opening import MODEL_SUFFIX
-from trt_workbench.verify.unverified import ALLOW, Unverified
+
+ALLOW = "--allow-unverified"
+
+
+class Unverified(CheckFailed):
+    """An engine may be right, and nobody has looked."""
+
+
+def let_through(marks: Iterable[Mark | None]) -> list[str]:
+    """Return what has to be read before any figure: engines that passed for --allow-unverified alone.
+
+    Args:
+        marks: `verification` of records and metrics.
+    """
+    allowed = {(one["engine"], one["text"]) for one in marks if one and one["allowed"]}
+    return [f"Not verified, let through by {ALLOW}: {engine} is {text}." for engine, text in sorted(allowed)]
+
 
 Verify = Callable[[PlanRequest, Note], Verification]
 
@@ -182,3 +200,46 @@ def _mark(kept: Verification | None, engine: Engine, problem: str) -> Mark:
         evidence=evidence,
         allowed=bool(problem),
     )
+
+
+Check = Callable[[Mapping[str, Any], Path, Shapes | None, int], Mark | None]
+"""From provenance, model, input shapes (None for a language model) and device to a mark; raises CheckFailed."""
+
+
+@dataclass(frozen=True)
+class BenchGate:
+    """Lets engines pass that are verified at the shapes of their point.
+
+    Language models have been compared with PyTorch, batch by batch, when their point is loaded; only what is known to
+    be wrong is refused.
+
+    Attributes:
+        allows_unverified: let all engines pass, with a mark.
+    """
+
+    allows_unverified: bool = False
+
+    @contextlib.contextmanager
+    def opened(self, log: Path, timeout_s: float) -> Iterator[Check]:
+        """Yield what checks engines; its process is started at the first engine that has no verdict."""
+        with Isolated(log) as worker:
+
+            def verify(request: PlanRequest, _: Note) -> Verification:
+                try:
+                    return plan_verified_apart(request, worker, timeout_s)
+                except (WorkbenchError, RuntimeError) as error:
+                    raise Unverified(f"The engine could not be verified: {error}; {request.plan}") from error
+
+            def check(provenance: Mapping[str, Any], model: Path, shapes: Shapes | None, device: int) -> Mark | None:
+                allow = self.allows_unverified
+                if shapes is None:
+                    refuse_wrong(provenance, allow_unverified=allow)
+                    if provenance.get("agreement"):
+                        keep_agreement(provenance)
+                    marks = refuse_wrong(provenance, allow_unverified=allow)
+                    return marks[0] if marks else None
+                return require_verified(
+                    provenance, model, [shapes], allow_unverified=allow, device=device, verify=verify
+                )
+
+            yield check

@@ -16,7 +16,7 @@ from trt_workbench.core.verification import UNVERIFIED, WRONG, Verification, Ver
 from trt_workbench.engine.manifest import Manifest
 from trt_workbench.engine.target import examine_target
 from trt_workbench.engine.verdicts import keep_verdict
-from trt_workbench.model.identity import sha256_of
+from trt_workbench.model.opened import sha256_of
 from trt_workbench.verify.verdict import FINEST, RIGHT
 
 Mode = Literal["quick", "full"]

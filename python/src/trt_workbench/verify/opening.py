@@ -18,14 +18,11 @@ from trt_workbench.core.settings import with_flags
 from trt_workbench.engine.manifest import read_manifest
 from trt_workbench.engine.options import BuildSettings
 from trt_workbench.engine.profiles import Profile, ShapeRange
-from trt_workbench.model.identity import sha256_of
-from trt_workbench.model.opened import Model
+from trt_workbench.model.opened import Model, sha256_of
 from trt_workbench.model.randomness import refuse_random
-from trt_workbench.verify.budget import Budget
-from trt_workbench.verify.record import CallRecorder, KeptReference
-from trt_workbench.verify.reference import LiveReference
+from trt_workbench.verify.reference import CallRecorder, KeptReference, LiveReference
 from trt_workbench.verify.settings import Range, VerifySettings
-from trt_workbench.verify.space import Space, engine_spaces, model_space
+from trt_workbench.verify.space import Budget, Space, engine_spaces, model_space
 
 MODEL_SUFFIX = ".onnx"
 NO_REFERENCE = "none"

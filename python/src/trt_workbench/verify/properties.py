@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 
 from trt_workbench.core.compare import Difference
 from trt_workbench.core.elements import equal
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.verify.diagnosis import diagnose
 from trt_workbench.verify.space import Case, Space
-from trt_workbench.verify.yardstick import Limit
+from trt_workbench.verify.yardstick import Limit, Yardstick
 
 Arrays = dict[str, NDArray[Any]]
 Run = Callable[[Mapping[str, NDArray[Any]]], Mapping[str, NDArray[Any]]]
@@ -260,3 +261,59 @@ def _some_rows(batch: int) -> list[int]:
 
 def _spread(mask: NDArray[np.bool_], rank: int) -> NDArray[np.bool_]:
     return mask.reshape(*mask.shape, *([1] * (rank - 2)))
+
+
+class Calls:
+    """Runs a target and keeps what it answered, in order."""
+
+    def __init__(self, run: Run) -> None:
+        """Take the target's `run`."""
+        self._run = run
+        self.answers: list[Mapping[str, NDArray[Any]]] = []
+
+    def __call__(self, inputs: Mapping[str, NDArray[Any]]) -> Mapping[str, NDArray[Any]]:
+        """Run it."""
+        self.answers.append(self._run(inputs))
+        return self.answers[-1]
+
+
+def without_rounding(
+    check: Check, calls: Calls, trial: CallTrial, findings: list[PropertyResult], yardstick: Yardstick, precision: str
+) -> list[PropertyResult]:
+    """Return the findings, of which those hold that only rounding breaks.
+
+    Args:
+        check: that gave the findings.
+        calls: that it made.
+        trial: that it started from.
+        findings: of the check, one an output.
+        yardstick: of the model.
+        precision: that the target computes in.
+    """
+    if check not in OTHER_INPUTS or all(one.holds for one in findings):
+        return findings
+
+    def settled(inputs: Mapping[str, NDArray[Any]], answer: Mapping[str, NDArray[Any]]) -> Arrays:
+        """Return the model's own outputs where the target's are right, else the target's."""
+        right = yardstick.exact(inputs)
+        limits = yardstick.limits(precision, inputs, right, trial.rows, closely=True)
+        return {
+            name: right[name] if _explains(limits[name], array, right[name], rows=trial.rows[name]) else array
+            for name, array in answer.items()
+        }
+
+    answers = iter(calls.answers)  # the calls themselves: a fault that comes and goes may not come again
+    try:
+        own = replace(trial, outputs=settled(trial.inputs, trial.outputs))
+        still = {
+            one.output for one in worst(check(lambda inputs: settled(inputs, next(answers)), own)) if not one.holds
+        }
+    except UsageProblem:  # ONNX Runtime does not take a shape that the target takes
+        return findings
+    return [one if one.output in still else replace(one, holds=True, detail="") for one in findings]
+
+
+def _explains(limit: Limit, found: NDArray[Any], right: NDArray[Any], *, rows: bool) -> bool:
+    apart = limit.apart(found, right, rows=rows)
+    broken = apart.shape_differs or apart.nonfinite > 0
+    return limit.allows(apart) or limit.is_overflow(apart) or not (limit.decides or broken)

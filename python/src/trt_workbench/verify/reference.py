@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
-from trt_workbench.backends.base import Session
+from trt_workbench.backends.base import Session, TensorSpec
+from trt_workbench.backends.kept_reference import KeptFile, KeptRecord, RecordIndex, ReferenceWriter
 from trt_workbench.core.errors import UsageProblem, WorkbenchError
-from trt_workbench.verify.properties import CallTrial, Check, PropertyResult, worst
+from trt_workbench.verify.properties import EVERY_CALL, CallTrial, Check, PropertyResult, worst
+from trt_workbench.verify.settings import Range
+from trt_workbench.verify.space import Case
 from trt_workbench.verify.yardstick import typed_for
 
 Arrays = dict[str, NDArray[Any]]
@@ -90,3 +94,127 @@ class LiveReference:
 
     def _run(self, inputs: Mapping[str, NDArray[Any]]) -> Arrays:
         return self._session.run(typed_for(self._session, inputs))
+
+
+class Recorded(KeptFile):
+    """A call of the record: its case and inputs, which properties the model lacks or fails, and its arrays' file."""
+
+    values: dict[str, int]
+    shapes: dict[str, tuple[int, ...]]
+    inputs: str
+    lacks: dict[str, list[str]]
+    fails: list[str]
+
+
+class CallRecordIndex(RecordIndex):
+    """record.json."""
+
+    kind: str = "calls"
+    ranges: dict[str, tuple[int, int, int]]
+    seed: int
+    calls: list[Recorded]
+
+    @property
+    def files(self) -> Iterable[KeptFile]:
+        """The files of the calls."""
+        return self.calls
+
+
+class CallRecorder:
+    """Writes the record of a run while it goes on."""
+
+    def __init__(self, folder: Path, **facts: Any) -> None:
+        """Begin a record.
+
+        Args:
+            folder: the run's folder, in which `reference` is made.
+            facts: `model_sha256`, `reference`, `provenance`, `ranges` and `seed`, as JSON values.
+        """
+        self._writer, self._facts = ReferenceWriter(folder), facts
+        self._calls: list[Recorded] = []
+
+    def add(self, case: Case, label: str, inputs: Arrays, expected: Arrays) -> None:
+        """Keep one call."""
+        kept = self._writer.keep(f"{len(self._calls) + 1:04d}.npz", {"inputs": inputs, "expected": expected})
+        shapes = {name: array.shape for name, array in inputs.items()}
+        entry: dict[str, Any] = {"values": dict(case.values), "shapes": shapes, "inputs": label}
+        self._calls.append(Recorded(**entry, lacks={}, fails=[], **kept.model_dump()))
+
+    def add_properties(self, reference: Reference, trial: CallTrial) -> None:
+        """Keep which properties the model itself lacks, for the call that was added last."""
+        for check in EVERY_CALL:
+            if reference.fails(check, trial):
+                self._calls[-1].fails.append(check.__name__)
+            elif lacking := reference.lacks(check, trial):
+                self._calls[-1].lacks[check.__name__] = sorted(lacking)
+
+    def finish(self) -> None:
+        """Write what names the calls."""
+        self._writer.write(CallRecordIndex(**self._facts, calls=self._calls))
+
+
+class KeptReference(KeptRecord[CallRecordIndex]):
+    """A record that is read back, as the reference of another run.
+
+    Attributes:
+        ranges: sizes by symbol that its cases had.
+        outputs: that the reference had.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        """Check the record. Raises UsageProblem as of KeptRecord."""
+        super().__init__(directory, CallRecordIndex)
+        self.ranges = {name: Range(*sizes) for name, sizes in self.index.ranges.items()}
+        self.outputs = [name for call in self.index.calls[:1] for name in self.arrays(call, "expected")]
+
+    def cases(self) -> list[RecordedCase]:
+        """Return the cases, in the order of recording."""
+        found: dict[str, list[Recorded]] = {}
+        for call in self.index.calls:
+            found.setdefault(repr((call.values, call.shapes)), []).append(call)
+        return [RecordedCase(self, calls) for calls in found.values()]
+
+
+class RecordedCase:
+    """The calls of one case of a record: a reference for them alone."""
+
+    def __init__(self, record: KeptReference, calls: Sequence[Recorded]) -> None:
+        """Take the calls, which differ in their inputs' label."""
+        self.name = record.name
+        self._record = record
+        self._calls = {call.inputs: call for call in calls}
+        self._first = calls[0]
+        self.labels = list(self._calls)
+        self.shapes = self._first.shapes
+
+    def inputs(self, label: str, specs: Sequence[TensorSpec]) -> Arrays:
+        """Return the inputs of a label in the target's types, which may be narrower than the model's.
+
+        Raises:
+            UsageProblem: the record lacks one.
+        """
+        call = self._calls[label]
+        arrays = self._record.arrays(call, "inputs", [spec.name for spec in specs], "input")
+        for spec in specs:
+            self._record.require_tensor(call, spec.name, arrays[spec.name], spec.dtype, call.shapes[spec.name])
+        return {spec.name: arrays[spec.name].astype(spec.dtype) for spec in specs}
+
+    def expected(self, label: str, inputs: Arrays) -> Arrays:  # noqa: ARG002 - of a session
+        """Return what was recorded for a label."""
+        return self._record.arrays(self._calls[label], "expected", self._record.outputs)
+
+    def require_like(self, label: str, found: Arrays) -> None:
+        """Raise UsageProblem where what was recorded cannot be compared with what the target returns."""
+        call, expected = self._calls[label], self.expected(label, {})
+        for name, array in found.items():
+            if name in expected:
+                sizes = [None] * array.ndim
+                self._record.require_tensor(call, name, expected[name], array.dtype.name, sizes)
+
+    def lacks(self, check: Check, trial: CallTrial) -> set[str]:  # noqa: ARG002 - of a session
+        """Return the outputs for which the model did not have a property."""
+        return set(self._first.lacks.get(check.__name__, ()))
+
+    def fails(self, check: Check, trial: CallTrial) -> bool:  # noqa: ARG002 - of a session
+        """Whether the model itself did not run at a shape that a check makes."""
+        return check.__name__ in self._first.fails

@@ -22,18 +22,16 @@ from trt_workbench.core.verification import UNDECIDED, UNVERIFIED, WRONG
 from trt_workbench.model.precision import rounding_of
 from trt_workbench.verify.calls import Arrays, Call, calls
 from trt_workbench.verify.diagnosis import diagnose
-from trt_workbench.verify.fault import WrongOutput
 from trt_workbench.verify.opening import Opened, VerifyRequest
 from trt_workbench.verify.other_ways import OtherWay, ways
-from trt_workbench.verify.properties import EVERY_CALL, CallTrial, PropertyResult, worst
-from trt_workbench.verify.record import RecordedCase
-from trt_workbench.verify.reference import Reference
-from trt_workbench.verify.rounding import Calls, without_rounding
+from trt_workbench.verify.properties import EVERY_CALL, Calls, CallTrial, PropertyResult, without_rounding, worst
+from trt_workbench.verify.reference import RecordedCase, Reference
 from trt_workbench.verify.space import Case, Space
 from trt_workbench.verify.verdict import (
     CONSISTENT,
     FINEST,
     RIGHT,
+    WrongOutput,
     as_exact,
     less_exact,
     loosest,

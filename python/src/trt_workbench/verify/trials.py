@@ -24,8 +24,7 @@ from trt_workbench.core.documents import Strict, append_lines, json_values
 from trt_workbench.core.elements import Kind, kind
 from trt_workbench.core.errors import BackendFailure, DeviceFailure
 from trt_workbench.core.files import write_text
-from trt_workbench.model.identity import sha256_of
-from trt_workbench.model.opened import Model
+from trt_workbench.model.opened import Model, sha256_of
 from trt_workbench.model.sanitize.sanitize import save_model
 from trt_workbench.verify.cut import Cut, CutSource, Form
 from trt_workbench.verify.isolation import Crashed, Isolated, document_of

@@ -13,18 +13,16 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Session
 from trt_workbench.backends.registry import load_reference
-from trt_workbench.core.compare import Difference, compare_rows, difference, typical_error
+from trt_workbench.core.compare import Difference, can_match, compare_rows, difference, matched, typical_error
 from trt_workbench.core.documents import json_values
-from trt_workbench.core.matching import can_match, matched
 from trt_workbench.core.percent import share
 from trt_workbench.core.precision import MATCH, Format, coarsest, get, parse
-from trt_workbench.model.element_types import kinds
 from trt_workbench.model.low_precision.simulate import simulated
-from trt_workbench.model.nan_flags import FLAGS, computed_floats, outputs_behind, with_flags
+from trt_workbench.model.low_precision.watch import FLAGS, computed_floats, outputs_behind, with_flags
 from trt_workbench.model.narrow_formats import is_narrowing, narrow_formats
 from trt_workbench.model.noise import with_rounding
 from trt_workbench.model.opened import Model
-from trt_workbench.model.proto import opset
+from trt_workbench.model.proto import kinds, opset
 from trt_workbench.model.walking import all_nodes
 
 Arrays = Mapping[str, NDArray[Any]]

@@ -1,11 +1,11 @@
 from .artefacts import predictions_of as predictions_of
 from .calibration import calibration_images as calibration_images
 from .dataset import read_dataset as read_dataset
+from .decode import Exif as Exif
 from .detections import read_predictions as read_predictions
 from .document import LEAST_ANNOTATIONS as LEAST_ANNOTATIONS
 from .document import CocoMetrics as CocoMetrics
 from .document import ImageRecord as ImageRecord
-from .exif import Exif as Exif
 from .families import DecodeSettings as DecodeSettings
 from .families import recognise as recognise
 from .families.recognise import ADVICE as ADVICE

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from trt_workbench.engine.calibration import holds_images
 from trt_workbench.model.opened import Model
-from trt_workbench.vision.decode import ImageReader
-from trt_workbench.vision.exif import Exif
+from trt_workbench.vision.decode import Exif, ImageReader
 from trt_workbench.vision.families.recognise import family_of
 from trt_workbench.vision.letterbox import preprocess
 

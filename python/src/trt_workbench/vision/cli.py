@@ -78,7 +78,7 @@ def _inputs(model: Path | None, images: Path | None, annotations: Path | None) -
     if (images is None) != (annotations is None):
         given, other = ("--images", "--annotations") if annotations is None else ("--annotations", "--images")
         raise UsageProblem(f"{given} was given without {other}; a dataset needs both.")
-    from trt_workbench.core.embedded import embedded_model
+    from trt_workbench.core.workspace import embedded_model
     from trt_workbench.vision.scenes.dataset import embedded_dataset, fits_embedded_dataset, make_embedded_dataset
 
     if model is not None and images is None and not fits_embedded_dataset(model):
@@ -98,7 +98,7 @@ def _inputs(model: Path | None, images: Path | None, annotations: Path | None) -
 
 def _evaluate(request: CocoRequest, output: Path | None) -> tuple[CocoOutcome, Path]:
     from trt_workbench.core.directory import run_directory
-    from trt_workbench.core.embedded import embedded_model
+    from trt_workbench.core.workspace import embedded_model
     from trt_workbench.vision.run import CocoEvaluation
 
     with at_stage(lambda: "Opening the model"):  # first of all, this tells of a GPU that `auto` leaves unused

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from trt_workbench.vision.exif import Exif
+    from trt_workbench.vision.decode import Exif
 
 PER_GROUP = 4
 PANEL_WIDTH = 520  # pixels, wide enough to read a label on

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,9 +12,55 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.input_files import open_regular
 from trt_workbench.engine.calibration import IMAGE_SUFFIXES
 from trt_workbench.vision.decode import read_image
-from trt_workbench.vision.videos import open_video
+
+_VARIABLE = "OPENCV_FFMPEG_CAPTURE_OPTIONS"
+# What a file holds counts, not what it is called: a playlist or script (HLS, DASH, SDP, ffconcat, ...) opens further
+# files. FFmpeg's names of the containers that hold everything themselves, its own check (libavformat/avformat.h).
+_CONTAINERS = "mov,matroska,avi,mpeg,mpegts,mpegvideo,m4v"
+_OPTIONS = f"format_whitelist;{_CONTAINERS}|protocol_whitelist;file"
+
+
+def open_video(path: Path) -> cv2.VideoCapture:
+    """Open a video for reading.
+
+    FFmpeg gets the number of an open file: in a name it would take `10:30.mp4` for an address, and OpenCV's bindings
+    crash on one that is no UTF-8.
+
+    Raises:
+        UsageProblem: it is no video in a container of its own.
+        OSError: it cannot be read, or is no regular file.
+    """
+    with open_regular(path) as file:
+        before = os.environ.get(_VARIABLE)
+        os.environ[_VARIABLE] = _OPTIONS
+        try:
+            video = cv2.VideoCapture(f"file:/proc/self/fd/{file.fileno()}", cv2.CAP_FFMPEG)
+        finally:
+            del os.environ[_VARIABLE]
+            os.environ.update({} if before is None else {_VARIABLE: before})
+    if not video.isOpened():
+        raise UsageProblem(
+            "The file is no video that OpenCV can decode, it is damaged, or it is a list of other files; replace it: "
+            f"{path}"
+        )
+    return video
+
+
+def count_frames(path: Path) -> int:
+    """Return how many frames of a video can be decoded; 0 of what is none. Raises OSError."""
+    try:
+        video = open_video(path)
+    except UsageProblem:
+        return 0
+    count = 0
+    while video.grab():
+        count += 1
+    video.release()
+    return count
+
 
 # No playlists, which would name further files.
 VIDEOS = frozenset({".mp4", ".m4v", ".mov", ".avi", ".mkv", ".webm", ".mpg", ".mpeg"})

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import numpy as np
 
@@ -19,14 +19,25 @@ from trt_workbench.backends.registry import require_backend
 from trt_workbench.core.documents import append_lines
 from trt_workbench.core.errors import UsageProblem, did_you_mean, whole_number
 from trt_workbench.core.statistics.summary import summarize
-from trt_workbench.model.identity import sha256_of
+from trt_workbench.model.opened import sha256_of
 from trt_workbench.vision.decode import ImageReader
 from trt_workbench.vision.detector import Detector, SingleImages
+from trt_workbench.vision.document import DetectionRecord, Prediction
 from trt_workbench.vision.families import Detections
 from trt_workbench.vision.image_sources import SourceImage, Sources, find_sources
-from trt_workbench.vision.names import COCO_NAMES
-from trt_workbench.vision.predict_document import DetectionRecord, Prediction
-from trt_workbench.vision.predict_settings import PredictSettings
+from trt_workbench.vision.settings import PredictSettings
+
+COCO_NAMES: Final = (
+    "person", "bicycle", "car", "motorcycle", "airplane", "bus", "train", "truck", "boat", "traffic light",
+    "fire hydrant", "stop sign", "parking meter", "bench", "bird", "cat", "dog", "horse", "sheep", "cow", "elephant",
+    "bear", "zebra", "giraffe", "backpack", "umbrella", "handbag", "tie", "suitcase", "frisbee", "skis", "snowboard",
+    "sports ball", "kite", "baseball bat", "baseball glove", "skateboard", "surfboard", "tennis racket", "bottle",
+    "wine glass", "cup", "fork", "knife", "spoon", "bowl", "banana", "apple", "sandwich", "orange", "broccoli",
+    "carrot", "hot dog", "pizza", "donut", "cake", "chair", "couch", "potted plant", "bed", "dining table", "toilet",
+    "tv", "laptop", "mouse", "remote", "keyboard", "cell phone", "microwave", "oven", "toaster", "sink", "refrigerator",
+    "book", "clock", "vase", "scissors", "teddy bear", "hair drier", "toothbrush",
+)  # fmt: skip
+
 
 DETECTIONS = "detections.jsonl"
 Note = Callable[[str], None]

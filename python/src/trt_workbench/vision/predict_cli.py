@@ -23,11 +23,11 @@ from trt_workbench.console.progress import at_stage, progress_bar
 from trt_workbench.core.errors import INTERRUPTED
 from trt_workbench.core.settings import Setting
 from trt_workbench.model.precision import precision_label
-from trt_workbench.vision.predict_settings import PredictSettings
+from trt_workbench.vision.settings import PredictSettings
 
 if TYPE_CHECKING:
+    from trt_workbench.vision.document import Prediction
     from trt_workbench.vision.predict import PredictRequest
-    from trt_workbench.vision.predict_document import Prediction
 
 PICTURES = "pictures"
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from trt_workbench.vision.document import DetectionRecord
     from trt_workbench.vision.image_sources import SourceImage
-    from trt_workbench.vision.predict_document import DetectionRecord
 
 _QUALITY = 90
 _JPEG_SIDE = 65_500  # pixels, of libjpeg
@@ -93,7 +93,7 @@ class PredictedPictures(AbstractContextManager["PredictedPictures"]):
             return
         self._video.release()
         self._video = None
-        from trt_workbench.vision.videos import count_frames
+        from trt_workbench.vision.image_sources import count_frames
 
         # OpenCV says nothing of a disk that is full
         if check and (found := count_frames(self._place_of_video)) < self._frames:

@@ -7,8 +7,8 @@ from typing import Any
 
 from trt_workbench.core.percent import share
 from trt_workbench.core.statistics.summary import DRAWN, too_few
+from trt_workbench.report.page import evidence_from
 from trt_workbench.report.style import plots_folder
-from trt_workbench.report.verified import evidence_from
 from trt_workbench.verify import let_through
 from trt_workbench.vision.artefacts import CocoArtefacts, read_artefacts
 from trt_workbench.vision.document import FIGURES, LEAST_ANNOTATIONS, STAGES, CocoMetrics

@@ -20,9 +20,9 @@ from trt_workbench.core.environment import available_processors
 from trt_workbench.core.errors import NotFinite, UsageProblem
 from trt_workbench.core.statistics.bootstrap import draw_counts
 from trt_workbench.engine.profiles import Profile
-from trt_workbench.model.identity import sha256_of
 from trt_workbench.model.low_precision.evidence import calibration_inputs
 from trt_workbench.model.low_precision.input_statistics import difference, input_statistics
+from trt_workbench.model.opened import sha256_of
 from trt_workbench.vision.class_map import map_classes
 from trt_workbench.vision.confusion import SCORE_THRESHOLD, confuse
 from trt_workbench.vision.dataset import read_dataset

@@ -7,8 +7,8 @@ from typing import Any
 import psutil
 import pytest
 
-from trt_workbench.backends.measure import contention
-from trt_workbench.backends.measure.contention import ContentionWatch, own_cpu_s, own_processes
+from trt_workbench.backends.measure import telemetry as contention
+from trt_workbench.backends.measure.telemetry import ContentionWatch, own_cpu_s, own_processes
 
 FIRST = {"user": 10.0, "nice": 1.0, "system": 5.0, "idle": 100.0, "iowait": 2.0, "irq": 0.25, "softirq": 0.5}
 FIRST |= {"steal": 3.0}

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from tests.records import record
 
-from trt_workbench.backends.measure.contention import Contention, ContentionWatch
 from trt_workbench.backends.measure.stability import (
     between_repetitions,
     instabilities,
@@ -21,7 +20,7 @@ from trt_workbench.backends.measure.stability import (
     repetition_drift,
     window_drift,
 )
-from trt_workbench.backends.measure.telemetry import Telemetry, _Gpu
+from trt_workbench.backends.measure.telemetry import Contention, ContentionWatch, Telemetry, _Gpu
 from trt_workbench.bench.ranking import rank
 from trt_workbench.core.statistics.comparison import Interval
 

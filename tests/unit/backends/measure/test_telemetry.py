@@ -10,8 +10,14 @@ import psutil
 import pytest
 from tests.fake_nvml import NVMLError, fake_nvml
 
-from trt_workbench.backends.measure.contention import Contention
-from trt_workbench.backends.measure.telemetry import THROTTLES, Telemetry, TelemetrySampler, _Gpu, gpu_in_use
+from trt_workbench.backends.measure.telemetry import (
+    THROTTLES,
+    Contention,
+    Telemetry,
+    TelemetrySampler,
+    _Gpu,
+    gpu_in_use,
+)
 
 ME = os.getpid()
 

@@ -17,8 +17,7 @@ from tests.random_models import write_model
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.model.editing import replace_nodes
 from trt_workbench.model.low_precision.cast import cast_model
-from trt_workbench.model.low_precision.lowered import Lowered
-from trt_workbench.model.low_precision.preparation import DoesNotApply, raise_opset
+from trt_workbench.model.low_precision.preparation import DoesNotApply, Lowered, raise_opset
 from trt_workbench.model.low_precision.simulate import simulated
 from trt_workbench.model.opened import Model
 

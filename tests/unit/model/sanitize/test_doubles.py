@@ -14,8 +14,7 @@ from tests.onnx_text import parse_onnx, write_onnx
 from trt_workbench.core.errors import CheckFailed
 from trt_workbench.model.opened import Model
 from trt_workbench.model.sanitize.doubles import double_to_float
-from trt_workbench.sanitize.far_inputs import far_inputs
-from trt_workbench.sanitize.parity import ParityRequest, check_parity
+from trt_workbench.sanitize.parity import ParityRequest, check_parity, far_inputs
 
 DOUBLE, FLOAT, INT32, INT64 = TensorProto.DOUBLE, TensorProto.FLOAT, TensorProto.INT32, TensorProto.INT64
 

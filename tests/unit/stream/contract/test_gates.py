@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from trt_workbench.core.precision import STREAM, names
-from trt_workbench.stream.contract.gates import Gate, Gates
+from trt_workbench.stream.contract.parts import Gate, Gates
 
 
 def test_every_format_of_the_table_has_a_limit() -> None:

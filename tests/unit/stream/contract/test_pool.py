@@ -24,8 +24,8 @@ from tests.streaming_models import (
 
 from trt_workbench.backends.base import Session
 from trt_workbench.backends.registry import get_backend
-from trt_workbench.core.embedded import ENCODER, embedded_contract, embedded_model
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.workspace import ENCODER, embedded_contract, embedded_model
 from trt_workbench.stream.contract.contract import Contract
 from trt_workbench.stream.contract.feeding import fitted
 from trt_workbench.stream.contract.reading import read_contract

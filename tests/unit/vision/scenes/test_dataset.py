@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from trt_workbench.core.embedded import embedded_model
+from trt_workbench.core.workspace import embedded_model
 from trt_workbench.engine.builder import build, export, prepare_build
 from trt_workbench.engine.options import BuildSettings
 from trt_workbench.model.opened import Model

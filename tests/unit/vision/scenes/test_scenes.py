@@ -12,8 +12,8 @@ import pytest
 from numpy.typing import NDArray
 from tests.fork_server import ForkServer
 
-from trt_workbench.core.embedded import embedded_model
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.workspace import embedded_model
 from trt_workbench.vision.scenes.render import MIN_VISIBLE, render
 from trt_workbench.vision.scenes.scenes import CATEGORY_IDS, CLASSES, HELD_OUT_SEED, scene, write_dataset
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TypeVar
 
-from trt_workbench.backends.measure.contention import Contention
-from trt_workbench.backends.measure.telemetry import Telemetry
+from trt_workbench.backends.measure.telemetry import Contention, Telemetry
 
 T = TypeVar("T", int, float)
 

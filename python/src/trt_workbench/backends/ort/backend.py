@@ -78,8 +78,7 @@ class OrtBackend(Backend):
 
     def profile(self, model: Path, options: SessionOptions, runs: ProfiledRuns) -> Profiled:
         """Run the model with ONNX Runtime's profiler, as `Backend.profile` describes."""
-        from trt_workbench.backends.ort.profile import profiled_runs
-        from trt_workbench.backends.ort.trace import read_trace
+        from trt_workbench.backends.ort.profile import profiled_runs, read_trace
 
         runs.folder.mkdir(parents=True, exist_ok=True)
         count = runs.warmup + runs.iterations

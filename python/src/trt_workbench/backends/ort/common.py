@@ -114,7 +114,7 @@ def cpu_session(ort: Any, model: Model, config: ort.SessionOptions) -> tuple[ort
     Raises:
         Exception: as ONNX Runtime does.
     """
-    from trt_workbench.backends.channel_scales import lacks_kernel
+    from trt_workbench.backends.simulation import lacks_kernel
 
     config.add_session_config_entry("session.x64quantprecision", "1")
     plain = ort.GraphOptimizationLevel.ORT_DISABLE_ALL, ort.GraphOptimizationLevel.ORT_ENABLE_BASIC

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.extra_options import Option, checked_extra
-from trt_workbench.backends.ort.assignment import RECORD_ENTRY, Assignment, check_assignment, read_assignment
 from trt_workbench.backends.ort.backend import LoadRequest
 from trt_workbench.backends.ort.bound import BoundSession
 from trt_workbench.backends.ort.common import (
@@ -19,7 +18,8 @@ from trt_workbench.backends.ort.common import (
     session_config,
     translated,
 )
-from trt_workbench.backends.ort.preload import preload
+from trt_workbench.backends.ort.libraries import preload
+from trt_workbench.backends.ort.partitions import RECORD_ENTRY, Assignment, check_assignment, read_assignment
 from trt_workbench.backends.ort.rewrites import assigned_graph, optimised_model
 from trt_workbench.backends.ort.slot import Binding
 from trt_workbench.backends.pinned import PageableHost, PinnedHost
@@ -85,7 +85,7 @@ def load_gpu_session(request: LoadRequest, options: SessionOptions) -> BoundSess
     """
     import onnxruntime as ort
 
-    from trt_workbench.model.data_shapes import data_shaped_outputs
+    from trt_workbench.model.shape_nodes import data_shaped_outputs
 
     level, spinning = request.extra["graph_optimization_level"], request.extra["allow_spinning"]
     config, record = session_config(ort, options, level, allow_spinning=spinning)

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from trt_workbench.backends.base import Availability, Backend, Session, SessionOptions
 from trt_workbench.backends.extra_options import Option, checked_extra
 from trt_workbench.backends.graph_precision import PRECISIONS, model_in_precision
-from trt_workbench.backends.ort.assignment import RECORD_ENTRY, check_assignment, read_assignment
 from trt_workbench.backends.ort.backend import LoadRequest
 from trt_workbench.backends.ort.common import CPU_PROVIDER, LEVELS, check_counts, session_config, translated
 from trt_workbench.backends.ort.cpu import OrtCpuBackend, OrtCpuSession
 from trt_workbench.backends.ort.gpu import provider_text, shape_keys
+from trt_workbench.backends.ort.partitions import RECORD_ENTRY, check_assignment, read_assignment
 from trt_workbench.backends.tf32 import check_tf32_allowed, forbid_tf32
 from trt_workbench.core.errors import ComponentMissing, UsageProblem
 from trt_workbench.core.gpu import GPU_ADVICE, driver_report, why_no_gpu

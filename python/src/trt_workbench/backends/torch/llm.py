@@ -15,7 +15,7 @@ from trt_workbench.backends.torch.llm_model import REFUSALS, load_causal_lm, qui
 from trt_workbench.core.device_errors import device_error, device_message
 from trt_workbench.core.errors import ComponentMissing, UsageProblem
 from trt_workbench.core.launcher import package
-from trt_workbench.core.threads import wait_policy
+from trt_workbench.core.variables import wait_policy
 from trt_workbench.model.llm_directory import LlmDirectory
 from trt_workbench.model.precision import Precision
 

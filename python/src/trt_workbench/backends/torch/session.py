@@ -3,16 +3,49 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import torch
+from torch.utils import _pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
 from trt_workbench.backends.base import Session, SessionOptions, check_index, closed
 from trt_workbench.backends.torch.common import PRECISIONS, plain_strides, set_tf32, translated
-from trt_workbench.core.precision import find
+from trt_workbench.core.precision import FORMATS, find
+
+# Operators of ATen that multiply and add, below torch.nn and torch.matmul.
+_ARITHMETIC = re.compile(r"^(add|b|badd|addb)?mm$|matmul|conv|dot_product|lstm|gru|rnn|linear|^(add)?mv$|^dot$")
+_NAMES = {one.torch: one.name for one in FORMATS if one.torch} | {"float64": "fp64"}
+
+
+@contextmanager
+def watched(counts: Counter[str]) -> Iterator[None]:
+    """Count the products that are computed meanwhile in this thread, by the type of their first floats."""
+    with _Watching(counts):
+        yield
+
+
+class _Watching(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    def __init__(self, counts: Counter[str]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._counts = counts
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if _ARITHMETIC.search(func.overloadpacket.__name__):
+            tensors = (one for one in _pytree.tree_leaves(args) if isinstance(one, torch.Tensor))
+            kind = next((one.dtype for one in tensors if one.dtype.is_floating_point), None)
+            if kind is not None:
+                name = str(kind).removeprefix("torch.")
+                self._counts[_NAMES.get(name, name)] += 1
+        return func(*args, **(kwargs or {}))
+
 
 if TYPE_CHECKING:
     import torch
@@ -117,7 +150,6 @@ class TorchSession(Session):
         """Count what the first run multiplies; compiled code calls no operator that could be counted."""
         if self._multiplied is not None or self._is_compiled:
             return contextlib.nullcontext()
-        from trt_workbench.backends.torch.watch import watched
 
         self._multiplied = Counter()
         return watched(self._multiplied)

@@ -10,8 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.core.errors import UsageProblem, did_you_mean
-from trt_workbench.engine.options import BuildSettings
-from trt_workbench.engine.settings_file import load_settings
+from trt_workbench.engine.options import BuildSettings, load_settings
 
 
 class RunnerChoice(BaseModel):

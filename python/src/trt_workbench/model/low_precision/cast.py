@@ -19,7 +19,6 @@ from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.precision import Format, get
 from trt_workbench.model.constants import Array, constant_value
 from trt_workbench.model.editing import Names, NodeWriter, in_order, inlined, remove_unread, replace_nodes
-from trt_workbench.model.element_types import kinds, kinds_where
 from trt_workbench.model.graph_types import output_type
 from trt_workbench.model.low_precision.cast_rules import (
     BOUNDED,
@@ -33,9 +32,8 @@ from trt_workbench.model.low_precision.cast_rules import (
     WIDE,
     NodeTypes,
 )
-from trt_workbench.model.low_precision.lowered import Lowered
-from trt_workbench.model.low_precision.preparation import DoesNotApply
-from trt_workbench.model.proto import STANDARD, opset
+from trt_workbench.model.low_precision.preparation import DoesNotApply, Lowered
+from trt_workbench.model.proto import STANDARD, kinds, kinds_where, opset
 from trt_workbench.model.walking import Scope, all_nodes, defined, has_subgraph, subgraphs
 from trt_workbench.model.weights import without_weights
 

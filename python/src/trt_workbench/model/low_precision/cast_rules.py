@@ -8,8 +8,7 @@ import onnx
 from onnx import TensorProto
 
 from trt_workbench.core.precision import get
-from trt_workbench.model.element_types import kinds_where
-from trt_workbench.model.proto import STANDARD
+from trt_workbench.model.proto import STANDARD, kinds_where
 
 TYPE_STRINGS = {kind: f"tensor({get(name).numpy})" for kind, name in kinds_where(lambda one: one.is_half).items()}
 # Squares and sums leave fp16's range, and bf16 adds few digits: a variance of values around 300 is infinite in fp16.

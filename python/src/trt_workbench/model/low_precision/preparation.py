@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import onnx
@@ -26,6 +27,24 @@ from trt_workbench.model.low_precision.groups import WEIGHTED, PrecisionGroup, q
 from trt_workbench.model.opened import Model, checked_on_error
 from trt_workbench.model.proto import opset
 from trt_workbench.model.walking import has_subgraph
+
+
+@dataclass
+class Lowered:
+    """A model in a lower precision.
+
+    Attributes:
+        model: the new model; the one that was given is unchanged.
+        kept: node that stayed in the type it had, with the reason.
+        wide: operators that compute on floats and stayed in the type they had, somewhere.
+        notes: what else a person should know, such as constants that were clamped, in sentences.
+    """
+
+    model: onnx.ModelProto
+    kept: dict[str, str] = field(default_factory=dict)
+    wide: set[str] = field(default_factory=set)
+    notes: list[str] = field(default_factory=list)
+
 
 _QUANTISED = (
     "QLinear",

@@ -10,8 +10,8 @@ from onnx import TensorProto
 
 from trt_workbench.core.precision import Format, get
 from trt_workbench.model.editing import NodeWriter
-from trt_workbench.model.element_types import format_of
 from trt_workbench.model.low_precision import formats
+from trt_workbench.model.proto import format_of
 
 
 def rounded(writer: NodeWriter, name: str, kind: int, output: str = "") -> str:

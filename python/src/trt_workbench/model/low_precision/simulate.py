@@ -19,7 +19,6 @@ from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.precision import get
 from trt_workbench.model.constants import Array, constant_value
 from trt_workbench.model.editing import Names, NodeWriter, inlined, replace_nodes
-from trt_workbench.model.element_types import SCALES, kinds_where
 from trt_workbench.model.graph_types import output_type
 from trt_workbench.model.low_precision import formats
 from trt_workbench.model.low_precision.recurrent_steps import step_by_step
@@ -35,7 +34,7 @@ from trt_workbench.model.low_precision.rounding_nodes import (
 from trt_workbench.model.low_precision.widening import keep_types, widen_type
 from trt_workbench.model.narrow_formats import TENSORRT_DOMAIN
 from trt_workbench.model.noise import MOVES
-from trt_workbench.model.proto import STANDARD, integer, opset
+from trt_workbench.model.proto import SCALES, STANDARD, integer, kinds_where, opset
 from trt_workbench.model.walking import Scope, all_nodes, has_subgraph, reads, subgraphs
 from trt_workbench.model.weights import without_weights
 

@@ -14,8 +14,7 @@ from onnx import TensorProto, numpy_helper
 from trt_workbench.core.compare import difference
 from trt_workbench.core.precision import get
 from trt_workbench.model.constants import Array, constant_value
-from trt_workbench.model.element_types import kinds_where
-from trt_workbench.model.proto import STANDARD, integer, is_external
+from trt_workbench.model.proto import STANDARD, integer, is_external, kinds_where
 from trt_workbench.model.walking import all_graphs, nodes_within, subgraphs
 
 # fp32 holds every whole number up to here.

@@ -15,11 +15,11 @@ from pydantic import Field
 from trt_workbench.core.documents import Strict
 from trt_workbench.engine.profiles import Profile, ShapeRange
 from trt_workbench.stream.contract.expressions import Expression
-from trt_workbench.stream.contract.gates import Gates
 from trt_workbench.stream.contract.parts import (
     Chunk,
     Chunking,
     FrameCounter,
+    Gates,
     Input,
     Invariant,
     Length,

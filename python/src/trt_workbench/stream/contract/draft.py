@@ -8,8 +8,7 @@ from typing import Any
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.model.facts import ModelTensor
 from trt_workbench.stream.contract.contract import CHUNK_NAMES
-from trt_workbench.stream.contract.draft_stream import WHOLE, DraftedStream, Known
-from trt_workbench.stream.contract.exporters import counted_of
+from trt_workbench.stream.contract.draft_stream import WHOLE, DraftedStream, Known, counted_of
 from trt_workbench.stream.contract.expressions import RESERVED
 from trt_workbench.stream.contract.graph import StreamGraph
 from trt_workbench.stream.contract.model_tensors import ModelTensors

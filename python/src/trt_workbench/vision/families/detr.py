@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.images import ImageTransform
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.vision.families.base import Detections, DetectorFacts, DoesNotFit, Family, corners
-from trt_workbench.vision.families.rows import row_detections
+from trt_workbench.vision.families.base import Detections, DetectorFacts, DoesNotFit, Family, corners, row_detections
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,7 @@ from typing import Literal
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.images import ImageTransform
 from trt_workbench.core.errors import ComponentMissing, DeviceFailure, UsageProblem, did_you_mean
-from trt_workbench.core.extensions import FAMILIES, extensions, load_extension, package_of
-from trt_workbench.core.guarding import Answer, Guard, WrongAnswer
+from trt_workbench.core.extensions import FAMILIES, Answer, Guard, WrongAnswer, extensions, load_extension, package_of
 from trt_workbench.model.opened import Model
 from trt_workbench.vision.families.base import Detections, DetectorFacts, DoesNotFit, Family
 from trt_workbench.vision.families.detr import Detr

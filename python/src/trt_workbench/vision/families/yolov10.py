@@ -9,9 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
-from trt_workbench.vision.families.base import Detections, DetectorFacts, DoesNotFit, Family, refuse_other_heads
-from trt_workbench.vision.families.grid import cell_counts
-from trt_workbench.vision.families.rows import row_detections
+from trt_workbench.vision.families.base import (
+    Detections,
+    DetectorFacts,
+    DoesNotFit,
+    Family,
+    cell_counts,
+    refuse_other_heads,
+    row_detections,
+)
 
 
 @dataclass(frozen=True)

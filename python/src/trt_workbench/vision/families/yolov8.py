@@ -15,10 +15,10 @@ from trt_workbench.vision.families.base import (
     DetectorFacts,
     DoesNotFit,
     Family,
+    cell_counts,
     corners,
     refuse_other_heads,
 )
-from trt_workbench.vision.families.grid import cell_counts
 
 # Candidates that enter suppression, best first: `max_nms` of Ultralytics' `non_max_suppression`.
 _MAX_CANDIDATES = 30_000

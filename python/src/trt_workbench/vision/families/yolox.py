@@ -11,8 +11,15 @@ from numpy.typing import NDArray
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.images import ImageTransform
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.vision.families.base import Detections, DetectorFacts, DoesNotFit, Family, corners
-from trt_workbench.vision.families.grid import cell_counts, cells
+from trt_workbench.vision.families.base import (
+    Detections,
+    DetectorFacts,
+    DoesNotFit,
+    Family,
+    cell_counts,
+    cells,
+    corners,
+)
 
 # Every how-many-th cell is looked at to tell raw boxes from decoded ones; a prime, so as not to stay in one column.
 _SAMPLE = 11

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from trt_workbench.core.embedded import embedded_model
-from trt_workbench.core.workspace import cache_root
+from trt_workbench.core.workspace import cache_root, embedded_model
 from trt_workbench.engine.manifest import read_manifest
-from trt_workbench.model.identity import sha256_of
+from trt_workbench.model.opened import sha256_of
 from trt_workbench.vision.scenes.scenes import GENERATOR_VERSION, HELD_OUT_IMAGES, HELD_OUT_SEED, write_dataset
 
 _SPLIT = "val"

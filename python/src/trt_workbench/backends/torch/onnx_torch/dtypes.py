@@ -12,7 +12,7 @@ import torch
 
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.precision import get
-from trt_workbench.model.element_types import kinds_where
+from trt_workbench.model.proto import kinds_where
 
 TORCH_DTYPES: dict[int, torch.dtype] = {
     **{kind: getattr(torch, get(name).torch) for kind, name in kinds_where(lambda one: one.torch).items()},

@@ -1,4 +1,4 @@
-"""What `sensitivity` writes: how much each group of a model loses when it alone is in a lower precision."""
+"""What `quantize` and `sensitivity` write: `search.json` and its trials, `sensitivity.json`, and scores by class."""
 
 from __future__ import annotations
 
@@ -7,7 +7,55 @@ from typing import Literal
 from pydantic import FiniteFloat, NonNegativeFloat, NonNegativeInt
 
 from trt_workbench.core.documents import Strict
+from trt_workbench.model.low_precision.evidence import SearchEvidence, SearchPoint
 from trt_workbench.model.low_precision.kinds import Method
+
+Ends = tuple[FiniteFloat, FiniteFloat]
+
+
+class ClassLoss(Strict):
+    """What one class loses.
+
+    Attributes:
+        name: of the class.
+        annotations: how many objects of it there are.
+        value: its AP.
+        baseline: its AP in the baseline.
+        loss_ci95: 95 % interval of the difference over the same resamples; None where no resample has it.
+    """
+
+    name: str
+    annotations: NonNegativeInt
+    value: FiniteFloat
+    baseline: FiniteFloat
+    loss_ci95: Ends | None
+
+
+class RowScore(Strict):
+    """A score, and its distance from the baseline's on the same samples.
+
+    Attributes:
+        value: of the figure.
+        ci95: its 95 % interval over resamples.
+        loss: the baseline's value less this one.
+        loss_ci95: 95 % interval of the loss over the same resamples of both (paired); None of the baseline itself.
+        counted: whether every sample counts whole or not at all: then the intervals are Wilson's, not over resamples.
+        figures: further figures by name.
+        classes: of a detector, those that have annotations.
+    """
+
+    value: FiniteFloat
+    ci95: Ends | None
+    loss: FiniteFloat
+    loss_ci95: Ends | None
+    counted: bool = False
+    figures: dict[str, FiniteFloat | None] = {}
+    classes: list[ClassLoss] = []
+
+    @property
+    def is_widthless(self) -> bool:
+        """Whether all resamples lose the same, as where nothing changed: that tells nothing of other samples."""
+        return self.loss_ci95 is not None and self.loss_ci95[0] == self.loss_ci95[1]
 
 
 class GroupScore(Strict):
@@ -86,4 +134,36 @@ class Sensitivity(Strict):
     figure: str | None = None
     scored: NonNegativeInt = 0
     baseline: FiniteFloat | None = None
+    wall_s: NonNegativeFloat = 0.0
+
+
+class SearchTrial(Strict):
+    """One candidate that was scored; kept so that a search that was interrupted goes on.
+
+    Attributes:
+        key: hash of everything that its score depends on.
+        point: its score.
+    """
+
+    schema_version: Literal[1] = 1
+    key: str
+    point: SearchPoint
+
+
+class SearchDocument(Strict):
+    """The document `search.json`.
+
+    Attributes:
+        sensitivity: what each group costs alone.
+        order: names of groups; the first are left alone first.
+        evidence: what was scored and chosen, as the candidate's evidence has it.
+        candidate: path of the candidate; None where none keeps the bound.
+        wall_s: how long it took, without the trials that were there already.
+    """
+
+    schema_version: Literal[1] = 1
+    sensitivity: Sensitivity
+    order: list[str]
+    evidence: SearchEvidence
+    candidate: str | None
     wall_s: NonNegativeFloat = 0.0
