@@ -12,7 +12,7 @@ from tests.in_app import stderr_of, trtw
 from typer.testing import CliRunner
 
 from trt_workbench.app import app
-from trt_workbench.build import cli as build_engine
+from trt_workbench.build_engine import cli as build_engine
 from trt_workbench.console.common import COMMON, single_command_app
 from trt_workbench.core.settings import MORE
 from trt_workbench.vision import cli as eval_coco

@@ -19,7 +19,7 @@ from trt_workbench.core.interruptible import ENDING
 PROGRAM = """
 import signal, sys
 from trt_workbench import app
-from trt_workbench.console import interrupts
+from trt_workbench.console import common
 from trt_workbench.main import main
 name, times, number = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 sys.argv = ["trtw", *sys.argv[4:]]

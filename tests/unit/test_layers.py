@@ -21,7 +21,7 @@ LAYERS = ("core", "model", "engine", "backends", "report", "console")
 # A folder a feature, named after its command. They are above every layer, and import one another through their faces.
 FEATURES = (
     "bench",
-    "build",
+    "build_engine",
     "decide",
     "infer",
     "inspect",

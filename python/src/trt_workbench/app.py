@@ -10,8 +10,8 @@ from typer.core import TyperGroup
 from trt_workbench import __version__
 from trt_workbench.bench import cli as bench
 from trt_workbench.bench import compare_cli as compare
-from trt_workbench.build import cli as build_engine
-from trt_workbench.build import refit_cli as refit_engine
+from trt_workbench.build_engine import cli as build_engine
+from trt_workbench.build_engine import refit_cli as refit_engine
 from trt_workbench.console.common import PanelCommand
 from trt_workbench.decide import cli as decide
 from trt_workbench.infer import cli as infer_engine

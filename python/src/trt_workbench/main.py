@@ -12,7 +12,7 @@ def main() -> None:
 
 def build_engine() -> None:
     """Run `build-engine`."""
-    _run("build.cli")
+    _run("build_engine.cli")
 
 
 def infer_engine() -> None:

@@ -18,7 +18,7 @@ from tests.cli.engines.common import PROGRAM, infer, measuring, write_model
 from tests.fork_server import ForkServer
 from tests.in_app import json_of, next_lines, stderr_of, stdout_of, trtw
 
-from trt_workbench.build.progress import build_progress
+from trt_workbench.build_engine.progress import build_progress
 from trt_workbench.console.progress import pulse
 
 

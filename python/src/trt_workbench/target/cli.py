@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trt_workbench.build import with_batch_profile
+from trt_workbench.build_engine import with_batch_profile
 from trt_workbench.console.common import (
     DebugOption,
     JsonOption,

@@ -71,7 +71,7 @@ def headline(document: Mapping[str, Any]) -> str:
 def _computed(document: Mapping[str, Any]) -> str:
     """Say what was asked for, and what the runtime's layers compute in where that is something else."""
     asked, ran = document["precision"], precision_label(document["provenance"])
-    return asked if ran in (None, asked) else f"asked for {asked}, computed in {ran}"
+    return asked if not ran or ran.split(" (")[0] == asked else f"asked for {asked}, computed in {ran}"
 
 
 def grid(cases: list[CaseFindings]) -> dict[str, Any]:

@@ -154,7 +154,7 @@ def with_batch_profile(model: Model, settings: BuildSettings, max_batch: int | N
 
 
 def _build(prepared: PreparedBuild, *, force: bool, time_limit_s: float | None) -> BuiltEngine:
-    from trt_workbench.build.progress import build_progress
+    from trt_workbench.build_engine.progress import build_progress
     from trt_workbench.engine.builder import build
 
     notes = stderr_console()
