@@ -1,11 +1,12 @@
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.vision.class_map import map_classes
+from trt_workbench.vision.class_map import COCO_IDS, map_classes
 from trt_workbench.vision.dataset import Category
 
 # With gaps and not alphabetical, as COCO's own.
@@ -18,6 +19,23 @@ def test_by_order_where_the_model_has_no_names() -> None:
 
 def test_by_order_where_the_model_does_not_tell_its_classes() -> None:
     assert map_classes(None, None, CATEGORIES).ids.tolist() == [1, 2, 13, 90]
+
+
+def test_by_id() -> None:
+    found = map_classes(91, None, CATEGORIES, "by-id")
+    assert np.flatnonzero(found.kept).tolist() == found.ids[found.kept].tolist() == [1, 2, 13, 90]
+    assert "Boxes of 87 classes" in found.notes[0]
+    with pytest.raises(UsageProblem, match="no category has the id of one"):
+        map_classes(1, None, CATEGORIES, "by-id")
+
+
+def test_91_classes_are_cocos_ids_on_cocos_categories_alone() -> None:
+    coco = [Category(one, f"c{one}") for one in COCO_IDS]
+    found = map_classes(91, None, coco)
+    assert found.ids[found.kept].tolist() == list(COCO_IDS)
+    assert "COCO's ids" in found.notes[-1]
+    with pytest.raises(UsageProblem, match="--classes by-id takes a class for the category of that id"):
+        map_classes(91, None, CATEGORIES)
 
 
 def test_by_name_where_the_orders_differ() -> None:

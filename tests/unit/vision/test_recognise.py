@@ -183,19 +183,13 @@ def test_other_tasks_are_refused_by_name(metadata: dict[str, str], words: str) -
             recognise([image()], [out(1, 300, 6)], metadata, family=family)
 
 
-@pytest.mark.parametrize("family", [None, "detr"])
-def test_other_forms_of_detr_are_refused_by_name(family: str | None) -> None:
-    apart = [out(1, 300, 4, name="dets"), out(1, 300, 91, name="labels")]
-    with pytest.raises(UsageProblem, match="RF-DETR"):
-        recognise([image()], apart, {}, family=family)
-    apart = [out(1, 300, 80, name="logits"), out(1, 300, 4, name="pred_boxes")]
-    with pytest.raises(UsageProblem, match="pred_boxes and logits"):
-        recognise([image()], apart, {}, family=family)
+@pytest.mark.parametrize("family", [None, "detr", "detr-logits"])
+def test_a_detr_with_its_postprocessing_inside_is_refused_by_name(family: str | None) -> None:
     sizes = TensorSpec("orig_target_sizes", "int64", (None, 2))
     with pytest.raises(UsageProblem, match="post-processing inside") as caught:
         recognise([image(), sizes], [out(1, 300, name="scores")], {}, family=family)
     assert "D-FINE, DEIM and RT-DETRv4" in str(caught.value)
-    assert "Ultralytics has the first RT-DETR alone" in str(caught.value)  # and none of the others
+    assert "detr-logits" in str(caught.value)
 
 
 def test_a_detr_stretches_the_image() -> None:

@@ -106,7 +106,6 @@ def _detector(model: Model) -> dict[str, Any]:
     """Return the family with what it makes of the model, or why there is none."""
     try:
         family = family_of(model)
-        transform = family.transform()
     except (UsageProblem, ComponentMissing) as problem:
         # of this command it is no option
         return {"family": None, "reason": str(problem).replace(ADVICE, "eval-coco and predict take --family, one of")}
@@ -114,7 +113,7 @@ def _detector(model: Model) -> dict[str, Any]:
         "family": family.name,
         "classes": family.class_count,
         "names": list(family.names) if family.names else None,
-        "input_size": [transform.height, transform.width],
+        "input_size": list(family.input_size),
     }
 
 

@@ -105,13 +105,12 @@ def _images(sources: Sequence[str], specs: Sequence[TensorSpec], model: Model | 
         return []
     # by its name: scoring detectors verifies their engines, and no two packages import each other
     calibration = importlib.import_module("trt_workbench.vision.calibration")
-    advice = importlib.import_module("trt_workbench.vision.families.recognise").ADVICE
     if model is None:
         raise UsageProblem(f"How the images become inputs is told by the model; name it with --model: {path}")
     try:
         images = calibration.calibration_images(model, path)
     except UsageProblem as problem:  # its advice is an option of other commands
-        why = str(problem).partition(f" {advice}")[0].replace("; pass --imgsz", "")
+        why = str(problem).partition(" Pass --")[0].replace("; pass --imgsz", "")
         raise UsageProblem(f"{why} Give the inputs as .npy or .npz files: {path}") from problem
     if images is None or len(specs) != 1:
         raise UsageProblem(f"Images are inputs of a model with one input; this one has {len(specs)}: {path}")

@@ -13,10 +13,13 @@ from numpy.typing import NDArray
 from trt_workbench.core.errors import UsageProblem, did_you_mean
 from trt_workbench.core.input_files import read_text
 from trt_workbench.vision.dataset import NAMES_SHOWN, Category
-from trt_workbench.vision.settings import BY_NAME, BY_ORDER
+from trt_workbench.vision.settings import BY_ID, BY_NAME, BY_ORDER
 
 # Names that are none: Ultralytics' of a dataset without names, by its models and its exporter.
 _PLACE = re.compile(r"(?:class[ _]?)?([0-9]{1,6})")
+COCO_SLOTS = 91
+"""Classes of a head that has one for each of COCO's ids, 0 and the unused ones too, as those of RF-DETR and LW-DETR."""
+COCO_IDS = tuple(sorted({*range(COCO_SLOTS)} - {0, 12, 26, 29, 30, 45, 66, 68, 69, 71, 83}))
 LEFT_OUT = "-"
 """A line of a file of classes for a class without a category."""
 
@@ -43,14 +46,15 @@ def map_classes(
 
     By default a model that names its classes is mapped by name, and both sets of names must be equal (but for case and
     blanks at the ends). One without names, or with numbers for names, is mapped by order: its classes are taken to be
-    in the order of the ids, and the counts must be equal. Categories without annotations and class are left out.
+    in the order of the ids, and the counts must be equal; 91 classes on COCO's categories are their ids. Categories
+    without annotations and class are left out.
 
     Args:
         class_count: how many classes the model has; None where it does not say.
         names: the model's own class names by index; None where it has none.
         categories: the dataset's, ascending by id.
-        how: "by-name" to leave out what only one side has, "by-order" whatever the names are, or a file with the
-            category, by name or id, of one class a line; None as above.
+        how: "by-name" to leave out what only one side has, "by-order" whatever the names are, "by-id" where a class is
+            the category of that id, or a file with the category, by name or id, of one class a line; None as above.
 
     Raises:
         UsageProblem: counts or names differ, so that no score could be trusted, or the file cannot be used.
@@ -60,8 +64,13 @@ def map_classes(
         return _shared_names(names or (), categories)
     if how == BY_ORDER:
         return _by_order(count, categories)
+    if how == BY_ID:
+        return _by_id(count, categories)
     if how is not None:
         return _by_file(count, categories, Path(how))
+    if not names and count == COCO_SLOTS and tuple(one.id for one in categories) == COCO_IDS:
+        slots = _by_id(count, categories)
+        return ClassMap(slots.ids, slots.kept, (*slots.notes, "The model's 91 classes are taken to be COCO's ids."))
     if not names:
         return _by_order(count, categories)
     if (found := _equal_names(names, categories)) is not None:
@@ -116,13 +125,21 @@ def _by_order(count: int | None, categories: Sequence[Category]) -> ClassMap:
     )
 
 
+def _by_id(count: int | None, categories: Sequence[Category]) -> ClassMap:
+    known = {one.id for one in categories}
+    if count is None or not known.intersection(range(count)):
+        what = "does not say how many classes it has" if count is None else f"has {count} classes"
+        raise UsageProblem(f"--classes {BY_ID}: the model {what}, and no category has the id of one.")
+    return _made([place if place in known else None for place in range(count)], [*map(str, range(count))], categories)
+
+
 def _by_file(count: int | None, categories: Sequence[Category], path: Path) -> ClassMap:
     try:
         lines = [line.strip() for line in read_text(path).splitlines()]
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or error
         raise UsageProblem(
-            f"--classes is {BY_NAME}, {BY_ORDER} or a text file, which cannot be read ({why}): {path}"
+            f"--classes is {BY_NAME}, {BY_ORDER}, {BY_ID} or a text file, which cannot be read ({why}): {path}"
         ) from error
     while lines and not lines[-1]:
         lines.pop()
@@ -168,6 +185,8 @@ def _ways(count: int | None, names: Sequence[str], categories: Sequence[Category
         ways.append(f"--classes {BY_NAME} leaves out what only one of them has")
     if names and (count == len(categories) or count == sum(one.annotated for one in categories)):
         ways.append(f"--classes {BY_ORDER} takes them as they are numbered")
+    if count and not names and len(categories) < count and max(one.id for one in categories) < count:
+        ways.append(f"--classes {BY_ID} takes a class for the category of that id")
     return "; ".join([*ways, "--classes FILE gives the category of one class a line"]) + "."
 
 

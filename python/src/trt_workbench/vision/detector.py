@@ -68,6 +68,7 @@ class Detector(AbstractContextManager["Detector"]):
                 self.session.metadata,
                 family=settings.family,
                 imgsz=settings.imgsz,
+                normalize=settings.normalize,
             )
             self.transform: ImageTransform = self.family.transform()
         except BaseException:

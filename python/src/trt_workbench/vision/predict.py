@@ -20,10 +20,11 @@ from trt_workbench.core.documents import append_lines
 from trt_workbench.core.errors import UsageProblem, did_you_mean, whole_number
 from trt_workbench.core.statistics.summary import summarize
 from trt_workbench.model.opened import sha256_of
+from trt_workbench.vision.class_map import COCO_IDS, COCO_SLOTS
 from trt_workbench.vision.decode import ImageReader
 from trt_workbench.vision.detector import Detector, SingleImages
 from trt_workbench.vision.document import DetectionRecord, Prediction
-from trt_workbench.vision.families import Detections
+from trt_workbench.vision.families import Detections, DetrLogits
 from trt_workbench.vision.image_sources import SourceImage, Sources, find_sources
 from trt_workbench.vision.settings import PredictSettings
 
@@ -164,6 +165,10 @@ class Predictor(AbstractContextManager["Predictor"]):
         family = self.detector.family
         if family.names:
             return tuple(family.names)
+        if isinstance(family, DetrLogits) and family.class_count == COCO_SLOTS:
+            self.notes.append(f"The model does not name its {COCO_SLOTS} classes; they are taken to be COCO's ids.")
+            by_id = dict(zip(COCO_IDS, COCO_NAMES, strict=True))
+            return tuple(by_id.get(place, f"class {place}") for place in range(COCO_SLOTS))
         if family.class_count != len(COCO_NAMES):
             return None
         self.notes.append(f"The model does not name its {family.class_count} classes; they are taken to be COCO's.")

@@ -19,12 +19,12 @@ def read_size(option: str, text: str) -> tuple[int, int]:
     return sides[0] or 0, sides[-1] or 0
 
 
-BY_NAME, BY_ORDER = "by-name", "by-order"
+BY_NAME, BY_ORDER, BY_ID = "by-name", "by-order", "by-id"
 CLASSES = Setting(
-    "How classes meet categories: by-name, by-order, or a text file with the category of one class a line.",
+    "How classes meet categories: by-name, by-order, by-id, or a text file with the category of one class a line.",
     _DETECTOR,
     kind=str,
-    metavar="by-name|by-order|FILE",
+    metavar="by-name|by-order|by-id|FILE",
 )
 
 EXIF = Setting("What becomes of an EXIF rotation of images: apply or ignore, as COCO's tools.", _DETECTOR)
@@ -37,7 +37,8 @@ class DetectorSettings:
     backend: Annotated[str, Setting("Runtime that executes the model; see `trtw backends`.")] = "auto"
     conf: Annotated[float, Setting("Lowest score that counts.", min=0.0, max=1.0)] = 0.001
     family: Annotated[
-        str | None, Setting("Detector family (yolov10, yolov8, yolox, detr); recognised by default.", _DETECTOR)
+        str | None,
+        Setting("Detector family (yolov10, yolov8, yolox, detr, detr-logits); recognised by default.", _DETECTOR),
     ] = None
     iou: Annotated[
         float | None, Setting("NMS threshold; the family's own by default.", _DETECTOR, min=0.0, max=1.0)
@@ -51,6 +52,10 @@ class DetectorSettings:
             kind=str,
             read=read_size,
         ),
+    ] = None
+    normalize: Annotated[
+        Literal["none", "imagenet"] | None,
+        Setting("How family detr-logits takes pixels of 0 to 1: as they are, or normalised as ImageNet's.", _DETECTOR),
     ] = None
     precision: Annotated[str, Setting("Precision that the backend is asked for.", _SPEED)] = "fp32"
     threads: Annotated[int | None, Setting("Processors that the runtime may use; all by default.", _SPEED, min=1)] = (

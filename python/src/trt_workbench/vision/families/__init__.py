@@ -2,9 +2,21 @@
 
 from trt_workbench.vision.families.base import DecodeSettings, Detections, Family
 from trt_workbench.vision.families.detr import Detr
+from trt_workbench.vision.families.detr_logits import DetrLogits
 from trt_workbench.vision.families.recognise import family_names, recognise
 from trt_workbench.vision.families.yolov8 import YoloV8
 from trt_workbench.vision.families.yolov10 import YoloV10
 from trt_workbench.vision.families.yolox import YoloX
 
-__all__ = ["DecodeSettings", "Detections", "Detr", "Family", "YoloV8", "YoloV10", "YoloX", "family_names", "recognise"]
+__all__ = [
+    "DecodeSettings",
+    "Detections",
+    "Detr",
+    "DetrLogits",
+    "Family",
+    "YoloV8",
+    "YoloV10",
+    "YoloX",
+    "family_names",
+    "recognise",
+]

@@ -18,6 +18,9 @@ from trt_workbench.backends.images import ImageTransform
 from trt_workbench.core.errors import NotFinite, UsageProblem
 from trt_workbench.vision.letterbox import Geometry, restore_boxes
 
+Normalize = Literal["none", "imagenet"]
+"""Of pixels from 0 to 1: as they are, or with ImageNet's mean and deviation."""
+
 # Three levels; with P6 for large inputs; with P2 for small objects.
 _LEVELS = ((8, 16, 32), (8, 16, 32, 64), (4, 8, 16, 32))
 
@@ -158,6 +161,8 @@ class DetectorFacts:
         names: class names by index, None where the model has none.
         exporter: the metadata's `author` and `description`, lower case.
         head: class of the last layer as Ultralytics writes it, such as "Detect" or "RTDETRDecoder"; None if unknown.
+        outputs: of the model, for a family that reads more than one.
+        normalize: how pixels are normalised, by the user or the metadata; None if nobody says.
         end_to_end: whether the rows are boxes that need no suppression, by Ultralytics' `end2end` and `args`; None if
             the metadata does not say.
         forced: the family was named, by the user or by the model's metadata: only what is impossible is refused.
@@ -172,6 +177,8 @@ class DetectorFacts:
     head: str | None = None
     end_to_end: bool | None = None
     forced: bool = False
+    outputs: tuple[TensorSpec, ...] = ()
+    normalize: Normalize | None = None
 
     @property
     def is_rt_detr(self) -> bool:
@@ -204,6 +211,7 @@ class Family(abc.ABC):
         default_iou: overlap threshold of the family's own evaluation; None where the model needs no suppression.
         clips_boxes: whether the family's own evaluation confines boxes to the image before it scores them.
         one_ratio: whether it maps both axes back by one ratio, although the resized sides are whole pixels.
+        asks_normalize: whether the normalisation of its pixels is for `facts.normalize` to say.
         output: the output tensor that holds the boxes.
         class_count: how many classes the model tells apart, None where neither its shape nor its metadata says so.
         facts: what the model says of itself.
@@ -213,6 +221,7 @@ class Family(abc.ABC):
     default_iou: ClassVar[float | None]
     clips_boxes: ClassVar[bool]
     one_ratio: ClassVar[bool] = False
+    asks_normalize: ClassVar[bool] = False
     shape_text: ClassVar[str]
 
     output: TensorSpec
@@ -235,7 +244,11 @@ class Family(abc.ABC):
         return self.facts.names
 
     def transform(self, height: int | None = None, width: int | None = None) -> ImageTransform:
-        """Return the family's own preprocessing for an input of this size, by default the model's."""
+        """Return the family's own preprocessing for an input of this size, by default the model's.
+
+        Raises:
+            UsageProblem: the preprocessing depends on what neither the user nor the model says.
+        """
         return ImageTransform(
             height=height or self.facts.input_size[0],
             width=width or self.facts.input_size[1],
@@ -279,7 +292,7 @@ class Family(abc.ABC):
     def _one_image(self, image: NDArray[np.float32], settings: DecodeSettings) -> Detections:
         found = self._candidates(image, settings.conf)
         if not np.isfinite(found.boxes).all():
-            raise _not_finite(self.output)
+            raise not_finite(self.output)
         if self.default_iou is None:
             keep = (-found.scores).argsort(kind="stable")[: settings.max_dets]
         else:
@@ -297,7 +310,7 @@ class Family(abc.ABC):
             return
         low, high = float(scores.min()), float(scores.max())
         if not (math.isfinite(low) and math.isfinite(high)):
-            raise _not_finite(self.output)
+            raise not_finite(self.output)
         if low < -_SCORE_SLACK or high > 1.0 + _SCORE_SLACK:
             raise UsageProblem(
                 f"The {what} in output {self.output} reach from {low:.3g} to {high:.3g}, but family {self.name} takes "
@@ -305,7 +318,8 @@ class Family(abc.ABC):
             )
 
 
-def _not_finite(output: TensorSpec) -> NotFinite:
+def not_finite(output: TensorSpec) -> NotFinite:
+    """Return the error of an output that holds NaN or infinite values."""
     return NotFinite(f"The model returned NaN or infinite values in output {output}")
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.core.errors import UsageProblem, is_text
 from trt_workbench.core.input_files import parse_json
-from trt_workbench.vision.families.base import DetectorFacts
+from trt_workbench.vision.families.base import DetectorFacts, Normalize
 
 # What a head of Ultralytics' is for, by a word in its name, where `task` is not told.
 _HEADS = (("Segment", "segment"), ("Pose", "pose"), ("OBB", "obb"), ("Classify", "classify"))
@@ -24,16 +24,24 @@ _DTYPES = ("float32", "float16", "uint8")
 
 
 def read_facts(
-    inputs: Sequence[TensorSpec], metadata: Mapping[str, str], imgsz: tuple[int, int] | None, *, forced: bool
+    inputs: Sequence[TensorSpec],
+    outputs: Sequence[TensorSpec],
+    metadata: Mapping[str, str],
+    imgsz: tuple[int, int] | None,
+    normalize: Normalize | None = None,
+    *,
+    forced: bool,
 ) -> DetectorFacts:
     """Gather what a family needs to know about a model.
 
     Args:
         inputs: the session's inputs; a detector has one, of rank 4.
+        outputs: the session's outputs.
         metadata: the model's own. Of what Ultralytics' exporter writes, `task`, `head`, `kpt_shape`, `channels`,
             `end2end`, `args`, `names`, `imgsz`, `author` and `description` say how the outputs are read; `version`,
-            `date`, `license`, `docs`, `stride`, `batch`, `dla` and `kpt_names` do not.
+            `date`, `license`, `docs`, `stride`, `batch`, `dla` and `kpt_names` do not. `normalize` is our own key.
         imgsz: (height, width) asked for by the user, None for the model's own.
+        normalize: what the user says of it, None for the metadata's.
         forced: whether the family was named.
 
     Raises:
@@ -53,6 +61,8 @@ def read_facts(
         head=metadata.get("head") or None,
         end_to_end=_end_to_end(metadata),
         forced=forced,
+        outputs=tuple(outputs),
+        normalize=normalize or _normalize(metadata),
     )
 
 
@@ -98,6 +108,13 @@ def _require_detection(metadata: Mapping[str, str]) -> None:
         )
 
 
+def _normalize(metadata: Mapping[str, str]) -> Normalize | None:
+    text = metadata.get("normalize", "")
+    if text and text not in get_args(Normalize):
+        raise UsageProblem(f"The model's metadata `normalize` is none or imagenet, not {text[:80]!r}.")
+    return cast("Normalize", text) if text else None
+
+
 def _end_to_end(metadata: Mapping[str, str]) -> bool | None:
     """Whether boxes come without need of suppression: `end2end`, or a suppression exported with the model (`args`)."""
     try:
@@ -121,9 +138,9 @@ def _image_input(inputs: Sequence[TensorSpec]) -> tuple[TensorSpec, Literal["nch
     if any(spec.name == "orig_target_sizes" for spec in inputs):
         raise UsageProblem(
             "The model has its post-processing inside (inputs images and orig_target_sizes), as the projects of "
-            "RT-DETR, D-FINE, DEIM and RT-DETRv4 export it, which is not supported. Ultralytics has the first RT-DETR "
-            "alone (rtdetr-l, rtdetr-x), which it exports as family detr; score the others with the evaluation of "
-            f"their own project. Its inputs: {seen}."
+            "RT-DETR, D-FINE, DEIM and RT-DETRv4 export it, which is not supported. Family detr-logits takes these "
+            "models with boxes and class logits as outputs (pred_boxes and logits) and the image as the only input, as "
+            f"transformers gives them. Its inputs: {seen}."
         )
     raise UsageProblem(
         f"A detector takes one image tensor [N, 3, H, W] or [N, H, W, 3] of {', '.join(_DTYPES)}; this model: {seen}."

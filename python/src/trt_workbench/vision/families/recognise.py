@@ -11,16 +11,15 @@ from trt_workbench.backends.images import ImageTransform
 from trt_workbench.core.errors import ComponentMissing, DeviceFailure, UsageProblem, did_you_mean
 from trt_workbench.core.extensions import FAMILIES, Answer, Guard, WrongAnswer, extensions, load_extension, package_of
 from trt_workbench.model.opened import Model
-from trt_workbench.vision.families.base import Detections, DetectorFacts, DoesNotFit, Family
+from trt_workbench.vision.families.base import Detections, DetectorFacts, DoesNotFit, Family, Normalize
 from trt_workbench.vision.families.detr import Detr
+from trt_workbench.vision.families.detr_logits import DetrLogits, pair_of
 from trt_workbench.vision.families.metadata import read_facts
 from trt_workbench.vision.families.yolov8 import YoloV8
 from trt_workbench.vision.families.yolov10 import YoloV10
 from trt_workbench.vision.families.yolox import YoloX
 
-_FAMILIES: dict[str, type[Family]] = {family.name: family for family in (YoloV10, YoloV8, YoloX, Detr)}
-# Outputs of DETR models as their own repositories and transformers export them: boxes and class logits apart.
-_DETR_BOXES, _DETR_LOGITS = ("pred_boxes", "dets"), ("logits", "pred_logits", "labels")
+_FAMILIES: dict[str, type[Family]] = {family.name: family for family in (YoloV10, YoloV8, YoloX, Detr, DetrLogits)}
 # YOLOX, with the reading of its boxes fixed instead of decided by their values.
 _YOLOX_ENCODINGS: dict[str, Literal["raw", "decoded"]] = {"yolox-raw": "raw", "yolox-decoded": "decoded"}
 
@@ -42,10 +41,12 @@ def recognise(
     *,
     family: str | None = None,
     imgsz: tuple[int, int] | None = None,
+    normalize: Normalize | None = None,
 ) -> Family:
     """Tell how a detector's outputs become boxes.
 
     A family named by the user, else by the metadata key `family`, is taken if the outputs can be of it at all.
+    Boxes and class logits by their names are of family detr-logits alone.
     Otherwise the model must have a single output whose shape, together with the metadata, fits exactly one family.
     Those of other packages are asked where none of our own fits.
 
@@ -55,18 +56,26 @@ def recognise(
         metadata: the model's own key-value metadata.
         family: one of `family_names()`, or None to recognise it.
         imgsz: (height, width) in pixels for a model that takes any size.
+        normalize: how pixels are normalised, for a family that asks; None for what the metadata says.
 
     Raises:
         UsageProblem: the family is unknown, does not fit or is not certain; the message says what was seen.
         ComponentMissing: the package that the named family comes from cannot be used.
     """
-    _refuse_separate_logits(outputs)
-    asked = family or metadata.get("family")
-    facts = read_facts(inputs, metadata, imgsz, forced=bool(asked))
-    if asked:
-        source = "--family" if family else "the model's metadata"
-        return _named(asked, source, outputs, facts)
-    return _guessed(outputs, facts)
+    asked, pair = family or metadata.get("family"), pair_of(outputs)
+    source = "--family" if family else "the model's metadata"
+    if pair and asked in _OWN_NAMES and asked != DetrLogits.name:
+        raise UsageProblem(
+            f"The outputs {pair[0].name} and {pair[1].name} are those of family {DetrLogits.name}, a DETR with boxes "
+            f"and class logits apart, and not of family {asked} (from {source}). Outputs: {_show(outputs)}."
+        )
+    if pair and not asked:
+        asked, source = DetrLogits.name, "the names of its outputs"
+    facts = read_facts(inputs, outputs, metadata, imgsz, normalize, forced=bool(asked))
+    found = _named(asked, source, outputs, facts) if asked else _guessed(outputs, facts)
+    if normalize and not found.asks_normalize:
+        raise UsageProblem(f"--normalize has no meaning for family {found.name}, which has one normalisation.")
+    return found
 
 
 def family_of(model: Model, family: str | None = None, imgsz: tuple[int, int] | None = None) -> Family:
@@ -81,19 +90,6 @@ def others(family: Family) -> list[tuple[str, Family]]:
     facts = dataclasses.replace(family.facts, forced=True)
     found = [(name, _encoded(name, one)) for name in _OWN_NAMES for one in _try([name], [family.output], facts)[0]]
     return [(name, one) for name, one in found if name != family.name]
-
-
-def _refuse_separate_logits(outputs: Sequence[TensorSpec]) -> None:
-    names = [spec.name for spec in outputs]
-    boxes, logits = ([name for name in names if name in known] for known in (_DETR_BOXES, _DETR_LOGITS))
-    if boxes and logits:
-        raise UsageProblem(
-            f"The outputs {boxes[0]} and {logits[0]} are those of a DETR with boxes and class logits apart (RF-DETR, "
-            "LW-DETR, D-FINE, DEIM, RT-DETRv4, RT-DETR from transformers), which is not supported: whether it takes "
-            "pixels normalised with ImageNet's mean is not written in the file. Family detr is Ultralytics' export of "
-            "the first RT-DETR, with one output [N, K, 6]; it has none of the others: score them with the evaluation "
-            f"of their own project. Outputs: {_show(outputs)}."
-        )
 
 
 def _named(name: str, source: str, outputs: Sequence[TensorSpec], facts: DetectorFacts) -> Family:

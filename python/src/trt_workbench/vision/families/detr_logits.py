@@ -1,0 +1,152 @@
+"""DETR with boxes and class logits as two outputs: RF-DETR, LW-DETR, and those that transformers exports."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trt_workbench.backends.base import TensorSpec
+from trt_workbench.backends.images import ImageTransform
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.vision.families.base import (
+    DecodeSettings,
+    Detections,
+    DetectorFacts,
+    DoesNotFit,
+    Family,
+    corners,
+    not_finite,
+)
+
+_BOXES, _LOGITS = ("pred_boxes", "dets"), ("logits", "pred_logits", "labels")
+_IMAGENET_MEAN, _IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+# A head with softmax has "no object" last: most queries are of it, by far more than of any class (a factor of 20).
+_BY_FAR, _MOST = 3.0, 0.5
+
+
+def pair_of(outputs: Sequence[TensorSpec]) -> tuple[TensorSpec, TensorSpec] | None:
+    """Return the outputs with boxes and with logits by the names that exporters give them; None if one is absent."""
+    boxes, logits = ([one for one in outputs if one.name in known] for known in (_BOXES, _LOGITS))
+    return (boxes[0], logits[0]) if boxes and logits else None
+
+
+@dataclass(frozen=True)
+class DetrLogits(Family):
+    """Boxes as centre and size in shares of the image, and a logit for each query and class; no suppression.
+
+    A score is the sigmoid of a logit. The best pairs of query and class count, as many as there are queries, so that a
+    query may give several classes. The image is stretched. Whether pixels are normalised with ImageNet's mean is in
+    the checkpoint's configuration, not in the file.
+
+    Source: `post_process_object_detection` of transformers' image processors for RT-DETR (v1, v2), D-FINE, DEIMv2,
+    LW-DETR, RF-DETR and Deformable DETR; RF-DETR's `PostProcess`. They do not clip boxes.
+
+    Attributes:
+        logits: the output tensor that holds the logits.
+    """
+
+    name: ClassVar[str] = "detr-logits"
+    default_iou: ClassVar[float | None] = None
+    clips_boxes: ClassVar[bool] = False
+    asks_normalize: ClassVar[bool] = True
+    shape_text: ClassVar[str] = "boxes [N, Q, 4] (centre x, centre y, width, height as shares) and logits [N, Q, C]"
+
+    logits: TensorSpec
+
+    @classmethod
+    def create(cls, output: TensorSpec, facts: DetectorFacts) -> Self:
+        """Return the family for the output with the boxes, or raise DoesNotFit."""
+        pair = pair_of(facts.outputs)
+        if pair is None:
+            text = f"no outputs are named {' or '.join(_BOXES)} and {' or '.join(_LOGITS)}"
+            raise DoesNotFit(text)
+        boxes, logits = pair
+        if output.name != boxes.name:
+            text = f"its boxes are looked for in {boxes.name}"
+            raise DoesNotFit(text)
+        if not logits.dtype.startswith("float"):
+            text = f"{logits.name} holds {logits.dtype}, not logits"
+            raise DoesNotFit(text)
+        if why := _why_not(boxes.shape, logits.shape):
+            raise DoesNotFit(why)
+        named = None if facts.names is None else len(facts.names)
+        slots = logits.shape[2]
+        if None not in (named, slots) and named != slots:
+            text = f"{logits.name} has {slots} classes, but the metadata names {named}"
+            raise DoesNotFit(text)
+        return cls(boxes, slots or named, facts, logits)
+
+    def transform(self, height: int | None = None, width: int | None = None) -> ImageTransform:
+        """Return its preprocessing: stretched to the input, without padding, normalised as was said.
+
+        Raises:
+            UsageProblem: nobody says how.
+        """
+        how = self.facts.normalize
+        if how is None:
+            raise UsageProblem(
+                f"Family {self.name} takes pixels of 0 to 1 as they are or normalised with ImageNet's mean and "
+                "deviation, and this model does not say which. Pass --normalize none or --normalize imagenet, as its "
+                "training had it, or write none or imagenet into its metadata under `normalize`."
+            )
+        plain = dataclasses.replace(super().transform(height, width), placement="stretch")
+        return plain if how == "none" else dataclasses.replace(plain, mean=_IMAGENET_MEAN, std=_IMAGENET_STD)
+
+    def decode(self, outputs: Mapping[str, NDArray[Any]], settings: DecodeSettings | None = None) -> list[Detections]:
+        """Turn boxes and logits of one run into the boxes of each image, as `Family.decode`."""
+        if missing := {self.output.name, self.logits.name} - outputs.keys():
+            raise UsageProblem(f"Family {self.name} reads output {min(missing)}, the model returned {sorted(outputs)}.")
+        boxes, logits = outputs[self.output.name], outputs[self.logits.name]
+        if why := _why_not(boxes.shape, logits.shape):
+            raise UsageProblem(f"The model's outputs do not fit family {self.name}: {why}.")
+        if not np.isfinite(logits).all():
+            raise not_finite(self.logits)
+        rows = np.concatenate([boxes, logits], axis=2, dtype=np.float32)
+        return super().decode({self.output.name: rows}, settings)
+
+    def _candidates(self, image: NDArray[np.float32], conf: float) -> Detections:
+        queries, classes = len(image), image.shape[1] - 4
+        with np.errstate(over="ignore"):  # of a logit far below zero, whose sigmoid is 0
+            scores = np.reciprocal(1 + np.exp(-image[:, 4:]), dtype=np.float32)
+        if classes > 1 and _of_the_last(image[:, 4:]) > _MOST * queries:
+            raise UsageProblem(
+                f'Most queries of output {self.logits} are of its last class: that is the "no object" of a DETR with '
+                f"softmax, such as the first one and YOLOS; family {self.name} has sigmoids."
+            )
+        pairs = scores.ravel()
+        best = (-pairs).argsort(kind="stable")[:queries]
+        best = best[pairs[best] > conf]
+        height, width = self.facts.input_size
+        centre_x, centre_y, box_width, box_height = image[best // classes, :4].T
+        found = corners(centre_x * width, centre_y * height, box_width * width, box_height * height)
+        return Detections(found, pairs[best], best % classes)
+
+
+def _of_the_last(logits: NDArray[np.float32]) -> int:
+    """Return how many queries are surely of the last class, and of it alone."""
+    last = logits[:, -1]
+    return int(((last > 0) & (last > logits[:, :-1].max(axis=1) + _BY_FAR)).sum())
+
+
+def _why_not(boxes: Sequence[int | None], logits: Sequence[int | None]) -> str:
+    """Say why shapes, of the model or of arrays, are not those of boxes and logits; "" if they can be."""
+    if len(boxes) != 3 or len(logits) != 3:
+        return f"shapes {_sizes(boxes)} and {_sizes(logits)} are not {DetrLogits.shape_text}"
+    if boxes[2] not in (4, None):
+        swapped = " (the names look swapped)" if logits[2] == 4 else ""
+        return f"a box has {boxes[2]} values, not centre x, centre y, width and height{swapped}"
+    if logits[2] == 0:
+        return "there are no classes"
+    for what, one, other in zip(("images", "queries"), boxes, logits, strict=False):
+        if None not in (one, other) and one != other:
+            return f"there are boxes of {one} {what} and logits of {other}"
+    return ""
+
+
+def _sizes(shape: Sequence[int | None]) -> str:
+    return str(["?" if size is None else size for size in shape]).replace("'", "")

@@ -1,0 +1,177 @@
+"""DETR with boxes and class logits apart: recognised by names, decoded as its exporters' own post-processing does."""
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from trt_workbench.backends.base import TensorSpec
+from trt_workbench.core.errors import NotFinite, UsageProblem
+from trt_workbench.model.opened import Model
+from trt_workbench.vision.families import DecodeSettings, Family, recognise
+from trt_workbench.vision.families.recognise import family_of
+from trt_workbench.vision.letterbox import find_geometry
+
+IMAGE = (TensorSpec("pixel_values", "float32", (None, 3, 64, 96)),)
+ALL = DecodeSettings(conf=0.0)
+
+
+def specs(boxes: Any = (None, 3, 4), logits: Any = (None, 3, 2), names: Any = ("pred_boxes", "logits")) -> Any:
+    return TensorSpec(names[0], "float32", boxes), TensorSpec(names[1], "float32", logits)
+
+
+def family(**given: Any) -> Family:
+    return recognise(IMAGE, specs(**given), {}, normalize="none")
+
+
+def logit(score: Any) -> Any:
+    return np.log(score) - np.log1p(-np.asarray(score))
+
+
+@pytest.mark.parametrize("names", [("pred_boxes", "logits"), ("dets", "labels"), ("pred_boxes", "pred_logits")])
+@pytest.mark.parametrize("logits", [(None, 3, 6), (None, 3, 91), (None, None, None)])
+def test_the_names_of_the_outputs_are_certain(names: tuple[str, str], logits: Any) -> None:
+    outputs = (*reversed(specs(logits=logits, names=names)), TensorSpec("masks", "float32", (None, 3, 16, 24)))
+    found = recognise(IMAGE, outputs, {})
+    assert (found.name, found.output.name, found.class_count) == ("detr-logits", names[0], logits[2])
+
+
+@pytest.mark.parametrize(
+    ("outputs", "why"),
+    [
+        (specs((None, 3, 80), (None, 3, 4)), "a box has 80 values.*the names look swapped"),
+        (specs((None, 3, 4), (None, 2, 80)), "boxes of 3 queries and logits of 2"),
+        (specs((None, 3, 4), (None, 80)), "are not boxes"),
+        (specs((1, 3, 5), (1, 3), ("dets", "labels")), "are not boxes"),
+        ((specs()[0], TensorSpec("labels", "int64", (None, 3, 2))), "labels holds int64, not logits"),
+    ],
+)
+def test_outputs_that_cannot_be_boxes_and_logits_are_refused(outputs: Any, why: str) -> None:
+    for asked in (None, "detr-logits"):
+        with pytest.raises(UsageProblem, match=why):
+            recognise(IMAGE, outputs, {}, family=asked)
+
+
+def test_another_family_is_not_read_from_one_of_the_two_outputs() -> None:
+    for asked in ("detr", "yolov10"):
+        with pytest.raises(UsageProblem, match=f"those of family detr-logits.*not of family {asked}"):
+            recognise(IMAGE, specs(logits=(None, 3, 6)), {}, family=asked)
+    with pytest.raises(UsageProblem, match="no outputs are named pred_boxes or dets"):
+        recognise(IMAGE, (TensorSpec("output0", "float32", (1, 3, 6)),), {}, family="detr-logits")
+
+
+def test_names_of_another_count_are_refused() -> None:
+    with pytest.raises(UsageProblem, match="logits has 2 classes, but the metadata names 1"):
+        recognise(IMAGE, specs(), {"names": "['a']"})
+
+
+def test_the_normalisation_is_said_and_never_guessed() -> None:
+    with pytest.raises(UsageProblem, match="Pass --normalize none or --normalize imagenet"):
+        recognise(IMAGE, specs(), {}).transform()
+    with pytest.raises(UsageProblem, match="`normalize` is none or imagenet, not 'mean'"):
+        recognise(IMAGE, specs(), {"normalize": "mean"})
+    with pytest.raises(UsageProblem, match="--normalize has no meaning for family yolov10"):
+        recognise(IMAGE, (TensorSpec("output0", "float32", (1, 3, 6)),), {}, normalize="none")
+    own = recognise(IMAGE, specs(), {"normalize": "imagenet"}).transform()
+    assert (own.placement, own.channels, own.mean, own.std[2]) == ("stretch", "rgb", (0.485, 0.456, 0.406), 0.225)
+    users = recognise(IMAGE, specs(), {"normalize": "imagenet"}, normalize="none").transform()
+    assert (users.mean, users.std) == ((0, 0, 0), (1, 1, 1))
+
+
+def test_the_best_pairs_count_as_many_as_there_are_queries() -> None:
+    boxes = np.array([[[0.5, 0.25, 0.5, 0.25], [0.25, 0.5, 0.5, 1], [0.5, 0.5, 1, 1]]], np.float16)
+    scores = [[[0.9, 0.8], [0.7, 0.1], [0.05, 0.02]]]
+    outputs = {"logits": logit(scores).astype(np.float16), "pred_boxes": boxes}
+    (found,) = family().decode(outputs)
+    assert found.labels.tolist() == [0, 1, 0]  # the first query gives two classes, the last one none
+    assert found.scores == pytest.approx([0.9, 0.8, 0.7], abs=1e-3)
+    np.testing.assert_allclose(found.boxes, [[24, 8, 72, 24], [24, 8, 72, 24], [0, 0, 48, 64]])
+    assert len(family().decode(outputs, DecodeSettings(max_dets=2))[0].scores) == 2
+    assert len(family().decode(outputs, DecodeSettings(conf=0.75))[0].scores) == 2
+
+
+def test_logits_that_are_none_are_refused() -> None:
+    boxes = np.full((1, 3, 4), 0.5, np.float32)
+    for bad in (np.nan, -np.inf):
+        with pytest.raises(NotFinite, match="logits"):
+            family().decode({"pred_boxes": boxes, "logits": np.full((1, 3, 2), bad, np.float32)})
+    with pytest.raises(UsageProblem, match="boxes of 3 queries and logits of 2"):
+        family().decode({"pred_boxes": boxes, "logits": np.zeros((1, 2, 2), np.float32)})
+    with pytest.raises(UsageProblem, match="reads output logits"):
+        family().decode({"pred_boxes": boxes})
+    no_object = np.tile(np.array([-2, -3, 4], np.float32), (1, 3, 1))
+    with pytest.raises(UsageProblem, match="softmax"):
+        family(logits=(None, 3, 3)).decode({"pred_boxes": boxes, "logits": no_object})
+
+
+HEADS = {"decoder_self_attention_heads": 2, "decoder_cross_attention_heads": 2}
+SIZE = {"num_queries": 9, "d_model": 32, "decoder_ffn_dim": 32, "decoder_layers": 2}
+
+
+def small_model(name: str) -> Any:
+    """Return a model of transformers with random weights, spread so that scores and boxes differ."""
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    if name == "LwDetr":
+        parts = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 2, "window_block_indices": [0]}
+        backbone = transformers.LwDetrViTConfig(
+            **parts, out_indices=[0, 1, 2], image_size=64, pretrain_image_size=64, num_windows=4
+        )
+        given = {"projector_scale_factors": [1.0], "num_labels": 91, "group_detr": 1, **SIZE, **HEADS}
+    else:
+        sides = {"hidden_sizes": [8, 16, 32, 64], "depths": [1] * 4, "layer_type": "basic", "embedding_size": 8}
+        backbone = transformers.RTDetrResNetConfig(**sides, out_features=["stage2", "stage3", "stage4"])
+        encoder = {"encoder_hidden_dim": 32, "encoder_in_channels": [16, 32, 64], "encoder_ffn_dim": 32}
+        heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "decoder_in_channels": [32] * 3}
+        given = {"hidden_expansion": 0.5, "num_labels": 7, **SIZE, **encoder, **heads}
+    config = getattr(transformers, f"{name}Config")(backbone_config=backbone, **given)
+    model = getattr(transformers, f"{name}ForObjectDetection")(config).eval().requires_grad_(False)
+    for layer in model.modules():
+        if isinstance(layer, torch.nn.Linear):
+            torch.nn.init.normal_(layer.weight, std=0.15)
+    return model
+
+
+def export(model: Any, path: Path) -> None:
+    """Export a model as its users do: the image to logits and boxes, for any batch."""
+    import torch
+
+    class Apart(torch.nn.Module):
+        def forward(self, pixel_values: Any) -> tuple[Any, Any]:
+            found = model(pixel_values=pixel_values)
+            return found.logits, found.pred_boxes
+
+    names = ["pixel_values", "logits", "pred_boxes"]
+    torch.onnx.export(
+        Apart().eval(), (torch.rand(2, 3, 64, 64),), path, input_names=names[:1], output_names=names[1:],
+        dynamic_axes={name: {0: "N"} for name in names}, opset_version=17, dynamo=False,
+    )  # fmt: skip
+    made = onnx.load(path)
+    onnx.helper.set_model_props(made, {"normalize": "none"})
+    onnx.save(made, path)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ["RTDetr", "RTDetrV2", "DFine", "LwDetr"])
+def test_boxes_are_those_of_the_exporters_own_post_processing(name: str, tmp_path: Path) -> None:
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    onnxruntime = pytest.importorskip("onnxruntime")
+    export(small_model(name), tmp_path / "m.onnx")
+    found = family_of(Model.open(tmp_path / "m.onnx"))
+    assert (found.name, found.class_count) == ("detr-logits", 91 if name == "LwDetr" else 7)
+    session = onnxruntime.InferenceSession(tmp_path / "m.onnx", providers=["CPUExecutionProvider"])
+    kind = transformers.DeformableDetrImageProcessorPil if name == "LwDetr" else transformers.RTDetrImageProcessorPil
+    rng, transform = np.random.default_rng(0), found.transform()
+    for batch, size in itertools.product((1, 3), ((48, 60), (480, 333))):
+        logits, boxes = session.run(None, {"pixel_values": rng.random((batch, 3, 64, 64), np.float32)})
+        both = transformers.utils.ModelOutput(logits=torch.tensor(logits), pred_boxes=torch.tensor(boxes))
+        of_all = {"top_k": logits.shape[1]} if name == "LwDetr" else {}
+        expected = kind().post_process_object_detection(both, threshold=0.0, target_sizes=[size] * batch, **of_all)
+        for own, theirs in zip(found.decode({"logits": logits, "pred_boxes": boxes}, ALL), expected, strict=True):
+            restored = found.restore(own.boxes, find_geometry(*size, transform))
+            assert own.labels.tolist() == theirs["labels"].tolist()
+            np.testing.assert_allclose(own.scores, theirs["scores"], rtol=1e-5)
+            np.testing.assert_allclose(restored, theirs["boxes"], atol=1e-3 * max(size))
