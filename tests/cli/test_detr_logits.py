@@ -1,4 +1,4 @@
-"""A DETR with 91 classes and no names, scored and looked at."""
+"""DETR models without names of classes, scored and looked at: logits of 91 classes, and boxes of two in pixels."""
 
 import json
 from typing import Any
@@ -56,3 +56,36 @@ def test_predicted_by_the_model_that_says_its_normalisation(detr: Any) -> None:
     x, y, width, height = detr.box
     assert lines[0]["class_name"] == "car"
     assert lines[0]["box"] == pytest.approx([x, y, x + width, y + height], abs=1e-3)
+
+
+@pytest.mark.parametrize("batch", ["N", "3"])
+def test_a_detr_with_its_postprocessing_inside(coco: Any, batch: str) -> None:
+    x, y, width, height = (value / coco.side for value in coco.box)
+    shares = np.array([[[x, y, x + width, y + height], [0, 0, 0.5, 0.5]]], np.float32)
+    gain = np.array([[1, 0.001]], np.float32)
+    side = coco.side
+    text = (
+        f"detr (float[{batch},3,{side},{side}] images, int64[{batch},2] orig_target_sizes) => "
+        f"(int64[{batch},2] labels, float[{batch},2,4] boxes, float[{batch},2] scores) {{ "
+        "twice = Concat <axis = 1> (orig_target_sizes, orig_target_sizes) float = Cast <to = 1> (twice) "
+        "size = Unsqueeze(float, one) boxes = Mul(shares, size) "
+        "mean = ReduceMean(images, axes) level = Reshape(mean, shape) scores = Mul(level, gain) "
+        "none = Mul(orig_target_sizes, zero) labels = Add(none, classes) }"
+    )
+    weights = {"one": np.array([1]), "axes": np.array([1, 2, 3]), "shape": np.array([-1, 1]), "zero": np.array([0])}
+    classes = np.array([[0, 1]])
+    write_onnx(coco.model, text, {**weights, "shares": shares, "gain": gain, "classes": classes}, 18)
+
+    coco.assert_refused(coco.invoke("--backend", "ort-cpu"), "Pass --normalize none or --normalize imagenet")
+    arguments = ["--normalize", "none", "--backend", "ort-cpu"]
+    result = coco.invoke(*arguments, "--no-report")
+    assert result.exit_code == 0, result.output
+    metrics = json.loads((coco.output / "metrics.json").read_text())
+    assert (metrics["AP"], metrics["model"]["family"], metrics["images"]) == (1.0, "detr-pixels", 4)
+
+    seen = [str(coco.model), str(coco.images), "--output", str(coco.root / "seen"), *arguments, "--no-pictures"]
+    result = CliRunner().invoke(single_command_app(predict), seen, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    line = json.loads((coco.root / "seen" / "detections.jsonl").read_text().splitlines()[0])
+    left, top, *size = coco.box
+    assert line["box"] == pytest.approx([left, top, left + size[0], top + size[1]], abs=1e-3)

@@ -183,15 +183,6 @@ def test_other_tasks_are_refused_by_name(metadata: dict[str, str], words: str) -
             recognise([image()], [out(1, 300, 6)], metadata, family=family)
 
 
-@pytest.mark.parametrize("family", [None, "detr", "detr-logits"])
-def test_a_detr_with_its_postprocessing_inside_is_refused_by_name(family: str | None) -> None:
-    sizes = TensorSpec("orig_target_sizes", "int64", (None, 2))
-    with pytest.raises(UsageProblem, match="post-processing inside") as caught:
-        recognise([image(), sizes], [out(1, 300, name="scores")], {}, family=family)
-    assert "D-FINE, DEIM and RT-DETRv4" in str(caught.value)
-    assert "detr-logits" in str(caught.value)
-
-
 def test_a_detr_stretches_the_image() -> None:
     found = recognise([image()], [out(1, 300, 6)], {"head": "RTDETRDecoder"})
     transform = found.transform()

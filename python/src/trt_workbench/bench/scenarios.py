@@ -97,7 +97,11 @@ class ImageToBoxes:
         self._decoding = DecodeSettings(conf=_DEPLOYED_CONF)
         self._input = session.inputs[0]
         size = work.batch if self._input.shape[0] is None else self._input.shape[0]
-        self.shapes: Mapping[str, Sequence[int]] | None = {self._input.name: (size, *self._transform.shape)}
+        self._constants = self._family.constants(size)
+        if self._constants:  # a session makes the images' tensor alone
+            self._device = None
+        shapes = {name: array.shape for name, array in self._constants.items()}
+        self.shapes: Mapping[str, Sequence[int]] | None = {self._input.name: (size, *self._transform.shape), **shapes}
 
     def once(self) -> None:
         """Turn the images into boxes once."""
@@ -118,7 +122,7 @@ class ImageToBoxes:
             batch = np.empty((self.items, *self._transform.shape), self._transform.dtype)
             pairs = zip(self._images, batch, strict=True)
             geometries = [preprocess(image, self._transform, tensor)[1] for image, tensor in pairs]
-            outputs = self._session.run({self._input.name: batch})
+            outputs = self._session.run({self._input.name: batch, **self._constants})
         return outputs, geometries
 
     def measure(self, limits: SamplingLimits) -> Samples:

@@ -11,6 +11,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.engine.calibration import holds_images
 from trt_workbench.model.opened import Model
 from trt_workbench.vision.decode import Exif, ImageReader
@@ -54,7 +55,13 @@ def calibration_images(
     """
     if not holds_images(data):
         return None
-    transform, images = family_of(model, family, imgsz).transform(), ImageReader(exif)
+    found, images = family_of(model, family, imgsz), ImageReader(exif)
+    transform = found.transform()
+    if more := found.constants(1):
+        raise UsageProblem(
+            f"Family {found.name} has input {min(more)} beside the images, and calibration prepares images alone; give "
+            f".npz files with all inputs: {data}"
+        )
 
     def read(path: Path) -> NDArray[Any]:
         return preprocess(images(path), transform)[0]

@@ -107,7 +107,9 @@ class Detector(AbstractContextManager["Detector"]):
             DeviceFailure: the device failed.
         """
         fixed = self.fixed_batch
-        self.feed, refusal = make_feed(self.session, self.transform, batch, fixed, self._settings.preprocess)
+        self.feed, refusal = make_feed(
+            self.session, self.transform, batch, fixed, self._settings.preprocess, self.family.constants
+        )
         self.mark = require_verified(
             self.session.provenance,
             self._model,
@@ -123,7 +125,13 @@ class Detector(AbstractContextManager["Detector"]):
         """Return the input shapes that are used: of whole batches, and of the last one."""
         tensor, fixed = self.session.inputs[0], self.fixed_batch
         sizes = [min(batch, images), images % batch or batch] if fixed is None else [fixed]
-        return [{tensor.name: (size, *self.transform.shape)} for size in dict.fromkeys(sizes)]
+        return [
+            {
+                tensor.name: (size, *self.transform.shape),
+                **{name: array.shape for name, array in self.family.constants(size).items()},
+            }
+            for size in dict.fromkeys(sizes)
+        ]
 
 
 class SingleImages:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import numpy as np
@@ -16,6 +17,14 @@ from trt_workbench.vision.letterbox import Geometry, find_geometry, preprocess
 B = TypeVar("B")
 Place = Literal["device", "host"]
 """Where images are letterboxed and normalised."""
+
+
+Constants = Callable[[int], Mapping[str, NDArray[Any]]]
+
+
+def no_constants(_batch: int) -> Mapping[str, NDArray[Any]]:
+    """Return no inputs beside the images."""
+    return {}
 
 
 class Feed(Protocol, Generic[B]):
@@ -44,9 +53,16 @@ class HostFeed:
 
     place: Place = "host"
 
-    def __init__(self, session: Session, transform: ImageTransform, batch: int, fixed_batch: int | None) -> None:
+    def __init__(
+        self,
+        session: Session,
+        transform: ImageTransform,
+        batch: int,
+        fixed_batch: int | None,
+        constants: Constants = no_constants,
+    ) -> None:
         self.concurrency = session.concurrency
-        self._session, self._transform, self._fixed = session, transform, fixed_batch
+        self._session, self._transform, self._fixed, self._constants = session, transform, fixed_batch, constants
         self._input = session.inputs[0].name
         self._shape = (fixed_batch or batch, *transform.shape)
         require_room("A batch", self._shape, np.dtype(transform.dtype).itemsize)
@@ -63,7 +79,7 @@ class HostFeed:
         """Run the tensor; zeros stand for the images that a fixed batch lacks."""
         tensor = batch[: self._fixed or count]
         tensor[count:] = 0
-        outputs = self._session.run({self._input: tensor})
+        outputs = self._session.run({self._input: tensor, **self._constants(len(tensor))})
         return {name: array[:count] for name, array in outputs.items()}
 
 
@@ -98,7 +114,12 @@ class DeviceFeed:
 
 
 def make_feed(
-    session: Session, transform: ImageTransform, batch: int, fixed_batch: int | None, place: Place | None
+    session: Session,
+    transform: ImageTransform,
+    batch: int,
+    fixed_batch: int | None,
+    place: Place | None,
+    constants: Constants = no_constants,
 ) -> tuple[Feed[Any], str | None]:
     """Return the feed that was asked for, run once so that the first image does not pay for allocation and tuning.
 
@@ -107,6 +128,7 @@ def make_feed(
         transform: how images become its input.
         batch: images per inference.
         fixed_batch: how many images the model takes, at least `batch`; None for a model that takes any number.
+        constants: returns the inputs beside the images for a batch of so many; the device makes none.
         place: "device" or "host"; None for the device where the session offers that and takes the transform.
 
     Returns:
@@ -127,6 +149,6 @@ def make_feed(
             note = f"Images are letterboxed on the processor, because the device refused: {refusal}"
         else:
             return device, None
-    host = HostFeed(session, transform, batch, fixed_batch)
+    host = HostFeed(session, transform, batch, fixed_batch, constants)
     host.run(host.new_batch(), batch)
     return host, note

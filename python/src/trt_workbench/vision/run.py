@@ -207,7 +207,9 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
         """Say which inner values leave the range of the format on some of the images; "" where that is not known."""
         session, batch = self.detector.session, self.detector.fixed_batch or 1
         name = session.inputs[0].name
-        return session.explained({name: np.repeat(one[None], batch, axis=0)} for one in self._prepared(_EXPLAINED))
+        more = self.detector.family.constants(batch)
+        batches = (np.repeat(one[None], batch, axis=0) for one in self._prepared(_EXPLAINED))
+        return session.explained({name: images, **more} for images in batches)
 
     def _why_nothing(self) -> str:
         """Say whether objects are found with pixels in another range, which is tried on some images."""
@@ -215,7 +217,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
         scale, batch = (1.0 / 255 if transform.scale == 1 else 1.0), self.detector.fixed_batch or 1
         name, count = session.inputs[0].name, 0
         for one in self._prepared(_EXPLAINED, scale) if transform.dtype != "uint8" else ():
-            outputs = session.run({name: np.repeat(one[None], batch, axis=0)})
+            outputs = session.run({name: np.repeat(one[None], batch, axis=0), **family.constants(batch)})
             with contextlib.suppress(UsageProblem, NotFinite):  # no scores, so that this range is wrong, too
                 count += int((family.decode(outputs)[0].scores >= SCORE_THRESHOLD).sum())
         if not count:

@@ -38,7 +38,10 @@ class DetectorSettings:
     conf: Annotated[float, Setting("Lowest score that counts.", min=0.0, max=1.0)] = 0.001
     family: Annotated[
         str | None,
-        Setting("Detector family (yolov10, yolov8, yolox, detr, detr-logits); recognised by default.", _DETECTOR),
+        Setting(
+            "Detector family (yolov10, yolov8, yolox, detr, detr-logits, detr-pixels); recognised by default.",
+            _DETECTOR,
+        ),
     ] = None
     iou: Annotated[
         float | None, Setting("NMS threshold; the family's own by default.", _DETECTOR, min=0.0, max=1.0)
@@ -55,7 +58,10 @@ class DetectorSettings:
     ] = None
     normalize: Annotated[
         Literal["none", "imagenet"] | None,
-        Setting("How family detr-logits takes pixels of 0 to 1: as they are, or normalised as ImageNet's.", _DETECTOR),
+        Setting(
+            "How detr-logits and detr-pixels take pixels of 0 to 1: as they are, or normalised as ImageNet's.",
+            _DETECTOR,
+        ),
     ] = None
     precision: Annotated[str, Setting("Precision that the backend is asked for.", _SPEED)] = "fp32"
     threads: Annotated[int | None, Setting("Processors that the runtime may use; all by default.", _SPEED, min=1)] = (

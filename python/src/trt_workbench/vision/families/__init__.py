@@ -3,6 +3,7 @@
 from trt_workbench.vision.families.base import DecodeSettings, Detections, Family
 from trt_workbench.vision.families.detr import Detr
 from trt_workbench.vision.families.detr_logits import DetrLogits
+from trt_workbench.vision.families.detr_pixels import DetrPixels
 from trt_workbench.vision.families.recognise import family_names, recognise
 from trt_workbench.vision.families.yolov8 import YoloV8
 from trt_workbench.vision.families.yolov10 import YoloV10
@@ -13,6 +14,7 @@ __all__ = [
     "Detections",
     "Detr",
     "DetrLogits",
+    "DetrPixels",
     "Family",
     "YoloV8",
     "YoloV10",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import dataclasses
 import functools
 import math
 from collections.abc import Mapping
@@ -21,6 +22,7 @@ from trt_workbench.vision.letterbox import Geometry, restore_boxes
 Normalize = Literal["none", "imagenet"]
 """Of pixels from 0 to 1: as they are, or with ImageNet's mean and deviation."""
 
+_IMAGENET_MEAN, _IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 # Three levels; with P6 for large inputs; with P2 for small objects.
 _LEVELS = ((8, 16, 32), (8, 16, 32, 64), (4, 8, 16, 32))
 
@@ -162,6 +164,7 @@ class DetectorFacts:
         exporter: the metadata's `author` and `description`, lower case.
         head: class of the last layer as Ultralytics writes it, such as "Detect" or "RTDETRDecoder"; None if unknown.
         outputs: of the model, for a family that reads more than one.
+        sizes: the second input, of the images' sizes; None where the image is the only one.
         normalize: how pixels are normalised, by the user or the metadata; None if nobody says.
         end_to_end: whether the rows are boxes that need no suppression, by Ultralytics' `end2end` and `args`; None if
             the metadata does not say.
@@ -178,6 +181,7 @@ class DetectorFacts:
     end_to_end: bool | None = None
     forced: bool = False
     outputs: tuple[TensorSpec, ...] = ()
+    sizes: TensorSpec | None = None
     normalize: Normalize | None = None
 
     @property
@@ -258,6 +262,10 @@ class Family(abc.ABC):
             dtype=self.facts.dtype,
         )
 
+    def constants(self, batch: int) -> dict[str, NDArray[Any]]:  # noqa: ARG002 - for those that override it
+        """Return the model's inputs beside the images, by name, for a batch of so many; most have none."""
+        return {}
+
     def decode(self, outputs: Mapping[str, NDArray[Any]], settings: DecodeSettings | None = None) -> list[Detections]:
         """Turn the outputs of one run into the boxes of each image of the batch.
 
@@ -316,6 +324,29 @@ class Family(abc.ABC):
                 f"The {what} in output {self.output} reach from {low:.3g} to {high:.3g}, but family {self.name} takes "
                 "probabilities from 0 to 1. Export the model with its sigmoid."
             )
+
+
+@dataclass(frozen=True)
+class Stretched(Family):
+    """A family whose images are stretched to the input, and whose file does not say how pixels are normalised."""
+
+    asks_normalize: ClassVar[bool] = True
+
+    def transform(self, height: int | None = None, width: int | None = None) -> ImageTransform:
+        """Return its preprocessing: stretched to the input, without padding, normalised as was said.
+
+        Raises:
+            UsageProblem: nobody says how.
+        """
+        how = self.facts.normalize
+        if how is None:
+            raise UsageProblem(
+                f"Family {self.name} takes pixels of 0 to 1 as they are or normalised with ImageNet's mean and "
+                "deviation, and this model does not say which. Pass --normalize none or --normalize imagenet, as its "
+                "training had it, or write none or imagenet into its metadata under `normalize`."
+            )
+        plain = dataclasses.replace(super().transform(height, width), placement="stretch")
+        return plain if how == "none" else dataclasses.replace(plain, mean=_IMAGENET_MEAN, std=_IMAGENET_STD)
 
 
 def not_finite(output: TensorSpec) -> NotFinite:

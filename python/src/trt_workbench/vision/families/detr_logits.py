@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -11,20 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
-from trt_workbench.backends.images import ImageTransform
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.vision.families.base import (
     DecodeSettings,
     Detections,
     DetectorFacts,
     DoesNotFit,
-    Family,
+    Stretched,
     corners,
     not_finite,
 )
 
 _BOXES, _LOGITS = ("pred_boxes", "dets"), ("logits", "pred_logits", "labels")
-_IMAGENET_MEAN, _IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 # A head with softmax has "no object" last: most queries are of it, by far more than of any class (a factor of 20).
 _BY_FAR, _MOST = 3.0, 0.5
 
@@ -36,7 +33,7 @@ def pair_of(outputs: Sequence[TensorSpec]) -> tuple[TensorSpec, TensorSpec] | No
 
 
 @dataclass(frozen=True)
-class DetrLogits(Family):
+class DetrLogits(Stretched):
     """Boxes as centre and size in shares of the image, and a logit for each query and class; no suppression.
 
     A score is the sigmoid of a logit. The best pairs of query and class count, as many as there are queries, so that a
@@ -53,7 +50,6 @@ class DetrLogits(Family):
     name: ClassVar[str] = "detr-logits"
     default_iou: ClassVar[float | None] = None
     clips_boxes: ClassVar[bool] = False
-    asks_normalize: ClassVar[bool] = True
     shape_text: ClassVar[str] = "boxes [N, Q, 4] (centre x, centre y, width, height as shares) and logits [N, Q, C]"
 
     logits: TensorSpec
@@ -80,22 +76,6 @@ class DetrLogits(Family):
             text = f"{logits.name} has {slots} classes, but the metadata names {named}"
             raise DoesNotFit(text)
         return cls(boxes, slots or named, facts, logits)
-
-    def transform(self, height: int | None = None, width: int | None = None) -> ImageTransform:
-        """Return its preprocessing: stretched to the input, without padding, normalised as was said.
-
-        Raises:
-            UsageProblem: nobody says how.
-        """
-        how = self.facts.normalize
-        if how is None:
-            raise UsageProblem(
-                f"Family {self.name} takes pixels of 0 to 1 as they are or normalised with ImageNet's mean and "
-                "deviation, and this model does not say which. Pass --normalize none or --normalize imagenet, as its "
-                "training had it, or write none or imagenet into its metadata under `normalize`."
-            )
-        plain = dataclasses.replace(super().transform(height, width), placement="stretch")
-        return plain if how == "none" else dataclasses.replace(plain, mean=_IMAGENET_MEAN, std=_IMAGENET_STD)
 
     def decode(self, outputs: Mapping[str, NDArray[Any]], settings: DecodeSettings | None = None) -> list[Detections]:
         """Turn boxes and logits of one run into the boxes of each image, as `Family.decode`."""

@@ -20,6 +20,8 @@ _TASKS = {
     "obb": "oriented boxes",
     "classify": "classification",
 }
+SIZES = "orig_target_sizes"
+"""The second input of a DETR with its post-processing inside: of each image, its width and height."""
 _DTYPES = ("float32", "float16", "uint8")
 
 
@@ -35,7 +37,7 @@ def read_facts(
     """Gather what a family needs to know about a model.
 
     Args:
-        inputs: the session's inputs; a detector has one, of rank 4.
+        inputs: the session's inputs; a detector has one, of rank 4, or the images' sizes beside it.
         outputs: the session's outputs.
         metadata: the model's own. Of what Ultralytics' exporter writes, `task`, `head`, `kpt_shape`, `channels`,
             `end2end`, `args`, `names`, `imgsz`, `author` and `description` say how the outputs are read; `version`,
@@ -49,6 +51,7 @@ def read_facts(
     """
     _require_detection(metadata)
     spec, layout = _image_input(inputs)
+    sizes = inputs[1] if len(inputs) > 1 else None
     dims = spec.shape[2:4] if layout == "nchw" else spec.shape[1:3]
     exporter = f"{metadata.get('author', '')} {metadata.get('description', '')}".lower()
     return DetectorFacts(
@@ -62,6 +65,7 @@ def read_facts(
         end_to_end=_end_to_end(metadata),
         forced=forced,
         outputs=tuple(outputs),
+        sizes=sizes,
         normalize=normalize or _normalize(metadata),
     )
 
@@ -128,23 +132,22 @@ def _end_to_end(metadata: Mapping[str, str]) -> bool | None:
 
 
 def _image_input(inputs: Sequence[TensorSpec]) -> tuple[TensorSpec, Literal["nchw", "nhwc"]]:
-    if len(inputs) == 1 and len(inputs[0].shape) == 4 and inputs[0].dtype in _DTYPES:
+    if (len(inputs) == 1 or _are_sizes(inputs[1:])) and len(inputs[0].shape) == 4 and inputs[0].dtype in _DTYPES:
         spec = inputs[0]
         if spec.shape[1] == 3 or (spec.shape[1] is None and spec.shape[3] != 3):
             return spec, "nchw"
         if spec.shape[3] == 3:
             return spec, "nhwc"
     seen = "; ".join(map(str, inputs))
-    if any(spec.name == "orig_target_sizes" for spec in inputs):
-        raise UsageProblem(
-            "The model has its post-processing inside (inputs images and orig_target_sizes), as the projects of "
-            "RT-DETR, D-FINE, DEIM and RT-DETRv4 export it, which is not supported. Family detr-logits takes these "
-            "models with boxes and class logits as outputs (pred_boxes and logits) and the image as the only input, as "
-            f"transformers gives them. Its inputs: {seen}."
-        )
+    beside = f", and {SIZES} [N, 2] of whole numbers after it" if any(one.name == SIZES for one in inputs) else ""
     raise UsageProblem(
-        f"A detector takes one image tensor [N, 3, H, W] or [N, H, W, 3] of {', '.join(_DTYPES)}; this model: {seen}."
+        f"A detector takes one image tensor [N, 3, H, W] or [N, H, W, 3] of {', '.join(_DTYPES)}{beside}; this model: "
+        f"{seen}."
     )
+
+
+def _are_sizes(inputs: Sequence[TensorSpec]) -> bool:
+    return [(one.name, one.dtype in ("int64", "int32"), one.shape[1:]) for one in inputs] == [(SIZES, True, (2,))]
 
 
 def _metadata_size(metadata: Mapping[str, str]) -> tuple[int, int] | None:

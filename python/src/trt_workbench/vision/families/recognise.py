@@ -14,12 +14,15 @@ from trt_workbench.model.opened import Model
 from trt_workbench.vision.families.base import Detections, DetectorFacts, DoesNotFit, Family, Normalize
 from trt_workbench.vision.families.detr import Detr
 from trt_workbench.vision.families.detr_logits import DetrLogits, pair_of
+from trt_workbench.vision.families.detr_pixels import DetrPixels
 from trt_workbench.vision.families.metadata import read_facts
 from trt_workbench.vision.families.yolov8 import YoloV8
 from trt_workbench.vision.families.yolov10 import YoloV10
 from trt_workbench.vision.families.yolox import YoloX
 
-_FAMILIES: dict[str, type[Family]] = {family.name: family for family in (YoloV10, YoloV8, YoloX, Detr, DetrLogits)}
+_FAMILIES: dict[str, type[Family]] = {
+    family.name: family for family in (YoloV10, YoloV8, YoloX, Detr, DetrLogits, DetrPixels)
+}
 # YOLOX, with the reading of its boxes fixed instead of decided by their values.
 _YOLOX_ENCODINGS: dict[str, Literal["raw", "decoded"]] = {"yolox-raw": "raw", "yolox-decoded": "decoded"}
 
@@ -69,7 +72,11 @@ def recognise(
             f"The outputs {pair[0].name} and {pair[1].name} are those of family {DetrLogits.name}, a DETR with boxes "
             f"and class logits apart, and not of family {asked} (from {source}). Outputs: {_show(outputs)}."
         )
-    if pair and not asked:
+    if len(inputs) > 1 and asked not in (None, DetrPixels.name):
+        raise UsageProblem(f"Family {asked} (from {source}) takes the image alone; the inputs are {_show(inputs)}.")
+    if len(inputs) > 1:
+        asked, source = DetrPixels.name, "the names of its inputs"
+    elif pair and not asked:
         asked, source = DetrLogits.name, "the names of its outputs"
     facts = read_facts(inputs, outputs, metadata, imgsz, normalize, forced=bool(asked))
     found = _named(asked, source, outputs, facts) if asked else _guessed(outputs, facts)
