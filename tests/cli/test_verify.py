@@ -194,7 +194,7 @@ def test_a_way_around_is_shown_written_and_ends_with_exit_code_0(wrong_at_softma
     assert by_name["attention-shares-copied"]["latency_ms"] is None
     assert document["not_tried"] == []
     page = (tmp_path / "run" / "report.html").read_text()
-    assert "<b>attention-softmax-spelled</b> makes it right" in page
+    assert "<b>attention-softmax-spelled</b> fixes it" in page
     stdout_of("verify", tmp_path / "right.onnx", "--model", wrong_at_softmax, *words[:-1], tmp_path / "again")
     assert (tmp_path / "run" / "fix" / "attention-fixed.onnx").is_file()
 

@@ -71,7 +71,8 @@ def headline(document: Mapping[str, Any]) -> str:
 def _computed(document: Mapping[str, Any]) -> str:
     """Say what was asked for, and what the runtime's layers compute in where that is something else."""
     asked, ran = document["precision"], precision_label(document["provenance"])
-    return asked if not ran or ran.split(" (")[0] == asked else f"asked for {asked}, computed in {ran}"
+    plain = (ran or asked).split(" (")[0].removesuffix(", not told")
+    return asked if plain == asked else f"asked for {asked}, computed in {ran}"
 
 
 def grid(cases: list[CaseFindings]) -> dict[str, Any]:
