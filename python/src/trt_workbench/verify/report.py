@@ -71,7 +71,7 @@ def headline(document: Mapping[str, Any]) -> str:
 def _computed(document: Mapping[str, Any]) -> str:
     """Say what was asked for, and what the runtime's layers compute in where that is something else."""
     asked, ran = document["precision"], precision_label(document["provenance"])
-    plain = (ran or asked).split(" (")[0].removesuffix(", not told")
+    plain = (ran or asked).split(" (")[0].split(",")[0]
     return asked if plain == asked else f"asked for {asked}, computed in {ran}"
 
 

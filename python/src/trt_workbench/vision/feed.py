@@ -23,7 +23,7 @@ Constants = Callable[[int], Mapping[str, NDArray[Any]]]
 
 
 def no_constants(_batch: int) -> Mapping[str, NDArray[Any]]:
-    """Return no inputs beside the images."""
+    """Return no inputs other than the images."""
     return {}
 
 
@@ -128,7 +128,7 @@ def make_feed(
         transform: how images become its input.
         batch: images per inference.
         fixed_batch: how many images the model takes, at least `batch`; None for a model that takes any number.
-        constants: returns the inputs beside the images for a batch of so many; the device makes none.
+        constants: returns the inputs other than the images for a batch of so many; the device makes none.
         place: "device" or "host"; None for the device where the session offers that and takes the transform.
 
     Returns:

@@ -263,7 +263,7 @@ class Family(abc.ABC):
         )
 
     def constants(self, batch: int) -> dict[str, NDArray[Any]]:  # noqa: ARG002 - for those that override it
-        """Return the model's inputs beside the images, by name, for a batch of so many; most have none."""
+        """Return the model's inputs other than the images, by name, for a batch of so many; most have none."""
         return {}
 
     def decode(self, outputs: Mapping[str, NDArray[Any]], settings: DecodeSettings | None = None) -> list[Detections]:
