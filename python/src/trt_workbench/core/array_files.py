@@ -66,8 +66,8 @@ def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
 def _read_archive(archive: zipfile.ZipFile, size: int) -> dict[str, NDArray[Any]]:
     """Return the arrays of a `.npz` of `size` bytes.
 
-    Compressed ones are bounded, because a few bytes may stand for any number. What the archive says of its members
-    counts for nothing: it may claim more than it has, or name the same bytes again and again.
+    Compressed ones are bounded, because a few bytes may stand for any number. What the archive claims about its members
+    is ignored: it may claim more than it has, or name the same bytes again and again.
     """
     members = archive.infolist()
     if any(member.compress_type not in _PACKINGS for member in members):

@@ -61,7 +61,7 @@ class Gpu(Open):
 
 
 class Driver(Open):
-    """NVIDIA's driver and its GPUs, or the error with which it does not answer."""
+    """NVIDIA's driver and its GPUs, or the error that it returns."""
 
     driver_version: str | None = None
     cuda_driver_version: str | None = None
@@ -164,7 +164,7 @@ def read_bench_run(directory: Path) -> BenchArtefacts:
 
 @contextmanager
 def foreign_files(directory: Path) -> Iterator[None]:
-    """Treat whatever the block trips over as damage of the files that it reads, which come from anywhere.
+    """Treat any failure of the block as damage of the files that it reads, which may come from anywhere.
 
     Each file by itself is checked by its model; this is for files that do not fit one another, and for libraries that
     cannot draw what is in them.

@@ -1,6 +1,6 @@
-"""How far an array is from its reference: the one home of every comparison. docs/reference/comparing.md has its rules.
+"""How far an array is from its reference: all comparisons are here. docs/reference/comparing.md has the rules.
 
-Limits are parameters: what may differ is for the caller to say. How it is measured, and what cannot be compared, stands
+Limits are parameters, set by the caller. How differences are measured, and what cannot be compared, is defined
 here and in `elements`.
 """
 
@@ -66,7 +66,7 @@ def divergence(found: NDArray[np.float64], expected: NDArray[np.float64]) -> NDA
     """
     with np.errstate(invalid="ignore"):  # -inf less -inf
         gain = np.where(np.isneginf(expected), 0.0, expected - found)
-    # rounding alone can make a divergence of nothing slightly negative
+    # rounding can make a divergence of zero slightly negative
     found_divergence: NDArray[np.float64] = np.maximum(np.einsum("nv,nv->n", np.exp(expected), gain), 0.0)
     return found_divergence
 
@@ -123,7 +123,7 @@ class Difference:
 
     @property
     def distance(self) -> float:
-        """Return the relative L2 for those who allow no integer and no text to differ: infinite where one does."""
+        """Return the relative L2 for callers that allow no integer or text to differ: infinite where one does."""
         return np.inf if self.changed else self.rel_l2
 
     @property
@@ -146,7 +146,7 @@ class RowDifferences:
         product: inner product of both, where they are finite; 0 of what is not floats, as the squared lengths are.
         found_square: squared length of what was computed.
         expected_square: squared length of the reference.
-        error_square: squared length of the difference; infinite where one alone is not finite.
+        error_square: squared length of the difference; infinite where only one is not finite.
     """
 
     rel_l2: Floats
@@ -219,7 +219,7 @@ def difference(
 
 
 def compare_rows(found: Array, expected: Array, *, rows: bool = True, typical: float = np.inf) -> RowDifferences:
-    """Compare every row of an array with its reference; as `difference`, which tells the worst of them."""
+    """Compare every row of an array with its reference, like `difference`, which returns the worst row."""
     count = _count(expected, rows=rows)
     none, far = np.zeros(count), np.full(count, np.inf)
     if found.shape != expected.shape:
@@ -248,7 +248,7 @@ class Sums:
     """The difference of arrays that come in parts, such as batches, none of which is kept."""
 
     def __init__(self) -> None:
-        """Begin with nothing."""
+        """Start without parts."""
         self._noise: Any = 0.0
         self._signal: Any = 0.0
 
@@ -260,7 +260,7 @@ class Sums:
 
     @property
     def rel_l2(self) -> float:
-        """Return `Difference.distance` of all parts laid end to end."""
+        """Return `Difference.distance` of all parts concatenated."""
         return float(np.sqrt(self._noise / (self._signal or 1.0)))
 
 

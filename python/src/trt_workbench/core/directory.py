@@ -131,7 +131,7 @@ class RunDirectory:
         return self.destination
 
     def discard(self) -> None:
-        """Remove the staging folder with whatever it holds, and let go of the destination."""
+        """Remove the staging folder with its contents, and release the destination."""
         with deferred_interrupts():
             if not self._kept:
                 shutil.rmtree(self.path, ignore_errors=True)
@@ -174,13 +174,13 @@ def finished_run() -> Path | None:
 
 
 def destination_of(folder: Path) -> Path:
-    """Return where a staging folder, which a run that was killed leaves, was to go; any other folder as it is."""
+    """Return the destination of a staging folder that a killed run left; any other folder unchanged."""
     found = _STAGING.fullmatch(folder.absolute().name)
     return folder.absolute().with_name(found["name"]) if found else folder
 
 
 def _stagings(destination: Path) -> list[Path]:
-    """Return what runs that were killed have left beside a destination. Its lock must be held."""
+    """Return the staging folders that killed runs left next to a destination. Its lock must be held."""
     found = ((entry, _STAGING.fullmatch(entry.name)) for entry in destination.parent.iterdir())
     return [entry for entry, match in found if match and match["name"] == destination.name]
 

@@ -1,4 +1,4 @@
-"""JSON that the workbench keeps: every document and line has a pydantic model, and is read and written here alone."""
+"""JSON that the workbench keeps: every document and line has a pydantic model, and is read and written only here."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def write_json(path: Path, document: Any) -> None:
 
 
 def append_lines(path: Path, documents: Iterable[Any]) -> None:
-    """Append documents to a JSON Lines file as they come; they are on their way to the disk when this returns.
+    """Append documents to a JSON Lines file as they come; they are written to the file when this returns.
 
     Raises:
         As `write_json`.

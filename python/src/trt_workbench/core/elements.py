@@ -1,6 +1,6 @@
-"""One element beside another: the rules for special values, from which every comparison follows.
+"""Comparing two elements: the rules for special values, on which every comparison is based.
 
-docs/reference/comparing.md has them in words.
+docs/reference/comparing.md describes them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _TINY, _TINY_WIDE = 2.0**-126, 2.0**-1022
 
 
 class Kind(Enum):
-    """How two arrays are compared: by the difference of their numbers, or as things that are equal or not."""
+    """How two arrays are compared: by the difference of their numbers, or as objects that are equal or not."""
 
     WHOLE = "integers and booleans"
     REAL = "floats"
@@ -32,7 +32,7 @@ class Kind(Enum):
 
 
 def kind(*arrays: Array) -> Kind:
-    """Return how arrays are compared: an integer beside a float is a float, and beside a text a thing."""
+    """Return how arrays are compared: an integer and a float as floats, an integer and a text as objects."""
     kinds = {_kind(array.dtype) for array in arrays}
     return next((one for one in (Kind.OTHER, Kind.COMPLEX, Kind.REAL) if one in kinds), Kind.WHOLE)
 
@@ -40,7 +40,7 @@ def kind(*arrays: Array) -> Kind:
 def errors(found: Array, expected: Array) -> NDArray[np.float64]:
     """Return the absolute difference of every element.
 
-    It is 0 where both are the same, NaN and infinities included; infinite where one of them alone is not finite, and
+    It is 0 where both are the same, NaN and infinities included; infinite where only one of them is not finite, and
     where texts differ.
 
     Args:
@@ -74,7 +74,7 @@ def pair(
 ) -> tuple[Array, Array, NDArray[np.bool_]]:
     """Return two arrays whose difference is that of the elements, and where there is none.
 
-    Elements that are the same and not finite are 0 in both; so are those without a difference: one of them alone is not
+    Elements that are the same and not finite are 0 in both; so are those without a difference: only one of them is not
     finite, or they are unlike texts. Of integers the second array is 0 and the first the difference, which is never 0
     where they are not equal.
 
@@ -114,7 +114,7 @@ def tiny(*arrays: Array) -> float:
 def largest_agrees(found: Array, expected: Array) -> NDArray[np.bool_]:
     """Return for every vector along the last axis whether its largest element is at the same place.
 
-    NaN is less than anything. A vector with an element that is not finite on one side alone does not agree.
+    NaN is less than anything. A vector with an element that is not finite on only one side does not agree.
     """
     same = np.asarray(largest(found) == largest(expected))
     if is_finite(found).all() and is_finite(expected).all():
@@ -137,6 +137,6 @@ def _kind(dtype: np.dtype[Any]) -> Kind:
 
 
 def _halves(array: Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return integers in two halves: float64 cannot tell all of 64 bits apart, and no integer holds all differences."""
+    """Return integers in two halves: float64 cannot represent all 64 bits, and no integer holds all differences."""
     wide = array.astype(np.uint64 if array.dtype.kind == "u" else np.int64)
     return (wide >> 32).astype(np.float64), (wide & 0xFFFFFFFF).astype(np.float64)

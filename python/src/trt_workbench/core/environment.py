@@ -128,8 +128,8 @@ def cpu_report() -> dict[str, Any]:
 def git_revision() -> dict[str, Any]:
     """Return the commit of the repository that this package belongs to, and whether its tree differs from it.
 
-    None where git cannot tell. The package is where it is developed, or it is installed and belongs to no repository:
-    one that it is merely used in says nothing about it, and is not asked.
+    None where git cannot tell. A package that is installed, not developed in place, belongs to no repository:
+    the one that it is used in is not asked.
     """
     root = Path(__file__).resolve().parents[4]
     try:

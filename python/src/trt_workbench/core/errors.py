@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 # Exit code of what Ctrl-C ended: 128 + SIGINT, as shells report it.
 INTERRUPTED = 130
-# Characters of a message; a path alone may have 4096.
+# Characters of a message; a path may have 4096 of them.
 LONGEST = 6000
 # The largest number that an option or a setting takes: seeds, counts, seconds, sizes.
 LARGEST_NUMBER = 2**31 - 1
@@ -64,21 +64,21 @@ class ComponentMissing(WorkbenchError):
 
 
 class DeviceFailure(WorkbenchError):
-    """The device failed, or a runtime did in a way that says nothing of what it was asked."""
+    """The device failed, or a runtime failed for a reason unrelated to the request."""
 
     exit_code = 4
 
 
 class OutOfMemory(DeviceFailure, MemoryError):
-    """Memory of the device or of the process did not suffice: less at once may work. Python's own is one as well."""
+    """The device or the process ran out of memory: less at once may work. Python's MemoryError is one as well."""
 
 
 class DeviceLost(DeviceFailure):
-    """The device failed for good: every later call of this process fails too."""
+    """The device failed permanently: every later call of this process fails too."""
 
 
 class BackendFailure(DeviceFailure):
-    """A backend of another package raised what is no error of ours, or answered what no backend may."""
+    """A backend of another package raised an error that is not ours, or returned an invalid answer."""
 
 
 def error_document(error: WorkbenchError) -> dict[str, Any]:
@@ -108,18 +108,18 @@ def _kinds() -> list[type[WorkbenchError]]:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return the end of a message about an unknown name: what is near to it, or else all there is."""
+    """Return the end of a message about an unknown name: the similar names, else all names."""
     names = list(known)
     near = difflib.get_close_matches(name, names, n=2)
     return f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(names)}."
 
 
 def printable(text: str, limit: int = LONGEST) -> str:
-    """Return `text` as one line that is safe to print, whatever file it came from.
+    """Return `text` as one line that is safe to print, no matter which file it came from.
 
     Colour codes are dropped, line breaks become spaces, all else that does not print (control characters, halves of
-    surrogate pairs, marks that turn the direction of writing) is escaped. Of a text longer than `limit` characters the
-    middle is left out: the problem stands first and the path last.
+    surrogate pairs, marks that change the writing direction) is escaped. Of a text longer than `limit` characters the
+    middle is left out: the problem comes first and the path last.
     """
     if not text.isprintable():
         text = _COLOUR.sub("", text)

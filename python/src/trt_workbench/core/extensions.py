@@ -1,6 +1,6 @@
 """What other packages add through entry points: backends and detector families (docs/extending.md).
 
-Nothing of them is imported before it is asked for, and what cannot be imported is one sentence, not the end of ours.
+They are imported only when needed, and a failed import is one message, not a crash.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _NOT_FOREIGN = ("trt_workbench", "builtins", "abc", "typing")
 
 
 class WrongAnswer(Exception):
-    """What a method returned is not what it has to; the text says what it is."""
+    """A method returned an invalid value; the text describes it."""
 
 
 @dataclass(frozen=True)
 class Guard:
-    """What calls into a class of another package are guarded with.
+    """Guards calls into a class of another package.
 
     Attributes:
         who: the subject of the sentence, such as `Backend mine`.
@@ -83,7 +83,7 @@ class Guard:
 
 
 def _is_foreign(kind: type[Any], name: str) -> bool:
-    """Return whether a name is of a method that others call and another package wrote."""
+    """Return whether a name is of a method that others call, written by another package."""
     owner = next(one for one in kind.__mro__ if name in vars(one))
     ours = next((one for one in kind.__mro__ if one.__module__.partition(".")[0] == "trt_workbench"), object)
     is_called = not name.startswith("_") or (not name.startswith("__") and hasattr(ours, name))
@@ -116,7 +116,7 @@ def _entries(group: str, path: tuple[str, ...]) -> tuple[EntryPoint, ...]:  # no
 
 
 def load_extension(entry: EntryPoint, kind: type[Kind], name: str) -> type[Kind]:
-    """Import the class behind an entry point, which is to be called `name`.
+    """Import the class behind an entry point; it gets the name `name`.
 
     Raises:
         ComponentMissing: it cannot be imported, or is no class of this kind; the message names the package.

@@ -25,7 +25,7 @@ _TEXT: Any = {"encoding": "utf-8", "errors": "backslashreplace"}
 
 
 def refuse_foreign(path: Path, is_ours: Callable[[Path], object]) -> None:
-    """Refuse to write where something lies that none of our commands wrote; called before the work begins.
+    """Refuse to overwrite what none of our commands wrote; called before the work begins.
 
     Args:
         path: the file to write, one that the user named or one beside it.
@@ -47,7 +47,7 @@ def refuse_foreign(path: Path, is_ours: Callable[[Path], object]) -> None:
 
 
 def foreign(path: Path) -> UsageProblem:
-    """Return what refuses to write where something of another's lies."""
+    """Return the error for refusing to overwrite another's file."""
     return UsageProblem(
         "There is something at the output that trt-workbench did not write, or that was changed since; it is left "
         f"alone. Choose another name, or move it away: {path}"
@@ -90,7 +90,7 @@ def atomic_writer(path: Path, mode: str = "wb") -> Iterator[IO[Any]]:
 
 @contextlib.contextmanager
 def _named(path: Path) -> Iterator[None]:
-    """Let an error name the file that was asked for; nobody knows the temporary one."""
+    """Let an error name the requested file, not the temporary one."""
     try:
         yield
     except OSError as error:
@@ -137,7 +137,7 @@ def scratch_folder(prefix: str = "trtw-", parent: Path | None = None) -> Iterato
 def replace_folder(new: Path, place: Path) -> None:
     """Put the folder `new` in the place of the folder `place`, which is removed with all it holds.
 
-    A process that is killed leaves the one or the other there, whole. Where the file system cannot exchange two
+    A killed process leaves either one there, whole. Where the file system cannot exchange two
     folders, the older one has for a moment the name of `new` with `REPLACED` behind it.
 
     Args:
@@ -161,7 +161,7 @@ def replace_folder(new: Path, place: Path) -> None:
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """Let two folders change names in one step; False where that is not to be had. Raises OSError."""
+    """Swap the names of two folders in one step; False where that is not available. Raises OSError."""
     libc = ctypes.CDLL(None, use_errno=True)
     names = (_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other))
     if not hasattr(libc, "renameat2"):
@@ -175,7 +175,7 @@ def _exchange(one: Path, other: Path) -> bool:
 
 
 class NameLock:
-    """A lock on a name that no process waits for. Its file exists only while somebody holds it."""
+    """A lock on a name that no process waits for. Its file exists only while it is held."""
 
     def __init__(self, path: Path) -> None:
         """Prepare the lock; `path` is its file, in a folder that exists when it is acquired."""

@@ -45,7 +45,7 @@ def driver_report() -> dict[str, Any]:
 
 
 def first_gpu() -> dict[str, Any] | None:
-    """Return what NVML says of the first GPU that this process may use, without CUDA; None where there is none."""
+    """Return NVML's data on the first GPU that this process may use, without CUDA; None where there is none."""
     gpus = driver_report()["gpus"]
     name = nvml_name(0, os.environ.get("CUDA_VISIBLE_DEVICES"))
     if isinstance(name, str):
@@ -68,7 +68,7 @@ def why_no_gpu(report: Mapping[str, Any]) -> str | None:
 
 
 def nvml_name(device: int, visible: str | None) -> int | str | None:
-    """Return what NVML calls a CUDA device: its index, or its UUID where the process is told its GPUs by UUID.
+    """Return NVML's name of a CUDA device: its index, or its UUID where the process gets its GPUs by UUID.
 
     NVML counts all GPUs by PCI address. CUDA counts those of CUDA_VISIBLE_DEVICES, by address too as long as the GPUs
     are alike or CUDA_DEVICE_ORDER is PCI_BUS_ID (CUDA programming guide, environment variables).

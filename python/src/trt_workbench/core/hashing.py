@@ -19,7 +19,7 @@ _TICK_NS = 20_000_000
 
 
 class Stamp(NamedTuple):
-    """What says that a file is the same: where it is kept, and when it changed last."""
+    """Identifies a file's state: where it is kept, and when it changed last."""
 
     device: int
     inode: int
@@ -124,7 +124,7 @@ def hash_folder(folder: Path, pattern: str = "*") -> str:
 
 
 def hash_document(document: Mapping[str, Any]) -> str:
-    """Return 32 hexadecimal digits for a JSON document, whatever the order of its keys."""
+    """Return 32 hexadecimal digits for a JSON document, independent of the order of its keys."""
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()[:32]
 
 

@@ -1,4 +1,4 @@
-"""Reading files that come from outside: regular files alone, bounded, and JSON whose damage is always a ValueError."""
+"""Reading files from outside: only regular files, of bounded size; damaged JSON always raises ValueError."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def read_bytes(path: Path, limit: int = MOST_BYTES, *, text: bool = False) -> by
     Args:
         path: the file.
         limit: in bytes.
-        text: refuse a file with zero bytes, such as one that is nothing but room, before all of it is read.
+        text: refuse a file with zero bytes, such as one of zeros only, before all of it is read.
 
     Raises:
         OSError: as `open_regular`, the file is larger, or it is no text.

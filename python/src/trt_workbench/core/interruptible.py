@@ -1,4 +1,4 @@
-"""When Ctrl-C and its like are heard: at once also in native code, and not before a step that must be whole is done."""
+"""When Ctrl-C and similar signals take effect: at once in native code too, but only after a step that must be whole."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextlib.contextmanager
 def deferred_interrupts() -> Iterator[None]:
-    """Hold back what asks the command to end until the block is done; for steps that are short and must be whole.
+    """Delay signals that end the command until the block is done; for short steps that must be whole.
 
     Signals that are ignored, or that end the process without being asked, stay so.
     """
@@ -45,7 +45,7 @@ def deferred_interrupts() -> Iterator[None]:
 
 
 def call_interruptibly(call: Callable[[], T], limit_s: float | None = None) -> T:
-    """Return what `call` returns, from a thread of its own: Python serves signals in the main thread alone.
+    """Return what `call` returns, from a thread of its own: Python handles signals only in the main thread.
 
     `call` cannot be ended. Where it is interrupted it goes on until the process ends, which then does not wait for it.
 

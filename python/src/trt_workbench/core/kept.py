@@ -1,4 +1,4 @@
-"""What is kept between calls, with its hash: damaged, edited or cut short it is not believed, and made anew.
+"""Files kept between calls, with their hash: a damaged, edited or truncated one is discarded and made again.
 
 The hash shows damage and edits, not origin: whoever can write the folder can write the hash.
 """
@@ -32,7 +32,7 @@ def keep(path: Path, document: BaseModel) -> None:
 
 
 def recalled(path: Path, kind: type[T], note: Note) -> T | None:
-    """Return a document that `keep` wrote; None where there is none, or it is not as it was written, which is noted."""
+    """Return a document that `keep` wrote; None where there is none, or it was changed, which is noted."""
     if not path.is_file():
         return None
     try:
@@ -50,16 +50,16 @@ class _Files(Strict):
 
 
 def seal(files: Sequence[Path]) -> None:
-    """Keep the hashes of files of one folder beside them. Raises OSError where that fails."""
+    """Keep the hashes of files of one folder next to them. Raises OSError where that fails."""
     keep(_seal_of(files[0]), _Files(files={file.name: hash_file(file) for file in files if file.is_file()}))
 
 
 def sealed(files: Sequence[Path], note: Note = lambda _: None) -> bool:
-    """Whether files of one folder are there as they were when they were sealed; if not, that is noted.
+    """Whether files of one folder are unchanged since they were sealed; if not, that is noted.
 
     Args:
         files: the first names the seal; further ones may be absent if they were.
-        note: called with what a person should know.
+        note: called with messages for the user.
     """
     path = _seal_of(files[0])
     if not path.is_file():

@@ -14,7 +14,7 @@ from trt_workbench.core.workspace import repository, tensorrt_root
 
 ONNXRUNTIME_VERSION = "1.31.1"
 
-# Set by tasks/run (tasks/taskrunner.py) beside pixi's own variables.
+# Set by tasks/run (tasks/taskrunner.py) in addition to pixi's own variables.
 _TASKS_RUN = "TRTW_TASKS_RUN"
 _SCRIPTS = ("trtw", "build-engine", "infer-engine", "eval-coco", "eval-llm")
 # Tasks that are not `trtw TASK` without pixi. The extras of python/pyproject.toml have the same versions.
@@ -32,7 +32,7 @@ _ANY_CARD = ("gpu", "gpu-llm", "gpu-trt11")
 
 @dataclass(frozen=True)
 class _Package:
-    """How a package is brought: by pip, and in which environments of pixi.toml it is."""
+    """How a package is installed: by pip, and in which environments of pixi.toml it is."""
 
     pip: str
     environments: tuple[str, ...]
@@ -97,7 +97,7 @@ def task(name: str, *arguments: str) -> str:
 
 
 def package(name: str) -> str:
-    """Return the sentence that brings a package of `_PACKAGES`; it says pip only outside managed environments."""
+    """Return the sentence that installs a package of `_PACKAGES`; it says pip only outside managed environments."""
     started, wanted = launcher(), _PACKAGES[name]
     if started.environment is None:
         return f"Run `{wanted.pip}`."

@@ -1,4 +1,4 @@
-"""The memory of the machine, and what is asked of it."""
+"""The memory of the machine, and the demands on it."""
 
 from __future__ import annotations
 

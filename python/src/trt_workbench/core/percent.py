@@ -6,7 +6,7 @@ _SHARE_DIGITS = 3
 
 
 def share(value: float, digits: int = 0) -> str:
-    """Return the percent of a share, 0 to 1, without the sign: never 0 of something, nor 100 of less than all.
+    """Return the percent of a share, 0 to 1, without the sign: never 0 for more than 0, nor 100 for less than 1.
 
     Args:
         value: the share.

@@ -50,15 +50,15 @@ class Record(Strict):
         latency_ms: summary of host-to-host latency: mean, p50, p90, p95, p99, min, max, count.
         p50_interval_ms: ends of an interval for the median, by the noise within the repetition; None in older records.
         slice_p50_ms: median of every slice in the order of the turns.
-        split_ms: medians of the parts that the runtime tells apart.
+        split_ms: medians of the parts that the runtime measures separately.
         items_per_s: throughput of one call after another.
         load_s: loading, with engine build or compilation where there is one.
         first_run_ms: the first call after loading.
-        telemetry: clocks, power, energy and memory beside the measurement.
+        telemetry: clocks, power, energy and memory during the measurement.
         energy_per_item_j: of the whole card.
         outputs: how the outputs compare with those of the reference; None in older records.
         verification: how the TensorRT engine is verified: verdict, `text`, `evidence`, and whether it passed for
-            --allow-unverified alone (`allowed`); None for other runtimes and in older records.
+            --allow-unverified only (`allowed`); None for other runtimes and in older records.
         provenance: what really executed the model.
         samples: file of the raw samples, relative to the run directory.
     """

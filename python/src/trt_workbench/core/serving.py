@@ -77,7 +77,7 @@ def main(target: str) -> None:
 
 
 def _read(requests: queue.SimpleQueue[str], alone: threading.Event) -> None:
-    """Hand on the requests; where they end without `close`, whoever asked is dead, and this process ends, too."""
+    """Hand on the requests; where they end without `close`, the parent is dead, and this process ends, too."""
     line = ""
     for line in sys.stdin:
         requests.put(line)

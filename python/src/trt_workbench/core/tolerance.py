@@ -13,7 +13,7 @@ from trt_workbench.core.elements import Array, Kind, errors, is_finite, kind
 
 @dataclass(frozen=True)
 class Deviation:
-    """One output beside its reference. A figure that is not finite, or not known, is None.
+    """One output compared with its reference. A figure that is not finite, or not known, is None.
 
     Attributes:
         passed: shapes are equal and every element is within the tolerance.
@@ -39,7 +39,7 @@ class Deviation:
 def deviation(found: Array, expected: Array, rtol: float, atol: float) -> Deviation:
     """Compare an array with its reference.
 
-    Integers may differ by `atol`, whatever `rtol` is; booleans and texts not at all.
+    Integers may differ by `atol`, regardless of `rtol`; booleans and texts not at all.
 
     Args:
         found: what was computed.

@@ -1,4 +1,4 @@
-"""Variables of the environment that end a process, or let a library do what nobody asked for."""
+"""Variables of the environment that end a process, or make a library do something unrequested."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ VARIABLE = "OMP_WAIT_POLICY"
 def let_idle_threads_sleep() -> None:
     """Make OpenMP's threads sleep while they wait, unless the user says otherwise; call it before PyTorch is imported.
 
-    By default they spin. Where another process wants the same processors, everybody then waits for spinning threads:
+    By default they spin. Where another process wants the same processors, all then wait for spinning threads:
     on two busy processors a forward pass of 50 ms took 1.4 s. ONNX Runtime's threads do not spin here either.
     """
     os.environ.setdefault(VARIABLE, "PASSIVE")

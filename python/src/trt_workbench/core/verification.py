@@ -22,7 +22,7 @@ class Mark(TypedDict):
         verdict: of the engine at the shapes that are used.
         text: the verdict in a line.
         evidence: run directory with the figures; None without one.
-        allowed: whether the engine passed for --allow-unverified alone.
+        allowed: whether the engine passed only because of --allow-unverified.
     """
 
     engine: str
@@ -48,7 +48,7 @@ class VerifiedShapes(Strict):
 
 
 class Verification(Strict):
-    """A verdict on one engine, and what it stands on.
+    """A verdict on one engine, and what it is based on.
 
     Attributes:
         verdict: as in verify.json; "unverified" where `reason` kept it from being verified.
@@ -56,7 +56,7 @@ class Verification(Strict):
         mode: "quick" and "full" are `verify`'s, "agreement" is eval-llm's or bench's comparison with PyTorch.
         engine_sha256: of the plan; a verdict on other bytes is none.
         model_sha256: of the model of the reference; None without one.
-        reference: runtime of the reference; None where properties alone were verified.
+        reference: runtime of the reference; None where only properties were verified.
         precision: the loosest that the engine was granted.
         inputs: sources of the inputs; None where they were drawn with `seed`.
         seed: of inputs and shapes.

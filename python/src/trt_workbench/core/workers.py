@@ -1,7 +1,7 @@
 """Python processes of our own: workers that answer requests, and snippets that answer once.
 
-Whatever such a process does (crash, hang, run out of memory) is a result here and never our end. `serving.py` is the
-worker's side. Nothing of the folder in which the user happens to be is imported.
+A failure of such a process (crash, hang, out of memory) is a result here and never ends ours. `serving.py` is the
+worker's side. Nothing is imported from the current folder.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _GRACE_S = 20.0
 def python_command(*arguments: str, python: str | Path = sys.executable) -> list[str]:
     """Return the command line that runs Python with `arguments`, such as "-m" and a module.
 
-    `-m` and `-c` alone would put the current folder first on the import path: a file `json.py` in it would be executed.
+    Plain `-m` and `-c` would put the current folder first on the import path: a file `json.py` in it would be executed.
     """
     return [str(python), "-P", *arguments]
 
@@ -59,7 +59,7 @@ class WorkerFailure(Exception):
 
 
 class WorkerProcess:
-    """One worker. A context manager that ends the process, and whatever that has started or left in TMPDIR."""
+    """One worker. A context manager that ends the process and what it started, and removes what it left in TMPDIR."""
 
     def __init__(self, log: Path, target: str) -> None:
         """Start the process.
@@ -179,7 +179,7 @@ class WorkerProcess:
 
 
 class Workers:
-    """Workers of one kind, one at a time: the first request starts the first, and one that is suspect is replaced.
+    """Workers of one kind, one at a time: the first request starts the first, and a suspect one is replaced.
 
     Memory that was overwritten, or a device that failed, makes every later call in a process suspect. So a worker is
     replaced after a crash, a failure of the device, a defect, and a time limit. A context manager that ends the last.

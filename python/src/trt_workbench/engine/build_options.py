@@ -1,4 +1,4 @@
-"""What can be asked of a build: every setting with its option, said once. Names follow TensorRT's own.
+"""The options of a build: every setting, defined once with its option. Names follow TensorRT's own.
 
 A setting that is added here is a key of settings files, an option of `build-engine`, part of the cache key and an
 attribute of the native `BuildOptions`. `BuildSettings` in `options.py` checks them.
@@ -70,7 +70,7 @@ MaxBatch = Annotated[
 
 
 class BuildOptions:
-    """The settings and their defaults. Where none stands, `BuildSettings` has it, with the form that files give it."""
+    """The settings and their defaults. Defaults missing here are in `BuildSettings`, in the form that files use."""
 
     # `fp32` is always allowed; `tf32` lets fp32 matrix products use TF32. On strongly typed networks (a choice in
     # TensorRT 10, always in 11) the graph decides, and a type named here must occur in it.

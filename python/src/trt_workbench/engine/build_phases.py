@@ -1,4 +1,4 @@
-"""What a build is at, as TensorRT tells it, and the limit on how long it may take."""
+"""The phase of a build, as TensorRT reports it, and the limit on how long it may take."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class BuildPhases:
         Args:
             forward: gets every call as well, and may end the build.
             limit_s: seconds after which the build is ended; None for no limit.
-            batches: of the calibration, which TensorRT does not tell.
+            batches: of the calibration, which TensorRT does not report.
         """
         self._forward = forward
         self._limit_s = limit_s
@@ -27,7 +27,7 @@ class BuildPhases:
         self._open: dict[str, tuple[int, int]] = {}
 
     def __call__(self, phase: str, step: int, total: int) -> bool:
-        """Take note of a step; return whether the build shall go on."""
+        """Record a step; return whether the build should continue."""
         total = total or (self._batches if phase == "calibrate" else 0)
         if total and step >= total:
             self._open.pop(phase, None)

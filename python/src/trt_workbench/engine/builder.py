@@ -97,7 +97,7 @@ Note = Callable[[str], None]
 
 @dataclass(frozen=True)
 class PreparedBuild:
-    """What a build would do, found out without TensorRT or a GPU as far as that goes.
+    """What a build would do, determined without TensorRT or a GPU as far as possible.
 
     Attributes:
         model: what is built.
@@ -188,7 +188,7 @@ def build(
         prepared: from `prepare_build`.
         force: build even if the cache holds the engine.
         progress: called while TensorRT builds; version 8 reports little.
-        note: called with what a person who waits should know.
+        note: called with messages for the waiting user.
         time_limit_s: seconds that TensorRT may take at most; None for as long as it takes. Version 8 cannot be ended:
             what it does goes on until the process ends, which then does not wait for it.
 

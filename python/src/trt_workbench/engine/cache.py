@@ -26,7 +26,7 @@ KEY_VERSION = 1
 
 @dataclass(frozen=True)
 class CacheKey:
-    """Everything that can change an engine. A field that is None could not be found out on this machine.
+    """Everything that can change an engine. A field that is None is not known on this machine.
 
     Attributes:
         model_sha256: of the model with its external data.
@@ -64,7 +64,7 @@ class CacheKey:
 
 
 def engines_dir() -> Path:
-    """Return the folder of the cache, made for this user alone: whoever can write there can run code here."""
+    """Return the folder of the cache, made for this user only: anyone who can write there can run code here."""
     folder = cache_root() / "engines"
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)

@@ -21,7 +21,7 @@ ImageReader = Callable[[Path], NDArray[Any]]
 """Turns an image file into one input tensor without batch dimension, by the transform that inference uses."""
 
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff"})
-"""What is taken for an image in a folder, in capitals or not."""
+"""File suffixes of images in a folder, in upper or lower case."""
 # Ranges from fewer samples are poor: ultralytics warns below 300 images.
 FEW_SAMPLES = 300
 _BATCH = 8  # where the model leaves it open

@@ -1,4 +1,4 @@
-"""What TensorRT tells of a plan: memory, profiles, and its layers from the engine inspector."""
+"""What TensorRT reports of a plan: memory, profiles, and its layers from the engine inspector."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def data_type(description: str) -> str | None:
 
 
 def tensor_types(tensors: Any) -> list[str]:
-    """Return the precisions of a layer's `Inputs` or `Outputs`; TensorRT 8 and 10 tell format and type in one text."""
+    """Return the precisions of a layer's `Inputs` or `Outputs`; TensorRT 8 and 10 give format and type in one text."""
     found = []
     for tensor in tensors if isinstance(tensors, list) else []:
         if isinstance(tensor, dict):
@@ -64,12 +64,12 @@ def layer_precision(layers: Sequence[Mapping[str, Any]], allowed: Sequence[str] 
 
     Layers that only convert or move are left out, as are those of integers. A layer computes in the type of its
     weights, else in the narrowest type among its inputs; one of fp32 whose kernel multiplies in TF32 counts as that.
-    A region that TensorRT compiles as a whole (`ForeignNode`) shows the types at its borders alone: where more than
+    A region that TensorRT compiles as a whole (`ForeignNode`) shows only the types at its borders: where more than
     fp32 is allowed, it may have chosen any of them.
 
     Args:
-        layers: as the inspector tells them; with names alone nothing can be said of what ran.
-        allowed: precisions that the engine was built with, for the case that its layers do not tell.
+        layers: as the inspector lists them; with only names it is unknown what ran.
+        allowed: precisions that the engine was built with, for the case that its layers do not show it.
     """
     choice = tuple(dict.fromkeys((*allowed, "fp32"))) if allowed else ()
     computing = [layer for layer in layers if move_of(layer) is None]
@@ -135,13 +135,13 @@ class TensorRanges:
 
 @dataclass(frozen=True)
 class Inspection:
-    """What TensorRT tells of an engine.
+    """What TensorRT reports of an engine.
 
     Attributes:
         summary: properties of the engine, such as `device_memory_bytes` and `tactic_sources`.
         tensors: inputs and outputs in the engine's order.
-        layers: one document a layer; with verbosity "layer_names_only" they hold the key `Name` alone.
-        notes: what a person should know.
+        layers: one document a layer; with verbosity "layer_names_only" they hold only the key `Name`.
+        notes: messages for the user.
     """
 
     summary: dict[str, Any]
@@ -184,7 +184,7 @@ def engine_precision(engine: Any, allowed: Sequence[str] = ()) -> Precision:
 
     Args:
         engine: the core's.
-        allowed: precisions that it was built with, for an engine that tells the names of its layers alone.
+        allowed: precisions that it was built with, for an engine that lists only the names of its layers.
 
     Raises:
         ComponentMissing: the native core or TensorRT is absent.
@@ -197,7 +197,7 @@ def engine_precision(engine: Any, allowed: Sequence[str] = ()) -> Precision:
 def read_layers(text: str) -> tuple[tuple[dict[str, Any], ...], tuple[str, ...]]:
     """Return the layers in the engine inspector's JSON, and notes.
 
-    The inspector lists names alone unless the engine was built with detailed profiling verbosity.
+    The inspector lists only names unless the engine was built with detailed profiling verbosity.
     """
     try:
         # TensorRT 8.6 leaves the characters that part a layer's metadata (0x1E, 0x1F) unescaped

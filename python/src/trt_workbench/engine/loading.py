@@ -1,4 +1,4 @@
-"""Loading a plan: its manifest is checked against the very bytes that TensorRT gets."""
+"""Loading a plan: its manifest is checked against the same bytes that TensorRT gets."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class CheckedPlan:
 
     Attributes:
         path: where they lie.
-        data: the bytes that TensorRT gets; empty once they are let go.
+        data: the bytes that TensorRT gets; empty once they are released.
         sha256: of these bytes.
         size_bytes: how many they are.
         manifest: that describes them; None where a plan was trusted without a matching one.
-        notes: what a person should know, such as a plan tuned on another model of GPU.
+        notes: messages for the user, such as a plan tuned on another model of GPU.
     """
 
     path: Path

@@ -59,14 +59,14 @@ class Plugin(Strict):
 
 
 class WorkaroundRecord(Strict):
-    """How an engine that was wrong became right.
+    """How a wrong engine was made correct.
 
     Attributes:
-        name: of the way.
+        name: of the workaround.
         model_sha256: of the model that it was asked for, with its external data; `model` is the one with the change.
         verdict: of the engine as it is.
         latency_ms: median of a call at the best shape.
-        plain_latency_ms: likewise of the engine that was wrong; None where it did not run.
+        plain_latency_ms: the same of the wrong engine; None where it did not run.
         rows: most rows of one call, into which the backend `trt` splits batches; None for no limit.
     """
 
@@ -96,15 +96,15 @@ class Manifest(Strict):
         options: the build settings as `BuildSettings` writes them.
         inputs: in the engine's order.
         outputs: in the engine's order.
-        profiles: optimisation profiles as they are written on the command line.
+        profiles: optimisation profiles as written on the command line.
         plugins: libraries loaded for the build.
         calibration_sha256: of the calibration data; None without.
         layer_count: layers of the network; the engine has fewer after fusion.
         build_s: duration of the build.
-        skipped_tactics: kernels that were not tried for want of device memory.
+        skipped_tactics: kernels skipped for lack of GPU memory.
         warnings: TensorRT's warnings, without repetitions.
-        verification: whether the engine computes what its model says; None where nobody has looked.
-        way_around: taken because the engine was wrong without; None for an engine as it was asked for.
+        verification: whether the engine computes what its model says; None if not verified.
+        way_around: workaround applied because the engine was wrong without it; None for an engine as requested.
     """
 
     schema_version: Literal[1, 2] = 2

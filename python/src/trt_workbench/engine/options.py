@@ -1,4 +1,4 @@
-"""Build settings: everything that can be asked of an engine, as one checked, serialisable value."""
+"""Build settings: all options of an engine, as one checked, serialisable value."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Calibration(CalibrationOptions, BaseModel):
 
 
 class BuildSettings(BuildOptions, BaseModel):
-    """Everything that can be asked of a build: `BuildOptions`, checked.
+    """All options of a build: `BuildOptions`, checked.
 
-    A request that the TensorRT at hand cannot honour is an error when building, never quietly something else.
+    A request that the installed TensorRT cannot honour is an error when building, never silently replaced.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
@@ -98,7 +98,7 @@ class BuildSettings(BuildOptions, BaseModel):
 
 
 def declared() -> dict[str, BuildSetting]:
-    """Return what is said of every setting, by name."""
+    """Return the description of every setting, by name."""
     parts = ((name, part) for name, field in BuildSettings.model_fields.items() for part in field.metadata)
     return {name: part for name, part in parts if isinstance(part, BuildSetting)}
 
@@ -106,7 +106,7 @@ def declared() -> dict[str, BuildSetting]:
 def load_settings(
     file: Path | None = None, overrides: Mapping[str, Any] | None = None, spell: Callable[[str], str] = str
 ) -> BuildSettings:
-    """Return the settings of `file`, with `overrides` (of the command line) in place of what the file says.
+    """Return the settings of `file`, with `overrides` (of the command line) in place of the file's.
 
     Relative paths in the file are relative to the file; `spell` returns how the user writes the option behind a key.
 

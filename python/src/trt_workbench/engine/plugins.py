@@ -1,4 +1,4 @@
-"""Plugin libraries: those alone that the user names, opened once, hashed and loaded through one descriptor."""
+"""Plugin libraries: only those that the user names, opened once, hashed and loaded through one descriptor."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class PluginLibrary:
     Attributes:
         path: as the user names it.
         sha256: of what is open.
-        descriptor_path: what the core gets: it names this very file, whatever becomes of `path`.
+        descriptor_path: what the core gets: it names this very file, even if `path` changes.
     """
 
     path: Path
@@ -29,7 +29,7 @@ class PluginLibrary:
 
 @contextmanager
 def opened_plugins(paths: Sequence[Path], expected: Sequence[str] | None = None) -> Iterator[tuple[PluginLibrary, ...]]:
-    """Open plugin libraries for as long as the context lasts; one that is named twice is there once.
+    """Open plugin libraries for as long as the context lasts; one that is named twice is opened once.
 
     Args:
         paths: as the user names them.

@@ -125,7 +125,7 @@ def fixed_profile(shapes: Mapping[str, Dims]) -> Profile | None:
 
 
 def batch_profile(inputs: Iterable[tuple[str, tuple[int | str | None, ...] | None]], batch: int) -> Profile | None:
-    """Return a profile for batches of 1 to `batch`, tuned for `batch`, if nothing but the first dimension is dynamic.
+    """Return a profile for batches of 1 to `batch`, tuned for `batch`, if only the first dimension is dynamic.
 
     Args:
         inputs: name and shape of every input; a dynamic dimension is anything but a number.

@@ -1,4 +1,4 @@
-"""New weights for an engine without building it again: from an ONNX model of the same structure."""
+"""New weights for an engine without a new build: from an ONNX model of the same structure."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from trt_workbench.engine.target import Target
 from trt_workbench.model.facts import ModelTensor
 from trt_workbench.model.opened import Model
 
-# From this version on every network is strongly typed: the graph alone says what its layers compute in (NvInfer.h).
+# From this version on every network is strongly typed: only the graph says what its layers compute in (NvInfer.h).
 STRONGLY_TYPED_FROM = 11
 # Builder flags of quantised types.
 _QUANTIZED = names(lambda one: one.is_quantised and one.is_flag)

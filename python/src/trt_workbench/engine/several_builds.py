@@ -16,7 +16,7 @@ _kept: list[dict[int, Any]] = []
 def several_builds() -> Iterator[None]:
     """Keep TensorRT's builder from the first engine that is built in the block to the block's end.
 
-    Where no builder is alive, making one loads its kernels anew: 2.5 s on an A100 (PaddlePaddle/Paddle#48906), and
+    Where no builder is alive, making one loads its kernels again: 2.5 s on an A100 (PaddlePaddle/Paddle#48906), and
     TensorRT 8.6 gives none of their memory back, up to 1.4 GB each time (NVIDIA/TensorRT#3359). A process that builds
     one engine and then runs it has no use for this: the builder takes memory of the GPU, too.
     """

@@ -120,7 +120,7 @@ def _cuda_device(index: int, driver: Mapping[str, Any], missing: list[Missing]) 
 
 
 def _no_gpu(reason: str, driver: Mapping[str, Any], built_with: str | None) -> Missing:
-    """Tell no driver from one that is too old: CUDA has one error for both."""
+    """Distinguish no driver from one that is too old: CUDA has one error for both."""
     fix = f"Run {task('doctor')} for the driver's state."
     if "InsufficientDriver" in reason and "error" in driver:
         reason = driver["error"]

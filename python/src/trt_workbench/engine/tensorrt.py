@@ -117,7 +117,7 @@ def library_version(library: Path) -> Version:
     """Ask `libnvinfer` for its version, in a process of its own.
 
     Raises:
-        ComponentMissing: the library cannot be opened; the message holds the loader's words.
+        ComponentMissing: the library cannot be opened; the message quotes the loader.
     """
     environment = dict(os.environ)
     folders = [str(library.parent), str(library.resolve().parent)]
@@ -213,7 +213,7 @@ def examine_tensorrt(compute_capabilities: Iterable[str] = ()) -> list[tuple[str
 
 
 def _is_default(root: Path) -> bool:
-    """Whether `root` is what `setup-tensorrt` makes, under whatever name."""
+    """Whether `root` is what `setup-tensorrt` makes, under any name."""
     try:
         return root.resolve() == (tensorrt_root() / "current").resolve()
     except UsageProblem:

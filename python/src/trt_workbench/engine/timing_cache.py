@@ -88,12 +88,12 @@ def save_timing_cache(path: Path, earlier: bytes, built: bytes, merge: Merge) ->
                 _said.add(path)
 
 
-# TensorRT 8.6 begins its timing caches with the tag of its engines, which only their names and manifests tell apart.
+# TensorRT 8.6 begins its timing caches with the tag of its engines, which only their names and manifests distinguish.
 _ENGINES = (*PLAN_SUFFIXES, ".trt")
 
 
 def _refuse_other(path: Path, data: bytes) -> None:
-    """Raise UsageProblem for a file that is something else: a build would end by replacing it."""
+    """Raise UsageProblem for a file that is something else: a build would replace it at its end."""
     what = "is an ONNX model"
     try:
         Model.open(path)

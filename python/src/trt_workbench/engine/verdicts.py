@@ -18,8 +18,8 @@ def kept_verdict(manifest: Manifest | None) -> Verification | None:
 def keep_verdict(plan: Path, found: Verification) -> bool:
     """Write a verdict into the manifest beside `plan`, and into that of the engine cache if it holds the same engine.
 
-    A verdict `wrong` stands until a verification beside a reference says otherwise: properties alone do not see what is
-    always wrong in the same way. `unverified` replaces nothing but itself.
+    A verdict `wrong` stands until a verification against a reference says otherwise: properties do not show what
+    is always wrong in the same way. `unverified` replaces only itself.
 
     Returns:
         Whether the manifest beside the plan keeps it now; not if it is absent or describes another engine.

@@ -1,4 +1,4 @@
-"""Models that a command writes where the user says: marked as ours, and in nobody else's place."""
+"""Models that a command writes where the user says: marked as ours, never replacing other files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def check_model_output(output: Path, sources: Iterable[Path]) -> None:
     """Check where a model and its weights are to be written, before the work begins.
 
     Args:
-        output: the ONNX file; weights may come to lie beside it, as NAME.data.
+        output: the ONNX file; weights may be stored beside it, as NAME.data.
         sources: files that the model is made from.
 
     Raises:

@@ -87,7 +87,7 @@ class AttentionIndex:
         return dims is not None and all(dim == 1 for dim in dims)
 
     def is_closed(self, place: Attention) -> bool:
-        """Whether nothing but its own nodes reads what is inside of an attention."""
+        """Whether only its own nodes read the tensors inside an attention."""
         return all(self._uses[node.output[0]] == 1 for node in place.nodes[:-1])
 
     def _attention(self, softmax: onnx.NodeProto) -> Iterator[Attention]:

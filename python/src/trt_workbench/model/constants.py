@@ -1,4 +1,4 @@
-"""What Constant nodes hold, and what nodes of constants come to."""
+"""The values of Constant nodes, and the results of nodes of constants."""
 
 from __future__ import annotations
 

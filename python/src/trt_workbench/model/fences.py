@@ -1,6 +1,6 @@
 """Fences: inner tensors made outputs of a model, so that a compiler fuses nothing across them.
 
-What a session runs it shows no fence of, and moves none to the host. The tensors get names by which that is known.
+A session shows no fence and moves none to the host. The tensors' names mark them as fences.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _FLOATS = kinds_where(lambda one: not one.is_quantised and one.bits <= 32)
 
 
 def is_fence(name: str) -> bool:
-    """Whether an output is there for the compiler alone."""
+    """Whether an output exists only for the compiler."""
     return name.startswith(_PREFIX)
 
 

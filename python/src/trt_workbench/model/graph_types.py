@@ -63,7 +63,7 @@ class _Found:
 
     @property
     def counted(self) -> tuple[Counter[tuple[str, str]], str]:
-        """What tells the precision, and what it counts."""
+        """What determines the precision, and what it counts."""
         return (self.arithmetic, "arithmetic nodes") if self.arithmetic else (self.others, "nodes")
 
 
@@ -81,8 +81,8 @@ def read_precision(opened: Model) -> Precision:
     """Return what an ONNX graph computes in.
 
     Nodes that multiply and add are counted, each with the type of the values that it multiplies: one whose operands
-    all come from DequantizeLinear counts as quantised, as runtimes fuse them; one with quantised weights alone computes
-    in the type of its other operand. A graph without such nodes is judged by all that compute on floats. Weights are
+    all come from DequantizeLinear counts as quantised, as runtimes fuse them; where only the weights do, it computes in
+    the type of its other operand. A graph without such nodes is judged by all that compute on floats. Weights are
     counted by elements.
     """
     model = opened.proto

@@ -20,7 +20,7 @@ _MOST_ELEMENTS = 4096
 
 @dataclass(frozen=True)
 class TensorFacts:
-    """Type and shape of a tensor, as far as shape inference tells; a dynamic dimension is its symbol or None.
+    """Type and shape of a tensor, as far as shape inference finds them; a dynamic dimension is its symbol or None.
 
     The type is numpy's name, or "string".
     """
@@ -84,7 +84,7 @@ class GraphIndex:
         return self.tensors.get(name, TensorFacts(None, None))
 
     def use(self, place: int) -> OperatorUse:
-        """Return what restrictions of an operator are checked on."""
+        """Return what an operator's restrictions are checked against."""
         node = self.nodes[place]
         first = self.facts(node.input[0]).shape if node.input else None
         return OperatorUse(

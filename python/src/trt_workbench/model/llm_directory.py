@@ -62,7 +62,7 @@ class LlmDirectory:
 
     @property
     def brings_code(self) -> bool:
-        """Whether Python code of its own stands beside the model, which is never executed."""
+        """Whether Python code comes with the model; it is never executed."""
         return "auto_map" in self.config
 
     @property
@@ -114,7 +114,7 @@ def examine_llm_directory(path: Path | str) -> LlmDirectory:
     Raises:
         UsageProblem: it is no folder (such as a name on a model hub), the configuration is missing or wrong, the model
             needs code of its own or is no causal language model, or its weights are missing, incomplete or pickles.
-        ComponentMissing: the model brings code of its own, and transformers is not there to tell if it has a class.
+        ComponentMissing: the model brings code of its own, and transformers, which may have a class for it, is missing.
     """
     folder = Path(path)
     if not folder.is_dir():

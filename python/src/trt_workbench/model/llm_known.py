@@ -1,4 +1,4 @@
-"""Which architectures transformers knows by itself."""
+"""Which architectures transformers supports itself."""
 
 from __future__ import annotations
 

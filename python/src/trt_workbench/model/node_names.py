@@ -13,7 +13,7 @@ from trt_workbench.model.walking import subgraphs
 
 @dataclass(frozen=True)
 class ModelNodes:
-    """Names of a model's nodes; empty for a model that is not at hand.
+    """Names of a model's nodes; empty for a model that is not available.
 
     Attributes:
         operators: operator by node name, nodes of subgraphs included. A node without a name is listed as ONNX Runtime

@@ -1,4 +1,4 @@
-"""A model whose every tensor carries the rounding error of a precision: what it changes is what that precision may.
+"""A model whose every tensor carries the rounding error of a precision: its effect is what the precision may cause.
 
 Forward error by random perturbation of every operation's result, as in Monte Carlo arithmetic (D. S. Parker, Monte
 Carlo Arithmetic, UCLA CSD-970002, 1997): a correct engine differs from exact arithmetic about as much as such a copy.
@@ -70,7 +70,7 @@ _TO_SOFTMAX = frozenset(
     {"Add", "Cast", "Concat", "Div", "Expand", "Identity", "Max", "Min", "Mul", "Reshape", "Slice", "Sub", "Transpose"}
     | {"Unsqueeze", "Where"}
 )
-# Where of all types, for telling these values apart.
+# Where of all types, for distinguishing these values.
 _WHERE_OPSET = 9
 
 
@@ -208,7 +208,7 @@ class _Rounding:
             self._disturb(clean, name, kind, node.op_type, inexact=inexact)
 
     def _keeps(self, node: onnx.NodeProto, scope: _Scope) -> bool:
-        """Whether a node's result is exact whatever the values are; what a format does not hold is no such result."""
+        """Whether a node's result is exact for all values; one that a format cannot represent is not."""
         if self._ranged:
             return node.op_type in MOVES
         if node.op_type == "Cast":
@@ -221,7 +221,7 @@ class _Rounding:
     def _inexact(self, node: onnx.NodeProto, clean: str, kind: int, scope: _Scope, *, is_exact: bool) -> str | None:
         """Write nodes that are 1 where a result is rounded and 0 where it is exact; None where all of it is rounded.
 
-        The error of a sum is never more than the smaller term: what is added to -1e9 leaves it as it is.
+        The error of a sum is never more than the smaller term: what is added to -1e9 leaves it unchanged.
 
         Args:
             node: that computes it.
@@ -281,7 +281,7 @@ class _Rounding:
         """Write the nodes that make `name` from `clean`; where `inexact` is 0 nothing is disturbed.
 
         In formats with one scale a tensor the disturbance is relative to its largest value, without those that stand
-        for infinity, and the zeros and ones of a mask are spared, which grow to tens beside -10000.
+        for infinity, and the zeros and ones of a mask are spared, which would become tens next to -10000.
         """
         self._count += 1
         seed = self._seed * 100_003 + self._count
@@ -325,7 +325,7 @@ def _may_mask(name: str, scope: _Scope) -> bool:
 
 
 def _is_power_of_two(value: NDArray[Any] | None) -> bool:
-    """Whether a constant is 0 and powers of two alone, of either sign: what they multiply stays exact."""
+    """Whether a constant is only 0 and powers of two, of either sign: what they multiply stays exact."""
     if value is None or value.dtype.kind != "f" or not value.size or not np.isfinite(value).all():
         return False
     mantissa = np.abs(np.frexp(value.astype(np.float64))[0])

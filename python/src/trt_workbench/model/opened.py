@@ -1,4 +1,4 @@
-"""The opened model: an ONNX file that is parsed, checked and hashed once a process, whoever asks for it."""
+"""The opened model: an ONNX file that is parsed, checked and hashed once a process."""
 
 from __future__ import annotations
 
@@ -71,10 +71,10 @@ class _Content:
 
 
 class Model:
-    """An ONNX model that is sound as far as it can be told without running it.
+    """An ONNX model that is valid as far as can be checked without running it.
 
-    `open` reads and parses a file once a process; all who open it share what was read and worked out. Weights are read
-    where they are asked for, once where they are small, and large ones are never kept. What changed on disk is read
+    `open` reads and parses a file once a process; all who open it share what was read and computed. Weights are read
+    when needed, once where they are small, and large ones are never kept. What changed on disk is read
     again by `open`, and refused by a model that was opened before.
 
     Attributes:
@@ -169,7 +169,7 @@ class Model:
             raise UsageProblem(f"The model has changed on disk since it was opened; start again: {self.path}")
 
     def __str__(self) -> str:
-        """Return the path, as messages name the model."""
+        """Return the path, which names the model in messages."""
         return str(self.path)
 
     def __repr__(self) -> str:
@@ -178,7 +178,7 @@ class Model:
 
 
 def once(work: Callable[[Model], Result]) -> Callable[[Model], Result]:
-    """Let a function of a model work out its result once a process, for all who open the file."""
+    """Compute the result of a model's function once a process, for all who open the file."""
 
     @functools.wraps(work)
     def known(model: Model) -> Result:
@@ -194,7 +194,7 @@ def once(work: Callable[[Model], Result]) -> Callable[[Model], Result]:
 
 @contextmanager
 def checked_on_error(model: Model) -> Iterator[None]:
-    """Let an error of any kind, while a graph is followed, be the model's where ONNX itself has something against it.
+    """Attribute an error of any kind, while a graph is followed, to the model where ONNX itself rejects it.
 
     ONNX's checker is not asked first: it refuses operators that it does not know, such as TensorRT's plugins.
 
@@ -250,7 +250,7 @@ def sha256_of(path: Path) -> str:
     """Return the hash of a file or folder by its kind.
 
     That of an ONNX file is `Model.sha256`, that of any other file the SHA-256 of its bytes, as is that of one that
-    cannot be read as ONNX: whatever loads it says what is wrong. A folder of a language model has a hash over its
+    cannot be read as ONNX: its loader reports the error. A folder of a language model has a hash over its
     configuration and weights.
 
     Raises:

@@ -66,7 +66,7 @@ class Subgraph:
 
 @dataclass(frozen=True)
 class Partitions:
-    """The whole picture.
+    """All partitions of a graph.
 
     Attributes:
         asked: the provider that was asked for.

@@ -27,8 +27,8 @@ class Precision:
         unit: what is counted, such as "layers".
         counted: how many there are.
         source: where it was read from.
-        weight_shares: share of the weights' elements by type; empty where they are not told.
-        may_choose: types that the runtime was also allowed, without telling where it takes them.
+        weight_shares: share of the weights' elements by type; empty where they are not known.
+        may_choose: types that the runtime was also allowed, without reporting where it uses them.
         calibrated: False of a model whose ranges come from noise; its label ends in "(not calibrated)" everywhere.
         native: share of what is counted in lower formats that the runtime computes in these. The rest has the formats'
             values, computed in wider floats; the label calls that simulated.
@@ -63,7 +63,7 @@ class Precision:
         parts += "".join(f" or {name}" for name in self.may_choose if name not in self.shares)
         narrowest = min(map(_width, self.shares))
         held = [name for name, part in self.weight_shares.items() if part >= _MOST and _width(name) < narrowest]
-        # who reads "int16" or "int8" beside other weights is to know that it is no format of those
+        # shows that "int16" or "int8" next to other weights is not their format
         parts += " activations" if held and all(name.startswith("int") for name in self.shares) else ""
         return parts + "".join(f", {name} weights" for name in held)
 
@@ -105,7 +105,7 @@ class Precision:
 
 
 def precision_label(record: Mapping[str, Any], form: Literal["label", "text"] = "label") -> str | None:
-    """Return the label or text of `precision_ran` in a record; None where it is not told, as in older records."""
+    """Return the label or text of `precision_ran` in a record; None where it is not known, as in older records."""
     return (record.get("precision_ran") or {}).get(form)
 
 
@@ -132,7 +132,7 @@ def rounding_of(record: Mapping[str, Any], asked: str) -> str:
     Raises:
         UsageProblem: neither names a format.
     """
-    # layers do not always tell that they multiply in TF32
+    # layers do not always report that they multiply in TF32
     built = "+tf32" if "tf32" in str(record.get("precision", "")) else ""
     found = carried(record.get("precision_ran"), asked + built, always=True)
     if not found:

@@ -1,4 +1,4 @@
-"""What the parts of an ONNX file say in the words of this package."""
+"""The parts of an ONNX file in the terms of this package."""
 
 from __future__ import annotations
 

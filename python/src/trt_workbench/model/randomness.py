@@ -1,4 +1,4 @@
-"""Operators whose results differ from run to run by design."""
+"""Nondeterministic operators: their results differ from run to run."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class RandomSource:
         """Write nodes that draw numbers of a range, of an element type and the shape of `like`; return the tensor."""
         node = partial(self.writer.node, stem=f"{stem}__drawn")
         if not self._by_coins:
-            # ONNX Runtime draws float and double alone
+            # ONNX Runtime draws only float and double
             dtype = kind if kind == TensorProto.DOUBLE else TensorProto.FLOAT
             number = float(seed % _SEEDS)
             drawn = node("RandomUniformLike", like, low=low, high=high, dtype=dtype, seed=number)
@@ -69,12 +69,12 @@ class RandomSource:
 _RANDOM = frozenset(
     {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli", "Sampling"}
 )
-# Operators that are random while training alone, with the place of the input that says so.
+# Operators that are random only in training, with the place of the input that says so.
 _TRAINED = {"Dropout": 2, "BitmaskDropout": 2, "BiasDropout": 4, "BitmaskBiasDropout": 4}
 
 
 def refuse_random(model: Model, done: str, otherwise: str = "") -> None:
-    """Raise UsageProblem for a model of which no two right runs are the same, or that cannot be read.
+    """Raise UsageProblem for a nondeterministic model, or one that cannot be read.
 
     Args:
         model: the opened file.

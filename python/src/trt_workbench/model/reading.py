@@ -1,4 +1,4 @@
-"""Reading an ONNX file that may come from anywhere: what cannot be sound is refused before a library sees it."""
+"""Reading an ONNX file that may come from anywhere: invalid content is refused before a library sees it."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ _DIVISIONS = ("Div", "Mod")
 
 
 def trapping_division(model: onnx.ModelProto, graphs: Iterable[onnx.GraphProto]) -> str | None:
-    """Return what is wrong with the first division of constants that no runtime survives; None if there is none.
+    """Return what is wrong with the first division of constants that crashes every runtime; None if there is none.
 
     Values that depend on the model's inputs are not followed.
     """

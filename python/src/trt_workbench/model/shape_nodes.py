@@ -1,4 +1,4 @@
-"""Which nodes of a graph compute shapes: they read sizes, lengths and constants alone, never the data."""
+"""Which nodes of a graph compute shapes: they read only sizes, lengths and constants, never the data."""
 
 from __future__ import annotations
 
@@ -106,12 +106,12 @@ _OF_LENGTHS = frozenset({"Add", "Sub", "Mul", "Div", "Mod", "Min", "Max", "Cast"
 
 
 def shape_nodes(graph: onnx.GraphProto) -> frozenset[NodeKey]:
-    """Return the nodes whose values follow from the shapes of tensors, from constants, and from lengths beside these.
+    """Return the nodes whose values follow from the shapes of tensors, from constants, and from lengths with these.
 
     A runtime keeps such nodes on the CPU on purpose: their results are needed there to launch the next kernel. A length
     is an integer input of at most one dimension, as the filled part of a cache; what adds a size to it is placed there
-    with the size (ONNX Runtime, framework/fallback_cpu_capability.cc). A node without a name is known by its operator
-    alone, and counts only if every such node does.
+    with the size (ONNX Runtime, framework/fallback_cpu_capability.cc). A node without a name is known only by its
+    operator, and counts only if every such node does.
     """
     constant = {tensor.name for tensor in graph.initializer}
     lengths = {one.name for one in graph.input if _is_length(one)} - constant

@@ -1,4 +1,4 @@
-"""What a file really is that was taken for an ONNX model, by its first bytes."""
+"""The real kind of a file that was taken for an ONNX model, by its first bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What TensorRT's ONNX parser documents of each operator, and checks: types and restrictions. For predictions alone.
+"""What TensorRT's ONNX parser documents of each operator, and checks: types and restrictions. Only for predictions.
 
 Sources, all of the onnx-tensorrt project: docs/operators.md and onnxOpCheckers.cpp of release 10.15, and what
 onnxOpImporters.cpp of release 10.1 asserts (newer ones were not read). Each restriction says of which release it is.
@@ -177,7 +177,7 @@ def _unlike_table(use: OperatorUse) -> str:
 
 
 def _other(name: str, default: Any, *allowed: Any) -> Check:
-    """Break where an attribute is none of these values; text is compared as text."""
+    """Broken where an attribute is none of these values; text is compared as text."""
 
     def broken(use: OperatorUse) -> str | None:
         value = use.text(name, default) if isinstance(default, str) else use.attributes.get(name, default)

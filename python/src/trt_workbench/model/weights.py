@@ -1,4 +1,4 @@
-"""A model's weights apart from its graph: how large they are, where they stand in the file, how they come back."""
+"""A model's weights apart from its graph: how large they are, where they are in the file, how they are restored."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trt_workbench.model.proto import is_external
 from trt_workbench.model.reading import all_tensors, declared_bytes
 from trt_workbench.model.walking import all_graphs
 
-# Of tensors whose values tell what the graph does: shapes, indices and scales.
+# Of tensors whose values decide what the graph does: shapes, indices and scales.
 _MOST_BYTES = 4096
 # In a graph that is rewritten smaller tensors may be shapes, indices and masks, whose values rewrites read.
 _LARGE_WEIGHT = 1 << 20
@@ -46,7 +46,7 @@ def take_out(model: onnx.ModelProto, data: bytes) -> onnx.ModelProto:
             del tensor.external_data[:]
             for key, value in (("location", OWN_FILE), ("offset", offset), ("length", length)):
                 tensor.external_data.add(key=key, value=str(value))
-    # protobuf frees what a message held with the message alone
+    # protobuf frees a message's contents only with the message
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     return copy
@@ -64,7 +64,7 @@ def put_back(
         model: changed in place.
         path: the model's file.
         part: returns what the file of a location holds, where that is in memory.
-        wanted: tells of which tensors.
+        wanted: selects the tensors.
 
     Raises:
         OSError: a file cannot be read.
@@ -107,7 +107,7 @@ def _initializers(data: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _fields(data: bytes, start: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """Yield number, offset and length of those fields of a serialised message that tell their length."""
+    """Yield number, offset and length of those fields of a serialised message that state their length."""
     depth = 0  # within groups, which are unknown fields here
     while start < end:
         tag, start = _varint(data, start)
@@ -141,7 +141,7 @@ def weight_bytes(model: onnx.ModelProto) -> int:
 
 
 def tensor_bytes(tensor: onnx.TensorProto) -> int:
-    """Return the size of a tensor's values as raw data, wherever they are: in a field of their type, or in a file."""
+    """Return the size of a tensor's values as raw data, which may be in a field of their type, or in a file."""
     if tensor.raw_data:
         return len(tensor.raw_data)
     if tensor.data_type == onnx.TensorProto.STRING:

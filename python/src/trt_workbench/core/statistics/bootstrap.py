@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 _DEVIATIONS = 1.959964
 _OF_THREE = 3
 LEAST_UNITS = 30
-"""From so many units on, resamples tell how sure a score is."""
+"""From so many units on, resamples show how uncertain a score is."""
 RESAMPLES = 1000
 # Of a set so large that its intervals are narrow, and every draw takes long.
 _MANY_UNITS, _FEWER = 1000, 200
@@ -39,7 +39,7 @@ def draw_counts(units: int, seed: int, resamples: int | None = None) -> NDArray[
 
 
 def share_interval(share: float, units: int) -> tuple[float, float]:
-    """Return the ends of the 95 % interval of a share of units that each count whole or not at all, 0 to 1.
+    """Return the ends of the 95 % interval of a share of units that each count fully or not at all, 0 to 1.
 
     Draws from units that are all alike show no spread, however few they are; this interval does (Wilson, 1927).
     """

@@ -7,8 +7,8 @@ repetitions of different runs, are compared by Mann-Whitney's test (Mann and Whi
 sets, and corrected by Holm's method (Holm, 1979) over all comparisons made together. A difference under 2 % is never
 material (MLPerf's audit guidelines). The effect size is Cliff's delta (Cliff, 1993).
 
-The interval of a ratio is its test turned round, at the level that Holm's method leaves it. The verdict follows from
-the interval alone: what is printed is what decided. Repetitions too few for it have no interval, and tell nothing.
+The interval of a ratio inverts its test, at the level that Holm's method leaves it. The verdict follows only from the
+interval: what is printed is what decided. Too few repetitions have no interval, and prove nothing.
 Intervals of a median are made of ordered figures and state how often they cover (`rank_tests`). A bootstrap of so few
 medians covers less than it says.
 """
@@ -112,7 +112,7 @@ def verdict(ratio: float, low: float | None, high: float | None, material: float
         high: upper end.
         material: least share by which B has to differ, such as 0.02.
     """
-    # the ends and the limit in logarithms, in which swapping the sides changes the sign alone
+    # the ends and the limit in logarithms, in which swapping the sides changes only the sign
     limit, middle = math.log1p(material), math.log(ratio)
     if low is None or high is None:
         return "no material difference" if abs(middle) < limit else "cannot tell"
@@ -186,7 +186,7 @@ def inseparable(rounds: int, comparisons: int) -> bool:
 
 
 def telling_repetitions(comparisons: int, least: int = 1) -> int:
-    """Return the fewest repetitions, from `least` on, that can tell two runtimes apart among so many comparisons."""
+    """Return the fewest repetitions, from `least` on, that can distinguish two runtimes among so many comparisons."""
     return next(number for number in itertools.count(max(1, least)) if not inseparable(number, comparisons))
 
 
@@ -198,7 +198,7 @@ def compare_rounds(
     Args:
         a: repetition medians of the reference, at least one.
         b: of what is compared with it, at least one.
-        rounds: B over A, one for every turn of every round that both were measured in, the same number in each;
+        rounds: B over A: in each round that measured both, one for each turn, the same number in each;
             fewer than nine rounds are not used.
         confidence: of the interval.
     """
@@ -220,7 +220,7 @@ def compare_rounds(
 def together(comparisons: Sequence[Callable[[float], Comparison]]) -> list[Comparison]:
     """Return comparisons that are made together, with Holm's correction of their p-values and of their intervals.
 
-    Each interval is at the level of its test by Holm's method; from the first that is not told apart on, at that one's.
+    Each interval is at the level of its test by Holm's method; from the first indistinguishable one on, at its level.
 
     Args:
         comparisons: each takes the confidence of its interval.

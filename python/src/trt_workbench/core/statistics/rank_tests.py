@@ -3,7 +3,7 @@
 Statistics libraries are exact only without ties, and differ from release to release in what they do with them. The
 null distributions are counted here instead: every split of the pooled midranks between the two sides (Mann and
 Whitney, 1947) and every choice of signs (Wilcoxon, 1945) is equally likely if there is no difference, ties or not. The
-intervals turn these tests round (Hollander, Wolfe and Chicken, Nonparametric Statistical Methods, 3rd ed., 2014,
+intervals invert these tests (Hollander, Wolfe and Chicken, Nonparametric Statistical Methods, 3rd ed., 2014,
 sections 3.3 and 4.3; David and Nagaraja, Order Statistics, 3rd ed., 2003, section 7.1). They assume no distribution;
 with ties they cover more, never less.
 """
@@ -41,7 +41,7 @@ def mann_whitney(a: Sequence[float], b: Sequence[float]) -> tuple[float, float]:
 
 
 def signed_ranks(differences: Sequence[float]) -> float:
-    """Return the two-sided p-value of Wilcoxon's test; differences of nothing tell nothing and are left out.
+    """Return the two-sided p-value of Wilcoxon's test; zero differences are dropped.
 
     Args:
         differences: of the pairs.
@@ -100,7 +100,7 @@ def shift_bounds(count_a: int, count_b: int, confidence: float) -> tuple[int, fl
 def mean_bounds(count: int, confidence: float) -> tuple[int, float]:
     """Return which ordered means of all pairs bound the centre of differences, as `median_bounds` does.
 
-    It is Wilcoxon's test turned round (Hollander, Wolfe and Chicken, section 3.3).
+    It inverts Wilcoxon's test (Hollander, Wolfe and Chicken, section 3.3).
 
     Args:
         count: differences; each makes a pair with itself and every later one.
@@ -154,5 +154,5 @@ def _two_sided(ways: NDArray[np.float64], seen: int) -> float:
 
 
 def _normal(distance: float, variance: float) -> float:
-    """Return a two-sided p-value, corrected for continuity; figures that are all the same differ by nothing."""
+    """Return a two-sided p-value, corrected for continuity; identical figures do not differ."""
     return min(1.0, 2 * NormalDist().cdf(-max(0.0, abs(distance) - 0.5) / math.sqrt(variance))) if variance else 1.0

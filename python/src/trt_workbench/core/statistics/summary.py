@@ -1,4 +1,4 @@
-"""Summaries of samples, and which of their figures may be claimed: the one place that computes a percentile.
+"""Summaries of samples, and which of their figures may be claimed: the only place that computes a percentile.
 
 Percentiles follow MLPerf's LoadGen: a sample that really occurred, never interpolated. A percentile other than
 the median is claimed only from as many samples as LoadGen's early stopping asks for; from fewer it is None, in every

@@ -2,7 +2,7 @@
 
 The forms are those that TensorRT's parser reads: activations through the nodes TRT_MXFP8DynamicQuantize and
 TRT_FP4DynamicQuantize of the domain `trt`, which find their scales while running; weights as codes and scales, with
-blocks along the products' inner dimension. MatMul and Gemm alone have such a form.
+blocks along the products' inner dimension. Only MatMul and Gemm have such a form.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def without_form(model: onnx.ModelProto, groups: Sequence[PrecisionGroup], preci
 def heads(model: onnx.ModelProto, groups: Sequence[PrecisionGroup]) -> dict[str, str]:
     """Return the products that make an output by themselves, such as a language model's logits, with the reason.
 
-    They lose most for their arithmetic (docs/benchmarks/precision/formats.md), and nothing after them evens it out.
+    They lose most for their arithmetic (docs/benchmarks/precision/formats.md), and nothing after them averages it out.
     """
     names = {group.name for group in groups if group.op_type in _PRODUCTS}
     makers = {name: node for node in model.graph.node for name in node.output}
@@ -133,7 +133,7 @@ class _Writer(NodeWriter):
         return self._done[name, "activation"]
 
     def weight(self, group: PrecisionGroup, node: onnx.NodeProto) -> str:
-        """Return the tensor that a product reads in place of its weights; Gemm may be told that it is transposed."""
+        """Return the tensor that a product reads in place of its weights; Gemm may have it transposed."""
         transposed = bool(integer(node, "transB"))
         values = self._values[group.weight].astype(np.float32)
         if not np.isfinite(values).all():

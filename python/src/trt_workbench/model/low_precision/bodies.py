@@ -124,7 +124,7 @@ def _as_model(
 
 
 def _complete(value: onnx.ValueInfoProto, facts: TensorFacts) -> None:
-    """Give the input of a body the type and shape that it has outside, where it tells less."""
+    """Give the input of a body the type and shape that it has outside, where it declares less."""
     if value.type.WhichOneof("value") not in (None, "tensor_type"):
         return
     shape = value_shape(value)

@@ -1,7 +1,7 @@
 """A model in fp16 or bf16 as a strongly typed graph: every tensor has the type that it is computed in.
 
 Inputs and outputs stay fp32, with a Cast behind and before them. Constants are converted, not cast. What ONNX does not
-allow in the type stays fp32, as do squares and sums, and what is computed of integers alone (positions, sizes), which
+allow in the type stays fp32, as do squares and sums, and what is computed only of integers (positions, sizes), which
 half types hold inexactly from 2048 (fp16) or 256 (bf16) on.
 """
 
@@ -111,7 +111,7 @@ class _Scope(Scope):
         types: element types in the model as it was.
         versions: the name of a tensor in each type that it is had in.
         constants: values of constants in fp32.
-        exact: tensors that are computed of integers or sums alone, and stay in fp32.
+        exact: tensors that are computed only of integers or sums, which stay in fp32.
         squares: squares of data among these.
         sources: what a tensor is, up to signs, constant factors and its shape.
         infinite: tensors with values that stand for infinity, and whether these take the whole range of the type.
@@ -231,7 +231,7 @@ class _Caster:
         self._writer.nodes += [node, *after]
 
     def _stays_wide(self, node: onnx.NodeProto, scope: _Scope, floats: list[str]) -> bool:
-        """Whether a node's results stay in fp32 unasked: sums, squares, and what is made of integers alone."""
+        """Whether a node's results stay in fp32 by default: sums, squares, and what is made only of integers."""
         if node.op_type == "Cast":
             return scope.types.get(node.input[0]) in _INTEGERS or node.input[0] in scope.exact
         if node.op_type in WIDE or _is_square(node.input, node.op_type, scope):
@@ -248,7 +248,7 @@ class _Caster:
         return not weighted and all(name in scope.exact for name in computed)
 
     def _normalises(self, node: onnx.NodeProto, scope: _Scope) -> bool:
-        """Whether a node relates data to their own mean or power, of which both are had in fp32: runtimes fuse that."""
+        """Whether a node relates data to their own mean or power, where both exist in fp32: runtimes fuse that."""
         if node.op_type not in CENTRES:
             return False
         floats = [name for name in node.input if scope.types.get(name) == TensorProto.FLOAT]

@@ -1,4 +1,4 @@
-"""Which tensors of a node may be in fp16 or bf16: by ONNX's own schemas, and by what loses its meaning there."""
+"""Which tensors of a node may be in fp16 or bf16: by ONNX's own schemas, and by what would lose its meaning."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ SAME_SIZE = frozenset(
 )
 # What brings small constants into shape, such as the frequencies that positions are multiplied by.
 SHAPES_CONSTANTS = frozenset({"Expand", "Reshape", "Unsqueeze", "Squeeze", "Concat", "Slice", "Tile", "Flatten"})
-# ONNX Runtime draws float and double alone; ONNX writes MeanVarianceNormalization with constants in fp32.
+# ONNX Runtime draws only float and double; ONNX writes MeanVarianceNormalization with constants in fp32.
 _FP32_ONLY = frozenset(
     {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "MeanVarianceNormalization"}
 )
@@ -73,7 +73,7 @@ class NodeTypes:
     """The types that a node's tensors may have.
 
     Attributes:
-        known: whether ONNX knows the operator and it takes tensors alone.
+        known: whether ONNX knows the operator and it takes only tensors.
     """
 
     def __init__(self, node: onnx.NodeProto, opset: int) -> None:
@@ -113,14 +113,14 @@ class NodeTypes:
         return self.is_free(0) and self._operator in _RETYPED and _may_be(self._outputs, 0, low)
 
     def as_first(self, place: int) -> bool:
-        """Whether an output always has the first one's type; taken to be so of operators that ONNX does not know."""
+        """Whether an output always has the first one's type; assumed so for operators that ONNX does not know."""
         kinds = self._kinds
         return not kinds or kinds[min(place, len(kinds) - 1)] == kinds[0]
 
     def output_may_be(self, place: int, low: int) -> bool:
         """Whether an output may be of the type `low`; further outputs are as the last.
 
-        One whose type an attribute says stays what it is.
+        One whose type an attribute sets keeps it.
         """
         return self.known and not self.is_free(place) and _may_be(self._outputs, place, low)
 

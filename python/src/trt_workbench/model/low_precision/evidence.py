@@ -1,4 +1,4 @@
-"""What a candidate was made by: the evidence of its calibration, which travels inside the ONNX file and beside it."""
+"""How a candidate was made: the evidence of its calibration, stored inside the ONNX file and beside it."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class SearchPoint(_Part):
     """One candidate that a search scored.
 
     Attributes:
-        kept: how many groups it leaves alone.
+        kept: how many groups it leaves unchanged.
         low_macs: share of the multiply-accumulates that are in the format, 0 to 1.
         value: its score.
         loss: the float model's score minus it.
@@ -93,17 +93,17 @@ class SearchPoint(_Part):
     seen_loss: float | None = None
 
     def keeps(self, bound: float) -> bool:
-        """Whether the loss is within a bound on both halves of the data: on one alone, that is often chance."""
+        """Whether the loss is within a bound on both halves of the data: on one half, that is often chance."""
         return self.loss <= bound and self.seen_loss is not None and self.seen_loss <= bound
 
 
 def digits_for(bound: float) -> int:
-    """Return how many decimals tell losses from a bound: 4, and more of a bound below 0.001."""
+    """Return how many decimals distinguish losses from a bound: 4, and more for a bound below 0.001."""
     return max(4, 1 - math.floor(math.log10(bound))) if bound > 0 else 6
 
 
 class SearchEvidence(_Part):
-    """How the groups that are left alone were chosen.
+    """How the groups left unchanged were chosen.
 
     Attributes:
         bound: loss of the score that was allowed.
@@ -112,9 +112,9 @@ class SearchEvidence(_Part):
         samples: how many were scored; ranges were found on others.
         baseline: score of the float model.
         is_error: whether less is better, as of a perplexity; a loss is then the share by which it grows.
-        weighed_by: what a group costs that is left alone.
+        weighed_by: what an unchanged group costs.
         chosen: the candidate that was taken; None where none keeps the bound.
-        curve: all that were scored, fewest left alone first.
+        curve: all that were scored, fewest unchanged groups first.
         seed: of everything drawn.
     """
 
@@ -139,13 +139,13 @@ class Evidence(_Part):
         calibrated: whether activations have ranges from real data, or need none.
         calibration: the data; None where the format needs none.
         ranges: by tensor of the source model.
-        kept: groups left as they were, with the reason.
+        kept: unchanged groups, with the reason.
         low_macs: share of the multiply-accumulates that are in the format, 0 to 1.
         low_weights: share of the weights' elements that are.
         opset: operator set of the candidate.
         source_opset: of the source model.
-        notes: what a person should know, in sentences.
-        search: how the groups left alone were chosen; None where that was not by a score.
+        notes: messages for the user, in sentences.
+        search: how the unchanged groups were chosen; None where that was not by a score.
         source: file name of the source model.
         source_sha256: its hash, external data included.
         versions: of onnx, onnxruntime, numpy and this package.

@@ -138,7 +138,7 @@ def nvfp4(values: Floats, tensor_scale: float | None = None) -> Nvfp4:
 def int4(values: Floats, block: int) -> Int4:
     """Return values in blocks of 4-bit integers along the last axis, each block's largest absolute value being 7.
 
-    Where that is next to nothing, so that float32 would round the scale, codes are 0 and the scale 1, as in `ranges`.
+    Where that is so close to 0 that float32 would round the scale, codes are 0 and the scale 1, as in `ranges`.
     """
     blocks = _blocks(values, block)
     largest = np.abs(blocks).max(axis=-1)

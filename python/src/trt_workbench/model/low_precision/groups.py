@@ -30,7 +30,7 @@ _RECURRENT = ("LSTM", "GRU", "RNN")
 
 @dataclass(frozen=True)
 class PrecisionGroup:
-    """One operation that can be in low precision, or stay as it is.
+    """One operation that can be in low precision, or stay unchanged.
 
     Attributes:
         name: of its node; unique, the same in every candidate of a model.
@@ -63,8 +63,8 @@ def quantisable(model: onnx.ModelProto, shapes: Shapes | None = None) -> tuple[P
 
     Args:
         model: with or without its weights.
-        shapes: of inputs and activations of float32 as a call had them; by them arithmetic is counted that the graph
-            alone does not tell.
+        shapes: of inputs and activations of float32 as a call had them; with them arithmetic is counted that the graph
+            itself does not show.
     """
     index = GraphIndex(model)
     index.tensors = _sized(model, shapes)
@@ -162,7 +162,7 @@ class Residual(NamedTuple):
 
 
 def residuals(model: onnx.ModelProto) -> Iterator[Residual]:
-    """Yield the additions of two computed tensors of one shape of which a convolution makes one for the addition alone.
+    """Yield the additions of two computed tensors of one shape where a convolution makes one for the addition only.
 
     TensorRT fuses such an addition into the convolution, in int8 where the other input is int8. Where convolutions make
     both, there are two. Nodes have names.
@@ -276,7 +276,7 @@ def _computed(model: onnx.ModelProto) -> set[str]:
 def _heads(index: GraphIndex, groups: set[str]) -> set[str]:
     """Return the convolutions whose results reach an output of the model through no other group.
 
-    Convolutions alone: along the residual stream of a transformer every layer's last product would count. Nor is the
+    Only convolutions: along the residual stream of a transformer every layer's last product would count. Nor is the
     way past a convolution followed, along which every block of a residual network would.
     """
     waiting, seen, found = [value.name for value in index.model.graph.output], set[str](), set[str]()

@@ -1,4 +1,4 @@
-"""What calibration fed beside what is evaluated: a normalisation that was forgotten or done twice, channels swapped."""
+"""Calibration data compared with evaluation data: a normalisation forgotten or done twice, channels swapped."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from trt_workbench.model.low_precision.evidence import InputStatistics
 _CHANNELS = (1, 3, 4)
 # Ratio of the spreads of two sets of images that were prepared alike; beyond the second one they cannot have been.
 _SPREADS, _NO_IMAGES = 2.0, 3.0
-# Distance of the means, in units of the smaller spread: sets of a few photographs come to 0.3.
+# Distance of the means, in units of the smaller spread: sets of a few photographs reach 0.3.
 _MEANS = 1.0
-# A tilt is told from none by so many standard errors, and by so much of the spread.
+# A tilt counts above so many standard errors, and above so much of the spread.
 _ERRORS, _LEAST_TILT = 3.0, 0.05
 
 

@@ -37,7 +37,7 @@ class Lowered:
         model: the new model; the one that was given is unchanged.
         kept: node that stayed in the type it had, with the reason.
         wide: operators that compute on floats and stayed in the type they had, somewhere.
-        notes: what else a person should know, such as constants that were clamped, in sentences.
+        notes: other messages for the user, such as constants that were clamped, in sentences.
     """
 
     model: onnx.ModelProto
@@ -61,13 +61,13 @@ _LAY_OUT = frozenset({"Cast", "Identity", "Reshape", "Squeeze", "Transpose", "Un
 
 
 class DoesNotApply(UsageProblem):
-    """A format has nothing in a model that it could be made of."""
+    """A model has nothing that a format applies to."""
 
 
 def prepare(source: Model, *, products: bool = True) -> tuple[onnx.ModelProto, tuple[PrecisionGroup, ...]]:
     """Return a float model and what of it can be quantised.
 
-    Every node has a name, functions of the model's own are written out, and weights that are only cast or laid out anew
+    Every node has a name, functions of the model's own are written out, and weights that are only cast or rearranged
     are constants.
 
     Args:
@@ -174,7 +174,7 @@ def _pass_identities(model: onnx.ModelProto) -> None:
 
 
 def _fold_laid_out(model: onnx.ModelProto) -> None:
-    """Make constants of weights that are only cast or laid out in another way in front of what multiplies by them."""
+    """Make constants of weights that are only cast or rearranged before they are multiplied by."""
     makers = {name: node for node in model.graph.node if node.op_type in _LAY_OUT for name in node.output}
     waiting = [node.input[1] for node in model.graph.node if node.op_type in WEIGHTED and len(node.input) > 1]
     wanted: set[str] = {value.name for value in model.graph.output}

@@ -61,7 +61,7 @@ def insert_pairs(
         thresholds: by activation, the absolute value that the largest code stands for.
         precision: one with scales, such as "int8".
         compact: keep int8 weights as integers, without QuantizeLinear, a quarter of the size; TensorRT 8.6 takes them
-            as float alone. Those of fp8 are always kept so.
+            only as float. Those of fp8 are always kept so.
 
     Raises:
         UsageProblem: weights are NaN or infinite.

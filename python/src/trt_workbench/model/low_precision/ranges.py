@@ -117,7 +117,7 @@ def codes_of(row: Format) -> np.dtype[Any]:
 
 
 def scale_of(threshold: float, precision: str) -> np.float32:
-    """Return the scale at which the format's largest code stands for `threshold`; 1 where that is next to nothing."""
+    """Return the scale at which the format's largest code stands for `threshold`; 1 where that is close to 0."""
     scale = np.float32(threshold / get(precision).largest)
     return scale if scale >= np.finfo(np.float32).tiny else np.float32(1.0)
 
@@ -153,7 +153,7 @@ def _entropy(counts: Array) -> float:
 
 
 def _divergence(reference: Array, inside: Array) -> float:
-    """Return the Kullback-Leibler divergence from `reference` of `inside` as 128 levels tell it."""
+    """Return the Kullback-Leibler divergence from `reference` of `inside` as 128 levels represent it."""
     starts = np.linspace(0, len(inside), _POSITIVE_CODES + 1).astype(np.int64)[:-1]
     there = inside > 0
     filled = np.add.reduceat(there.astype(np.float64), starts)

@@ -63,7 +63,7 @@ def keep_nan(writer: NodeWriter, node: onnx.NodeProto) -> None:
 def power_of_two(writer: NodeWriter, largest: str) -> str:
     """Return the scales of MXFP8 for blocks with these largest absolute values, as `formats.e8m0` chooses them.
 
-    A logarithm need not be exact: what it gives is put right by comparison.
+    A logarithm need not be exact: comparison corrects its result.
     """
     wanted = writer.node("Div", largest, writer.constant(np.float32(formats.E4M3_MAX)))
     log = writer.node("Mul", writer.node("Log", wanted), writer.constant(np.float32(1 / math.log(2))))

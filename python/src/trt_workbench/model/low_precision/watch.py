@@ -1,4 +1,4 @@
-"""The ranges of a model's inner values as one more output, so that what leaves a format's range has a name."""
+"""The ranges of a model's inner values as one more output, so that what leaves a format's range can be named."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ifs that are always decided the same way: the branch that is taken stands in the place of the If."""
+"""Ifs that are always decided the same way: the branch that is taken replaces the If."""
 
 from __future__ import annotations
 

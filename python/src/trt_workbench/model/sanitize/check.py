@@ -1,4 +1,4 @@
-"""Whether two models say the same: run by the caller's runtime on the same inputs, outputs compared."""
+"""Whether two models compute the same: run by the caller's runtime on the same inputs, outputs compared."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Runner = Callable[[Path, Arrays], Mapping[str, NDArray[Any]]]
 
 
 class NotLoaded(UsageProblem):
-    """A runtime does not load a model, whatever its inputs are."""
+    """A runtime does not load a model, regardless of its inputs."""
 
 
 def compare(

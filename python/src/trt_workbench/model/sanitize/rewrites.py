@@ -78,14 +78,14 @@ def copy_sizes(model: onnx.ModelProto) -> list[str]:
 
 @dataclass(frozen=True)
 class _Known:
-    """What tells of a shape where it comes from."""
+    """What is known of where a shape comes from."""
 
     values: Mapping[str, Array]
     made_by: Mapping[str, onnx.NodeProto]
     dims: Dims
 
     def parts(self, shape: str) -> list[_Part]:
-        """Return what a shape is concatenated of; nothing where that is not known."""
+        """Return what a shape is concatenated of; empty where that is not known."""
         node = self.made_by.get(shape)
         if node is None or node.op_type != "Concat":
             return []

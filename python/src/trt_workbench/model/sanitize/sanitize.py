@@ -148,7 +148,7 @@ class SanitizeReport:
 
 
 def default_rewrites() -> tuple[str, ...]:
-    """Return the rewrites that run without being asked for."""
+    """Return the rewrites that run by default."""
     return tuple(name for name, (_, default) in REWRITES.items() if default)
 
 
@@ -192,7 +192,7 @@ def sanitize(
 
 
 def _checked(model: onnx.ModelProto, path: Path) -> list[str]:
-    """Return what ONNX's checker has against the model as it was; against the rewritten one alone it must have nothing.
+    """Return what ONNX's checker finds in the original model; raise if it rejects only the rewritten one.
 
     An operator that ONNX does not know, such as a plugin of TensorRT, is in the model on purpose.
     """
@@ -231,7 +231,7 @@ def _operators(model: onnx.ModelProto) -> dict[str, int]:
 
 
 def _findings(model: onnx.ModelProto) -> list[str]:
-    """Return what TensorRT's documents speak against, and integers that its older versions would clamp."""
+    """Return what TensorRT's documents rule out, and integers that its older versions would clamp."""
     light = onnx.ModelProto()
     light.CopyFrom(model)
     index = GraphIndex(onnx.shape_inference.infer_shapes(light))
