@@ -1,4 +1,4 @@
-"""What a backend of another package answers, checked, before the rest of the program goes by it.
+"""What a backend of another package answers, checked, before the rest of the program uses it.
 
 Checks raise WrongAnswer, which `core/extensions.py` makes a sentence with the backend's name.
 """

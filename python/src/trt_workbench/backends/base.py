@@ -82,12 +82,12 @@ class SessionOptions:
         concurrency: how many `run` calls the caller will have in flight at once.
         precision: "fp32", "fp16", … as the backend defines it; a backend that cannot honour it raises.
         tf32: whether fp32 matrix products may use TF32, the same knob on every runtime.
-        exact: whether results keep the digits of fp32 where a backend would simulate types of 16 bits, as those of a
+        exact: whether results keep fp32 accuracy where a backend would simulate types of 16 bits, as those of a
             reference do. Other backends ignore it.
         extra: options of one backend only, checked by that backend.
         shapes: that the caller will use; a backend that builds for ranges of shapes builds for these, unless its own
             options name others. The rest ignore them.
-        note: called with what a person should know, such as a long build that starts.
+        note: called with what the user should know, such as a long build that starts.
     """
 
     threads: int | None = None
@@ -100,7 +100,7 @@ class SessionOptions:
     note: Callable[[str], None] | None = None
 
     def say(self, text: str) -> None:
-        """Pass `text` to whoever listens."""
+        """Pass `text` to the listener."""
         if self.note:
             self.note(text)
 
@@ -210,12 +210,12 @@ class Session(abc.ABC):
         return {**self.provenance, **self._precision_ran}
 
     def memory_bytes(self) -> dict[str, int]:
-        """Return what the session holds on its device, by purpose; empty where it does not know."""
+        """Return what the session holds on its device, by purpose; empty where that is unknown."""
         return {}
 
     @property
     def simulated(self) -> bool:
-        """Whether what it computes in is no format of its runtime, so that its times say nothing about the format."""
+        """Whether its format is simulated by the runtime, so that its times say nothing about the format."""
         return bool(self.record().get("simulated"))
 
     def require_native(self) -> None:
@@ -230,7 +230,7 @@ class Session(abc.ABC):
     def explained(self, samples: Iterable[Mapping[str, NDArray[Any]]]) -> str:
         """Return which inner values leave the range of its 16-bit format, as the end of a sentence; "" for none known.
 
-        The model runs on the samples once more for it, on the CPU.
+        The model runs on the samples again for it, on the CPU.
         """
         from trt_workbench.backends.overflow import explained
 
@@ -256,7 +256,7 @@ class Session(abc.ABC):
 
 
 def closed() -> UsageProblem:
-    """Return the error for a call on a session that was closed, perhaps by another thread meanwhile."""
+    """Return the error for a call on a session that was closed, perhaps by another thread."""
     return UsageProblem("The session is closed; load the model again.")
 
 
@@ -270,7 +270,7 @@ def check_index(name: str, shape: Sequence[int], index: int) -> None:
 class Backend(abc.ABC):
     """One way to execute a model. Stateless: `load` makes the session.
 
-    The attributes are what the rest of the program asks; no other module goes by a backend's name. Reading them imports
+    The attributes are what the rest of the program uses; no other module checks a backend's name. Reading them imports
     no runtime.
 
     Attributes:
@@ -356,15 +356,15 @@ class Backend(abc.ABC):
         """Say which provider executes which node of a model, and why.
 
         Raises:
-            UsageProblem: the runtime executes every node itself, or the model or a prediction cannot be had.
-            ComponentMissing: the provider cannot serve here and no prediction was asked for.
+            UsageProblem: the runtime executes every node itself, or the model or a prediction is not available.
+            ComponentMissing: the provider cannot serve here and no prediction was requested.
         """
         raise UsageProblem(
             f"Backend {self.name} executes every node itself; name a backend with several providers, such as ort-trt."
         )
 
     def reproduction(self, options: SessionOptions, provenance: Mapping[str, Any]) -> Reproduction | None:  # noqa: ARG002
-        """Return how a script runs a model on the runtime alone, for a report to its makers; None where none can.
+        """Return how a script runs a model with only the runtime, for a bug report; None where that is impossible.
 
         Args:
             options: of the session that gave a wrong result.
@@ -376,14 +376,14 @@ class Backend(abc.ABC):
         """Load a language model from its own folder; for a backend with `language`.
 
         Raises:
-            UsageProblem: an option is unknown, or the model cannot be had as asked.
+            UsageProblem: an option is unknown, or the model is not available as requested.
             ComponentMissing: the runtime is missing.
             DeviceFailure: there is not enough memory.
         """
         raise UsageProblem(f"Backend {self.name} runs exported graphs and loads no folder: {directory.path}")
 
     def check_language_options(self, options: Mapping[str, Any]) -> None:  # noqa: B027
-        """Raise UsageProblem for an option that this backend takes of other models alone."""
+        """Raise UsageProblem for an option that this backend takes only for other models."""
 
     def load(self, model: Path, options: SessionOptions | None = None) -> Session:
         """Load `model`.
@@ -406,7 +406,7 @@ class Backend(abc.ABC):
         return session
 
     def _require_names(self, model: Path, session: Session) -> None:
-        """Raise BackendFailure where a session has not the inputs and outputs of the model."""
+        """Raise BackendFailure where a session lacks the inputs and outputs of the model."""
         from trt_workbench.model.opened import Model
 
         facts = Model.open(model).facts
@@ -440,7 +440,7 @@ def check_inputs(specs: tuple[TensorSpec, ...], inputs: Mapping[str, NDArray[Any
     return {spec.name: np.asarray(checked_array(spec, inputs[spec.name]), order="C") for spec in specs}
 
 
-# numpy makes a dtype's name anew each time, which takes longer than all else that is checked
+# numpy builds a dtype's name on each access, which takes longer than all other checks
 _dtype_name = functools.cache(lambda dtype: str(dtype.name))
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 @runtime_checkable
 class DeviceArraySession(Protocol):
-    """What a session offers beside `run` if it takes and returns arrays in device memory."""
+    """What a session offers besides `run` if it takes and returns arrays in device memory."""
 
     def run_on_device(
         self, inputs: Mapping[str, NDArray[Any]], upload: Callable[[NDArray[Any]], Any] | None

@@ -32,7 +32,7 @@ class Option:
 def checked_extra(backend: str, table: Mapping[str, Option], given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the value of every option in `table`: the given one, else the default.
 
-    A text is taken for what the option needs, so that values may come from a command line ("true", "2048").
+    Text is converted to the option's kind, so that values may come from a command line ("true", "2048").
 
     Raises:
         UsageProblem: an option is unknown (the message names near matches) or its value is not of its kind.

@@ -18,8 +18,8 @@ from trt_workbench.model.graph_types import read_precision
 from trt_workbench.model.opened import Model
 
 PRECISIONS = tuple(reversed(names(lambda one: one.graph)))
-"""What a file can be had in, the finest first."""
-# Raised when the way of converting changes, so that files converted before are not taken again.
+"""Available precisions of a file, the finest first."""
+# Bump to invalidate cached conversions.
 _RECIPE = 4
 # ONNX allows them in fp16, and providers of ONNX Runtime lack kernels: its own converter leaves them in fp32, too.
 _WITHOUT_FP16 = ("TopK", "RoiAlign", "Min", "Max", "Upsample")
@@ -40,7 +40,7 @@ class Conversion(Strict):
 def model_in_precision(
     backend: str, model: Model, precision: str, *, keep_fp32: tuple[str, ...] = ()
 ) -> tuple[Model, dict[str, Any]]:
-    """Return the model to load in `precision` and the record of what was done for it.
+    """Return the model to load in `precision` and the record of the conversion.
 
     "fp32" takes the file as it was exported. "fp16" takes a file that computes in fp16 as it is and converts any other
     as `trtw quantize --to fp16` does, inputs and outputs unchanged. "int8" takes a file with QuantizeLinear nodes.
@@ -49,10 +49,10 @@ def model_in_precision(
         backend: for messages.
         model: the ONNX model.
         precision: "fp32", "fp16" or "int8".
-        keep_fp32: operators left in fp32 beside those that lose their meaning in fp16, or have no kernel there.
+        keep_fp32: operators left in fp32 besides those that lose their meaning in fp16, or have no kernel there.
 
     Raises:
-        UsageProblem: the precision is unknown here, or the file cannot be had in it.
+        UsageProblem: the precision is unknown here, or the file is not available in it.
     """
     if precision == "fp32":
         return model, {"precision": "as exported"}

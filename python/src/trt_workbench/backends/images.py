@@ -55,7 +55,7 @@ class ImageTransform:
 
 @runtime_checkable
 class ImageSession(Protocol):
-    """What a session offers beside `run` if it can letterbox decoded images on its device."""
+    """What a session offers besides `run` if it can letterbox decoded images on its device."""
 
     def run_images(self, images: Sequence[NDArray[np.uint8]], transform: ImageTransform) -> dict[str, NDArray[Any]]:
         """Letterbox `images` into one batch on the device and execute the model once.

@@ -1,7 +1,7 @@
 """The reference's side of a run, kept to compare other targets with.
 
-`reference/record.json` names `.npz` files, each with its hash, and holds a hash of itself: what was changed afterwards
-is refused. What a command keeps besides stands in a subclass of `RecordIndex`.
+`reference/record.json` names `.npz` files, each with its hash, and holds a hash of itself: a record changed afterwards
+is rejected. What a command keeps in addition is in a subclass of `RecordIndex`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class RecordIndex(Strict):
 
     def hash(self) -> str:
         """Return what `sha256` has to be."""
-        # a record of before has no `kind`
+        # an older record has no `kind`
         return hash_document(self.model_dump(mode="json", exclude={"sha256"}, exclude_unset=True))
 
     @property
@@ -80,7 +80,7 @@ class ReferenceWriter:
         return KeptFile(file=name, sha256=hash_file(path))
 
     def write(self, index: RecordIndex) -> None:
-        """Write what names the files; the record is whole then."""
+        """Write the index of the files, which completes the record."""
         index = type(index).model_validate(index.model_dump())  # with everything set
         write_json(self._folder / _INDEX, index.model_copy(update={"sha256": index.hash()}))
 
@@ -89,8 +89,8 @@ class KeptRecord(Generic[IndexT]):
     """A record that is read back.
 
     Attributes:
-        index: what it says of itself.
-        name: what it was made by, for a person.
+        index: content of record.json.
+        name: what made it, for display.
     """
 
     def __init__(self, directory: Path, index: type[IndexT]) -> None:
@@ -175,7 +175,7 @@ class KeptRecord(Generic[IndexT]):
         )
 
     def require_model(self, sha256: str | None, place: Path) -> None:
-        """Raise UsageProblem if the hash of the target's model, None where nothing tells it, is not the record's."""
+        """Raise UsageProblem if the hash of the target's model, None if unknown, differs from the record's."""
         if sha256 != self.index.model_sha256:
             other = "of another model" if sha256 else "of a model that the target may not be made from"
             raise UsageProblem(
@@ -190,7 +190,7 @@ class KeptRecord(Generic[IndexT]):
         return self._held[1]
 
     def _check(self, one: KeptFile) -> None:
-        """Raise UsageProblem for a file that is not there as it was written."""
+        """Raise UsageProblem for a file that is missing or was changed."""
         path = self._folder / one.file
         try:
             sound = hash_file(path) == one.sha256
@@ -211,7 +211,7 @@ def record_folder(asked: str, brought: str = "") -> Path | None:
         brought: an option whose values the record has already, if it was given.
 
     Raises:
-        UsageProblem: it names neither, or the option was given beside a record.
+        UsageProblem: it names neither, or the option was given together with a record.
         ComponentMissing: the backend cannot serve here.
     """
     if asked in backend_names():
@@ -241,7 +241,7 @@ def open_reference(asked: str, model: Path) -> Session:
 
 
 def require_kept(record: Path, output: Path | None) -> None:
-    """Raise UsageProblem if a run in `output` would take the place of the record that it is compared with."""
+    """Raise UsageProblem if a run in `output` would replace the record that it is compared with."""
     kept = record.resolve()
     if output and record.is_dir() and output.resolve() in (kept, *kept.parents):
         raise UsageProblem(f"The output would replace the reference; choose another folder with --output: {output}")

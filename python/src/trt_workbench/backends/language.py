@@ -27,7 +27,7 @@ class LogitsModel(Protocol):
         """
 
     def last_logits(self, input_ids: Tokens) -> Logits:
-        """Return the logits of the last position alone, float32 [B,V]: all that the next token needs on the host.
+        """Return only the logits of the last position, float32 [B,V]: all that the next token needs on the host.
 
         Raises:
             DeviceFailure: the device is out of memory or failed.

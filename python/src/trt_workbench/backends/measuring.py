@@ -1,4 +1,4 @@
-"""What a session offers beside `run` if its runtime can measure itself more closely than a Python loop can."""
+"""What a session offers besides `run` if its runtime can measure itself more closely than a Python loop can."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Samples:
     Attributes:
         latency_ms: float64 [N], from host arrays in to host arrays out, one call at a time, milliseconds.
         wall_s: time from the first sample's start to the last one's end, seconds.
-        split_ms: float64 [N] for each part that the runtime tells apart, such as `compute` or `host_to_device`.
+        split_ms: float64 [N] for each part that the runtime distinguishes, such as `compute` or `host_to_device`.
     """
 
     latency_ms: NDArray[np.float64]

@@ -59,7 +59,7 @@ class PinnedHost:
         """Return an array whose contents are undefined; its memory is freed with it.
 
         Raises:
-            DeviceFailure: the memory cannot be had.
+            DeviceFailure: the memory cannot be allocated.
         """
         import numpy as np
 

@@ -1,4 +1,4 @@
-"""What a session offers beside `run` if its runtime can keep the states of many streams on its device."""
+"""What a session offers besides `run` if its runtime can keep the states of many streams on its device."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class StatePool(Protocol):
         """Give a stream the state that `save` returned, of this stream or another."""
 
     def close(self, stream: int) -> None:
-        """Let go of a stream. Raises UsageProblem if it is not open."""
+        """Release a stream. Raises UsageProblem if it is not open."""
 
     def memory_bytes(self) -> dict[str, int]:
         """Return what the pool holds by purpose, `per_stream`, one stream's states, among it."""
@@ -80,7 +80,7 @@ class StatePool(Protocol):
         """Return the parts of the last push, milliseconds; what they are called depends on the pool."""
 
     def release(self) -> None:
-        """Let go of all streams and memory; nothing else may be called afterwards. Safe to call twice."""
+        """Release all streams and memory; no other calls are allowed afterwards. Safe to call twice."""
 
 
 @runtime_checkable
@@ -96,7 +96,7 @@ class PoolingSession(Protocol):
             axis: its batch axis.
 
         Raises:
-            UsageProblem: the session takes no such shape at all.
+            UsageProblem: the session does not accept the shape.
         """
 
     def stream_pool(

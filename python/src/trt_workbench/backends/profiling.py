@@ -39,11 +39,11 @@ class Operation(OfSide):
         kind: which of the two.
         index: place in the engine or session.
         name: as the runtime has it, after fusion.
-        operator: TensorRT's layer type or the operator of the node; None where the runtime does not tell.
+        operator: TensorRT's layer type or the operator of the node; None where the runtime does not report it.
         role: what it is for; "other" has no work of its own on the device, such as a constant.
         provider: execution provider of a node.
         onnx_nodes: names of the model's nodes that it computes; empty where the runtime made it up.
-        serves: the layer that a reformat layer feeds or reads, where its name tells.
+        serves: the layer that a reformat layer feeds or reads, where its name shows it.
         input_types: precisions of the inputs, such as "fp16".
         output_types: precisions of the outputs.
         tactic: kernel that TensorRT chose.
@@ -97,7 +97,7 @@ class ProfiledRuns:
 
     Attributes:
         feed: draws the inputs.
-        nodes: of the ONNX model; none where it is not at hand.
+        nodes: of the ONNX model; none where it is not available.
         folder: for files that the runtime writes; it may be absent.
         warmup: runs that do not count.
         iterations: runs that do.
@@ -160,9 +160,9 @@ def layer_role(layer: Mapping[str, Any], nodes: Sequence[str], operators: Mappin
     """Return what a layer of TensorRT is for.
 
     Args:
-        layer: what the engine inspector tells of it; `Name` at least.
+        layer: what the engine inspector reports about it; `Name` at least.
         nodes: names of the ONNX nodes in it.
-        operators: operators of the model's nodes by name, where the model is at hand.
+        operators: operators of the model's nodes by name, where the model is available.
     """
     name = str(layer.get("Name", ""))
     if role := move_of(layer):

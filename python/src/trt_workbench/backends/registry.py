@@ -125,7 +125,7 @@ def require_backend(name: str, suffix: str = ".onnx", say: Callable[[str], None]
 
 
 def check_name(name: str, also: Sequence[str] = ()) -> None:
-    """Raise UsageProblem, which tells the names, those of `also` too, unless a backend is called `name`."""
+    """Raise UsageProblem, which lists the names and those of `also`, unless a backend is called `name`."""
     if name not in _BACKENDS and name not in (known := backend_names()):
         raise UsageProblem(f"There is no backend called {name!r}; {did_you_mean(name, [*also, *known])}")
 

@@ -1,4 +1,4 @@
-"""How a script runs a model on a runtime alone: the part of a bug report that is the backend's."""
+"""How a script runs a model with only the runtime: the backend's part of a bug report."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ _MATRIX = 2
 
 
 def with_zero_points(model: onnx.ModelProto) -> int:
-    """Write out the zero points of int8 weights with a scale for each channel, which ONNX lets be left out.
+    """Write out the zero points of int8 weights with a scale for each channel, which are optional in ONNX.
 
     The rewrite behind `session.x64quantprecision` (ONNX Runtime 1.31) gives such weights one zero point for all
     channels, which its own DequantizeLinear refuses.
@@ -105,7 +105,7 @@ class _Tensors:
         return bool(codes) and math.prod(self.shapes.get(node.input[1], ())) > 1
 
 
-# Raised when the way of simulating changes, so that files made before are not taken again.
+# Bump to invalidate cached files when the simulation changes.
 _RECIPE = 6
 
 

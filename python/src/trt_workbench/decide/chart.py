@@ -58,7 +58,7 @@ class _Scales:
         times = [value for speed in speeds for value in (speed.latency_low_ms, speed.latency_high_ms)]
         self.is_log = bool(times) and max(times) / min(times) > _LINEAR
         self.fastest = min(times, default=1.0) / 1.4 if self.is_log else 0.0
-        # a long interval of a noisy machine must not press all else to the left
+        # a long interval of a noisy machine must not squeeze the rest to the left
         longest = min(max(times, default=1.0), 1.25 * max((speed.latency_ms for speed in speeds), default=1.0))
         self.slowest = longest * (1.5 if self.is_log else 1.12)
 
@@ -90,7 +90,7 @@ class _Scales:
 
 
 def draw_decision(decision: Decision, path: Path, width: float) -> Path:
-    """Draw rows at their latency and loss, with intervals, areas by size, and what nothing else beats in both.
+    """Draw rows at their latency and loss, with intervals, areas by size, and the Pareto front of both.
 
     Args:
         decision: with any number of rows that have a score.
@@ -168,7 +168,7 @@ def _mark(axes: Axes, decision: Decision, scales: _Scales, point: _Point) -> Non
 
 
 def _name(axes: Axes, decision: Decision, points: Sequence[_Point], *, several: bool) -> None:
-    """Write a label beside every point, where it covers neither a point nor another label."""
+    """Write a label next to every point, where it covers neither a point nor another label."""
     from matplotlib.transforms import Bbox
 
     drawing = axes.get_figure(root=True)
@@ -208,7 +208,7 @@ def _around(x: float, y: float, radius: float) -> Bbox:
 
 
 def _boxes(place: tuple[float, float], far: float, size: tuple[float, float], area: Bbox) -> Iterator[Bbox]:
-    """Yield where a label may stand, inside of the area: beside its point, above and below it, then further away."""
+    """Yield where a label may stand, inside of the area: next to its point, above and below it, then further away."""
     from matplotlib.transforms import Bbox
 
     (x, y), (width, height) = place, size

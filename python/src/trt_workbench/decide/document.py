@@ -12,10 +12,10 @@ from trt_workbench.core.percent import share
 from trt_workbench.quantize import RowScore, SearchDocument
 
 State = Literal["measured", "scored", "failed", "unavailable", "left out", "does not apply"]
-"""Whether a row has a score and a latency; a score alone; or why it has neither."""
+"""Whether a row has a score and a latency; only a score; or why it has neither."""
 
 BASELINE = "fp32"
-# Of the arithmetic: what a precision has at least, so that its score and its speed say anything of it.
+# Least share of the arithmetic in a precision for its score and speed to be meaningful.
 _LEAST_SHARE = 0.01
 
 
@@ -31,8 +31,8 @@ class RowSpeed(Strict):
         speed_up: how many times as fast as the baseline on the same runtime; None where that has no latency.
         speed_up_low: lower end of its interval; None where the repetitions are too few for one.
         speed_up_high: upper end.
-        rank: among all rows; those that cannot be told apart share one. None where so few repetitions were measured
-            that no two rows could be told apart.
+        rank: among all rows; indistinguishable rows share one. None where so few repetitions were measured
+            that no two rows are distinguishable.
         load_s: loading, with the engine's build where there is one.
         memory_bytes: most memory in use: of the device for runtimes that compute there, else of the process.
         repetitions: how many were measured.
@@ -60,7 +60,7 @@ class DecisionRow(Strict):
     """One precision on one runtime.
 
     Attributes:
-        precision: as it was asked for, such as "int8-mixed".
+        precision: as requested, such as "int8-mixed".
         backend: name of the runtime.
         state: what is known of it.
         reason: why it is not "measured"; None if it is.
@@ -70,8 +70,8 @@ class DecisionRow(Strict):
         size_bytes: of the file, or of the engine where one was built.
         simulated: whether the runtime only imitates the precision, so that its latency says nothing.
         calibrated: whether its ranges come from data, or it needs none.
-        low_macs: share of the arithmetic that is in the low precision; None of the baseline, and of weights alone.
-        low_weights: share of the weights' elements that are in it, of weights alone; None of all others.
+        low_macs: share of the arithmetic that is in the low precision; None for the baseline and weight-only formats.
+        low_weights: share of the weights' elements that are in it, for weight-only formats; None for all others.
         directory: of the score's files, relative to the run directory; absolute where they are of another run.
         score: None where it has none.
         speed: None where it has none.
@@ -106,7 +106,7 @@ class DecisionRow(Strict):
 
     @property
     def tells(self) -> bool:
-        """Whether its score says anything of its precision: what has hardly anything in it keeps every score."""
+        """Whether its score is meaningful for its precision: with hardly anything in it, every score is kept."""
         return all(part is None or part >= _LEAST_SHARE for part in (self.low_macs, self.low_weights))
 
     @property
@@ -130,7 +130,7 @@ class ScoreGate(Strict):
     """Whether a lower precision keeps the score, which is the exit code.
 
     Attributes:
-        passed: whether one does, for certain if that was asked for.
+        passed: whether one does, for certain if that was requested.
         certain: whether the whole interval of the loss of one is within the bound.
         rows: names of those that keep the score and count.
         text: the same in a sentence.
@@ -159,7 +159,7 @@ class Recommendation(Strict):
 
 
 def latencies_distinguishable(rows: Sequence[DecisionRow]) -> bool:
-    """Whether enough repetitions were measured to tell the latencies of rows apart; then each of them has a rank."""
+    """Whether enough repetitions were measured to distinguish the latencies of rows; then each of them has a rank."""
     return all(row.speed.rank is not None for row in rows if row.speed)
 
 
@@ -213,7 +213,7 @@ class Decision(Strict):
 
     @property
     def latencies_distinguishable(self) -> bool:
-        """Whether enough repetitions were measured to tell latencies apart."""
+        """Whether enough repetitions were measured to distinguish latencies."""
         return latencies_distinguishable(self.rows)
 
     @property

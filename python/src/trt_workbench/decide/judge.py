@@ -42,7 +42,7 @@ def judged(
         model: the float model.
         model_sha256: its hash.
         task: what was scored.
-        settings: what was asked for.
+        settings: what was requested.
         notes: sentences for the reader.
         left_out: what was not tried.
         wall_s: how long it took.
@@ -117,7 +117,7 @@ def _row(
 
 
 def _certain(score: RowScore | None, one: DraftRow, max_loss: float) -> bool | None:
-    """Whether the whole interval of a loss is within the bound; of one without width, with what it may not show."""
+    """Whether the whole interval of a loss is within the bound; without width, with a margin for unseen samples."""
     if score is None or one.scores is None:
         return None
     if score.loss_ci95 is None:
@@ -168,7 +168,7 @@ def _within(folder: Path, root: Path) -> str:
 def _speeds(tried: Sequence[DraftRow], records: Sequence[Record]) -> dict[str, RowSpeed]:
     """Return how fast every row is, by the name of its runtime in the bench.
 
-    Unstable repetitions count, and are said to, where without them too few would be left to tell anything.
+    Unstable repetitions count, and are reported as such, where too few would be left without them.
     """
     comparisons = len(kept_records(records)) - 1
     least = telling_repetitions(comparisons)

@@ -1,4 +1,4 @@
-"""The page of a decision, made from the files of its run directory alone."""
+"""The page of a decision, made only from the files of its run directory."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _tried(directory: Path, metrics: CocoMetrics) -> DraftRow:
 
 
 def _evidence(path: Path, sha256: str) -> Evidence | None:
-    """Return how the file was made that was evaluated; None where it says nothing, is gone or is another one now."""
+    """Return how the file was made that was evaluated; None where it has no evidence, is missing or has changed."""
     if path.suffix != ".onnx" or not path.is_file() or sha256_of(path) != sha256:
         return None
     return evidence_in(Model.open(path).facts.metadata)
@@ -214,7 +214,7 @@ def write_decision(directories: Sequence[Path], output: Path, max_loss: float) -
 
 
 def looked_at(decision: Decision) -> DecisionRow | None:
-    """Return the row that classes and pictures are shown of: the recommended one, or the lower one that loses least."""
+    """Return the row for the class tables and pictures: the recommended one, or the lower one that loses least."""
     lower = [row for row in decision.rows if row.precision != BASELINE and row.score]
     chosen = decision.recommended
     if chosen in lower:

@@ -43,7 +43,7 @@ Note = Callable[[str], None]
 Progress = Callable[[str, int, int, str], None]
 
 _TIMEOUT_S = 3600.0
-# Backends that have kernels of their own choosing are asked for fp16 beside the low precision of the candidate.
+# Backends that have kernels of their own choosing are asked for fp16 in addition to the low precision of the candidate.
 _BESIDE = "fp16"
 # A search for what int8-mixed leaves alone takes so long at most: of the budget, or without one.
 _SEARCH_SHARE, _SEARCH_S = 1 / 3, 600.0
@@ -51,14 +51,14 @@ _SEARCH_SHARE, _SEARCH_S = 1 / 3, 600.0
 
 @dataclass
 class DecideRun:
-    """A decision in the making.
+    """One run of `decide`.
 
     Attributes:
         subject: the model and its data.
         settings: what is tried.
-        folder: where everything goes.
+        folder: for all results.
         progress: called with what is done, the number of it, their total and which one comes next.
-        note: called with what a person should know.
+        note: called with what the user should know.
     """
 
     subject: Subject
@@ -124,7 +124,7 @@ class DecideRun:
             self.notes.append(f"Latencies are of calls of {size} items: the model was exported with that batch.")
 
     def _backends(self) -> Sequence[str]:
-        """Return the backends that are tried: those asked for, or those that can serve here."""
+        """Return the backends that are tried: those requested, or those that can serve here."""
         names = backends_of(self.settings)
         self._unavailable = unavailable_backends(names, self.folder / "logs" / "availability.log", _TIMEOUT_S)
         if self.settings.backends:
@@ -174,7 +174,7 @@ class DecideRun:
         return MixedSearch(self.subject.search, seconds, self.note, self.progress)
 
     def _said(self, text: str) -> None:
-        """Say what a person should know, now and in the decision."""
+        """Give the user a message, now and in the decision."""
         self.note(text)
         self.notes.append(text)
 
@@ -199,7 +199,7 @@ class DecideRun:
 
     @cached_property
     def _scored(self) -> dict[str, InputStatistics]:
-        """Statistics of what is scored; of nothing where it cannot be read, which its rows say."""
+        """Statistics of the scored data; empty where it cannot be read, which its rows report."""
         try:
             return input_statistics(self.subject.task.samples_of(self.subject.model))
         except (WorkbenchError, OSError):

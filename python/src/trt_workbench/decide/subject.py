@@ -42,7 +42,7 @@ from trt_workbench.vision import (
 def images_overlap(calibration: str | None, images: Path, annotations: Path) -> bool:
     """Whether one of the calibration images is, by its bytes, one that an annotation file lists.
 
-    Arrays are never taken to be images: how they were made of them is not known.
+    Arrays are never treated as images: their preprocessing is unknown.
 
     Raises:
         UsageProblem: the annotations cannot be read, or there is no calibration data.
@@ -66,7 +66,7 @@ def samples_overlap(model: Model, calibration: CalibrationSettings, scored: Cali
         used = set(_hashes(model, calibration, None))
         used |= {one for half in HALVES for one in _hashes(model, calibration, half)}
         return any(one in used for one in _hashes(model, scored, None))
-    except UsageProblem:  # told where the data are used
+    except UsageProblem:  # reported where the data are used
         return False
 
 
@@ -92,14 +92,14 @@ def _share_files(one: Iterable[Path], other: Iterable[Path]) -> bool:
 
 @dataclass(frozen=True)
 class Subject:
-    """What is decided about.
+    """The model and data of a decision.
 
     Attributes:
         model: the float model.
         task: what it is scored by, and on what.
         calibration: where ranges are found.
         search: by what int8-mixed is found on them; None for what is known to lose most.
-        no_search: why there is no search, a sentence; "" where none was asked for.
+        no_search: why there is no search, a sentence; "" where none was requested.
     """
 
     model: Model
@@ -112,7 +112,7 @@ class Subject:
 def subject_of(
     path: Path | None, settings: DecideSettings, calibration: CalibrationSettings, note: Callable[[str], None]
 ) -> Subject:
-    """Return what was asked for with the defaults filled in.
+    """Return what was requested with the defaults filled in.
 
     Raises:
         UsageProblem: a file is absent, or model and data do not fit each other; a backend or an option of one is
@@ -168,8 +168,8 @@ def subject_of(
 
 
 def backends_of(settings: DecideSettings) -> tuple[str, ...]:
-    """Return the backends that were asked for, or else all that may serve: on a GPU, and the reference."""
-    # what needs a GPU is there for speed, and the reference tells the score of what no other runtime has
+    """Return the backends that were requested, or else all that may serve: on a GPU, and the reference."""
+    # what needs a GPU is there for speed, and the reference gives the score where no other runtime can
     fast = (name for name in backend_names() if get_backend(name).devices == ("cuda",))
     return settings.backends or (*fast, REFERENCE)
 

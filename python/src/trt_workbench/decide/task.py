@@ -58,7 +58,7 @@ class Task(Protocol):
         Args:
             one: the row.
             asked: of its session.
-            settings: what was asked for.
+            settings: what was requested.
             baseline: folder of the baseline's score; None of the baseline itself.
         """
 
@@ -69,7 +69,7 @@ class Task(Protocol):
         """Yield some of what is scored, as a model takes it. Raises UsageProblem."""
 
     def sizes(self) -> dict[str, Any]:
-        """Return what a timed call needs beside its batch: fields of the bench's `ScenarioEntry`."""
+        """Return what a timed call needs besides its batch: fields of the bench's `ScenarioEntry`."""
 
 
 @dataclass(frozen=True)

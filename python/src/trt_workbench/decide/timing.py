@@ -13,7 +13,7 @@ from trt_workbench.decide.tried import DraftRow
 
 MEASURE = RepetitionSettings(warmup_ms=100.0, duration_s=0.3, min_iterations=10)
 """Of one repetition: a decision has many rows, and its repetitions count, not the samples within one."""
-# Fewer repetitions tell nothing of the spread between processes.
+# Fewer repetitions say nothing about the spread between processes.
 _FEWEST_REPETITIONS = 3
 # A worker's start and the load of a model that is in the cache, about.
 _LOAD_S = 5.0
@@ -26,7 +26,7 @@ class Timing:
     Attributes:
         rows: in the order of asking; none where there is no time for it.
         repetitions: of each.
-        words: sentences on what differs from what was asked for.
+        words: sentences on differences from the request.
     """
 
     rows: tuple[DraftRow, ...] = ()
@@ -40,14 +40,14 @@ def measuring_s(rows: Sequence[DraftRow], repetitions: int) -> float:
 
 
 def wanted(rows: int, asked: int) -> int:
-    """Return how often each of so many rows is timed: as asked, or the next number that can tell them apart; or 0."""
+    """Return how often each of so many rows is timed: as asked, or the next number that can distinguish them; or 0."""
     return telling_repetitions(rows - 1, asked) if asked and rows else 0
 
 
 def timing(rows: Sequence[DraftRow], asked: int, left_s: float | None) -> Timing:
     """Choose what is timed: with little time fewer repetitions, then fewer rows, the slowest left out first.
 
-    Never so few repetitions that no two of the rows could be told apart: most of the time goes into loading, and a
+    Never so few repetitions that no two of the rows could be distinguished: most of the time goes into loading, and a
     latency that cannot be compared decides nothing.
 
     Args:

@@ -20,7 +20,7 @@ class DraftRow:
     """What is known of a row so far.
 
     Attributes:
-        precision: as it was asked for.
+        precision: as requested.
         backend: name of the runtime.
         asked: precision that the backend is asked for.
         path: the model file; None where there is none.
@@ -94,7 +94,7 @@ class DraftRow:
 
 
 def left_out(tried: Sequence[DraftRow]) -> list[str]:
-    """Return a sentence on the rows that were not tried for want of time, if there are any."""
+    """Return a sentence on the rows that were not tried within the time limit, if there are any."""
     runtimes: dict[str, list[str]] = {}
     for one in tried:
         if one.state == "left out":

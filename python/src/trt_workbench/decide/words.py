@@ -19,7 +19,7 @@ from trt_workbench.decide.document import BASELINE, DecisionRow, Recommendation,
 from trt_workbench.decide.task import Task
 
 _MOST = 2
-# Below, tenths of a megabyte tell nothing.
+# Below, tenths of a megabyte mean nothing.
 _SMALL = 1_000_000
 
 
@@ -28,7 +28,7 @@ def recommendation(
 ) -> Recommendation:
     """Choose among the rows that were scored and measured, and say why.
 
-    The fastest whose loss is within the bound; of several that cannot be told apart each precision on the runtime of
+    The fastest whose loss is within the bound; of several that are indistinguishable each precision on the runtime of
     the lowest latency, and of those the baseline unless the interval of a speed-up over it is above 1, else one whose
     whole interval is within the bound, and the one that loses least. Never what is simulated or not calibrated.
 
@@ -131,20 +131,20 @@ def _nothing(rows: Sequence[DecisionRow], baseline: DecisionRow) -> str:
 
 
 def chosen_row(usable: Sequence[DecisionRow]) -> DecisionRow:
-    """Return the row to recommend of those that may be; without ranks none can be told from another."""
+    """Return the row to recommend of those that may be; without ranks none can be distinguished."""
     best = min((row.speed.rank for row in usable if row.speed and row.speed.rank is not None), default=None)
     tied = [row for row in usable if row.speed and row.speed.rank == best]
     # the loss of one precision differs between runtimes by chance; its latency does not
     fastest: dict[str, DecisionRow] = {}
     for row in sorted(tied, key=lambda row: (_latency(row), row.size_bytes or 0)):
         fastest.setdefault(row.precision, row)
-    # rows share a rank with their neighbours: the first and the last of many may well be told apart
+    # rows share a rank with their neighbours: the first and the last of many may be distinguishable
     faster = [row for row in fastest.values() if _beats(row, fastest.get(BASELINE))]
     return min(faster or fastest.values(), key=lambda row: (row.precision != BASELINE, not _within(row), _loss(row)))
 
 
 def _within(row: DecisionRow) -> bool:
-    """Whether the whole interval of the loss is within the bound, which one without width is that is not certain."""
+    """Whether the whole interval of the loss is within the bound; one without width need only meet it."""
     return bool(row.certain or (row.meets and row.score and row.score.is_widthless))
 
 
@@ -284,7 +284,7 @@ def _uncertain(row: DecisionRow, task: Task, max_loss: float, samples: int) -> s
 
 
 def _round_up(number: float) -> int:
-    """Return a number of samples with two figures that count."""
+    """Return a number of samples with two significant figures."""
     step = int(10 ** max(0, math.floor(math.log10(max(number, 1))) - 1))
     return math.ceil(number / step) * step
 
@@ -306,7 +306,7 @@ def _megabytes(size: int) -> str:
 
 
 def four_digits(value: float) -> str:
-    """Return a figure with four decimals, one that rounds to nothing without a sign."""
+    """Return a figure with four decimals, without a sign where it rounds to zero."""
     return f"{round(value, 4) + 0.0:.4f}"  # the sum makes 0 of -0
 
 

@@ -125,7 +125,7 @@ def _parameters(model: onnx.ModelProto) -> int:
 
 
 def _refused(path: Path) -> dict[str, Any]:
-    """Return the operators that TensorRT leaves out, as far as its parser's documents tell, and the basis of that."""
+    """Return the operators that TensorRT leaves out, as far as its parser documents it, and the basis of that."""
     found = OrtTrtBackend().partitions(PartitionRequest(path, predict=True))
     nodes: dict[tuple[str, str], list[str]] = {}
     for node in found.nodes:

@@ -58,7 +58,7 @@ def _shape(tensor: Tensor) -> str:
 
 
 def print_inspection(console: Console, found: Inspection) -> None:
-    """Print profiles, properties and layers as TensorRT tells them."""
+    """Print profiles, properties and layers as TensorRT reports them."""
     from rich.table import Table
 
     ranges = Table("profile", "input", "min", "opt", "max", title="Optimisation profiles")

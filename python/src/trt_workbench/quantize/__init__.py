@@ -4,7 +4,7 @@ In: `candidates.make_candidate`, `search.Search`, `sensitivity.measure_sensitivi
 evidence, `document.py`.
 
     model, data ─► calibrate ─► candidate ─► written, loaded and run compared with its origin
-    sensitivity: one group at a time ─► losses ─► search: groups that stay as they are until the score is kept
+    sensitivity: one group at a time ─► losses ─► search: groups left unchanged until the score is kept
 """
 
 import lazy_loader

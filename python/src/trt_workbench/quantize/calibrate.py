@@ -49,7 +49,7 @@ def named(copy: Path, known_as: Path | str) -> Iterator[None]:
 
 Progress = Callable[[int, int], None]
 Array = NDArray[Any]
-# Of the activations of one call; where a model has more, the data are gone over once for every part.
+# Of the activations of one call; where a model has more, the data are read once for every part.
 _MOST_BYTES = 1 << 30
 _FLOAT_BYTES = 4
 
@@ -64,7 +64,7 @@ class Calibrated:
         evidence: of the data.
         shapes: of the model's inputs and activations in the first call.
         known: ranges that were chosen before.
-        notes: what a person should know of the data, in sentences.
+        notes: what the user should know about the data, in sentences.
     """
 
     source_sha256: str
@@ -188,7 +188,7 @@ def _refused(batch: Batch, data: CalibrationData) -> str:
 
 
 def _save_with_outputs(document: onnx.ModelProto, tensors: Sequence[str], path: Path) -> None:
-    """Write the model with further outputs; `document` stays as it was."""
+    """Write the model with further outputs; `document` is unchanged."""
     graph = document.graph
     there = {value.name for value in (*graph.input, *graph.output)}
     before = len(graph.output)

@@ -39,7 +39,7 @@ class Candidate:
     """A model in another format.
 
     Attributes:
-        path: the ONNX file; its evidence lies beside it as `NAME.json` (`model.int8.onnx`: `model.int8.json`).
+        path: the ONNX file; its evidence is next to it as `NAME.json` (`model.int8.onnx`: `model.int8.json`).
         precision: the format.
         evidence: how it was made.
     """
@@ -67,8 +67,8 @@ def make_candidate(
         precision: the format.
         output: the ONNX file to write.
         calibration: the data, or what `calibrate` made of it (for several candidates of one model); formats with
-            scales found while running (mxfp8, nvfp4) and those of weights alone need none.
-        placement: what stays as it is, and how ranges are chosen; by default the format's own method, with what is
+            scales found while running (mxfp8, nvfp4) and weight-only formats need none.
+        placement: what is unchanged, and how ranges are chosen; by default the format's own method, with what is
             known to be sensitive left alone.
         search: how `placement.keep` was chosen, where that was by a score.
         on_progress: called with the samples done and their total while ranges are found.
@@ -99,7 +99,7 @@ def make_candidate(
         raise DoesNotApply(
             f"{all_groups(len(groups))} left alone ({reasons}), so nothing becomes {precision}: {model.path}"
         )
-    document = raise_opset(document, precision, model.path)  # before the data are run, which takes minutes
+    document = raise_opset(document, precision, model.path)  # before calibration, which takes minutes
     calibrated = _calibrated(model, calibration, on_progress) if row.is_calibrated else None
     ranges = calibrated.ranges(ranged_tensors(document, low), method, precision) if calibrated else {}
     if calibrated:  # arithmetic by the shapes that the data have
@@ -159,7 +159,7 @@ def kept_groups(
         document: of `prepare`.
         groups: of `prepare`.
         precision: the format.
-        placement: what is asked for.
+        placement: what is requested.
         model: for messages.
 
     Raises:
@@ -228,7 +228,7 @@ def write_candidate(document: onnx.ModelProto, evidence: Evidence, output: Path,
         model: what it was made of, to compare it with before it is called written; None leaves that out.
 
     Returns:
-        The evidence, with what the comparison has to say.
+        The evidence, with the result of the comparison.
 
     Raises:
         CheckFailed: as `check_written`.
@@ -303,7 +303,7 @@ def _calibrated(
 
 
 def _zeros(ranges: Mapping[str, TensorRange]) -> tuple[str, ...]:
-    """Say which activations have no range to speak of."""
+    """Say which activations have almost no range."""
     zeros = [name for name, found in ranges.items() if not found.largest]
     named = f"{', '.join(zeros[:5])}{f' and {len(zeros) - 5} more' if zeros[5:] else ''}"
     return (f"0 in all calibration samples, so that their range means nothing: {named}.",) if zeros else ()

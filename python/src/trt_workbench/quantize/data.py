@@ -32,13 +32,13 @@ from trt_workbench.vision import calibration_images, family_of
 Sample = Mapping[str, NDArray[Any]]
 Half = Literal[0, 1]
 HALVES: tuple[Half, Half] = (0, 1)
-# Of noise: more of the same tells no more.
+# Of noise: more samples add no information.
 _RANDOM_SAMPLES = 16
 RANDOM_SIZE = 64  # of a free dimension that is not the batch
 _TEXT = (".txt",)
 # What a dimension is called that is the batch.
 _LETTERS = ("N", "n", "B", "b", "bs")
-# Arrays are looked at before the run, which takes minutes.
+# Arrays are checked before the run, which takes minutes.
 _LOOKED_AT = 8
 
 
@@ -52,7 +52,7 @@ class CalibrationData:
         transform: how files become tensors.
         random: whether the samples are noise.
         read: yields the samples by input, without the batch dimension, in the order of `names`.
-        notes: returns what a person should know of the samples read so far, in sentences.
+        notes: returns what the user should know about the samples read so far, in sentences.
     """
 
     names: tuple[str, ...]
@@ -86,7 +86,7 @@ class Batch:
         """Return an array of the model without what belongs to the samples that fill the batch.
 
         The axis that holds the samples, alone or with others, is the one along which those come twice. Where there is
-        none, a first axis as long as the batch is taken to be it; other arrays are returned as they are.
+        none, a first axis as long as the batch is assumed to be it; other arrays are returned unchanged.
         """
         count = len(self.names)
         if count == self.size or not values.ndim or not values.size:
@@ -122,7 +122,7 @@ def calibration_data(model: Model, settings: CalibrationSettings, half: Half | N
     Args:
         model: what takes the samples.
         settings: which data.
-        half: draw from one half alone of what there is, split by the seed; the other half holds none of its samples.
+        half: draw from only one half of the data, split by the seed; the other half holds none of its samples.
 
     Raises:
         UsageProblem: there is no such data, it does not fit the model, or is too little.
@@ -182,7 +182,7 @@ def _names_a_batch(dim: int | str | None) -> bool:
 
 
 def data_hash(calibration: str | None) -> str:
-    """Return what identifies calibration data: a hash of the file or folder; of all else what was asked for."""
+    """Return what identifies calibration data: a hash of the file or folder; of all else what was requested."""
     data = Path(calibration or "")
     if calibration is None or calibration == RANDOM or not data.exists():
         return str(calibration)  # `calibration_data` says what is wrong with it

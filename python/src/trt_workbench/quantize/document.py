@@ -54,7 +54,7 @@ class RowScore(Strict):
 
     @property
     def is_widthless(self) -> bool:
-        """Whether all resamples lose the same, as where nothing changed: that tells nothing of other samples."""
+        """Whether all resamples lose the same, as where nothing changed: that says nothing about other samples."""
         return self.loss_ci95 is not None and self.loss_ci95[0] == self.loss_ci95[1]
 
 
@@ -138,7 +138,7 @@ class Sensitivity(Strict):
 
 
 class SearchTrial(Strict):
-    """One candidate that was scored; kept so that a search that was interrupted goes on.
+    """One candidate that was scored; kept so that an interrupted search can resume.
 
     Attributes:
         key: hash of everything that its score depends on.
@@ -154,11 +154,11 @@ class SearchDocument(Strict):
     """The document `search.json`.
 
     Attributes:
-        sensitivity: what each group costs alone.
+        sensitivity: what each group costs by itself.
         order: names of groups; the first are left alone first.
         evidence: what was scored and chosen, as the candidate's evidence has it.
         candidate: path of the candidate; None where none keeps the bound.
-        wall_s: how long it took, without the trials that were there already.
+        wall_s: how long it took, without earlier trials.
     """
 
     schema_version: Literal[1] = 1

@@ -33,7 +33,7 @@ NO_LOGITS = "A perplexity is of models that map input_ids to logits, and this is
 FIGURE_NAMES: dict[Figure, str] = {"cosine": "cosine", "top1": "top-1 agreement", "perplexity": "perplexity"}
 Outputs = dict[str, NDArray[Any]]
 _OUTPUTS, _SAMPLES = "outputs.npz", "samples.json"
-# Batches that a search for overflowing values goes through.
+# Batches that a search for overflowing values reads.
 _EXPLAINED = 8
 
 
@@ -104,7 +104,7 @@ def score_samples(
     batch: int = 1,
     allow_unverified: bool = False,
 ) -> dict[str, Any]:
-    """Do as `score_arrays`, on samples that are there. Raises as it does."""
+    """Like `score_arrays`, on given samples, with the same errors."""
     if baseline is None:
         refuse_random(Model.open(model), "compared")
     runtime = require_backend(backend)

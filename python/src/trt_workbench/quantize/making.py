@@ -23,7 +23,7 @@ from trt_workbench.quantize.settings import CalibrationSettings, PlacementSettin
 
 Progress = Callable[[int, int], None]
 
-# Raised when candidates come to be made otherwise, so that those made before are not taken again.
+# Bump to invalidate cached candidates.
 _RECIPE = 8
 
 
@@ -118,7 +118,7 @@ def language_candidates(
     Args:
         model: whose tokenizer cuts the calibration text.
         calibration: a text, or "random"; None where no format needs any.
-        note: called with what a person should know.
+        note: called with what the user should know.
     """
     settings = CalibrationSettings(calibration=calibration, tokenizer=model)
 

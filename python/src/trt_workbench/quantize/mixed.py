@@ -33,11 +33,11 @@ class MixedSearch:
 
     Attributes:
         settings: the bound and the score.
-        seconds: after which it is left.
-        note: called with what is done, for people.
+        seconds: after which it is stopped.
+        note: called with progress messages.
         progress: called with what is done, the steps of it and their total.
         document: what was found; None where the search did not end.
-        words: what a reader should know of it, a sentence each.
+        words: notes for the reader, a sentence each.
     """
 
     settings: SearchSettings
@@ -53,7 +53,7 @@ class MixedSearch:
         Args:
             model: the float model.
             calibration: the data; one half gives ranges, the other the score.
-            folder: where the model, its trials and `NAME.search.json` are kept; taken again where they are there.
+            folder: where the model, its trials and `NAME.search.json` are kept; reused if present.
 
         Raises:
             ComponentMissing: ONNX Runtime is absent.

@@ -28,7 +28,7 @@ from trt_workbench.quantize.sensitivity import Maker, measure_sensitivity
 from trt_workbench.quantize.settings import CalibrationSettings, PlacementSettings, SearchSettings
 
 Note = Callable[[str], None]
-# Raised when candidates come to be made or scored otherwise, so that earlier trials are not taken again.
+# Bump to invalidate earlier trials when candidates are made or scored differently.
 _RECIPE = 6
 
 
@@ -56,7 +56,7 @@ class Search:
         calibration: the data, of which one half gives ranges and the other the score.
         placement: how ranges are chosen, and what is left alone in any case.
         settings: the bound and the score.
-        note: called with what is done, for people.
+        note: called with progress messages.
         progress: makes what is called with the steps done and their total, by what is done.
     """
 

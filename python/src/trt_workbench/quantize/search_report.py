@@ -1,4 +1,4 @@
-"""The report of a search for the groups to leave alone, made from the files of its run directory alone."""
+"""The report of a search for the groups to leave alone, made only from the files of its run directory."""
 
 from __future__ import annotations
 
@@ -94,5 +94,5 @@ def draw_curve(evidence: SearchEvidence, to: str, path: Path) -> Path:
 
 
 def _after(evidence: SearchEvidence, loss: float) -> float:
-    """Return the score at which so much is lost."""
+    """Return the score for a given loss."""
     return evidence.baseline * (1 + loss) if evidence.is_error else evidence.baseline - loss

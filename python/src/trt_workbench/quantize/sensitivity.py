@@ -1,6 +1,6 @@
 """How much each group of a model loses in a lower precision: one group at a time low, and the noise that it makes.
 
-The noise of groups nearly adds up, so that one at a time low tells what each brings into the whole. One at a time left
+The noise of groups nearly adds up, so that one at a time low shows its share of the total. One at a time left
 alone would show a group only as far as the noise of all others lets it be seen.
 """
 

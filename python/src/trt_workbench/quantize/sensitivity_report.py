@@ -1,4 +1,4 @@
-"""The report of a sensitivity run, made from the files of its run directory alone."""
+"""The report of a sensitivity run, made only from the files of its run directory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trt_workbench.report.style import ACCENT, PALETTE, WIDE, figure, label, leg
 # Bars that can be read; the table has all groups.
 _BARS = 30
 _NAMED = 3  # groups in a sentence
-_LONGEST = 54  # characters of a group's name beside its bar
+_LONGEST = 54  # characters of a group's name next to its bar
 
 
 def view(directory: Path) -> dict[str, Any]:
@@ -63,7 +63,7 @@ def _short(name: str) -> str:
 
 
 def draw_groups(found: Sensitivity, path: Path) -> Path:
-    """Draw the noise of the noisiest groups as shares of all groups' noise, beside their shares of the arithmetic."""
+    """Draw the noise of the noisiest groups as shares of all groups' noise, next to their shares of the arithmetic."""
     shown = found.groups[:_BARS]
     total = sum(group.noise for group in found.groups) or 1.0
     with figure(path, width=WIDE, height=1.2 + 0.2 * len(shown)) as axes:

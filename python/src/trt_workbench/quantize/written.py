@@ -27,7 +27,7 @@ Arrays = Mapping[str, NDArray[Any]]
 # Of every dimension without a size: of sequences, and of images.
 _SIZES = (2, 64)
 _BELOW = 2
-# Relative L2 of an output that has lost what the model says, such as zeros; and what a person should know of.
+# Relative L2 of an output that has lost what the model says, such as zeros; and what the user should know.
 _LOST, _NOTED = 0.9, 0.1
 # Behind them a rounding moves whole rows.
 _CHOOSES = frozenset({"TopK", "ArgMax", "ArgMin", "NonMaxSuppression", "NonZero", "Multinomial", "Unique"})

@@ -136,7 +136,7 @@ def check_parity(before: Model, after: onnx.ModelProto, request: ParityRequest) 
     Raises:
         ComponentMissing: ONNX Runtime is absent.
         CheckFailed: the outputs differ.
-        UsageProblem: the model is random by design, a size or shape is of nothing in the model, no inputs can be drawn,
+        UsageProblem: the model is nondeterministic, a size or shape names nothing in the model, no inputs can be drawn,
             or the first model does not run on them.
     """
     refuse_random(before, "checked", "--no-check writes the result unchecked")

@@ -19,7 +19,7 @@ from trt_workbench.setup.ort_build_steps import (
 )
 
 Say = Callable[[str], None]
-# The build's own record of how it was configured; another command line configures anew.
+# The build's own record of how it was configured; another command line reconfigures.
 RECORD = "trtw-configured.json"
 
 
@@ -47,7 +47,7 @@ def build_ort(request: BuildRequest, say: Say) -> Path:
 
 
 def _fetch(build: BuildSteps, say: Say) -> None:
-    """Clone into a folder of another name first, so that a broken clone is never taken for a whole one."""
+    """Clone into a folder of another name first, so that a broken clone is never treated as complete."""
     step = build.step("clone")
     if step is None or build.source.is_dir():
         return

@@ -112,7 +112,7 @@ StepName = Literal["clone", "configure", "compile", "uninstall", "install", "che
 
 @dataclass(frozen=True)
 class BuildRequest:
-    """What a person asks for; None is found out.
+    """What the user requests; None is detected.
 
     Attributes:
         source: a source tree to build instead of a clone.
@@ -164,7 +164,7 @@ class BuildSteps:
         wheel_folder: where the wheel will lie.
         steps: in order; the words of "install" end with the wheel, known after the build.
         missing: what is absent on this machine, with the fix; a real run refuses to start with any.
-        notes: what a person should know.
+        notes: what the user should know.
     """
 
     source: Path

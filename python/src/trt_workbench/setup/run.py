@@ -54,7 +54,7 @@ class SetupRequest:
         headers_git: repository with `include/` at a tag per version.
         parser_headers_git: repository with `NvOnnxParser.h`.
         copy: copy files instead of linking to them.
-        force: make the tree again even if it is whole.
+        force: rebuild the tree even if it is complete.
     """
 
     root: Path
@@ -104,7 +104,7 @@ def setup_tensorrt(
 
     Args:
         request: where to look and where to put it.
-        note: called with each step, for a person who waits.
+        note: called with each step, for progress messages.
         progress: called with the bytes of a download that have arrived, and all there will be (0 if that is unknown).
 
     Raises:
@@ -240,7 +240,7 @@ def _place_headers(
         tag = fetch_headers(version, request.headers_git, include)
         origin = f"{request.headers_git} at {tag}"
     notes = []
-    # headers of another version are refused below, whatever else is missing
+    # headers of another version are rejected below, whatever else is missing
     if not (include / PARSER_HEADER).is_file() and not version_mismatch(headers_version(include), version):
         note(f"Fetching {PARSER_HEADER} from {request.parser_headers_git}")
         reference = fetch_parser_header(version, request.parser_headers_git, include)

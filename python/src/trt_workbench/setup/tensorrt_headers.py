@@ -134,6 +134,6 @@ def _git(*arguments: str) -> str:
 
 def _reason(error: subprocess.CalledProcessError) -> str:
     lines = str(error.stderr).strip().splitlines()
-    # git ends with advice over several lines; what is wrong stands before it
+    # git ends with advice over several lines; the error comes before it
     fatal = [line.removeprefix("fatal: ") for line in lines if line.startswith("fatal: ")]
     return (fatal or lines[-1:] or [f"exit code {error.returncode}"])[0]

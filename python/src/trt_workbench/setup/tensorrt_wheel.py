@@ -65,7 +65,7 @@ def download_wheel(wheel: Wheel, folder: Path, index: str | None = None, progres
 
     Args:
         wheel: which one.
-        folder: on the file system of the libraries: what arrives lies there first, not in /tmp.
+        folder: on the file system of the libraries: downloads go there first, not to /tmp.
         index: package index to ask instead of the wheel's own.
         progress: called twice a second while pip works.
 
@@ -122,7 +122,7 @@ def _largest(folder: Path) -> int:
         try:
             if path.is_file():
                 sizes.append(path.stat().st_size)
-        except OSError:  # pip moved it meanwhile
+        except OSError:  # pip has moved it
             continue
     return max(sizes)
 
@@ -133,7 +133,7 @@ def _announced(log: Path) -> int:
 
 
 def unpack_libraries(wheel: Path, destination: Path) -> None:
-    """Unpack the libraries from `wheel` into `destination`, by file name alone.
+    """Unpack the libraries from `wheel` into `destination`, by file name only.
 
     Raises:
         ComponentMissing: one that is needed is not in the wheel.

@@ -17,7 +17,7 @@ class CheckedTarget(Open):
         asked: the names that stood in `--gpu`.
         outcome: "built", "refused" by the compiler, or "failed": it crashed or took too long.
         reason: why nothing was built; empty where it was.
-        refusal: layer, operator and types, as far as the compiler tells them.
+        refusal: layer, operator and types, as far as the compiler reports them.
         engine_size_bytes: None without an engine.
         build_s: seconds of parsing and building; None where it failed.
         precision: what the engine's layers compute in, as `precision_ran` elsewhere; None without an engine.
@@ -36,7 +36,7 @@ class CheckedTarget(Open):
 
     @property
     def name(self) -> str:
-        """The architecture with the card that was asked for, such as `sm120 (rtx5090)`."""
+        """The architecture with the card that was requested, such as `sm120 (rtx5090)`."""
         cards = [name for name in self.asked if name != self.sm]
         return f"{self.sm} ({', '.join(cards)})" if cards else self.sm
 

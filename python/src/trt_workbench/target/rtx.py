@@ -104,7 +104,7 @@ def _module() -> Any:
 
 def _config(trt: Any, builder: Any, sm: str, profiles: Sequence[Profile]) -> Any:
     config = builder.create_builder_config()
-    config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED  # the layers' types are told at this one alone
+    config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED  # only this one reports the layers' types
     config.num_compute_capabilities = 1
     config.set_compute_capability(getattr(trt.ComputeCapability, sm.upper()), 0)
     for asked in profiles:
@@ -129,7 +129,7 @@ def _complaint(error: Any) -> Complaint:
 
 
 def _logger(trt: Any) -> Any:
-    """Return a logger that keeps what it is told, as severity and text; its base class is TensorRT-RTX's."""
+    """Return a logger that keeps the messages, as severity and text; its base class is TensorRT-RTX's."""
 
     class Logger(trt.ILogger):  # type: ignore[misc]
         def __init__(self) -> None:

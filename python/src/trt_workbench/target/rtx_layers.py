@@ -78,7 +78,7 @@ def built_precision(layers: Iterable[BuiltLayer]) -> Precision:
     """Return what an engine computes in.
 
     Layers that multiply count, each with the wider type of what it multiplies, as it widens the other inside. The
-    weights' own types are told apart, by elements.
+    weights' own types are counted separately, by elements.
     """
     computed, held = [], Counter[str]()
     for layer in layers:

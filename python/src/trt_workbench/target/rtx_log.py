@@ -51,7 +51,7 @@ class Refusal(Strict):
 
     Attributes:
         reason: in the compiler's words, shortened.
-        layer: name of the ONNX node, or else of the tensor, that stops it; None where the compiler does not tell.
+        layer: name of the ONNX node, or else of the tensor, that stops it; None where the compiler does not say.
         operator: of the node; None for a tensor.
         types: of the layer that the compiler names.
     """

@@ -32,7 +32,7 @@ from trt_workbench.verify.trials import Outcome, OutOfTime, Trials, Verdict
 from trt_workbench.verify.verdict import WrongOutput
 
 FOLDER, STATE = "bisect", "state.jsonl"
-_MOST_FAULTS = 3  # that are tried again, if the first ones do not show in a new session
+_MOST_FAULTS = 3  # tried again if the first ones do not occur in a new session
 Arrays = dict[str, NDArray[np.generic]]
 
 
@@ -42,19 +42,19 @@ class Bisected:
 
     Attributes:
         nodes: names of the model's own nodes in it, in the order of the file; a node without a name is called
-            `Operator_N` after its place there. Empty where the fault did not show again.
+            `Operator_N` after its place there. Empty where the fault did not recur.
         operators: of these nodes.
         first_wrong: the first tensor that is wrong: of the whole model where its inner tensors can be marked as
-            outputs, else of the part; "" where the fault did not show again.
+            outputs, else of the part; "" where the fault did not recur.
         case: label of the shapes.
         output: of the whole model that was found wrong.
-        crash: how the part crashes; empty where it is wrong. The whole model crashed then, and nothing else was sought.
+        crash: how the part crashes; empty where it is wrong. The whole model crashed then; only the crash was sought.
         form: "folded", "fixed" or "dynamic": whether shapes are constants, fixed, or still dynamic in it.
         marking_hides: whether the fault vanishes where all inner tensors are outputs; None where that is not known.
-        trials: parts that were asked for.
+        trials: parts that were requested.
         repeated: of these, parts that were known from an earlier call.
         seconds: that the search took.
-        complete: no single node can be left out; False where the time was over before.
+        complete: no single node can be left out; False where time ran out first.
         reason: why there are no nodes.
         outcome: the part as it ran last; None where there are no nodes.
     """
@@ -83,7 +83,7 @@ def check_bisectable(request: VerifyRequest) -> None:
 
 
 def carry_state(earlier: Path, folder: Path) -> None:
-    """Copy the verdicts of an earlier run directory, if it has any, into one that takes its place."""
+    """Copy the verdicts of an earlier run directory, if it has any, into one that replaces it."""
     state = earlier / FOLDER / STATE
     if state.is_file():
         (folder / FOLDER).mkdir(exist_ok=True)
@@ -178,7 +178,7 @@ class _Search:
         return self._result(complete=complete)
 
     def _reproduced(self) -> bool:
-        """Find the simplest form in which the whole model is wrong, or crashes: then the crash is what is sought."""
+        """Find the simplest form in which the whole model is wrong, or crashes: then the search is for the crash."""
         source = self._source
         for form in self._forms():
             verdict = self._trials.verdict(source.candidates, form)
@@ -204,7 +204,7 @@ class _Search:
         return random_inputs(self._specs, case.shapes, self._request.seed)
 
     def _narrow(self) -> None:
-        self._try(self._source.ancestors(self._wrong.wrong))  # of a crash there are none
+        self._try(self._source.ancestors(self._wrong.wrong))  # a crash has none
         if not self._by_marking():
             self._shorten()
             self._separate()
@@ -216,7 +216,7 @@ class _Search:
                 return
 
     def _by_marking(self) -> bool:
-        """Read the first wrong tensor off the model with all of its inner tensors as outputs; say if that was all."""
+        """Find the first wrong tensor of the model with all inner tensors as outputs; return whether that was all."""
         if self._trials.sought == "crashed":
             return False
         inner = self._source.inner(self._best)
@@ -239,7 +239,7 @@ class _Search:
             self._halve(0, len(order), lambda count: order[len(order) - count :])
 
     def _near(self) -> bool:
-        """Keep what lies within so few steps before the last node that it is still wrong; say whether anything does."""
+        """Keep the nodes within the fewest steps before the last one that are still wrong; return whether any are."""
         nodes, last = self._best, max(self._best)
         steps, before = 1, 0
         while not self._try(near := self._source.near(last, steps, nodes)):
@@ -250,7 +250,7 @@ class _Search:
         return True
 
     def _halve(self, right: int, wrong: int, taken: Callable[[int], Iterable[int]]) -> None:
-        """Find the least count that is wrong, between one that is right and one that is wrong."""
+        """Find the smallest wrong count between a correct and a wrong one."""
         while wrong - right > 1:
             middle = (right + wrong) // 2
             if self._try(frozenset(taken(middle))):
@@ -259,13 +259,13 @@ class _Search:
                 right = middle
 
     def _separate(self) -> None:
-        """Keep one of the parts that are not connected, if it is wrong alone."""
+        """Keep one of the parts that are not connected, if it is wrong by itself."""
         parts = self._source.parts(self._best)
         if len(parts) > 1:
             any(self._try(part) for part in parts)
 
     def _thin(self) -> None:
-        """Leave out chunks of nodes, ever smaller ones, until none can be left out."""
+        """Leave out chunks of nodes, in decreasing sizes, until none can be left out."""
         size = max(1, len(self._best) // 2)
         while True:
             order, start, changed = sorted(self._best), 0, False
@@ -279,7 +279,7 @@ class _Search:
             size = max(1, min(size, len(order)) // 2)
 
     def _try(self, nodes: frozenset[int]) -> bool:
-        """Keep some nodes if they are fewer and wrong by themselves, and say so."""
+        """Keep some nodes if they are fewer and wrong by themselves, and return whether they are."""
         if not nodes or len(nodes) >= len(self._best) or not self._trials.shows(nodes, self._form):
             return False
         self._keep(nodes)
@@ -312,7 +312,7 @@ class _Search:
         )
 
     def _last_run(self, *, complete: bool) -> tuple[Outcome | None, str]:
-        """Run the smallest part once more, for its arrays."""
+        """Run the smallest part again, for its arrays."""
         if not self._best and not complete:
             return None, "the time was over before the fault was seen again"
         if not self._best:

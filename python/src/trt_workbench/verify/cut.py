@@ -28,7 +28,7 @@ Arrays = Mapping[str, NDArray[Any]]
 Shapes = Mapping[str, tuple[int, ...]]
 
 _OF_SHAPES = frozenset({"Shape", "Size"})
-# Scales in front of weights are what a quantised model is made of; folded, they would be gone.
+# Scales in front of weights define a quantised model; folding would remove them.
 _QUANTIZERS = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
 
 
@@ -36,7 +36,7 @@ class Form(enum.Enum):
     """What a part keeps of the model's shapes.
 
     Attributes:
-        FOLDED: fixed shapes; what follows from shapes and constants alone is a constant.
+        FOLDED: fixed shapes; what follows only from shapes and constants is a constant.
         FIXED: fixed shapes; the nodes that compute with shapes stay.
         DYNAMIC: the model's dynamic dimensions stay dynamic, with their ranges.
     """
@@ -51,7 +51,7 @@ class Cut:
     """A part of a model.
 
     Attributes:
-        model: with the chosen nodes alone.
+        model: with only the chosen nodes.
         inputs: true values of its inputs.
         expected: true values of its outputs.
         profile: ranges of its inputs where they are dynamic.
@@ -71,7 +71,7 @@ class CutSource:
         nodes: the model's nodes but Constant, in the order of the file.
         names: of the nodes; `Operator_N` with the place in the file where it has none.
         values: true values by tensor, of every tensor that numpy can hold.
-        folded: places of nodes whose results follow from shapes and constants alone.
+        folded: places of nodes whose results follow only from shapes and constants.
         outputs: names of the model's own outputs.
     """
 
@@ -92,7 +92,7 @@ class CutSource:
         return frozenset(range(len(self.nodes))) - self.folded
 
     def with_ranges(self, low: Arrays, best: Arrays, high: Arrays) -> None:
-        """Learn which dimensions are dynamic, and how far, from runs of both ends and of the best-tuned sizes.
+        """Determine which dimensions are dynamic, and their ranges, from runs of both ends and of the best-tuned sizes.
 
         Raises:
             UsageProblem: the model does not run there.
@@ -159,10 +159,10 @@ class CutSource:
         Args:
             nodes: places of candidates.
             form: what becomes of shapes.
-            marked: tensors that are outputs whoever reads them.
+            marked: tensors that are always outputs.
 
         Returns:
-            None where a value that would have to be fed in is not known, or nothing comes out.
+            None where a value that would have to be fed in is not known, or there is no output.
         """
         chosen = set(nodes) if form is Form.FOLDED else self._with_shapes(nodes)
         made = {name for place in chosen for name in self.made_by(place)}
@@ -221,7 +221,7 @@ class CutSource:
         dims: list[int | str] = list(array.shape)
         if dynamic and self._is_dynamic(name):
             around = self._ranges[name]
-            # one name for dimensions of the same sizes: runtimes take them for equal
+            # one name for dimensions of the same sizes: runtimes treat them as equal
             ends = zip(around.min, around.opt, around.max, strict=True)
             dims = [best if low == high else f"d{low}_{best}_{high}" for low, best, high in ends]
         return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), dims)

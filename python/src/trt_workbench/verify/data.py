@@ -25,18 +25,18 @@ from trt_workbench.verify.space import Case, Space
 Arrays = dict[str, NDArray[Any]]
 
 _IMAGE_RANK, _MOST_CHANNELS = 4, 4
-# Of a folder; a batch takes more rows than that from the first ones again.
+# Of a folder; larger batches repeat the first ones.
 _MOST_IMAGES = 64
 
 
 class Data:
-    """Samples that fit a model, all read. Those whose shapes differ in more than the batch stand beside each other."""
+    """Samples that fit a model, all read. Those whose shapes differ in more than the batch are kept separately."""
 
     def __init__(self, sources: Sequence[str], specs: Sequence[TensorSpec], model: Model | None = None) -> None:
         """Read the samples, as `infer-engine --input` does; images as calibration does.
 
         Raises:
-            UsageProblem: a file is absent or does not fit the model, or nothing tells how it takes images.
+            UsageProblem: a file is absent or does not fit the model, or its image preprocessing is unknown.
         """
         self._samples: list[Sample] = _images(sources, specs, model) or list(read_samples(sources, specs))
 
@@ -63,7 +63,7 @@ class Data:
 
 
 def at(samples: Sequence[Arrays], space: Space, case: Case, first: int) -> Arrays:
-    """Return the inputs of a case, made of the samples' rows from number `first` on, over and over again.
+    """Return the inputs of a case, made of the samples' rows from number `first` on, repeated as needed.
 
     Args:
         samples: of the case's shapes, but for the batch.

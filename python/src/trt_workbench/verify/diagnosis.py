@@ -1,4 +1,4 @@
-"""What kind of wrong an output is: the words that lead to the fault."""
+"""How an output is wrong, in words that help to find the fault."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def diagnose(
     own = _share(limit.apart(found, expected, rows=rows), limit)
 
     def same(a: Array, b: Array) -> bool:
-        """Whether two arrays are the same, and much more so than what was found and the reference."""
+        """Whether two arrays are the same, and much closer than the result and the reference."""
         if a.shape != b.shape:
             return False
         apart = limit.apart(a, b, rows=rows)

@@ -1,4 +1,4 @@
-"""Verifying a plan that was just built, or is about to be used: beside its model on ort-cpu, within a budget."""
+"""Verifying a plan that was just built, or is about to be used: compared with its model on ort-cpu, within a budget."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ class PlanRequest:
 def verify_plan(request: PlanRequest, note: Note = lambda _: None, step: Note = lambda _: None) -> Verification:
     """Verify a plan, keep the figures in a run directory under tmp/verify/ and the verdict in the manifests.
 
-    Whatever keeps it from being verified is the reason of a verdict `unverified`, no error: the engine may be right.
+    Whatever prevents verification is the reason of a verdict `unverified`, not an error: the engine may be correct.
     One that kills the device's context of this process is `wrong`. Bench verifies in a worker therefore; build-engine
     and eval-coco do it in their own process, where TensorRT is loaded already, as a wrong engine ends them anyway.
 
     Args:
         request: the plan.
-        note: called with what a person should know.
+        note: called with what the user should know.
         step: called with the label of every case before it runs.
 
     Raises:
@@ -63,7 +63,7 @@ def verify_plan(request: PlanRequest, note: Note = lambda _: None, step: Note = 
     reason = _beyond(manifest)
     try:
         found = None if reason else _verified(request, manifest, note, step)
-    except Exception as error:  # a defect of the verification is none of the engine, and no end of its build
+    except Exception as error:  # a defect of the verification is not one of the engine and must not end its build
         reason = str(error) if isinstance(error, UsageProblem) else f"{type(error).__name__}: {error}"
         found = crashed(manifest, request.mode, str(error), request.device) if isinstance(error, DeviceLost) else None
     if found is None:
@@ -77,7 +77,7 @@ def verify_plan(request: PlanRequest, note: Note = lambda _: None, step: Note = 
 def verdict_of_build(request: PlanRequest, note: Note = lambda _: None, step: Note = lambda _: None) -> Verification:
     """Return the verdict on an engine that `build-engine` gives: the kept one, else that of `verify_plan`.
 
-    A quick verification is not done again for a full one's verdict, nor for a wrong one.
+    A full or a wrong verdict is not replaced by a quick verification.
 
     Raises:
         As `verify_plan`.
@@ -95,7 +95,7 @@ def _verified(request: PlanRequest, manifest: Manifest, note: Note, step: Note) 
     asked = VerifyRequest(
         target=request.plan,
         model=request.model,
-        precision="+".join(manifest.precision),  # its layers do not tell of TF32
+        precision="+".join(manifest.precision),  # its layers do not show TF32
         # it was built here, or lies in the engine cache
         options={"allow_host_code": True} if manifest.options.get("version_compatible") else {},
         quick=quick,

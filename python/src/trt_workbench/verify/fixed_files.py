@@ -1,4 +1,4 @@
-"""What a way around leaves: the engine with a manifest that says so, or the model."""
+"""Files of a workaround: the engine with a manifest that says so, or the model."""
 
 from __future__ import annotations
 

@@ -25,11 +25,11 @@ ALLOW = "--allow-unverified"
 
 
 class Unverified(CheckFailed):
-    """An engine may be right, and nobody has looked."""
+    """An engine was not verified; it may be correct."""
 
 
 def let_through(marks: Iterable[Mark | None]) -> list[str]:
-    """Return what has to be read before any figure: engines that passed for --allow-unverified alone.
+    """Return the warning above all figures: engines that passed only because of --allow-unverified.
 
     Args:
         marks: `verification` of records and metrics.
@@ -78,15 +78,15 @@ def require_verified(
     note: Note = lambda _: None,
     verify: Verify = verify_plan,
 ) -> Mark | None:
-    """Let an engine pass that is verified at the shapes that are used; one of a model is verified now if it is not yet.
+    """Accept an engine verified at the shapes in use; one built from a model is verified now if it is not yet.
 
     Args:
         provenance: of the session.
         model: that the session was asked for: a plan, or the ONNX model that its engine was built from.
         needed: input shapes that are used.
-        allow_unverified: let every engine pass, with a mark.
+        allow_unverified: accept every engine, with a mark.
         device: CUDA device.
-        note: called with what a person should know.
+        note: called with what the user should know.
         verify: verifies a plan, as `verify_plan` does.
 
     Returns:
@@ -113,11 +113,11 @@ def require_verified(
 
 
 def refuse_wrong(provenance: Mapping[str, Any], *, allow_unverified: bool = False) -> list[Mark]:
-    """Let engines pass that are not known to be wrong: for commands that compare every result with PyTorch themselves.
+    """Reject engines known to be wrong: for commands that compare every result with PyTorch themselves.
 
     Args:
         provenance: of the model, with one session or several.
-        allow_unverified: let every engine pass, with a mark.
+        allow_unverified: accept every engine, with a mark.
 
     Returns:
         A mark for each engine.
@@ -136,7 +136,7 @@ def refuse_wrong(provenance: Mapping[str, Any], *, allow_unverified: bool = Fals
 
 
 def keep_agreement(provenance: Mapping[str, Any], evidence: Path | None = None) -> None:
-    """Keep that a language model agreed with PyTorch in the manifests of engines that have no verdict yet.
+    """Record that a language model agreed with PyTorch in the manifests of engines that have no verdict yet.
 
     Args:
         provenance: of the model, with one session or several.
@@ -162,7 +162,7 @@ def _is_wrong(kept: Verification | None) -> bool:
 
 
 def _problem(kept: Verification | None, engine: Engine, needed: Sequence[Shapes], model_sha256: str | None) -> str:
-    """Say what a verdict lacks; empty where it lets the engine pass."""
+    """Return what a verdict lacks; empty where the engine passes."""
     if kept is None:
         return f"{UNVERIFIED}: {'its manifest has no verdict' if engine.has_manifest else 'it has no manifest'}"
     if kept.verdict in (WRONG, UNVERIFIED):
@@ -208,13 +208,13 @@ Check = Callable[[Mapping[str, Any], Path, Shapes | None, int], Mark | None]
 
 @dataclass(frozen=True)
 class BenchGate:
-    """Lets engines pass that are verified at the shapes of their point.
+    """Accepts engines verified at the shapes of their point.
 
     Language models have been compared with PyTorch, batch by batch, when their point is loaded; only what is known to
     be wrong is refused.
 
     Attributes:
-        allows_unverified: let all engines pass, with a mark.
+        allows_unverified: accept all engines, with a mark.
     """
 
     allows_unverified: bool = False

@@ -1,6 +1,6 @@
 """Trying what may crash in a worker process.
 
-An engine that reads memory which is not its own can end the process, or kill its CUDA context: every later call in it
+An engine that reads memory out of bounds can end the process, or kill its CUDA context: every later call in it
 fails.
 """
 
@@ -53,7 +53,7 @@ class Isolated(Workers):
 
         Raises:
             Crashed: the worker crashed, lost its device, or did not answer in time.
-            DeviceFailure: the device is out of memory, or failed in another way of the moment.
+            DeviceFailure: the device is out of memory, or had another transient failure.
             UsageProblem, ComponentMissing, CheckFailed: as what was tried raised it.
             RuntimeError: what was tried failed in another way; the text says how.
         """

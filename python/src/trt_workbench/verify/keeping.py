@@ -60,7 +60,7 @@ def verdict_of(document: Mapping[str, Any], *, wall_s: float = 0.0, evidence: Pa
 
 
 def keep_found(document: Mapping[str, Any], evidence: Path) -> bool:
-    """Keep what `verify` found in the manifest of the engine that it ran, if there is one that describes it.
+    """Store the result of `verify` in the manifest of the engine that it ran, if there is one that describes it.
 
     Returns:
         Whether a manifest keeps it now.

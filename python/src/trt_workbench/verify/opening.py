@@ -1,4 +1,4 @@
-"""What is tried, and beside what: sessions of an engine or model in several ways, its reference, and its shapes."""
+"""What is tried and compared: sessions of an engine or model in several ways, its reference and its shapes."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Opened:
     """The sessions of a request. A context manager that closes them.
 
     Attributes:
-        graph: the ONNX model that the target is or was made from; None where it is not at hand.
+        graph: the ONNX model that the target is or was made from; None where it is not available.
         session: of the target.
         reference: the model on a backend; None without one.
         record: what an earlier run kept, in place of `reference`; None without one.
@@ -69,7 +69,7 @@ class Opened:
         """Open target and reference.
 
         Raises:
-            UsageProblem: a file or option cannot be used, or the model is random by design.
+            UsageProblem: a file or option cannot be used, or the model is nondeterministic.
             ComponentMissing: a backend cannot serve here.
             DeviceFailure: the device failed or is out of memory.
         """
@@ -94,11 +94,11 @@ class Opened:
 
     @property
     def is_itself(self) -> bool:
-        """Whether the reference is the target once more: one file on one runtime, which says nothing of its results."""
+        """Whether reference and target are the same file on the same runtime, which proves nothing."""
         request, graph = self._request, self.graph
         if graph is None or request.target.suffix != MODEL_SUFFIX or self.session.simulated:
             return False
-        if self.record:  # of the runtime's other versions it says something
+        if self.record:  # it is evidence if the runtime's version differs
             versions = require_backend(request.backend).availability().versions
             again = self.record.is_of(request.backend, versions)
         else:
@@ -111,7 +111,7 @@ class Opened:
         return with_limits(self.session.inputs, self.graph.facts.inputs if self.graph else ())
 
     def open(self, concurrency: int = 1, **extra: Any) -> Session:
-        """Open the target once more, with further options of its backend; closed with the others."""
+        """Open the target again, with further options of its backend; closed with the others."""
         request = self._request
         given = {name: value for name, value in request.options.items() if name != _STATE}
         backend = require_backend(request.backend, request.target.suffix)
@@ -211,7 +211,7 @@ class Opened:
 
     @property
     def ranges(self) -> Mapping[str, Range]:
-        """Return the sizes that are asked for: the user's, else those of the record."""
+        """Return the sizes that are requested: the user's, else those of the record."""
         return self._request.ranges or (self.record.ranges if self.record else {})
 
     def _spaces(self) -> list[Space]:
@@ -260,7 +260,7 @@ def own_model(target: Path) -> Model | None:
 
 
 def graph_hash(graph: Model | None, target: Path) -> str | None:
-    """Return the hash of the model that a target is, or was built from; None where no manifest tells it either."""
+    """Return the hash of the model that a target is, or was built from; None where no manifest has it."""
     if graph:
         return graph.sha256
     manifest = read_manifest(target)
@@ -271,7 +271,7 @@ def of_model(request: VerifyRequest) -> VerifyRequest:
     """Return the request with the model as its target: that of a plan builds as its manifest says.
 
     Raises:
-        UsageProblem: the plan, its model or its manifest is not at hand.
+        UsageProblem: the plan, its model or its manifest is not available.
     """
     if request.target.suffix == MODEL_SUFFIX:
         return replace(request, model=request.model or request.target)

@@ -1,4 +1,4 @@
-"""What holds for every right engine, whatever it computes: no reference is needed.
+"""What holds for every correct engine, whatever it computes: no reference is needed.
 
 A property that the model itself does not have, such as rows that depend on each other by design, is no property of its
 engine either: where there is a reference, it is asked first.
@@ -71,7 +71,7 @@ class PropertyResult:
 
 
 def rows_equal_single_runs(run: Run, trial: CallTrial) -> Iterator[PropertyResult]:
-    """Yield whether every row of the batch is what a run of that row alone gives."""
+    """Yield whether every row of the batch is what a run of only that row gives."""
     space, case = trial.space, trial.case
     if space.batch is None or case.batch is None or case.batch < 2 or space.ranges[space.batch].low > 1:
         return
@@ -93,7 +93,7 @@ def permuted_rows_permute(run: Run, trial: CallTrial) -> Iterator[PropertyResult
 
 
 def other_rows_do_not_matter(run: Run, trial: CallTrial) -> Iterator[PropertyResult]:
-    """Yield whether a row stays what it is when all others change."""
+    """Yield whether a row is unchanged when all others change."""
     if not _has_rows(trial):
         return
     assert trial.case.batch is not None
@@ -110,7 +110,7 @@ def other_rows_do_not_matter(run: Run, trial: CallTrial) -> Iterator[PropertyRes
 
 
 def padding_does_not_matter(run: Run, trial: CallTrial) -> Iterator[PropertyResult]:
-    """Yield whether values under a mask of zeros leave what is not masked as it is."""
+    """Yield whether values under a mask of zeros do not affect what is not masked."""
     for name, mask in trial.inputs.items():
         if "mask" not in name.lower() or mask.ndim != 2 or mask.all():
             continue
@@ -155,7 +155,7 @@ def calls_repeat(run: Run, trial: CallTrial) -> Iterator[PropertyResult]:
 
 
 def calls_at_once(run: Run, trial: CallTrial, count: int) -> Iterator[PropertyResult]:
-    """Yield whether calls in flight at once leave each other alone; for sessions with `count` calls in flight."""
+    """Yield whether calls in flight at once do not affect each other; for sessions with `count` calls in flight."""
     alone = run(trial.other)
     with ThreadPoolExecutor(count) as pool:
         calls = [pool.submit(run, inputs) for _ in range(_REPEATS) for inputs in (trial.inputs, trial.other)]
@@ -302,7 +302,7 @@ def without_rounding(
             for name, array in answer.items()
         }
 
-    answers = iter(calls.answers)  # the calls themselves: a fault that comes and goes may not come again
+    answers = iter(calls.answers)  # the calls themselves: an intermittent fault may not recur
     try:
         own = replace(trial, outputs=settled(trial.inputs, trial.outputs))
         still = {

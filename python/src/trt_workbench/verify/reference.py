@@ -24,7 +24,7 @@ class Reference(Protocol):
     """Outputs to expect, and properties that the model itself lacks.
 
     Attributes:
-        name: for a person, such as `ort-cpu`.
+        name: for display, such as `ort-cpu`.
     """
 
     name: str
@@ -70,7 +70,7 @@ class LiveReference:
     def lacks(self, check: Check, trial: CallTrial) -> set[str]:
         """Return the outputs for which the model breaks a property by a quarter of the limit or more.
 
-        Where floats break it, integers and booleans count as well: they change only where two values change places.
+        Where floats break it, integers and booleans count as well: they change only where two values swap.
         """
         findings = self._findings(check, trial)
         broken = {one.output for one in findings if not one.holds}
@@ -176,7 +176,7 @@ class KeptReference(KeptRecord[CallRecordIndex]):
 
 
 class RecordedCase:
-    """The calls of one case of a record: a reference for them alone."""
+    """The calls of one case of a record: a reference only for them."""
 
     def __init__(self, record: KeptReference, calls: Sequence[Recorded]) -> None:
         """Take the calls, which differ in their inputs' label."""

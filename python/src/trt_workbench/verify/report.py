@@ -1,4 +1,4 @@
-"""The report of a verify run, made from the files of its run directory alone."""
+"""The report of a verify run, made only from the files of its run directory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from trt_workbench.core.documents import read_document
 from trt_workbench.model.precision import precision_label
 from trt_workbench.verify.document import BisectFindings, CaseFindings, FixFindings, OutputFindings, VerifyFindings
 
-# From the best to the worst: fill, ink and mark of a cell. Colour alone is not read by everyone.
+# From the best to the worst: fill, ink and mark of a cell. Not everyone can distinguish the colours.
 _COLOURS = {
     "right": ("#26804f", "#ffffff", "\N{CHECK MARK}"),
     "right within": ("#9fd3a8", "#1f2933", "\N{CHECK MARK}"),
@@ -28,7 +28,7 @@ def view(directory: Path) -> dict[str, Any]:
 
     Args:
         directory: holds verify.json, bisect/bisect.json where the fault was looked for, and fix/fix.json where
-            ways around were tried.
+            workarounds were tried.
 
     Raises:
         UsageProblem: a file is missing, cut short or of another schema version.
@@ -54,7 +54,7 @@ def view(directory: Path) -> dict[str, Any]:
 
 
 def headline(document: Mapping[str, Any]) -> str:
-    """Say the verdict of a verification in one line."""
+    """Return the verdict of a verification in one line."""
     reference = f"beside {document['reference']}" if document["reference"] else "by properties alone"
     if document.get("compared_with_itself"):
         reference += (
@@ -69,7 +69,7 @@ def headline(document: Mapping[str, Any]) -> str:
 
 
 def _computed(document: Mapping[str, Any]) -> str:
-    """Say what was asked for, and what the runtime's layers compute in where that is something else."""
+    """Say what was requested, and what the runtime's layers compute in where that is something else."""
     asked, ran = document["precision"], precision_label(document["provenance"])
     plain = (ran or asked).split(" (")[0].split(",")[0]
     return asked if plain == asked else f"asked for {asked}, computed in {ran}"

@@ -53,8 +53,8 @@ class Verified:
     Attributes:
         document: JSON values for `verify.json`.
         failures: one sentence for each wrong output, the first ones first.
-        failed_shapes: one sentence for each shape at which the device failed, such as for want of memory.
-        unproven: one sentence for each shape and output of which nothing was proven.
+        failed_shapes: one sentence for each shape at which the device failed, such as out of memory.
+        unproven: one sentence for each shape and output for which nothing was proven.
         faults: the wrong outputs of calls that ran, in the order of `failures`.
     """
 
@@ -74,13 +74,13 @@ def verify(
     """Try a target at its shapes and write the inputs of failures to `folder`/failures.
 
     Args:
-        request: what is asked for.
+        request: what is requested.
         folder: an existing folder.
-        note: called with what a person should know.
+        note: called with what the user should know.
         step: called with the label of every case before it runs.
 
     Raises:
-        UsageProblem: a file or option cannot be used, the model is random by design, or no case could be run.
+        UsageProblem: a file or option cannot be used, the model is nondeterministic, or no case could be run.
         ComponentMissing: a backend cannot serve here.
         DeviceFailure: the device failed at every shape.
     """
@@ -160,10 +160,10 @@ class _Run:
         self._last: CallTrial | None = None
         self._recorder = opened.recorder(folder) if request.record else None
         if yardstick and request.budget:
-            yardstick.prepare(self._rounding)  # not a part of the first case, by which the pace is measured
+            yardstick.prepare(self._rounding)  # not in the first case, which measures the pace
 
     def case(self, call: Call) -> dict[str, Any]:
-        """Run one case and return its row; the device's failure at one shape is no end of the others."""
+        """Run one case and return its row; a device failure at one shape does not end the others."""
         case = call.case
         row: dict[str, Any] = {"label": case.label, "shapes": {k: list(v) for k, v in case.shapes.items()}}
         row |= {"values": dict(case.values), "batch": case.batch, "profile": case.profile}
@@ -330,7 +330,7 @@ class _Run:
     def _limits(
         self, session: Session, inputs: Arrays, expected: Arrays | None, rows: Mapping[str, bool], *, closely: bool
     ) -> dict[str, dict[str, Limit]]:
-        """Return limits by precision, the tightest first, up to the one that was asked for."""
+        """Return limits by precision, the tightest first, up to the one that was requested."""
         if expected is None or self._yardstick is None:
             return {self.precision: sensitivity(session, inputs, self.precision, rows, self._request.seed)}
         # within a budget an fp16 engine is not asked whether it is as good as fp32
@@ -342,13 +342,13 @@ class _Run:
         }
 
     def _properties(self, trial: CallTrial, reference: Reference | None, *, closely: bool) -> list[PropertyResult]:
-        """Return what holds of the target, but for what the model itself does not have; closely, but for rounding."""
+        """Return the target's properties, without those that the model itself lacks; exact up to rounding."""
         kept: list[PropertyResult] = []
         for check in EVERY_CALL:
             try:
                 made = Calls(self._session.run)
                 findings = worst(check(made, trial))
-            except UsageProblem:  # a shape that the check makes, such as a row alone, does not run
+            except UsageProblem:  # a shape that the check makes, such as a single row, does not run
                 if reference is None or reference.fails(check, trial):
                     continue
                 raise

@@ -3,7 +3,7 @@
 Which shapes show faults is known from reports of wrong engines (NVIDIA/TensorRT #842, #1548, #3689, #4826, #4853): a
 batch of 1 is right where 2 is wrong, and a profile's ends take other kernels than its middle. So every batch up to 8
 and every power of two beyond is tried, and of other dimensions the ends, the corners and points between. Batches and
-points that no rule names are drawn, others in every run: a fault at a batch of 11 alone is found some time.
+points that no rule names are drawn, different ones in each run: a fault at only a batch of 11 is found eventually.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Case:
         shapes: by input name.
         batch: size of the batch; None where the inputs have none in common.
         profile: of the engine; None where it is chosen by the shapes.
-        name: for a person, where the sizes have no symbols.
+        name: for display, where the sizes have no symbols.
         seed: of sizes that were drawn, and of their inputs; None of others.
     """
 
@@ -69,7 +69,7 @@ class Case:
 
     @property
     def label(self) -> str:
-        """Return the sizes for a person, such as `batch=2 sequence=17`."""
+        """Return the sizes for display, such as `batch=2 sequence=17`."""
         sizes = self.name or " ".join(f"{name}={size}" for name, size in self.values.items()) or "fixed shapes"
         return sizes if self.profile is None else f"{sizes} (profile {self.profile})"
 
@@ -177,7 +177,7 @@ def engine_spaces(tensors: Sequence[Any], symbols: Symbols) -> list[Space]:
     Args:
         tensors: the native engine's inputs.
         symbols: names of dynamic dimensions, where the model is known. Without them, dimensions with the same range on
-            the same axis are taken for one.
+            the same axis are treated as one.
     """
     count = max((len(tensor.profiles) for tensor in tensors), default=0) or 1
     spaces = []
@@ -199,7 +199,7 @@ def engine_spaces(tensors: Sequence[Any], symbols: Symbols) -> list[Space]:
                 anonymous = "batch" if axis == 0 else f"dim{axis}_{low}_{best}_{high}"
                 symbol = symbol_known if isinstance(symbol_known, str) else anonymous
                 if ranges.setdefault(symbol, Range(low, best, high)) != Range(low, best, high):
-                    symbol = f"{tensor.name}.{axis}"  # another range: not the same dimension after all
+                    symbol = f"{tensor.name}.{axis}"  # another range: a different dimension
                     ranges[symbol] = Range(low, best, high)
                 dims.append(symbol)
             inputs[tensor.name] = tuple(dims)
@@ -312,7 +312,7 @@ class Budget:
     """Seconds that begin to run now.
 
     The first shape is always tried, and those that are needed: without them there is no verdict. One more is begun only
-    where it fits into what is left, by the pace of those before. A suspected fault is looked into whatever it takes,
+    where it fits into what is left, by the pace of those before. A suspected fault is always investigated,
     and ends the verification.
 
     Attributes:
@@ -329,7 +329,7 @@ class Budget:
 
     @classmethod
     def of_build(cls, build_s: float, needed: Sequence[Shapes] = ()) -> Budget:
-        """Return the budget beside a build that took `build_s` seconds."""
+        """Return the time budget for a build that took `build_s` seconds."""
         return cls(max(LEAST_S, SHARE * build_s), needed)
 
     @property

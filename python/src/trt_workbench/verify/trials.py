@@ -1,4 +1,4 @@
-"""Trying parts of a model on the suspect backend: each part once, every verdict kept in a file to go on from."""
+"""Trying parts of a model on the suspect backend: each part once, every verdict kept in a file to resume from."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from trt_workbench.verify.yardstick import Limit, Yardstick
 
 Arrays = Mapping[str, NDArray[Any]]
 State = Literal["wrong", "right", "fails", "crashed"]
-# Part of the key of a trial: raised when another verdict may come out.
+# Part of the key of a trial: bump when verdicts may change.
 _VERSION = 2
 # How far beyond its limit a part must be. A part has fewer operations than the model, each with roundings of its own,
 # so that a little beyond is no fault; the fault itself stands out more where less of the model is around it.
@@ -43,12 +43,12 @@ _LEAST_S, _PACE = 120.0, 4.0
 
 
 class OutOfTime(Exception):
-    """The time is over."""
+    """Out of time."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a part.
+    """Result of a part.
 
     Attributes:
         state: "fails" where the backend does not take or run it, "crashed" where it ended its process or the device's
@@ -108,12 +108,12 @@ class Trials:
         seconds: float,
         step: Callable[[str], None],
     ) -> None:
-        """Take up the verdicts that `state` holds of the same fault.
+        """Load the verdicts in `state` about the same fault.
 
         Args:
             request: with the suspect backend, its precision and options.
             source: the model.
-            inputs: of the model, which are part of what a verdict is known by.
+            inputs: of the model, which are part of a verdict's key.
             precision: whose error is allowed.
             batch: first dimension of tensors whose rows are judged one by one.
             worker: that runs the parts.
@@ -148,7 +148,7 @@ class Trials:
         """Return the verdict about some nodes of the model, tried now unless it is known.
 
         Raises:
-            OutOfTime: it would have to be tried, and the time is over.
+            OutOfTime: it would have to be tried, and time ran out.
         """
         key = self._key(nodes, form, marked)
         if key in self._known:
@@ -163,7 +163,7 @@ class Trials:
         lasting = True
         try:
             outcome = self.outcome(cut) if cut else Verdict("fails", reason="a value at its border is not known")
-        except DeviceFailure as error:  # of the moment, perhaps: not kept for a later call
+        except DeviceFailure as error:  # perhaps transient: not kept for a later call
             outcome, lasting = Verdict("fails", reason=str(error)), False
         found = outcome.verdict if isinstance(outcome, Outcome) else outcome
         found = replace(found, seconds=round(time.monotonic() - began, 3))
@@ -174,19 +174,19 @@ class Trials:
         return found
 
     def shows(self, nodes: Collection[int], form: Form) -> bool:
-        """Whether some nodes of the model show the fault by themselves: they are wrong, or crash where that is it."""
+        """Whether nodes of the model show the fault by themselves: wrong, or crashing where the fault is a crash."""
         return bool(nodes) and self.verdict(nodes, form).state == self.sought
 
     def outcome(self, cut: Cut, *, last: bool = False) -> Outcome | Verdict:
-        """Run a part and judge it; a verdict alone where it does not run. What crashed has no outputs.
+        """Run a part and judge it; only a verdict where it does not run. What crashed has no outputs.
 
         Args:
             cut: the part.
-            last: run it although the time is over.
+            last: run it although time ran out.
 
         Raises:
-            DeviceFailure: the device is out of memory, or failed in another way of the moment.
-            OutOfTime: the time was over before it ended.
+            DeviceFailure: the device is out of memory, or had another transient failure.
+            OutOfTime: time ran out before it ended.
         """
         folder = self._scratch / "trial"
         shutil.rmtree(folder, ignore_errors=True)
@@ -218,7 +218,7 @@ class Trials:
         return Outcome(cut, verdict, given, of_type, found, differences, limits, provenance)
 
     def settle(self, whole: Verdict) -> None:
-        """Learn from the whole model what is sought, and by how much parts must be beyond their limits to be wrong."""
+        """Determine from the whole model which fault to find, and how far beyond their limits wrong parts must be."""
         self.sought = whole.state
         self.margin = min(_CLEAR, max(1.0, whole.share / 2))
 
@@ -282,7 +282,7 @@ def _context(request: VerifyRequest, precision: str, inputs: Arrays) -> str:
 
 
 class _Line(Strict):
-    """A line of the state: a verdict and what it is known by. `share` is None where it is infinite."""
+    """A line of the state: a verdict and its key. `share` is None where it is infinite."""
 
     key: str
     nodes: int

@@ -37,9 +37,9 @@ class WrongOutput:
 
 RIGHT, CONSISTENT = "right", "consistent"
 FINEST = "fp32"
-"""What is right within it is right."""
+"""What is correct within it is correct."""
 _ORDER = [RIGHT, *(f"{RIGHT} within {name}" for name in reversed(names())), CONSISTENT, UNVERIFIED, UNDECIDED, WRONG]
-# Of zeros alone nothing follows: most outputs of them are constants.
+# Zeros prove nothing by themselves: most outputs of them are constants.
 PROVES_NOTHING = "zeros"
 _NAMED = 4
 # How many times plain rounding, and the error of smaller sizes, that of a less exact kernel is; beyond the second, it
@@ -61,7 +61,7 @@ def of_case(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def unproven(cases: Sequence[dict[str, Any]]) -> list[str]:
-    """Return a sentence for every shape and output of which nothing was proven.
+    """Return a sentence for every shape and output for which nothing was proven.
 
     A shape that neither the target nor the reference takes is none of the target's.
     """
@@ -115,7 +115,7 @@ def less_exact(cases: Sequence[dict[str, Any]], precision: str, strength: float)
 
 
 def as_exact(tried: Sequence[dict[str, Any]], asked: str, record: Mapping[str, Any]) -> list[str]:
-    """Say that results show nothing of a lower precision that was asked for, unless the layers themselves show it.
+    """Say that results show nothing of a lower precision that was requested, unless the layers themselves show it.
 
     Args:
         tried: rows of verify.json whose shapes were run.

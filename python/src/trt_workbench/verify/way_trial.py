@@ -1,4 +1,4 @@
-"""Trying one way around: built, verified at all shapes and timed. A worker does it, as the engine may crash."""
+"""Trying one workaround: built, verified at all shapes and timed. A worker does it, as the engine may crash."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Note = Callable[[str], None]
 
 
 def judged(request: VerifyRequest, note: Note = lambda _: None) -> dict[str, Any]:
-    """Return `verdict`, `reason` (why it is not right), `milliseconds` and `plan` of a `WorkaroundResult`.
+    """Return `verdict`, `reason` (why it is not correct), `milliseconds` and `plan` of a `WorkaroundResult`.
 
     Raises:
         As `verify` and `milliseconds`.
@@ -67,7 +67,7 @@ def best_inputs(request: VerifyRequest, opened: Opened) -> dict[str, NDArray[Any
 
 
 def _verified(request: VerifyRequest, note: Note) -> Verified:
-    with scratch_folder("trtw-fix-") as scratch:  # the arrays of failures are of no use to anyone
+    with scratch_folder("trtw-fix-") as scratch:  # the arrays of failures are not needed
         return verify(request, Path(scratch), note)
 
 

@@ -1,4 +1,4 @@
-"""Making a wrong engine right: ways around are built, verified at all shapes and timed until one is right."""
+"""Fixing a wrong engine: workarounds are built, verified at all shapes and timed until one is correct."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Workaround:
         name: for people and records.
         model: to build instead; None for the model itself.
         rewritten: whether that model computes the same in other nodes, which is checked before it is built.
-        options: of the backend, beside those that were asked for.
+        options: of the backend, in addition to the requested ones.
     """
 
     name: str
@@ -54,9 +54,9 @@ class Workaround:
 def ways(
     request: VerifyRequest, model: onnx.ModelProto, nodes: Sequence[str], rows: Sequence[int]
 ) -> Iterator[Workaround]:
-    """Yield the ways that fit, the cheapest first; of other backends than `trt` those in the model alone.
+    """Yield the workarounds that apply, the cheapest first; for backends other than `trt` only those in the model.
 
-    The graph of a model with more than 2 GB of weights, whose shapes protobuf cannot carry, is left as it is.
+    The graph of a model with more than 2 GB of weights, whose shapes protobuf cannot hold, is unchanged.
 
     Args:
         request: that is wrong.
@@ -103,7 +103,7 @@ def _layer_types(request: VerifyRequest, model: onnx.ModelProto, nodes: Sequence
 
 FAILED = "failed"
 SECONDS = 900.0
-_LEAST_S = 120.0  # that a way may take, and more where much is left
+_LEAST_S = 120.0  # for one workaround, more where much is left
 # Of a rewrite, against the model before: sums run in another order.
 _RTOL, _ATOL = 1e-3, 1e-4
 
@@ -112,13 +112,13 @@ Note = Callable[[str], None]
 
 @dataclass(frozen=True)
 class WorkaroundResult:
-    """What became of a way.
+    """Result of a workaround.
 
     Attributes:
-        name: of the way.
+        name: of the workaround.
         verdict: of `verify`, or "failed" where nothing could be built or run.
-        reason: why it is not right; empty where it is.
-        milliseconds: median of a call at the best shape; None where it is not right.
+        reason: why it is not correct; empty where it is.
+        milliseconds: median of a call at the best shape; None where it is not correct.
         request: that builds and runs it: its target is the model to build, its options are those to build with.
         plan: the engine, of the backend `trt`.
     """
@@ -143,9 +143,9 @@ class Fixed:
     Attributes:
         plain_milliseconds: median of a call of the wrong engine at the best shape; None where it does not run there.
         tried: in the order in which it was tried.
-        left: names of the ways that were not tried, because an earlier one is right or the time was over.
-        time_over: whether it was.
-        chosen: the first that is right; None where none is.
+        left: workarounds that were not tried, because an earlier one is correct or time ran out.
+        time_over: whether time ran out.
+        chosen: the first that is correct; None where none is.
     """
 
     plain_milliseconds: float | None
@@ -155,7 +155,7 @@ class Fixed:
 
     @property
     def chosen(self) -> WorkaroundResult | None:
-        """The first that is right."""
+        """The first that is correct."""
         return next((one for one in self.tried if one.is_right), None)
 
     def cost(self, one: WorkaroundResult) -> float | None:
@@ -193,17 +193,17 @@ def fixed(
     note: Note = lambda _: None,
     step: Note = lambda _: None,
 ) -> Fixed:
-    """Try ways around a wrong engine until one is right, each in a worker process: it may crash too.
+    """Try workarounds for a wrong engine until one is correct, each in a worker process: it may crash too.
 
     Args:
         request: that is wrong.
         folder: an existing one, for the models that are made: that of the way that is taken stays.
         nodes: names of nodes of the place where it is wrong, where that is known.
-        found: what is wrong, where that is known: batches that are right need not be split further.
-        every: try the others too when one is right.
-        seconds: after which no way is begun, and one that is under way is ended.
-        note: called with what a person should know.
-        step: called with the name of every way before it is tried.
+        found: what is wrong, where that is known: batches that are correct need not be split further.
+        every: try the others too when one is correct.
+        seconds: after which none is started, and a running one is stopped.
+        note: called with what the user should know.
+        step: called with the name of every workaround before it is tried.
 
     Raises:
         UsageProblem: the target cannot be read, or it is a plan without its model.
@@ -230,7 +230,7 @@ def fixed(
 
 
 def require_chosen(found: Fixed, target: Path) -> WorkaroundResult:
-    """Return the way that is taken.
+    """Return the chosen workaround.
 
     Raises:
         CheckFailed: none of them is right.
@@ -256,7 +256,7 @@ class _Trial:
         return None
 
     def judged(self, name: str, request: VerifyRequest) -> WorkaroundResult:
-        """Return what became of a way."""
+        """Return the result of a workaround."""
         answer = self._ask("way", request)
         plan = Path(answer["plan"]) if answer["plan"] else None
         return WorkaroundResult(name, answer["verdict"], answer["reason"], answer["milliseconds"], request, plan)
@@ -280,7 +280,7 @@ def _tried(request: VerifyRequest, way: Workaround, folder: Path, trial: _Trial,
         if way.rewritten:
             _check_same(request, target)
         tried = trial.judged(way.name, asked)
-    except Exception as error:  # a crash, or whatever a runtime raises: the next way may do
+    except Exception as error:  # a crash, or whatever a runtime raises: the next one may work
         tried = WorkaroundResult(way.name, FAILED, str(error) or type(error).__name__, None, asked)
     if way.model is not None and not (keep and tried.is_right):
         target.unlink()
@@ -307,7 +307,7 @@ def _check_same(request: VerifyRequest, rewritten: Path) -> None:
 
 
 def _right_batches(found: Verified | None) -> list[int]:
-    """Return the sizes of calls to split batches into: the largest up to which all are right, and 1."""
+    """Return the sizes of calls to split batches into: the largest up to which all are correct, and 1."""
     cases = found.document["cases"] if found else []
     wrong = [case["batch"] for case in cases if case["verdict"] == WRONG and case["batch"]]
     right = [case["batch"] for case in cases if case["batch"] and case["batch"] < min(wrong, default=1)]

@@ -1,4 +1,4 @@
-"""What runs in the process in which suspicious engines are tried.
+"""The process in which suspicious engines are tried.
 
 Whatever they do to it, or to its CUDA context, is an answer to who asked (`verify/isolation.py`). The reference of a
 bench, its copies and their threads are not in the processes that are measured either.
@@ -80,7 +80,7 @@ Answer = dict[str, Any]
 
 
 def _noted(function: Callable[[dict[str, Any], Callable[[str], None]], Answer]) -> Callable[[dict[str, Any]], Answer]:
-    """Return a function of a request that answers with the notes that a person should read, too."""
+    """Return a function of a request that answers with the notes for the user, too."""
 
     def answer(request: dict[str, Any]) -> Answer:
         notes: list[str] = []

@@ -30,7 +30,7 @@ Arrays = Mapping[str, NDArray[Any]]
 # How many times the unit roundoff the copies are disturbed: a runtime rounds otherwise, and more often than once an
 # operation. It is the copy that is disturbed more, not its result that is multiplied, so that what jumps (a rounding to
 # integers, a comparison, an order) jumps in the copies first. Of a format with scales each value is rounded once, and
-# once more where it is read.
+# again where it is read.
 STRENGTH, _STRENGTH_WITH_SCALES = 4.0, 2.0
 # Noise of formats with scales so coarse that more than one roundoff would leave nothing to decide.
 _COARSE = 2.0**-5
@@ -59,7 +59,7 @@ class Limit:
             places change hands, few do, and a fault in all of them must not pass for a jump.
         noise: relative L2 (share changed) of the noisy copies alone.
         matched: whether the vectors along the second dimension are put in order first, as rounding swaps them.
-        left_out: rows that rounding alone turns over, such as one with a tie at a limit; they are not compared.
+        left_out: rows that rounding can flip, such as one with a tie at a limit; they are not compared.
         overflows: whether the output is behind a tensor that is NaN in a copy and not in the model. Max and TopK may
             pass over NaN or not, so that a copy does not show what an engine makes of it.
     """
@@ -77,7 +77,7 @@ class Limit:
 
     @property
     def decides(self) -> bool:
-        """Whether a wrong output would be distinguished from a right one; if not, rounding alone turns it over."""
+        """Whether a wrong output would be distinguished from a correct one; if not, rounding can exceed the limit."""
         return self.rel_l2 < _MOST_REL_L2 and self.changed < _MOST_CHANGED
 
     def apart(self, found: NDArray[Any], expected: NDArray[Any], *, rows: bool) -> Difference:
@@ -325,7 +325,7 @@ def _limit(
 
 
 def turned_over(noise: NDArray[np.floating[Any]]) -> tuple[int, ...]:
-    """Return the rows that rounding alone turns over, of which nothing can be told; none where they are most rows.
+    """Return the rows that rounding can flip and that cannot be judged; none where they are most rows.
 
     Args:
         noise: of each row, how far disturbed results are from the undisturbed one.

@@ -1,4 +1,4 @@
-"""Inputs to run a model with: of the shapes that are asked for, and random, the same for the same seed."""
+"""Inputs to run a model with: of the requested shapes, random, the same for the same seed."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def with_image_size(dims: Mapping[str, int], shapes: Symbols, imgsz: tuple[int, 
     Args:
         dims: values by symbol or by `input.axis`.
         shapes: of the inputs; a dynamic dimension is a name or None.
-        imgsz: height and width, pixels; None leaves `dims` as they are.
+        imgsz: height and width, pixels; None leaves `dims` unchanged.
 
     Raises:
         UsageProblem: the size of the images is fixed, to another one.
@@ -192,7 +192,7 @@ def random_inputs(
 ) -> Arrays:
     """Return one array an input, by what it means: images, token ids, boxes, masks with padding, lengths, positions.
 
-    Every row is another one, since rows that are all alike, zeros and masks of ones alone hide wrong results; zeros can
+    All rows differ, since equal rows, zeros and masks of only ones hide wrong results; zeros can
     also run faster than real data.
 
     Args:
@@ -295,7 +295,7 @@ SHAPE_HINT = "give its shape, such as --shape {input}:{shape}"
 
 
 def engine_shapes(loaded: LoadedEngine, asked: Mapping[str, tuple[int, ...]], profile: int | None) -> Shapes:
-    """Return the shape of every input: what is asked for, else the one that the profile is tuned for.
+    """Return the shape of every input: the requested one, else the one that the profile is tuned for.
 
     Raises:
         UsageProblem: a name is unknown, or the profile does not exist.

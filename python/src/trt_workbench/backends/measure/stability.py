@@ -29,7 +29,7 @@ _NOISE_WINDOWS = 10
 
 
 def instabilities(latency_ms: Sequence[float], telemetry: Telemetry) -> list[str]:
-    """Return the reasons not to trust a repetition, in words; nothing for a stable one.
+    """Return the reasons not to trust a repetition, in words; empty for a stable one.
 
     Args:
         latency_ms: every sample in the order it was taken.
@@ -66,8 +66,8 @@ def noise_interval(samples: Sequence[float]) -> Interval:
 def window_drift(samples: Sequence[float]) -> float | None:
     """Return how far the medians of five equal windows lie apart, as a share of the median of all.
 
-    Of fewer than 25 samples two halves are compared, and only what their noise does not explain is told: None where
-    they cannot be told apart, and for fewer than ten samples.
+    Of fewer than 25 samples two halves are compared, and only a difference beyond their noise is reported: None where
+    they are indistinguishable, and for fewer than ten samples.
 
     Args:
         samples: in the order they were taken.
@@ -82,7 +82,7 @@ def window_drift(samples: Sequence[float]) -> float | None:
 def repetition_drift(medians: Sequence[float]) -> float | None:
     """Return how far the later repetitions of a point lie from the earlier ones, as a share of the median of all.
 
-    None where they cannot be told apart; four against four are the fewest that can.
+    None where they are indistinguishable; at least four against four are needed.
 
     Args:
         medians: of the repetitions, in the order they were measured.
@@ -91,7 +91,7 @@ def repetition_drift(medians: Sequence[float]) -> float | None:
 
 
 def between_repetitions(medians: Sequence[Interval]) -> list[str]:
-    """Return the reasons not to trust a point that only its repetitions together show; nothing for a stable one.
+    """Return the reasons not to trust a point that show only across its repetitions; empty for a stable one.
 
     Args:
         medians: of the repetitions in the order they were measured, each with the interval that the noise within it

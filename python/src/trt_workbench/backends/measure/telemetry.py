@@ -22,7 +22,7 @@ from trt_workbench.core.statistics.summary import percentile
 
 @dataclass(frozen=True)
 class Contention:
-    """Figures of one measurement; None where the system does not tell.
+    """Figures of one measurement; None where the system does not report them.
 
     Attributes:
         load_average: runnable processes of the last minute, when it ended.
@@ -39,10 +39,10 @@ class Contention:
 
 
 class ContentionWatch:
-    """Counts from its making on; `result` may be asked once the measured process rests."""
+    """Counts from construction on; call `result` once the measured process is idle."""
 
     def __init__(self, pid: int) -> None:
-        """Begin to count beside the process `pid`."""
+        """Begin to count for the measured process `pid`."""
         self._pid = pid
         self._began = self._counters()
 
@@ -80,7 +80,7 @@ class _Counters:
 
 
 def own_processes() -> list[psutil.Process]:
-    """Return this process and all that it started, the workers of a bench among them."""
+    """Return this process and its descendants, including the workers of a bench."""
     me = psutil.Process()
     return [me, *me.children(recursive=True)]
 
@@ -100,14 +100,14 @@ def _scheduled(pid: int) -> tuple[int, int]:
     ran = waited = 0
     with contextlib.suppress(OSError, ValueError):
         for thread in Path(f"/proc/{pid}/task").iterdir():
-            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it ended meanwhile
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended
                 on, off, _ = (thread / "schedstat").read_text(encoding="ascii").split()
                 ran, waited = ran + int(on), waited + int(off)
     return ran, waited
 
 
 _INTERVAL_S = 0.05
-# NVML's reasons that mean the card runs slower than it was asked to (nvml.h, nvmlClocksEventReasons).
+# NVML's reasons that mean the card runs slower than requested (nvml.h, nvmlClocksEventReasons).
 THROTTLES = {
     0x0000000000000004: "power cap (software)",
     0x0000000000000008: "hardware slowdown",
@@ -119,7 +119,7 @@ THROTTLES = {
 
 @dataclass(frozen=True)
 class Telemetry:
-    """Figures of one measurement; None where the machine does not tell.
+    """Figures of one measurement; None where the machine does not report them.
 
     Attributes:
         sm_clock_mhz: median, and the least and largest seen.
@@ -130,12 +130,12 @@ class Telemetry:
         energy_j: energy of the whole card while it was measured, by its own counter.
         throttles: what held the clocks back, in words.
         device_memory_bytes: most memory that the measured process held on the card; everybody's where the driver
-            does not tell the process (inside a container).
+            does not identify the process (inside a container).
         host_memory_bytes: most resident memory of the measured process.
         seconds: how long was sampled.
         contention: what others took of the processors.
-        gpu_other_processes: processes on the card that are none of the bench's; None where the driver does not tell
-            them apart (inside a container).
+        gpu_other_processes: processes on the card not started by the bench; None where the driver does not distinguish
+            them (inside a container).
         gpu_others_percent: largest share of the card's multiprocessors that one of them used, percent.
     """
 
@@ -163,7 +163,7 @@ class Telemetry:
 def gpu_in_use(backend: str, options: Mapping[str, Any], provenance: Mapping[str, Any]) -> int | None:
     """Return CUDA's number of the GPU that a session uses.
 
-    None for one on the processor: the card idles beside it, and its clocks, memory and energy are not the session's.
+    None for one on the processor: the card is idle, and its clocks, memory and energy are not the session's.
 
     Args:
         backend: that loaded the session.
@@ -215,7 +215,7 @@ class TelemetrySampler:
         while True:
             try:
                 self._host.append(self._process.memory_info().rss)
-            except psutil.Error:  # the process ended; that is its keeper's news, not ours
+            except psutil.Error:  # the process ended; its parent reports that
                 return
             if self._gpu:
                 figures, reasons = self._gpu.sample()
@@ -274,7 +274,7 @@ class _Gpu:
             return None
 
     def close(self) -> None:
-        """Let go of NVML."""
+        """Shut down NVML."""
         self._nvml.nvmlShutdown()
 
     def energy_mj(self) -> float | None:
@@ -298,7 +298,7 @@ class _Gpu:
         """Return how many processes on the card are not the bench's, and the largest share one of them used, percent.
 
         Args:
-            since_us: when it was begun to measure, microseconds since 1970.
+            since_us: start of measuring, microseconds since 1970.
         """
         running = {process.pid for process in self._ask("nvmlDeviceGetComputeRunningProcesses") or ()}
         if self._pid not in running:  # the driver knows the processes by other numbers

@@ -34,7 +34,7 @@ class LoadRequest:
         accepted: providers on which nodes may be without it being a fallback.
         extra: the checked options.
         provenance: what is known before loading.
-        may_choose: precisions that the provider may take beside those of the graph.
+        may_choose: precisions that the provider may take besides those of the graph.
     """
 
     backend: str
@@ -62,7 +62,7 @@ class OrtBackend(Backend):
         """Return what a session would be made with. Needs no GPU; converts the model where the precision needs it.
 
         Raises:
-            UsageProblem: an option is unknown or does not fit the others, or the model cannot be had as asked.
+            UsageProblem: an option is unknown or does not fit the others, or the model is not available as requested.
         """
 
     def prepare(self, model: Path, options: SessionOptions) -> LoadRequest:
@@ -94,7 +94,7 @@ class OrtBackend(Backend):
         return ort_partitions(self, request)
 
     def reproduction(self, options: SessionOptions, provenance: Mapping[str, Any]) -> Reproduction | None:  # noqa: ARG002
-        """Return a script for ONNX Runtime alone, as `Backend.reproduction` describes."""
+        """Return a script that uses only ONNX Runtime, as `Backend.reproduction` describes."""
         if options.precision != "fp32" or options.extra or options.shapes:
             return None
         body = _ONNX_RUNTIME.format(provider=self.provider)

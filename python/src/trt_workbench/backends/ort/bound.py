@@ -61,8 +61,8 @@ class BoundSession(Session):
             provenance: what is known of the session; completed here.
             data_shaped: outputs whose shape may differ between runs with inputs of the same shapes.
             graph: what was loaded, if it is a converted copy of the model.
-            may_choose: precisions that the runtime may take beside those of the graph.
-            optimised: returns the graph as the runtime executes it; None where that cannot be had.
+            may_choose: precisions that the runtime may take besides those of the graph.
+            optimised: returns the graph as the runtime executes it; None where that is not available.
 
         Raises:
             UsageProblem: a tensor's type does not exist in numpy or on a device, CUDA graphs were asked for and the
@@ -106,7 +106,7 @@ class BoundSession(Session):
             )
 
     def memory_bytes(self) -> dict[str, int]:
-        """Return the memory of the state by where it is; empty without state. ONNX Runtime does not tell the rest."""
+        """Return the memory of the state by where it is; empty without state. ONNX Runtime does not report the rest."""
         return self._state.memory_bytes()
 
     def reset_state(self) -> None:

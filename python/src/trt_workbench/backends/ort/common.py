@@ -63,7 +63,7 @@ def release(version: str) -> tuple[int, ...]:
 
 
 def check_counts(options: SessionOptions) -> None:
-    """Raise UsageProblem if the threads or the concurrency that were asked for are below 1."""
+    """Raise UsageProblem if the threads or the concurrency that were requested are below 1."""
     if options.concurrency < 1 or (options.threads is not None and options.threads < 1):
         raise UsageProblem(f"Threads and concurrency are at least 1, not {options.threads} and {options.concurrency}.")
 
@@ -150,7 +150,7 @@ def tensor_spec(node: ort.NodeArg, model: Path, backend: str) -> TensorSpec:
 
 
 def translated(error: Exception, what: str, model: Path) -> WorkbenchError | None:
-    """Return the error to raise instead of one of ONNX Runtime's, None for one that is not its own."""
+    """Return the error to raise instead of one of ONNX Runtime's, None for errors of other origin."""
     text = " ".join(str(error).split())
     if kind := device_error(error):
         return kind(f"{device_message(kind, what, text)}: {model}")

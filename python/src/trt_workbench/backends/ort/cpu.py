@@ -56,7 +56,7 @@ class OrtCpuBackend(OrtBackend):
         """Say whether ONNX Runtime can be imported here and is new enough."""
         try:
             import onnxruntime as ort
-        except Exception as error:  # a broken install fails in many ways; each is the answer here
+        except Exception as error:  # a broken install fails in many ways; each is reported here
             reason = f"onnxruntime cannot be imported ({error})."
             return Availability(ok=False, reason=reason, fix=package("onnxruntime"))
         versions = {"onnxruntime": str(ort.__version__)}
@@ -138,7 +138,7 @@ class OrtCpuSession(Session):
         return as_optimised(graph, asked) if graph else asked
 
     def _optimised(self) -> onnx.ModelProto | None:
-        """Return the graph that is executed; None where it cannot be had."""
+        """Return the graph that is executed; None where it is not available."""
         import onnxruntime as ort
 
         from trt_workbench.backends.ort.rewrites import optimised_model

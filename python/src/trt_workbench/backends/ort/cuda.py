@@ -15,7 +15,7 @@ from trt_workbench.backends.ort.gpu import checked_options, load_gpu_session, pr
 from trt_workbench.backends.ort.libraries import gpu_availability
 from trt_workbench.backends.tf32 import check_tf32_allowed
 
-# The names are ONNX Runtime's; what is left at None is its own default. `use_tf32` and `enable_cuda_graph` follow from
+# The names are ONNX Runtime's; None means its own default. `use_tf32` and `enable_cuda_graph` follow from
 # the session's options.
 CUDA_OPTIONS: Mapping[str, Option] = {
     "device_id": Option(int, default=0, minimum=0, help="Index of the GPU."),
@@ -52,7 +52,7 @@ class OrtCudaBackend(OrtBackend):
     provider: ClassVar[str] = CUDA_PROVIDER
 
     def availability(self) -> Availability:
-        """Say whether the CUDA provider and the libraries that it links can be opened, and whether a GPU answers."""
+        """Say whether the CUDA provider and the libraries that it links can be opened, and whether a GPU works."""
         return gpu_availability(CUDA_PROVIDER)
 
     def check_options(self, options: SessionOptions) -> None:

@@ -1,4 +1,4 @@
-"""Loading a model with one of ONNX Runtime's GPU providers, and checking that this provider really took it."""
+"""Loading a model with one of ONNX Runtime's GPU providers, and checking that this provider really runs it."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def checked_options(backend: str, table: Mapping[str, Option], options: SessionO
 
 
 def _check_together(extra: Mapping[str, Any], concurrency: int) -> None:
-    """Raise UsageProblem where what was asked for excludes another: CUDA graphs, state, several runs at once."""
+    """Raise UsageProblem where requested features exclude each other: CUDA graphs, state, several runs at once."""
     if extra["cuda_graph"] and concurrency > 1:
         raise UsageProblem(
             "CUDA graphs of one session cannot be replayed at once; use a concurrency of 1 or cuda_graph=false."
@@ -124,7 +124,7 @@ def load_gpu_session(request: LoadRequest, options: SessionOptions) -> BoundSess
 
 
 def _optimised(ort: Any, request: LoadRequest) -> onnx.ModelProto | None:
-    """Return the graph that the session executes; None of a provider that compiles it, once more at every session."""
+    """Return the graph that the session executes; None of a provider that compiles it, again at every session."""
     if request.providers[0][0] not in (CPU_PROVIDER, CUDA_PROVIDER):
         return None
     level = request.extra["graph_optimization_level"]
@@ -148,7 +148,7 @@ def shape_keys(ort: Any, request: LoadRequest, graph: onnx.GraphProto, assignmen
 def _session(ort: Any, request: LoadRequest, config: Any) -> ort.InferenceSession:
     names: Sequence[str] = [name for name, _ in request.providers]
     try:
-        # without enable_fallback=0 a failure to start the provider is answered by a session without it
+        # without enable_fallback=0 a failure to start the provider gives a session without it
         session = ort.InferenceSession(request.model.path, config, providers=list(request.providers), enable_fallback=0)
     except Exception as error:
         what = f"ONNX Runtime cannot load the model on {names[0]}"

@@ -27,7 +27,7 @@ _WITHOUT_SUFFIX = 13
 def preload(ort: Any) -> None:
     """Open the libraries that the CUDA provider of the module onnxruntime `ort` links, unless they are open already.
 
-    A library that is nowhere is left to the loader's own message, which `availability` reports.
+    For a library that is not found the loader raises its own message, which `availability` reports.
     """
     for file in library_files(ort):
         try:
@@ -78,7 +78,7 @@ _FILES = {
 }
 _MISSING = re.compile(r"^(\S+\.so[\w.]*): cannot open shared object file")
 
-# In a process of its own: an opened TensorRT stays mapped, and a second one beside it breaks both.
+# In a process of its own: an opened TensorRT stays mapped, and a second one in the process breaks both.
 _PROBE = """
 import contextlib, ctypes, json, os, sys
 import onnxruntime
@@ -128,7 +128,7 @@ def _examine(provider: str) -> Availability:
     wheel_advice = package("onnxruntime-gpu")
     try:
         import onnxruntime as ort
-    except Exception as error:  # a broken install fails in many ways; each is the answer here
+    except Exception as error:  # a broken install fails in many ways; each is reported here
         return Availability(ok=False, reason=f"onnxruntime cannot be imported ({error}).", fix=wheel_advice)
     versions = {"onnxruntime": str(ort.__version__)}
     if release(ort.__version__) < release(MINIMUM_VERSION):
@@ -177,7 +177,7 @@ def probe_provider(folder: Path, provider: str) -> dict[str, Any]:
 
     Returns:
         "provider", "cudnn", "runtime": the loader's words where a library did not open; "cuda_error", "devices";
-        "tensorrt", "tensorrt_library" for its provider; "error" alone if the process failed.
+        "tensorrt", "tensorrt_library" for its provider; only "error" if the process failed.
     """
     import onnxruntime as ort
 

@@ -1,4 +1,4 @@
-"""Where a model's nodes go: asked of ONNX Runtime where it can serve, else predicted from documents and marked so."""
+"""Where a model's nodes go: from ONNX Runtime where it can serve, else predicted from documentation and marked so."""
 
 from __future__ import annotations
 
@@ -87,13 +87,13 @@ def check_assignment(
 
     Args:
         assignment: of the session.
-        providers: where nodes may be; the first is the one that was asked for.
+        providers: where nodes may be; the first is the requested one.
         shape_keys: nodes that compute shapes, which belong on the CPU.
         allow_fallback: list the nodes in the record instead of failing.
         model: the file, for the message.
 
     Raises:
-        CheckFailed: the asked provider has no node, or nodes that compute data are outside and that was not allowed.
+        CheckFailed: the asked provider has no node, or nodes that compute data are outside and not allowed.
     """
     outside = assignment.outside(*providers)
     data = [(provider, node) for provider, node in outside if node not in shape_keys]
@@ -163,7 +163,7 @@ def _assigned(request: PartitionRequest, index: GraphIndex, provider: str) -> Pa
                 providers[names[name]] = group.provider
                 # a group of CUDA or the CPU is a single kernel; of TensorRT it is what becomes one engine
                 groups[names[name]] = number if group.provider == TENSORRT_PROVIDER else None
-    # constants are folded into their users before nodes are given out
+    # constants are folded into their users before nodes are assigned
     placed = [name or "folded" for name in providers]
     reasons = _reasons(request, index, provider, placed)
     basis = f"onnxruntime {ort.__version__}, without its own rewrites, asked for its graph assignment"
@@ -228,7 +228,7 @@ class _Parser(NamedTuple):
 
 
 def _asked_parser(index: GraphIndex) -> _Parser | None:
-    """Ask TensorRT's parser, where the native core can open it, which operators it refuses; None where it cannot."""
+    """Ask TensorRT's parser, where the native core can open it, which operators it rejects; None where it cannot."""
     from trt_workbench.engine.native import load_tensorrt, require
     from trt_workbench.engine.native import translated as native_errors
 

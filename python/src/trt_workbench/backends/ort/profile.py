@@ -23,14 +23,14 @@ from trt_workbench.core.errors import ComponentMissing, UsageProblem
 from trt_workbench.engine.inspection import data_type
 from trt_workbench.model.node_names import ModelNodes
 
-# The endings of graph fusions and of GenerateUniqueNodeName; what the rewrites of convolutions put before and after
+# The endings of graph fusions and of GenerateUniqueNodeName; what the rewrites of convolutions add before and after
 # the name of a node or of its output.
 _UNIQUE = re.compile(r"(?:/\w+Fusion/?)?(?:_token_\d+)?$")
 _BEFORE = "fused "
 _AFTER = "_nchwc"
 # Put before the name of a tensor whose type ONNX Runtime changed where it has no kernel for the model's.
 _CAST = "InsertedPrecisionFreeCast_"
-# Operators that are no part of a model unless they bear one of its names.
+# Operators that are not part of a model unless they have one of its names.
 _MADE = frozenset({"Cast", "MemcpyFromHost", "MemcpyToHost", "ReorderInput", "ReorderOutput"})
 # The longest chain that a fusion absorbs: convolution, addition, activation.
 _REACH = 4
@@ -39,7 +39,7 @@ _REACH = 4
 def origin(name: str, operator: str | None, model: ModelNodes) -> list[str]:
     """Return the names of the model's nodes in execution order; none if ONNX Runtime made the node up.
 
-    A node that was fused bears the name of its last part (`NAME/QuickGeluFusion/`), of that part's output
+    A fused node has the name of its last part (`NAME/QuickGeluFusion/`), of that part's output
     (`OUTPUT_nchwc`) or of its first part (`fused NAME`).
     From the last part the chain is followed back to the node of the same operator.
 
@@ -232,7 +232,7 @@ def profiled_runs(
                 f"ONNX Runtime did not load {', '.join(missing)}; `trtw backends` says what is missing: {model}"
             )
         for node in session.get_outputs():
-            tensor_spec(node, model, backend.name)  # refuses what a run could not return
+            tensor_spec(node, model, backend.name)  # rejects what a run could not return
         inputs = dict(feed([tensor_spec(node, model, backend.name) for node in session.get_inputs()]))
         for _ in range(runs):
             session.run(None, inputs)

@@ -1,4 +1,4 @@
-"""A model's graph as ONNX Runtime has it: when it gives out nodes, and when it runs them, with operators of its own."""
+"""A model's graph as ONNX Runtime has it: when it assigns nodes, and when it runs them, with operators of its own."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def assigned_graph(ort: Any, model: Path, level: str) -> onnx.GraphProto | None:
         level: a key of ort_common.LEVELS, that of the session whose assignment is looked at.
 
     Returns:
-        None if the CPU cannot load the model: an operator may have a kernel on the device alone.
+        None if the CPU cannot load the model: an operator may have a kernel only on the device.
     """
 
     def load(config: Any) -> None:

@@ -112,10 +112,10 @@ class OrtRtxBackend(Backend):
         self._checked(options)
 
     def request(self, model: Path, options: SessionOptions) -> LoadRequest:
-        """Return what a session would be made with. Needs neither the package nor a GPU.
+        """Return the settings for a session. Needs neither the package nor a GPU.
 
         Raises:
-            UsageProblem: an option is unknown or does not fit the others, or the model cannot be had as asked.
+            UsageProblem: an option is unknown or does not fit the others, or the model is not available as requested.
         """
         from trt_workbench.model.opened import Model
 
@@ -186,7 +186,7 @@ class OrtRtxSession(OrtCpuSession):
     _backend: ClassVar[str] = OrtRtxBackend.name
 
     def _optimised(self) -> None:
-        """Return nothing: the provider compiles the graph, and does not tell what it computes in."""
+        """Return nothing: the provider compiles the graph, and does not report its precision."""
 
 
 def _is_served(gpu: Mapping[str, Any]) -> bool:

@@ -178,7 +178,7 @@ class Slot:
         return buffers
 
     def _advance(self) -> None:
-        """Let the state go on; after a run whose outputs cannot be returned, it stays as it was."""
+        """Let the state go on; after a run whose outputs cannot be returned, it is unchanged."""
         assert self._state is not None
         self._state.advance()
 

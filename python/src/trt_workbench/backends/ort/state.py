@@ -73,7 +73,7 @@ class SessionState:
             binding.bind_ortvalue_output(pair.output, after)
 
     def advance(self) -> None:
-        """Let the next run read what this one wrote; without this call it reads the same again."""
+        """Let the next run read what this one wrote; without this call it reads the same state."""
         self._reading, self._writing = self._writing, self._reading
 
     def reset(self) -> None:

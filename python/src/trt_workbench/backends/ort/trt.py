@@ -86,7 +86,7 @@ PROFILE_OPTIONS = ("trt_profile_min_shapes", "trt_profile_opt_shapes", "trt_prof
 if TYPE_CHECKING:
     from trt_workbench.model.opened import Model
 
-# Part of every cache folder's name: raised when the meaning of a setting changes.
+# Part of every cache folder's name: bump when the meaning of a setting changes.
 _KEY_VERSION = 1
 # From TensorRT 11 on a network's types are those of its graph; the provider's flags have no effect.
 _TYPED_FROM = 110000
@@ -97,7 +97,7 @@ _PROFILE = re.compile(r"^[^,]+:\d+(x\d+)*(,[^,]+:\d+(x\d+)*)*$")
 
 
 class OrtTrtBackend(OrtBackend):
-    """ONNX Runtime with TensorRT engines; nodes may be on TensorRT alone unless `allow_fallback` is set.
+    """ONNX Runtime with TensorRT engines; nodes may only be on TensorRT unless `allow_fallback` is set.
 
     Extra options: those of ONNX Runtime's TensorRT provider by their own names (TRT_OPTIONS), and `allow_fallback`,
     `cuda_graph`, `keep_fp32`, `graph_optimization_level`, `allow_spinning`, `state`. With `allow_fallback`, the CUDA
@@ -122,12 +122,12 @@ class OrtTrtBackend(OrtBackend):
         checked_options(self.name, TRT_OPTIONS, options)
 
     def request(self, model: Path, options: SessionOptions, versions: Mapping[str, str] | None = None) -> LoadRequest:
-        """Return what a session would be made with. Needs neither TensorRT nor a GPU.
+        """Return the settings for a session. Needs neither TensorRT nor a GPU.
 
         Args:
             model: the ONNX file.
             options: of the session.
-            versions: as `availability` reports them; without "tensorrt" TensorRT 10 is taken for granted.
+            versions: as `availability` reports them; without "tensorrt" TensorRT 10 is assumed.
 
         Raises:
             UsageProblem: an option is unknown, or does not fit the others or the model.
@@ -167,10 +167,10 @@ class OrtTrtBackend(OrtBackend):
         )
 
     def prepare(self, model: Path, options: SessionOptions) -> LoadRequest:
-        """Return the request, its cache folders made; the process is told of no TF32, as the provider has no option."""
+        """Return the request with its cache folders; forbid TF32 for the process, as the provider has no option."""
         found = self.availability().required(self.name)
         request = self.request(model, options, found.versions)
-        # TensorRT allows TF32 unless told otherwise
+        # TensorRT allows TF32 unless disabled
         record = {} if options.tf32 else {"tf32_how": forbid_tf32()}
         for option in ("trt_engine_cache_path", "trt_timing_cache_path"):
             if folder := request.providers[0][1].get(option):
@@ -184,7 +184,7 @@ class OrtTrtBackend(OrtBackend):
     def _precision(
         self, model: Model, options: SessionOptions, extra: dict[str, Any], tensorrt: int
     ) -> tuple[Model, dict[str, Any]]:
-        """Set the provider's flags for the precision that was asked for, or convert the model where there are none."""
+        """Set the provider's flags for the precision that was requested, or convert the model where there are none."""
         asked = options.precision
         self.check_precision(asked)
         flag = _FLAGS.get(asked)

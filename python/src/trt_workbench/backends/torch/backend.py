@@ -61,7 +61,7 @@ class TorchBackend(Backend):
     _options: ClassVar[Mapping[str, Option]] = _OPTIONS
 
     def availability(self) -> Availability:
-        """Say whether PyTorch can be imported and is new enough; versions tell the device."""
+        """Say whether PyTorch can be imported and is new enough; versions include the device."""
         return torch_availability()
 
     def check_options(self, options: SessionOptions) -> None:
@@ -179,9 +179,9 @@ class TorchCompileBackend(TorchBackend):
 
 
 def _without_giving_up(run: Module) -> Module:
-    """Let PyTorch raise an error where it would go on uncompiled; with `fullgraph` it does so by itself.
+    """Make PyTorch raise an error where it would continue uncompiled; with `fullgraph` it does so by itself.
 
-    The settings are of the process, or of the thread, so they hold for a call alone.
+    The settings are of the process, or of the thread, so they hold for one call only.
     """
     from torch._dynamo import config
 

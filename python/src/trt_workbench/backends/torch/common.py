@@ -27,7 +27,7 @@ def torch_availability() -> Availability:
     """Say whether PyTorch can be imported here, is new enough, and which device it has."""
     try:
         import torch
-    except Exception as error:  # a broken install fails in many ways; each is the answer here
+    except Exception as error:  # a broken install fails in many ways; each is reported here
         return Availability(ok=False, reason=f"torch cannot be imported ({error}).", fix=package("torch"))
     versions = {"torch": str(torch.__version__), "cuda_of_torch": str(torch.version.cuda or "none")}
     numbers = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
@@ -70,7 +70,7 @@ def set_tf32(allowed: bool) -> None:
     """Allow or forbid TF32 in matrix products and convolutions; a switch of the process, so set before each run."""
     import torch
 
-    # the older switches: PyTorch 2.13 itself asks them (torch.export does), and they refuse to answer once the newer
+    # the older switches: PyTorch 2.13 itself asks them (torch.export does), and they raise once the newer
     # fp32_precision has been set
     if torch.backends.cuda.matmul.allow_tf32 != allowed:
         torch.backends.cuda.matmul.allow_tf32 = allowed
@@ -79,10 +79,10 @@ def set_tf32(allowed: bool) -> None:
 
 
 def plain_strides(array: NDArray[Any]) -> NDArray[Any]:
-    """Return a row-major array whose strides follow from its shape alone; a view of `array` if that is row-major.
+    """Return a row-major array whose strides follow only from its shape; a view of `array` if that is row-major.
 
     numpy calls an array row-major whatever the strides of its dimensions of 1 are, such as those of the last token of a
-    text that grows. torch.compile compiles anew for each of them.
+    text that grows. torch.compile recompiles for each of them.
     """
     row_major = array if array.flags.c_contiguous else array.copy()
     return row_major.reshape(-1).reshape(row_major.shape)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from torch import Tensor
     from transformers import PreTrainedModel
 
-# What torch.compile is asked for. With fullgraph, what cannot be compiled, or no longer, is an error; else it would run
+# Options of torch.compile. With fullgraph, what cannot be compiled, or no longer, is an error; else it would run
 # uncompiled. Whole sequences get one graph for all lengths, as the uncached loop would compile for each of them. Steps
 # replay CUDA graphs ("reduce-overhead"), as TensorRT's do. Prompts of cached generation run uncompiled: transformers
 # makes the memory of the cache in the first pass.
@@ -94,7 +94,7 @@ class TorchLlm:
             return _host(self._logits(input_ids))
 
     def last_logits(self, input_ids: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Run the model once on whole sequences [B,S] as `logits` does; fetch the last position alone, float32 [B,V].
+        """Run the model once on whole sequences [B,S] as `logits` does; fetch only the last position, float32 [B,V].
 
         Raises:
             DeviceFailure: the device is out of memory or failed.
@@ -103,7 +103,7 @@ class TorchLlm:
             return _host(self._logits(input_ids)[:, -1])
 
     def explained(self, input_ids: NDArray[np.int64]) -> str:  # noqa: ARG002 - a graph in a session needs it
-        """Return nothing: which inner values leave a format's range is known of graphs alone."""
+        """Return nothing: which inner values leave a format's range is known only for graphs."""
         return ""
 
     def prefill(self, input_ids: NDArray[np.int64], capacity: int) -> NDArray[np.float32]:
@@ -136,7 +136,7 @@ class TorchLlm:
                 self._mask = torch.ones(self._cache_shape, dtype=torch.int64, device=self._device)
             self._position = torch.full((1, 1), input_ids.shape[1], device=self._device)
             output = self._model(input_ids=self._to_device(input_ids), past_key_values=self._cache, use_cache=True)
-            if getattr(output, "past_key_values", None) is None:  # it ignored the cache; every step would start anew
+            if getattr(output, "past_key_values", None) is None:  # it ignored the cache; every step would start over
                 raise self._no_cache()
             return _host(output.logits[:, -1])
 
@@ -230,8 +230,8 @@ def load_torch_llm(
         device: "cpu", "cuda", "cuda:1", or "auto" for a GPU where there is one.
         precision: "fp32" (without TF32), "fp16" or "bf16".
         compiled: compile it; the first calls take long.
-        threads: processors that PyTorch may use, in the whole process; None leaves that as it is.
-        note: called with what a person should know about the checkpoint.
+        threads: processors that PyTorch may use, in the whole process; None leaves that unchanged.
+        note: called with what the user should know about the checkpoint.
 
     Raises:
         ComponentMissing: torch or transformers is missing, or the device is.
@@ -295,7 +295,7 @@ def device_errors() -> Iterator[None]:
 def _static_cache(config: Any, capacity: int) -> Any:
     """Return a cache of fixed size, every layer with room for all tokens.
 
-    transformers' own layer for a sliding window counts its tokens in Python, so that every step is compiled anew. Masks
+    transformers' own layer for a sliding window counts its tokens in Python, so that every step is recompiled. Masks
     keep the window in any case.
     """
     from transformers import StaticCache

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 REFUSALS = (ValueError, TypeError, AttributeError, IndexError, RuntimeError)
-"""What the code of an architecture raises for a way of running that it does not have."""
+"""Errors that an architecture raises for an unsupported way of running."""
 
 _PROBE_LENGTH = 8
 _CAUSAL_TOLERANCE = 1e-5
@@ -38,10 +38,10 @@ def load_causal_lm(
         directory: a checked folder.
         attention: "eager" is the implementation that is exported; "fastest" is PyTorch's fused one (sdpa) for the
             architectures that transformers has it for, else the eager one.
-        dtype: of the weights, "float32", "float16" or "bfloat16". What transformers keeps in fp32 beside them stays so,
+        dtype: of the weights, "float32", "float16" or "bfloat16". What transformers keeps in fp32 itself stays so,
             such as the frequencies of rotary positions, which a cast of the loaded model would round. Only in fp32 is
             it found out whether the model is causal.
-        note: called with what a person should know, such as weights of the checkpoint that the model does not use.
+        note: called with what the user should know, such as weights of the checkpoint that the model does not use.
 
     Raises:
         ComponentMissing: torch or transformers cannot be imported.
@@ -77,7 +77,7 @@ def load_causal_lm(
         raise UsageProblem(f"{what} ({_reason(error)}): {directory.path}") from error
     _check_complete(directory, info, note)
     loaded: PreTrainedModel = model.eval()
-    if dtype == "float32":  # rounding would look like the influence of later tokens
+    if dtype == "float32":  # rounding would look like an influence of later tokens
         _check_causal(directory, loaded)
     return loaded
 
@@ -100,7 +100,7 @@ def quiet_transformers() -> Iterator[None]:
 
 def _check_complete(directory: LlmDirectory, info: dict[str, Any], note: Callable[[str], None]) -> None:
     where = directory.path
-    # transformers fills what is missing with random numbers and goes on
+    # transformers fills what is missing with random numbers and continues
     if missing := sorted(map(str, info["missing_keys"])):
         raise UsageProblem(
             f"The checkpoint lacks {len(missing)} weights of the model, the first is {missing[0]}: {where}"
@@ -127,7 +127,7 @@ def _check_complete(directory: LlmDirectory, info: dict[str, Any], note: Callabl
 def _check_causal(directory: LlmDirectory, model: PreTrainedModel) -> None:
     """Raise UsageProblem if later tokens change the logits of earlier ones.
 
-    transformers loads BERT, RoBERTa, ELECTRA, XLNet and others as causal models, too, and runs them as they are.
+    transformers loads BERT, RoBERTa, ELECTRA, XLNet and others as causal models, too, and runs them unchanged.
     """
     import torch
 

@@ -57,7 +57,7 @@ class LlmTokenizer:
 def other_tokens(directory: LlmDirectory, tokenizer: LlmTokenizer, text: str, encoded: EncodedText) -> str | None:
     """Return a sentence if other programs cut the text into other tokens; None if they do not.
 
-    For some architectures transformers builds a tokenizer of its own class with the vocabulary of tokenizer.json alone.
+    For some architectures transformers builds a tokenizer of its own class with only the vocabulary of tokenizer.json.
 
     Args:
         directory: where the tokenizer was loaded from.

@@ -43,8 +43,8 @@ def load_model(path: Path, precision: torch.dtype, *, trust: bool = False) -> To
     Args:
         path: an ONNX file or a program of torch.export.
         precision: what fp32 is held in.
-        trust: the person vouches for the file. An exported program can carry pickles, and torch evaluates the
-            expressions of its shapes; an ONNX file is data alone.
+        trust: the user vouches for the file. An exported program can carry pickles, and torch evaluates the
+            expressions of its shapes; an ONNX file is only data.
 
     Raises:
         UsageProblem: the file cannot be converted or read, has no form of this precision, or is not trusted.

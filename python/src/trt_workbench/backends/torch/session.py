@@ -27,7 +27,7 @@ _NAMES = {one.torch: one.name for one in FORMATS if one.torch} | {"float64": "fp
 
 @contextmanager
 def watched(counts: Counter[str]) -> Iterator[None]:
-    """Count the products that are computed meanwhile in this thread, by the type of their first floats."""
+    """Count the products that are computed in this thread during the block, by the type of their first floats."""
     with _Watching(counts):
         yield
 
@@ -147,7 +147,7 @@ class TorchSession(Session):
             raise
 
     def _watching(self) -> contextlib.AbstractContextManager[None]:
-        """Count what the first run multiplies; compiled code calls no operator that could be counted."""
+        """Count the products of the first run; compiled code calls no countable operators."""
         if self._multiplied is not None or self._is_compiled:
             return contextlib.nullcontext()
 

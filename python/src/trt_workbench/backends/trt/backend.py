@@ -55,7 +55,7 @@ def trt_reproduction(options: SessionOptions, provenance: Mapping[str, Any]) -> 
 
 
 def _settings(options: SessionOptions, provenance: Mapping[str, Any]) -> list[str] | None:
-    """Return the lines that set a TensorRT builder as the session did; None where they would not say the same."""
+    """Return the lines that set a TensorRT builder as the session did; None where they would not be equivalent."""
     types = [row for row in parse(options.precision) if row.is_half or row.is_quantised]
     known = {"optimization_level", "tactic_sources"}
     sources = options.extra.get("tactic_sources", ())
@@ -187,8 +187,8 @@ def _build(model: Model, settings: BuildSettings, choice: RunnerChoice, options:
 
 
 def _refuse_build_options(plan: Path, options: SessionOptions) -> None:
-    """Raise UsageProblem if something is asked for that only a build could honour."""
-    # evaluations name the batch that they need, whatever they are given
+    """Raise UsageProblem if an option is given that only a build could honour."""
+    # evaluations name the batch that they need, whatever target they get
     building = (BuildSettings.model_fields.keys() | {"config", "force"}) - {"device", "verbosity", "plugins"}
     if asked := sorted(building & options.extra.keys()):
         raise UsageProblem(

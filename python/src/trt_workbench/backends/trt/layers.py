@@ -22,9 +22,9 @@ class LayerTimes:
     """Layers of one engine.
 
     Attributes:
-        layers: as the engine inspector tells them; `Name` alone unless built with detailed profiling verbosity.
+        layers: as the engine inspector reports them; only `Name` unless built with detailed profiling verbosity.
         times: name and milliseconds [iterations] of every layer, in the order of execution.
-        notes: what a person should know.
+        notes: what the user should know.
     """
 
     layers: tuple[dict[str, Any], ...]
@@ -83,7 +83,7 @@ def names_in_layer(layer: str, known: Collection[str] = ()) -> list[str]:
 
     Args:
         layer: TensorRT's name of it.
-        known: names of the model's nodes, where the model is at hand; then only these are returned.
+        known: names of the model's nodes, where the model is available; then only these are returned.
 
     Returns:
         The names; none for a layer of TensorRT's own. Of a region (`ForeignNode[first...last]`) only the two ends.
@@ -111,9 +111,9 @@ def join_layers(layers: Sequence[Mapping[str, Any]], times: Times, operators: Ma
     layer without a time (a constant, an alias) has none, and a time without a layer is kept under its name.
 
     Args:
-        layers: as the engine inspector tells them, in detail or by `Name` alone.
+        layers: as the engine inspector reports them, in detail or only by `Name`.
         times: name and milliseconds [iterations] of every layer, in the order of execution.
-        operators: operators of the model's nodes by name; empty where the model is not at hand.
+        operators: operators of the model's nodes by name; empty where the model is not available.
     """
     waiting: dict[str, deque[NDArray[np.floating[Any]]]] = defaultdict(deque)
     for name, samples in times:

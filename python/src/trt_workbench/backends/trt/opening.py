@@ -50,7 +50,7 @@ def whole_batches(session: Session) -> TrtSession:
     """Return a session of an engine that executes batches whole; one that splits them is closed.
 
     Raises:
-        UsageProblem: it splits batches, or is none of the native core's.
+        UsageProblem: it splits batches, or is not of the native core.
     """
     if isinstance(session, TrtSession):
         return session
@@ -78,7 +78,7 @@ class FencedTrtSession(TrtSession):
 
 
 class RowsSession(Session):
-    """A session whose batches are split into calls of few rows, for an engine that is right at small batches alone.
+    """A session whose batches are split into calls of few rows, for an engine that is correct only at small batches.
 
     Attributes:
         inner: the session that executes the calls.

@@ -24,12 +24,12 @@ class RunnerChoice(BaseModel):
         profile: optimisation profile; None chooses by the shapes of a call.
         state: output name to input name, for tensors that stay on the device between calls.
         trust: load a plan without a matching manifest.
-        allow_host_code: let a version-compatible plan execute the host code it carries.
+        allow_host_code: allow a version-compatible plan to execute the host code it carries.
         weight_streaming_budget: bytes of device memory for the weights of a plan that was built with weight streaming,
             or "auto"; None keeps all weights on the device.
         rows: most rows of one call; larger batches are split. None for what the manifest says, else no limit.
         force: build even if the cache holds the engine.
-        max_batch: largest batch of the profile that is made for a model whose batch alone is dynamic; None for the
+        max_batch: largest batch of the profile that is made for a model where only the batch is dynamic; None for the
             shapes that the session's options name, else for a batch of 1.
         config: YAML file with build settings.
     """

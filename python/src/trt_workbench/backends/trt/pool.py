@@ -80,7 +80,7 @@ class TrtStreamPool:
             self._pool.restore(stream, dict(state))
 
     def close(self, stream: int) -> None:
-        """Let go of a stream."""
+        """Release a stream."""
         with native.translated():
             self._pool.close(stream)
 
@@ -101,7 +101,7 @@ class TrtStreamPool:
         return {"host_to_device": found["h2d"], "compute": found["compute"], "device_to_host": found["d2h"]}
 
     def release(self) -> None:
-        """Let go of all streams and memory."""
+        """Release all streams and memory."""
         with native.translated():
             self._pool.release()
 

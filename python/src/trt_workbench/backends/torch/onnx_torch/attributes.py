@@ -33,7 +33,7 @@ def constant_value(attributes: dict[str, Any]) -> Any:
 
 
 def refuse_unknown(nodes: Iterable[onnx.NodeProto], known: Collection[str]) -> None:
-    """Raise UsageProblem that names every operator that is not known, with a node of it."""
+    """Raise UsageProblem that names every unknown operator, with a node of it."""
     unknown: dict[str, str] = {}
     for node in nodes:
         name = operator_name(node)

@@ -48,7 +48,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 _HOST_INPUTS = {**layout.HOST_INPUTS, **network.HOST_INPUTS, **reductions.HOST_INPUTS, **resize.HOST_INPUTS}
 _OLDER = {**layout.OLDER, **resize.OLDER}
 _WITH_OPSET = reductions.WITH_OPSET | network.WITH_OPSET
-# Operators whose functions are told how many outputs are wanted.
+# Operators whose functions take the number of outputs.
 _WITH_OUTPUTS = frozenset({"Split", "Dropout", "MaxPool"})
 # Written by the converter itself.
 SPECIAL = frozenset(
@@ -69,7 +69,7 @@ class Converted:
     Attributes:
         module: takes the graph's inputs in order and returns a tuple of its outputs.
         host_reads: nodes that need a computed tensor on the host while running: each waits for the device.
-        uncompiled: nodes that torch.compile leaves as they are.
+        uncompiled: nodes that torch.compile does not compile.
         operators: operators met.
     """
 
@@ -136,7 +136,7 @@ class _Converter:
         self._fx.output(tuple(results))
         self._fx.eliminate_dead_code()
         module = fx.GraphModule(self._root, self._fx)
-        # its own prints the traceback of an error, which the session says in a sentence; the class has no other object
+        # its own prints tracebacks, but the session reports errors in a sentence; the class has no other object
         type(module).__call__ = nn.Module.__call__  # type: ignore[method-assign]
         return module.eval()
 
@@ -220,13 +220,13 @@ class _Converter:
     def _bind(self, node: onnx.NodeProto, made: Any) -> None:
         names = list(node.output)
         several = node.op_type in _SEVERAL or (node.op_type in ("Dropout",) and len(names) > 1)
-        # of other operators the first output alone has a counterpart
+        # of other operators only the first output has a counterpart
         for place, name in enumerate(names if several else names[:1]):
             if name:
                 self._values[name] = Value(self._fx.call_function(operator.getitem, (made, place)) if several else made)
 
     def _on_host(self, node: onnx.NodeProto, inputs: list[Value], attributes: dict[str, Any]) -> bool:
-        """Convert a node that computes with shapes alone; say whether it was one."""
+        """Convert a node that computes only with shapes; return whether it was one."""
         entry = host.OPERATORS.get(node.op_type)
         if entry is None or any(value.rank is None for value in inputs if value is not self._values[""]):
             return False

@@ -1,4 +1,4 @@
-"""Arithmetic of shapes: Python integers and lists instead of tensors, so that no device has to be asked for them."""
+"""Arithmetic of shapes: Python integers and lists instead of tensors, so that no device has to be read for them."""
 
 from __future__ import annotations
 

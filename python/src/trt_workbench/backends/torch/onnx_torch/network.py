@@ -272,7 +272,7 @@ def dropout(
     outputs: int = 1,
     **_: Any,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """At inference, the input itself, and a mask of nothing dropped."""
+    """At inference, the input itself and a mask that drops no element."""
     if training:
         raise UsageProblem("Dropout in training mode has no counterpart in the torch backend.")
     return x if outputs == 1 else (x, torch.ones_like(x, dtype=torch.bool))

@@ -132,6 +132,6 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "Softmax": softmax,
     "TopK": top_k,
 }
-# Inputs that are read on the host, and operators whose functions are told the opset.
+# Inputs that are read on the host, and operators whose functions take the opset.
 HOST_INPUTS = {**{name: (1,) for name in OPERATORS if name.startswith("Reduce")}, "TopK": (1,), "CumSum": (1,)}
 WITH_OPSET = frozenset({"Softmax", "LogSoftmax"})

@@ -22,7 +22,7 @@ class Cubic:
 
     Attributes:
         a: the coefficient of the polynomials.
-        exclude_outside: whether neighbours outside count nothing; otherwise the border is repeated.
+        exclude_outside: whether neighbours outside have weight zero; otherwise the border is repeated.
     """
 
     a: float
@@ -71,7 +71,7 @@ _ROUNDINGS: dict[str, Callable[[float], float]] = {
 
 def resize(
     x: Tensor,
-    roi: Any = None,  # noqa: ARG001 - of tf_crop_and_resize, which is refused
+    roi: Any = None,  # noqa: ARG001 - of tf_crop_and_resize, which is rejected
     scales: Sequence[float] | None = None,
     sizes: Sequence[int] | None = None,
     *,

@@ -1,4 +1,4 @@
-"""Values of a graph that is converted, and functions that make tensors of nothing."""
+"""Values of a graph that is converted, and functions that create tensors."""
 
 from __future__ import annotations
 
