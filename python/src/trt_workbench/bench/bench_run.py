@@ -36,7 +36,7 @@ class PreparedBench:
     Attributes:
         config: what was asked.
         points: the points to measure, in order.
-        earlier: run directory that is gone on with; None for a new run.
+        earlier: run directory to resume; None for a new run.
     """
 
     config: BenchConfig
@@ -61,7 +61,7 @@ class PreparedBench:
             gate: as in `BenchRun`.
 
         Raises:
-            UsageProblem: the output cannot be written, a backend is unknown, the earlier run still goes on, or was
+            UsageProblem: the output cannot be written, a backend is unknown, the earlier run is still running, or was
                 changed.
             ComponentMissing: a backend cannot serve here.
             KeyboardInterrupt: interrupted before anything was measured.
@@ -137,7 +137,7 @@ def prepare_bench(config: str, only: Sequence[str], models: Sequence[str] = ()) 
 
 
 def resume_bench(directory: Path, only: Sequence[str]) -> PreparedBench:
-    """Plan to go on with the run in `directory`: what it has measured is kept, the rest is measured.
+    """Plan to resume the run in `directory`: what it has measured is kept, the rest is measured.
 
     Raises:
         UsageProblem: the folder is no bench run, or its files are damaged.

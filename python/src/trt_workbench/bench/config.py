@@ -106,7 +106,7 @@ class RuntimeEntry(_Strict):
         threads: processors that the runtime may use, None for all; a list is swept.
         concurrency: calls in flight at once, each on a stream of its own where the runtime has streams; a list is
             swept.
-        options: options of this backend alone; a list of values is swept.
+        options: options of this backend only; a list of values is swept.
         file: which of the model's `files` it executes; a list is swept, and null in it is the model itself.
         name: label in tables; by default the backend, with the precision where one other than "fp32" is asked for: that
             one leaves a model as it was exported, in whatever precision; and with the file.
@@ -187,8 +187,8 @@ class BenchConfig(_Strict):
             (google/benchmark, compare.py).
         measure: how long one repetition runs.
         processes: most runtimes that are loaded, and measured in turn, at one time.
-        loading: "apart", one runtime after the other, so that the recorded time of loading is its own; or "together",
-            which is sooner done where loading means compiling (TensorRT times kernels, and still loads alone).
+        loading: "apart", one runtime after the other, so that each load is timed separately; or "together",
+            which is faster where loading means compiling (TensorRT times kernels, and still loads alone).
         compare_outputs: whether the outputs of every point are compared with those of a reference before it is ranked.
         timeout_s: longest time that loading or one repetition may take before it counts as failed.
         models: by name.

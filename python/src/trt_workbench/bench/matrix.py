@@ -147,7 +147,7 @@ def _works(name: str, scenario: ScenarioEntry, config: BenchConfig) -> Iterator[
     for model in scenario.models or tuple(config.models):
         dims = {**LLM_KINDS.get(scenario.kind, {}), **scenario.dims}
         batches = _values(scenario.batch)
-        # a sweep that may end early goes upwards, whatever the order of the list
+        # a sweep that may end early is ascending, whatever the order of the list
         axes: dict[str, Sequence[Any]] = {
             "imgsz": _sizes(scenario),
             "batch": sorted(batches) if scenario.saturation else batches,
@@ -220,7 +220,7 @@ def ranges(points: Sequence[Point], work: Work) -> dict[str, tuple[int, int]]:
 
 
 def point_from_dict(document: Mapping[str, Any]) -> Point:
-    """Return the point that `dataclasses.asdict` took apart, JSON's lists turned back."""
+    """Return the point that `dataclasses.asdict` converted, JSON's lists as tuples."""
     work = dict(document["work"])
     work["imgsz"] = tuple(work["imgsz"]) if work["imgsz"] else None
     return Point(**{**document, "work": Work(**work)})

@@ -1,4 +1,4 @@
-"""What a backend is asked for at one point of the matrix."""
+"""The options of a backend at one point of the matrix."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Ranges = Mapping[str, Sequence[int]]
 
 
 def check_runtimes(points: Iterable[Point]) -> None:
-    """Raise UsageProblem for a runtime none of whose points its backend serves, whatever the model; needs no device.
+    """Raise UsageProblem for a runtime whose backend serves none of its points, whatever the model; needs no device.
 
-    Of a sweep some combinations may be impossible; these become failed records. Language models are asked for
-    otherwise: their options are checked once the model is opened.
+    Of a sweep some combinations may be impossible; these become failed records. Options of language models are checked
+    once the model is opened.
     """
     problems: dict[str, list[UsageProblem | None]] = {}
     for point in points:

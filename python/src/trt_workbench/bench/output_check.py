@@ -26,9 +26,9 @@ class Tolerance:
     """Relative L2 errors of a row.
 
     Attributes:
-        usual: beyond it outputs are far from the reference, and it is said.
+        usual: beyond it outputs are reported as far from the reference.
         wrong: beyond it they are wrong.
-        exact: whether integers and booleans have to be equal but for what rounding explains; if not, the limits are of
+        exact: whether integers and booleans must be equal except for what rounding explains; if not, the limits are of
             the share of them that differ.
     """
 
@@ -77,7 +77,7 @@ def tolerance(precision: str, model: Path, *, tf32: bool, images: bool) -> Toler
 def of_format(precision: str | None) -> Tolerance:
     """Return the limits of a precision's coarsest format, those of the coarsest there is for None.
 
-    Beyond `usual` it is asked what rounding alone makes.
+    Beyond `usual` the error of rounding alone is measured.
     """
     names = [row.name for row in parse(precision)] if precision else [FORMATS[0].name]
     return Tolerance(MATCH.limit(*names), FAULT.limit(*names), exact=precision is not None)
@@ -125,7 +125,7 @@ def compare_outputs(
         limit: of the relative L2 error, and where it is not exact of the share of integers and booleans that differ.
         batch: rows of outputs whose first dimension it is.
         any_order: whether an output may hold its candidates (second dimension) in another order.
-        rounding: by output, what `rounding_of` returned, where that was asked.
+        rounding: by output, what `rounding_of` returned, where it was called.
 
     Returns:
         `state` ("matched", "far" or "wrong"), `reason`, `tolerance`, and by output under `tensors` `relative_l2` and
@@ -174,7 +174,7 @@ def compare_outputs(
 def rounding_of(
     copies: Sequence[Arrays], expected: Arrays, limit: Tolerance, batch: int, *, any_order: bool
 ) -> dict[str, Any]:
-    """Return by output how far rounding alone takes it (`rounding`), but for the rows that it turns over (`left_out`).
+    """Return by output the error of rounding alone (`rounding`), except rows where that exceeds the limit (`left_out`).
 
     Args:
         copies: outputs of disturbed copies of the model.
@@ -208,7 +208,7 @@ def _compared(
 
 
 def _own_precisions(model: Path) -> set[str]:
-    """Return the precisions below fp32 that stand in the graph itself."""
+    """Return the precisions below fp32 in the graph itself."""
     from trt_workbench.model.opened import Model
     from trt_workbench.model.proto import kinds_where
 

@@ -17,9 +17,9 @@ from trt_workbench.report.style import INK, PALETTE, by_powers, figure, file_ste
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
-# More panels than this make a picture nobody reads; the tables hold them all.
+# More panels than this are unreadable; the tables hold them all.
 MOST_PANELS = 4
-# Nor can anybody tell more curves apart.
+# More curves would not be distinguishable either.
 MOST_CURVES = 12
 
 
@@ -165,7 +165,7 @@ _LOADS = ("batch", "concurrency", "slots")
 _MOST_BARS = 36
 _LINES = ("-", "--", ":", "-.")
 _LABEL_WIDTH = 46
-# Shares of the width and height of a picture that two numbers beside points take.
+# Shares of the width and height of a picture that two numbers next to points take.
 _APART = (0.05, 0.04)
 
 
@@ -300,7 +300,7 @@ def _frontier(sweep: Sweep, styles: dict[str, Style], path: Path) -> Path:
 
 
 def _number(axes: Axes, numbers: Sequence[tuple[str, float, float]]) -> None:
-    """Write numbers beside their points, each where none stands yet; the values on hover have them all."""
+    """Write numbers next to their points, each in a free place; the values on hover have them all."""
     written: list[tuple[float, float]] = []
     for text, x, y in numbers:
         across, up = axes.transAxes.inverted().transform(axes.transData.transform((x, y)))
@@ -369,7 +369,7 @@ def _label_axis(axes: Axes, sweep: Sweep, panel: Panel) -> None:
 
 
 def _scale_latency(axes: Axes, panel: Panel) -> None:
-    """From zero where that can be read, by powers where the values lie too far apart."""
+    """From zero where that can be read, by powers where the values are too far apart."""
     figures = [one.standing.latency_ms for curve in panel.curves.values() for one in curve]
     if max(one.high for one in figures) > 12 * min(one.low for one in figures):
         by_powers(axes, "y")

@@ -1,4 +1,4 @@
-"""Order the runtimes of one work by latency, with ranks shared by those that cannot be told apart."""
+"""Order the runtimes of one work by latency, with ranks shared by those that are not distinguishable."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Standing:
         against_best: comparison with the fastest; None for the fastest itself.
         repetitions: how many were measured.
         unstable: how many of them were marked: all if `reasons` is not empty.
-        reasons: not to trust the repetitions that count, which only these together show.
+        reasons: not to trust the repetitions that count, visible only in all of them together.
     """
 
     runtime: str
@@ -66,7 +66,7 @@ def repetition_medians(records: Sequence[Record], least: int = 1) -> dict[str, l
 
 
 def point_reasons(records: Sequence[Record], least: int = 1) -> tuple[str, ...]:
-    """Return the reasons not to trust the repetitions that count, which only these together show.
+    """Return the reasons not to trust the repetitions that count, visible only in all of them together.
 
     Args:
         records: of one point.
@@ -77,14 +77,14 @@ def point_reasons(records: Sequence[Record], least: int = 1) -> tuple[str, ...]:
 
 
 def _with_noise(record: Record) -> Interval:
-    """A record of an earlier release does not tell its noise: then any spread beyond the limit counts."""
+    """A record of an earlier release does not hold its noise: then any spread beyond the limit counts."""
     middle = _p50(record)
     low, high = record.p50_interval_ms or (middle, middle)
     return Interval(middle, low, high, 0.0)
 
 
 def round_ratios(a: Mapping[int, Record], b: Mapping[int, Record]) -> list[list[float]]:
-    """Return how many times as long as A B took, turn by turn, for every round that both were measured in."""
+    """Return the ratio of B's time to A's, turn by turn, for every round that both were measured in."""
     shared = [number for number in sorted(a.keys() & b.keys()) if a[number].group == b[number].group]
     ratios = []
     for number in shared:

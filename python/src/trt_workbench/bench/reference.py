@@ -26,7 +26,7 @@ class ReferenceRuns:
         Args:
             config: what is measured.
             models: files of the models by name.
-            folder: where outputs lie while they are needed, and the worker's log.
+            folder: for outputs while they are needed, and the worker's log.
         """
         self._config, self._models, self._folder = config, models, folder
         self._workers = Workers(folder / "logs" / "reference.log", TARGET)
@@ -47,7 +47,7 @@ class ReferenceRuns:
     def compare(self, worker: WorkerProcess, point: Point) -> dict[str, Any]:
         """Compare the outputs of a point that `worker` has loaded with those of the reference.
 
-        Where they are further from them than usual, it is asked how far rounding alone takes them on these inputs:
+        Where they are further from them than usual, the error of rounding alone on these inputs is measured:
         random ones can lie where a model amplifies it, such as a picture of the values 0 to 1 in a model for 0 to 255.
 
         Returns:
@@ -72,7 +72,7 @@ class ReferenceRuns:
         return {**found["outputs"], "reference": f"{REFERENCE} {_point(point.work).precision}"}
 
     def _explained(self, point: Point, reference: Path) -> dict[str, Any]:
-        """Return how far rounding takes each output; nothing where that cannot be found."""
+        """Return the rounding error of each output; empty where that cannot be found."""
         key = point.precision, point.tf32
         if key not in self._rounding:
             request = {**self._request("rounding", point.work, point.source), "point": asdict(point)}

@@ -1,4 +1,4 @@
-"""The report of a bench run, made from the files of its run directory alone."""
+"""The report of a bench run, made only from the files of its run directory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trt_workbench.report.page import evidence_from
 from trt_workbench.report.style import plots_folder
 
 TAILS = ("p90", "p95", "p99")
-# With more works than this, the table of winners stands for the sentence of each.
+# With more works than this, the table of winners replaces the sentence of each.
 _MOST_SENTENCES = 6
 
 

@@ -47,7 +47,7 @@ class BenchRun:
         unavailable: why a backend cannot serve here, by name; its points become records that say so.
         kept: what an earlier run has measured; its repetitions are not measured again.
         progress: called with the measurements done, their total and what comes next.
-        gate: lets TensorRT engines pass that are verified; None lets all pass.
+        gate: rejects TensorRT engines that are not verified; None accepts all.
     """
 
     config: BenchConfig
@@ -62,7 +62,7 @@ class BenchRun:
         """Prepare the folders.
 
         Raises:
-            UsageProblem: a model is random by design, or as `model_files`.
+            UsageProblem: a model is nondeterministic, or as `model_files`.
             ComponentMissing: as `model_files`.
         """
         self._models = model_files(self.config)
@@ -126,7 +126,7 @@ class BenchRun:
         return self._verified(loaded)
 
     def _verified(self, loaded: dict[str, _Loaded]) -> dict[str, _Loaded]:
-        """Return those that the gate lets pass, by key, with its mark; the others become records that say so."""
+        """Return those that the gate accepts, by key, with its mark; the others become records that say so."""
         plans = {key for key, one in loaded.items() if get_backend(one.point.backend).plans}
         if self.gate is None or not plans:
             return loaded

@@ -30,7 +30,7 @@ from trt_workbench.bench.options import Ranges, session_options
 from trt_workbench.bench.streams import StreamWork
 from trt_workbench.vision import DecodeSettings, Geometry, find_geometry, preprocess, recognise
 
-# A detector that is deployed shows boxes it is sure of; evaluation alone needs the tail below.
+# A detector that is deployed shows boxes it is sure of; only evaluation needs the tail below.
 _DEPLOYED_CONF = 0.25
 
 
@@ -47,14 +47,14 @@ class Scenario(Protocol):
         """Do the work once."""
 
     def measure(self, limits: SamplingLimits) -> Samples:
-        """Do it over and over."""
+        """Do it repeatedly."""
 
 
 class Arrays:
     """Raw input arrays to raw output arrays."""
 
     def __init__(self, session: Session, model: Path, work: Work, seed: int) -> None:
-        """Draw the inputs. Raises UsageProblem if the shapes cannot be had."""
+        """Draw the inputs. Raises UsageProblem if the shapes are not possible."""
         tensors = onnx_inputs(model)
         symbols = dimension_symbols(tensors)
         dims = with_image_size(work.dims, symbols or {spec.name: spec.shape for spec in session.inputs}, work.imgsz)
@@ -98,7 +98,7 @@ class ImageToBoxes:
         self._input = session.inputs[0]
         size = work.batch if self._input.shape[0] is None else self._input.shape[0]
         self._constants = self._family.constants(size)
-        if self._constants:  # a session makes the images' tensor alone
+        if self._constants:  # a session makes only the images' tensor
             self._device = None
         shapes = {name: array.shape for name, array in self._constants.items()}
         self.shapes: Mapping[str, Sequence[int]] | None = {self._input.name: (size, *self._transform.shape), **shapes}

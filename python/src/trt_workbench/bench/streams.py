@@ -90,7 +90,7 @@ class StreamWork:
         return found | {name: np.stack([state[name] for state in states]) for name in states[0]}
 
     def measure(self, limits: SamplingLimits) -> Samples:
-        """Time calls, and the parts that the pool tells apart."""
+        """Time calls, and the parts that the pool distinguishes."""
         self._timings.clear()
         samples = measure_calls(self.once, limits)
         counted = self._timings[-len(samples.latency_ms) :]
@@ -105,7 +105,7 @@ class StreamWork:
         return self._pool.push(self._streams, chunks)
 
     def _restart(self) -> None:
-        """Let all streams begin anew, and run their first chunk."""
+        """Restart all streams, and run their first chunk."""
         for stream in self._streams:
             stream.close()
         self._streams, self._second = [self._pool.open() for _ in range(self.items)], []

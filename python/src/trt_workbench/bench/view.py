@@ -16,7 +16,7 @@ from trt_workbench.core.verification import Mark
 from trt_workbench.model.precision import precision_label
 from trt_workbench.report.page import percent
 
-# The card's counter of energy goes on about every 0.1 s: what was sampled for less is off by more than a tenth.
+# The card's energy counter updates about every 0.1 s: what was sampled for less than 1 s is off by more than a tenth.
 _LEAST_ENERGY_S = 1.0
 
 
@@ -160,7 +160,7 @@ def _row(standing: Standing, records: Sequence[Record]) -> BenchRow:
 
 
 def _energy(records: Sequence[Record]) -> float | None:
-    """Joules an item: the mean over repetitions, each weighed by its time; None if that is too short to tell."""
+    """Joules per item: the mean over repetitions, weighted by their time; None if that is too short to measure."""
     known = [
         (record.energy_per_item_j, float(record.telemetry["seconds"]))
         for record in records

@@ -17,13 +17,13 @@ from trt_workbench.verify import let_through
 
 # More reasons of failures than this are left to the report's table.
 _MOST_FAILURES = 4
-# What is said of a point that has no time; a batch that a saturated sweep left out is only counted, and wrong outputs
-# are the first sentence of all.
+# The text for a point without a time; a batch that a saturated sweep left out is only counted, and wrong outputs are
+# the first sentence of all.
 _ENDS = {"failed": "failed", "unavailable": "could not serve"}
 
 
 def summary(run: BenchArtefacts, made: Sequence[Table]) -> list[str]:
-    """Say in sentences what was measured, what came of it at every work, and how far it can be trusted."""
+    """Say in sentences what was measured, the result for every work, and how far it can be trusted."""
     return [*alarms(run.records), *_outcome(run, made), *(table.sentence for table in made), *_caveats(run, made)]
 
 
@@ -154,7 +154,7 @@ def _fallbacks(records: Sequence[Record]) -> list[str]:
 
 
 def _not_compared(records: Sequence[Record]) -> list[str]:
-    """Points that are ranked although nobody has looked at their outputs; older records do not tell."""
+    """Ranked points whose outputs were not checked; older records do not say."""
     points = {
         (_place(record), record.runtime): str(record.outputs["reason"])
         for record in records
@@ -167,7 +167,7 @@ def _not_compared(records: Sequence[Record]) -> list[str]:
 
 
 def _far(records: Sequence[Record]) -> list[str]:
-    """Points whose outputs are further from the reference than their precision usually takes them."""
+    """Points whose outputs are further from the reference than usual for their precision."""
     points = {
         (_place(record), record.runtime): str(record.outputs["reason"])
         for record in records
@@ -220,7 +220,7 @@ def unstable(records: Iterable[Record]) -> list[dict[str, Any]]:
 
 
 def _kinds(reasons: Iterable[str]) -> list[str]:
-    """Return one of those that differ in their figures alone, with how many more there are."""
+    """Return one of those that differ only in their figures, with how many more there are."""
     kinds: dict[str, list[str]] = {}
     for reason in reasons:
         kinds.setdefault(re.sub(r"\d+", "0", reason), []).append(reason)

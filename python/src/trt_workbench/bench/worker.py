@@ -114,12 +114,12 @@ class Worker:
 
     @staticmethod
     def rounding(request: dict[str, Any]) -> dict[str, Any]:
-        """Return how far rounding takes each output of a point. Raises WorkbenchError."""
+        """Return the rounding error of each output of a point. Raises WorkbenchError."""
         return _rounding(request)
 
 
 def _rounding(request: dict[str, Any]) -> dict[str, Any]:
-    """Return how far the rounding of the precisions of a point takes each output on the point's own inputs."""
+    """Return the rounding error of each output in a point's precisions, on the point's own inputs."""
     import contextlib
 
     from trt_workbench.bench import output_check

@@ -40,7 +40,7 @@ _AGAIN_S = 0.01
 
 @contextmanager
 def ended_as_interrupted(heard: list[int]) -> Iterator[None]:
-    """Treat SIGTERM and SIGHUP like Ctrl-C: what was begun is kept or cleared.
+    """Treat SIGTERM and SIGHUP like Ctrl-C: partial work is kept or removed.
 
     Batch systems and containers end a job with the one, a terminal that is closed with the other. What is ignored, as
     SIGHUP is under `nohup`, stays so. An interrupt that Python drops, because it came within a finalizer or the
@@ -135,7 +135,7 @@ def handled(command: Callable[..., R]) -> Callable[..., R]:
             _require_current_folder()
             with ended_as_interrupted(heard), pulse():
                 found = command(**_with_embedded(kwargs))
-            if heard:  # and the command ended as if nothing were: a library took it for an error of its own
+            if heard:  # and the command ended normally: a library took it for its own error
                 fail("Interrupted; it was done by then.", INTERRUPTED)
             return found
         except typer.Exit:
@@ -169,7 +169,7 @@ def handled(command: Callable[..., R]) -> Callable[..., R]:
 
 
 def _with_embedded(given: dict[str, Any]) -> dict[str, Any]:
-    """Put its path in the place of an embedded model's name, or a contract's, unless a file here has that name."""
+    """Replace the name of an embedded model or contract by its path, unless a file here has that name."""
     from trt_workbench.core.workspace import EMBEDDED_MODELS, ENCODER, embedded_contract, embedded_model
 
     for role in ("model", "target", "file", "contract"):
@@ -191,7 +191,7 @@ def _require_current_folder() -> None:
 
 
 def _kept() -> Path | None:
-    """Return the run directory that the command has finished before it ended otherwise than it should."""
+    """Return the run directory that the command finished before it failed or was interrupted."""
     module = sys.modules.get("trt_workbench.core.directory")  # imported by commands that make one
     return module.finished_run() if module else None
 
@@ -211,7 +211,7 @@ class PanelCommand(TyperCommand):
     """A command whose `--help` lists its options panel by panel, and whose numbers are bounded.
 
     The five options that matter lead: those declared first of the ones that name no panel. The panels that options name
-    follow, then the rest, and last what all commands share. Typer itself lists panels through rich alone, with which
+    follow, then the rest, and last what all commands share. Typer itself lists panels only through rich, with which
     `--help` takes twice the time.
     """
 
@@ -233,7 +233,7 @@ class PanelCommand(TyperCommand):
         return rest
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """Return what stands behind the name of the command: `[OPTIONS] MODEL [IMAGES...]`."""
+        """Return what follows the name of the command: `[OPTIONS] MODEL [IMAGES...]`."""
         places = [one for one in self.get_params(ctx) if one.param_type_name == "argument"]
         named = [_place(one) + "..." * (one.nargs == -1) for one in places]
         return ["[OPTIONS]", *(text if one.required else f"[{text}]" for one, text in zip(places, named, strict=True))]
@@ -257,12 +257,12 @@ class PanelCommand(TyperCommand):
 
 
 def _place(parameter: Any) -> str:
-    """Return what stands for an argument: its name in capitals, whatever typer makes of it."""
+    """Return the placeholder of an argument: its name in capitals, whatever typer makes of it."""
     return str(parameter.metavar or parameter.name).upper()
 
 
 def _plain_types(names: str) -> str:
-    """Write the types of an option as a person would: a list is marked as repeatable in its help."""
+    """Write the types of an option readably: a list is marked as repeatable in its help."""
     return re.sub(r"<(?:list\[)?(\w+?)( range)?\]?>", lambda found: f"<{found[1].lower()}>", names)
 
 

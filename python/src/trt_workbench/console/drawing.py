@@ -49,7 +49,7 @@ def draw(
         problem, code = str(error), error.exit_code
     except MemoryError:
         problem, code = "out of memory", DeviceFailure.exit_code
-    except Exception as error:  # whatever it is, what was measured is worth more
+    except Exception as error:  # whatever it is, the measurements are worth more
         problem, code = f"{type(error).__name__}: {error}", UsageProblem.exit_code
     else:
         return ReportOutcome()

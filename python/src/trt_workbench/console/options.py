@@ -112,7 +112,7 @@ def expanded(command: Callable[..., R]) -> Callable[..., R]:
 
     own = {*inspect.signature(command).parameters} - options.keys()
     collected.__signature__ = inspect.Signature(sorted(parameters.values(), key=lambda one: one.kind))  # type: ignore[attr-defined]
-    collected.__annotations__ = {}  # typer would evaluate them anew
+    collected.__annotations__ = {}  # typer would evaluate them again
     return collected
 
 

@@ -34,7 +34,7 @@ class ProgressUpdate(Protocol):
 
 @contextmanager
 def pulse() -> Iterator[None]:
-    """Print what the command is at every few seconds while the block runs: nobody waits before a silent screen."""
+    """Print what the command is at every few seconds while the block runs, so that the screen is never silent."""
     ended, began = threading.Event(), time.monotonic()
 
     def beat() -> None:
@@ -60,7 +60,7 @@ def _stage() -> str | None:
 
 @contextmanager
 def at_stage(stage: Stage) -> Iterator[None]:
-    """Let the lines say what `stage` returns while the block runs."""
+    """Show what `stage` returns in the lines while the block runs."""
     _stages.append(stage)
     try:
         yield
@@ -146,7 +146,7 @@ def progress_bar(unit: str) -> Iterator[Callable[[str], ProgressUpdate]]:
 
 @contextmanager
 def download_progress(console: Console) -> Iterator[Callable[[int, int], None]]:
-    """Show how far a download is while the block runs.
+    """Show the progress of a download while the block runs.
 
     Yields:
         The function to call with the bytes that have arrived and all there will be (0 if that is unknown).

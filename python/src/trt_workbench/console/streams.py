@@ -1,6 +1,6 @@
 """The standard streams of a command: a reader that goes away, or a full disk, does not end its work halfway.
 
-Importing this module imports next to nothing.
+Importing this module imports almost nothing.
 """
 
 from __future__ import annotations

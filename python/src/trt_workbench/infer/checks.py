@@ -53,7 +53,7 @@ def read_expected(folder: Path, sample: str, outputs: list[str], *, only: bool) 
 
 
 class SampleRun:
-    """One run while it goes on: what it has seen so far.
+    """One run in progress: what it has seen so far.
 
     Attributes:
         first: inputs of the first sample.

@@ -56,7 +56,7 @@ class NativeEngine:
         return settings.duration_s * (3 if settings.single_calls else 1)
 
     def measure(self, inputs: Mapping[str, NDArray[Any]], settings: MeasureSettings) -> Measurement:
-        """Measure single calls, then queries, for which the session is closed: its memory is asked for before."""
+        """Measure single calls, then queries, for which the session is closed: its memory is read before."""
         self._memory = self.memory()
         return measure(self._loaded, self.session, inputs, settings, self._request.profile)
 
@@ -80,7 +80,7 @@ def open_native(request: InferRequest, say: Note) -> NativeEngine:
 
     Args:
         request: what is asked for.
-        say: called with what a person should know.
+        say: called with notes for the user.
 
     Raises:
         UsageProblem: the plan, the model or an option cannot be used, or a state cannot start from zeros.
@@ -138,9 +138,9 @@ def _running(request: InferRequest) -> dict[str, Any]:
 
 
 def _free_bytes(device: int) -> int | None:
-    """Return the free memory of a device; None where there is none, which loading the engine will tell in full."""
+    """Return the free memory of a device; None where there is none, which loading the engine will report in full."""
     try:
         found = native.require("devices")()
         return int(found[device]["memory_free_bytes"])
-    except Exception:  # whatever is missing here is missing for the engine too, and told there
+    except Exception:  # whatever is missing here is missing for the engine too, and reported there
         return None

@@ -146,7 +146,7 @@ def infer(request: InferRequest, folder: Path, say: Note = lambda _: None, step:
     Args:
         request: what is asked for.
         folder: an existing folder, such as the staging folder of a run directory.
-        say: called with what a person who waits should know.
+        say: called with progress messages for the user.
         step: called with the number of samples done.
 
     Raises:
@@ -205,7 +205,7 @@ def _source(request: InferRequest, opened: _Opened) -> Iterator[Sample]:
 def _measured(
     opened: _Opened, first: Mapping[str, NDArray[Any]], settings: MeasureSettings | None, say: Note
 ) -> Measurement | None:
-    """Measure on the first sample's inputs, if that is asked for."""
+    """Measure on the first sample's inputs, if requested."""
     if settings is None:
         return None
     seconds = opened.seconds(settings)

@@ -33,9 +33,9 @@ from trt_workbench.model.opsets import DEFAULT_OPSET
 
 MANIFEST = "export.json"
 DEFAULT_CACHE_LENGTH = 1024
-# Raised when the way of exporting changes, so that files exported before are not taken again.
+# Bump to invalidate cached exports.
 _RECIPE = 4
-# Helps a person or a tool that meets the ONNX files later.
+# Helps users and tools that read the ONNX files later.
 _COPIED = (
     "config.json",
     "generation_config.json",
@@ -108,14 +108,14 @@ def export_llm(
         directory: the model.
         output: folder for the ONNX files and `export.json`; files of the same names are replaced.
         settings: what and how.
-        say: called with what happens next.
+        say: called with the next step.
 
     Returns:
         The content of `export.json`.
 
     Raises:
         UsageProblem: the model cannot be loaded or exported, or the folder cannot be written.
-        CheckFailed: an exported graph computes something else than PyTorch; nothing is kept.
+        CheckFailed: an exported graph does not compute what PyTorch computes; nothing is kept.
         ComponentMissing: torch, transformers or ONNX Runtime is missing.
         DeviceFailure: there is not enough memory.
     """
@@ -170,7 +170,7 @@ def exported_graph(
 ) -> ExportedGraph:
     """Return one graph of a model from `exported-llm/` of the caches, exported and proved at its first use.
 
-    Without a usable ONNX Runtime it is not proved, which is said; whoever evaluates it compares it with PyTorch anyway.
+    Without a usable ONNX Runtime it is not proved, which is reported; an evaluation compares it with PyTorch anyway.
 
     Raises:
         As `export_llm`.

@@ -31,7 +31,7 @@ class Generation:
 
     Attributes:
         rows: one for every mode, backend and length of the prompt: how near it is to the reference, and why it is wrong
-            or could not be had.
+            or not available.
         error: the first of the errors, a wrong result before all others.
     """
 
@@ -39,7 +39,7 @@ class Generation:
     error: WorkbenchError | None = None
 
     def fail(self, error: WorkbenchError) -> None:
-        """Take note of an error."""
+        """Record an error."""
         if self.error is None or (isinstance(error, CheckFailed) and not isinstance(self.error, CheckFailed)):
             self.error = error
         _release_locals(error)
@@ -60,7 +60,7 @@ def compare_generation(
     TensorRT's engines that are known to be wrong are refused; where the tokens agree, their manifests keep that.
 
     Args:
-        settings: what is compared, as `check_generation` lets it pass.
+        settings: what is compared, as `check_generation` accepts it.
         source: the model.
         tokens: of the text; its beginning is the prompt, each sequence of a batch has its own part.
         found: is filled, so that the caller has what was compared before an interrupt.
@@ -152,7 +152,7 @@ def _agreement(
 
 def _reference(settings: LlmSettings, source: ModelSource, prompts: Prompts) -> dict[int, Trace]:
     """What PyTorch in fp32 generates, by length of the prompt."""
-    # the quickest mode that is asked for anyway: not every architecture has a cache
+    # the quickest requested mode: not every architecture has a cache
     mode, capacity = settings.generating[-1], settings.capacity
     with closing(_open(mode, settings, REFERENCE, source)) as model:
         return {
@@ -168,7 +168,7 @@ def _open(mode: Mode, settings: LlmSettings, choice: BackendChoice, source: Mode
 
 
 def _release_locals(error: BaseException) -> None:
-    """Let go of what an error's frames hold: a model, or its activations, would be in the way of the next one."""
+    """Release what an error's frames hold: a model or its activations would take memory from the next one."""
     link: BaseException | None = error
     while link:
         traceback.clear_frames(link.__traceback__)

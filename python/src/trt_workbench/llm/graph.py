@@ -1,4 +1,4 @@
-"""Export a causal language model to ONNX: one file per graph, weights beside it where they are large."""
+"""Export a causal language model to ONNX: one file per graph, large weights in a file next to it."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ def _declare_batch(document: onnx.ModelProto, batch: int) -> None:
 def _store(
     document: onnx.ModelProto, final: Path, path: Path, properties: dict[str, str], inline_limit_bytes: int
 ) -> Path | None:
-    """Write and check the model as `final`, then move it to `path`, large weights in one file beside it if need be."""
+    """Write and check the model as `final`, then move it to `path`, large weights in one file next to it if needed."""
     onnx.helper.set_model_props(document, {f"trt_workbench.{key}": value for key, value in properties.items()})
     data_name = f"{path.name}.data"
     external = weight_bytes(document) > inline_limit_bytes

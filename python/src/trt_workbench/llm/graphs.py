@@ -114,7 +114,7 @@ class _Layer(CacheLayerMixin):
         self.keys, self.values, self.is_initialized = keys, values, True
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        """Nothing is left to do."""
+        """Nothing to do."""
 
     def get_max_length(self) -> int:
         """Return that there is no maximum."""
@@ -221,7 +221,7 @@ def _expert_linear(module: Any, name: str, inputs: Tensor) -> Tensor:
 
 
 class ExportableCalls(TorchFunctionMode):
-    """Calls what PyTorch's exporter gets right in place of what it does not. A context manager.
+    """Replaces calls that PyTorch's exporter gets wrong by others. A context manager.
 
     It adds the rank to a negative dimension of `repeat_interleave` in place, in a constant that other nodes of the
     graph share: every -1, such as that of a `view`, would become another number. It has no `expm1` (Apertus), which is
@@ -283,7 +283,7 @@ def _mask(
 
 
 def _mask_of_all(*, batch_size: int, attention_mask: Tensor | None = None, **others: Any) -> Tensor:  # noqa: ARG001
-    """Additive mask [1,1,Q,K]: sequences that are not padded and stand at one position see the same.
+    """Additive mask [1,1,Q,K]: the same for all unpadded sequences at one position.
 
     TensorRT 8.6 fuses softmax(scores + mask) @ values where it knows that Q is 1, and reads a mask [B,1,1,K] wrongly
     for every sequence after the first.

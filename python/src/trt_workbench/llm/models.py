@@ -32,7 +32,7 @@ class SessionLogits:
         return self.session.run(self._feed(input_ids))["logits"].astype(np.float32, copy=False)
 
     def last_logits(self, input_ids: Tokens) -> Logits:
-        """Run the graph once without padding; it computes all positions, and a device gives the last one alone."""
+        """Run the graph once without padding; it computes all positions, and a device returns only the last one."""
         return self.session.run_at(self._feed(input_ids), "logits", -1).astype(np.float32, copy=False)
 
     def explained(self, input_ids: Tokens) -> str:
@@ -150,10 +150,10 @@ class SessionSlots:
         return self._append(self.session, input_ids, 0)
 
     def _append(self, session: Session, input_ids: Tokens, start: int) -> Logits:
-        self._check_room(start + input_ids.shape[1])  # the graph would write no slot, and say nothing
+        self._check_room(start + input_ids.shape[1])  # the graph would write no slot, without an error
         feed = _cast({"input_ids": input_ids, "start": np.array([start])}, self._dtypes)
         if not self._pairs and input_ids.shape[1] > 1:
-            last = session.run_at(feed, "logits", -1)  # of a prompt, no more than the next token needs
+            last = session.run_at(feed, "logits", -1)  # of a prompt, only what the next token needs
         else:
             outputs = session.run({**feed, **self._state})
             self._state = {old: outputs[new] for new, old in self._pairs}

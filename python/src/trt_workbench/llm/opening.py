@@ -42,8 +42,8 @@ class ModelSource:
         graphs: folder of export-llm to take graphs from; None to export them here.
         options: further options by backend.
         candidate: makes a graph in another format, where a backend runs graphs as they are; None where none is made.
-        say: called with what happens next, such as an export.
-        note: called with what a person should know about the model, each time that PyTorch loads it.
+        say: called with the next step, such as an export.
+        note: called with notes about the model for the user, each time that PyTorch loads it.
     """
 
     directory: LlmDirectory
@@ -73,7 +73,7 @@ def parse_backends(text: str) -> tuple[BackendChoice, ...]:
     """Return the backends that a list such as "torch,ort-cpu,trt:fp16" names, in its order.
 
     Raises:
-        UsageProblem: a name is unknown or stands twice, or there is none, or a backend does not run language models in
+        UsageProblem: a name is unknown or repeated, or there is none, or a backend does not run language models in
             the precision that it is asked for.
     """
     parts = [part.strip() for part in text.split(",") if part.strip()]
@@ -99,7 +99,7 @@ def check_graphs(graphs: Path | None, choices: Sequence[BackendChoice]) -> None:
 
 
 def check_precision(choice: BackendChoice, *, candidates: bool = False) -> None:
-    """Raise UsageProblem if a backend cannot run any language model in the precision that it is asked for.
+    """Raise UsageProblem if a backend cannot run any language model in the requested precision.
 
     Args:
         choice: what is asked for.
@@ -148,7 +148,7 @@ def open_logits(choice: BackendChoice, source: ModelSource, batch: int, length: 
     """Open a model for whole sequences of up to `length` tokens, up to `batch` at a time.
 
     Raises:
-        UsageProblem: the model or the precision cannot be had on this backend.
+        UsageProblem: the model or the precision is not available on this backend.
         ComponentMissing: the backend cannot serve here.
         CheckFailed: the exported graph does not compute what PyTorch computes.
         DeviceFailure: there is not enough memory.
@@ -202,7 +202,7 @@ def open_cached(choice: BackendChoice, source: ModelSource, batch: int, prompt: 
 
 
 def check_llm_options(backend: str, options: Mapping[str, Any]) -> None:
-    """Raise UsageProblem for an option that a backend takes of other models alone."""
+    """Raise UsageProblem for an option that a backend takes only for other models."""
     get_backend(backend).check_language_options(options)
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-# Curves this close, as a share, lie on one another.
+# Curves this close, as a share, coincide.
 _SAME = 1e-3
 _WIDE = 60  # characters of a line of the legend
 
@@ -40,9 +40,9 @@ def _series(records: list[LlmRecord]) -> dict[str, list[LlmRecord]]:
 
 
 def _perplexity(windows: list[LlmRecord], path: Path) -> Path:
-    """Perplexity of everything up to each window: where it settles, the text is long enough.
+    """Perplexity of everything up to each window: if it settles, the text is long enough.
 
-    Backends whose curve lies on another one's share its line, and are named with it.
+    Backends whose curves coincide share a line, and are named with it.
     """
     import numpy as np
 
@@ -76,7 +76,7 @@ def _perplexity(windows: list[LlmRecord], path: Path) -> Path:
 
 
 def _height(windows: list[LlmRecord]) -> float:
-    """Return the inches of the two pictures that stand side by side, with room for a legend of all backends."""
+    """Return the inches of the two pictures side by side, with room for a legend of all backends."""
     return 3.6 + 0.12 * len(_series(windows))
 
 

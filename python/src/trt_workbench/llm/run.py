@@ -44,7 +44,7 @@ Part = Literal["perplexity", "generation"]
 
 @dataclass(frozen=True, kw_only=True)
 class LlmRequest(LlmSettings):
-    """What the user asked for.
+    """The user's request.
 
     Attributes:
         model: folder of the model.
@@ -73,7 +73,7 @@ class LlmOutcome:
 
     @property
     def failures(self) -> list[str]:
-        """Backends that the gate did not let pass, in sentences."""
+        """Backends that the gate rejected, in sentences."""
         return [row["failure"] for row in self.metrics["backends"] if row["failure"]]
 
 
@@ -104,7 +104,7 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
 
         Args:
             request: what was asked.
-            say: called with what happens next, such as an export.
+            say: called with the next step, such as an export.
 
         Raises:
             UsageProblem: the model, text or an option cannot be used, or they do not fit each other.
@@ -168,7 +168,7 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
         A backend that cannot generate is a row of `generation` that says why, as long as there is any other result.
 
         Raises:
-            UsageProblem: a model cannot be had on a backend, or a file cannot be written.
+            UsageProblem: a model is not available on a backend, or a file cannot be written.
             ComponentMissing: a backend cannot serve here.
             CheckFailed: an exported graph does not compute what PyTorch computes, or an engine is known to be wrong.
             DeviceFailure: a device failed or is out of memory.
@@ -192,7 +192,7 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
         return LlmOutcome(metrics["status"], metrics, generation.error)
 
     def _note(self, text: str) -> None:
-        """Keep a remark once: several backends may load the same checkpoint."""
+        """Keep a note once: several backends may load the same checkpoint."""
         if text not in self.notes:
             self.notes.append(text)
 

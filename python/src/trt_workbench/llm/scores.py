@@ -71,7 +71,7 @@ def score_logits(
         other = None if logits is None else logits[part]
         return _score_block(reference[part], other, targets[part])
 
-    # numpy lets go of the interpreter lock in these loops
+    # numpy releases the interpreter lock in these loops
     with ThreadPoolExecutor(min(len(starts), available_processors(), 8) or 1) as pool:
         return sum(pool.map(one, starts), TokenScores())
 

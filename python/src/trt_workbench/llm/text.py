@@ -17,7 +17,7 @@ LARGEST_DEFAULT_WINDOW = 1024
 
 @dataclass(frozen=True)
 class Recipe:
-    """Everything that decides a perplexity beside the model, the tokenizer and the text.
+    """Everything that decides a perplexity besides the model, the tokenizer and the text.
 
     Attributes:
         window: tokens that the model sees at once, the begin-of-text token included.

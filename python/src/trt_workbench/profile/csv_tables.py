@@ -25,7 +25,7 @@ class LayerIndex:
         """Return the layer of the innermost range that is one's; None if no range is.
 
         Args:
-            ranges: outermost first, as `domain:name`; Nsight Compute adds further fields, apart by colons.
+            ranges: outermost first, as `domain:name`; Nsight Compute adds further fields, separated by colons.
         """
         for text in reversed(list(ranges)):
             name = text.removeprefix(f"{DOMAIN}:").removeprefix(":")
@@ -34,7 +34,7 @@ class LayerIndex:
         return None
 
     def _longest_beginning(self, text: str) -> Operation | None:
-        """Return the layer whose name stands before further fields; a name may hold colons itself."""
+        """Return the layer whose name precedes further fields; a name may hold colons itself."""
         while ":" in text:
             text = text.rpartition(":")[0]
             if found := self._layers.get(text):
@@ -60,7 +60,7 @@ def read_table(text: str, columns: Sequence[str], source: str, free: str | None 
             text may lack; in a row of another width than the header's they share what the other columns leave.
 
     Raises:
-        UsageProblem: there is no such table; the message holds the line that tells why, else the first. Or a row does
+        UsageProblem: there is no such table; the message holds the line that says why, else the first. Or a row does
             not fit the header; the message holds it and the number of its line.
     """
     lines = text.split("\n")
@@ -72,13 +72,13 @@ def read_table(text: str, columns: Sequence[str], source: str, free: str | None 
 
 
 def telling(text: str) -> str:
-    """Return the line of a tool's output that tells what went wrong, else the first, shortened."""
+    """Return the line of a tool's output that says what went wrong, else the first, shortened."""
     said = [line.strip() for line in text.split("\n") if line.strip()] or ["nothing"]
     return next((line for line in said if _REASON.search(line)), said[0])[:200]
 
 
 def _rows(lines: Sequence[str], first: int, names: list[str], source: str, free: str | None) -> list[dict[str, str]]:
-    # the tool's own lines may stand anywhere
+    # the tool's own lines may be anywhere
     kept = [(number, line) for number, line in enumerate(lines[first:], first + 1) if not line.startswith("==")]
     rows: list[dict[str, str]] = []
     after_empty = False
@@ -126,7 +126,7 @@ def _fitted(cells: list[str], names: Sequence[str], free: str | None) -> list[st
 
 
 def number(text: str) -> float | None:
-    """Return a figure as the tools print it ("10,196,000", "97.03"); None for "n/a" and the like."""
+    """Return a figure as the tools print it ("10,196,000", "97.03"); None for "n/a" and similar."""
     try:
         return float(text.replace(",", ""))
     except ValueError:

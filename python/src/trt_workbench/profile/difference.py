@@ -1,4 +1,4 @@
-"""Two profiles of one model, layer by layer: operations are put together by the ONNX nodes that they share."""
+"""Two profiles of one model, layer by layer: operations are grouped by the ONNX nodes that they share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trt_workbench.backends.profiling import OVERHEAD, Operation
 class LayerGroup:
     """Operations of both sides that compute the same nodes.
 
-    A layer of one side may stand for several of the other: what is fused here and apart there forms one group.
+    A layer of one side may correspond to several of the other: what only one side fuses forms one group.
 
     Attributes:
         onnx_nodes: of all operations; empty for a layer that the runtime made up.
@@ -57,14 +57,14 @@ class LayerGroup:
 
     @property
     def only_in(self) -> str:
-        """The side that alone has operations: "target", "against" or "" for both."""
+        """The only side that has operations: "target", "against" or "" for both."""
         return "" if self.target and self.against else "target" if self.target else "against"
 
 
 def difference(target: Sequence[Operation], against: Sequence[Operation]) -> list[LayerGroup]:
     """Return the groups of two profiles, the largest difference first.
 
-    Operations without a node (reformat layers, kernels' layouts) are put together by their own name.
+    Operations without a node (reformat layers, kernels' layouts) are grouped by their own name.
 
     Args:
         target: operations of the profiled engine or model.

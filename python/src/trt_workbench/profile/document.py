@@ -15,7 +15,7 @@ from trt_workbench.core.documents import having, read_lines
 
 
 class Kernel(OfSide):
-    """A CUDA kernel, all its launches in the timed region together, apart for each layer that launched it.
+    """A CUDA kernel, all its launches in the timed region together, separate for each layer that launched it.
 
     Attributes:
         kind: always "kernel".
@@ -52,7 +52,7 @@ _Interval = tuple[FiniteFloat, FiniteFloat] | None
 class SideFacts(TypedDict):
     """What run.json says of a side; docs/reference/run-directory.md has all keys.
 
-    Releases before had the medians alone, and of TensorRT the sum of the layers for `profiled_ms`.
+    Earlier releases had only the medians, and of TensorRT the sum of the layers for `profiled_ms`.
     """
 
     path: str

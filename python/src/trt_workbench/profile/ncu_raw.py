@@ -13,7 +13,7 @@ from trt_workbench.profile.csv_tables import DOMAIN, LayerIndex, nanoseconds, nu
 from trt_workbench.profile.document import Kernel, kernels_with_shares
 
 DURATION = "gpu__time_duration.sum"
-# What tells why a kernel takes its time: how near compute, memory and DRAM are to their peaks, and how full the SMs.
+# What shows why a kernel takes its time: how near compute, memory and DRAM are to their peaks, and how full the SMs.
 METRICS = (
     DURATION,
     "sm__throughput.avg.pct_of_peak_sustained_elapsed",
@@ -28,7 +28,7 @@ _RANGE_COLUMN = "_Range:"
 _PUSH_POP = "Push/Pop_Range:"
 # Not the rest of a cell: the layer's JSON, which TensorRT adds to its range, has tensors named like other layers.
 _RANGE = re.compile(rf'"({DOMAIN}:[^"]*)')
-# What stands in columns right of the ranges: a row that was cut short or torn apart has other things there.
+# The content of columns right of the ranges: a row that was cut short or torn apart has other things there.
 _SHAPES = {"ID": re.compile(r"\d+"), "Block Size": re.compile(r"\(.*\)"), "Grid Size": re.compile(r"\(.*\)")}
 
 

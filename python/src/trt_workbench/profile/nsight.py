@@ -1,4 +1,4 @@
-"""NVIDIA's profilers: where they are, and the exact commands that record the timed region alone."""
+"""NVIDIA's profilers: where they are, and the exact commands that record only the timed region."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Tool:
         command: name of its executable.
         title: NVIDIA's name of it.
         packages: that bring it, for the message.
-        places: glob patterns where installers put it beside the PATH.
+        places: glob patterns where installers put it outside the PATH.
     """
 
     command: str
@@ -87,7 +87,7 @@ def nsys_stats(nsys: Path, recording: Path, report: str) -> list[str]:
 def ncu_profile(ncu: Path, log: Path, launches: int, program: Sequence[str]) -> list[str]:
     """Return the command that measures the first launches between cudaProfilerStart and -Stop.
 
-    Clocks stay as they are: locking them to the base clock, ncu's default, would give times that nobody meets.
+    Clocks stay as they are: locking them to the base clock, ncu's default, would give unrealistic times.
 
     Args:
         ncu: the executable.

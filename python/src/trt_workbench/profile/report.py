@@ -1,4 +1,4 @@
-"""The report of a profile, made from the files of its run directory alone."""
+"""The report of a profile, made only from the files of its run directory."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def profile(
     Args:
         request: what is asked for.
         output: the folder; None for `tmp/profile/<run-id>/`.
-        say: called with what a person who waits should know.
+        say: called with progress messages for the user.
 
     Returns:
         The run directory.
@@ -89,7 +89,7 @@ class _Filling:
         self.keep(found, side, kernels)
 
     def keep(self, found: ProfiledSide, side: Side, kernels: list[Kernel] | None = None) -> None:
-        """Put a profile among the records."""
+        """Add a profile to the records."""
         self._records += [*found.operations, *(kernels or [])]
         self._sides[side] = found.facts
 
@@ -121,7 +121,7 @@ class _Filling:
         return kernels
 
     def _keep_captures(self, folder: Path, side: Side) -> Path:
-        """Copy a side's captures beside the run directory, which a failure removes, and return where they are."""
+        """Copy a side's captures next to the run directory, which a failure removes, and return where they are."""
         destination = self._directory.destination
         kept = destination.with_name(f"{destination.name}.captures") / side
         shutil.copytree(folder, kept, dirs_exist_ok=True)

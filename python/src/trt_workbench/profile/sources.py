@@ -88,7 +88,7 @@ def profile_workload(work: Workload, nodes: ModelNodes, side: Side, folder: Path
 
 
 def kernels_alone(work: Workload) -> ProfiledSide:
-    """Return a profile without layers, for a runtime whose kernels alone can be recorded."""
+    """Return a profile without layers, for a runtime of which only kernels can be recorded."""
     note = f"Backend {work.backend} has no profiler by layer; the kernels alone were recorded."
     return ProfiledSide([], {**_facts(work), "notes": [note]}, work)
 

@@ -27,8 +27,7 @@ class Answer:
     Attributes:
         target: median without the profiler and its interval, milliseconds.
         against: the same of the other side.
-        faster: the side whose median is lower by 2 % or more, with intervals apart; None where they cannot be told
-            apart.
+        faster: the side whose median is lower by 2 % or more, with disjoint intervals; else None.
         profiled_ms: medians of both sides with the profiler, the target's first.
         profile_agrees: whether the profiled times say the same: their direction is that of the others, and the
             interval of their ratio meets that of the others.
@@ -69,7 +68,7 @@ def answer(target: Mapping[str, Any], against: Mapping[str, Any]) -> Answer | No
 
 
 def _interval(side: Mapping[str, Any], which: str) -> Interval | None:
-    """Return a side's time; runs of earlier releases have the median alone, and of TensorRT the sum of the layers."""
+    """Return a side's time; runs of earlier releases have only the median, and of TensorRT the sum of the layers."""
     middle = side.get(f"{which}_ms") or (side.get("sum_ms") if which == "profiled" else None)
     if not middle:
         return None
@@ -87,7 +86,7 @@ def _off(ratio: Interval) -> float:
 
 
 _NAMED = 3
-# Operations below this share are folded away, and kinds of them put together.
+# Operations below this share are folded, and their kinds grouped.
 _TRIVIAL = 0.005
 _KINDS = 12
 
@@ -97,7 +96,7 @@ class Total:
     """All operations of one operator that give one precision.
 
     Attributes:
-        operator: of the operations; "all others" for kinds too small to be told apart.
+        operator: of the operations; "all others" for kinds too small to show separately.
         precision: of their outputs, or the change of precision.
         number: how many there are, by side; None for a side without them.
         time_ms: of one run of the model, together, by side.
@@ -181,7 +180,7 @@ def precision_of(one: Operation) -> str:
 
 
 def totals(sides: Sequence[SideView]) -> list[Total]:
-    """Return the time by operator and precision, the longest first; small kinds are put together."""
+    """Return the time by operator and precision, the longest first; small kinds are grouped."""
     sums: list[dict[tuple[str, str], tuple[int, float]]] = []
     for side in sides:
         found: dict[tuple[str, str], tuple[int, float]] = {}

@@ -54,7 +54,7 @@ class Workload(BaseModel):
     profile: int | None = None
 
     def session_options(self) -> SessionOptions:
-        """Return what a session is asked for: what the runtime itself makes of the file, without a simulation.
+        """Return the options of a session: what the runtime itself makes of the file, without a simulation.
 
         TensorRT runs without CUDA graphs, which hide the layers.
         """

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from trt_workbench.core.artefacts import Cpu, Driver, Environment
 
-# Far below its largest clock a card was idle, capped or throttled when the environment was recorded; alone no proof.
+# Far below its largest clock a card was idle, capped or throttled when the environment was recorded; not proof alone.
 _BUSY_MEMORY_SHARE = 0.05
 
 

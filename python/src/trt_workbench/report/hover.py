@@ -1,7 +1,7 @@
 """Values on hover: parts of a plot that say, in the words of a `<title>`, what is drawn there.
 
 A plot says with `say_columns`, `say_rows` and `say_point` what its parts mean, in the units of its axes. When it is
-written as SVG, an invisible area with a title lies over each of them. Browsers show titles: no script is needed.
+written as SVG, an invisible area with a title covers each of them. Browsers show titles: no script is needed.
 """
 
 from __future__ import annotations

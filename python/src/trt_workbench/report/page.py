@@ -1,6 +1,6 @@
 """Self-contained HTML pages, and Markdown, from the templates of this package.
 
-Names of models, categories and files come from anywhere: whatever a template puts in is escaped, in both languages.
+Names of models, categories and files come from anywhere: all that a template inserts is escaped, in both languages.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _by_name(colour: re.Match[str]) -> str:
 
 
 def within_page(path: Path, title: str) -> str:
-    """Return an SVG that `written` made, to be put into a page as it is.
+    """Return an SVG that `written` made, to be inserted into a page unchanged.
 
     Args:
         path: the file.
@@ -112,13 +112,13 @@ def one_line(text: str) -> str:
 
 
 class Ready(str):
-    """A piece of Markdown that is put in as it is."""
+    """A piece of Markdown that is inserted unchanged."""
 
     __slots__ = ()
 
 
 def markdown(value: Any) -> Any:
-    """Escape a value for one line of Markdown, a cell of a table among them; what is no text stays as it is."""
+    """Escape a value for one line of Markdown, a cell of a table among them; other values are unchanged."""
     if isinstance(value, Ready) or not isinstance(value, str):
         return value
     line = one_line(value)
@@ -138,7 +138,7 @@ def _link(path: str) -> Ready:
 
 
 def render(template: str, **values: Any) -> str:
-    """Render a template with everything escaped; an undefined name is an error, never an empty place.
+    """Render a template with everything escaped; an undefined name is an error, never empty.
 
     Args:
         template: its path in the package, such as `bench/report.html.j2`.
@@ -197,7 +197,7 @@ def _mebibytes(value: float | None) -> str:
 
 
 def _moment(text: str) -> str:
-    """Format a time in ISO 8601, as run.json has it, for people; another text stays as it is."""
+    """Format a time in ISO 8601, as run.json has it, for people; other text is unchanged."""
     try:
         return f"{datetime.datetime.fromisoformat(text).astimezone(datetime.UTC):%Y-%m-%d %H:%M} UTC"
     except (ValueError, OverflowError):

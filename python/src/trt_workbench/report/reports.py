@@ -42,7 +42,7 @@ REPORTS = {
 
 
 def write_report(directory: Path) -> Path:
-    """Write the report of a run directory, from its files alone; it can be written again at any time.
+    """Write the report of a run directory, only from its files; it can be written again at any time.
 
     Returns:
         The path of report.html, one file that needs no other.

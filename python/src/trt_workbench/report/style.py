@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 INK = "#1f2933"
 ACCENT = "#2f6fb2"
-# Okabe and Ito's palette, which people with any form of colour blindness can tell apart.
+# Okabe and Ito's palette, distinguishable with any form of colour blindness.
 PALETTE = ("#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#8a8d00", "#555555")
 
-# Legend entries up to this many characters stand two in a row.
+# Legend entries up to this many characters are two in a row.
 _SHORT = 30
 # Inches of a picture with one set of axes: narrow, so that its text can be read on a phone.
 NARROW = 5.2
@@ -113,12 +113,12 @@ def matplotlib() -> Any:
 
 @contextmanager
 def settings() -> Iterator[None]:
-    """Draw with our settings alone: no file of the user's or of the current folder changes the pictures."""
+    """Draw only with our settings: no file of the user's or of the current folder changes the pictures."""
     mpl = matplotlib()
     with mpl.rc_context(), warnings.catch_warnings():
         mpl.rcdefaults()
         mpl.rcParams.update(_SETTINGS)
-        # the font lacks most of the world's scripts; a box stands for such a character
+        # the font lacks most of the world's scripts; a box replaces such a character
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         # names may take more room than there is
         warnings.filterwarnings("ignore", message="constrained_layout not applied")

@@ -40,8 +40,8 @@ class GateResult(Strict):
 
     Attributes:
         gate: its name.
-        value: the worst that was found, None where it is not finite or nothing was there to judge.
-        limit: what it is held against; None for a gate without a number.
+        value: the worst that was found, None where it is not finite or there was none.
+        limit: what it is compared with; None for a gate without a number.
         chunk: the first one that fails, else the one of the worst value; None of the whole stream.
         tensor: the same.
         text: what was found, in words.

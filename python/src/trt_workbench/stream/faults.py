@@ -147,7 +147,7 @@ def _nan(names: list[str], chunk: int) -> Alter:
         if update.chunk != chunk:
             return update.now
         spoilt = update.now[names[0]].copy()
-        spoilt.flat[-1] = np.nan  # the newest frame lies at the end
+        spoilt.flat[-1] = np.nan  # the newest frame is at the end
         return {**update.now, names[0]: spoilt}
 
     return alter

@@ -21,7 +21,7 @@ _WARM_UP = 2
 
 
 class HostPool:
-    """A `StatePool` over any session: rows are joined for a call and taken apart after it."""
+    """A `StatePool` over any session: rows are joined for a call and split after it."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class HostPool:
         for first in range(0, len(streams), most):
             rows = range(first, min(first + most, len(streams)))
             parts.append(self._run([streams[row] for row in rows], self._rows(inputs, rows), states))
-        # only now: a call that fails leaves every stream as it was
+        # only now: a call that fails leaves every stream unchanged
         self._states.update(states)
         if len(parts) == 1:
             return parts[0]
@@ -89,7 +89,7 @@ class HostPool:
         self._states[stream] = {name: state[name].copy() for name in held}
 
     def close(self, stream: int) -> None:
-        """Let go of a stream."""
+        """Release a stream."""
         self._held(stream)
         del self._states[stream]
 
@@ -98,15 +98,15 @@ class HostPool:
         return {"per_stream": sum(array.nbytes for array in self._initial.values())}
 
     def graph_status(self) -> str:
-        """Return nothing: the session alone knows of graphs."""
+        """Return nothing: only the session knows of graphs."""
         return ""
 
     def timing(self) -> dict[str, float]:
-        """Return `inference` and `state` (joining and taking apart) of the last push, milliseconds."""
+        """Return `inference` and `state` (joining and splitting) of the last push, milliseconds."""
         return dict(self._timing)
 
     def release(self) -> None:
-        """Let go of all streams."""
+        """Release all streams."""
         self._states.clear()
 
     def _held(self, stream: int) -> Arrays:
@@ -127,7 +127,7 @@ class HostPool:
         spare = size - len(streams)
         begin = time.perf_counter()
         held = [self._states[stream] for stream in streams]
-        held += held[:1] * spare  # rows that nobody looks at repeat the first
+        held += held[:1] * spare  # unused rows repeat the first
         joined = {name: _padded(array, self._axes.get(name), spare) for name, array in inputs.items()}
         for pair in self._pairs:
             joined[pair.input] = _joined([one[pair.input] for one in held], pair.axis)

@@ -231,5 +231,5 @@ def _of_audio(contract: Contract, samples: NDArray[np.float32], rate: int, sourc
 
 
 def _place(signal: Signal) -> int:
-    """Return where the frames lie in one stream's signal, without the batch axis."""
+    """Return the position of the frames in one stream's signal, without the batch axis."""
     return signal.time_axis - (signal.batch_axis is not None and signal.batch_axis < signal.time_axis)

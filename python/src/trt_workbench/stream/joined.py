@@ -1,4 +1,4 @@
-"""Whether streams of different age in one batch are what each of them is alone: asked before any of them is timed."""
+"""Whether streams of different age in one batch equal each of them run alone: checked before any of them is timed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trt_workbench.stream.paced_document import JoinedCheck
 from trt_workbench.stream.pool import PooledStream, StreamPool
 from trt_workbench.stream.rows import Pieces, row_of
 
-# With streams of each number: once with the new ones in their first chunk, once with all of them going on.
+# With streams of each number: once with the new ones in their first chunk, once with all of them continuing.
 _PUSHES = 2
 
 
@@ -48,10 +48,10 @@ def joined(
     Args:
         pool: without open streams.
         session: the same model's, for the streams alone.
-        pieces: what the streams hear.
+        pieces: what the streams are fed.
         most: streams that are open at once at most.
         limit: of the relative L2.
-        folder: where the contract's files lie.
+        folder: that holds the contract's files.
         run: called after every batch.
     """
     sizes = [*(size for size in pool.buckets if size < most), most]
@@ -73,7 +73,7 @@ def joined(
         chunks = [stream.chunks for stream in live]
         outputs = pool.push(live, [pieces(numbers[stream], chunk) for stream, chunk in zip(live, chunks, strict=True)])
         for stream, chunk, one in zip(live, chunks, outputs, strict=True):
-            # its state as well: what is wrong there may show in no output for many chunks
+            # its state as well: an error there may not reach an output for many chunks
             own = {**one, **stream.save().state}
             found.add(f"chunk {chunk} of stream {numbers[stream]}", own, next(expected[stream]), len(live))
         run()

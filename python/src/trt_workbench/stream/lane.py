@@ -1,4 +1,4 @@
-"""A lane: the target in one precision and mode on a stream, chunk by chunk beside the reference."""
+"""A lane: the target in one precision and mode on a stream, compared with the reference chunk by chunk."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Lane:
         last: outputs of the last chunk.
         compared: by tensor, entries that were compared.
         reshaped: by tensor whose shape was not the reference's, the first chunk of it and what the shapes were.
-        paired: whether it was held against the closed loop of the same session's kind.
+        paired: whether it was compared with the closed loop of the same session's kind.
         unequal_chunk: the first one in which the two were not equal bit for bit.
     """
 
@@ -108,7 +108,7 @@ class Lane:
         """Run a chunk.
 
         Args:
-            feed: every input but the state.
+            feed: every input except the state.
             feed_ms: what it took to cut them from the stream.
             reference_state: what the reference is fed with.
         """
@@ -159,7 +159,7 @@ class Lane:
         return record
 
     def _difference(self, name: str, expected: NDArray[Any], where: tuple[slice, ...]) -> tuple[Difference, bool]:
-        """Compare the part of a tensor that counts, and a head's answers; with whether what is told of it is finite."""
+        """Compare the part of a tensor that counts, and a head's answers; with whether reported values are finite."""
         array = self.last[name]
         if array.shape != expected.shape:
             self.reshaped.setdefault(name, (self.done, f"{list(array.shape)}, the reference's {list(expected.shape)}"))
@@ -173,7 +173,7 @@ class Lane:
         return difference(part, other), bool(is_finite(array if name in self._states else part).all())
 
     def check_equal(self, closed: Lane) -> None:
-        """Hold the chunk that both have just run against the one through the host."""
+        """Compare the chunk that both have just run with the one through the host."""
         self.paired = True
         same = all(equal(array, closed.last[name]) for name, array in self.last.items())
         if not same and self.unequal_chunk is None:

@@ -24,7 +24,7 @@ _WARNING_SHARE = 0.5
 
 
 def judged_as(ran: Mapping[str, Any] | None, asked: str, contract: Contract | None = None) -> str:
-    """Return the precision whose limits hold: the coarsest that computes, may, or is written, else what was asked for.
+    """Return the precision whose limits hold: the coarsest used, allowed or stored, else the one requested.
 
     Args:
         ran: `precision_ran` of a session's record.
@@ -37,12 +37,12 @@ def judged_as(ran: Mapping[str, Any] | None, asked: str, contract: Contract | No
 
 
 def tie(kind: str) -> float:
-    """Return how close a head's best two may lie to be no clear answer in a precision, as a share of a row's norm."""
+    """Return how close a head's best two may be for no clear answer in a precision, as a share of a row's norm."""
     return 2 * STREAM.limit(kind)
 
 
 def judge(lane: Lane, contract: Contract, gates: Gates, record: Mapping[str, Any], warm_up: int | None) -> LaneMetrics:
-    """Return what a lane that has run came to.
+    """Return the result of a lane that has run.
 
     Args:
         lane: with at least one chunk.
@@ -58,7 +58,7 @@ def judge(lane: Lane, contract: Contract, gates: Gates, record: Mapping[str, Any
     agreed = {name: same / clear for name, (same, clear, _) in lane.heads.items() if clear}
     dead = {pair.output for pair in contract.state if pair.dead}
     results = [_compared(lane, dead), *_results(lane, gates.of(kind), gates, fit, may_grow=may_grow)]
-    simulated = bool((record.get("precision_ran") or {}).get("simulated"))  # its times say nothing about the format
+    simulated = bool((record.get("precision_ran") or {}).get("simulated"))  # its times are not those of the format
     states = {pair.output for pair in contract.state}
     integers = {name for name in lane.tensors if contract.outputs[name].dtype.startswith(("int", "uint", "bool"))}
     return LaneMetrics(

@@ -75,11 +75,11 @@ class OpenedStream:
     """
 
     def __init__(self, settings: StreamSettings, say: Say) -> None:
-        """Read the contract and open the reference; sessions of the target are opened when they are asked for.
+        """Read the contract and open the reference; sessions of the target are opened on demand.
 
         Raises:
-            UsageProblem: a file cannot be used, contract and model contradict one another, the model is random by
-                design, or the reference is of another one.
+            UsageProblem: a file cannot be used, contract and model contradict one another, the model is
+                nondeterministic, or the reference is of another one.
             ComponentMissing: a backend cannot serve here.
         """
         self.settings, self._say = settings, say
@@ -117,7 +117,7 @@ class OpenedStream:
         return self.settings.reference == self.backend and self._graph_path == self.target
 
     def session(self, precision: str, *, on_device: bool = False) -> Session:
-        """Return the target's session of a precision; with its state on the device where that is asked for.
+        """Return the target's session of a precision; with its state on the device if requested.
 
         Raises:
             CheckFailed: its engine is known to be wrong.
@@ -294,7 +294,7 @@ class OpenedStream:
         each = [next((one for one in profiles if one.covers({time: size})), None) for size in sizes]
         chosen = [one for one in ([whole] if whole else each) if one]
         tensors = read_tensors(path).inputs
-        # an engine has ranges of what is dynamic in its model alone
+        # an engine has ranges only of what is dynamic in its model
         dynamic = {
             name for name, one in tensors.items() if not all(isinstance(dim, int) for dim in one.shape or (None,))
         }

@@ -32,7 +32,7 @@ def switch(pool: StreamPool, pieces: Pieces, seconds: float, clock: Clock | None
 
     Args:
         pool: warm, with room for `STREAMS` streams.
-        pieces: what they hear; first and later chunks differ in size.
+        pieces: what they are fed; first and later chunks differ in size.
         seconds: after which no new round begins, from five rounds on.
         clock: the time; real by default.
     """
@@ -143,7 +143,7 @@ def pace(
 
     Args:
         pool: with room for them.
-        pieces: what they hear.
+        pieces: what they are fed.
         count: of streams.
         hop_s: seconds from one chunk of a stream to the next.
         seconds: of real time, and at least three hops.
@@ -206,10 +206,10 @@ def pace(
 
 
 class _Behind:
-    """How late a level is where it is too late, and whether it is catching up."""
+    """How late a level is once it is too late, and whether it is catching up."""
 
     def __init__(self, limit: float, count: int) -> None:
-        """Take from how many seconds on that is asked, and the number of streams."""
+        """Take the seconds from which a level is too late, and the number of streams."""
         self._limit, self._count = limit, count
         self._since: tuple[float, int] | None = None
 

@@ -1,4 +1,4 @@
-"""What `eval-stream --streams` finds: streams joined into batches beside each alone, and paced in real time."""
+"""What `eval-stream --streams` finds: streams joined into batches compared with each alone, and paced in real time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Kind = Literal["first", "later"]
 
 
 class JoinedCheck(Strict):
-    """Streams of different age in batches, beside each of them alone with its state passed on by the host.
+    """Streams of different age in batches, compared with each of them alone with its state passed on by the host.
 
     Attributes:
         streams: most that were open at once.
@@ -39,7 +39,7 @@ class JoinedCheck(Strict):
 
 
 class Switch(Strict):
-    """What it costs a chunk, alone in a warm pool, that the one before it was of the other size.
+    """What a chunk, alone in a warm pool, loses because the one before it had the other size.
 
     Attributes:
         rounds: samples of each.
@@ -131,7 +131,7 @@ class Paced(Strict):
 
     @property
     def text(self) -> str:
-        """How many streams stay within a hop at p99, and what that could not be told of."""
+        """How many streams stay within a hop at p99, and for what that is unknown."""
         judged = list(takewhile(lambda one: one.verdict == "yes", self.levels))
         unknown = [one for one in self.levels if one.verdict == "cannot tell"]
         count = judged[-1].streams if judged else 0

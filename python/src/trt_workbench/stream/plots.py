@@ -50,7 +50,7 @@ def _errors(record: ChunkRecord) -> float:
 
 def _error(metrics: StreamMetrics, lanes: dict[str, list[ChunkRecord]], path: Path) -> Path:
     """Largest relative L2 of each chunk, with the limits and the memory of a stream."""
-    # one heat map a lane follows; where these fill their rows alone, so does this
+    # one heat map a lane follows; where these fill rows of their own, so does this
     width = NARROW if len(lanes) % 2 else WIDE
     with figure(path, width, height=4.4 if width == NARROW else 3.8) as axes:
         limits: dict[float, str] = {}

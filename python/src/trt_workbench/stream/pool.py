@@ -55,7 +55,7 @@ class PooledStream:
     """
 
     def __init__(self, pool: StreamPool, number: int, context: NDArray[Any]) -> None:
-        """Take the number that the pool's states have for it, and what stands before its first frame."""
+        """Take the number that the pool's states have for it, and the content before its first frame."""
         self._pool, self._number, self._context = pool, number, context
         self.chunks, self.frames, self.ended = 0, 0, False
 
@@ -64,12 +64,12 @@ class PooledStream:
         return self._pool.push([self], [frames])[0]
 
     def save(self) -> SavedStream:
-        """Return what `restore` of any stream of an equal pool goes on from."""
+        """Return what `restore` of any stream of an equal pool continues from."""
         with self._pool._alone(self) as states:
             return SavedStream(states.save(self._number), self._context, self.chunks, self.ended, self.frames)
 
     def restore(self, saved: SavedStream) -> None:
-        """Go on where a stream was saved. Raises UsageProblem if its state does not fit this pool."""
+        """Continue where a stream was saved. Raises UsageProblem if its state does not fit this pool."""
         with self._pool._alone(self) as states:
             if saved.context.shape != self._context.shape or saved.context.dtype != self._context.dtype:
                 raise UsageProblem("The stream was saved by a pool with other chunks.")
@@ -78,7 +78,7 @@ class PooledStream:
             self.frames = saved.frames
 
     def close(self) -> None:
-        """Let go of the stream; the others of the pool go on. Safe to call twice."""
+        """Release the stream; the others of the pool go on. Safe to call twice."""
         self._pool._close(self)
 
 
@@ -111,7 +111,7 @@ class StreamPool:
         Args:
             session: of the model; nothing else may use it while the pool is in use.
             contract: of the model.
-            folder: where the contract's files of initial values lie.
+            folder: that holds the contract's files of initial values.
             capacity: most streams that are open at once.
             size: frames of every chunk, left context included, in place of the contract's.
             on_device: whether states stay on the device; by default where the session can keep them there.
@@ -173,7 +173,7 @@ class StreamPool:
 
         Raises:
             UsageProblem: a stream is closed or has ended, or a chunk does not fit: nothing is run and no stream has
-                changed. A model that refuses a call leaves the streams of that call as they were.
+                changed. A model that refuses a call leaves the streams of that call unchanged.
             DeviceFailure: the device failed.
         """
         begin = time.perf_counter()
@@ -213,7 +213,7 @@ class StreamPool:
         """Return the parts of the last push, milliseconds.
 
         On a device, asked for `timing`: `host_to_device`, `compute` (gather, model, scatter), `device_to_host`. On the
-        host: `inference`, `state` (joining and taking apart). And `host`: all that is left of the push.
+        host: `inference`, `state` (joining and splitting). And `host`: the rest of the push.
         """
         return dict(self._timing)
 

@@ -42,7 +42,7 @@ class StreamRecordIndex(RecordIndex):
 
 
 def contract_hash(contract: Contract) -> str:
-    """Return the hash of what a contract says of tensors, state and chunks; limits and names may change."""
+    """Return the hash of what a contract says about tensors, state and chunks; limits and names may change."""
     said = contract.model_dump(mode="json", include={"symbols", "inputs", "outputs", "state", "chunking"})
     return hash_document(said)
 
@@ -115,7 +115,7 @@ def _sizes(tensor: TensorOf) -> list[int | None]:
 
 
 class StreamRecorder:
-    """Writes the record of a run while it goes on."""
+    """Writes the record of a run in progress."""
 
     def __init__(self, folder: Path, signal: NDArray[Any], **facts: Any) -> None:
         """Begin a record in a run's folder; `facts` are the fields of `StreamRecordIndex` that are known."""

@@ -42,7 +42,7 @@ class Piece:
 
     @property
     def is_last(self) -> bool:
-        """Whether it is short, as a stream's last chunk alone may be."""
+        """Whether it is short, as only a stream's last chunk may be."""
         return self.valid < self.size
 
     def context_after(self) -> NDArray[Any]:
@@ -54,7 +54,7 @@ class Piece:
 
 
 class Rows:
-    """Makes the inputs of a call, but for the states.
+    """Makes the inputs of a call, except the states.
 
     Attributes:
         contract: of the model.
@@ -162,7 +162,7 @@ class Rows:
         return {name: number_of(self.contract, name, known, self.shape(name, chunk.size)) for name in computed}
 
     def inputs(self, pieces: Sequence[Piece]) -> Arrays:
-        """Return every input but the states, with a row for each piece, all of one size."""
+        """Return every input except the states, with a row for each piece, all of one size."""
         size = pieces[0].size
         if size not in self._shapes:
             self._shapes[size] = {name: self.shape(name, size) for name in (self._name, *self._others)}

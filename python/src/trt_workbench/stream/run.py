@@ -1,4 +1,4 @@
-"""`eval-stream`: a streaming model beside its reference over many chunks, by the contract of its tensors and state."""
+"""`eval-stream`: a streaming model compared with its reference over many chunks, by its contract."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class StreamEvaluation:
 
     Attributes:
         contract: of the model.
-        stream: what the model hears.
+        stream: what the model is fed.
         chunks: that the stream is cut into.
     """
 
@@ -96,7 +96,7 @@ class StreamEvaluation:
         self._check_profiles()
 
     def run(self, folder: Path, progress: Progress) -> StreamMetrics:
-        """Evaluate, and write metrics.json, records.jsonl and, where asked for, the record of the reference."""
+        """Evaluate, and write metrics.json, records.jsonl and, if requested, the record of the reference."""
         settings, opened = self._opened.settings, self._opened
         lanes = [self._lane(precision, mode) for precision in settings.precision for mode in settings.mode]
         single = len(self.chunks) * (2 if settings.faults else 1)
@@ -148,7 +148,7 @@ class StreamEvaluation:
         return metrics
 
     def _cut(self, frames: int, most: int) -> list[Chunk]:
-        """Return the whole chunks of a stream; what is left over at its end is padded by nobody here."""
+        """Return the whole chunks of a stream; the rest at its end is dropped."""
         found: list[Chunk] = []
         try:
             for chunk in self.contract.chunks(frames, self._opened.settings.chunk):
@@ -170,12 +170,12 @@ class StreamEvaluation:
 
     @property
     def _hop_seconds(self) -> float | None:
-        """Seconds between two chunks of a stream in real time; None where nothing tells it."""
+        """Seconds between two chunks of a stream in real time; None where it is not known."""
         asked = self._opened.settings.hop_ms
         return self._seconds(self.chunks[-1].hop) if asked is None else asked / 1e3
 
     def _paced(self, progress: Callable[[int], None]) -> list[Paced]:
-        """Run many streams in real time, where they are asked for, in each precision."""
+        """Run many streams in real time, if requested, in each precision."""
         settings, hop_s, done = self._opened.settings, self._hop_seconds, 0
 
         def count(chunks: int) -> None:
@@ -302,7 +302,7 @@ class StreamEvaluation:
 
 @contextmanager
 def _naming(chunk: Chunk) -> Iterator[None]:
-    """Let a problem say at which chunk it is: a model may end a stream, as one whose table of positions is used up."""
+    """Add the chunk to a problem's message: a model may end a stream, as one whose table of positions is used up."""
     try:
         yield
     except (UsageProblem, Uncomputable) as error:  # the latter of a contract that fits the model and not the stream
@@ -310,12 +310,12 @@ def _naming(chunk: Chunk) -> Iterator[None]:
 
 
 def _changes_nothing(lane: LaneMetrics | None, healthy: LaneMetrics) -> bool:
-    """Return whether a fault left every figure of every tensor as it is without one."""
+    """Return whether a fault left every figure of every tensor unchanged."""
     return lane is not None and lane.tensors == healthy.tensors
 
 
 def _leave_out_unread(found: list[FaultMetrics], healthy: LaneMetrics) -> None:
-    """Take a length that is one short for no fault where it changes nothing, and the lengths are alive."""
+    """Do not count a length one short as a fault where it changes nothing and the lengths are alive."""
     lanes = {one.fault: one.lane for one in found}
     if _changes_nothing(lanes[ONE_SHORT], healthy) and not _changes_nothing(lanes[STUCK], healthy):
         place = list(lanes).index(ONE_SHORT)
@@ -324,7 +324,7 @@ def _leave_out_unread(found: list[FaultMetrics], healthy: LaneMetrics) -> None:
 
 
 def _device_pairs(lanes: Sequence[Lane]) -> Iterator[tuple[Lane, Lane]]:
-    """Yield each lane with its state on the device beside the closed loop of the same precision."""
+    """Yield each lane with its state on the device, compared with the closed loop of the same precision."""
     for lane in lanes:
         for other in lanes:
             if lane.mode == DEVICE and other.mode == CLOSED_LOOP and lane.precision == other.precision:

@@ -26,7 +26,7 @@ class DrawnBox(NamedTuple):
 
 
 def draw_boxes(image: NDArray[np.uint8], boxes: Sequence[DrawnBox]) -> None:
-    """Draw into a BGR picture, the first box last, so that its label lies on top."""
+    """Draw into a BGR picture, the first box last, so that its label is on top."""
     import cv2
 
     for box in reversed(boxes):

@@ -26,7 +26,7 @@ class CalibrationImages:
     Attributes:
         read: from an image file to one input tensor without batch dimension.
         description: of the transform; part of the calibration data's hash.
-        notes: returns what a person should know of the images read so far, in sentences.
+        notes: returns notes for the user about the images read so far, in sentences.
     """
 
     read: Callable[[Path], NDArray[Any]]

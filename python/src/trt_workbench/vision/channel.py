@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class Aborted(Exception):
-    """The channel was aborted: a signal to a thread that it has nothing left to do, not an error."""
+    """The channel was aborted: a signal to a thread to stop, not an error."""
 
 
 class Channel(Generic[T]):

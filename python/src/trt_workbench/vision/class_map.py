@@ -44,7 +44,7 @@ def map_classes(
 ) -> ClassMap:
     """Map the model's contiguous class indices to category ids.
 
-    By default a model that names its classes is mapped by name, and both sets of names must be equal (but for case and
+    By default a model that names its classes is mapped by name, and both sets of names must be equal (except case and
     blanks at the ends). One without names, or with numbers for names, is mapped by order: its classes are taken to be
     in the order of the ids, and the counts must be equal; 91 classes on COCO's categories are their ids. Categories
     without annotations and class are left out.

@@ -31,7 +31,7 @@ _LEAST_OUTSIDE = 3  # one or two may be drawn badly
 _FEW_FOUND, _WELL_FOUND, _TIMES, _LEAST_OBJECTS = 0.3, 0.5, 3, 5
 # A model that finds little finds at least so much more, of so many objects.
 _SOME_FOUND, _MANY_TIMES, _SOME_OBJECTS = 0.2, 5, 10
-_LOOKED_AT = 500  # images are enough to tell a form by
+_LOOKED_AT = 500  # images are enough to detect a form
 # Longer sides that images are resized to, whose pixels boxes may be of.
 _RESIZED: Final = (320, 416, 512, 640, 800, 1024, 1280)
 # COCO's figures are of areas up to it; a mask's is not so much larger, nor so much smaller, than its box's.
@@ -52,13 +52,13 @@ _WANTED = "COCO's boxes are x, y of the top left corner, width and height, in pi
 
 
 def check_annotations(dataset: CocoDataset) -> list[str]:
-    """Check what can be known before an image is read.
+    """Check what needs no image.
 
     Returns:
-        What may be meant as it is, in sentences.
+        Warnings about what may be intended, in sentences.
 
     Raises:
-        UsageProblem: a score would say nothing: no object is annotated, or boxes are of another form.
+        UsageProblem: a score would be meaningless: no object is annotated, or boxes are of another form.
     """
     truth, path, notes = dataset.truth, dataset.annotations, []
     if not len(truth) and dataset.unlisted:
@@ -112,7 +112,7 @@ def check_found(
         turned: whether images carry an EXIF rotation that is ignored: boxes may be of the turned ones.
 
     Returns:
-        What may be meant as it is, in sentences.
+        Warnings about what may be intended, in sentences.
 
     Raises:
         UsageProblem: the boxes are of another form: read so, most objects are found.
@@ -167,7 +167,7 @@ def _other_sizes(unlike: list[tuple[str, tuple[int | None, int | None], tuple[in
 
 @np.errstate(over="ignore", invalid="ignore")  # a box may have any finite number
 def _check_boxes(dataset: CocoDataset, sizes: Sizes) -> list[str]:
-    """Check boxes of images whose sizes are known by where they lie."""
+    """Check positions of boxes in images whose sizes are known."""
     truth = dataset.truth.select(np.isin(dataset.truth.image_ids, list(sizes)))
     if not len(truth):
         return []

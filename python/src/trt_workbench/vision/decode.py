@@ -1,4 +1,4 @@
-"""Image files to pixels, as COCO's tools see them: three BGR channels, and an EXIF orientation only where asked for."""
+"""Image files to pixels, as COCO's tools see them: three BGR channels, and an EXIF orientation only on request."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def read_image(path: Path, exif: Exif = "ignore") -> NDArray[np.uint8]:
 
 
 class ImageReader:
-    """Reads the images of a run, all in the same way, and keeps what a person should know of them. For any threads."""
+    """Reads the images of a run, all in the same way, and keeps notes about them for the user. Thread-safe."""
 
     def __init__(self, exif: Exif = "ignore") -> None:
         """Read images as `read_image` does."""
@@ -172,7 +172,7 @@ def _decode(path: Path, exif: Exif) -> _Decoded:
     if not data:
         raise UsageProblem(f"The image file is empty; fetch it again: {path}")
     if _is_cut_short(data):
-        # OpenCV would fill the missing part of a JPEG with grey and say nothing to the caller.
+        # OpenCV would silently fill the missing part of a JPEG with grey.
         raise UsageProblem(f"The image file is cut short, its end marker is missing; fetch it again: {path}")
     raw = np.frombuffer(data, np.uint8)
     is_tiff = data.startswith(_TIFF_STARTS)
@@ -198,7 +198,7 @@ def _decode(path: Path, exif: Exif) -> _Decoded:
 def _is_cut_short(data: bytes) -> bool:
     if data.startswith(_JPEG_START):
         scan = _first_scan(data)
-        # Behind the start of the scan the bytes FF D9 stand for the end alone: pixel data stuffs FF with a zero.
+        # Behind the start of the scan the bytes FF D9 can only mark the end: pixel data stuffs FF with a zero.
         return scan is None or data.rfind(_JPEG_END, scan) < 0
     if data.startswith(_PNG_START):
         return data.rfind(_PNG_END) < 0

@@ -68,7 +68,7 @@ class DetectionStore:
             labels: int64 [K], class indices of the model.
 
         Raises:
-            UsageProblem: a label is beyond the dataset's categories (for models that do not tell their class count).
+            UsageProblem: a label is beyond the dataset's categories (for models that do not give their class count).
         """
         if len(labels) and labels.max() >= len(self._category_ids):
             raise UsageProblem(

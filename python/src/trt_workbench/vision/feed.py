@@ -42,10 +42,10 @@ class Feed(Protocol, Generic[B]):
         """Return room for one batch, to be used again and again."""
 
     def fill(self, batch: B, slot: int, image: NDArray[np.uint8]) -> Geometry:
-        """Put a decoded image [h, w, 3] into a slot; return where it lies in the model's input."""
+        """Put a decoded image [h, w, 3] into a slot; return its position in the model's input."""
 
     def run(self, batch: B, count: int) -> dict[str, NDArray[Any]]:
-        """Run the model on the first `count` images; return its outputs for these images alone."""
+        """Run the model on the first `count` images; return its outputs for these images only."""
 
 
 class HostFeed:
@@ -106,7 +106,7 @@ class DeviceFeed:
         return find_geometry(image.shape[0], image.shape[1], self._transform)
 
     def run(self, batch: list[NDArray[np.uint8]], count: int) -> dict[str, NDArray[Any]]:
-        """Run the images and let them go; black ones stand for those that a fixed batch lacks."""
+        """Run the images and release them; black ones stand for those that a fixed batch lacks."""
         batch[count:] = [self._blank] * (len(batch) - count)
         outputs = self._images.run_images(batch[: self._fixed or count], self._transform)
         batch[:] = [self._blank] * len(batch)
@@ -121,7 +121,7 @@ def make_feed(
     place: Place | None,
     constants: Constants = no_constants,
 ) -> tuple[Feed[Any], str | None]:
-    """Return the feed that was asked for, run once so that the first image does not pay for allocation and tuning.
+    """Return the requested feed, run once so that the first image does not pay for allocation and tuning.
 
     Args:
         session: the loaded model.

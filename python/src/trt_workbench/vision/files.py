@@ -49,7 +49,7 @@ def write_run(
         UsageProblem: a file cannot be written.
     """
     metrics = _metrics(dataset, result, len(detections), scores, resampled, facts)
-    if (facts["precision_ran"] or {}).get("simulated"):  # times say nothing about the format
+    if (facts["precision_ran"] or {}).get("simulated"):  # times are not those of the format
         metrics |= {"images_per_s": None, "latency_ms": None}
     try:
         write_predictions(folder / "predictions.json", detections)

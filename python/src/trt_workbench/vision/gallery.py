@@ -1,4 +1,4 @@
-"""The gallery of an eval-coco report: predictions beside ground truth on the best, the worst and some random images."""
+"""The gallery of an eval-coco report: predictions next to ground truth on the best, worst and some random images."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def build_gallery(run: CocoArtefacts, folder: Path) -> dict[str, list[GalleryEnt
 def is_made_here(directory: Path) -> bool:
     """Whether this process made a run, and so may read the images that its record names.
 
-    A run of somebody else's may name any folder, whose pictures would go into a page that is passed on.
+    Somebody else's run may name any folder, whose pictures would end up in a page that is shared.
     """
     made = finished_run()
     return made is not None and directory.exists() and made.samefile(directory)

@@ -44,7 +44,7 @@ class Geometry:
 
 
 def find_geometry(height: int, width: int, transform: ImageTransform) -> Geometry:
-    """Return where an image of `height` by `width` pixels goes in the input that `transform` describes.
+    """Return the place of an image of `height` by `width` pixels in the input that `transform` describes.
 
     The ratio is the largest with which the image fits (at most 1 unless `scale_up`); the resized sides are rounded as
     `transform.rounding` says. A centred image has the smaller half of an odd padding at the top and left, as in

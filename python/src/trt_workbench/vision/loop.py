@@ -79,7 +79,7 @@ class _Finished(NamedTuple):
 
 @dataclass
 class _Buffer:
-    """A batch while it is filled: the images' room is reused, the rest starts anew with every batch."""
+    """A batch while it is filled: the images' memory is reused, the rest is reset for every batch."""
 
     images: Any
     first: int = 0

@@ -2,7 +2,7 @@
 
 hotcoco scores the images as they are; it accumulates a resample in 80 ms, and hands out its matches object by object in
 Python. Here the matching of pycocotools' `evaluateImg` is done once, and `CocoMatches.figures` accumulates a thousand
-resamples together. With every image once it gives hotcoco's figures, which the tests hold it to.
+resamples together. With every image once it gives hotcoco's figures, which the tests check.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class CocoMatches:
                 raise RuntimeError(f"{name} is {given} by COCOeval and {found[0]} by the matches of its interval")
 
     def average_precision(self, counts: NDArray[np.int32]) -> ResampledFigures:
-        """Return AP alone of resamples, which takes half the time of all figures."""
+        """Return only AP of resamples, in half the time of all figures."""
         precision = np.stack([_accumulate(one, counts, (0,))[0][:, 0] for one in self._classes], axis=-1)
         return ResampledFigures({"AP": _mean(precision)}, precision.mean(axis=1))
 
@@ -204,7 +204,7 @@ def _accumulate(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return AP [resamples, areas, thresholds] of a category, and recall [resamples, areas and two limits, thresholds].
 
-    Between two detections that find something precision only falls, so that the curve is known from these alone.
+    Between two detections that find something precision only falls, so these determine the curve.
     """
     resamples = len(counts)
     precision = np.full((resamples, len(_AREAS), len(_THRESHOLDS)), np.nan)

@@ -17,11 +17,11 @@ from trt_workbench.vision.families.recognise import others
 _ENOUGH = 50
 # Input pixels: shares of the image, and boxes made of them, lie within this distance of the corner.
 _SHARES_WITHIN = 2.0
-# As multiples of the input's size: how far a centre may lie outside before it counts as nonsense.
+# As multiples of the input's size: how far outside a centre may be before it counts as implausible.
 _MARGIN = 1.0
-# Reduced precision may turn a corner of a thin box over, and a poor model places some boxes wildly: not most.
+# Reduced precision may invert a corner of a thin box, and a poor model places some boxes wildly: not most.
 _TOO_MANY = 0.5
-# A family is advised whose boxes lie in the input, but for so many, by so much of its size; the best are looked at.
+# A family is suggested if at most this share of its best boxes exceeds the input by this share of its size.
 _FEW_BEYOND, _BEYOND, _BEST = 0.1, 0.05, 20
 # Of so many boxes as centre and size, some would end before they begin if they were read as corners.
 _CORNERS_FROM = 5

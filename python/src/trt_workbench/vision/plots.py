@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-# Above this many classes, single curves and cell numbers can no longer be told apart.
+# Above this many classes, single curves and cell numbers are no longer distinguishable.
 READABLE_CLASSES = 12
 # Rows of a confusion matrix that leave room for the names and numbers.
 _MATRIX_CLASSES = 20
 
 
 def write_plots(run: CocoArtefacts, folder: Path) -> dict[str, Path]:
-    """Write every plot, SVG but for the matrix, and return their paths by name."""
+    """Write every plot, SVG except the matrix, and return their paths by name."""
     plots = {
         "precision_recall": _precision_recall,
         "per_class_ap": _per_class_ap,
@@ -98,7 +98,7 @@ def _confusion_matrix(run: CocoArtefacts, path: Path) -> None:
     labels = [label(name, LONGEST_NAME) for name in names]
     share = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     few = len(labels) <= READABLE_CLASSES + 1
-    # small cells of many classes: the text can be read where two pictures stand side by side
+    # small cells of many classes: the text is readable where two pictures are side by side
     size = 2.6 + 0.45 * len(labels) if few else 1.5 + 0.21 * len(labels)
     with figure(path, width=size + (0.8 if few else 0), height=size + (0 if few else 0.5)) as axes:
         image = axes.imshow(share, cmap="Blues", vmin=0, vmax=1)

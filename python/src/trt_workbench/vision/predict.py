@@ -47,7 +47,7 @@ Show = Callable[[SourceImage, Sequence[DetectionRecord]], None]
 
 @dataclass(frozen=True, kw_only=True)
 class PredictRequest(PredictSettings):
-    """What the user asked for: the model file, and images, folders of images and videos."""
+    """The user's request: the model file, and images, folders of images and videos."""
 
     model: Path
     sources: tuple[Path, ...]

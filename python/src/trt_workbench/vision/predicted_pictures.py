@@ -95,7 +95,7 @@ class PredictedPictures(AbstractContextManager["PredictedPictures"]):
         self._video = None
         from trt_workbench.vision.image_sources import count_frames
 
-        # OpenCV says nothing of a disk that is full
+        # OpenCV does not report a full disk
         if check and (found := count_frames(self._place_of_video)) < self._frames:
             raise UsageProblem(
                 f"The video was not written whole, {found} of its {self._frames} frames can be read again; make room, "

@@ -1,4 +1,4 @@
-"""The report of an eval-coco run, made from the files of its run directory alone."""
+"""The report of an eval-coco run, made only from the files of its run directory."""
 
 from __future__ import annotations
 

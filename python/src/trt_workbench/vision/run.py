@@ -41,7 +41,7 @@ INFINITE_INSIDE = "Outputs are finite, and inner values are not"
 COMPARABLE_CONF = 0.05
 """Above this score threshold AP is not comparable with published figures: the curve's tail is cut off."""
 
-# Threads beyond these bring nothing: readers share the interpreter, runs share the memory bandwidth.
+# More threads do not help: readers share the interpreter, runs share the memory bandwidth.
 _MOST_WORKERS, _MOST_CONCURRENT = 8, 16
 # One image a run is fastest on a processor, where images in flight at once use the cores better than batches do.
 _DYNAMIC_BATCH_ON_CPU, _DYNAMIC_BATCH = 1, 8
@@ -55,7 +55,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, kw_only=True)
 class CocoRequest(CocoSettings):
-    """What the user asked for.
+    """The user's request.
 
     Attributes:
         model: the model file.
@@ -99,7 +99,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
 
         Args:
             request: what was asked.
-            on_note: called with what a person should know at once, such as an engine build that starts.
+            on_note: called with messages for the user at once, such as the start of an engine build.
 
         Raises:
             UsageProblem: the model, dataset or an option cannot be used, or they do not fit each other.
@@ -233,7 +233,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
             yield preprocess(read(self.dataset.path(image)), transform)[0]
 
     def _unlike_calibration(self) -> list[str]:
-        """Say how what the model's ranges were found on differs from these images as they are prepared."""
+        """Describe how calibration inputs differ from these prepared images."""
         session = self.detector.session
         if not (fed := calibration_inputs(session.metadata)):
             return []

@@ -79,7 +79,7 @@ class ContractCheck(Strict):
         contract: the contract as it was read.
         contract_sha256: of its file.
         target: file name and SHA-256 of model or engine.
-        backend: that ran it; None of a static check alone.
+        backend: that ran it; None for a static check only.
         session: what really executed it.
         precision: that was asked for.
         seed: of everything that was drawn.

@@ -1,4 +1,4 @@
-"""What a contract says of every chunk and of whole streams, beside what a model does."""
+"""What a contract says about every chunk and whole streams, compared with what a model does."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _possible(trial: ContractTrial, size: int) -> bool:
 
 
 def _chunks_of(trial: ContractTrial, size: int) -> list[Chunk]:
-    """Return three whole chunks of a size; a first one that has no room for new frames is none."""
+    """Return three whole chunks of a size; none if one has no room for new frames."""
     kinds = (trial.contract.chunking.first, trial.contract.chunking.later, trial.contract.chunking.later)
     if any(size <= kind.left_context for kind in kinds):
         return []
@@ -94,7 +94,7 @@ def streams(trial: ContractTrial, found: CheckTally) -> None:
         return
     hop = trial.contract.chunking.later.hop
     whole = trial.frames(trial.chunks)
-    # a stream ends anywhere, where the model is told how much of its last chunk is padding
+    # a stream ends anywhere, where the model knows how much of its last chunk is padding
     rests = (0, 1, hop // 2, hop - 1) if trial.contract.length else (0,)
     for rest in sorted({rest for rest in rests if 0 <= rest < hop}):
         chunks = list(trial.contract.chunks(whole + rest))
@@ -126,7 +126,7 @@ def _totals(trial: ContractTrial, steps: list[ChunkRun], found: CheckTally) -> N
 
 
 def _within(trial: ContractTrial, step: ChunkRun, found: CheckTally) -> None:
-    """Add valid parts that are longer than what they are a part of."""
+    """Add valid lengths beyond the tensor's size."""
     contract = trial.contract
     parts = [
         (name, step.outputs[name], one.valid.axis, one.valid.by) for name, one in contract.outputs.items() if one.valid

@@ -1,4 +1,4 @@
-"""The report of a check-contract run, made from the files of its run directory alone."""
+"""The report of a check-contract run, made only from the files of its run directory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`check-contract`: a contract beside its model, and beside what the model does with streams on a backend."""
+"""`check-contract`: a contract compared with its model, and with what the model does with streams on a backend."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _MOST_BATCH = 4
 
 
 def padding(trial: ContractTrial, found: CheckTally) -> None:
-    """What stands behind the valid frames of a chunk changes nothing."""
+    """Data after the valid frames of a chunk changes nothing."""
     if trial.contract.length is None:
         found.reason = "the model has no input that says how much of a chunk is valid (role length)"
         return
@@ -112,7 +112,7 @@ def _only(step: ChunkRun, name: str, array: Any) -> ChunkRun:
 
 STATIC = "documents"
 # The first one has to run at all: what follows would only repeat that it does not. Repetitions come before what is
-# judged beside their spread.
+# compared with their spread.
 _CHECKS: tuple[tuple[str, Callable[[ContractTrial, CheckTally], None]], ...] = (
     ("invariants", invariants),
     ("chunk sizes", sizes),
@@ -135,14 +135,14 @@ def check_contract(
     Args:
         settings: what is asked for.
         say: called with the name of each check before it starts.
-        note: called with what a person should know.
+        note: called with notes for the user.
 
     Returns:
         The document; `passed` is false where a dynamic check failed.
 
     Raises:
         Contradictions: the contract contradicts itself or the model.
-        UsageProblem: a file or option cannot be used, or the model is random by design.
+        UsageProblem: a file or option cannot be used, or the model is nondeterministic.
         ComponentMissing: the backend cannot serve here.
         DeviceFailure: the device failed or is out of memory.
     """
@@ -150,7 +150,7 @@ def check_contract(
     tensors = read_tensors(settings.target)
     contract = read_contract(settings.contract, tensors)
     by_name, _ = state_pairs(tensors.inputs, tensors.outputs)
-    for pair in contract.state:  # states of one shape: no check can tell that they were exchanged
+    for pair in contract.state:  # states of one shape: no check can detect that they were exchanged
         if (other := by_name.get(pair.input, pair.output)) != pair.output:
             note(f"By its name state {pair.input} takes {other}; the contract says {pair.output}.")
     for text in loosely_named(contract, tensors):

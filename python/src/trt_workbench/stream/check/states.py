@@ -31,7 +31,7 @@ def reset(trial: ContractTrial, found: CheckTally) -> None:
 
 
 def live(trial: ContractTrial, found: CheckTally) -> None:
-    """A state carries something to later outputs, or is declared dead."""
+    """A state affects later outputs, or is declared dead."""
     if not trial.contract.state:
         found.reason = "the contract has no state"
         return
@@ -90,7 +90,7 @@ def _spread(array: Any) -> float:
 
 
 def shift(trial: ContractTrial, found: CheckTally) -> None:
-    """What was in a state before a chunk has moved as its shift says."""
+    """The content of a state before a chunk has moved as its shift says."""
     pairs = [pair for pair in trial.contract.state if pair.shift and pair.shift.moves]
     if not pairs:
         found.reason = "no state says by how much it moves (shift.moves)"

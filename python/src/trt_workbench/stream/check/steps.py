@@ -68,7 +68,7 @@ class Stepper:
         Args:
             contract: what it is run by.
             session: the loaded model.
-            folder: where the contract's files lie.
+            folder: that holds the contract's files.
             seed: of random signals.
             given: a signal of the user's own, by name; None for random ones.
         """

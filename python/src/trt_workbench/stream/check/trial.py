@@ -103,7 +103,7 @@ class ContractTrial:
         return {pair.input: step.inputs[pair.input] for pair in self.contract.state}
 
     def distances(self, one: ChunkRun, other: ChunkRun, names: Mapping[str, Any] | list[str]) -> dict[str, float]:
-        """Return how far outputs of two steps are apart in their valid parts; `other` says which these are."""
+        """Return how far outputs of two steps differ in their valid parts; `other` says which these are."""
         return {name: apart(one.outputs[name], other.outputs[name], self._valid(name, other)) for name in names}
 
     def _valid(self, name: str, step: ChunkRun) -> Any:

@@ -220,7 +220,7 @@ class Contract(Strict):
             size: of every chunk, in place of the contract's; the left context stays as it is.
 
         Raises:
-            ValueError: the size leaves no room beside the left context.
+            ValueError: the size leaves no room next to the left context.
         """
         start = index = 0
         while start < frames:
@@ -242,7 +242,7 @@ class Contract(Strict):
 
         Args:
             values: of all symbols, as `values` and `chunk_values` return them.
-            folder: where the files of initial values lie.
+            folder: that holds the files of initial values.
         """
         from trt_workbench.stream.contract.feeding import initial_value
 
@@ -253,11 +253,11 @@ class Contract(Strict):
         return {pair.input: outputs[pair.output] for pair in self.state}
 
     def feed(self, chunk: Chunk, signal: NDArray[Any], values: Symbols) -> dict[str, NDArray[Any]]:
-        """Return every input of a chunk but the states.
+        """Return every input of a chunk except the states.
 
         Args:
             chunk: of `chunks`.
-            signal: the whole stream, shaped as the signal but for its time axis.
+            signal: the whole stream, shaped as the signal except for its time axis.
             values: of all symbols.
         """
         from trt_workbench.stream.contract.feeding import chunk_inputs

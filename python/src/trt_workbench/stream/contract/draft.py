@@ -1,4 +1,4 @@
-"""A first contract from what a model says of itself; what it does not say is left to a person, marked as undecided."""
+"""A first contract from what a model says of itself; what it does not say is left to the user, marked as undecided."""
 
 from __future__ import annotations
 

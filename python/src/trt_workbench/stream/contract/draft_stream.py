@@ -1,4 +1,4 @@
-"""What a model's file tells of its stream: the signal, its axes and chunks, the states, the sizes of outputs."""
+"""What a model's file says about its stream: the signal, its axes and chunks, the states, the sizes of outputs."""
 
 from __future__ import annotations
 
@@ -89,16 +89,16 @@ def _number(metadata: Mapping[str, str], key: str) -> int | None:
 
 _REAL = ("float32", "float16", "bfloat16", "float64")
 WHOLE = ("int64", "int32")
-# Numbers of mel bands, cepstra and bins of a spectrum that models have; the real and the imaginary part lie last.
+# Numbers of mel bands, cepstra and bins of a spectrum that models have; the real and imaginary parts are last.
 _USUAL_FEATURES = frozenset((23, 40, 64, 80, 83, 120, 128, 129, 161, 201, 257, 321, 481, 513, 560, 1025))
-# Sizes of chunks beyond one's own at which the sizes of outputs are looked at.
+# Chunk sizes beyond its own at which output sizes are inspected.
 _BEYOND = (0, 1, 2, 3, 4, 5, 6, 7, 8, 16, 24, 32, 40, 80, 160, 320)
 _LARGEST_STRIDE = 64
 
 
 @dataclass(frozen=True)
 class Known:
-    """What the user says beside the model; None where that is undecided.
+    """What the user says in addition to the model; None where that is undecided.
 
     Attributes:
         first: frames of the first chunk.
@@ -122,7 +122,7 @@ class Known:
 
 
 class DraftedStream:
-    """The stream of a model, as far as its files and the user tell it.
+    """The stream of a model, as far as its files and the user describe it.
 
     Attributes:
         pairs: outputs by the state input that takes them.
@@ -174,7 +174,7 @@ class DraftedStream:
     def output_sizes(self, batch: str, time: str) -> dict[str, tuple[int | str | None, ...]]:
         """Return the shapes of outputs by the graph, in terms of the names of both symbols.
 
-        None stands for a size that the graph does not tell, or not as a share of the frames.
+        None is a size that the graph does not give, or not as a share of the frames.
         """
         if self._graph is None or None in self.sizes or self.time_axis is None:
             return {}

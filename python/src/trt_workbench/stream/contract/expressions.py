@@ -187,7 +187,7 @@ class Expression:
                 return all(map(of, several)) if isinstance(kind, ast.And) else any(map(of, several))
             case ast.IfExp(test=test, body=body, orelse=orelse):
                 return of(body) if of(test) else of(orelse)
-        raise AssertionError(node)  # `_check` lets no other pass
+        raise AssertionError(node)  # `_check` rejects all others
 
     def _guarded(self, work: Callable[..., Any], *operands: Any) -> Any:
         try:

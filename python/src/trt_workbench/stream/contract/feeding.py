@@ -56,7 +56,7 @@ def initial_value(contract: Contract, pair: State, values: Mapping[str, int], fo
 def chunk_inputs(
     contract: Contract, chunk: Chunk, signal: NDArray[Any], values: Mapping[str, int]
 ) -> dict[str, NDArray[Any]]:
-    """Return every input of a chunk but the states; `signal` is the whole stream."""
+    """Return every input of a chunk except the states; `signal` is the whole stream."""
     name, tensor = contract.signal
     axis = tensor.time_axis
     frames = range(chunk.start - chunk.left_context, chunk.start + chunk.new)

@@ -1,4 +1,4 @@
-"""What a graph tells of a stream without running it: which axes hold no frames, and the shapes of the outputs."""
+"""What a graph says about a stream without running it: which axes hold no frames, and the shapes of the outputs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trt_workbench.model.proto import Shape, integer, is_external, value_shape
 
 # Nodes that are followed from the signal on: a convolution or linear layer comes early.
 _MOST_NODES = 64
-# Leave each axis what it is.
+# Keep every axis.
 _KEEPING = (
     *("Abs", "Cast", "Ceil", "Clip", "Dropout", "Elu", "Erf", "Exp", "Floor", "Gelu", "HardSigmoid", "HardSwish"),
     *("Identity", "LeakyRelu", "Log", "Mish", "Neg", "Pad", "Relu", "Reciprocal", "Round", "Selu", "Sigmoid", "Sign"),
@@ -25,7 +25,7 @@ _Axes = tuple[int | None, ...]
 
 
 class StreamGraph:
-    """A model's graph, and what it tells of a stream."""
+    """A model's graph, and what it says about a stream."""
 
     def __init__(self, source: Model) -> None:
         """Take a model's graph."""
@@ -36,7 +36,7 @@ class StreamGraph:
     def output_shapes(self, sizes: Mapping[str, int]) -> dict[str, Shape]:
         """Return the shapes of the outputs where dimensions of inputs have sizes, by what a model calls them.
 
-        A dimension that shape inference does not tell is None, or a name of its own.
+        A dimension that shape inference does not find is None, or a name of its own.
         """
         model = onnx.ModelProto()
         model.CopyFrom(self._model)
@@ -68,7 +68,7 @@ class StreamGraph:
 
 
 class _Follower:
-    """Follows a tensor through nodes that leave its axes what they are, up to the first layers."""
+    """Follows a tensor through nodes that keep its axes, up to the first layers."""
 
     def __init__(self, index: GraphIndex) -> None:
         self._index = index
@@ -106,7 +106,7 @@ class _Follower:
         return set()
 
     def _after(self, node: onnx.NodeProto, axes: _Axes) -> _Axes | None:
-        """Return the axes behind a node that moves them at most; None behind any other."""
+        """Return the axes after a node that only moves them; None after any other."""
         if not node.output:
             return None
         if node.op_type in _KEEPING:

@@ -84,7 +84,7 @@ class TensorOf(Strict):
     Attributes:
         dtype: numpy's name of the type.
         shape: each dimension as a number, a symbol or an expression of symbols.
-        batch_axis: the dimension along which streams lie; by default the one that is the signal's batch symbol.
+        batch_axis: the dimension that indexes streams; by default the one that is the signal's batch symbol.
     """
 
     dtype: Dtype
@@ -149,9 +149,9 @@ class Mask(TensorOf):
     """An input that says which entries along an axis are valid, by 1 or true: so many at its end or start.
 
     Attributes:
-        axis: along which the entries lie.
+        axis: of the entries.
         valid: how many are, of symbols and the chunk's numbers.
-        valid_at: where they lie.
+        valid_at: the end where they are.
     """
 
     role: Literal["mask"]
@@ -181,7 +181,7 @@ class Shift(Strict):
     """Which part of a state is valid, and how it moves.
 
     Attributes:
-        axis: along which old frames lie beside new ones.
+        axis: along which old frames are next to new ones.
         valid_at: where the valid part lies.
         by: its length by row, of the values of the chunk's inputs, such as the name of another state; None: all of it.
         moves: by how many entries what was there before a chunk has moved towards the start after it, at `valid_at`
@@ -251,7 +251,7 @@ class ChunkSize(Strict):
 
 
 class Memory(Strict):
-    """How long a stream remembers: `chunks` later nothing of a state is left (finite), or something always is."""
+    """How long a stream remembers: a state is forgotten after `chunks` (finite), or never."""
 
     kind: Literal["finite", "infinite"]
     chunks: Expression | None = None
@@ -315,7 +315,7 @@ class Chunk(Strict):
     Attributes:
         index: from 0.
         start: the first new frame, counted in the stream.
-        new: new frames of the stream in it; fewer than `hop` in the last chunk alone.
+        new: new frames of the stream in it; fewer than `hop` only in the last chunk.
         left_context: frames before the new ones.
         size: frames that the model is fed; those after the new ones are padding.
     """

@@ -1,4 +1,4 @@
-"""Reading a contract: everything that is wrong with it is said at once, one sentence each."""
+"""Reading a contract: all problems are reported at once, one sentence each."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def disagreements(contract: Contract, model: ModelTensors) -> list[str]:
             for name in contract.tensors:
                 contract.shape(name, values)
     except (ValueError, LookupError):
-        points = []  # the contract contradicts itself, which is said by itself
+        points = []  # the contract contradicts itself, which is reported separately
     found = [
         *_names(contract.inputs, model.inputs, "input", model.kind),
         *_names(contract.outputs, model.outputs, "output", model.kind),
@@ -64,7 +64,7 @@ def _tensors(contract: Contract, model: ModelTensors) -> Iterator[str]:
             yield f"{name} has {len(there.shape)} dimensions in the {model.kind} and {len(said.shape)} in the contract"
 
 
-# How a draft marks what has to be decided by a person.
+# How a draft marks what the user has to decide.
 UNDECIDED = "TODO"
 _SHOWN = 20
 
@@ -142,7 +142,7 @@ def _with_time_symbol(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def undecided(value: Any, *place: str) -> Iterator[tuple[str, str]]:
-    """Yield the places of a document that are still to be decided, with what stands there."""
+    """Yield the places of a document that are still to be decided, with their text."""
     if isinstance(value, dict):
         for key, part in value.items():
             yield from undecided(part, *place, key)

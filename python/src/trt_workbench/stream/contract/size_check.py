@@ -76,7 +76,7 @@ class _Numbers:
                 if len(found) == 1:
                     self.fixed[symbol] = size
         groups: dict[tuple[object, ...], list[Dimension]] = {}
-        for one in left:  # a number says nothing of another one
+        for one in left:  # a number says nothing about another one
             groups.setdefault((one.said.text, one.there) if one.said.names else (one.name, one.axis), []).append(one)
         for group in groups.values():
             where, wanted = self._first_off(group[0])
@@ -203,7 +203,7 @@ def _profiles(
 
 
 def _range(profile: Profile, group: Iterable[Dimension]) -> tuple[int, int] | None:
-    """Return from where to where a profile takes a symbol in all of its dimensions; None where nowhere."""
+    """Return from where to where a profile takes a symbol in all of its dimensions; None if nowhere."""
     found = [
         (shape.min[one.axis], shape.max[one.axis])
         for one in group
@@ -214,7 +214,7 @@ def _range(profile: Profile, group: Iterable[Dimension]) -> tuple[int, int] | No
 
 
 def _accepts(profile: Profile, shapes: Mapping[str, tuple[int, ...]]) -> bool:
-    """Return whether shapes lie within a profile, which has ranges of dynamic inputs alone."""
+    """Return whether shapes lie within a profile, which has ranges only of dynamic inputs."""
     return all(
         len(shape.min) == len(shapes[name])
         and all(low <= size <= high for low, size, high in zip(shape.min, shapes[name], shape.max, strict=True))
@@ -241,7 +241,7 @@ def _with(contract: Contract, values: Symbols, fixed: Symbols) -> dict[str, int]
 
 
 def _first_off(one: Dimension, points: Points) -> tuple[str, int] | None:
-    """Return where the contract says another size than the model, and which; None where nowhere."""
+    """Return where the contract says another size than the model, and which; None if nowhere."""
     found = ((where, one.said.whole(values)) for where, values in points)
     return next(((where, size) for where, size in found if size != one.there), None)
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 
 from trt_workbench.model.facts import ModelTensor
 
-_WORD = "@"  # stands for `past` in one name and `present` in the other
-# A word stands apart, but for `hn`, `stateN` and `h0`. NeMo has `cache_last_channel_next_len`, WeNet `r_att_cache`.
+_WORD = "@"  # replaces `past` in one name and `present` in the other
+# A word is separate, except `hn`, `stateN` and `h0`. NeMo has `cache_last_channel_next_len`, WeNet `r_att_cache`.
 _OUTPUT = (
     r"(?P<stem>.+?)([_.](next|new|out|output|updated)|[_.]?n)(?P<tail>[_.]?\d*)",
     r"(?P<stem>.+?)[_.](next|new|updated)(?P<tail>[_.].+)",
@@ -58,7 +58,7 @@ def _fit(one: ModelTensor, other: ModelTensor) -> bool:
 
 
 def _stems(name: str, patterns: tuple[str, ...], word: str) -> dict[str, int]:
-    """Return what a name is without the words that tell an input from an output, and how many are left out."""
+    """Return what a name is without the words that distinguish an input from an output, and how many are left out."""
     spelled = name.lower()
     plain = {spelled, re.sub(rf"(?<![a-z]){word}(_key_values)?(?![a-z])", _WORD, spelled)}
     matches = (re.fullmatch(pattern, text) for pattern in patterns for text in plain)

@@ -14,7 +14,7 @@ from trt_workbench.stream.contract.parts import Chunk, Constant, FromFile, Lengt
 
 # Of one tensor in one call: 1 GiB of float32. The largest state of a stream that is in use has 25 MB.
 _MOST_ELEMENTS = 2**28
-# In a sentence, but for numbers in the names of tensors.
+# In a sentence, except numbers in the names of tensors.
 _NUMBER = re.compile(r"(?<![\w./])\d+")
 
 
@@ -73,7 +73,7 @@ def _computed(contract: Contract) -> Iterator[str]:
 
 
 def _held(words: str, number: float, dtype: str) -> Iterator[str]:
-    """Yield that a type of whole numbers would make another one of a number."""
+    """Yield that an integer type would change a number."""
     bits = int(re.sub(r"\D", "", dtype) or 1)
     low, end = (-(2 ** (bits - 1)), 2 ** (bits - 1)) if dtype.startswith("int") else (0, 2**bits)
     if "float" not in dtype and not (low <= number < end and number == int(number)):
@@ -161,7 +161,7 @@ def _starts(contract: Contract, values: Mapping[str, int]) -> Iterator[str]:
 
 
 def _of_symbols(contract: Contract) -> Iterator[tuple[str, Expression]]:
-    """Yield what symbols alone decide besides sizes, with its name in sentences."""
+    """Yield what only symbols decide besides sizes, with its name in sentences."""
     for name, given in contract.inputs.items():
         if isinstance(given, StateInput | Length) and given.range:
             yield from ((f"the range of {name}", bound) for bound in given.range)

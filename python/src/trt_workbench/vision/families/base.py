@@ -68,7 +68,7 @@ def class_aware_nms(
         boxes: xyxy, float32 [K, 4].
         scores: float32 [K], positive.
         labels: int64 [K].
-        iou: intersection over union above which the lower-scored box goes.
+        iou: intersection over union above which the lower-scored box is dropped.
         limit: how many to return at most.
 
     Returns:
@@ -131,7 +131,7 @@ class DecodeSettings:
 
     Attributes:
         conf: lowest score.
-        iou: overlap above which the lower-scored box of a class goes; None for the family's own default.
+        iou: overlap above which the lower-scored box of a class is dropped; None for the family's own default.
         max_dets: boxes per image.
 
     Raises:
@@ -157,7 +157,7 @@ class DetectorFacts:
 
     Attributes:
         input_size: (height, width) of the input in pixels.
-        fixed_size: whether the model takes that size alone.
+        fixed_size: whether the model takes only that size.
         layout: memory order of the input.
         dtype: dtype of the input.
         names: class names by index, None where the model has none.
@@ -186,7 +186,7 @@ class DetectorFacts:
 
     @property
     def is_rt_detr(self) -> bool:
-        """Whether Ultralytics exported an RT-DETR; exports before `head` was written tell it by their description."""
+        """Whether Ultralytics exported an RT-DETR; older exports without `head` name it in their description."""
         if self.head is not None:
             return self.head.startswith("RTDETR")
         return "ultralytics" in self.exporter and any(word in self.exporter for word in ("rtdetr", "rt-detr"))
@@ -217,7 +217,7 @@ class Family(abc.ABC):
         one_ratio: whether it maps both axes back by one ratio, although the resized sides are whole pixels.
         asks_normalize: whether the normalisation of its pixels is for `facts.normalize` to say.
         output: the output tensor that holds the boxes.
-        class_count: how many classes the model tells apart, None where neither its shape nor its metadata says so.
+        class_count: how many classes the model distinguishes, None where neither its shape nor its metadata says so.
         facts: what the model says of itself.
     """
 

@@ -21,7 +21,7 @@ class Detr(Family):
 
     Since May 2026 (Ultralytics' pull request 24403) score and class follow, taken from the best pairs of query and
     class; before, one score a class followed, of which each query's best counts. Rows of 6 values could be either where
-    the model has two classes: the sixth column then holds 0 and 1 alone, or scores.
+    the model has two classes: the sixth column then holds only 0 and 1, or scores.
 
     Source: Ultralytics' `RTDETRDecoder`, `RTDETRPredictor` (the image is stretched to the input, RGB, 0 to 1) and
     `RTDETRValidator`, which does not clip boxes.

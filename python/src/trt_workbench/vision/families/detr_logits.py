@@ -108,7 +108,7 @@ class DetrLogits(Stretched):
 
 
 def _of_the_last(logits: NDArray[np.float32]) -> int:
-    """Return how many queries are surely of the last class, and of it alone."""
+    """Return how many queries are surely of the last class only."""
     last = logits[:, -1]
     return int(((last > 0) & (last > logits[:, :-1].max(axis=1) + _BY_FAR)).sum())
 

@@ -59,7 +59,7 @@ class DetrPixels(Stretched):
         return cls(output, None if facts.names is None else len(facts.names), facts)
 
     def constants(self, batch: int) -> dict[str, NDArray[Any]]:
-        """Return the sizes of the images, for which the input's stands."""
+        """Return the sizes of the images: always the input's."""
         assert self.facts.sizes is not None
         height, width = self.facts.input_size
         return {self.facts.sizes.name: np.full((batch, 2), (width, height), self.facts.sizes.dtype)}

@@ -11,7 +11,7 @@ from trt_workbench.core.errors import UsageProblem, is_text
 from trt_workbench.core.input_files import parse_json
 from trt_workbench.vision.families.base import DetectorFacts, Normalize
 
-# What a head of Ultralytics' is for, by a word in its name, where `task` is not told.
+# What a head of Ultralytics' is for, by a word in its name, where `task` is not given.
 _HEADS = (("Segment", "segment"), ("Pose", "pose"), ("OBB", "obb"), ("Classify", "classify"))
 _TASKS = {
     "segment": "segmentation",
@@ -37,7 +37,7 @@ def read_facts(
     """Gather what a family needs to know about a model.
 
     Args:
-        inputs: the session's inputs; a detector has one, of rank 4, or the images' sizes beside it.
+        inputs: the session's inputs; a detector has one, of rank 4, or a second one for the images' sizes.
         outputs: the session's outputs.
         metadata: the model's own. Of what Ultralytics' exporter writes, `task`, `head`, `kpt_shape`, `channels`,
             `end2end`, `args`, `names`, `imgsz`, `author` and `description` say how the outputs are read; `version`,

@@ -46,12 +46,12 @@ def recognise(
     imgsz: tuple[int, int] | None = None,
     normalize: Normalize | None = None,
 ) -> Family:
-    """Tell how a detector's outputs become boxes.
+    """Determine how a detector's outputs become boxes.
 
     A family named by the user, else by the metadata key `family`, is taken if the outputs can be of it at all.
-    Boxes and class logits by their names are of family detr-logits alone.
+    Boxes and class logits by their names are only of family detr-logits.
     Otherwise the model must have a single output whose shape, together with the metadata, fits exactly one family.
-    Those of other packages are asked where none of our own fits.
+    Those of other packages are tried where none of our own fits.
 
     Args:
         inputs: the session's inputs.
@@ -86,7 +86,7 @@ def recognise(
 
 
 def family_of(model: Model, family: str | None = None, imgsz: tuple[int, int] | None = None) -> Family:
-    """Tell how the outputs of an ONNX model become boxes, as `recognise`."""
+    """Determine how the outputs of an ONNX model become boxes, as `recognise`."""
     facts = model.facts
     inputs, outputs = (tuple(map(TensorSpec.of, tensors)) for tensors in (facts.inputs, facts.outputs))
     return recognise(inputs, outputs, facts.metadata, family=family, imgsz=imgsz)
@@ -121,7 +121,7 @@ def _encoded(name: str, family: Family) -> Family:
 def _guessed(outputs: Sequence[TensorSpec], facts: DetectorFacts) -> Family:
     fits, reasons = _try(_FAMILIES, outputs, facts)
     if not fits:
-        # a package that breaks must not stand in the way of a family that nobody named
+        # a broken package must not block a run that did not name its family
         answers = (DoesNotFit, ComponentMissing, DeviceFailure)
         fits, more = _try(extensions(FAMILIES, _OWN_NAMES), outputs, facts, answers)
         reasons += more

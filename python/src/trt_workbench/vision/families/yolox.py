@@ -21,7 +21,7 @@ from trt_workbench.vision.families.base import (
     corners,
 )
 
-# Every how-many-th cell is looked at to tell raw boxes from decoded ones; a prime, so as not to stay in one column.
+# Every n-th cell is sampled to distinguish raw from decoded boxes; a prime n does not stay in one column.
 _SAMPLE = 11
 
 

@@ -16,7 +16,7 @@ _CALIBRATION_SPLIT, _CALIBRATION_IMAGES, _CALIBRATION_SEED = "calibration-128", 
 
 
 class EmbeddedDataset(NamedTuple):
-    """Where the embedded dataset is; `exists` tells whether it was made before."""
+    """Where the embedded dataset is; `exists` says whether it was made before."""
 
     root: Path
     images: Path

@@ -49,9 +49,9 @@ def scene(seed: int, index: int) -> tuple[NDArray[np.uint8], NDArray[np.float32]
 def write_dataset(root: Path, split: str, images: int = HELD_OUT_IMAGES, seed: int = HELD_OUT_SEED) -> Path:
     """Write a split in COCO's layout: `root/split/*.jpg` and `root/annotations/instances_split.json`.
 
-    A split that is already there with the same seed, count and generator version is left as it is.
+    A split that is already there with the same seed, count and generator version is kept.
     Otherwise the annotation file and then the folder of images appear whole or not at all; a call that was killed
-    between is made good by the next one.
+    between is repaired by the next one.
 
     Args:
         root: folder of the dataset, made if absent.
