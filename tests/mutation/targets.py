@@ -65,7 +65,10 @@ TARGETS = {
         ("tests/unit/bench/test_run.py",),
         ("_run_all", "_count_throughput", "_is_saturated", "_sweep"),
     ),
-    "yardstick": Target("python/src/trt_workbench/verify/yardstick.py", ("tests/unit/verify/test_yardstick.py",)),
+    "yardstick": Target(
+        "python/src/trt_workbench/verify/yardstick.py",
+        ("tests/unit/verify/test_yardstick.py", "tests/unit/verify/test_limits.py"),
+    ),
     "compare": Target(
         "python/src/trt_workbench/core/compare.py",
         ("tests/unit/core/test_compare.py", "tests/unit/core/test_elements.py"),

@@ -10,6 +10,7 @@ import onnx
 import onnxruntime
 import pytest
 from tests.onnx_text import write_onnx
+from tests.unit.quantize.making import GENERATOR, TEXT, made, write
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.ort.cpu import OrtCpuBackend
@@ -20,26 +21,9 @@ from trt_workbench.model.opened import Model
 from trt_workbench.quantize import calibrate as calibration_module
 from trt_workbench.quantize import candidates
 from trt_workbench.quantize.calibrate import calibrate
-from trt_workbench.quantize.candidates import Candidate, make_candidate
+from trt_workbench.quantize.candidates import make_candidate
 from trt_workbench.quantize.sensitivity import measure_sensitivity
 from trt_workbench.quantize.settings import CalibrationSettings, PlacementSettings
-
-GENERATOR = np.random.default_rng(0)
-TEXT = """g (float[n,20,6,6] x) => (float[n,20,6,6] z) {
-  [first] a = Conv<pads=[1,1,1,1]>(x, w0)
-  [act] b = Relu(a)
-  [deep] c = Conv<pads=[1,1,1,1], group=20>(b, w1)
-  [abs] c2 = Abs(c)
-  [root] r = Sqrt(c2)
-  [second] d = Conv<pads=[1,1,1,1]>(r, w2)
-  [end] z = Conv(d, w3)
-}"""
-
-
-def write(path: Path, opset: int = 17, text: str = TEXT) -> Path:
-    shapes = {"w0": (20, 20, 3, 3), "w1": (20, 1, 3, 3), "w2": (20, 20, 3, 3), "w3": (20, 20, 1, 1)}
-    arrays = {name: GENERATOR.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
-    return write_onnx(path, text, arrays, opset)
 
 
 @pytest.fixture
@@ -51,16 +35,6 @@ def model(tmp_path: Path) -> Path:
 def data(tmp_path: Path) -> CalibrationSettings:
     np.save(tmp_path / "a.npy", GENERATOR.standard_normal((10, 20, 6, 6)).astype(np.float32))
     return CalibrationSettings(calibration=str(tmp_path / "a.npy"))
-
-
-def made(model: Path, data: Any, to: Any = "int8", **placement: Any) -> Candidate:
-    return make_candidate(
-        Model.open(model),
-        to,
-        model.with_name(f"m.{to}.onnx"),
-        calibration=data,
-        placement=PlacementSettings(**placement),
-    )
 
 
 def test_a_candidate_has_its_evidence_inside_and_beside_it(model: Path, data: CalibrationSettings) -> None:
@@ -393,118 +367,6 @@ def test_a_tensor_that_the_operator_set_renames_is_quantised(tmp_path: Path) -> 
             assert [makers[name] for name in node.input] == ["Conv", "DequantizeLinear"]
     with OrtCpuBackend().load(candidate.path) as session:
         session.run({"x": np.ones((2, 3, 4, 4), np.float32)})
-
-
-def test_products_without_a_quantised_form_count(tmp_path: Path) -> None:
-    """The share of the arithmetic is of all of it, and what stays is named."""
-    text = """g (float[n,8,8] x) => (float[n,8,8] y) {
-      turned = Sin(w) [left] a = MatMul(w, x) [right] b = MatMul(a, w) [made] y = MatMul(b, turned)
-    }"""
-    path = write_onnx(tmp_path / "m.onnx", text, {"w": np.eye(8, dtype=np.float32)})
-    found = made(path, CalibrationSettings(calibration="random")).evidence
-    assert found.kept == {"left": "its constant comes first", "made": "its weights are computed"}
-    assert (found.low_macs, found.low_weights) == pytest.approx((1 / 3, 1 / 3))
-
-
-def test_products_in_functions_of_the_model_are_quantised(tmp_path: Path) -> None:
-    model = onnx.parser.parse_model("""<ir_version: 9, opset_import: ["" : 17, "own" : 1]>
-      g (float[n,8] x) => (float[n,8] y) { a = own.block(x, w) b = own.block(a, w) y = MatMul(b, v) }
-      <domain: "own", opset_import: ["" : 17]> block (x, w) => (y) { t = MatMul(x, w) y = Relu(t) }""")
-    for name in "wv":
-        model.graph.initializer.append(onnx.numpy_helper.from_array(np.eye(8, dtype=np.float32), name))
-    onnx.save(model, tmp_path / "m.onnx")
-    candidate = made(tmp_path / "m.onnx", CalibrationSettings(calibration="random"))
-    assert (candidate.evidence.low_macs, read_precision(Model.open(candidate.path)).counted) == (1.0, 3)
-    assert read_precision(Model.open(candidate.path)).text == "int8 (not calibrated)"
-
-
-def test_weights_that_layers_share_count_once(tmp_path: Path) -> None:
-    text = """g (float[n,8] x) => (float[n,2] y) {
-      [first] a = MatMul(x, w) b = Relu(a) [second] c = MatMul(b, w) [third] d = MatMul(c, w) [last] y = MatMul(d, v)
-    }"""
-    path = write_onnx(tmp_path / "m.onnx", text, {"w": np.eye(8, dtype=np.float32), "v": np.ones((8, 2), np.float32)})
-    found = made(path, CalibrationSettings(calibration="random"), keep=("last",)).evidence
-    assert (found.low_macs, found.low_weights) == pytest.approx((192 / 208, 64 / 80))
-
-
-def test_recurrent_layers_and_einsum_count(tmp_path: Path) -> None:
-    """Of a model that is one LSTM with a small layer behind it, nothing like 100 % becomes int8."""
-    text = """g (float[5,n,8] x) => (float[1,n,12] y) {
-      [cell] all, h, c = LSTM<hidden_size=16>(x, w, r, b)
-      [dense] d = MatMul(h, v)
-      [einsum] y = Einsum<equation="abc, cd -> abd">(d, e)
-    }"""
-    shapes = {"w": (1, 64, 8), "r": (1, 64, 16), "b": (1, 128), "v": (16, 10), "e": (10, 12)}
-    arrays = {name: GENERATOR.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
-    path = write_onnx(tmp_path / "m.onnx", text, arrays)
-    found = made(path, CalibrationSettings(calibration="random")).evidence
-    assert found.kept == {"cell": "LSTM has no quantised form", "einsum": "Einsum has no quantised form"}
-    matrices = 64 * (8 + 16)
-    # 5 steps
-    assert found.low_macs == pytest.approx(160 / (5 * matrices + 160 + 120))
-    assert found.low_weights == pytest.approx(160 / (matrices + 160 + 120))
-
-
-LOOPS = {
-    # five steps of 8 x 8, as nothing ends the loop before
-    "Loop(five, go, x) <body = b (int64 i, bool c, float[n,8] s) => (bool c2, float[n,8] s2) "
-    "{ [mul] t = MatMul(s, w) s2 = Relu(t) c2 = Identity(c) }>": 5,
-    "Loop(five, go, x) <body = b (int64 i, bool c, float[n,8] s) => (bool c2, float[n,8] s2) "
-    "{ [mul] s2 = MatMul(s, w) c2 = Identity(go) }>": 5,
-    # how many is not known: it may end at any step
-    "Loop(five, go, x) <body = b (int64 i, bool c, float[n,8] s) => (bool c2, float[n,8] s2) "
-    "{ [mul] s2 = MatMul(s, w) m = ReduceMax<keepdims=0>(s2) c2 = Less(m, most) }>": 1,
-    # no shape of what is carried on is told; what the loop begins with has one
-    "Loop(, go, x) <body = b (int64 i, bool c, float[] s) => (bool c2, float[] s2) "
-    "{ [mul] s2 = MatMul(s, w) c2 = Not(c) }>": 1,
-    # of two branches one runs
-    "If(go) <then_branch = t () => (float[n,8] a) { [mul] b = MatMul(x, w) a = MatMul(b, w) }, "
-    "else_branch = e () => (float[n,8] d) { d = MatMul(x, w) }>": 2,
-    "Loop(five, go, x) <body = b (int64 i, bool c, float[n,8] s) => (bool c2, float[n,8] s2) "
-    "{ s2 = If(c) <then_branch = t () => (float[n,8] a) { [mul] a = MatMul(s, w) }, "
-    "else_branch = e () => (float[n,8] d) { d = Identity(s) }> c2 = Identity(c) }>": 5,
-}
-
-
-@pytest.mark.parametrize(("body", "times"), LOOPS.items())
-def test_products_in_bodies_count(tmp_path: Path, body: str, times: int) -> None:
-    """A model whose work is in a Loop or an If is not said to be int8."""
-    weights = {
-        "w": np.eye(8, dtype=np.float32),
-        "v": np.eye(8, dtype=np.float32),
-        "five": np.array(5),
-        "go": np.array(True),
-        "most": np.array(1e9, np.float32),
-    }
-    text = f"g (float[n,8] x) => (float[n,8] y) {{ [outer] z = {body} [last] y = MatMul(z, v) }}"
-    path = write_onnx(tmp_path / "m.onnx", text, weights)
-    found = made(path, CalibrationSettings(calibration="random"), keep_sensitive=False).evidence
-    assert found.low_macs == pytest.approx(1 / (1 + times))
-    assert all("it is in the body of a" in reason for reason in found.kept.values())
-    assert any(name.startswith("outer.") and name.endswith("/mul") for name in found.kept)
-    assert found.low_weights == pytest.approx(1 / (1 + len(found.kept)))
-
-
-def test_a_model_of_which_bodies_hold_all_products_is_refused_with_that(tmp_path: Path) -> None:
-    text = """g (float[n,8] x, bool go) => (float[n,8] y) {
-      y = If(go) <then_branch = t () => (float[n,8] a) { a = MatMul(x, w) },
-                  else_branch = e () => (float[n,8] d) { d = Identity(x) }>
-    }"""
-    path = write_onnx(tmp_path / "m.onnx", text, {"w": np.eye(8, dtype=np.float32)})
-    with pytest.raises(UsageProblem, match=r"with constant weights outside the bodies of If, Loop and Scan; it has"):
-        made(path, CalibrationSettings(calibration="random"))
-
-
-def test_what_a_scan_goes_over_is_as_long_as_it_is(tmp_path: Path) -> None:
-    text = """g (float[n,8] h, float[n,6,8] x) => (float[n,8] y) {
-      [scan] z, all = Scan<num_scan_inputs=1, scan_input_axes=[1], body =
-        b (float[n,8] s, float[n,8] e) => (float[n,8] s2, float[n,8] o)
-        { p = MatMul(e, w) q = MatMul(s, w) s2 = Add(p, q) o = Identity(s2) }>(h, x)
-      [last] y = MatMul(z, w)
-    }"""
-    path = write_onnx(tmp_path / "m.onnx", text, {"w": np.eye(8, dtype=np.float32)})
-    found = made(path, CalibrationSettings(calibration="random"), keep_sensitive=False).evidence
-    assert found.low_macs == pytest.approx(1 / (1 + 6 * 2))
 
 
 def test_ranges_of_zeros_alone_are_told(model: Path) -> None:

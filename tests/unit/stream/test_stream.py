@@ -20,37 +20,16 @@ from tests.streaming_models import (
     growing,
     write_contract,
 )
+from tests.unit.stream.evaluation import add, evaluated, failing, settings, spoiled
 
-from trt_workbench.backends.base import Availability, Backend, Session, SessionOptions
-from trt_workbench.backends.registry import get_backend
 from trt_workbench.core.documents import read_lines
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.model.opened import Model
 from trt_workbench.stream.contract.contract import Contract
-from trt_workbench.stream.document import ChunkRecord, GateResult, LaneMetrics, StreamMetrics
+from trt_workbench.stream.document import ChunkRecord
 from trt_workbench.stream.lane_gates import CHECKLIST, judged_as
-from trt_workbench.stream.opening import OpenedStream, write_fixed
-from trt_workbench.stream.run import StreamEvaluation
 from trt_workbench.stream.settings import StreamSettings
 
 BOTH = ("functional", "closed-loop")
-
-
-def settings(folder: Path, name: str = "attention", **more: Any) -> StreamSettings:
-    path = MODELS[name][0](folder) if "target" not in more else more.pop("target")
-    contract = write_contract(folder / f"{name}.json", more.pop("document", None) or contract_of(name))
-    given = {"target": path, "contract": contract, "backend": "ort-cpu", "chunks": 40, **more}
-    return StreamSettings(**given)
-
-
-def evaluated(asked: StreamSettings, folder: Path) -> StreamMetrics:
-    folder.mkdir(exist_ok=True)
-    with OpenedStream(asked, lambda _: None) as opened:
-        return StreamEvaluation(opened).run(folder, lambda *_: None)
-
-
-def failing(lane: LaneMetrics) -> dict[str, GateResult]:
-    return {gate.gate: gate for gate in lane.gates if gate.verdict == "failed"}
 
 
 def test_a_model_that_its_caller_counts_for(tmp_path: Path) -> None:
@@ -157,49 +136,6 @@ def test_another_model_fails_with_chunk_tensor_and_gate(tmp_path: Path) -> None:
     assert f"of chunk {gate.chunk}" in gate.text
     assert found.failures[0].startswith("fp32 functional: gate ")
     assert not found.passed
-
-
-class Spoilt(Session):
-    """ort-cpu, of whose outputs one is spoiled from a chunk on."""
-
-    def __init__(self, inner: Session, spoil: Callable[[int, dict[str, NDArray[Any]]], None]) -> None:
-        self._inner, self._spoil, self._calls = inner, spoil, 0
-        self.inputs, self.outputs, self.metadata, self.provenance = inner.inputs, inner.outputs, {}, {}
-
-    def _infer(self, inputs: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        found = {name: array.copy() for name, array in self._inner.run(inputs).items()}
-        self._spoil(self._calls, found)
-        self._calls += 1
-        return found
-
-    def _close(self) -> None:
-        self._inner.close()
-
-
-def spoiled(
-    asked: StreamSettings,
-    folder: Path,
-    spoil: Callable[[int, dict[str, NDArray[Any]]], None],
-    monkeypatch: pytest.MonkeyPatch,
-) -> LaneMetrics:
-    """The closed loop of a target that `spoil` changes the outputs of."""
-    plain = OpenedStream.session
-    made: dict[int, Spoilt] = {}
-
-    def session(self: OpenedStream, precision: str, *, on_device: bool = False) -> Session:
-        inner = plain(self, precision, on_device=on_device)
-        return made.setdefault(id(inner), Spoilt(inner, spoil))
-
-    monkeypatch.setattr(OpenedStream, "session", session)
-    return evaluated(replace(asked, mode=("closed-loop",)), folder).lanes[0]
-
-
-def add(name: str, amount: float, since: int) -> Callable[[int, dict[str, NDArray[Any]]], None]:
-    def spoil(chunk: int, outputs: dict[str, NDArray[Any]]) -> None:
-        if chunk >= since:
-            outputs[name] += np.asarray(amount).astype(outputs[name].dtype)
-
-    return spoil
 
 
 @pytest.mark.parametrize(
@@ -381,135 +317,6 @@ def test_a_contract_that_contradicts_the_model_names_each_place(tmp_path: Path) 
     document["invariants"] = []
     with pytest.raises(UsageProblem, match=r"(?s)encoded_len.*float16|float16.*encoded_len"):
         evaluated(settings(tmp_path, document=document), tmp_path / "run")
-
-
-class KeepingSession(Session):
-    """ort-cpu with its state kept between calls; `slip` is the call after which an update is lost."""
-
-    slip = -1
-
-    def __init__(self, inner: Session, state: Mapping[str, str]) -> None:
-        self._inner, self._pairs, self._calls = inner, state, 0
-        self.inputs = tuple(one for one in inner.inputs if one.name not in state.values())
-        self.outputs = tuple(one for one in inner.outputs if one.name not in state)
-        self.metadata, self.provenance = {}, {}
-        self._held: dict[str, NDArray[Any]] = {}
-
-    def reset_state(self) -> None:
-        shapes = {one.name: one.shape for one in self._inner.inputs}  # a dynamic one would be refused on a device
-        types = {one.name: one.dtype for one in self._inner.inputs}
-        self._held = {name: np.zeros(shapes[name], types[name]) for name in self._pairs.values()}
-
-    def _infer(self, inputs: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        found = self._inner.run({**inputs, **self._held})
-        if self._calls != self.slip:
-            self._held = {fed: found[output] for output, fed in self._pairs.items()}
-        self._calls += 1
-        return {one.name: found[one.name] for one in self.outputs}
-
-    def _close(self) -> None:
-        self._inner.close()
-
-
-class KeepingBackend(Backend):
-    """A backend with the option `state`."""
-
-    name = "keeping"
-    file_kinds = (".onnx",)
-    state = True
-
-    def availability(self) -> Availability:
-        return Availability(ok=True)
-
-    def _load(self, model: Path, options: SessionOptions) -> Session:
-        inner = get_backend("ort-cpu").load(model, SessionOptions())
-        return KeepingSession(inner, options.extra["state"]) if "state" in options.extra else inner
-
-
-@pytest.mark.parametrize("slip", [-1, 25])
-def test_state_on_the_device_equals_the_closed_loop_bit_for_bit(
-    slip: int, tmp_path: Path, outside_backend: Callable[..., None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    outside_backend("keeping", "tests.unit.stream.test_stream:KeepingBackend")
-    monkeypatch.setattr(KeepingSession, "slip", slip)
-    asked = settings(tmp_path, backend="keeping", mode=("closed-loop", "device"))
-    closed, device = evaluated(asked, tmp_path / "run").lanes
-    assert closed.passed
-    assert closed.bit_equal is None
-    assert device.bit_equal is (slip < 0)
-    assert device.tensors.keys() == {"encoded", "encoded_len"}
-    if slip >= 0:
-        assert failing(device)["device"].chunk == slip + 1
-
-
-def _folder(path: Path) -> Path:
-    path.mkdir()
-    return path
-
-
-def test_the_copy_for_the_device_has_every_size_but_that_of_chunks(tmp_path: Path) -> None:
-    contract = Contract.model_validate(contract_of("attention"))
-    with get_backend("ort-cpu").load(
-        write_fixed(Model.open(attention(tmp_path)), contract, _folder(tmp_path / "copy"))
-    ) as session:
-        shapes = {one.name: one.shape for one in (*session.inputs, *session.outputs)}
-    assert shapes["x"] == (1, 3, None)
-    assert shapes["cache"] == shapes["cache_next"] == (1, 6, 4)
-    assert shapes["length"] == (1,)
-    assert shapes["encoded"] == (1, 4, None)
-
-
-def test_an_engine_gets_ranges_of_what_is_dynamic_in_the_file_that_is_built(
-    tmp_path: Path, outside_backend: Callable[..., None]
-) -> None:
-    outside_backend("keeping", "tests.unit.stream.test_stream:KeepingBackend")
-    for mode, names in ((("closed-loop",), {"x", "length", "cache", "cache_len"}), (("device",), {"x"})):
-        asked = settings(tmp_path, backend="keeping", mode=mode, chunk=9)
-        with OpenedStream(asked, lambda _: None) as opened:
-            (shapes,) = opened._profiles(opened._loaded())
-        assert shapes.shapes.keys() == names
-        assert shapes.shapes["x"].min[0] == 1
-
-
-def test_an_engine_for_many_streams_is_built_for_the_largest_batches(tmp_path: Path) -> None:
-    document = contract_of("attention")
-    document["profiles"].insert(0, {"name": "one", "symbols": {"B": [1, 1, 1], "T": [3, 9, 15]}})
-    asked = settings(tmp_path, document=document, hop_ms=10.0)
-    for streams, most in (((), 1), ((4,), 3)):
-        with OpenedStream(replace(asked, streams=streams), lambda _: None) as opened:
-            (shapes,) = opened._profiles(opened.target)
-            assert shapes.shapes["cache"].max == (most, 6, 4)
-            assert opened.joined_session("fp32") is opened.session("fp32")
-
-
-def test_a_model_beside_itself_is_said_to_be(tmp_path: Path) -> None:
-    found = evaluated(settings(tmp_path), tmp_path / "run")
-    assert any("the loop alone" in note for note in found.notes)
-    other = evaluated(replace(settings(tmp_path), model=attention(tmp_path, name="copy")), tmp_path / "two")
-    assert not any("the loop alone" in note for note in other.notes)
-
-
-@pytest.mark.parametrize("zero", [0, 0.0, "1 - 1"])
-def test_zeros_are_zeros_as_a_whole_number_too(
-    zero: object, tmp_path: Path, outside_backend: Callable[..., None]
-) -> None:
-    """JSON's 0 is what `make-contract --init 0` and the embedded encoder's contract say."""
-    outside_backend("keeping", "tests.unit.stream.test_stream:KeepingBackend")
-    document = contract_of("attention")
-    document["state"][0]["init"] = zero
-    asked = settings(tmp_path, document=document, backend="keeping", mode=("closed-loop", "device"), chunks=12)
-    assert evaluated(asked, tmp_path / "run").lanes[1].bit_equal
-
-
-@pytest.mark.parametrize("other", [1.0, 1, "C"])
-def test_device_state_begins_with_zeros_or_not_at_all(
-    other: object, tmp_path: Path, outside_backend: Callable[..., None]
-) -> None:
-    outside_backend("keeping", "tests.unit.stream.test_stream:KeepingBackend")
-    document = contract_of("attention")
-    document["state"][0]["init"] = other
-    with pytest.raises(UsageProblem, match="starts from zeros"):
-        evaluated(settings(tmp_path, document=document, backend="keeping", mode=("device",)), tmp_path / "run")
 
 
 def test_a_record_is_whole_when_its_last_block_is_short(tmp_path: Path) -> None:

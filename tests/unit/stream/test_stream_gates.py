@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from tests.streaming_models import attention, contract_of, lstm
-from tests.unit.stream.test_stream import evaluated, failing, settings, spoiled
+from tests.unit.stream.evaluation import evaluated, failing, settings, spoiled
 
 from trt_workbench.core.errors import UsageProblem
 
@@ -85,7 +85,7 @@ def test_faults_need_a_stream_that_shows_them(tmp_path: Path) -> None:
 def test_device_state_beside_no_closed_loop_is_said_to_be_unproven(
     tmp_path: Path, outside_backend: Callable[..., None]
 ) -> None:
-    outside_backend("keeping", "tests.unit.stream.test_stream:KeepingBackend")
+    outside_backend("keeping", "tests.unit.stream.test_stream_device:KeepingBackend")
     for mode, said in ((("device",), True), (("closed-loop", "device"), False)):
         found = evaluated(settings(tmp_path, backend="keeping", mode=mode), tmp_path / mode[0])
         assert any("bit for bit" in note for note in found.notes) is said

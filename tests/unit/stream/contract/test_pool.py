@@ -1,6 +1,5 @@
 """A pool's streams equal the same streams alone, whatever happens to the streams beside them."""
 
-import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,29 +9,23 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from tests.streaming_models import (
     GROWING_CONTRACT,
     MODELS,
     SHARED,
-    contract_of,
     counted,
     counted_contract,
     growing,
     write_contract,
 )
+from tests.unit.stream.contract.streams import Arrays, Opened, alone, opened, pieces, same, signal
 
-from trt_workbench.backends.base import Session
 from trt_workbench.backends.registry import get_backend
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.workspace import ENCODER, embedded_contract, embedded_model
 from trt_workbench.stream.contract.contract import Contract
-from trt_workbench.stream.contract.feeding import fitted
 from trt_workbench.stream.contract.reading import read_contract
 from trt_workbench.stream.pool import StreamPool
-
-Arrays = dict[str, NDArray[Any]]
-Opened = tuple[Session, Contract]
 
 
 @pytest.fixture(scope="module")
@@ -40,51 +33,6 @@ def encoder() -> Iterator[Opened]:
     """The embedded encoder, trained, whose answers need its memory."""
     with get_backend("ort-cpu").load(embedded_model(ENCODER)) as session:
         yield session, read_contract(embedded_contract())
-
-
-def opened(name: str, folder: Path, **changes: Any) -> Opened:
-    document = {**contract_of(name), **changes}
-    session = get_backend("ort-cpu").load(MODELS[name][0](folder))
-    return session, read_contract(write_contract(folder / f"{name}.json", document))
-
-
-def signal(contract: Contract, frames: int, seed: int) -> NDArray[np.float32]:
-    name, tensor = contract.signal
-    shape = list(contract.shape(name, contract.chunk_values(next(contract.chunks(1)))))
-    shape[tensor.time_axis] = frames
-    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
-
-
-def pieces(contract: Contract, whole: NDArray[Any]) -> list[NDArray[Any]]:
-    """New frames by chunk."""
-    axis = contract.signal[1].time_axis
-    chunks = contract.chunks(whole.shape[axis])
-    return [np.take(whole, range(one.start, one.start + one.new), axis) for one in chunks]
-
-
-def alone(one: Opened, whole: NDArray[Any]) -> list[Arrays]:
-    """What the stream gives by itself: fed by the contract, its state passed on by hand."""
-    session, contract = one
-    chunks = list(contract.chunks(whole.shape[contract.signal[1].time_axis]))
-    state = contract.initial_state(contract.chunk_values(chunks[0]))
-    found = []
-    for chunk in chunks:
-        inputs = {**contract.feed(chunk, whole, contract.chunk_values(chunk)), **state}
-        outputs = session.run(fitted(inputs, session.inputs))
-        state = contract.next_state(outputs)
-        found.append({name: array for name, array in outputs.items() if name not in {p.output for p in contract.state}})
-    return found
-
-
-def same(found: Arrays, expected: Arrays, rel_l2: float = 2e-6) -> None:
-    """Integers equal, floats within what kernels of other batch sizes do."""
-    assert found.keys() == expected.keys()
-    for name, want in expected.items():
-        assert found[name].shape == want.shape, name
-        if want.dtype.kind == "f":
-            assert np.linalg.norm(found[name] - want) <= rel_l2 * np.linalg.norm(want), name
-        else:
-            assert np.array_equal(found[name], want), name
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -344,66 +292,6 @@ def test_a_second_thread_is_refused(tmp_path: Path) -> None:
         leave.set()
         thread.join()
         assert stream.chunks == 1
-
-
-def test_a_state_starts_with_the_contracts_value(tmp_path: Path) -> None:
-    document = contract_of("convolution")
-    document["state"][0]["init"] = {"file": "init.npy"}
-    value = np.random.default_rng(0).standard_normal((1, 1, 3, 2)).astype(np.float32)
-    np.save(tmp_path / "init.npy", value)
-    session, contract = opened("convolution", tmp_path, state=document["state"])
-    with session, StreamPool(session, contract, folder=tmp_path) as pool:
-        streams = [pool.open(), pool.open()]
-        assert np.array_equal(streams[1].save().state["past"], value)
-        frames = signal(contract, 4, 0)
-        outputs = session.run({"x": frames, "past": value})
-        for found in pool.push(streams, [frames, frames[0]]):
-            same(found, {"y": outputs["y"]})
-
-
-def test_a_fixed_number_of_rows_is_filled_up(tmp_path: Path) -> None:
-    """A model that takes three streams and no other number runs one and two as well."""
-    edits = (("float[B,3,T] x, float[1,B,3,2]", "float[3,3,T] x, float[1,3,3,2]"),)
-    session = get_backend("ort-cpu").load(MODELS["convolution"][0](tmp_path, *edits))
-    document = json.loads(json.dumps(contract_of("convolution")).replace('"B": [1, 1, 4]', '"B": [3, 3, 3]'))
-    contract = read_contract(write_contract(tmp_path / "c.json", document))
-    wide, _ = opened("convolution", tmp_path)
-    wholes = [signal(contract, 12, stream) for stream in range(4)]
-    parts = [pieces(contract, whole) for whole in wholes]
-    with session, wide, StreamPool(session, contract) as pool:
-        assert pool.buckets == (3,)
-        streams = [pool.open() for _ in range(4)]
-        for step in range(3):
-            for whole, found in zip(wholes, pool.push(streams, [part[step] for part in parts]), strict=True):
-                same(found, alone((wide, contract), whole)[step])
-
-
-def test_only_numbers_of_rows_that_a_profile_has_are_run(tmp_path: Path) -> None:
-    """An engine with a profile for one, two and four streams refuses three."""
-    document = json.loads(json.dumps(contract_of("convolution")))
-    wide = document["profiles"][0]
-    document["profiles"] = [{"name": f"b{rows}", "symbols": {**wide["symbols"], "B": [rows] * 3}} for rows in (1, 2, 4)]
-    session, _ = opened("convolution", tmp_path)
-    contract = read_contract(write_contract(tmp_path / "c.json", document))
-    wholes = [signal(contract, 12, stream) for stream in range(3)]
-    parts = [pieces(contract, whole) for whole in wholes]
-    with session, StreamPool(session, contract) as pool:
-        assert pool.buckets == (1, 2, 4)
-        streams = [pool.open() for _ in wholes]
-        for step in range(3):
-            for whole, found in zip(wholes, pool.push(streams, [part[step] for part in parts]), strict=True):
-                same(found, alone((session, contract), whole)[step])
-
-
-def test_a_size_that_no_profile_takes_is_refused(tmp_path: Path) -> None:
-    session, contract = opened("attention", tmp_path)
-    with session:
-        with pytest.raises(UsageProblem, match="outside every profile"):
-            StreamPool(session, contract, size=17)
-        with pytest.raises(UsageProblem, match="no room beside 1"):
-            StreamPool(session, contract, size=1)
-        with pytest.raises(UsageProblem, match="keeps no states"):
-            StreamPool(session, contract, on_device=True)
 
 
 @settings(deadline=None, max_examples=12)
