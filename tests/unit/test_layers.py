@@ -109,6 +109,17 @@ def test_a_package_says_what_it_is_for_in_ten_lines() -> None:
     assert {package: count for package, count in lines.items() if not 0 < count <= 10} == {}
 
 
+def test_a_package_names_files_that_exist() -> None:
+    """What goes in and comes out, as the packages say it: paths in the package itself, or in the whole of ours."""
+    named = {
+        (package, name)
+        for package in {module.parent for module in MODULES}
+        for name in re.findall(r"`([\w/]+\.py)`", source(package / "__init__.py"))
+    }
+    assert len(named) > 10
+    assert {one for one in named if not any((PACKAGE / place / one[1]).is_file() for place in (one[0], "."))} == set()
+
+
 def runtimes_imported(module: Path) -> set[str]:
     """Runtimes that a module imports and may not."""
     allowed = {"trt_workbench_native"} if module.parts[0] == "engine" else set()

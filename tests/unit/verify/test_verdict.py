@@ -49,6 +49,9 @@ def test_what_is_not_proven_is_named() -> None:
         ("fp16", "fp16", "right", False),
         ("fp16", "fp16 (simulated)", "right", False),
         ("fp16", "fp16 or fp32, not told", "right within fp16", False),
+        ("int8", "int8+fp32", "right", False),
+        ("int8", "int8+fp32 (partly simulated)", "right", False),
+        ("int8", "fp32", "right", True),
         ("fp32", "fp32", "right", False),
         ("fp32", "fp32, not told", "right", False),
     ],
@@ -57,11 +60,14 @@ def test_results_that_show_nothing_of_the_precision_are_named(
     asked: str, ran: str | None, verdict: str, is_said: bool
 ) -> None:
     cases = [case(1, {"random": "right"}), case(2, {"random": verdict})]
-    record = {"precision_ran": {"label": ran}} if ran else {}
+    types = (ran or "").split(" (")[0]
+    shares = {} if "not told" in types else dict.fromkeys(types.split("+"), 1 / 2)
+    may_choose = types.split(",")[0].split(" or ") if "not told" in types else []
+    record = {"precision_ran": {"label": ran, "shares": shares, "may_choose": may_choose}} if ran else {}
     assert bool(as_exact(cases, asked, record)) == is_said
     document = {"target": "m.onnx", "verdict": "right", "backend": "trt", "precision": asked, "reference": "ort-cpu"}
     shown = headline({**document, "cases_tried": 2, "provenance": record})
-    assert (f"asked for {asked}, computed in {ran}" in shown) == ((ran or asked).split(" (")[0].split(",")[0] != asked)
+    assert (f"({asked}; computed in {ran})" in shown) == ((ran or asked).split(" (")[0].split(",")[0] != asked)
 
 
 @pytest.mark.parametrize(

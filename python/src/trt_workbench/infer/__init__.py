@@ -3,5 +3,5 @@
 In: `run.infer` of an `InferRequest`. Out: outputs as .npz, `metrics.json`, times.
 
 Engines are measured by the core, which follows trtexec's method (`native.py`), other sessions by single calls
-(`model.py`).
+(`run.py`).
 """

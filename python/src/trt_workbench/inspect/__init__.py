@@ -1,6 +1,6 @@
 """`inspect`, `inspect-engine` and `partitions`: what a model or engine is, without running it.
 
-In: `model_facts.py`, `engine/inspection.py`, `backends/partitions.py`. Out: tables, or JSON on stdout.
+In: `model_facts.py`, `engine/inspection.py`, `backends/ort/partitions.py`. Out: tables, or JSON on stdout.
 """
 
 import lazy_loader

@@ -61,18 +61,21 @@ def headline(document: Mapping[str, Any]) -> str:
             ", the same file on the same runtime: its calls agree with one another, and nothing else was compared "
             "(--reference names another runtime)"
         )
-    simulated = ", simulated" if document["provenance"].get("simulated") else ""
     return (
         f"{Path(document['target']).name}: {document['verdict'].upper()} on {document['backend']} "
-        f"({_computed(document)}{simulated}), {document['cases_tried']} shapes {reference}"
+        f"({_computed(document)}), {document['cases_tried']} shapes {reference}"
     )
 
 
 def _computed(document: Mapping[str, Any]) -> str:
-    """Say what was requested, and what the runtime's layers compute in where that is something else."""
-    asked, ran = document["precision"], precision_label(document["provenance"])
-    plain = (ran or asked).split(" (")[0].split(",")[0]
-    return asked if plain == asked else f"asked for {asked}, computed in {ran}"
+    """Say whose limits hold, and what the runtime computed in where that is more than this precision or another one."""
+    precision: str = document["precision"]
+    provenance = document["provenance"]
+    ran, label = provenance.get("precision_ran") or {}, precision_label(provenance) or precision
+    may_be = {*(ran.get("shares") or ()), *(ran.get("may_choose") or ())}
+    if may_be == {precision} or label.split(" (")[0] == precision:
+        return precision + (", simulated" if provenance.get("simulated") else "")
+    return f"{precision}; computed in {label}"
 
 
 def grid(cases: list[CaseFindings]) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from typing import Any
 
 from trt_workbench.core.precision import names
 from trt_workbench.core.verification import UNDECIDED, UNVERIFIED, WRONG
-from trt_workbench.model.precision import precision_label
 from trt_workbench.verify.space import Case, Space
 
 
@@ -115,15 +114,15 @@ def less_exact(cases: Sequence[dict[str, Any]], precision: str, strength: float)
 
 
 def as_exact(tried: Sequence[dict[str, Any]], asked: str, record: Mapping[str, Any]) -> list[str]:
-    """Say that results show nothing of a lower precision that was requested, unless the layers themselves show it.
+    """Say that results show nothing of a lower precision, unless the layers or nodes that ran show it.
 
     Args:
         tried: rows of verify.json whose shapes were run.
-        asked: precision.
+        asked: the precision, whose limits hold.
         record: of the session.
     """
-    ran = (precision_label(record) or "").split(" (")[0]
-    shown = asked in (FINEST, ran) or any(row["verdict"] != RIGHT for row in tried)
+    ran = (record.get("precision_ran") or {}).get("shares") or ()
+    shown = asked in (FINEST, *ran) or any(row["verdict"] != RIGHT for row in tried)
     return [] if shown else [f"every result is as exact as in {FINEST}: nothing shows that it computes in {asked}"]
 
 

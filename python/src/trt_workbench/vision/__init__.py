@@ -1,6 +1,6 @@
 """`eval-coco` and `predict`: detectors on images, scored as COCO does.
 
-In: `run.CocoEvaluation` of a `CocoRequest`; `predict.Predictor`. Out: `document.CocoMetrics`, `predict_document.py`.
+In: `run.CocoEvaluation` of a `CocoRequest`; `predict.Predictor`. Out: `document.CocoMetrics`, `document.Prediction`.
 
     reading: decode, letterbox ──► inference: session.run ──► decode, NMS, restore ──► detections, scores
 

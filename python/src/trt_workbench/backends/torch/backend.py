@@ -46,7 +46,7 @@ class TorchBackend(Backend):
 
     Extra options: `device`, `channels_last`, `trust` (for .pt2). Precision fp32, fp16 or bf16: weights and activations
     are held in it, inputs and outputs keep the types of the file. A language model is loaded from its own folder
-    (`torch_llm.py`).
+    (`llm.py`).
 
     Attributes:
         compiled: whether torch.compile makes the code that runs.
