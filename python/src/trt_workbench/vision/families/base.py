@@ -281,17 +281,25 @@ class Family(abc.ABC):
             CheckFailed: the model returned NaN or infinite values.
         """
         settings = settings or DecodeSettings()
-        if self.output.name not in outputs:
-            raise UsageProblem(
-                f"Family {self.name} reads output {self.output.name}, the model returned {sorted(outputs)}."
-            )
-        batch = outputs[self.output.name]
+        (batch,) = self.read(outputs, self.output.name)
         if batch.ndim != 3:
             raise UsageProblem(
                 f"Output {self.output.name} has shape {list(batch.shape)}; {self.name} takes {self.shape_text}."
             )
         batch = batch.astype(np.float32, copy=False)
         return [self._one_image(image, settings) for image in batch]
+
+    def read(self, outputs: Mapping[str, NDArray[Any]], *names: str) -> list[NDArray[Any]]:
+        """Return the outputs of these names. Raises UsageProblem where the model returned others."""
+        if missing := sorted({*names} - outputs.keys()):
+            raise UsageProblem(f"Family {self.name} reads output {missing[0]}, the model returned {sorted(outputs)}.")
+        return [outputs[name] for name in names]
+
+    def corners_of_shares(self, boxes: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return corners in pixels of the model's input of boxes [K, 4] as centre and size in shares of it."""
+        height, width = self.facts.input_size
+        centre_x, centre_y, box_width, box_height = boxes.T
+        return corners(centre_x * width, centre_y * height, box_width * width, box_height * height)
 
     def restore(self, boxes: NDArray[np.float32], geometry: Geometry) -> NDArray[np.float32]:
         """Map boxes [K, 4] of the model's input to pixels of the image, as the family's own evaluation does."""

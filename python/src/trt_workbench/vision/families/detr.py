@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.images import ImageTransform
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.vision.families.base import Detections, DetectorFacts, DoesNotFit, Family, corners, row_detections
+from trt_workbench.vision.families.base import Detections, DetectorFacts, DoesNotFit, Family, row_detections
 
 
 @dataclass(frozen=True)
@@ -67,11 +67,7 @@ class Detr(Family):
             raise UsageProblem(
                 f"Output {self.output.name} has rows of {columns} values; {self.name} takes {self.shape_text}."
             )
-        height, width = self.facts.input_size
-        centre_x, centre_y, box_width, box_height = rows[:, :4].T
-        return Detections(
-            corners(centre_x * width, centre_y * height, box_width * width, box_height * height), scores, labels
-        )
+        return Detections(self.corners_of_shares(rows[:, :4]), scores, labels)
 
 
 def _holds_classes(column: NDArray[np.float32]) -> bool:

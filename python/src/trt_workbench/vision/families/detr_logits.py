@@ -17,7 +17,6 @@ from trt_workbench.vision.families.base import (
     DetectorFacts,
     DoesNotFit,
     Stretched,
-    corners,
     not_finite,
 )
 
@@ -79,9 +78,7 @@ class DetrLogits(Stretched):
 
     def decode(self, outputs: Mapping[str, NDArray[Any]], settings: DecodeSettings | None = None) -> list[Detections]:
         """Turn boxes and logits of one run into the boxes of each image, as `Family.decode`."""
-        if missing := {self.output.name, self.logits.name} - outputs.keys():
-            raise UsageProblem(f"Family {self.name} reads output {min(missing)}, the model returned {sorted(outputs)}.")
-        boxes, logits = outputs[self.output.name], outputs[self.logits.name]
+        boxes, logits = self.read(outputs, self.output.name, self.logits.name)
         if why := _why_not(boxes.shape, logits.shape):
             raise UsageProblem(f"The model's outputs do not fit family {self.name}: {why}.")
         if not np.isfinite(logits).all():
@@ -101,10 +98,7 @@ class DetrLogits(Stretched):
         pairs = scores.ravel()
         best = (-pairs).argsort(kind="stable")[:queries]
         best = best[pairs[best] > conf]
-        height, width = self.facts.input_size
-        centre_x, centre_y, box_width, box_height = image[best // classes, :4].T
-        found = corners(centre_x * width, centre_y * height, box_width * width, box_height * height)
-        return Detections(found, pairs[best], best % classes)
+        return Detections(self.corners_of_shares(image[best // classes, :4]), pairs[best], best % classes)
 
 
 def _of_the_last(logits: NDArray[np.float32]) -> int:

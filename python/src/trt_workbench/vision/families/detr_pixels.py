@@ -66,9 +66,7 @@ class DetrPixels(Stretched):
 
     def decode(self, outputs: Mapping[str, NDArray[Any]], settings: DecodeSettings | None = None) -> list[Detections]:
         """Turn labels, boxes and scores of one run into the boxes of each image, as `Family.decode`."""
-        if missing := {_LABELS, _BOXES, _SCORES} - outputs.keys():
-            raise UsageProblem(f"Family {self.name} reads output {min(missing)}, the model returned {sorted(outputs)}.")
-        labels, boxes, scores = outputs[_LABELS], outputs[_BOXES], outputs[_SCORES]
+        labels, boxes, scores = self.read(outputs, _LABELS, _BOXES, _SCORES)
         if not _fits(labels.shape, boxes.shape, scores.shape):
             shapes = ", ".join(str(list(one.shape)) for one in (labels, boxes, scores))
             raise UsageProblem(f"The model returned shapes {shapes}; {self.name} takes {self.shape_text}.")
