@@ -35,6 +35,17 @@ def test_a_family_of_another_package_is_recognised_and_decodes(faces: None, fami
     np.testing.assert_allclose(boxes.boxes, [rows[0][:4], rows[2][:4]])
 
 
+def test_a_family_of_another_package_takes_sizes_where_it_is_named(faces: None) -> None:  # noqa: ARG001
+    inputs = (*IMAGES, TensorSpec("orig_target_sizes", "int64", (1, 2)))
+    rows = (TensorSpec("rows", "float32", (1, 3, 5)),)
+    found = recognise(inputs, rows, {}, family="faces")
+    assert (found.name, found.facts.sizes) == ("faces", inputs[1])
+    with pytest.raises(UsageProblem, match=r"Family yolov8 .* takes the image alone"):
+        recognise(inputs, rows, {}, family="yolov8")
+    with pytest.raises(UsageProblem, match="does not fit family detr-pixels"):
+        recognise(inputs, rows, {})
+
+
 def test_our_own_families_come_first(faces: None) -> None:  # noqa: ARG001
     assert seen(6).name == "yolov10"
     assert family_names()[-1] == "faces"

@@ -72,9 +72,9 @@ def recognise(
             f"The outputs {pair[0].name} and {pair[1].name} are those of family {DetrLogits.name}, a DETR with boxes "
             f"and class logits apart, and not of family {asked} (from {source}). Outputs: {_show(outputs)}."
         )
-    if len(inputs) > 1 and asked not in (None, DetrPixels.name):
+    if len(inputs) > 1 and asked in _OWN_NAMES and asked != DetrPixels.name:
         raise UsageProblem(f"Family {asked} (from {source}) takes the image alone; the inputs are {_show(inputs)}.")
-    if len(inputs) > 1:
+    if len(inputs) > 1 and not asked:
         asked, source = DetrPixels.name, "the names of its inputs"
     elif pair and not asked:
         asked, source = DetrLogits.name, "the names of its outputs"
