@@ -13,6 +13,7 @@ from trt_workbench.bench.view import Table, some
 from trt_workbench.core.artefacts import BenchArtefacts, Environment
 from trt_workbench.core.records import Record
 from trt_workbench.core.statistics.comparison import LEAST_REPETITIONS, inseparable
+from trt_workbench.core.words import counted
 from trt_workbench.verify import let_through
 
 # More reasons of failures than this are left to the report's table.
@@ -39,14 +40,14 @@ def alarms(records: Sequence[Record]) -> list[str]:
     if wrong := {(_place(one), one.runtime): one.error for one in records if one.status == "wrong"}:
         (place, runtime), error = next(iter(wrong.items()))
         sentences.append(
-            f"Wrong: {len(wrong)} of {_counted(len(points), 'point')} gave wrong outputs and are not ranked; {place} "
+            f"Wrong: {len(wrong)} of {counted(len(points), 'point')} gave wrong outputs and are not ranked; {place} "
             f"on {runtime}: {error}."
         )
     untrusted = [row for row in unstable(records) if len(row["repetitions"]) == row["measured"]]
     if untrusted:
         row = untrusted[0]
         sentences.append(
-            f"Unstable: the times of {len(untrusted)} of {_counted(len(points), 'point')} are not to be relied on."
+            f"Unstable: the times of {len(untrusted)} of {counted(len(points), 'point')} are not to be relied on."
         )
         sentences.append(f"The first, {row['work']} on {row['runtime']}: {'; '.join(row['reasons'])}.")
     return sentences
@@ -61,8 +62,8 @@ def _outcome(run: BenchArtefacts, made: Sequence[Table]) -> list[str]:
     fewest, most = min(points.values()), max(points.values())
     each = f"{most}" if fewest == most else f"{fewest} to {most}"
     return [
-        f"{_counted(len(made), 'workload')} on {_counted(runtimes, 'runtime')}: "
-        f"{_counted(len(measured), 'repetition')} measured, {each} of each point.",
+        f"{counted(len(made), 'workload')} on {counted(runtimes, 'runtime')}: "
+        f"{counted(len(measured), 'repetition')} measured, {each} of each point.",
         *leaders(made),
     ]
 
@@ -84,18 +85,18 @@ def _caveats(run: BenchArtefacts, made: Sequence[Table]) -> list[str]:
     if marked:
         measured = sum(record.status == "ok" for record in run.records)
         sentences.append(
-            f"Unstable: {marked} of {_counted(measured, 'repetition')}, left out where stable ones of the same point "
+            f"Unstable: {marked} of {counted(measured, 'repetition')}, left out where stable ones of the same point "
             "remain."
         )
     drifted = sum(WARNING < (record.window_drift or 0) <= DRIFT for record in run.records)
     if drifted:
         sentences.append(
-            f"In {_counted(drifted, 'repetition')} the median moved by 2 to 10 % between windows: a warning, and a "
+            f"In {counted(drifted, 'repetition')} the median moved by 2 to 10 % between windows: a warning, and a "
             "reason to look at the intervals."
         )
     if crept := _crept(run.records):
         sentences.append(
-            f"At {_counted(crept, 'point')} the later repetitions differ from the earlier ones by 2 to 10 %: a warning."
+            f"At {counted(crept, 'point')} the later repetitions differ from the earlier ones by 2 to 10 %: a warning."
         )
     return sentences
 
@@ -119,7 +120,7 @@ def leaders(made: Sequence[Table]) -> list[str]:
     tied = len(compared) - len(alone)
     sentences = [f"Fastest: {', '.join(wins)}."] if wins else []
     if tied:
-        sentences.append(f"At {_counted(tied, 'workload')} the lowest median cannot be told from the next.")
+        sentences.append(f"At {counted(tied, 'workload')} the lowest median cannot be told from the next.")
     return sentences
 
 
@@ -136,7 +137,7 @@ def _missing(records: Sequence[Record]) -> list[str]:
     return [
         *sentences[:_MOST_FAILURES],
         *(more if len(sentences) > _MOST_FAILURES else []),
-        *([f"{_counted(skipped, 'point')} of sweeps left out, as throughput no longer grew."] if skipped else []),
+        *([f"{counted(skipped, 'point')} of sweeps left out, as throughput no longer grew."] if skipped else []),
     ]
 
 
@@ -148,7 +149,7 @@ def _fallbacks(records: Sequence[Record]) -> list[str]:
         if record.provenance.get("fallback_nodes")
     }
     return [
-        f"{runtime} executed {_counted(count, 'node')} of {model} on the processor, as it was allowed to."
+        f"{runtime} executed {counted(count, 'node')} of {model} on the processor, as it was allowed to."
         for (runtime, model), count in nodes.items()
     ]
 
@@ -161,7 +162,7 @@ def _not_compared(records: Sequence[Record]) -> list[str]:
         if record.outputs and record.outputs.get("state") == "not compared"
     }
     return [
-        f"The outputs of {_counted(count, 'point')} were not compared with a reference: {reason}."
+        f"The outputs of {counted(count, 'point')} were not compared with a reference: {reason}."
         for reason, count in Counter(points.values()).items()
     ]
 
@@ -174,7 +175,7 @@ def _far(records: Sequence[Record]) -> list[str]:
         if record.status == "ok" and record.outputs and record.outputs.get("state") == "far"
     }
     return [
-        f"The outputs of {_counted(len(points), 'point')} are further from the reference than their precision usually "
+        f"The outputs of {counted(len(points), 'point')} are further from the reference than their precision usually "
         f"takes them, so look at the accuracy; {place} on {runtime}: {reason}."
         for (place, runtime), reason in [*points.items()][:1]
     ]
@@ -267,12 +268,8 @@ def machine(environment: Environment) -> str:
     chosen = environment.variables.get("CUDA_VISIBLE_DEVICES")
     if names and chosen is not None:
         cards += f" (CUDA_VISIBLE_DEVICES={chosen})"
-    return f"{cards}; {environment.cpu.model}, {_counted(environment.cpu.processors_available or 0, 'processor')}"
+    return f"{cards}; {environment.cpu.model}, {counted(environment.cpu.processors_available or 0, 'processor')}"
 
 
 def _place(record: Record) -> str:
     return f"{record.scenario}: {record.work}"
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
