@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trt_workbench import __version__
+from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import printable
 from trt_workbench.core.input_files import read_bytes
 from trt_workbench.core.percent import share
@@ -156,6 +157,7 @@ def render(template: str, **values: Any) -> str:
         lstrip_blocks=True,
     )
     environment.filters |= {
+        "counted": counted,
         "figure": _figure,
         "mebibytes": _mebibytes,
         "moment": _moment,
