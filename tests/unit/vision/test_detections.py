@@ -6,6 +6,7 @@ import pytest
 
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.vision.detections import DetectionStore, write_predictions
+from trt_workbench.vision.families import Detections
 
 IDS = np.array([10, 20, 30], np.int64)
 CATEGORIES = np.array([1, 90], np.int64)
@@ -14,8 +15,8 @@ CATEGORIES = np.array([1, 90], np.int64)
 def filled() -> DetectionStore:
     store = DetectionStore(IDS, CATEGORIES)
     boxes = np.array([[1, 2, 4, 8], [0.1, 0.2, 0.7, 0.9]], np.float32)
-    store.put(2, boxes, np.array([0.9, 0.3], np.float32), np.array([1, 0]))
-    store.put(0, boxes[:1], np.array([0.5], np.float32), np.array([0]))
+    store.put(2, Detections(boxes, np.array([0.9, 0.3], np.float32), np.array([1, 0])))
+    store.put(0, Detections(boxes[:1], np.array([0.5], np.float32), np.array([0])))
     return store
 
 
@@ -30,7 +31,7 @@ def test_images_come_out_in_order_whatever_the_order_they_went_in() -> None:
 def test_what_is_stored_does_not_keep_the_batch_alive() -> None:
     store = DetectionStore(IDS, CATEGORIES)
     outputs = np.ones((1000, 6), np.float32)
-    store.put(0, outputs[:1, :4], outputs[:1, 4], np.zeros(1, np.int64))
+    store.put(0, Detections(outputs[:1, :4], outputs[:1, 4], np.zeros(1, np.int64)))
     outputs[:] = 7
     found = store.collect()
     assert found.boxes.tolist() == [[1, 1, 0, 0]]
@@ -39,7 +40,8 @@ def test_what_is_stored_does_not_keep_the_batch_alive() -> None:
 
 def test_boxes_of_classes_without_a_category_are_left_out() -> None:
     store = DetectionStore(IDS, CATEGORIES, np.array([False, True]))
-    store.put(1, np.eye(3, 4, dtype=np.float32), np.array([0.9, 0.8, 0.7], np.float32), np.array([1, 0, 1]))
+    scores = np.array([0.9, 0.8, 0.7], np.float32)
+    store.put(1, Detections(np.eye(3, 4, dtype=np.float32), scores, np.array([1, 0, 1])))
     found = store.collect()
     assert found.category_ids.tolist() == [90, 90]
     assert found.scores.tolist() == np.array([0.9, 0.7], np.float32).tolist()
@@ -54,7 +56,7 @@ def test_nothing_found() -> None:
 def test_a_class_that_the_dataset_does_not_have() -> None:
     store = DetectionStore(IDS, CATEGORIES)
     with pytest.raises(UsageProblem, match="class 2, and the annotations have 2 categories"):
-        store.put(0, np.zeros((1, 4), np.float32), np.ones(1, np.float32), np.array([2]))
+        store.put(0, Detections(np.zeros((1, 4), np.float32), np.ones(1, np.float32), np.array([2])))
 
 
 def test_predictions_hold_the_exact_values(tmp_path: Path) -> None:
@@ -74,7 +76,8 @@ def test_no_predictions_are_an_empty_list(tmp_path: Path) -> None:
 
 def test_more_predictions_than_one_block(tmp_path: Path) -> None:
     store = DetectionStore(IDS, CATEGORIES)
+    found = Detections(np.ones((3000, 4), np.float32), np.ones(3000, np.float32), np.zeros(3000, np.int64))
     for index in range(3):
-        store.put(index, np.ones((3000, 4), np.float32), np.ones(3000, np.float32), np.zeros(3000, np.int64))
+        store.put(index, found)
     write_predictions(tmp_path / "predictions.json", store.collect())
     assert len(json.loads((tmp_path / "predictions.json").read_text())) == 9000

@@ -171,7 +171,7 @@ def test_boxes_are_those_of_the_exporters_own_post_processing(name: str, tmp_pat
         of_all = {"top_k": logits.shape[1]} if name == "LwDetr" else {}
         expected = kind().post_process_object_detection(both, threshold=0.0, target_sizes=[size] * batch, **of_all)
         for own, theirs in zip(found.decode({"logits": logits, "pred_boxes": boxes}, ALL), expected, strict=True):
-            restored = found.restore(own.boxes, find_geometry(*size, transform))
+            restored = found.restore(own, find_geometry(*size, transform)).boxes
             assert own.labels.tolist() == theirs["labels"].tolist()
             np.testing.assert_allclose(own.scores, theirs["scores"], rtol=1e-5)
             np.testing.assert_allclose(restored, theirs["boxes"], atol=1e-3 * max(size))

@@ -40,7 +40,7 @@ def test_boxes_are_in_pixels_of_the_original_image() -> None:
         geometry = find_geometry(height, width, found.transform())
         for one in found.decode({"labels": labels, "boxes": boxes.astype(np.float32), "scores": scores}):
             assert (one.labels.tolist(), one.scores.tolist()) == ([3, 0], pytest.approx([0.9, 0.5]))
-            restored = found.restore(one.boxes, geometry)
+            restored = found.restore(one, geometry).boxes
             np.testing.assert_allclose(restored, shares[:2] * [width, height, width, height], atol=1e-3)
 
 

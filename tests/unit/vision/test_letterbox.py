@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.images import ImageTransform
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.vision.families import recognise
+from trt_workbench.vision.families import Detections, recognise
 from trt_workbench.vision.letterbox import Geometry, find_geometry, letterbox, normalise, preprocess, restore_boxes
 
 transforms = st.builds(
@@ -48,7 +48,8 @@ def test_yolox_divides_both_axes_by_one_ratio(
     image = TensorSpec("images", "float32", (1, 3, rows, columns))
     family = recognise([image], [TensorSpec("output", "float32", (1, None, 85))], {}, family="yolox")
     boxes = np.array([corners], np.float32) * np.float32(max(rows, columns))
-    restored = family.restore(boxes, find_geometry(height, width, family.transform()))
+    found = Detections(boxes, np.ones(1, np.float32), np.zeros(1, np.int64))
+    restored = family.restore(found, find_geometry(height, width, family.transform())).boxes
     # `bboxes /= scale` in YOLOX's COCOEvaluator.convert_to_coco_format; nothing is clipped
     scale = min(rows / float(height), columns / float(width))
     np.testing.assert_allclose(restored, boxes / np.float32(scale), rtol=1e-6)

@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from trt_workbench.vision.families.base import class_aware_nms
+from trt_workbench.vision.families.nms import class_aware_nms
 
 
 def overlaps(box: np.ndarray, others: np.ndarray) -> np.ndarray:

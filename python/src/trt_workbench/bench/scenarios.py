@@ -107,7 +107,7 @@ class ImageToBoxes:
         """Turn the images into boxes once."""
         outputs, geometries = self._infer()
         for found, geometry in zip(self._family.decode(outputs, self._decoding), geometries, strict=True):
-            self._family.restore(found.boxes, geometry)
+            self._family.restore(found, geometry)
 
     def outputs(self) -> dict[str, NDArray[Any]]:
         """Return the model's outputs of one call, before they are made into boxes."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,8 @@ from trt_workbench.core.documents import read_document
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import atomic_writer
 from trt_workbench.vision.document import Box
+from trt_workbench.vision.extras import Restored
+from trt_workbench.vision.families.base import Detections
 
 
 @dataclass(frozen=True)
@@ -24,15 +27,26 @@ class DetectionTable:
         category_ids: int64 [M], the dataset's ids.
         boxes: float32 [M,4], x, y, width, height in pixels of the source image.
         scores: float32 [M], 0 to 1.
+        extra: what the task adds to each, M rows; None of boxes alone, or where there is nothing.
     """
 
     image_ids: NDArray[np.int64]
     category_ids: NDArray[np.int64]
     boxes: NDArray[np.float32]
     scores: NDArray[np.float32]
+    extra: Restored | None = None
 
     def __len__(self) -> int:
         return len(self.scores)
+
+
+class _Part(NamedTuple):
+    """The detections of one image, as `DetectionTable` has them; labels are class indices of the model."""
+
+    boxes: NDArray[np.float32]
+    scores: NDArray[np.float32]
+    labels: NDArray[np.int16]
+    extra: Restored | None
 
 
 class DetectionStore:
@@ -53,23 +67,19 @@ class DetectionStore:
         """
         self._image_ids, self._kept = image_ids, kept
         self._category_ids = category_ids
-        self._parts: list[tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.int16]] | None]
-        self._parts = [None] * len(image_ids)
+        self._parts: list[_Part | None] = [None] * len(image_ids)
 
-    def put(
-        self, index: int, boxes: NDArray[np.float32], scores: NDArray[np.float32], labels: NDArray[np.int64]
-    ) -> None:
+    def put(self, index: int, found: Detections) -> None:
         """Store the detections of image `index`.
 
         Args:
             index: position among the run's images.
-            boxes: float32 [K,4], x1, y1, x2, y2 in pixels of the source image.
-            scores: float32 [K].
-            labels: int64 [K], class indices of the model.
+            found: in pixels of the source image.
 
         Raises:
             UsageProblem: a label is beyond the dataset's categories (for models that do not give their class count).
         """
+        labels = found.labels
         if len(labels) and labels.max() >= len(self._category_ids):
             raise UsageProblem(
                 f"The model found an object of class {labels.max()}, and the annotations have "
@@ -77,22 +87,26 @@ class DetectionStore:
                 "--classes FILE gives the category of one class a line."
             )
         if self._kept is not None and not (kept := self._kept[labels]).all():
-            boxes, scores, labels = boxes[kept], scores[kept], labels[kept]
+            found = found.take(np.flatnonzero(kept))
+        boxes, extra = found.boxes, found.extra
+        assert extra is None or isinstance(extra, Restored)  # as `Family.restore` leaves it
         sized = np.concatenate([boxes[:, :2], boxes[:, 2:] - boxes[:, :2]], axis=1)
         # Copies: a view would keep the whole output of its batch alive.
-        self._parts[index] = (sized, np.array(scores, np.float32), labels.astype(np.int16))
+        self._parts[index] = _Part(sized, np.array(found.scores, np.float32), found.labels.astype(np.int16), extra)
 
     def collect(self) -> DetectionTable:
         """Return all detections, and forget them here."""
         parts, self._parts = self._parts, []
         filled = [(image_id, part) for image_id, part in zip(self._image_ids, parts, strict=True) if part is not None]
-        counts = [len(part[1]) for _, part in filled]
-        labels = np.concatenate([part[2] for _, part in filled] or [np.empty(0, np.int16)])
+        counts = [len(part.scores) for _, part in filled]
+        labels = np.concatenate([part.labels for _, part in filled] or [np.empty(0, np.int16)])
+        extras = [part.extra for _, part in filled if part.extra is not None]
         return DetectionTable(
             np.repeat(np.array([image_id for image_id, _ in filled], np.int64), counts),
             self._category_ids[labels],
-            np.concatenate([part[0] for _, part in filled] or [np.empty((0, 4), np.float32)]),
-            np.concatenate([part[1] for _, part in filled] or [np.empty(0, np.float32)]),
+            np.concatenate([part.boxes for _, part in filled] or [np.empty((0, 4), np.float32)]),
+            np.concatenate([part.scores for _, part in filled] or [np.empty(0, np.float32)]),
+            type(extras[0]).joined(extras) if extras else None,
         )
 
 
@@ -118,14 +132,11 @@ def write_predictions(path: Path, detections: DetectionTable) -> None:
         file.write("[")
         for start in range(0, len(detections), step):
             part = slice(start, start + step)
-            rows = zip(
-                detections.image_ids[part].tolist(),
-                detections.category_ids[part].tolist(),
-                detections.boxes[part].tolist(),
-                detections.scores[part].tolist(),
-                strict=True,
-            )
+            columns = (detections.image_ids, detections.category_ids, detections.boxes, detections.scores)
+            rows = list(zip(*(column[part].tolist() for column in columns), strict=True))
+            more = detections.extra.entries(part) if detections.extra else [{}] * len(rows)
             keys = ("image_id", "category_id", "bbox", "score")
-            lines = (json.dumps(dict(zip(keys, row, strict=True)), allow_nan=False) for row in rows)
+            entries = ({**dict(zip(keys, row, strict=True)), **added} for row, added in zip(rows, more, strict=True))
+            lines = (json.dumps(entry, allow_nan=False) for entry in entries)
             file.write(("\n" if start == 0 else ",\n") + ",\n".join(lines))
         file.write("\n]\n")

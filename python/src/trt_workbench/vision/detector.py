@@ -158,8 +158,7 @@ class SingleImages:
         if len(found) != 1:
             raise UsageProblem(f"The model returned boxes for {len(found)} of a batch of 1 images.")
         self._check.add(found, outputs)
-        boxes = family.restore(found[0].boxes, geometry)
-        return found[0]._replace(boxes=boxes)
+        return family.restore(found[0], geometry)
 
     def finish(self) -> None:
         """Judge the boxes of few images. Raises UsageProblem if they cannot be right."""

@@ -263,8 +263,7 @@ class EvaluationLoop:
             shared_ms = (time.perf_counter() - start) * 1e3 / len(found)
             for index, (detections, geometry) in enumerate(zip(found, geometries, strict=True), start=first):
                 start = time.perf_counter()
-                boxes = self._family.restore(detections.boxes, geometry)
-                self._store.put(index, boxes, detections.scores, detections.labels)
+                self._store.put(index, self._family.restore(detections, geometry))
                 self._ms[index, _POSTPROCESS] = shared_ms + (time.perf_counter() - start) * 1e3
                 self._done[index] = True
 

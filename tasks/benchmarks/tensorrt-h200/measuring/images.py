@@ -51,7 +51,7 @@ def _rounds(recorder: Recorder, plan: Path, name: str, left: list[tuple[tuple[in
 
         def boxes(outputs: dict[str, Any], geometry: Any) -> Any:
             found = family.decode(outputs, settings)[0]
-            return family.restore(found.boxes, geometry)
+            return family.restore(found, geometry).boxes
 
         def on_host(image: Any) -> Any:
             _, geometry = preprocess(image, transform, tensor[0])

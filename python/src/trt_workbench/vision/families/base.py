@@ -10,13 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.images import ImageTransform
 from trt_workbench.core.errors import NotFinite, UsageProblem
+from trt_workbench.vision.extras import Extra
+from trt_workbench.vision.families.nms import class_aware_nms
 from trt_workbench.vision.letterbox import Geometry, restore_boxes
 
 Normalize = Literal["none", "imagenet"]
@@ -52,59 +53,6 @@ def cells(height: int, width: int, strides: tuple[int, ...]) -> tuple[NDArray[np
     return result
 
 
-# Candidates per call. Suppression is greedy, so a block's survivors are final and later blocks only meet those.
-_BLOCK = 1024
-
-
-def class_aware_nms(
-    boxes: NDArray[np.float32], scores: NDArray[np.float32], labels: NDArray[np.int64], iou: float, limit: int
-) -> NDArray[np.intp]:
-    """Return the indices of the boxes that no better box of the same class overlaps by more than `iou`.
-
-    Greedy suppression by `cv2.dnn.NMSBoxes`, class by class: several times faster than `NMSBoxesBatched`, which
-    compares boxes of different classes too. Two boxes without any area count as overlapping.
-
-    Args:
-        boxes: xyxy, float32 [K, 4].
-        scores: float32 [K], positive.
-        labels: int64 [K].
-        iou: intersection over union above which the lower-scored box is dropped.
-        limit: how many to return at most.
-
-    Returns:
-        Indices into `boxes`, by descending score; equal scores in their order in `boxes`.
-    """
-    if not len(boxes):
-        return np.empty(0, np.intp)
-    order = np.argsort(-scores, kind="stable")
-    grouped = order[np.argsort(labels[order], kind="stable")]
-    cuts = np.flatnonzero(np.diff(labels[grouped])) + 1
-    # OpenCV computes in double precision on x, y, width, height.
-    rects = boxes.astype(np.float64)
-    rects[:, 2:] -= rects[:, :2]
-    kept = np.concatenate([_one_class(rects, scores, group, iou, limit) for group in np.split(grouped, cuts)])
-    # Back to the order by score: `order` already has the ties right.
-    rank = np.empty(len(order), np.intp)
-    rank[order] = np.arange(len(order))
-    return kept[np.argsort(rank[kept])][:limit]
-
-
-def _one_class(
-    rects: NDArray[np.float64], scores: NDArray[np.float32], group: NDArray[np.intp], iou: float, limit: int
-) -> NDArray[np.intp]:
-    """Suppress within `group`, indices of one class by descending score; stop at `limit` survivors."""
-    if len(group) == 1:
-        return group
-    kept = group[:0]
-    for start in range(0, len(group), _BLOCK):
-        pool = np.concatenate([kept, group[start : start + _BLOCK]])
-        survivors = cv2.dnn.NMSBoxes(rects[pool], scores[pool], 0.0, iou)
-        kept = pool[np.asarray(survivors, np.intp).reshape(-1)]
-        if len(kept) >= limit:
-            break
-    return kept[:limit]
-
-
 # Sigmoids stay within 0 and 1; reduced precision may round a little beyond.
 _SCORE_SLACK = 1e-3
 
@@ -116,11 +64,18 @@ class Detections(NamedTuple):
         boxes: float32 [K, 4], x1, y1, x2, y2 in pixels of the model's input.
         scores: float32 [K].
         labels: int64 [K], indices of classes as the model counts them.
+        extra: what the family's task adds to each box; None of boxes alone.
     """
 
     boxes: NDArray[np.float32]
     scores: NDArray[np.float32]
     labels: NDArray[np.int64]
+    extra: Extra | None = None
+
+    def take(self, rows: NDArray[np.intp]) -> Detections:
+        """Return the boxes at these indices, in their order."""
+        arrays = self.boxes.take(rows, axis=0), self.scores.take(rows), self.labels.take(rows)
+        return Detections(*arrays, self.extra and self.extra.take(rows))
 
 
 @dataclass(frozen=True)
@@ -301,9 +256,10 @@ class Family(abc.ABC):
         centre_x, centre_y, box_width, box_height = boxes.T
         return corners(centre_x * width, centre_y * height, box_width * width, box_height * height)
 
-    def restore(self, boxes: NDArray[np.float32], geometry: Geometry) -> NDArray[np.float32]:
-        """Map boxes [K, 4] of the model's input to pixels of the image, as the family's own evaluation does."""
-        return restore_boxes(boxes, geometry, clip=self.clips_boxes, one_ratio=self.one_ratio)
+    def restore(self, found: Detections, geometry: Geometry) -> Detections:
+        """Map what was found from the model's input to pixels of the image, as the family's own evaluation does."""
+        boxes = restore_boxes(found.boxes, geometry, clip=self.clips_boxes, one_ratio=self.one_ratio)
+        return found._replace(boxes=boxes, extra=found.extra and found.extra.restore(found.boxes, geometry))
 
     def _one_image(self, image: NDArray[np.float32], settings: DecodeSettings) -> Detections:
         found = self._candidates(image, settings.conf)
@@ -313,8 +269,12 @@ class Family(abc.ABC):
             keep = (-found.scores).argsort(kind="stable")[: settings.max_dets]
         else:
             iou = self.default_iou if settings.iou is None else settings.iou
-            keep = class_aware_nms(found.boxes, found.scores, found.labels, iou, settings.max_dets)
-        return Detections(found.boxes.take(keep, axis=0), found.scores.take(keep), found.labels.take(keep))
+            keep = self._survivors(found, iou, settings.max_dets)
+        return found.take(keep)
+
+    def _survivors(self, found: Detections, iou: float, limit: int) -> NDArray[np.intp]:
+        """Return the indices of the boxes that no better one of their class overlaps, by descending score."""
+        return class_aware_nms(found.boxes, found.scores, found.labels, iou, limit)
 
     @abc.abstractmethod
     def _candidates(self, image: NDArray[np.float32], conf: float) -> Detections:

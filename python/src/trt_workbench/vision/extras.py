@@ -1,0 +1,66 @@
+"""What a task adds to boxes, such as masks, one row a box: all that the loop, suppression and store know of it."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trt_workbench.vision.letterbox import Geometry
+
+
+class Extra(abc.ABC):
+    """What is added to the boxes of one image. Immutable."""
+
+    @abc.abstractmethod
+    def take(self, rows: NDArray[np.intp]) -> Self:
+        """Return what belongs to the boxes at these indices, in their order."""
+
+    @abc.abstractmethod
+    def restore(self, boxes: NDArray[np.float32], geometry: Geometry) -> Restored:
+        """Map it from the model's input to the image.
+
+        Args:
+            boxes: float32 [K, 4], x1, y1, x2, y2 in pixels of the model's input.
+            geometry: where the image lies in the input.
+        """
+
+
+class Restored(Extra):
+    """What is added, in pixels of the image: it is stored, written, and of annotations as well."""
+
+    @classmethod
+    @abc.abstractmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """Return the rows of several images as one; there is at least one part."""
+
+    @abc.abstractmethod
+    def __len__(self) -> int:
+        """Return how many rows there are."""
+
+    @abc.abstractmethod
+    def entries(self, rows: slice) -> list[dict[str, Any]]:
+        """Return what JSON files hold of some rows, by the keys of COCO's results format where it has any."""
+
+
+@dataclass(frozen=True)
+class Columns(Extra):
+    """Further values of each box, as a model's output has them, until the family makes something of them.
+
+    Attributes:
+        values: float32 [K, values].
+    """
+
+    values: NDArray[np.float32]
+
+    def take(self, rows: NDArray[np.intp]) -> Columns:
+        """Return the values of some boxes."""
+        return Columns(self.values.take(rows, axis=0))
+
+    def restore(self, boxes: NDArray[np.float32], geometry: Geometry) -> Restored:
+        """Refuse: only its family knows what they are."""
+        raise NotImplementedError
