@@ -17,7 +17,7 @@ def test_corrupt_image(coco: Any) -> None:
 def test_missing_images(coco: Any) -> None:
     (coco.images / "2.png").unlink()
     (coco.images / "4.png").unlink()
-    texts = ("2 of 4 images", "2.png, 4.png", "--allow-missing", str(coco.images))
+    texts = ("missing (2 of 4", "2.png, 4.png", "--allow-missing", str(coco.images))
     coco.assert_refused(coco.invoke(), *texts)
 
 
@@ -27,7 +27,7 @@ def test_missing_images(coco: Any) -> None:
         ("{", "not JSON"),
         (b"\xff\xfe\x00", "holds zero bytes, so it is no text"),
         ("[]", "not in COCO's"),
-        ('{"images": []}', "no 'categories'"),
+        ('{"images": []}', "missing key 'categories'"),
     ],
 )
 def test_annotation_file_that_cannot_be_used(coco: Any, content: str | bytes, text: str) -> None:
@@ -67,7 +67,7 @@ def test_absent_model(coco: Any) -> None:
 
 def test_a_model_without_a_dataset_is_the_embedded_one(coco: Any) -> None:
     words = ["--model", str(coco.model)]
-    coco.assert_refused(coco.invoke_exactly(words), "fits the embedded detector alone", str(coco.model))
+    coco.assert_refused(coco.invoke_exactly(words), "fits only the embedded detector", str(coco.model))
     coco.model.unlink()
     coco.assert_refused(coco.invoke_exactly(words), "The model file does not exist", str(coco.model))
 
@@ -81,11 +81,11 @@ def test_model_with_other_outputs(coco: Any) -> None:
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"bbox": [0.125, 0.1875, 0.5, 0.375]}, "look like shares of the image"),
-        ({"bbox": [14, 10, 28, 24]}, "as corners (x1, y1, x2, y2) 0% would"),
-        ({"bbox": [22, 20, 16, 12]}, "as centres (centre x, centre y, width, height) 0% would"),
-        ({"iscrowd": 1}, "All 4 annotations are crowds"),
-        ({"image_id": 2**60 + 1}, "None of the 4 annotations belongs to an image that the file lists"),
+        ({"bbox": [0.125, 0.1875, 0.5, 0.375]}, "look like fractions of the image"),
+        ({"bbox": [14, 10, 28, 24]}, "read as corners (x1, y1, x2, y2), 0% would"),
+        ({"bbox": [22, 20, 16, 12]}, "as centres (centre x, centre y, width, height), 0% would"),
+        ({"iscrowd": 1}, "All annotations (4) are crowds"),
+        ({"image_id": 2**60 + 1}, "None of the annotations (4) belongs to an image that the file lists"),
     ],
 )
 def test_annotations_that_make_the_score_meaningless(coco: Any, changes: dict[str, Any], text: str) -> None:

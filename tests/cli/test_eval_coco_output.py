@@ -132,7 +132,7 @@ def test_interrupt_keeps_a_partial_run(coco: Any, fork_server: ForkServer) -> No
     assert metrics["images_requested"] == count
     assert json.loads((coco.output / "run.json").read_text())["status"] == "partial"
     assert json.loads(stdout)["status"] == "partial"
-    assert f"Interrupted after {metrics['images']} of {count}" in stderr
+    assert f"Interrupted after {metrics['images']:,} of {count:,} images" in stderr
     assert "Traceback" not in stderr
     lines = (coco.output / "records.jsonl").read_text().splitlines()
     assert [json.loads(line)["image_id"] for line in lines] == list(range(1, metrics["images"] + 1))

@@ -71,7 +71,7 @@ def test_a_model_is_told_whole(model: Path) -> None:
 def test_a_family_that_is_not_certain_is_named_to_the_commands_that_ask_for_it(tmp_path: Path) -> None:
     text = "g (float[N,3,32,32] images) => (float[N,3,1,1] logits) { logits = GlobalAveragePool(images) }"
     reason = json_of("inspect", write_onnx(tmp_path / "m.onnx", text))["detector"]["reason"]
-    assert "It is not certain which detector family" in reason
+    assert "The detector family of the model is not certain" in reason
     assert "eval-coco and predict take --family, one of yolov10, yolov8" in reason
     assert "Pass --family" not in reason
 

@@ -54,9 +54,9 @@ def test_decide_notes_what_is_infinite_inside(grown: Callable[[str], tuple[Path,
     assert result.exit_code == 0, result.output
     row = decision["rows"][1]
     assert (row["state"], row["simulated"]) == ("scored", True)
-    (note,) = [one for one in decision["notes"] if "inner values are not" in one]
+    (note,) = [one for one in decision["notes"] if "internal values are not" in one]
     assert note.startswith(
-        "fp16 on ort-cpu: Outputs are finite, and inner values are not: beyond fp16's 65504, a (MatMul"
+        "fp16 on ort-cpu: Outputs are finite, but internal values are not: beyond fp16's 65504, a (MatMul"
     )
 
 

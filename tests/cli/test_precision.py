@@ -59,7 +59,7 @@ def test_eval_coco_and_its_reports(coco: Any, kind: str) -> None:
     result = coco.invoke()
     assert result.exit_code == 0, result.output
     label = {"fp16": "fp16 (simulated)"}.get(kind, kind)
-    assert f"Precision: {label} (asked for: fp32)" in result.stdout
+    assert f"Precision: {label} (requested: fp32)" in result.stdout
     metrics = json.loads((coco.output / "metrics.json").read_text())
     assert metrics["AP"] == pytest.approx(1.0)
     ran = metrics["precision_ran"]
@@ -70,7 +70,7 @@ def test_eval_coco_and_its_reports(coco: Any, kind: str) -> None:
     assert metrics["provenance"]["precision_ran"] == ran
     assert metrics["settings"]["precision"] == "fp32"
     assert (
-        f"It computes in {label}, read from the {source}; fp32 was asked for."
+        f"It computes in {label}, read from the {source}; fp32 was requested."
         in (coco.output / "report.html").read_text()
     )
     run("report", coco.output, "--output", coco.root / "overview")

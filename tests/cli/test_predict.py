@@ -63,7 +63,7 @@ def test_the_boxes_are_those_that_eval_coco_scores(tmp_path: Path) -> None:
     categories = {one["id"]: one["name"] for one in json.loads(annotations.read_text())["categories"]}
     entries = json.loads((tmp_path / "scored" / "predictions.json").read_text())
     assert [one["class_name"] for one in found] == [categories[one["category_id"]] for one in entries]
-    assert "taken to be COCO's" in done.stderr
+    assert "interpreted as COCO's" in done.stderr
 
 
 def test_a_folder_gives_lines_pictures_and_a_document(coco: CocoSetup) -> None:
@@ -94,7 +94,7 @@ def test_pictures_may_be_left_out_and_few_be_looked_at(coco: CocoSetup) -> None:
     assert done.exit_code == 0
     assert not (coco.output / "pictures").exists()
     assert [Path(one["image"]).name for one in lines(coco.output)] == ["2.png"]
-    assert "Objects: 1; images: 2, 1 of them without any at --conf 0.25" in done.stdout
+    assert "Objects: 1; images: 2 (1 without objects at --conf 0.25)" in done.stdout
 
 
 @pytest.mark.parametrize(("classes", "count"), [("square", 3), (" Square , circle", 3), ("0", 3), ("circle", 0)])
@@ -116,7 +116,7 @@ def test_a_class_without_a_name_is_its_index(coco: CocoSetup) -> None:
     assert {one["class_name"] for one in lines(coco.output)} == {"class 0"}
     coco.assert_refused(
         predict(coco.model, coco.images, "--classes", "square", "--output", coco.root / "runs" / "two"),
-        "does not name them",
+        "has no class names",
         left=["one"],
     )
 
@@ -185,7 +185,7 @@ def _playlist(path: Path) -> None:
     path.with_suffix(".mp4").write_text(text)
 
 
-@pytest.mark.parametrize(("damage", "text"), [(_cut, "cut short"), (_junk, "no video"), (_playlist, "no video")])
+@pytest.mark.parametrize(("damage", "text"), [(_cut, "truncated"), (_junk, "the video"), (_playlist, "the video")])
 def test_a_damaged_file_is_named(coco: CocoSetup, damage: Callable[[Path], None], text: str) -> None:
     damage(coco.images / "2.png")
     refused = predict(coco.model, coco.images, "--output", coco.output)
@@ -197,8 +197,8 @@ def test_what_is_no_picture_is_refused(coco: CocoSetup) -> None:
     empty.mkdir()
     (coco.root / "a.txt").write_text("text")
     for source, text in (
-        (empty, "holds no images"),
-        (coco.root / "a.txt", "neither an image nor a video"),
+        (empty, "contains no images"),
+        (coco.root / "a.txt", "no extension of an image or video"),
         (coco.root / "gone.png", "no such file"),
         ("http://127.0.0.1:9/v.mp4", "no such file"),
     ):

@@ -24,8 +24,8 @@ def test_by_order_where_the_model_does_not_tell_its_classes() -> None:
 def test_by_id() -> None:
     found = map_classes(91, None, CATEGORIES, "by-id")
     assert np.flatnonzero(found.kept).tolist() == found.ids[found.kept].tolist() == [1, 2, 13, 90]
-    assert "Boxes of 87 classes" in found.notes[0]
-    with pytest.raises(UsageProblem, match="no category has the id of one"):
+    assert "Boxes of 87 model classes" in found.notes[0]
+    with pytest.raises(UsageProblem, match="no category id is the index of a class"):
         map_classes(1, None, CATEGORIES, "by-id")
 
 
@@ -34,7 +34,7 @@ def test_91_classes_are_cocos_ids_on_cocos_categories_alone() -> None:
     found = map_classes(91, None, coco)
     assert found.ids[found.kept].tolist() == list(COCO_IDS)
     assert "COCO's ids" in found.notes[-1]
-    with pytest.raises(UsageProblem, match="--classes by-id takes a class for the category of that id"):
+    with pytest.raises(UsageProblem, match="--classes by-id uses the class index as the category id"):
         map_classes(91, None, CATEGORIES)
 
 
@@ -80,7 +80,7 @@ ROBOFLOW = (ROOT, *(Category(one.id, one.name, "shapes-root") for one in CATEGOR
 def test_roboflows_root_is_left_out_with_a_note(names: tuple[str, ...] | None) -> None:
     found = map_classes(4, names, ROBOFLOW)
     assert found.ids.tolist() == [1, 2, 13, 90]
-    assert found.notes == ("Categories without annotations that the model has no class for are left out: shapes-root.",)
+    assert found.notes == ("Categories without annotations and without a model class are left out: shapes-root.",)
 
 
 def test_the_root_goes_first_where_another_category_has_no_annotations_either() -> None:
@@ -100,11 +100,11 @@ def test_an_annotated_category_is_never_left_out() -> None:
 def test_numbers_are_no_names(form: str) -> None:
     found = map_classes(4, tuple(form.format(place) for place in range(4)), CATEGORIES)
     assert found.ids.tolist() == [1, 2, 13, 90]
-    assert found.notes == ("The model's class names are numbers: taken by order.",)
+    assert found.notes == ("The model's class names are numbers: its classes are mapped by order.",)
 
 
 def test_numbers_in_another_order_are_refused() -> None:
-    with pytest.raises(UsageProblem, match="--classes by-order takes them as they are numbered"):
+    with pytest.raises(UsageProblem, match="--classes by-order matches them by order"):
         map_classes(4, ("1", "2", "3", "4"), CATEGORIES)
 
 
@@ -115,14 +115,14 @@ def test_categories_that_are_numbers_are_names() -> None:
 
 def test_a_name_that_is_spelled_differently() -> None:
     names = ("person", "bicycle", "stop_sign", "toothbrush")
-    with pytest.raises(UsageProblem, match=r"only the model has stop_sign.*by-name leaves out.*by-order takes them"):
+    with pytest.raises(UsageProblem, match=r"only the model has stop_sign.*by-name uses.*by-order matches them"):
         map_classes(4, names, CATEGORIES)
     assert map_classes(4, names, CATEGORIES, "by-order").ids.tolist() == [1, 2, 13, 90]
     shared = map_classes(4, names, CATEGORIES, "by-name")
     assert shared.ids[shared.kept].tolist() == [1, 2, 90]
     assert shared.kept.tolist() == [True, True, False, True]
-    assert "Boxes of 1 classes of the model that have no category are left out: stop_sign." in shared.notes
-    assert "Objects of 1 categories that have no class count as missed: stop sign." in shared.notes
+    assert "Boxes of 1 model class without a category are dropped: stop_sign." in shared.notes
+    assert "Objects of 1 category without a model class count as missed: stop sign." in shared.notes
 
 
 def test_by_name_needs_names_that_tell_classes_apart() -> None:
@@ -148,7 +148,7 @@ def test_a_file_of_classes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("person\n", "1 lines and the model 4 classes"),
+        ("person\n", "1 line, but the model has 4 classes"),
         ("", "0 lines"),
         ("person\nbicycle\nstop\ntoothbrush", r"no category 'stop'; did you mean stop sign\?"),
         ("person\n\nbicycle\ntoothbrush", "no category ''"),

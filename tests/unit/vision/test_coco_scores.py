@@ -127,7 +127,7 @@ def test_figures_of_other_matches_are_a_defect() -> None:
     truth = ground_truth(rng, 40, 6)
     figures = score_detections(truth, CATEGORIES, detections_near(rng, truth, 30, 6)).figures
     matches = CocoMatches(np.arange(1, 7), truth, CATEGORIES, no_detections())
-    with pytest.raises(RuntimeError, match=r"AP is 0\.[0-9]+ by COCOeval and 0\.0 by"):
+    with pytest.raises(RuntimeError, match=r"AP is 0\.[0-9]+ in COCOeval and 0\.0 in"):
         matches.require_agreement(figures)
 
 

@@ -102,13 +102,13 @@ def test_boxes_of_coco_are_never_suspected(seed: int, largest: float) -> None:
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("form", FORMS)
 def test_corners_and_centres_are_refused_before_an_image_is_read(dataset: Make, form: str, seed: int) -> None:
-    with pytest.raises(UsageProblem, match=f"reach outside of their image, and as {form}"):
+    with pytest.raises(UsageProblem, match=f"extend outside their image; read as {form}"):
         check_annotations(dataset(document(FORMS[form](objects(seed)))))
 
 
 @pytest.mark.parametrize("form", [lambda b: b, *FORMS.values()])
 def test_shares_are_refused(dataset: Make, form: Callable[[np.ndarray], np.ndarray]) -> None:
-    with pytest.raises(UsageProblem, match=r"look like shares of the image \(0 to 1\)"):
+    with pytest.raises(UsageProblem, match=r"look like fractions of the image \(0 to 1\)"):
         check_annotations(dataset(document(form(objects(0)) / SHARES)))
 
 
@@ -137,7 +137,7 @@ def test_forms_that_lie_inside_are_told_by_what_is_found(
     boxes = objects(2)
     boxes[:, :2], boxes[:, 2:] = boxes[:, :2] * 3 + 120, 90  # small, in images six times as large
     data = dataset(document(change(boxes), sizes=False))
-    with pytest.raises(UsageProblem, match=rf"objects are found, and 100% if the boxes are read as {name}"):
+    with pytest.raises(UsageProblem, match=rf"objects are found, but 100% if the boxes are read as {name}"):
         check(data, boxes, size=(6 * HEIGHT, 6 * WIDTH))
 
 
@@ -157,7 +157,7 @@ def test_a_form_is_told_by_a_model_that_finds_a_third(dataset: Make, scale: Any,
     data = dataset(document(boxes * scale, sizes=False))
     found = boxes.copy()
     found[::2] = (1900, 1400, 20, 20)
-    with pytest.raises(UsageProblem, match=rf"0% of 24 annotated objects are found, and 5[04]% .* read as {name}\."):
+    with pytest.raises(UsageProblem, match=rf"0% of 24 annotated objects are found, but 5[04]% .* read as {name}\."):
         check(data, found, size=(1440, 1920))
     found[: IMAGES * EACH * 2 // 3] = (1900, 1400, 20, 20)
     assert "AP50 is 0.0" in check(data, found, size=(1440, 1920))[-1]  # four objects are no proof
@@ -167,8 +167,8 @@ def test_areas_of_other_boxes(dataset: Make) -> None:
     boxes = objects(4)
     for area in (0, 1, 1e6):
         (note,) = check_annotations(dataset(document(boxes, area=area)))
-        assert note.startswith("24 of 24 annotations have an area that is not of their box")
-    with pytest.raises(UsageProblem, match=r"has the impossible bbox .* or area -1"):
+        assert note.startswith("Areas of annotations that do not fit the box: 24 of 24;")
+    with pytest.raises(UsageProblem, match=r"has an invalid bbox .* or area -1"):
         dataset(document(boxes, area=-1))
     with pytest.raises(UsageProblem, match=r"Every annotation has an area above 1e.10 square pixels"):
         check_annotations(dataset(document(boxes, area=2e10)))
@@ -176,46 +176,44 @@ def test_areas_of_other_boxes(dataset: Make) -> None:
 
 def test_boxes_of_the_listed_sizes_on_smaller_files(dataset: Make) -> None:
     boxes = objects(3)
-    with pytest.raises(UsageProblem, match="pixels of the listed sizes"):
+    with pytest.raises(UsageProblem, match="pixels of the listed image sizes"):
         check(dataset(document(boxes)), boxes / 4, size=(HEIGHT // 4, WIDTH // 4))
 
 
 def test_files_of_another_size_are_noted(dataset: Make) -> None:
     boxes = objects(3)
     (note,) = check(dataset(document(boxes)), boxes, size=(HEIGHT, WIDTH + 9))
-    assert note.startswith("6 images are not of the size that the annotations give (1.png, 2.png, 3.png, 4.png, 5.png)")
-    assert note.endswith("are they the right ones? (height x width, listed 240x320, file 240x329)")
+    assert note.startswith("The size of 6 images differs from the annotations (1.png, 2.png, 3.png, 4.png, 5.png)")
+    assert note.endswith("are these the right images? (height x width, listed 240x320, file 240x329)")
     (note,) = check(dataset(document(boxes)), boxes, size=(WIDTH, HEIGHT))
-    assert "height and width are exchanged, as by an EXIF rotation" in note
+    assert "height and width are swapped, as by an EXIF rotation" in note
 
 
 def test_annotations_of_no_listed_image(dataset: Make) -> None:
-    with pytest.raises(UsageProblem, match="None of the 24 annotations belongs to an image that the file lists"):
+    with pytest.raises(UsageProblem, match="None of the annotations \\(24\\) belongs to an image that the file lists"):
         check_annotations(dataset(document(objects(0), image_id=77)))
     content = document(objects(0))
     content["annotations"][3]["image_id"] = 77
-    assert check_annotations(dataset(content)) == [
-        "1 annotations belong to images that the file does not list; they do not count."
-    ]
+    assert check_annotations(dataset(content)) == ["Ignored 1 annotation of images that the file does not list."]
 
 
 def test_nothing_to_find(dataset: Make) -> None:
-    with pytest.raises(UsageProblem, match="All 24 annotations are crowds"):
+    with pytest.raises(UsageProblem, match="All annotations \\(24\\) are crowds"):
         check_annotations(dataset(document(objects(0), iscrowd=1)))
-    with pytest.raises(UsageProblem, match="None of the 2 images has an annotation; evaluate more of them"):
+    with pytest.raises(UsageProblem, match="No annotations on 2 images; evaluate more images"):
         check_annotations(dataset(document(objects(0), image_id=6), limit=2))  # type: ignore[call-arg]
-    with pytest.raises(UsageProblem, match="no annotations, so that there is nothing to score"):
+    with pytest.raises(UsageProblem, match="no annotations, so there is nothing to score"):
         check_annotations(dataset({**document(objects(0)), "annotations": []}))
     with pytest.raises(UsageProblem, match="No annotated box has a width and a height"):
         check_annotations(dataset(document(objects(0) * [1, 1, 0, 1])))
 
 
 def test_boxes_far_outside(dataset: Make) -> None:
-    with pytest.raises(UsageProblem, match="100% of 24 annotated boxes reach outside"):
+    with pytest.raises(UsageProblem, match="100% of 24 annotated boxes extend outside"):
         check_annotations(dataset(document(objects(0) + 1000)))
     boxes = objects(0)
     boxes[5, 0] = -200
-    assert check_annotations(dataset(document(boxes))) == ["1 of 24 annotated boxes reach outside of their image."]
+    assert check_annotations(dataset(document(boxes))) == ["Annotated boxes that extend outside their image: 1 of 24."]
 
 
 @pytest.mark.parametrize("number", [1e308, -1e308, 1e-320])
@@ -238,8 +236,8 @@ def test_boxes_that_cannot_be_found(dataset: Make) -> None:
     boxes[4, 2] = 0
     boxes[3] = boxes[0]
     assert check_annotations(dataset(document(boxes))) == [
-        "1 annotated boxes have no width or height; nothing can find them.",
-        "1 annotations repeat another one of the same image, class and box; each is to be found.",
+        "No detection can match 1 annotated box without width or height.",
+        "Duplicates: 1 annotation with the image, class and box of another; each must be found.",
     ]
 
 
@@ -252,10 +250,10 @@ def one_off(dataset: Make, shift: int, kept: tuple[int, ...]) -> list[str]:
 
 def test_classes_that_are_one_off(dataset: Make) -> None:
     (note,) = one_off(dataset, 1, (1, 2))
-    assert "16 boxes match one of 16 objects, and 16 of them are of another class: every class is one off" in note
+    assert "16 of 16 objects match a box, 16 of them one of another class: every class is off by one" in note
     assert "counts classes from 1 (--classes FILE" in note
     (note,) = one_off(dataset, -1, (2, 3))
-    assert "every class is one off, as of a model that leaves out the first class" in note
+    assert "every class is off by one, as if the model has no first class" in note
     (note,) = one_off(dataset, 1, (1, 2, 3))
     assert "circle as square, square as star, star as circle. Are the classes in another order" in note
 
@@ -271,7 +269,7 @@ def test_a_score_of_zero_is_said_where_boxes_are_elsewhere(
     (note,) = check(dataset(document(objects(0))), boxes, shift=shift, score=score)
     assert note.startswith("AP50 is 0.0000 with 24 detections: none of 24 annotated objects overlap a detection of any")
     assert note.endswith(
-        "Check the family (--family), the image size, the classes, and whether the boxes are of these images."
+        "Check the family (--family), the image size, the classes, and whether the boxes belong to these images."
     )
 
 

@@ -92,8 +92,8 @@ def test_an_exif_orientation_turns_only_where_asked_for(tmp_path: Path, orientat
         np.testing.assert_array_equal(reader(path), expected)
         np.testing.assert_array_equal(read_image(path, choice), expected)
         assert reader(path).flags.c_contiguous
-        said = "is ignored (the default; --exif apply turns them)" if choice == "ignore" else "was applied"
-        notes = [f"2 images carry an EXIF rotation, which {said}."] if 2 <= orientation <= 8 else []
+        said = "ignored (the default; --exif apply rotates the image)" if choice == "ignore" else "applied"
+        notes = [f"The EXIF rotation of 2 images is {said}."] if 2 <= orientation <= 8 else []
         reader(path)
         assert [note.replace("3 images", "2 images") for note in reader.notes()] == notes
 
@@ -120,8 +120,8 @@ def test_images_that_leave_much_of_their_16_bits_unused_are_noted(
     cv2.imwrite(str(path), levels)
     reader = ImageReader()
     reader(path)
-    said = [f"1 images have 16 bits a channel, largest value {2**bits - 1} of 65535."] if noted else []
-    assert [note.split(" The high")[0] for note in reader.notes()] == said
+    said = [f"Images with 16 bits per channel: 1, largest value {2**bits - 1} of 65535."] if noted else []
+    assert [note.split(" Only the high")[0] for note in reader.notes()] == said
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32])
@@ -145,7 +145,7 @@ def test_a_jpeg_that_is_cut_short_is_refused(tmp_path: Path, name: str, part: fl
     data = with_thumbnail(JPEGS["colour"]) if name == "thumbnail" else JPEGS[name]
     path = tmp_path / "short.jpg"
     path.write_bytes(data[: int(len(data) * part)])
-    with pytest.raises(UsageProblem, match="cut short"):
+    with pytest.raises(UsageProblem, match="truncated"):
         read_image(path)
 
 
@@ -158,13 +158,13 @@ def test_a_thumbnail_and_bytes_behind_the_end_do_no_harm(tmp_path: Path) -> None
 def test_a_png_that_is_cut_short_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "short.png"
     path.write_bytes(OTHERS["alpha.png"][:-20])
-    with pytest.raises(UsageProblem, match="cut short"):
+    with pytest.raises(UsageProblem, match="truncated"):
         read_image(path)
 
 
 @pytest.mark.parametrize(
     ("data", "text"),
-    [(b"", "is empty"), (b"no image at all", "not an image"), (b"\xff\xd8\xff", "cut short")],
+    [(b"", "is empty"), (b"no image at all", "not an image"), (b"\xff\xd8\xff", "truncated")],
     ids=["empty", "text", "start only"],
 )
 def test_what_is_no_image_is_refused(tmp_path: Path, data: bytes, text: str) -> None:

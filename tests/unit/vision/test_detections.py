@@ -55,7 +55,7 @@ def test_nothing_found() -> None:
 
 def test_a_class_that_the_dataset_does_not_have() -> None:
     store = DetectionStore(IDS, CATEGORIES)
-    with pytest.raises(UsageProblem, match="class 2, and the annotations have 2 categories"):
+    with pytest.raises(UsageProblem, match="class 2, but the annotations have 2 categories"):
         store.put(0, Detections(np.zeros((1, 4), np.float32), np.ones(1, np.float32), np.array([2])))
 
 

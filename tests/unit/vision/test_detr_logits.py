@@ -43,7 +43,7 @@ def test_the_names_of_the_outputs_are_certain(names: tuple[str, str], logits: An
     ("outputs", "why"),
     [
         (specs((None, 3, 80), (None, 3, 4)), "a box has 80 values.*the names look swapped"),
-        (specs((None, 3, 4), (None, 2, 80)), "boxes of 3 queries and logits of 2"),
+        (specs((None, 3, 4), (None, 2, 80)), "boxes have 3 queries and logits 2"),
         (specs((None, 3, 4), (None, 80)), "are not boxes"),
         (specs((1, 3, 5), (1, 3), ("dets", "labels")), "are not boxes"),
         ((specs()[0], TensorSpec("labels", "int64", (None, 3, 2))), "labels holds int64, not logits"),
@@ -57,7 +57,7 @@ def test_outputs_that_cannot_be_boxes_and_logits_are_refused(outputs: Any, why: 
 
 def test_another_family_is_not_read_from_one_of_the_two_outputs() -> None:
     for asked in ("detr", "yolov10"):
-        with pytest.raises(UsageProblem, match=f"those of family detr-logits.*not of family {asked}"):
+        with pytest.raises(UsageProblem, match=f"belong to family detr-logits.*not to family {asked}"):
             recognise(IMAGE, specs(logits=(None, 3, 6)), {}, family=asked)
     with pytest.raises(UsageProblem, match="no outputs are named pred_boxes or dets"):
         recognise(IMAGE, (TensorSpec("output0", "float32", (1, 3, 6)),), {}, family="detr-logits")
@@ -71,9 +71,9 @@ def test_names_of_another_count_are_refused() -> None:
 def test_the_normalisation_is_said_and_never_guessed() -> None:
     with pytest.raises(UsageProblem, match="Pass --normalize none or --normalize imagenet"):
         recognise(IMAGE, specs(), {}).transform()
-    with pytest.raises(UsageProblem, match="`normalize` is none or imagenet, not 'mean'"):
+    with pytest.raises(UsageProblem, match="`normalize` must be none or imagenet, not 'mean'"):
         recognise(IMAGE, specs(), {"normalize": "mean"})
-    with pytest.raises(UsageProblem, match="--normalize has no meaning for family yolov10"):
+    with pytest.raises(UsageProblem, match="--normalize has no effect: family yolov10"):
         recognise(IMAGE, (TensorSpec("output0", "float32", (1, 3, 6)),), {}, normalize="none")
     own = recognise(IMAGE, specs(), {"normalize": "imagenet"}).transform()
     assert (own.placement, own.channels, own.mean, own.std[2]) == ("stretch", "rgb", (0.485, 0.456, 0.406), 0.225)
@@ -98,7 +98,7 @@ def test_logits_that_are_none_are_refused() -> None:
     for bad in (np.nan, -np.inf):
         with pytest.raises(NotFinite, match="logits"):
             family().decode({"pred_boxes": boxes, "logits": np.full((1, 3, 2), bad, np.float32)})
-    with pytest.raises(UsageProblem, match="boxes of 3 queries and logits of 2"):
+    with pytest.raises(UsageProblem, match="boxes have 3 queries and logits 2"):
         family().decode({"pred_boxes": boxes, "logits": np.zeros((1, 2, 2), np.float32)})
     with pytest.raises(UsageProblem, match="reads output logits"):
         family().decode({"pred_boxes": boxes})

@@ -177,13 +177,13 @@ class TestYolov10:
     def test_a_class_that_is_no_index_is_refused(self, bad: float) -> None:
         tensor = np.zeros((1, 5, 6))
         tensor[0, 0] = [1, 2, 3, 4, 0.5, bad]
-        with pytest.raises(UsageProblem, match="does not hold classes"):
+        with pytest.raises(UsageProblem, match="does not hold class indices"):
             decode(family(None, (1, 5, 6)), tensor)
 
     def test_a_class_beyond_the_names_is_refused(self) -> None:
         tensor = np.zeros((1, 5, 6))
         tensor[0, 0] = [1, 2, 3, 4, 0.5, 2]
-        with pytest.raises(UsageProblem, match="names 2 classes"):
+        with pytest.raises(UsageProblem, match="has 2 classes"):
             decode(family(None, (1, 5, 6), {"names": "['a', 'b']"}), tensor)
 
 
@@ -281,7 +281,7 @@ class TestDetr:
         ("row", "text"),
         [
             ([0.5, 0.5, 1, 1, 7.5, 1], "from 7.5 to 7.5"),
-            ([0.5, 0.5, 1, 1, 0.5, 0.5], "does not hold classes"),
+            ([0.5, 0.5, 1, 1, 0.5, 0.5], "does not hold class indices"),
             ([0.5, 0.5, 1, 1, 0.5, 3], "class 3"),
         ],
     )

@@ -211,7 +211,7 @@ def test_outputs_of_another_batch_are_refused(paths: list[Path], monkeypatch: py
     original = session._infer
     monkeypatch.setattr(session, "_infer", lambda inputs: {"mean": original(inputs)["mean"][:1]})
     loop, _ = make(session, paths, batch=4)
-    with pytest.raises(UsageProblem, match="boxes for 1 of a batch of 4"):
+    with pytest.raises(UsageProblem, match="boxes for 1 image from a batch of 4"):
         loop.run()
 
 

@@ -250,7 +250,7 @@ class TestImageSize:
         assert recognise([self.fixed], [out(1, 300, 6)], {}, imgsz=(416, 640)).input_size == (416, 640)
 
     def test_a_fixed_input_takes_no_other(self) -> None:
-        with pytest.raises(UsageProblem, match="asks for 640x640"):
+        with pytest.raises(UsageProblem, match="--imgsz is 640x640"):
             recognise([self.fixed], [out(1, 300, 6)], {}, imgsz=(640, 640))
         with pytest.raises(UsageProblem, match="metadata says imgsz"):
             recognise([self.fixed], [out(1, 300, 6)], {"imgsz": "[640, 640]"})

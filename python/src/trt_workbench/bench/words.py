@@ -11,9 +11,9 @@ from trt_workbench.backends.measure.stability import DRIFT, WARNING, repetition_
 from trt_workbench.bench.ranking import point_reasons
 from trt_workbench.bench.view import Table, some
 from trt_workbench.core.artefacts import BenchArtefacts, Environment
+from trt_workbench.core.counts import counted
 from trt_workbench.core.records import Record
 from trt_workbench.core.statistics.comparison import LEAST_REPETITIONS, inseparable
-from trt_workbench.core.words import counted
 from trt_workbench.verify import let_through
 
 # More reasons of failures than this are left to the report's table.

@@ -40,7 +40,7 @@ def read_artefacts(directory: Path) -> CocoArtefacts:
     """
     records = read_lines(directory / "records.jsonl", ImageRecord)
     if not records:
-        raise UsageProblem(f"There is no record in this file; it was changed: {directory / 'records.jsonl'}")
+        raise UsageProblem(f"The file has no records; it was modified: {directory / 'records.jsonl'}")
     return CocoArtefacts(
         directory=directory,
         metrics=read_document(directory / "metrics.json", CocoMetrics),

@@ -59,8 +59,8 @@ def calibration_images(
     transform = found.transform()
     if more := found.constants(1):
         raise UsageProblem(
-            f"Family {found.name} has input {min(more)} beside the images, and calibration prepares images alone; give "
-            f".npz files with all inputs: {data}"
+            f"Family {found.name} takes input {min(more)} besides the images, but calibration prepares only images; "
+            f"give .npz files with all inputs: {data}"
         )
 
     def read(path: Path) -> NDArray[Any]:

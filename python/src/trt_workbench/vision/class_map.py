@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem, did_you_mean
 from trt_workbench.core.input_files import read_text
 from trt_workbench.vision.dataset import NAMES_SHOWN, Category
@@ -70,17 +71,22 @@ def map_classes(
         return _by_file(count, categories, Path(how))
     if not names and count == COCO_SLOTS and tuple(one.id for one in categories) == COCO_IDS:
         slots = _by_id(count, categories)
-        return ClassMap(slots.ids, slots.kept, (*slots.notes, "The model's 91 classes are taken to be COCO's ids."))
+        return ClassMap(slots.ids, slots.kept, (*slots.notes, "The model's 91 classes are interpreted as COCO's ids."))
     if not names:
         return _by_order(count, categories)
     if (found := _equal_names(names, categories)) is not None:
         return found
     if [_PLACE.fullmatch(_plain(name)) for name in names].count(None) == 0 and _in_order(names):
         found = _by_order(count, categories)
-        return ClassMap(found.ids, found.kept, (*found.notes, "The model's class names are numbers: taken by order."))
+        return ClassMap(
+            found.ids,
+            found.kept,
+            (*found.notes, "The model's class names are numbers: its classes are mapped by order."),
+        )
     own, known = {_plain(name) for name in names}, {_plain(one.name) for one in categories}
     raise UsageProblem(
-        f"The model's {len(names)} classes are not the annotations' {len(categories)} categories: only the model has "
+        f"The model's {counted(len(names), 'class', 'classes')} and the annotations' "
+        f"{counted(len(categories), 'category', 'categories')} differ: only the model has "
         f"{_some(sorted(own - known))}; only the annotations have {_some(sorted(known - own))}. "
         f"{_ways(count, names, categories)}"
     )
@@ -101,10 +107,10 @@ def _shared_names(names: Sequence[str], categories: Sequence[Category]) -> Class
     own, known = [_plain(name) for name in names], [_plain(one.name) for one in categories]
     both = set(own) & set(known)
     if not both:
-        what = "no class has the name of a category" if names else "the model does not name its classes"
-        raise UsageProblem(f"--classes {BY_NAME}: {what}. Take by-order, or a file.")
+        what = "no class has the name of a category" if names else "the model has no class names"
+        raise UsageProblem(f"--classes {BY_NAME}: {what}. Use by-order or a file.")
     if twice := sorted(name for name in both if own.count(name) > 1 or known.count(name) > 1):
-        raise UsageProblem(f"--classes {BY_NAME}: names that repeat say nothing ({_some(twice)}); take a file.")
+        raise UsageProblem(f"--classes {BY_NAME}: duplicate names are ambiguous ({_some(twice)}); use a file.")
     ids = dict(zip(known, (one.id for one in categories), strict=True))
     return _made([ids.get(name) for name in own], list(names), categories)
 
@@ -120,16 +126,17 @@ def _by_order(count: int | None, categories: Sequence[Category]) -> ClassMap:
         if len(kept) == count:
             return _whole(kept, categories)
     raise UsageProblem(
-        f"The model has {count} classes and the annotations have {len(categories)} categories "
-        f"({_some([one.name for one in categories])}); they must be the same classes. {_ways(count, (), categories)}"
+        f"The model has {counted(count or 0, 'class', 'classes')} and the annotations have "
+        f"{counted(len(categories), 'category', 'categories')} ({_some([one.name for one in categories])}); "
+        f"they must match. {_ways(count, (), categories)}"
     )
 
 
 def _by_id(count: int | None, categories: Sequence[Category]) -> ClassMap:
     known = {one.id for one in categories}
     if count is None or not known.intersection(range(count)):
-        what = "does not say how many classes it has" if count is None else f"has {count} classes"
-        raise UsageProblem(f"--classes {BY_ID}: the model {what}, and no category has the id of one.")
+        what = "does not say how many classes it has" if count is None else f"has {counted(count, 'class', 'classes')}"
+        raise UsageProblem(f"--classes {BY_ID}: the model {what}, and no category id is the index of a class.")
     return _made([place if place in known else None for place in range(count)], [*map(str, range(count))], categories)
 
 
@@ -139,22 +146,22 @@ def _by_file(count: int | None, categories: Sequence[Category], path: Path) -> C
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or error
         raise UsageProblem(
-            f"--classes is {BY_NAME}, {BY_ORDER}, {BY_ID} or a text file, which cannot be read ({why}): {path}"
+            f"--classes takes {BY_NAME}, {BY_ORDER}, {BY_ID} or a text file, and the file cannot be read ({why}): "
+            f"{path}"
         ) from error
     while lines and not lines[-1]:
         lines.pop()
     if count not in (None, len(lines)) or not lines:
         raise UsageProblem(
-            f"The file of classes has {len(lines)} lines and the model {count or 'some'} classes; write the category "
-            f"of one class a line, {LEFT_OUT} for none: {path}"
+            f"The class file has {counted(len(lines), 'line')}, but the model has "
+            f"{counted(count, 'class', 'classes') if count else 'classes'}; write the category of each class, one per "
+            f"line, {LEFT_OUT} for none: {path}"
         )
     known: dict[str, int | None] = {str(one.id): one.id for one in categories}
     known |= {_plain(one.name): one.id for one in categories} | {LEFT_OUT: None}
     if wrong := [line for line in lines if _plain(line) not in known]:
         hint = did_you_mean(wrong[0], [one.name for one in categories])
-        raise UsageProblem(
-            f"The annotations have no category {wrong[0]!r}; {hint} It is in the file of classes: {path}"
-        )
+        raise UsageProblem(f"The annotations have no category {wrong[0]!r}; {hint} The class file names it: {path}")
     return _made([known[_plain(line)] for line in lines], [f"{place}" for place in range(len(lines))], categories)
 
 
@@ -164,9 +171,11 @@ def _made(ids: Sequence[int | None], names: Sequence[str], categories: Sequence[
     missed = [one.name for one in categories if one.annotated and one.id not in ids]
     notes = []
     if alone:
-        notes.append(f"Boxes of {len(alone)} classes of the model that have no category are left out: {_some(alone)}.")
+        count = counted(len(alone), "model class", "model classes")
+        notes.append(f"Boxes of {count} without a category are dropped: {_some(alone)}.")
     if missed:
-        notes.append(f"Objects of {len(missed)} categories that have no class count as missed: {_some(missed)}.")
+        count = counted(len(missed), "category", "categories")
+        notes.append(f"Objects of {count} without a model class count as missed: {_some(missed)}.")
     kept = np.array([found is not None for found in ids], np.bool_)
     return ClassMap(np.array([found or 0 for found in ids], np.int64), kept, tuple(notes))
 
@@ -174,7 +183,7 @@ def _made(ids: Sequence[int | None], names: Sequence[str], categories: Sequence[
 def _whole(ids: Sequence[int], categories: Sequence[Category]) -> ClassMap:
     """Return a map of all classes, with a note if it leaves categories out."""
     unused = [one.name for one in categories if one.id not in set(ids)]
-    note = f"Categories without annotations that the model has no class for are left out: {_some(unused)}."
+    note = f"Categories without annotations and without a model class are left out: {_some(unused)}."
     return ClassMap(np.array(ids, np.int64), np.ones(len(ids), np.bool_), (note,) if unused else ())
 
 
@@ -182,12 +191,12 @@ def _ways(count: int | None, names: Sequence[str], categories: Sequence[Category
     """Say which values of --classes would do."""
     ways = []
     if {_plain(name) for name in names} & {_plain(one.name) for one in categories}:
-        ways.append(f"--classes {BY_NAME} leaves out what only one of them has")
+        ways.append(f"--classes {BY_NAME} uses the names that both have")
     if names and (count == len(categories) or count == sum(one.annotated for one in categories)):
-        ways.append(f"--classes {BY_ORDER} takes them as they are numbered")
+        ways.append(f"--classes {BY_ORDER} matches them by order")
     if count and not names and len(categories) < count and max(one.id for one in categories) < count:
-        ways.append(f"--classes {BY_ID} takes a class for the category of that id")
-    return "; ".join([*ways, "--classes FILE gives the category of one class a line"]) + "."
+        ways.append(f"--classes {BY_ID} uses the class index as the category id")
+    return "; ".join([*ways, "--classes FILE lists the category of each class, one per line"]) + "."
 
 
 def _in_order(names: Sequence[str]) -> bool:

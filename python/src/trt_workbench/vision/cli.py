@@ -22,6 +22,7 @@ from trt_workbench.console.common import (
 )
 from trt_workbench.console.drawing import ReportOutcome, draw
 from trt_workbench.console.progress import at_stage, progress_bar
+from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import INTERRUPTED, UsageProblem
 from trt_workbench.core.settings import MORE, Setting
 from trt_workbench.vision.settings import CocoSettings
@@ -45,10 +46,10 @@ def eval_coco(
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
-    """Score a detector on images with COCO's kind of annotations.
+    """Score a detector on images with COCO annotations.
 
-    It gives the twelve COCO figures, speed by stage, and a report. Without MODEL, an embedded detector runs on an
-    embedded dataset of generated scenes.
+    Reports the twelve COCO figures and the time per stage. Without MODEL, an embedded detector runs on an embedded
+    dataset of generated scenes.
     """
     say_if_allowed(allow_unverified=settings.allow_unverified)
     from trt_workbench.vision.run import CocoRequest
@@ -68,7 +69,10 @@ def eval_coco(
         _show(outcome.metrics, directory)
     if outcome.status == "partial":
         done, of = outcome.metrics["images"], outcome.metrics["images_requested"]
-        say(f"Interrupted after {done} of {of} images; what was done is scored and kept, marked partial: {directory}")
+        say(
+            f"Interrupted after {done:,} of {counted(of, 'image')}; the finished ones are scored and kept, marked "
+            f"partial: {directory}"
+        )
         raise typer.Exit(INTERRUPTED)
     drawing.end()
 
@@ -82,15 +86,15 @@ def _inputs(model: Path | None, images: Path | None, annotations: Path | None) -
     from trt_workbench.vision.scenes.dataset import embedded_dataset, fits_embedded_dataset, make_embedded_dataset
 
     if model is not None and images is None and not fits_embedded_dataset(model):
-        problem = "The embedded dataset fits the embedded detector alone; pass --images and --annotations for"
+        problem = "The embedded dataset fits only the embedded detector; pass --images and --annotations for this model"
         raise UsageProblem(f"{problem if model.exists() else 'The model file does not exist'}: {model}")
     if model is None:
         model = embedded_model()
     if images is None or annotations is None:
         place = embedded_dataset()
         if not place.exists:
-            say(f"Making the embedded dataset, once: {place.root}")
-        with at_stage(lambda: "Making the embedded dataset"):
+            say(f"Generating the embedded dataset (only once): {place.root}")
+        with at_stage(lambda: "Generating the embedded dataset"):
             place = make_embedded_dataset()
         images, annotations = place.images, place.annotations
     return model, images, annotations
@@ -101,7 +105,7 @@ def _evaluate(request: CocoRequest, output: Path | None) -> tuple[CocoOutcome, P
     from trt_workbench.core.workspace import embedded_model
     from trt_workbench.vision.run import CocoEvaluation
 
-    with at_stage(lambda: "Opening the model"):  # first of all, this tells of a GPU that `auto` leaves unused
+    with at_stage(lambda: "Opening the model"):  # this first reports a GPU that `auto` leaves unused
         opened = CocoEvaluation(request, say)
     with opened as evaluation:
         if request.model == embedded_model():
@@ -151,11 +155,11 @@ def _show(metrics: dict[str, Any], directory: Path) -> None:
         if few := too_few(metrics["latency_ms"]["total"], columns, "images"):
             print_line(console, f"note: {few}.")
     if ran := precision_label(metrics, "text"):
-        print_line(console, f"Precision: {ran} (asked for: {metrics['settings']['precision']})")
+        print_line(console, f"Precision: {ran} (requested: {metrics['settings']['precision']})")
     speed = "" if metrics["images_per_s"] is None else f" at {metrics['images_per_s']:.1f} images/s"
     if mark:
         print_line(console, f"Engine: {mark['text']}")
-    print_line(console, f"{metrics['images']} images{speed}, {metrics['detections']} detections")
+    print_line(console, f"{counted(metrics['images'], 'image')}{speed}, {counted(metrics['detections'], 'detection')}")
     print_line(console, f"Run directory: {directory}")
     print_report(console, directory)
 

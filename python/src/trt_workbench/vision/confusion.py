@@ -13,7 +13,7 @@ from trt_workbench.vision.dataset import Category, GroundTruth
 from trt_workbench.vision.detections import DetectionTable
 
 SCORE_THRESHOLD: Final = 0.25
-"""Detections below it are not shown to a person, and not counted here."""
+"""Detections below it are neither shown nor counted here."""
 IOU_THRESHOLD: Final = 0.5
 
 

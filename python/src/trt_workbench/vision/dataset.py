@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem, is_text
 from trt_workbench.core.files import path_within
 from trt_workbench.core.hashing import hash_bytes
@@ -126,7 +127,7 @@ def read_dataset(
     """
     if not folder.is_dir():
         raise UsageProblem(
-            f"The images folder does not exist; pass the folder that holds the files the annotations name: {folder}"
+            f"The images folder does not exist; pass the folder with the files that the annotations name: {folder}"
         )
     data = _read(annotations)
     document = _parse(data, annotations)
@@ -135,7 +136,7 @@ def read_dataset(
         listed = _images(_rows(document, "images"))
         truth = _truth(_rows(document, "annotations"))
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
-        why = f"no {error}" if isinstance(error, KeyError) else str(error)
+        why = f"missing key {error}" if isinstance(error, KeyError) else str(error)
         raise UsageProblem(f"The annotation file is not in COCO's detection format ({why}): {annotations}") from error
     used = set(truth.category_ids.tolist())
     categories = tuple(replace(category, annotated=category.id in used) for category in categories)
@@ -146,7 +147,9 @@ def read_dataset(
         )
     present, missing = _find(listed, folder, limit=limit, allow_missing=allow_missing)
     if not present:
-        raise UsageProblem(f"There is no image to evaluate: the annotation file lists {len(listed)}: {annotations}")
+        raise UsageProblem(
+            f"There is no image to evaluate; the annotation file lists {counted(len(listed), 'image')}: {annotations}"
+        )
     digest = hash_bytes(data)
     unlisted = int((~np.isin(truth.image_ids, [image.id for image in listed])).sum())
     whole = CocoDataset(
@@ -175,7 +178,7 @@ def _parse(data: bytes, path: Path) -> dict[str, Any]:
         raise UsageProblem(f"The annotation file is not JSON ({error}): {path}") from error
     if not isinstance(document, dict):
         raise UsageProblem(
-            f"The annotation file is not in COCO's format (a JSON {type(document).__name__} at the top): {path}"
+            f"The annotation file is not in COCO's format (a JSON {type(document).__name__} at the top level): {path}"
         )
     return document
 
@@ -214,7 +217,7 @@ def _truth(rows: list[dict[str, Any]]) -> GroundTruth:
     if broken.any():
         row = int(np.flatnonzero(broken)[0])
         raise ValueError(
-            f"annotation {rows[row].get('id', row)} has the impossible bbox {boxes[row].tolist()} or area {areas[row]}"
+            f"annotation {rows[row].get('id', row)} has an invalid bbox {boxes[row].tolist()} or area {areas[row]}"
         )
     if any("id" in row for row in rows):
         _require_unique([_whole(row["id"]) for row in rows if "id" in row], "annotations")
@@ -250,9 +253,9 @@ def _find(
     if missing and (not allow_missing or not present):
         names = ", ".join(missing[:NAMES_SHOWN]) + (", …" if len(missing) > NAMES_SHOWN else "")
         count = len(present) + len(missing)
-        fix = "--allow-missing goes on without them" if present else "is it the right folder?"
+        fix = "--allow-missing skips them" if present else "is it the right folder?"
         raise UsageProblem(
-            f"{len(missing)} of {count} images that the annotations list are absent ({names}); {fix}: {folder}"
+            f"Images that the annotations list are missing ({len(missing)} of {count}: {names}); {fix}: {folder}"
         )
     return tuple(present), tuple(missing)
 
@@ -260,29 +263,29 @@ def _find(
 def _require_unique(ids: list[int], kind: str) -> None:
     repeated = [number for number, count in Counter(ids).items() if count > 1]
     if repeated:
-        raise ValueError(f"its {kind} repeat the ids {repeated[:NAMES_SHOWN]}")
+        raise ValueError(f"its {kind} have duplicate ids {repeated[:NAMES_SHOWN]}")
 
 
 def _whole(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value != int(value):
         raise ValueError(f"{value!r} is not a whole number")
     if isinstance(value, float) and abs(value) > 2**53:
-        raise ValueError(f"{value!r} is not exact: above 2^53 a number is written without a point and an exponent")
+        raise ValueError(f"{value!r} is not exact: write numbers above 2^53 without a decimal point or an exponent")
     if not -(2**63) <= value < 2**63:
-        raise ValueError(f"{value!r} does not fit into 64 bits with a sign")
+        raise ValueError(f"{value!r} does not fit into a signed 64-bit integer")
     return int(value)
 
 
 def _flag(value: Any) -> bool:
     if value not in (0, 1):
-        raise ValueError(f"iscrowd is 0 or 1, not {value!r}")
+        raise ValueError(f"iscrowd must be 0 or 1, not {value!r}")
     return bool(value)
 
 
 def _name(value: Any) -> str:
     name = str(value)
     if not is_text(name):
-        raise ValueError(f"{name!r} is not the name of a category: it holds characters that do not print")
+        raise ValueError(f"{name!r} is not a category name: it contains unprintable characters")
     return name
 
 

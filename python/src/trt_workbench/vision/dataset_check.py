@@ -10,6 +10,7 @@ import numpy as np
 from hotcoco.primitives import bbox_iou
 from numpy.typing import NDArray
 
+from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.percent import share
 from trt_workbench.vision.confusion import IOU_THRESHOLD, SCORE_THRESHOLD, Confusion
@@ -47,8 +48,13 @@ _FORMS: Final[dict[str, Callable[[Boxes], Boxes]]] = {
     ),
     "y before x": lambda boxes: boxes[:, [1, 0, 3, 2]],
 }
-_UNITS: Final = {"": 0.0, "shares of the image": 1.0, "percent of the image": 100.0, "thousandths of the image": 1000.0}
-_WANTED = "COCO's boxes are x, y of the top left corner, width and height, in pixels"
+_UNITS: Final = {
+    "": 0.0,
+    "fractions of the image": 1.0,
+    "percent of the image": 100.0,
+    "thousandths of the image": 1000.0,
+}
+_WANTED = "COCO boxes are x, y of the top-left corner, width and height in pixels"
 
 
 def check_annotations(dataset: CocoDataset) -> list[str]:
@@ -63,30 +69,29 @@ def check_annotations(dataset: CocoDataset) -> list[str]:
     truth, path, notes = dataset.truth, dataset.annotations, []
     if not len(truth) and dataset.unlisted:
         raise UsageProblem(
-            f"None of the {dataset.unlisted} annotations belongs to an image that the file lists, so that there is "
-            f"nothing to score; are image_id and the images' id of one kind? {path}"
+            f"None of the annotations ({dataset.unlisted}) belongs to an image that the file lists, so there is "
+            f"nothing to score; do image_id and the ids of the images match? {path}"
         )
     if not len(truth) and dataset.annotated:
-        raise UsageProblem(f"None of the {len(dataset.images)} images has an annotation; evaluate more of them: {path}")
+        raise UsageProblem(f"No annotations on {counted(len(dataset.images), 'image')}; evaluate more images: {path}")
     if not len(truth):
         raise UsageProblem(
-            f"The file has no annotations, so that there is nothing to score; predict shows what a model finds: {path}"
+            f"The file has no annotations, so there is nothing to score; predict shows what a model finds: {path}"
         )
     if truth.crowd.all():
         raise UsageProblem(
-            f"All {len(truth)} annotations are crowds (iscrowd 1), which are never to be found, so that there is "
-            f"nothing to score; set iscrowd to 0: {path}"
+            f"All annotations ({len(truth)}) are crowds (iscrowd 1), which are not scored; set iscrowd to 0: {path}"
         )
     wanted = truth.select(~truth.crowd)
     if not (wanted.boxes[:, 2:] > 0).all(axis=1).any():
-        raise UsageProblem(f"No annotated box has a width and a height, so that nothing can be found: {path}")
+        raise UsageProblem(f"No annotated box has a width and a height, so there is nothing to find: {path}")
     if wanted.areas.min() > _LARGEST_AREA:
         raise UsageProblem(
-            f"Every annotation has an area above {_LARGEST_AREA:.0e} square pixels, and COCO's figures leave such out, "
-            f"so that there is nothing to score: {path}"
+            f"Every annotation has an area above {_LARGEST_AREA:.0e} square pixels, which COCO's figures exclude, "
+            f"so there is nothing to score: {path}"
         )
     if dataset.unlisted:
-        notes.append(f"{dataset.unlisted} annotations belong to images that the file does not list; they do not count.")
+        notes.append(f"Ignored {counted(dataset.unlisted, 'annotation')} of images that the file does not list.")
     notes += _odd_boxes(truth)
     known = {image.id: (image.height or 0, image.width or 0) for image in dataset.images}
     return notes + _check_boxes(dataset, {key: size for key, size in known.items() if min(size) > 0})
@@ -139,17 +144,20 @@ def check_found(
 def _odd_boxes(truth: GroundTruth) -> list[str]:
     notes = []
     if empty := int((truth.boxes[:, 2:] <= 0).any(axis=1).sum()):
-        notes.append(f"{empty} annotated boxes have no width or height; nothing can find them.")
+        notes.append(
+            f"No detection can match {counted(empty, 'annotated box', 'annotated boxes')} without width or height."
+        )
     extent = truth.boxes[:, 2] * truth.boxes[:, 3]
     unlike = (truth.areas > _LARGER * extent + 1) | (truth.areas < _SMALLER * extent)
     if count := int(unlike.sum()):
         notes.append(
-            f"{count} of {len(truth)} annotations have an area that is not of their box; AP_small to AP_large go by it."
+            f"Areas of annotations that do not fit the box: {count} of {len(truth)}; AP_small to AP_large use the area."
         )
     which = np.unique(np.stack([truth.image_ids, truth.category_ids], axis=1), axis=0, return_inverse=True)[1]
     if repeated := len(truth) - len(np.unique(np.column_stack([which.ravel(), truth.boxes]), axis=0)):
         notes.append(
-            f"{repeated} annotations repeat another one of the same image, class and box; each is to be found."
+            f"Duplicates: {counted(repeated, 'annotation')} with the image, class and box of another; each must be "
+            "found."
         )
     return notes
 
@@ -158,9 +166,9 @@ def _other_sizes(unlike: list[tuple[str, tuple[int | None, int | None], tuple[in
     shown = ", ".join(name for name, _, _ in unlike[:NAMES_SHOWN])
     _, listed, found = unlike[0]
     swapped = all(said == is_[::-1] for _, said, is_ in unlike)
-    why = "height and width are exchanged, as by an EXIF rotation" if swapped else "are they the right ones?"
+    why = "height and width are swapped, as by an EXIF rotation" if swapped else "are these the right images?"
     return (
-        f"{len(unlike)} images are not of the size that the annotations give ({shown}): {why} "
+        f"The size of {counted(len(unlike), 'image')} differs from the annotations ({shown}): {why} "
         f"(height x width, listed {listed[0]}x{listed[1]}, file {found[0]}x{found[1]})"
     )
 
@@ -175,23 +183,23 @@ def _check_boxes(dataset: CocoDataset, sizes: Sizes) -> list[str]:
     if size.min() > 8 and (truth.boxes.max(axis=1) <= _LARGEST_SHARE).mean() >= _NEARLY_ALL:
         largest = truth.boxes.max()
         raise UsageProblem(
-            f"No annotated box reaches further than {largest:.3g} pixels: they look like shares of the image (0 to 1). "
+            f"No annotated box extends beyond {largest:.3g} pixels: they look like fractions of the image (0 to 1). "
             f"{_WANTED}: {dataset.annotations}"
         )
     outside = {name: float(_outside(form(truth.boxes), size).mean()) for name, form in _FORMS.items()}
     plain = outside.pop("")
     count = round(plain * len(truth))
     if plain <= _MANY_OUTSIDE or count < _LEAST_OUTSIDE:
-        return [f"{count} of {len(truth)} annotated boxes reach outside of their image."] if count else []
+        return [f"Annotated boxes that extend outside their image: {count} of {len(truth)}."] if count else []
     best = min(outside, key=lambda name: outside[name])
-    seen = f"{share(plain)}% of {len(truth)} annotated boxes reach outside of their image"
+    seen = f"{share(plain)}% of {len(truth)} annotated boxes extend outside their image"
     if outside[best] < _MUCH_FEWER * plain:
         raise UsageProblem(
-            f"{seen}, and as {best} {share(outside[best])}% would. {_WANTED}; convert them: {dataset.annotations}"
+            f"{seen}; read as {best}, {share(outside[best])}% would. {_WANTED}; convert them: {dataset.annotations}"
         )
     if plain > _MOST:
         raise UsageProblem(
-            f"{seen}: they are not of these images, or of another size. {_WANTED}: {dataset.annotations}"
+            f"{seen}: they belong to other images or to another image size. {_WANTED}: {dataset.annotations}"
         )
     return [f"{seen}."]
 
@@ -228,7 +236,7 @@ def _check_readings(dataset: CocoDataset, sizes: Sizes, listed: Sizes, detection
     }
     if listed:
         scale = size / _by_box(truth, {**sizes, **{key: one for key, one in listed.items() if min(one) > 0}})
-        readings["pixels of the listed sizes, not of the files'"] = truth.boxes * np.tile(scale, 2)
+        readings["pixels of the listed image sizes instead of the files'"] = truth.boxes * np.tile(scale, 2)
     for side in _RESIZED:
         readings[f"pixels of images resized to {side}"] = truth.boxes * np.tile(size.max(axis=1), (4, 1)).T / side
         readings[f"pixels of images stretched to {side}x{side}"] = truth.boxes * np.tile(size / side, 2)
@@ -239,8 +247,8 @@ def _check_readings(dataset: CocoDataset, sizes: Sizes, listed: Sizes, detection
     least = max(_SOME_FOUND, _SOME_OBJECTS / len(truth), _MANY_TIMES * plain)
     if shares[best] >= min(least, max(_WELL_FOUND, _TIMES * plain)):
         raise UsageProblem(
-            f"{share(plain)}% of {len(truth)} annotated objects are found, and {share(shares[best])}% if the boxes "
-            f"are read as {best}. {_WANTED}: convert the annotations, or check what the model's boxes are: "
+            f"{share(plain)}% of {len(truth)} annotated objects are found, but {share(shares[best])}% if the boxes "
+            f"are read as {best}. {_WANTED}: convert the annotations, or check the format of the model's boxes: "
             f"{dataset.annotations}"
         )
 
@@ -271,11 +279,13 @@ def _check_classes(confusion: Confusion) -> list[str]:
     objects = confusion.matrix[:-1].sum()
     if matched < max(_LEAST_OBJECTS, _FEW_FOUND * objects) or right >= matched / 2:
         return []
-    begin = f"{matched} boxes match one of {objects} objects, and {matched - right} of them are of another class"
-    for shift, counted in ((1, "counts classes from 1"), (-1, "leaves out the first class")):
+    begin = (
+        f"{matched} of {counted(int(objects), 'object')} match a box, {matched - right} of them one of another class"
+    )
+    for shift, how in ((1, "counts classes from 1"), (-1, "has no first class")):
         if np.trace(pairs, shift) >= _NEARLY_EVERY * matched:
-            file = "a first line -" if shift > 0 else "one line less"
-            return [f"{begin}: every class is one off, as of a model that {counted} (--classes FILE, with {file})."]
+            file = "a first line -" if shift > 0 else "one line fewer"
+            return [f"{begin}: every class is off by one, as if the model {how} (--classes FILE with {file})."]
     names = confusion.labels
     rows = [(names[row], names[int(counts.argmax())]) for row, counts in enumerate(pairs) if counts.sum()]
     mixed = ", ".join(f"{one} as {other}" for one, other in rows[:NAMES_SHOWN] if one != other)
@@ -295,8 +305,8 @@ def _check_score(truth: GroundTruth, detections: DetectionTable, ap50: float | N
     if covered >= _FEW_FOUND:
         why = "The boxes fit; check the classes (--classes), the scores, and the family (--family)."
     else:
-        why = "Check the family (--family), the image size, the classes, and whether the boxes are of these images."
+        why = "Check the family (--family), the image size, the classes, and whether the boxes belong to these images."
     return [
-        f"AP50 is {ap50:.4f} with {len(detections)} detections: "
-        f"{met} overlap a detection of any class by IoU {IOU_THRESHOLD} or more. {why}"
+        f"AP50 is {ap50:.4f} with {counted(len(detections), 'detection')}: "
+        f"{met} overlap a detection of any class with IoU {IOU_THRESHOLD} or more. {why}"
     ]

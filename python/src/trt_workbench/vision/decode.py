@@ -13,6 +13,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.input_files import read_bytes
 
@@ -154,12 +155,12 @@ class ImageReader:
         """Return sentences about the images read so far."""
         notes = []
         if self._turned:
-            done = "was applied" if self._exif == "apply" else "is ignored (the default; --exif apply turns them)"
-            notes.append(f"{self._turned} images carry an EXIF rotation, which {done}.")
+            done = "applied" if self._exif == "apply" else "ignored (the default; --exif apply rotates the image)"
+            notes.append(f"The EXIF rotation of {counted(self._turned, 'image')} is {done}.")
         if self._deep and self._largest <= _DARK:
             notes.append(
-                f"{self._deep} images have 16 bits a channel, largest value {self._largest} of 65535. The "
-                "high byte alone is used, so that they are dark: store them in the full range."
+                f"Images with 16 bits per channel: {self._deep}, largest value {self._largest} of 65535. Only the high "
+                "byte is used, so they are dark: store them in the full range."
             )
         return notes
 
@@ -173,7 +174,7 @@ def _decode(path: Path, exif: Exif) -> _Decoded:
         raise UsageProblem(f"The image file is empty; fetch it again: {path}")
     if _is_cut_short(data):
         # OpenCV would silently fill the missing part of a JPEG with grey.
-        raise UsageProblem(f"The image file is cut short, its end marker is missing; fetch it again: {path}")
+        raise UsageProblem(f"The image file is truncated: its end marker is missing; fetch it again: {path}")
     raw = np.frombuffer(data, np.uint8)
     is_tiff = data.startswith(_TIFF_STARTS)
     try:
@@ -183,10 +184,10 @@ def _decode(path: Path, exif: Exif) -> _Decoded:
     except cv2.error as error:  # more pixels than OpenCV's own limit, for one
         most = os.environ["OPENCV_IO_MAX_IMAGE_PIXELS"]
         reason = f"more than {most} pixels" if "MAX_IMAGE_PIXELS" in str(error) else error.err
-        raise UsageProblem(f"OpenCV refuses the image ({reason}): {path}") from error
+        raise UsageProblem(f"OpenCV cannot decode the image ({reason}): {path}") from error
     if deep is not None and deep.dtype not in (np.uint8, np.uint16):
         raise UsageProblem(
-            f"Pixels of type {deep.dtype} are not supported; store the image with 8 bits a channel: {path}"
+            f"Pixels of type {deep.dtype} are not supported; store the image with 8 bits per channel: {path}"
         )
     if pixels is None:
         raise UsageProblem(f"The file is not an image that OpenCV can decode, or it is damaged; replace it: {path}")

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import read_document
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import atomic_writer
@@ -82,9 +83,9 @@ class DetectionStore:
         labels = found.labels
         if len(labels) and labels.max() >= len(self._category_ids):
             raise UsageProblem(
-                f"The model found an object of class {labels.max()}, and the annotations have "
-                f"{len(self._category_ids)} categories; they must be the same classes. "
-                "--classes FILE gives the category of one class a line."
+                f"The model found an object of class {labels.max()}, but the annotations have "
+                f"{counted(len(self._category_ids), 'category', 'categories')}; they must match. "
+                "--classes FILE lists the category of each class, one per line."
             )
         if self._kept is not None and not (kept := self._kept[labels]).all():
             found = found.take(np.flatnonzero(kept))

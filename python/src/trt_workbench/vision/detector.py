@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Backend, Session, SessionOptions
 from trt_workbench.backends.images import ImageTransform
+from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.verification import Mark, Shapes
 from trt_workbench.verify import require_verified
@@ -75,7 +76,7 @@ class Detector(AbstractContextManager["Detector"]):
             self.session.close()
             raise
         if settings.iou is not None and self.family.default_iou is None:
-            self.notes.append(f"--iou has no effect: family {self.family.name} needs no suppression.")
+            self.notes.append(f"--iou has no effect: family {self.family.name} uses no NMS.")
 
     def __enter__(self) -> Self:
         """Return the detector itself."""
@@ -156,7 +157,7 @@ class SingleImages:
         outputs = feed.run(self._room, 1)
         found = decoded(family, outputs, self._detector.decoding)
         if len(found) != 1:
-            raise UsageProblem(f"The model returned boxes for {len(found)} of a batch of 1 images.")
+            raise UsageProblem(f"The model returned boxes for {counted(len(found), 'image')} from a batch of 1.")
         self._check.add(found, outputs)
         return family.restore(found[0], geometry)
 

@@ -146,7 +146,7 @@ def make_feed(
         except UsageProblem as refusal:
             if place == "device":
                 raise
-            note = f"Images are letterboxed on the processor, because the device refused: {refusal}"
+            note = f"Images are letterboxed on the processor because the device cannot do it: {refusal}"
         else:
             return device, None
     host = HostFeed(session, transform, batch, fixed_batch, constants)

@@ -103,7 +103,7 @@ def image_path(folder: Path, record: ImageRecord) -> Path:
         return path_within(folder, record["file_name"])
     except ValueError as error:
         raise UsageProblem(
-            f"A record names an image outside of the dataset's folder ({error}); it was changed: {folder}"
+            f"A record of the run names an image outside the dataset's folder ({error}); the run was modified: {folder}"
         ) from error
 
 

@@ -43,8 +43,8 @@ def open_video(path: Path) -> cv2.VideoCapture:
             os.environ.update({} if before is None else {_VARIABLE: before})
     if not video.isOpened():
         raise UsageProblem(
-            "The file is no video that OpenCV can decode, it is damaged, or it is a list of other files; replace it: "
-            f"{path}"
+            "OpenCV cannot decode the video: it has another format, is damaged, or is a list of other files; replace "
+            f"it: {path}"
         )
     return video
 
@@ -118,12 +118,12 @@ def find_sources(given: Sequence[Path]) -> Sources:
         if path.is_dir():
             inside = sorted(entry for entry in path.iterdir() if entry.suffix.lower() in IMAGE_SUFFIXES | VIDEOS)
             if not inside:
-                raise UsageProblem(f"The folder holds no images and no videos ({_known()}): {path}")
+                raise UsageProblem(f"The folder contains no images or videos ({_known()}): {path}")
             files += inside
         elif not path.exists():
             raise UsageProblem(f"There is no such file or folder: {path}")
         elif path.suffix.lower() not in IMAGE_SUFFIXES | VIDEOS:
-            raise UsageProblem(f"The file is neither an image nor a video by its name ({_known()}): {path}")
+            raise UsageProblem(f"The file name has no extension of an image or video ({_known()}): {path}")
         else:
             files.append(path)
     return Sources(tuple(files), sum(map(_count, files)))
@@ -164,6 +164,6 @@ def _frames(path: Path, note: Callable[[str], None]) -> Iterator[SourceImage]:
         if frame == 0:
             raise UsageProblem(f"No frame of the video can be decoded; replace it: {path}")
         if frame < said:
-            note(f"Only {frame} of the {said} frames that the video names could be decoded: {path}")
+            note(f"Only {frame} of the {said} frames that the video lists could be decoded: {path}")
     finally:
         video.release()

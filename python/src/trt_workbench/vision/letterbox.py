@@ -55,7 +55,7 @@ def find_geometry(height: int, width: int, transform: ImageTransform) -> Geometr
     """
     if min(height, width, transform.height, transform.width) < 1:
         raise UsageProblem(
-            f"Sizes in pixels are at least 1; the image is {height}x{width}, "
+            f"Sizes in pixels must be at least 1; the image is {height}x{width}, "
             f"the model's input {transform.height}x{transform.width}."
         )
     size = (transform.height, transform.width)

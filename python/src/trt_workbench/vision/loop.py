@@ -19,6 +19,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.vision.channel import Aborted, Channel
 from trt_workbench.vision.decode import read_image
@@ -258,7 +259,9 @@ class EvaluationLoop:
             start = time.perf_counter()
             found = decoded(self._family, outputs, self._decoding)
             if len(found) != len(geometries):
-                raise UsageProblem(f"The model returned boxes for {len(found)} of a batch of {len(geometries)} images.")
+                raise UsageProblem(
+                    f"The model returned boxes for {counted(len(found), 'image')} from a batch of {len(geometries)}."
+                )
             self._check.add(found, outputs)
             shared_ms = (time.perf_counter() - start) * 1e3 / len(found)
             for index, (detections, geometry) in enumerate(zip(found, geometries, strict=True), start=first):

@@ -123,7 +123,7 @@ class CocoMatches:
             given = figures[name]
             wanted = np.array(np.nan if given is None else given)
             if difference(found[:1].reshape(()), wanted).max_abs > 1e-9:
-                raise RuntimeError(f"{name} is {given} by COCOeval and {found[0]} by the matches of its interval")
+                raise RuntimeError(f"{name} is {given} in COCOeval and {found[0]} in the matches of its interval")
 
     def average_precision(self, counts: NDArray[np.int32]) -> ResampledFigures:
         """Return only AP of resamples, in half the time of all figures."""

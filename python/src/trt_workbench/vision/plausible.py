@@ -78,25 +78,25 @@ class BoxCheck:
         are_corners = False
         if max(self._largest_side, self._furthest) <= _SHARES_WITHIN:
             seen = (
-                f"no box is larger than {self._largest_side:.3g} pixels, and none lies further than "
-                f"{self._furthest:.3g} pixels from the corner: the values look like shares of the image"
+                f"no box is larger than {self._largest_side:.3g} pixels or further than "
+                f"{self._furthest:.3g} pixels from the corner: the values look like fractions of the image"
             )
             if are_corners := self._family.name == "yolov10" and not self._reversed and self._count >= _CORNERS_FROM:
-                seen += ", as corners (x1, y1, x2, y2), which are to be multiplied by the input's size"
+                seen += ", as corners (x1, y1, x2, y2), to be multiplied by the input size"
         elif self._outside > _TOO_MANY * self._count:
             seen = (
                 f"{self._outside} of {self._count} boxes lie far outside the input (up to {self._furthest:.3g} "
-                "pixels): the values look like pixels that were taken for shares or for grid offsets"
+                "pixels): the values look like pixels that were read as fractions or as grid offsets"
             )
         elif self._reversed > _TOO_MANY * self._count:
             seen = (
-                f"{self._reversed} of {self._count} boxes end before they begin: the values look like centre and "
-                "size where two corners were expected"
+                f"{self._reversed} of {self._count} boxes have a negative width or height: the values look like "
+                "centre and size instead of two corners"
             )
         else:
             return
         raise UsageProblem(
-            f"Boxes of family {self._family.name} in an input of {width}x{height} pixels cannot be right: {seen}. "
+            f"Boxes of family {self._family.name} in an input of {width}x{height} pixels are implausible: {seen}. "
             f"{'' if are_corners else _advice(self._family, self._outputs)}Output: {self._family.output}."
         )
 
@@ -113,9 +113,9 @@ def _advice(family: Family, outputs: Mapping[str, NDArray[Any]]) -> str:
     """Say which other families make plausible boxes of some outputs, with a blank at the end."""
     fitting = [name for name, other in others(family) if _looks_right(other, outputs)]
     if fitting:
-        return f"Try --family {' or '.join(fitting)}: its boxes lie in the images. "
+        return f"Try --family {' or '.join(fitting)}: its boxes lie inside the images. "
     return (
-        "No other family gives boxes that lie in the images: look at the export, which must give one of the forms in "
+        "No other family gives boxes inside the images: check the export, which must have one of the formats in "
         "docs/guides/eval-coco.md. "
     )
 

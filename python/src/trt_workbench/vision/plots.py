@@ -8,6 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trt_workbench.core.counts import counted
 from trt_workbench.report.hover import listed, say_columns, say_rows
 from trt_workbench.report.style import ACCENT, INK, PALETTE, by_powers, figure, label, legend_below
 from trt_workbench.vision.artefacts import LONGEST_NAME, CocoArtefacts
@@ -81,12 +82,15 @@ def _per_class_ap(run: CocoArtefacts, path: Path) -> None:
         say_rows(
             axes,
             {
-                place: f"{name}: AP {row['AP']:.3f}, AP50 {row['AP50'] or 0.0:.3f}, {row['ground_truths']} annotations"
+                place: (
+                    f"{name}: AP {row['AP']:.3f}, AP50 {row['AP50'] or 0.0:.3f}, "
+                    f"{counted(row['ground_truths'], 'annotation')}"
+                )
                 for place, (name, row) in enumerate(zip(names, known, strict=True))
             },
         )
         axes.set(xlim=(0, 1), ylim=(-0.6, len(known) - 0.4), xlabel="average precision")
-        axes.set_title("AP by class (in brackets: annotations)")
+        axes.set_title("AP by class (annotations in brackets)")
         axes.grid(visible=False, axis="y")
         legend_below(axes)
 
@@ -173,5 +177,5 @@ def _latency_histogram(run: CocoArtefacts, path: Path) -> None:
             axes.hist(values, bins=bins, histtype="stepfilled", alpha=0.55, color=colour, label=text)
         by_powers(axes, "x")
         axes.set(xlabel="time per image, ms", ylabel="images")
-        axes.set_title("Where the time goes, per image and stage")
+        axes.set_title("Time per image by stage")
         legend_below(axes)

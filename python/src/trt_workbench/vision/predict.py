@@ -1,4 +1,4 @@
-"""predict: what a detector sees on images and videos without annotations, by the steps that eval-coco scores."""
+"""predict: detects objects in images and videos without annotations, by the steps that eval-coco scores."""
 
 from __future__ import annotations
 
@@ -166,12 +166,12 @@ class Predictor(AbstractContextManager["Predictor"]):
         if family.names:
             return tuple(family.names)
         if isinstance(family, DetrLogits) and family.class_count == COCO_SLOTS:
-            self.notes.append(f"The model does not name its {COCO_SLOTS} classes; they are taken to be COCO's ids.")
+            self.notes.append(f"The model has no class names; its {COCO_SLOTS} classes are interpreted as COCO's ids.")
             by_id = dict(zip(COCO_IDS, COCO_NAMES, strict=True))
             return tuple(by_id.get(place, f"class {place}") for place in range(COCO_SLOTS))
         if family.class_count != len(COCO_NAMES):
             return None
-        self.notes.append(f"The model does not name its {family.class_count} classes; they are taken to be COCO's.")
+        self.notes.append(f"The model has no class names; its {family.class_count} classes are interpreted as COCO's.")
         return COCO_NAMES
 
     def _classes(self) -> frozenset[int] | None:
@@ -184,7 +184,7 @@ class Predictor(AbstractContextManager["Predictor"]):
         for text in self.request.classes:
             index = known.get(text.casefold(), whole_number(text))
             if index is None or index >= count:
-                hint = did_you_mean(text, self.names) if self.names else "it does not name them, so give indices."
+                hint = did_you_mean(text, self.names) if self.names else "it has no class names, so give indices."
                 raise UsageProblem(f"The model has no class {text!r}; {hint}")
             kept.add(index)
         return frozenset(kept)

@@ -20,6 +20,7 @@ from trt_workbench.console.common import (
     stdout_console,
 )
 from trt_workbench.console.progress import at_stage, progress_bar
+from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import INTERRUPTED
 from trt_workbench.core.settings import Setting
 from trt_workbench.model.precision import precision_label
@@ -38,15 +39,15 @@ def predict(
     images: Annotated[list[Path], typer.Argument(help="Images, folders of images, videos.")],
     *,
     settings: PredictSettings,
-    pictures: Annotated[bool, Setting("Write the pictures with their boxes.")] = True,
+    pictures: Annotated[bool, Setting("Write the pictures with their boxes drawn.")] = True,
     output: OutputOption = None,
     as_json: JsonOption = False,
     debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
 ) -> None:
-    """Show what a detector sees on images and videos.
+    """Detect objects in images and videos.
 
-    Boxes are written as JSON Lines and drawn into the pictures. Preparing images and reading outputs are the steps that
-    eval-coco scores; no annotations are needed.
+    Writes the boxes as JSON Lines and draws them into the pictures. Preprocessing and decoding are the same as in
+    eval-coco; no annotations are needed.
     """
     say_if_allowed(allow_unverified=settings.allow_unverified)
     from trt_workbench.vision.predict import PredictRequest
@@ -60,7 +61,10 @@ def predict(
         _show(document, directory)
     if document["status"] == "partial":
         done, of = document["images"], document["images_requested"]
-        say(f"Interrupted after {done} of {of} images; what was done is kept, marked partial: {directory}")
+        say(
+            f"Interrupted after {done:,} of {counted(of, 'image')}; the finished ones are kept, marked partial: "
+            f"{directory}"
+        )
         raise typer.Exit(INTERRUPTED)
 
 
@@ -102,7 +106,7 @@ def _show(document: Prediction, directory: Path) -> None:
     console.print(table)
     print_line(console, f"Precision: {precision_label(document, 'text') or 'unknown'}")
     bare, least = document["images_without"], document["settings"]["conf"]
-    without = f", {bare} of them without any at --conf {least}" if bare else ""
+    without = f" ({bare} without objects at --conf {least})" if bare else ""
     print_line(console, f"Objects: {document['detections']}; images: {document['images']}{without}")
     if document["latency_ms"]:
         median = document["latency_ms"]["detect"]["p50"]

@@ -58,7 +58,7 @@ class PredictedPictures(AbstractContextManager["PredictedPictures"]):
             suffix = ".jpg" if max(picture.pixels.shape) <= _JPEG_SIDE else ".png"
             written, encoded = cv2.imencode(suffix, picture.pixels, [cv2.IMWRITE_JPEG_QUALITY, _QUALITY])
             if not written:
-                raise UsageProblem(f"OpenCV cannot encode the picture; leave it out (--no-pictures): {picture.path}")
+                raise UsageProblem(f"OpenCV cannot encode the picture; skip pictures (--no-pictures): {picture.path}")
             write_bytes(self._place(picture, suffix), encoded.tobytes())
             return
         if picture.frame == 0:
@@ -85,7 +85,7 @@ class PredictedPictures(AbstractContextManager["PredictedPictures"]):
         finally:
             os.close(folder)
         if not video.isOpened():
-            raise UsageProblem(f"OpenCV cannot encode a video here; leave out the pictures (--no-pictures): {place}")
+            raise UsageProblem(f"OpenCV cannot encode a video here; skip pictures (--no-pictures): {place}")
         self._video, self._place_of_video, self._frames = video, place, 0
 
     def _end(self, *, check: bool = True) -> None:
@@ -98,8 +98,8 @@ class PredictedPictures(AbstractContextManager["PredictedPictures"]):
         # OpenCV does not report a full disk
         if check and (found := count_frames(self._place_of_video)) < self._frames:
             raise UsageProblem(
-                f"The video was not written whole, {found} of its {self._frames} frames can be read again; make room, "
-                f"choose another place with --output, or leave out the pictures (--no-pictures): {self._place_of_video}"
+                f"The video is incomplete: {found} of its {self._frames} frames can be read; free disk space, "
+                f"choose another place with --output, or skip pictures (--no-pictures): {self._place_of_video}"
             )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from trt_workbench.core.counts import counted
 from trt_workbench.core.percent import share
 from trt_workbench.core.statistics.summary import DRAWN, too_few
 from trt_workbench.report.page import evidence_from
@@ -53,24 +54,24 @@ def summarise(run: CocoArtefacts) -> list[str]:
     allowed = let_through([metrics.get("verification")])
     model = Path(metrics["model"]["path"]).name
     if metrics["AP"] is None:
-        nothing = "without any annotation, so there is no AP to give"
-        return [*allowed, f"{model} ran on {metrics['images']} images {nothing}."]
+        nothing = "without annotations, so there is no AP"
+        return [*allowed, f"{model} ran on {counted(metrics['images'], 'image')} {nothing}."]
     sentences = [
         *allowed,
         f"{model} on {metrics['backend']} reaches AP {metrics['AP']:.4f} (AP50 {metrics['AP50']:.4f}) "
-        f"on {metrics['images']} images{_speed(metrics)}.",
+        f"on {counted(metrics['images'], 'image')}{_speed(metrics)}.",
     ]
     if ends := metrics.get("AP_ci95"):
         sentences.append(
-            f"Over {metrics['resamples']} resamples of the {metrics['images']} images, 95 % of the APs lie between "
-            f"{ends[0]:.4f} and {ends[1]:.4f}: {DRAWN.format(unit='images')}."
+            f"Over {metrics['resamples']} resamples of {counted(metrics['images'], 'image')}, 95 % of the APs lie "
+            f"between {ends[0]:.4f} and {ends[1]:.4f}: {DRAWN.format(unit='images')}."
         )
     if ran := metrics.get("precision_ran"):
         asked = metrics["settings"]["precision"]
-        sentences.append(f"It computes in {ran['text']}, read from the {ran['source']}; {asked} was asked for.")
+        sentences.append(f"It computes in {ran['text']}, read from the {ran['source']}; {asked} was requested.")
     known = [row for row in metrics["per_class"] if row["AP"] is not None]
     rated = sorted((row["AP"] or 0.0, row["name"]) for row in known if row["ground_truths"] >= LEAST_ANNOTATIONS)
-    few = f", of the {len(rated)} with {LEAST_ANNOTATIONS} annotations or more" if len(rated) < len(known) else ""
+    few = f", of the {len(rated)} with {LEAST_ANNOTATIONS} or more annotations" if len(rated) < len(known) else ""
     if len(rated) > 1:
         (low, weakest), (high, best) = rated[0], rated[-1]
         sentences.append(f"Best class: {best} (AP {high:.3f}); weakest: {weakest} (AP {low:.3f}){few}.")
@@ -78,13 +79,11 @@ def summarise(run: CocoArtefacts) -> list[str]:
     if measured := sorted((value, size) for size, value in sizes.items() if value is not None):
         sentences.append(f"By size, {measured[0][1]} objects are the hardest (AP {measured[0][0]:.3f}).")
     if not (latency := metrics["latency_ms"]):
-        return [*sentences, "It was not timed: times of what is simulated say nothing about the format."]
+        return [*sentences, "It was not timed: the time of a simulation says nothing about the format."]
     means = {stage: latency[stage]["mean"] for stage in STAGES}
     slowest = max(means, key=lambda stage: means[stage])
     part = means[slowest] / sum(means.values())
-    sentences.append(
-        f"Of the time spent per image, {slowest} takes {share(part)}% ({means[slowest]:.2f} ms on average)."
-    )
+    sentences.append(f"Of the time per image, {slowest} takes {share(part)}% ({means[slowest]:.2f} ms on average).")
     return sentences
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Backend, SessionOptions
 from trt_workbench.backends.registry import AUTO, require_backend
+from trt_workbench.core.counts import counted
 from trt_workbench.core.environment import available_processors
 from trt_workbench.core.errors import NotFinite, UsageProblem
 from trt_workbench.core.statistics.bootstrap import draw_counts
@@ -37,7 +38,7 @@ from trt_workbench.vision.matches import CocoMatches
 from trt_workbench.vision.scores import score_detections
 from trt_workbench.vision.settings import CocoSettings
 
-INFINITE_INSIDE = "Outputs are finite, and inner values are not"
+INFINITE_INSIDE = "Outputs are finite, but internal values are not"
 COMPARABLE_CONF = 0.05
 """Above this score threshold AP is not comparable with published figures: the curve's tail is cut off."""
 
@@ -196,11 +197,11 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
         notes = []
         backend = self.detector.backend
         if self.request.backend == AUTO and "cuda" in backend.devices and not backend.plans:
-            notes.append("auto starts no engine build; pass --backend trt to evaluate the model in TensorRT.")
+            notes.append("auto does not build an engine; pass --backend trt to evaluate the model in TensorRT.")
         if self.request.conf > COMPARABLE_CONF:
-            notes.append(f"AP at --conf {self.request.conf} is not comparable with figures at 0.001; it is lower.")
+            notes.append(f"AP at --conf {self.request.conf} is lower than at 0.001 and not comparable with it.")
         if self.dataset.missing:
-            notes.append(f"{len(self.dataset.missing)} absent images are left out.")
+            notes.append(f"Skipped {counted(len(self.dataset.missing), 'missing image')}.")
         return notes + self._of_dataset + list(self.classes.notes) + self.detector.notes + self._unlike_calibration()
 
     def _explained(self) -> str:
@@ -222,8 +223,9 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
                 count += int((family.decode(outputs)[0].scores >= SCORE_THRESHOLD).sum())
         if not count:
             return "check the preprocessing, the family and --conf"
-        range_, own = ("0 to 255", "divides by 255 itself") if scale == 1 else ("0 to 1", "leaves that to its user")
-        return f"with pixels of {range_} it finds {count} objects on some of the images: it {own}; export it otherwise"
+        range_, own = ("0 to 255", "divides by 255") if scale == 1 else ("0 to 1", "does not divide by 255")
+        found = counted(count, "object")
+        return f"with pixels from {range_} it finds {found} on some images: it {own} itself; change the export"
 
     def _prepared(self, count: int, scale: float | None = None) -> Iterator[NDArray[Any]]:
         """Yield images as the model takes them, evenly chosen; `scale` replaces that of its pixels."""

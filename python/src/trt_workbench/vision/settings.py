@@ -21,13 +21,14 @@ def read_size(option: str, text: str) -> tuple[int, int]:
 
 BY_NAME, BY_ORDER, BY_ID = "by-name", "by-order", "by-id"
 CLASSES = Setting(
-    "How classes meet categories: by-name, by-order, by-id, or a text file with the category of one class a line.",
+    "How model classes map to categories: by-name, by-order, by-id, or a text file with the category of each class, "
+    "one per line.",
     _DETECTOR,
     kind=str,
     metavar="by-name|by-order|by-id|FILE",
 )
 
-EXIF = Setting("What becomes of an EXIF rotation of images: apply or ignore, as COCO's tools.", _DETECTOR)
+EXIF = Setting("Apply or ignore the EXIF rotation of images; COCO's tools ignore it.", _DETECTOR)
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class DetectorSettings:
     """How a detector is run; None where the default is to be chosen."""
 
     backend: Annotated[str, Setting("Runtime that executes the model; see `trtw backends`.")] = "auto"
-    conf: Annotated[float, Setting("Lowest score that counts.", min=0.0, max=1.0)] = 0.001
+    conf: Annotated[float, Setting("Score threshold.", min=0.0, max=1.0)] = 0.001
     family: Annotated[
         str | None,
         Setting(
@@ -44,13 +45,13 @@ class DetectorSettings:
         ),
     ] = None
     iou: Annotated[
-        float | None, Setting("NMS threshold; the family's own by default.", _DETECTOR, min=0.0, max=1.0)
+        float | None, Setting("NMS IoU threshold; the family's own by default.", _DETECTOR, min=0.0, max=1.0)
     ] = None
-    max_dets: Annotated[int, Setting("Most boxes per image.", _DETECTOR, min=1)] = 300
+    max_dets: Annotated[int, Setting("Maximum boxes per image.", _DETECTOR, min=1)] = 300
     imgsz: Annotated[
         tuple[int, int] | None,
         Setting(
-            "Input size, 640 or 480x640 (height x width), of a model that takes any.",
+            "Input size, 640 or 480x640 (height x width), for a model with dynamic input size.",
             _DETECTOR,
             kind=str,
             read=read_size,
@@ -59,18 +60,19 @@ class DetectorSettings:
     normalize: Annotated[
         Literal["none", "imagenet"] | None,
         Setting(
-            "How detr-logits and detr-pixels take pixels of 0 to 1: as they are, or normalised as ImageNet's.",
+            "Normalisation of pixels from 0 to 1 for detr-logits and detr-pixels: none, or ImageNet's mean and "
+            "standard deviation.",
             _DETECTOR,
         ),
     ] = None
-    precision: Annotated[str, Setting("Precision that the backend is asked for.", _SPEED)] = "fp32"
+    precision: Annotated[str, Setting("Precision requested from the backend.", _SPEED)] = "fp32"
     threads: Annotated[int | None, Setting("Processors that the runtime may use; all by default.", _SPEED, min=1)] = (
         None
     )
     options: BackendOptions = field(default_factory=dict)
     preprocess: Annotated[
         Literal["device", "host"] | None,
-        Setting("Where images are letterboxed; on the device by default where the backend offers it.", _SPEED),
+        Setting("Where images are letterboxed; on the device by default if the backend supports it.", _SPEED),
     ] = None
     exif: Annotated[Literal["apply", "ignore"], EXIF] = "ignore"
     allow_unverified: AllowUnverified = False
@@ -83,13 +85,17 @@ class CocoSettings(DetectorSettings):
     limit: Annotated[int | None, Setting("Evaluate at most this many images, lowest ids first.", min=1)] = None
     batch: Annotated[
         int | None,
-        Setting("Images per inference; by default the model's own, or 1 on ort-cpu and 8 elsewhere.", _SPEED, min=1),
+        Setting(
+            "Images per inference; by default the model's fixed batch, else 1 on ort-cpu and 8 elsewhere.",
+            _SPEED,
+            min=1,
+        ),
     ] = None
     workers: Annotated[
-        int | None, Setting("Threads that read images; one per processor, at most 8, by default.", _SPEED, min=1)
+        int | None, Setting("Threads that read images; by default one per processor, at most 8.", _SPEED, min=1)
     ] = None
     concurrency: Annotated[
-        int | None, Setting("Inferences in flight; one per processor on ort-cpu, else 1, by default.", _SPEED, min=1)
+        int | None, Setting("Concurrent inferences; by default one per processor on ort-cpu, else 1.", _SPEED, min=1)
     ] = None
     classes: Annotated[str | None, CLASSES] = None
     allow_missing: Annotated[bool, Setting("Skip images that are listed but missing.", MORE)] = False
@@ -101,7 +107,7 @@ def read_classes(option: str, text: str) -> tuple[str, ...]:
     """Return the parts of a list with commas. Raises UsageProblem if one is empty."""
     parts = tuple(part.strip() for part in text.split(","))
     if not all(parts):
-        raise UsageProblem(f"{option} takes names or indices of classes with commas between them, not {text!r}.")
+        raise UsageProblem(f"{option} takes class names or indices separated by commas, not {text!r}.")
     return parts
 
 
@@ -109,7 +115,7 @@ def read_classes(option: str, text: str) -> tuple[str, ...]:
 class PredictSettings(DetectorSettings):
     """How objects are looked for; None where the default is to be chosen."""
 
-    conf: Annotated[float, Setting("Lowest score that is shown.", min=0.0, max=1.0)] = 0.25
+    conf: Annotated[float, Setting("Score threshold of the boxes shown.", min=0.0, max=1.0)] = 0.25
     classes: Annotated[
         tuple[str, ...], Setting("Classes to keep, by name or index, such as person,2.", kind=str, read=read_classes)
     ] = ()

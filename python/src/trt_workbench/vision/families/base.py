@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.images import ImageTransform
+from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import NotFinite, UsageProblem
 from trt_workbench.vision.extras import Extra
 from trt_workbench.vision.families.nms import class_aware_nms
@@ -101,9 +102,9 @@ class DecodeSettings:
         if not 0.0 <= self.conf < 1.0:
             raise UsageProblem(f"The score threshold must be at least 0 and below 1, not {self.conf}.")
         if self.iou is not None and not 0.0 < self.iou <= 1.0:
-            raise UsageProblem(f"The overlap threshold must be above 0 and at most 1, not {self.iou}.")
+            raise UsageProblem(f"The IoU threshold must be above 0 and at most 1, not {self.iou}.")
         if self.max_dets < 1:
-            raise UsageProblem(f"At least one box per image must be allowed, not {self.max_dets}.")
+            raise UsageProblem(f"The maximum of boxes per image must be at least 1, not {self.max_dets}.")
 
 
 @dataclass(frozen=True)
@@ -239,7 +240,7 @@ class Family(abc.ABC):
         (batch,) = self.read(outputs, self.output.name)
         if batch.ndim != 3:
             raise UsageProblem(
-                f"Output {self.output.name} has shape {list(batch.shape)}; {self.name} takes {self.shape_text}."
+                f"Output {self.output.name} has shape {list(batch.shape)}; {self.name} expects {self.shape_text}."
             )
         batch = batch.astype(np.float32, copy=False)
         return [self._one_image(image, settings) for image in batch]
@@ -247,7 +248,9 @@ class Family(abc.ABC):
     def read(self, outputs: Mapping[str, NDArray[Any]], *names: str) -> list[NDArray[Any]]:
         """Return the outputs of these names. Raises UsageProblem where the model returned others."""
         if missing := sorted({*names} - outputs.keys()):
-            raise UsageProblem(f"Family {self.name} reads output {missing[0]}, the model returned {sorted(outputs)}.")
+            raise UsageProblem(
+                f"Family {self.name} reads output {missing[0]}, but the model returned {sorted(outputs)}."
+            )
         return [outputs[name] for name in names]
 
     def corners_of_shares(self, boxes: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -289,8 +292,8 @@ class Family(abc.ABC):
             raise not_finite(self.output)
         if low < -_SCORE_SLACK or high > 1.0 + _SCORE_SLACK:
             raise UsageProblem(
-                f"The {what} in output {self.output} reach from {low:.3g} to {high:.3g}, but family {self.name} takes "
-                "probabilities from 0 to 1. Export the model with its sigmoid."
+                f"The {what} in output {self.output} range from {low:.3g} to {high:.3g}, but family {self.name} "
+                "expects probabilities from 0 to 1. Export the model with its sigmoid."
             )
 
 
@@ -309,9 +312,9 @@ class Stretched(Family):
         how = self.facts.normalize
         if how is None:
             raise UsageProblem(
-                f"Family {self.name} takes pixels of 0 to 1 as they are or normalised with ImageNet's mean and "
-                "deviation, and this model does not say which. Pass --normalize none or --normalize imagenet, as its "
-                "training had it, or write none or imagenet into its metadata under `normalize`."
+                f"Family {self.name} takes pixels from 0 to 1, unchanged or normalised with ImageNet's mean and "
+                "standard deviation, and this model does not say which. Pass --normalize none or --normalize imagenet, "
+                "as in its training, or set `normalize` to none or imagenet in its metadata."
             )
         plain = dataclasses.replace(super().transform(height, width), placement="stretch")
         return plain if how == "none" else dataclasses.replace(plain, mean=_IMAGENET_MEAN, std=_IMAGENET_STD)
@@ -347,7 +350,7 @@ def row_detections(
     name, output = family.name, family.output
     if image.shape[1] != 6:
         raise UsageProblem(
-            f"Output {output.name} has rows of {image.shape[1]} values; {name} takes {family.shape_text}."
+            f"Output {output.name} has rows of {image.shape[1]} values; {name} expects {family.shape_text}."
         )
     family.check_scores(image[:, 4])
     rows = image.compress(image[:, 4] > conf, axis=0)
@@ -355,11 +358,12 @@ def row_detections(
     labels = classes.astype(np.int64)
     if not (labels == classes).all() or labels.min(initial=0) < 0:
         raise UsageProblem(
-            f"The sixth column of output {output} does not hold classes (it has {classes[labels != classes][:1]}); "
-            f"family {name} takes {family.shape_text}."
+            f"The sixth column of output {output} does not hold class indices (it has "
+            f"{classes[labels != classes][:1]}); family {name} expects {family.shape_text}."
         )
     if family.class_count is not None and labels.max(initial=0) >= family.class_count:
         raise UsageProblem(
-            f"Output {output} holds class {labels.max()}, but the model names {family.class_count} classes."
+            f"Output {output} holds class {labels.max()}, but the model has "
+            f"{counted(family.class_count, 'class', 'classes')}."
         )
     return rows, rows[:, 4], labels

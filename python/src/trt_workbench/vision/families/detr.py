@@ -30,7 +30,7 @@ class Detr(Family):
     name: ClassVar[str] = "detr"
     default_iou: ClassVar[float | None] = None
     clips_boxes: ClassVar[bool] = False
-    shape_text: ClassVar[str] = "[N, K, 6] (centre x, centre y, width, height as shares, score, class)"
+    shape_text: ClassVar[str] = "[N, K, 6] (centre x, centre y, width, height as fractions, score, class)"
 
     @classmethod
     def create(cls, output: TensorSpec, facts: DetectorFacts) -> Self:
@@ -46,7 +46,7 @@ class Detr(Family):
         if columns in (6, None):
             return cls(output, named, facts)
         if columns < 5 or named not in (None, columns - 4):
-            text = f"rows of {columns} values are neither {cls.shape_text} nor a box and a score for each class"
+            text = f"rows of {columns} values are neither {cls.shape_text} nor a box with one score per class"
             raise DoesNotFit(text)
         return cls(output, columns - 4, facts)
 
@@ -65,7 +65,7 @@ class Detr(Family):
             rows, scores, labels = image[keep], best[keep], labels[keep].astype(np.int64, copy=False)
         else:
             raise UsageProblem(
-                f"Output {self.output.name} has rows of {columns} values; {self.name} takes {self.shape_text}."
+                f"Output {self.output.name} has rows of {columns} values; {self.name} expects {self.shape_text}."
             )
         return Detections(self.corners_of_shares(rows[:, :4]), scores, labels)
 

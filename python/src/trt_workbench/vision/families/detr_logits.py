@@ -49,7 +49,7 @@ class DetrLogits(Stretched):
     name: ClassVar[str] = "detr-logits"
     default_iou: ClassVar[float | None] = None
     clips_boxes: ClassVar[bool] = False
-    shape_text: ClassVar[str] = "boxes [N, Q, 4] (centre x, centre y, width, height as shares) and logits [N, Q, C]"
+    shape_text: ClassVar[str] = "boxes [N, Q, 4] (centre x, centre y, width, height as fractions) and logits [N, Q, C]"
 
     logits: TensorSpec
 
@@ -62,7 +62,7 @@ class DetrLogits(Stretched):
             raise DoesNotFit(text)
         boxes, logits = pair
         if output.name != boxes.name:
-            text = f"its boxes are looked for in {boxes.name}"
+            text = f"its boxes are read from {boxes.name}"
             raise DoesNotFit(text)
         if not logits.dtype.startswith("float"):
             text = f"{logits.name} holds {logits.dtype}, not logits"
@@ -92,8 +92,8 @@ class DetrLogits(Stretched):
             scores = np.reciprocal(1 + np.exp(-image[:, 4:]), dtype=np.float32)
         if classes > 1 and _of_the_last(image[:, 4:]) > _MOST * queries:
             raise UsageProblem(
-                f'Most queries of output {self.logits} are of its last class: that is the "no object" of a DETR with '
-                f"softmax, such as the first one and YOLOS; family {self.name} has sigmoids."
+                f'Most queries of output {self.logits} have the last class, which is "no object" in a DETR with '
+                f"softmax, such as the original DETR and YOLOS; family {self.name} uses sigmoids."
             )
         pairs = scores.ravel()
         best = (-pairs).argsort(kind="stable")[:queries]
@@ -118,7 +118,7 @@ def _why_not(boxes: Sequence[int | None], logits: Sequence[int | None]) -> str:
         return "there are no classes"
     for what, one, other in zip(("images", "queries"), boxes, logits, strict=False):
         if None not in (one, other) and one != other:
-            return f"there are boxes of {one} {what} and logits of {other}"
+            return f"boxes have {one} {what} and logits {other}"
     return ""
 
 

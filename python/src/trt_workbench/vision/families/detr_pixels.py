@@ -47,7 +47,7 @@ class DetrPixels(Stretched):
             text = "no input is named orig_target_sizes"
             raise DoesNotFit(text)
         if not known.keys() >= {_LABELS, _BOXES, _SCORES} or output.name != _BOXES:
-            text = f"its outputs are named {_LABELS}, {_BOXES} and {_SCORES}"
+            text = f"its outputs must be named {_LABELS}, {_BOXES} and {_SCORES}"
             raise DoesNotFit(text)
         labels, scores = known[_LABELS], known[_SCORES]
         if not labels.dtype.startswith("int") or not scores.dtype.startswith("float"):
@@ -69,7 +69,7 @@ class DetrPixels(Stretched):
         labels, boxes, scores = self.read(outputs, _LABELS, _BOXES, _SCORES)
         if not _fits(labels.shape, boxes.shape, scores.shape):
             shapes = ", ".join(str(list(one.shape)) for one in (labels, boxes, scores))
-            raise UsageProblem(f"The model returned shapes {shapes}; {self.name} takes {self.shape_text}.")
+            raise UsageProblem(f"The model returned shapes {shapes}; {self.name} expects {self.shape_text}.")
         rows = np.concatenate([boxes, scores[..., None], labels[..., None]], axis=2, dtype=np.float32, casting="unsafe")
         return super().decode({_BOXES: rows}, settings)
 

@@ -82,7 +82,7 @@ def class_names(metadata: Mapping[str, str]) -> tuple[str, ...] | None:
     value = _literal("names", text)
     found = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
     if not all(is_text(str(name)) for name in found):
-        raise UsageProblem(f"The model's metadata `names` holds characters that do not print: {text[:80]}")
+        raise UsageProblem(f"The model's metadata `names` contains unprintable characters: {text[:80]}")
     if isinstance(value, dict):
         try:
             by_index = {int(key): str(name) for key, name in value.items()}
@@ -104,7 +104,7 @@ def _require_detection(metadata: Mapping[str, str]) -> None:
     if task != "detect":
         raise UsageProblem(
             f"The model's metadata says that {said}: a model for {_TASKS.get(task, task)}. Only detectors "
-            "(task 'detect') can be evaluated here."
+            "(task 'detect') are supported."
         )
     if (channels := metadata.get("channels") or "3") != "3":
         raise UsageProblem(
@@ -115,7 +115,7 @@ def _require_detection(metadata: Mapping[str, str]) -> None:
 def _normalize(metadata: Mapping[str, str]) -> Normalize | None:
     text = metadata.get("normalize", "")
     if text and text not in get_args(Normalize):
-        raise UsageProblem(f"The model's metadata `normalize` is none or imagenet, not {text[:80]!r}.")
+        raise UsageProblem(f"The model's metadata `normalize` must be none or imagenet, not {text[:80]!r}.")
     return cast("Normalize", text) if text else None
 
 
@@ -139,10 +139,10 @@ def _image_input(inputs: Sequence[TensorSpec]) -> tuple[TensorSpec, Literal["nch
         if spec.shape[3] == 3:
             return spec, "nhwc"
     seen = "; ".join(map(str, inputs))
-    beside = f", and {SIZES} [N, 2] of whole numbers after it" if any(one.name == SIZES for one in inputs) else ""
+    more = f", followed by {SIZES} [N, 2] of integers" if any(one.name == SIZES for one in inputs) else ""
     raise UsageProblem(
-        f"A detector takes one image tensor [N, 3, H, W] or [N, H, W, 3] of {', '.join(_DTYPES)}{beside}; this model: "
-        f"{seen}."
+        f"A detector takes one image tensor [N, 3, H, W] or [N, H, W, 3] of {', '.join(_DTYPES)}{more}; this model "
+        f"takes {seen}."
     )
 
 
@@ -174,13 +174,11 @@ def _resolve_size(
     if asked is not None and tuple(sides) != tuple(asked):
         shown = "x".join("?" if dim is None else str(dim) for dim in dims)
         raise UsageProblem(
-            f"The model takes images of {shown} pixels (height x width); --imgsz asks for {asked[0]}x{asked[1]}."
+            f"The model takes images of {shown} pixels (height x width); --imgsz is {asked[0]}x{asked[1]}."
         )
     height, width = sides
     if not height or not width:
-        raise UsageProblem(
-            "The model takes images of any size and does not record the one it was made for; pass --imgsz."
-        )
+        raise UsageProblem("The model takes images of any size and its metadata has no imgsz; pass --imgsz.")
     return height, width
 
 

@@ -8,6 +8,7 @@ from typing import Literal
 
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.images import ImageTransform
+from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import ComponentMissing, DeviceFailure, UsageProblem, did_you_mean
 from trt_workbench.core.extensions import FAMILIES, Answer, Guard, WrongAnswer, extensions, load_extension, package_of
 from trt_workbench.model.opened import Model
@@ -69,11 +70,11 @@ def recognise(
     source = "--family" if family else "the model's metadata"
     if pair and asked in _OWN_NAMES and asked != DetrLogits.name:
         raise UsageProblem(
-            f"The outputs {pair[0].name} and {pair[1].name} are those of family {DetrLogits.name}, a DETR with boxes "
-            f"and class logits apart, and not of family {asked} (from {source}). Outputs: {_show(outputs)}."
+            f"Outputs {pair[0].name} and {pair[1].name} belong to family {DetrLogits.name}, a DETR with separate boxes "
+            f"and class logits, not to family {asked} (from {source}). Outputs: {_show(outputs)}."
         )
     if len(inputs) > 1 and asked in _OWN_NAMES and asked != DetrPixels.name:
-        raise UsageProblem(f"Family {asked} (from {source}) takes the image alone; the inputs are {_show(inputs)}.")
+        raise UsageProblem(f"Family {asked} (from {source}) takes only the image; the inputs are {_show(inputs)}.")
     if len(inputs) > 1 and not asked:
         asked, source = DetrPixels.name, "the names of its inputs"
     elif pair and not asked:
@@ -81,7 +82,7 @@ def recognise(
     facts = read_facts(inputs, outputs, metadata, imgsz, normalize, forced=bool(asked))
     found = _named(asked, source, outputs, facts) if asked else _guessed(outputs, facts)
     if normalize and not found.asks_normalize:
-        raise UsageProblem(f"--normalize has no meaning for family {found.name}, which has one normalisation.")
+        raise UsageProblem(f"--normalize has no effect: family {found.name} has a fixed normalisation.")
     return found
 
 
@@ -105,7 +106,7 @@ def _named(name: str, source: str, outputs: Sequence[TensorSpec], facts: Detecto
     _kind(name)  # says at once what its package lacks
     fits, reasons = _try([name], outputs, facts)
     if len(fits) != 1:
-        why = "; ".join(reasons) if reasons else "more than one output could be it"
+        why = "; ".join(reasons) if reasons else "more than one output fits"
         raise UsageProblem(
             f"The model does not fit family {name} (from {source}): {why}. Its outputs: {_show(outputs)}."
         )
@@ -128,14 +129,14 @@ def _guessed(outputs: Sequence[TensorSpec], facts: DetectorFacts) -> Family:
     if len(outputs) == 1 and len(fits) == 1:
         return fits[0]
     if len(outputs) > 1:
-        why = f"it has {len(outputs)} outputs where a detector of a known family has one"
+        why = f"it has {len(outputs)} outputs, and detectors of known families have one"
     elif fits:
         why = f"it could be {' or '.join(found.name for found in fits)}"
     else:
         why = "; ".join(reasons)
-    named = f" and {len(facts.names)} class names in its metadata" if facts.names else " and no class names"
+    named = f" and {counted(len(facts.names), 'class name')} in its metadata" if facts.names else " and no class names"
     raise UsageProblem(
-        f"It is not certain which detector family the model is of: {why}. "
+        f"The detector family of the model is not certain: {why}. "
         f"It has outputs {_show(outputs)}{named}. {ADVICE} {', '.join(family_names())}."
     )
 
@@ -146,7 +147,7 @@ def _kind(name: str) -> type[Family]:
     try:
         return load_extension(extensions(FAMILIES, _OWN_NAMES)[name], Family, name)  # type: ignore[type-abstract]
     except ComponentMissing as problem:
-        raise ComponentMissing(f"The detector family {name} cannot be had: {problem}") from problem
+        raise ComponentMissing(f"Detector family {name} is not available: {problem}") from problem
 
 
 def _create(name: str, output: TensorSpec, facts: DetectorFacts) -> Family:

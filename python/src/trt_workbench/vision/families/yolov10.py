@@ -42,7 +42,7 @@ class YoloV10(Family):
             text = f"the shape is not {cls.shape_text}"
             raise DoesNotFit(text)
         if not facts.forced and output.shape[1] in cell_counts(*facts.input_size):
-            text = f"{output.shape[1]} rows are one for every cell of a grid"
+            text = f"{output.shape[1]} rows are one per grid cell"
             raise DoesNotFit(text)
         return cls(output, None if facts.names is None else len(facts.names), facts)
 

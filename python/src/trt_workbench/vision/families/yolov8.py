@@ -65,7 +65,7 @@ class YoloV8(Family):
         head = image.T if self.transposed else image
         if self.class_count is None or head.shape[0] != 4 + self.class_count:
             raise UsageProblem(
-                f"Output {self.output.name} has shape {list(image.shape)} per image; {self.name} takes {self.output}."
+                f"Output {self.output.name} has shape {list(image.shape)} per image; {self.name} expects {self.output}."
             )
         scores = head[4:]
         self.check_scores(scores)
@@ -87,11 +87,11 @@ def _class_count(channels: int | None, anchors: int | None, facts: DetectorFacts
     """
     named = None if facts.names is None else len(facts.names)
     if channels is None and named is None:
-        text = "the class count is not in the shape, and the model names no classes"
+        text = "the shape has no class count, and the model has no class names"
         raise DoesNotFit(text)
     count = named if channels is None else channels - 4
     if count is None or count < 1:
-        text = f"{channels} channels leave no class beside the box"
+        text = f"{channels} channels leave no class after the box"
         raise DoesNotFit(text)
     if named is not None and count != named:
         text = f"{channels} channels make {count} classes, but the model names {named}"
@@ -99,6 +99,6 @@ def _class_count(channels: int | None, anchors: int | None, facts: DetectorFacts
     usual = anchors is None or (facts.fixed_size and anchors in cell_counts(*facts.input_size))
     many = anchors is not None and channels is not None and anchors > channels
     if not usual and not (any_grid and many):
-        text = f"{anchors} anchors are not the cells of an input of {facts.input_size[0]}x{facts.input_size[1]}"
+        text = f"{anchors} anchors do not match the grid cells of a {facts.input_size[0]}x{facts.input_size[1]} input"
         raise DoesNotFit(text)
     return count

@@ -58,11 +58,11 @@ class YoloX(Family):
         _, anchors, columns = output.shape
         named = None if facts.names is None else len(facts.names)
         if columns is None and named is None:
-            text = "the class count is not in the shape, and the model names no classes"
+            text = "the shape has no class count, and the model has no class names"
             raise DoesNotFit(text)
         count = named if columns is None else columns - 5
         if count is None or count < 1:
-            text = f"rows of {columns} values leave no class beside box and objectness"
+            text = f"rows of {columns} values leave no class after box and objectness"
             raise DoesNotFit(text)
         if named is not None and count != named:
             text = f"rows of {columns} values make {count} classes, but the model names {named}"
@@ -90,8 +90,8 @@ class YoloX(Family):
         if strides is None or self.class_count is None or image.shape[1] != 5 + self.class_count:
             height, width = self.facts.input_size
             raise UsageProblem(
-                f"Output {self.output.name} has shape {list(image.shape)} per image, which is not {self.shape_text} "
-                f"of an input of {height}x{width} pixels."
+                f"Output {self.output.name} has shape {list(image.shape)} per image; {self.name} expects "
+                f"{self.shape_text} for an input of {height}x{width} pixels."
             )
         objectness = image[:, 4]
         self.check_scores(objectness, "objectness values")
@@ -125,7 +125,7 @@ def _is_raw(image: NDArray[np.float32], origin: NDArray[np.float32]) -> bool:
 
 def _refuse_lookalikes(columns: int | None, facts: DetectorFacts) -> None:
     if "ultralytics" in facts.exporter:
-        text = "the metadata says that Ultralytics exported the model, which has no YOLOX"
+        text = "the metadata names the exporter of Ultralytics, which has no YOLOX"
         raise DoesNotFit(text)
     if facts.names is None and columns == 84:
         text = "rows of 84 values could also be a transposed yolov8 head with COCO's 80 classes"
@@ -138,8 +138,8 @@ def _refuse_other_grids(anchors: int | None, facts: DetectorFacts) -> None:
     height, width = facts.input_size
     counts = cell_counts(height, width)
     if anchors % 3 == 0 and anchors // 3 in counts:
-        text = f"{anchors} rows are three anchors a cell: a YOLOv5 or YOLOv7 head, which is not supported"
+        text = f"{anchors} rows are three anchors per cell: a YOLOv5 or YOLOv7 head, which is not supported"
         raise DoesNotFit(text)
     if anchors not in counts:
-        text = f"{anchors} rows are not the cells of an input of {height}x{width}"
+        text = f"{anchors} rows do not match the grid cells of a {height}x{width} input"
         raise DoesNotFit(text)

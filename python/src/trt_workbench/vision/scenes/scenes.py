@@ -104,8 +104,8 @@ def _require_same(annotations: Path, info: dict[str, Any], root: Path) -> None:
         found = None
     if found != info:
         message = (
-            "another or an unfinished dataset is where the generated scenes should go; "
-            f"remove it or name another folder: {root}"
+            "The folder for the generated scenes holds another or an unfinished dataset; "
+            f"remove it or choose another folder: {root}"
         )
         raise UsageProblem(message)
 
