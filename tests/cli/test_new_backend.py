@@ -6,6 +6,7 @@ import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 from tests.in_app import json_of, stderr_of, stdout_of, trtw
 from tests.in_process_worker import InProcessWorker
 from tests.onnx_text import write_onnx
+from tests.streaming_models import attention, contract_of, write_contract
 
 from trt_workbench.backends.profiling import Operation
 from trt_workbench.core import workers
@@ -59,12 +61,14 @@ def test_eval_coco_and_report(tmp_path: Path) -> None:
     assert "my-runtime" in (run / "report.html").read_text()
 
 
+def infer_engine(model: Path, run: Path, *words: str) -> Any:
+    stdout_of("infer-engine", model, "--backend", "my-runtime", "--output", run, "--duration", 0, *words)
+    return json.loads((run / "metrics.json").read_text())
+
+
 def test_infer_engine(tmp_path: Path) -> None:
     for more in ((), ("--json",)):
-        stdout_of(
-            "infer-engine", MODEL, "--backend", "my-runtime", "--output", tmp_path / "run", "--duration", 0, *more
-        )
-    assert json.loads((tmp_path / "run" / "metrics.json").read_text())["backend"] == "my-runtime"
+        assert infer_engine(MODEL, tmp_path / "run", *more)["backend"] == "my-runtime"
 
 
 def test_profile(tmp_path: Path) -> None:
@@ -104,6 +108,57 @@ def test_verify_and_its_script(wrong: bool, tmp_path: Path, monkeypatch: pytest.
         assert "Needs onnxruntime and numpy" in script.read_text()
         # the runtime alone is right: what is wrong is the session above
         assert subprocess.run([sys.executable, script], check=False).returncode == 0
+
+
+@pytest.fixture
+def classifier(tmp_path: Path) -> Path:
+    weights = {"w": np.random.default_rng(5).standard_normal((16, 16)).astype(np.float32)}
+    return write_onnx(tmp_path / "m.onnx", "g (float[n,16] x) => (float[n,16] y) { y = MatMul(x, w) }", weights)
+
+
+def test_quantize(classifier: Path, tmp_path: Path) -> None:
+    made = tmp_path / "int8.onnx"
+    stdout_of("quantize", classifier, "--to", "int8", "--calibration", "random", "-o", made)
+    document = infer_engine(made, tmp_path / "run")
+    assert document["provenance"]["precision_ran"]["label"].startswith("int8")
+
+
+def test_decide(classifier: Path, tmp_path: Path) -> None:
+    generator = np.random.default_rng(6)
+    for name in ("scored.npy", "calibration.npy"):
+        np.save(tmp_path / name, generator.standard_normal((32, 16)).astype(np.float32))
+    data = ("--data", tmp_path / "scored.npy", "--calibration", tmp_path / "calibration.npy", "--score", "top1")
+    wanted = ("--precisions", "fp32,int8", "--backends", "my-runtime", "--repetitions", 0, "--max-loss", 1)
+    run = tmp_path / "run"
+    printed = stdout_of("decide", classifier, *data, *wanted, "--accept-simulated", "--output", run)
+    exact, lower = json.loads((run / "decision.json").read_text())["rows"]
+    assert (exact["backend"], exact["state"], exact["score"]["loss"]) == ("my-runtime", "scored", 0)
+    assert (lower["backend"], lower["state"], lower["precision"]) == ("my-runtime", "scored", "int8")
+    assert lower["score"]["loss"] < 0.5
+    assert "int8 on my-runtime" in printed
+
+
+def test_eval_stream(tmp_path: Path) -> None:
+    contract = write_contract(tmp_path / "contract.json", contract_of("attention"))
+    run = tmp_path / "run"
+    words = ("--contract", contract, "--backend", "my-runtime", "--chunks", 10, "--streams", "1,2", "--hop-ms", 20)
+    stdout_of("eval-stream", attention(tmp_path), *words, "--seconds", 0.1, "--output", run)
+    metrics = json.loads((run / "metrics.json").read_text())
+    assert json.loads((run / "run.json").read_text())["passed"] is True
+    assert [level["streams"] for level in metrics["streams"][0]["levels"]] == [1, 2]
+    assert "my-runtime" in (run / "report.html").read_text()
+
+
+def test_eval_llm(llm_folder: Callable[[str], Path], tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    words = ("--limit", 100, "--modes", "perplexity,generate-cached", "--prompt", 6, "--new-tokens", 4)
+    wanted = ("--backends", "torch,my-runtime", "--text", Path(__file__), "--output", run)
+    stdout_of("eval-llm", llm_folder("llama"), *words, *wanted)
+    metrics = json.loads((run / "metrics.json").read_text())
+    assert metrics["status"] == "complete"
+    assert {row["backend"] for row in metrics["generation"]} == {"torch", "my-runtime"}
+    assert all(row["agreement"]["first_difference"] is None for row in metrics["generation"])
+    assert "my-runtime" in (run / "report.html").read_text()
 
 
 def test_backends_and_predict(tmp_path: Path) -> None:
