@@ -16,6 +16,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests import texts
 from tests.fake_nvml import fake_nvml
 from tests.fork_server import ForkServer
 
@@ -32,6 +33,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     for name in ("PIXI_PROJECT_ROOT", "PIXI_ENVIRONMENT_NAME", "TRTW_TASKS_RUN", "INIT_CWD"):
         os.environ.pop(name, None)
+    # Which texts a run compares depends on what is installed: PyTorch, a GPU.
+    config.option.warn_unused_snapshots = True
     # Tests run in several processes, whose threads wait for each other. Libraries read it when they are loaded.
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(name, "1")
@@ -80,6 +83,19 @@ def _unhindered() -> Iterator[None]:
         patch.setattr(hashing, "_TICK_NS", int(1e9 * time.clock_getres(coarse)))
         patch.setattr(os, "fsync", lambda _: None)  # what only a loss of power would show
         yield
+
+
+@pytest.fixture(autouse=True)
+def _texts(request: pytest.FixtureRequest) -> Iterator[None]:
+    with texts.running(request):
+        yield
+
+
+@pytest.fixture
+def text_snapshot(request: pytest.FixtureRequest) -> Any:
+    """What `tests.texts.held` compares with."""
+    extension = texts.extension()
+    return request.getfixturevalue("snapshot").use_extension(extension)
 
 
 @pytest.fixture(scope="session")

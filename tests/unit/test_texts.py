@@ -1,0 +1,35 @@
+"""What a snapshot of a text leaves out, and what it keeps."""
+
+import json
+from pathlib import Path
+
+import onnxruntime as ort
+import pytest
+from tests.texts import masked, without_reasons
+
+from trt_workbench.core.errors import UsageProblem
+
+
+def test_places_versions_and_sizes_of_this_machine_are_masked(tmp_path: Path, pytestconfig: pytest.Config) -> None:
+    text = f"onnxruntime {ort.__version__}. 3.7 GiB of memory are free, sha256 {'0a' * 32}: {tmp_path / 'm.onnx'}"
+    kept = "onnxruntime <version>. <memory> of memory are free, sha256 <hash>: <tmp>/m.onnx"
+    assert masked(text, pytestconfig) == kept
+    for own in ("TensorRT 8.6.1 and 10.16.1, AP 0.29704, 31.25 ms, 3 of 4 rows", "/models/a.onnx has 2.5 GiB"):
+        assert masked(own, pytestconfig) == own
+
+
+def test_only_the_words_of_libraries_are_no_part_of_a_message() -> None:
+    def message(read: object) -> str:
+        try:
+            read()  # type: ignore[operator]
+        except ValueError as error:
+            problem = UsageProblem(f"The file cannot be read ({error}).")
+            problem.__cause__ = error
+        return without_reasons(problem)
+
+    def ours() -> None:
+        raise ValueError("a row is missing")
+
+    assert message(lambda: json.loads("{")) == "The file cannot be read (<reason>)."
+    assert message(lambda: int("one")) == "The file cannot be read (<reason>)."
+    assert message(ours) == "The file cannot be read (a row is missing)."
