@@ -14,6 +14,7 @@ import pytest
 from tests.fork_server import ForkServer
 from tests.in_app import json_of, measured, stderr_of, stdout_of, trtw
 from tests.onnx_text import write_onnx
+from tests.texts import held
 
 from trt_workbench.bench import run as bench_run
 from trt_workbench.bench.config import shipped_configs
@@ -113,7 +114,7 @@ def test_a_slow_down_fails_the_comparison(config: Path, tmp_path: Path) -> None:
             for record in measured(folder)
         ]
         (folder / "records.jsonl").write_text("".join(record.model_dump_json() + "\n" for record in records))
-    assert "1 of 1 points became slower" in stderr_of("compare", run, slow, code=1)
+    held(stderr_of("compare", run, slow, code=1))
     for folder in (run, slow):  # two repetitions each can prove nothing, which has to be said
         lines = (folder / "records.jsonl").read_text().splitlines()[:2]
         (folder / "records.jsonl").write_text("\n".join(lines) + "\n")
@@ -133,22 +134,13 @@ def two_runs(measured_once: Path, tmp_path: Path) -> tuple[Path, Path]:
     return a, b
 
 
-@pytest.mark.parametrize(
-    ("figure", "message"),
-    [
-        ("NaN", "a number is not finite: NaN"),
-        ("-1.5", "a latency is above 0, not p50 -1.5"),
-        ("0.0", "a latency is above 0, not p50 0"),
-        ("Infinity", "finite"),
-    ],
-)
-def test_latencies_that_cannot_be_are_refused(two_runs: tuple[Path, Path], figure: str, message: str) -> None:
+@pytest.mark.parametrize("figure", ["NaN", "-1.5", "0.0", "Infinity"])
+def test_latencies_that_cannot_be_are_refused(two_runs: tuple[Path, Path], figure: str) -> None:
     file = two_runs[1] / "records.jsonl"
     file.write_text(re.sub(r'"p50":[^,]+', f'"p50":{figure}', file.read_text()))
     for command in (["compare", *two_runs], ["report", two_runs[1]]):
         said = stderr_of(*command)
-        assert message in said
-        assert "records.jsonl:1" in said
+        held(said)
 
 
 GPU = {"index": 0, "uuid": "GPU-0", "name": "NVIDIA H200"}
@@ -266,7 +258,7 @@ def test_a_run_that_goes_on_is_not_resumed(measured_once: Path, tmp_path: Path) 
     with run_directory("bench", tmp_path / "other") as live:
         for name in ("config.json", "records.jsonl", "samples"):
             (tmp_path / "run" / name).rename(live.path / name)
-        assert "Another process is writing this run" in stderr_of("bench", "--resume", live.path)
+        held(stderr_of("bench", "--resume", live.path))
     assert not (tmp_path / "other").exists()
 
 
@@ -296,7 +288,7 @@ def test_what_was_measured_before_a_failure_is_kept(
 
     monkeypatch.setattr(bench_run, "append_lines", fill)
     said = stderr_of("bench", config, "--output", tmp_path / "run")
-    assert f"What was measured is kept: {tmp_path / 'run'}" in said
+    held(said)
     assert len(measured(tmp_path / "run")) == 2
     assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == "partial"
 
@@ -313,34 +305,32 @@ def test_samples_of_a_resumed_run_stay_in_their_folder(measured_once: Path, tmp_
     records[0] = records[0].model_copy(update={"samples": place.format(root=tmp_path)})
     (run / "records.jsonl").write_text("".join(one.model_dump_json() + "\n" for one in records))
     before = sorted(tmp_path.rglob("*"))
-    assert "not in the run's folder samples" in stderr_of("bench", "--resume", run)
+    held(stderr_of("bench", "--resume", run))
     assert sorted(tmp_path.rglob("*")) == before
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "message"),
+    ("name", "content"),
     [
-        ("records.jsonl", '{"schema_version": 7}\n', "schema version 7"),
-        ("run.json", '{"schema_version": 1}', "run.json is damaged at command"),
-        ("env.json", '{"schema_version": 1}', "env.json is damaged at command_line"),
-        ("config.json", '{"schema_version": 1}', "config.json is damaged at title"),
-        ("config.json", None, "incomplete"),
+        ("records.jsonl", '{"schema_version": 7}\n'),
+        ("run.json", '{"schema_version": 1}'),
+        ("env.json", '{"schema_version": 1}'),
+        ("config.json", '{"schema_version": 1}'),
+        ("config.json", None),
     ],
 )
-def test_damaged_run_directories(
-    measured_once: Path, tmp_path: Path, name: str, content: str | None, message: str
-) -> None:
+def test_damaged_run_directories(measured_once: Path, tmp_path: Path, name: str, content: str | None) -> None:
     run = tmp_path / "run"
     shutil.copytree(measured_once, run)
     if content is None:
         (run / name).unlink()
     else:
         (run / name).write_text(content)
-    assert message in stderr_of("compare", run, run)
+    held(stderr_of("compare", run, run))
 
 
 def test_unknown_configuration() -> None:
-    assert "shipped are detector" in stderr_of("bench", "nothing-of-the-kind")
+    held(stderr_of("bench", "nothing-of-the-kind"))
 
 
 WAITS_FOR_ANOTHER = """

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from tests.in_app import measured, stderr_of, stdout_of, trtw
 from tests.onnx_text import write_onnx
+from tests.texts import held
 
 DOUBLES = Path(__file__).parents[1] / "doubles"
 MEASURE = "repetitions: 2\nmeasure: {warmup_ms: 1, duration_s: 0.01, slices: 2}\n"
@@ -104,8 +105,7 @@ def test_records_of_two_schema_versions(model: Path, tmp_path: Path) -> None:
     (run / "records.jsonl").write_text("\n".join([lines[0], later]) + "\n")
     for command in (["compare", run, run], ["report", run], ["bench", "--resume", run]):
         said = stderr_of(*command)
-        assert "schema version 2, which this release does not read" in said
-        assert "records.jsonl:2" in said
+        held(said)
 
 
 def test_models_are_named_on_the_command_line(model: Path, tmp_path: Path) -> None:
@@ -115,10 +115,10 @@ def test_models_are_named_on_the_command_line(model: Path, tmp_path: Path) -> No
         "scenarios: {s: {kind: arrays, imgsz: [8, 8]}}\n",
     )
     said = stderr_of("bench", config, "--dry-run")
-    assert "Model m has no file yet: a file with images. Then pass --model m=PATH." in said
+    held(said)
     assert trtw("bench", config, "--dry-run", "--model", f"m={model}").stdout == "s/m b1 8x8/ort-cpu\n"
-    for text, message in [("m", "NAME=PATH, not 'm'"), ("other=x", "no model other; it has: m"), ("m=x", "not exist")]:
-        assert message in stderr_of("bench", config, "--dry-run", "--model", text)
+    for text in ["m", "other=x", "m=x"]:
+        held(stderr_of("bench", config, "--dry-run", "--model", text))
     run = tmp_path / "run"
     assert trtw("bench", config, "--model", f"m={model}", "--output", run).exit_code == 0
     assert trtw("bench", "--resume", run).exit_code == 0  # the run directory remembers the file
@@ -163,33 +163,30 @@ def test_what_cannot_be_measured_is_said(tmp_path: Path, old: str, new: str, mes
 def test_a_dry_run_knows_the_backends(tmp_path: Path) -> None:
     text = "models: {m: {path: m.onnx}}\nruntimes: [{backend: auto}]\nscenarios: {s: {kind: arrays, imgsz: [8, 8]}}\n"
     said = stderr_of("bench", write(tmp_path, text), "--dry-run")
-    assert "no backend called 'auto'; there are: trt, ort-trt" in said
+    held(said)
 
 
 @pytest.mark.usefixtures("model")
 @pytest.mark.parametrize(
-    ("runtime", "message"),
+    "runtime",
     [
-        ("{backend: ort-cuda, options: {cuda_grph: true}}", "ort-cuda has no option 'cuda_grph'"),
-        (
-            "{backend: ort-cuda, options: {cuda_graph: perhaps}}",
-            "cuda_graph of backend ort-cuda is true or false",
-        ),
-        ("{backend: trt, precision: int3}", "int3"),
-        ("{backend: trt, options: {optimisation: 3}}", "Backend trt has no option 'optimisation'"),
-        ("{backend: trt, options: {profile_shape: round}}", "profile_shape is static or dynamic, not 'round'"),
-        ("{backend: ort-trt, precision: fp64}", "Backend ort-trt runs fp32, fp16, bf16 or int8, not 'fp64'"),
-        ("{backend: torch, options: {mode: default}}", "Backend torch has no option 'mode'"),
-        ("{backend: torch-compile, precision: int8}", "Backend torch-compile runs"),
-        ("{backend: ort-cpu, precision: fp16}", "ort-cpu runs a model in the precision"),
+        "{backend: ort-cuda, options: {cuda_grph: true}}",
+        "{backend: ort-cuda, options: {cuda_graph: perhaps}}",
+        "{backend: trt, precision: int3}",
+        "{backend: trt, options: {optimisation: 3}}",
+        "{backend: trt, options: {profile_shape: round}}",
+        "{backend: ort-trt, precision: fp64}",
+        "{backend: torch, options: {mode: default}}",
+        "{backend: torch-compile, precision: int8}",
+        "{backend: ort-cpu, precision: fp16}",
     ],
 )
-def test_a_dry_run_knows_what_backends_take(tmp_path: Path, runtime: str, message: str) -> None:
+def test_a_dry_run_knows_what_backends_take(tmp_path: Path, runtime: str) -> None:
     """None of them need be installed for it."""
     text = (
         f"models: {{m: {{path: m.onnx}}}}\nruntimes: [{runtime}]\nscenarios: {{s: {{kind: arrays, imgsz: [8, 8]}}}}\n"
     )
-    assert message in stderr_of("bench", write(tmp_path, text), "--dry-run")
+    held(stderr_of("bench", write(tmp_path, text), "--dry-run"))
 
 
 @pytest.mark.usefixtures("model")
@@ -198,13 +195,13 @@ def test_of_a_sweep_some_combinations_may_be_impossible(tmp_path: Path) -> None:
     text = f"models: {{m: {{path: m.onnx}}}}\nruntimes: [{runtime}]\nscenarios: {{s: {{kind: arrays}}}}\n"
     assert len(stdout_of("bench", write(tmp_path, text), "--dry-run").splitlines()) == 4
     said = stderr_of("bench", write(tmp_path, text), "--dry-run", "--only", "*concurrency=2*cuda_graph=True*")
-    assert "cuda_graph" in said
+    held(said)
 
 
 def test_an_overview_needs_a_folder(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     said = stderr_of("report", tmp_path / "run", "--output", tmp_path / "file")
-    assert "The output is a file; name a folder" in said
+    held(said)
 
 
 @pytest.mark.parametrize("name", ["gone", "file"])
@@ -219,4 +216,4 @@ def test_what_is_no_folder(tmp_path: Path, name: str) -> None:
 
 def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
     for command in (["report", tmp_path], ["compare", tmp_path, tmp_path], ["bench", "--resume", tmp_path]):
-        assert "incomplete" in stderr_of(*command)
+        held(stderr_of(*command))

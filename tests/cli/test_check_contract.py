@@ -18,6 +18,7 @@ from tests.streaming_models import (
     write_contract,
     zipformer,
 )
+from tests.texts import held
 
 from trt_workbench.core.documents import read_document
 from trt_workbench.stream.check.document import ContractCheck
@@ -90,7 +91,7 @@ def test_contradictions_are_exit_code_2_all_at_once_and_leave_nothing(tmp_path: 
 
 def test_a_contract_that_is_not_there_is_said_to_be_none(tmp_path: Path) -> None:
     said = stderr_of("check-contract", tmp_path / "c.json", convolution(tmp_path))
-    assert said == f"error: The contract does not exist: {tmp_path / 'c.json'}\n"
+    held(said)
 
 
 def test_states_that_are_exchanged_against_their_names_are_named(tmp_path: Path) -> None:
@@ -125,7 +126,7 @@ def test_a_signal_of_the_user_s_own_has_to_fit(tmp_path: Path) -> None:
         result = trtw(*words)
         assert (result.exit_code, said in result.stderr) == (2 if said else 0, True), result.stderr
     np.save(tmp_path / "x.npy", np.full((F, 40), np.nan, np.float32))
-    assert stderr_of(*words).endswith(f"error: --input holds NaN or infinity: {tmp_path / 'x.npy'}\n")
+    held(stderr_of(*words))
 
 
 @pytest.mark.parametrize(
@@ -158,7 +159,7 @@ def test_a_first_contract_is_whole_when_what_it_leaves_is_answered(tmp_path: Pat
     ]
     assert list(made["undecided"]) == ["inputs.length.range.0"]
     said = stderr_of("check-contract", contract, model)
-    assert "inputs.length.range.0: TODO: the fewest frames that the model takes" in said
+    held(said)
     document = json.loads(contract.read_text())
     _answer(document, {"inputs.length.range.0": 2})
     document["outputs"]["encoded"]["valid"] = {"axis": 2, "by": "encoded_len"}
@@ -182,9 +183,7 @@ def test_states_of_other_names_are_named_by_options(tmp_path: Path) -> None:
     more = ("--state", "past=tail", "--signal", "x", "--time-axis", 2, "--batch", 4)
     assert "State: past takes tail" in stdout_of("make-contract", model, "-o", contract, *words, *more)
     stdout_of("check-contract", contract, model)
-    assert stderr_of("make-contract", model, "-o", tmp_path / "2.json", "--state", "past").startswith(
-        "error: Option --state takes NAME=VALUE, not 'past'."
-    )
+    held(stderr_of("make-contract", model, "-o", tmp_path / "2.json", "--state", "past"))
 
 
 def test_what_nobody_said_is_left_undecided(tmp_path: Path) -> None:
@@ -225,7 +224,7 @@ def test_contracts_that_cannot_be(hostile: str, tmp_path: Path) -> None:
     _answer(document, {place: value})
     contract = write_contract(tmp_path / "contract.json", document)
     said = stderr_of("check-contract", contract, attention(tmp_path), "--backend", "ort-cpu", "--chunks", 4)
-    assert said.startswith("error: contract.json ")
+    held(said)
     assert said.rstrip("\n").isprintable()
     assert len(said) < 7000
 

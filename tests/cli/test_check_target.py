@@ -9,6 +9,7 @@ import onnx
 import pytest
 from tests.in_app import json_of, stderr_of, stdout_of, trtw
 from tests.rtx_models import MODELS
+from tests.texts import held
 
 from trt_workbench.model.low_precision.evidence import METADATA_KEY
 from trt_workbench.target import rtx
@@ -120,7 +121,7 @@ def test_a_build_that_does_not_end_is_ended(model: Path) -> None:
 @pytest.mark.usefixtures("recorded")
 def test_a_package_that_cannot_be_opened_is_a_missing_component(model: Path) -> None:
     words = ("--gpu", "t4", "--max-batch", 2, "--output", model.parent / "run")
-    assert stderr_of("check-target", model, *words, code=3) == "error: no such library\n"
+    held(stderr_of("check-target", model, *words, code=3))
     assert not (model.parent / "run").exists()
 
 
@@ -157,18 +158,18 @@ def test_the_versions_of_the_tasks_are_those_of_the_extras() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    "words",
     [
-        (["--gpu", "h200"], "not for sm90 (h200)"),
-        (["--gpu", "rtx9090"], "No card is known as 'rtx9090'"),
-        ([], "The model has dynamic inputs (x "),
-        (["--profile", "y:1x16"], "Profile 0 names y"),
-        (["--profile", "x:what"], "--profile"),
-        (["--max-batch", "2", "--profile", "x:1x16"], "Give either --max-batch or profiles"),
+        ["--gpu", "h200"],
+        ["--gpu", "rtx9090"],
+        [],
+        ["--profile", "y:1x16"],
+        ["--profile", "x:what"],
+        ["--max-batch", "2", "--profile", "x:1x16"],
     ],
 )
-def test_bad_usage_is_refused_before_anything_is_made(words: list[str], message: str, model: Path) -> None:
-    assert message in stderr_of("check-target", model, *words, "--output", model.parent / "run")
+def test_bad_usage_is_refused_before_anything_is_made(words: list[str], model: Path) -> None:
+    held(stderr_of("check-target", model, *words, "--output", model.parent / "run"))
     assert not (model.parent / "run").exists()
 
 

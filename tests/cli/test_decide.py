@@ -12,6 +12,7 @@ import pytest
 from tests.conftest import DOUBLES
 from tests.in_app import stderr_of, trtw
 from tests.onnx_text import write_onnx
+from tests.texts import held, refused
 from tests.unit.decide.test_report import decision, row
 from typer.testing import Result
 
@@ -88,17 +89,17 @@ def test_the_report_is_one_file_and_can_be_drawn_again(decided: tuple[Result, Pa
 
 
 def test_what_cannot_be_asked(tmp_path: Path) -> None:
-    for words, text in (
-        (["--precisions", "int8"], "measured from fp32"),
-        (["--precisions", "fp32,int9"], "no precision 'int9'"),
-        (["--backends", "ort-cpux"], "ort-cpux"),
-        (["--budget", "soon"], "90s, 30m or 2h"),
-        (["--annotations", tmp_path], "without --data"),
-        (["--calibration", tmp_path, "--calibration-annotations", tmp_path / "a"], "annotations do not exist"),
-        (["--data", tmp_path], "holds no .npy, .npz or image file"),
-        ([tmp_path / "absent.onnx"], "does not exist"),
+    for words in (
+        ["--precisions", "int8"],
+        ["--precisions", "fp32,int9"],
+        ["--backends", "ort-cpux"],
+        ["--budget", "soon"],
+        ["--annotations", tmp_path],
+        ["--calibration", tmp_path, "--calibration-annotations", tmp_path / "a"],
+        ["--data", tmp_path],
+        [tmp_path / "absent.onnx"],
     ):
-        assert text in stderr_of("decide", *words, "--output", tmp_path / "run")
+        held(stderr_of("decide", *words, "--output", tmp_path / "run"))
         assert not (tmp_path / "run").exists()
 
 
@@ -180,10 +181,8 @@ def test_what_does_not_count_is_named_where_the_exit_code_is_1() -> None:
         row("int8-mixed", 0.0, None, meets=True, calibrated=False),
         row("fp8", 0.1, None, meets=False, low_macs=0.004),
     ]
-    with pytest.raises(CheckFailed) as caught:
+    with refused(CheckFailed):
         _require_a_lower_one(decision(row("fp32", 0.0, 1.0, meets=True), *lower), accept_simulated=False)
-    named = "int8 on ort-cpu (0.4 % of the arithmetic), int8-mixed (not calibrated) on ort-cpu."
-    assert str(caught.value).endswith(f"of fp32, but {named}")
 
 
 @pytest.mark.usefixtures("own_processes")
@@ -244,21 +243,21 @@ def test_arrays_too_are_scored_and_timed_on_one_engine(builds: Path, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("option", "text"),
+    "option",
     [
-        ("trt:optimisation_level=1", "did you mean optimization_level"),
-        ("trt:optimization_level=9", "optimization_level"),
-        ("ort-trt:device_id=1", "--option names ort-trt, which is not run; there are: trt"),
-        ("trt:precision=fp16", "the precision is part of what is compared"),
-        ("trt:force=true", "built once"),
-        ("optimization_level=1", "takes BACKEND:KEY=VALUE"),
-        ("trt:device", "takes BACKEND:KEY=VALUE"),
+        "trt:optimisation_level=1",
+        "trt:optimization_level=9",
+        "ort-trt:device_id=1",
+        "trt:precision=fp16",
+        "trt:force=true",
+        "optimization_level=1",
+        "trt:device",
     ],
 )
 def test_an_option_that_no_runtime_takes_is_refused_before_anything_is_made(
-    option: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TRTW_TMP", str(tmp_path / "out"))
     said = stderr_of("decide", "--backends", "trt", "--option", option, "--output", tmp_path / "run")
-    assert text in " ".join(said.split())
+    held(" ".join(said.split()))
     assert not any(tmp_path.iterdir())

@@ -11,6 +11,7 @@ import pytest
 from tests.faulty_llm import Faulty, rows_after_the_first
 from tests.fork_server import ForkServer
 from tests.in_app import stderr_of, stdout_of, trtw
+from tests.texts import held
 
 pytestmark = pytest.mark.usefixtures("llm_output")
 
@@ -202,37 +203,36 @@ def test_a_gate_that_fails(llm_folder: Folders, tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize(
-    ("options", "code", "message"),
+    ("options", "code"),
     [
-        (("--modes", "prefill"), 2, "not 'prefill'; speed is measured by `trtw bench llm`"),
-        (("--modes", "generate", "--prompt", "8,x"), 2, "--prompt takes one number"),
-        (("--bos", "first"), 2, "'first' is not one of"),
-        (("--backends", "torch", "--graphs", "."), 2, "--graphs is for backends that run exported graphs"),
-        (("--backends", "torch,onnx"), 2, "no backend 'onnx'"),
-        (("--window", "65"), 2, "64 positions"),
-        (("--limit", "50"), 2, "fewer than one window"),
-        (("--backends", "ort-cpu:int3"), 2, "int3"),
-        (("--modes", "generate", "--prompt", "60", "--new-tokens", "5"), 2, "64 positions"),
+        (("--modes", "prefill"), 2),
+        (("--modes", "generate", "--prompt", "8,x"), 2),
+        (("--bos", "first"), 2),
+        (("--backends", "torch", "--graphs", "."), 2),
+        (("--backends", "torch,onnx"), 2),
+        (("--window", "65"), 2),
+        (("--limit", "50"), 2),
+        (("--backends", "ort-cpu:int3"), 2),
+        (("--modes", "generate", "--prompt", "60", "--new-tokens", "5"), 2),
         (
             ("--modes", "generate", "--prompt", "51", "--new-tokens", "2", "--batch", "2", "--limit", "100"),
             2,
-            "too few for 2 prompts",
         ),
-        (("--text", "gone.txt"), 2, "does not exist"),
+        (("--text", "gone.txt"), 2),
         *(
-            (("--backends", f"torch,ort-cpu:{name}", "--modes", modes, "--calibration", "random"), 2, "with a cache")
+            (("--backends", f"torch,ort-cpu:{name}", "--modes", modes, "--calibration", "random"), 2)
             for name in ("int8", "fp8", "fp8-e5m2")
             for modes in ("generate-cached", "perplexity,generate-cached")
         ),
-        (("--backends", "ort-cpu:fp8", "--modes", "generate"), 2, "Ranges of activations need data"),
-        (("--backends", "ort-cpu:int8", "--calibration", "gone.txt"), 2, "no such file or folder for --calibration"),
-        (("--device", "cuda"), 3, "sees no GPU"),
-        (("--option", "ort-cpu:spin=true"), 2, "no option 'spin'; there are: allow_spinning"),
-        (("--option", "trt:device=1"), 2, "--option names trt, which is not run; there are: torch, ort-cpu."),
-        (("--option", "torch:channels_last=true"), 2, "no option 'channels_last' for language models"),
+        (("--backends", "ort-cpu:fp8", "--modes", "generate"), 2),
+        (("--backends", "ort-cpu:int8", "--calibration", "gone.txt"), 2),
+        (("--device", "cuda"), 3),
+        (("--option", "ort-cpu:spin=true"), 2),
+        (("--option", "trt:device=1"), 2),
+        (("--option", "torch:channels_last=true"), 2),
     ],
 )
-def test_errors(llm_folder: Folders, tmp_path: Path, options: tuple[str, ...], code: int, message: str) -> None:
+def test_errors(llm_folder: Folders, tmp_path: Path, options: tuple[str, ...], code: int) -> None:
     if "--device" in options:
         import torch
 
@@ -240,33 +240,30 @@ def test_errors(llm_folder: Folders, tmp_path: Path, options: tuple[str, ...], c
             pytest.skip("this machine has a GPU")
     text = () if "--text" in options else ("--text", TEXT)
     said = stderr_of("eval-llm", llm_folder("llama"), *text, "--output", tmp_path / "out", *options, code=code)
-    assert message in said
+    held(said)
     assert "Traceback" not in said
     assert "Loading" not in said  # nothing that takes its time comes before
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
-    ("backend", "message"),
+    "backend",
     [
-        (
-            "ort-cpu:tf32",
-            "Backend ort-cpu runs language models in fp32, fp16, bf16, int8, fp8, mxfp8, fp8-e5m2, int4-weights,",
-        ),
-        ("ort-cuda:int8", "Backend ort-cuda runs language models in fp32, fp16, not 'int8'."),
-        ("ort-trt:fp8", "Backend ort-trt runs language models in fp32, fp16, bf16, not 'fp8'."),
-        ("torch-compile:int8", "Backend torch-compile runs language models in fp32, fp16, bf16, not 'int8'."),
-        ("trt:fp12", "fp12"),
+        "ort-cpu:tf32",
+        "ort-cuda:int8",
+        "ort-trt:fp8",
+        "torch-compile:int8",
+        "trt:fp12",
     ],
 )
 def test_a_precision_is_refused_before_anything_is_loaded(
-    llm_folder: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str, message: str
+    llm_folder: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str
 ) -> None:
     monkeypatch.setenv("TRTW_TMP", str(tmp_path / "tmp"))
     said = stderr_of(
         "eval-llm", llm_folder("llama"), "--text", TEXT, "--output", tmp_path / "out", "--backends", f"torch,{backend}"
     )
-    assert message in " ".join(said.split())
+    held(" ".join(said.split()))
     assert "Exporting" not in said
     assert not list(tmp_path.iterdir())
 
@@ -287,7 +284,7 @@ def test_formats_are_made_and_named(llm_folder: Folders, tmp_path: Path) -> None
 def test_ranges_need_a_text(llm_folder: Folders, tmp_path: Path) -> None:
     options = ("--limit", "100", "--backends", "torch,ort-cpu:int8")
     said = stderr_of("eval-llm", llm_folder("llama"), "--text", TEXT, "--output", tmp_path / "out", *options)
-    assert "Ranges of activations need data: pass --calibration" in " ".join(said.split())
+    held(" ".join(said.split()))
 
 
 def test_the_reference_alone_has_a_report(llm_folder: Folders, tmp_path: Path) -> None:
@@ -301,7 +298,7 @@ def test_the_reference_alone_has_a_report(llm_folder: Folders, tmp_path: Path) -
 def test_a_folder_of_pickles(llm_folder: Folders, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_bytes((llm_folder("llama") / "config.json").read_bytes())
     (tmp_path / "pytorch_model.bin").write_bytes(b"\x80\x04.")
-    assert "refused" in stderr_of("eval-llm", tmp_path, "--text", TEXT)
+    held(stderr_of("eval-llm", tmp_path, "--text", TEXT))
 
 
 def test_without_a_model_the_embedded_one_is_evaluated(tmp_path: Path) -> None:
@@ -323,7 +320,7 @@ def test_a_masked_model_is_refused(tmp_path: Path) -> None:
     sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 48}
     transformers.BertForMaskedLM(transformers.BertConfig(vocab_size=300, **sizes)).save_pretrained(tmp_path / "m")
     said = stderr_of("eval-llm", tmp_path / "m", "--text", TEXT, "--output", tmp_path / "out")
-    assert "BertForMaskedLM, which is no causal language model" in " ".join(said.split())
+    held(" ".join(said.split()))
     assert not (tmp_path / "out").exists()
 
 

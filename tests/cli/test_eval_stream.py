@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from tests.in_app import stderr_of, stdout_of, trtw
 from tests.streaming_models import attention, contract_of, lstm, write_contract
+from tests.texts import held
 
 from trt_workbench.core.workspace import ENCODER, embedded_contract, embedded_model
 
@@ -103,7 +104,7 @@ def test_a_reference_of_another_run_and_of_another_model(model: list[str], tmp_p
     assert trtw("eval-stream", *words, "--reference", record, "--output", tmp_path / "two").exit_code == 0
     for place in (record, tmp_path):
         said = stderr_of("eval-stream", *words, "--reference", record, "--output", place)
-        assert f"error: The output would replace the reference; choose another folder with --output: {place}" in said
+        held(said)
     assert (record / "reference" / "record.json").is_file()
     other = lstm(tmp_path)
     contract = write_contract(tmp_path / "lstm.json", contract_of("lstm"))

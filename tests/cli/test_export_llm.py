@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.in_app import stderr_of, trtw
+from tests.texts import held
 
 from trt_workbench.model.opsets import NEWEST_OPSET, OLDEST_OPSET
 
@@ -31,20 +32,20 @@ def test_json(llm_folder: Folders, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    "options",
     [
-        (("--opset", "17", "--tensorrt", "10"), "give one of them"),
-        (("--tensorrt", "7"), "8.6, 10, 11"),
-        (("--graphs", "decoder"), "logits, cached, static"),
-        (("--opset", str(NEWEST_OPSET + 1)), "Invalid value for '--opset'"),
-        (("--opset", str(OLDEST_OPSET - 1)), "Invalid value for '--opset'"),
-        (("--graphs", "static", "--cache-length", "65"), "64 positions"),
-        (("--graphs", "logits,cached", "--batch", "2"), "are of the static and step graphs"),
-        (("--cache-length", "32"), "are of the static and step graphs"),
+        ("--opset", "17", "--tensorrt", "10"),
+        ("--tensorrt", "7"),
+        ("--graphs", "decoder"),
+        ("--opset", str(NEWEST_OPSET + 1)),
+        ("--opset", str(OLDEST_OPSET - 1)),
+        ("--graphs", "static", "--cache-length", "65"),
+        ("--graphs", "logits,cached", "--batch", "2"),
+        ("--cache-length", "32"),
     ],
 )
-def test_bad_options(llm_folder: Folders, tmp_path: Path, options: tuple[str, ...], message: str) -> None:
-    assert message in stderr_of("export-llm", llm_folder("llama"), "--output", tmp_path / "out", *options)
+def test_bad_options(llm_folder: Folders, tmp_path: Path, options: tuple[str, ...]) -> None:
+    held(stderr_of("export-llm", llm_folder("llama"), "--output", tmp_path / "out", *options))
     assert not (tmp_path / "out").exists()
 
 
@@ -56,4 +57,4 @@ def test_skipping_the_proof(llm_folder: Folders, tmp_path: Path) -> None:
 
 
 def test_a_hub_name(tmp_path: Path) -> None:
-    assert "hf download" in stderr_of("export-llm", "gpt2", "--output", tmp_path / "out")
+    held(stderr_of("export-llm", "gpt2", "--output", tmp_path / "out"))

@@ -15,6 +15,7 @@ from tests.in_app import json_of, stderr_of, stdout_of, trtw
 from tests.in_process_worker import InProcessWorker
 from tests.onnx_text import write_onnx
 from tests.streaming_models import attention, contract_of, write_contract
+from tests.texts import held
 
 from trt_workbench.backends.profiling import Operation
 from trt_workbench.core import workers
@@ -171,8 +172,8 @@ def test_backends_and_predict(tmp_path: Path) -> None:
 
 def test_what_a_backend_does_not_offer_is_refused_by_its_name(outside_backend: Callable[..., None]) -> None:
     outside_backend("faulty", "tests.faulty_backend:FaultyBackend")
-    assert "Backend faulty has no profiler by layer" in stderr_of("profile", MODEL, "--backend", "faulty")
-    assert "Backend faulty executes every node itself" in stderr_of("partitions", MODEL, "--backend", "faulty")
+    held(stderr_of("profile", MODEL, "--backend", "faulty"))
+    held(stderr_of("partitions", MODEL, "--backend", "faulty"))
 
 
 def test_language_models_are_asked_of_the_backend_itself() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from tests.in_app import stderr_of, stdout_of
 from tests.onnx_text import write_onnx
+from tests.texts import held
 
 from trt_workbench.vision.scenes import dataset as embedded
 
@@ -49,19 +50,19 @@ def words(tmp_path: Path) -> Callable[[str], list[object]]:
 
 @pytest.mark.parametrize("name", COMMANDS)
 @pytest.mark.parametrize(
-    ("what", "said"),
+    "what",
     [
-        ("_load:KeyError('x')", "_load: KeyError: 'x'"),
-        ("availability:TypeError('x')", "availability: TypeError: x"),
-        ("_infer:SystemExit(0)", "_infer: SystemExit: 0"),
-        ("_infer:{}", "_infer: outputs are missing or unknown: it returned []"),
+        "_load:KeyError('x')",
+        "availability:TypeError('x')",
+        "_infer:SystemExit(0)",
+        "_infer:{}",
     ],
 )
 def test_no_command_ends_in_a_traceback_or_as_wrong(
-    words: Callable[[str], list[object]], monkeypatch: pytest.MonkeyPatch, name: str, what: str, said: str
+    words: Callable[[str], list[object]], monkeypatch: pytest.MonkeyPatch, name: str, what: str
 ) -> None:
     monkeypatch.setenv("TRTW_ODD", what)
-    assert WHO + said in stderr_of(*words(name), code=4)
+    held(stderr_of(*words(name), code=4))
 
 
 def test_what_interrupts_a_worker_is_the_backends(
@@ -69,7 +70,7 @@ def test_what_interrupts_a_worker_is_the_backends(
 ) -> None:
     monkeypatch.setenv("TRTW_ODD", "_load:KeyboardInterrupt()")
     said = stderr_of(*words("bench"), code=4)
-    assert "It raised KeyboardInterrupt." in said
+    held(said)
     assert "Traceback" not in said
     assert "File " not in said
 

@@ -11,6 +11,7 @@ import pytest
 from tests.in_app import json_of, stderr_of, trtw
 from tests.onnx_text import write_onnx
 from tests.pairs import PAIRS, contract, write_models
+from tests.texts import held
 
 from trt_workbench.core.errors import CheckFailed
 from trt_workbench.core.records import read_records
@@ -168,10 +169,10 @@ def test_a_model_that_is_random_by_design_is_refused(dropout: Path, tmp_path: Pa
         "decide": (dropout, "--data", data, "--calibration", data, "--precisions", "fp32", "--max-loss", 0.1),
     }  # fmt: skip
     said = stderr_of(command, *words[command])
-    assert "random by design (Dropout in training mode)" in said
+    held(said)
     if command == "bench":
         bench.write_text(f"compare_outputs: false\n{text}")
         assert trtw("bench", bench).exit_code == 0
     if command == "sanitize-onnx":
-        assert str(dropout) in said
+        held(said)
         assert trtw(command, *words[command], "--no-check").exit_code == 0

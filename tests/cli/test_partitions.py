@@ -9,6 +9,7 @@ import onnxruntime as ort
 import pytest
 from tests.in_app import json_of, stderr_of, stdout_of
 from tests.onnx_text import parse_onnx, write_onnx
+from tests.texts import held
 
 TRT, CUDA, CPU = "TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvider"
 
@@ -65,26 +66,25 @@ def test_without_the_provider_the_error_names_the_library_and_the_prediction(
 ) -> None:
     gpus("9.0")
     said = stderr_of("partitions", model, code=3)
-    assert "libonnxruntime_providers_tensorrt.so" in said
-    assert "--predict" in said
+    held(said)
 
 
 @pytest.mark.parametrize(
-    ("words", "text"),
+    "words",
     [
-        (["--backend", "trt"], "Backend trt executes every node itself"),
-        (["--backend", "ort-cpu", "--predict"], "Only TensorRT's"),
-        (["--backend", "ort-cpu", "--exclude", "Relu"], "--exclude and --min-subgraph-size are of ort-trt"),
-        (["--backend", "ort-cuda", "--min-subgraph-size", "5"], "--exclude and --min-subgraph-size are of ort-trt"),
-        (["--predict", "--exclude", "Rellu"], "no operator 'Rellu' to exclude"),
+        ["--backend", "trt"],
+        ["--backend", "ort-cpu", "--predict"],
+        ["--backend", "ort-cpu", "--exclude", "Relu"],
+        ["--backend", "ort-cuda", "--min-subgraph-size", "5"],
+        ["--predict", "--exclude", "Rellu"],
     ],
 )
-def test_what_does_not_fit_is_refused(model: Path, words: list[str], text: str) -> None:
-    assert text in stderr_of("partitions", model, *words)
+def test_what_does_not_fit_is_refused(model: Path, words: list[str]) -> None:
+    held(stderr_of("partitions", model, *words))
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    assert "does not exist" in stderr_of("partitions", tmp_path / "none.onnx", "--predict")
+    held(stderr_of("partitions", tmp_path / "none.onnx", "--predict"))
 
 
 @pytest.mark.parametrize("external", [False, True])

@@ -11,6 +11,7 @@ import onnx
 import pytest
 from tests.in_app import json_of, stderr_of, stdout_of, trtw
 from tests.onnx_text import write_onnx
+from tests.texts import held
 
 DOUBLES = Path(__file__).parents[1] / "doubles"
 SHARED = Path(os.environ.get("TRTW_SHARED", Path(__file__).parents[3] / "shared"))
@@ -44,19 +45,17 @@ def profiled(*words: object) -> Any:
 
 def test_a_dimension_without_a_size_is_named_as_the_model_names_it(tmp_path: Path) -> None:
     path = write_onnx(tmp_path / "m.onnx", "g (float[batch,steps,4] x) => (float[batch,steps,4] y) { y = Abs(x) }")
-    words = "Dimension steps of input x float32 [?, ?, 4] has no size; give its shape, such as --shape x:8x8x4"
-    assert f"{words}." in stderr_of("profile", path, "--backend", "ort-cpu")
-    assert f"{words}, or an array." in stderr_of("infer-engine", path, "--backend", "ort-cpu")
+    held(stderr_of("profile", path, "--backend", "ort-cpu"))
+    held(stderr_of("infer-engine", path, "--backend", "ort-cpu"))
 
 
 def test_an_input_that_cannot_be_drawn_is_not_asked_for(tmp_path: Path) -> None:
     """profile takes no arrays, and quantize takes samples."""
     text = "g (string[2] s, float[2,3] x) => (string[2] t, float[2,4] y) { t = Identity(s) y = MatMul(x, w) }"
     path = write_onnx(tmp_path / "m.onnx", text, {"w": np.ones((3, 4), np.float32)})
-    drawn = "is of a type for which no values can be drawn; "
-    assert f"{drawn}profile draws all inputs" in stderr_of("profile", path, "--backend", "ort-cpu")
+    held(stderr_of("profile", path, "--backend", "ort-cpu"))
     words = ("quantize", path, "--to", "int8", "--calibration", "random", "-o", tmp_path / "q.onnx")
-    assert f"{drawn}give samples (--calibration FILES)" in stderr_of(*words)
+    held(stderr_of(*words))
 
 
 def test_weights_outside_the_file_are_part_of_the_models_hash(model: Path) -> None:
@@ -131,13 +130,13 @@ def test_dynamic_dimensions_need_a_shape(tmp_path: Path) -> None:
     document = profiled(write_model(tmp_path / "batch.onnx", "N"), "--shape", "x:4x3", "--shape", "y:4x3")
     assert document["sides"]["target"]["inputs"] == {"x": [4, 3], "y": [4, 3]}
     path = write_onnx(tmp_path / "length.onnx", "g (float[1,length] x) => (float[1,length] y) { y = Neg(x) }")
-    assert "--shape x:" in stderr_of("profile", path, "--backend", "ort-cpu")
+    held(stderr_of("profile", path, "--backend", "ort-cpu"))
 
 
 def test_an_output_that_numpy_does_not_have_is_refused(tmp_path: Path) -> None:
     path = write_onnx(tmp_path / "half.onnx", "g (float[1,3] x) => (bfloat16[1,3] y) { y = Cast<to=16>(x) }")
 
-    assert "y is in bf16, which cannot be exchanged with numpy" in stderr_of("profile", path, "--backend", "ort-cpu")
+    held(stderr_of("profile", path, "--backend", "ort-cpu"))
 
 
 @pytest.mark.skipif(not (SHARED / "models").is_dir(), reason="the shared models are not there (TRTW_SHARED)")
@@ -153,29 +152,26 @@ def test_every_node_of_a_real_detector_is_traced_to_the_model() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "text"),
+    "words",
     [
-        (["absent.onnx"], 2, "does not exist: absent.onnx"),
-        (["{model}", "--against", "absent.plan"], 2, "--against takes"),
-        (["{model}", "--against", "fp16"], 2, "runs a model in the precision it was exported in"),
-        (["{model}", "--backend", "nothing"], 2, "no backend called 'nothing'"),
-        (["{model}", "--shape", "z:1x3"], 2, "no input 'z'"),
-        (["{model}", "--shape", "x:9x9"], 2, "cannot profile the model"),
-        (["{model}", "--backend", "torch"], 2, "has no profiler by layer"),
-        (["{model}", "--profile", "1"], 2, "ort-cpu has none"),
-        (["{model}", "--trust"], 2, "--trust is of TensorRT engines"),
-        (["{model}", "--device", "1"], 2, "has no CUDA device 1; leave --device out"),
-        (["{model}", "--launches", "5"], 2, "add --ncu"),
-        (["{model}", "--timeout", "5"], 2, "add --nsys or --ncu"),
-        (["{plan}"], 3, "Backend trt cannot serve here"),
-        (["{plan}", "--backend", "ort-cpu"], 2, "A plan runs on the backend trt"),
-        (["{model}", "--against", "{folder}"], 2, "run directory is incomplete"),
-        (["{broken}"], 2, "not a whole ONNX model"),
+        ["absent.onnx"],
+        ["{model}", "--against", "absent.plan"],
+        ["{model}", "--against", "fp16"],
+        ["{model}", "--backend", "nothing"],
+        ["{model}", "--shape", "z:1x3"],
+        ["{model}", "--shape", "x:9x9"],
+        ["{model}", "--backend", "torch"],
+        ["{model}", "--profile", "1"],
+        ["{model}", "--trust"],
+        ["{model}", "--device", "1"],
+        ["{model}", "--launches", "5"],
+        ["{model}", "--timeout", "5"],
+        ["{plan}", "--backend", "ort-cpu"],
+        ["{model}", "--against", "{folder}"],
+        ["{broken}"],
     ],
 )
-def test_what_cannot_be_profiled_is_refused_in_one_paragraph(
-    words: list[str], code: int, text: str, model: Path, tmp_path: Path
-) -> None:
+def test_what_cannot_be_profiled_is_refused_in_one_paragraph(words: list[str], model: Path, tmp_path: Path) -> None:
     if "torch" in words:
         pytest.importorskip("torch")
     plan, folder, broken = tmp_path / "m.plan", tmp_path / "folder", tmp_path / "broken.onnx"
@@ -184,26 +180,31 @@ def test_what_cannot_be_profiled_is_refused_in_one_paragraph(
     folder.mkdir()
     filled = [word.format(model=model, plan=plan, folder=folder, broken=broken) for word in words]
     more = [] if "--backend" in words or plan.name in filled[0] else ["--backend", "ort-cpu"]
-    said = stderr_of("profile", *filled, *more, code=code)
-    assert text in said
+    said = stderr_of("profile", *filled, *more)
+    held(said)
     assert len([line for line in said.splitlines() if line.startswith("error: ")]) == 1
     assert not list((tmp_path / "out").glob("profile/*"))
+
+
+def test_a_plan_without_its_runtime_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "m.plan").write_bytes(b"plan")
+    assert "Backend trt cannot serve here" in stderr_of("profile", tmp_path / "m.plan", code=3)
 
 
 def test_a_precision_that_the_backend_cannot_do_is_refused_before_anything_runs(model: Path) -> None:
     assert "note: Profiling" not in stderr_of("profile", model, "--against", "fp16", "--backend", "ort-cpu")
 
 
-@pytest.mark.parametrize(("flag", "package"), [("--nsys", "nsight-systems-cli"), ("--ncu", "nsight-compute")])
+@pytest.mark.parametrize("flag", ["--nsys", "--ncu"])
 def test_a_missing_profiler_is_named_before_anything_runs(
-    flag: str, package: str, model: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    flag: str, model: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     from trt_workbench.profile import nsight
 
     monkeypatch.setattr(nsight.shutil, "which", lambda *_, **__: None)
     monkeypatch.setattr(nsight.Path, "glob", lambda *_: iter(()))
     said = stderr_of("profile", model, "--backend", "ort-cpu", flag, code=3)
-    assert package in said
+    held(said)
     assert "note: Profiling" not in said
     assert not (tmp_path / "out" / "profile").exists()
 
@@ -293,7 +294,7 @@ def test_a_recording_without_kernels_is_an_error_that_names_the_kept_files(
     said = stderr_of("profile", plan, "--ncu", "--output", tmp_path / "out" / "mine")
     assert stand_in.read_text() == "start\nstop\n"
     kept = tmp_path / "out" / "mine.captures" / "target"
-    assert "measured no kernel" in said
+    held(said)
     assert str(kept) in said.replace("\n", "")
     assert {"request.json", "ncu.csv", "ncu.log"} <= {path.name for path in kept.iterdir()}
     assert not (tmp_path / "out" / "mine").exists()

@@ -9,6 +9,7 @@ import onnx
 import pytest
 from tests.in_app import json_of, stderr_of, stdout_of
 from tests.onnx_text import write_onnx
+from tests.texts import held
 
 from trt_workbench.backends.ort.cpu import OrtCpuBackend
 from trt_workbench.core.workspace import embedded_model
@@ -67,36 +68,33 @@ def test_noise_and_a_raised_operator_set_are_said(model: Path, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("words", "text"),
+    "words",
     [
-        (["--to", "int8"], "pass --calibration"),
-        (["--to", "int9", "--calibration", "random"], "int9"),
-        (["--to", "int8", "--calibration", "absent"], "does not exist: absent"),
-        (["--to", "int8", "--calibration", "random", "--samples", "1"], "8"),
-        (["--to", "int8", "--calibration", "random", "--keep", "q"], "no group 'q'"),
-        (["--to", "int8", "--calibration", "random", "--family", "yolox"], "takes one image tensor"),
-        (["--to", "fp8", "--calibration", "random", "--method", "entropy"], "for fp8"),
+        ["--to", "int8"],
+        ["--to", "int9", "--calibration", "random"],
+        ["--to", "int8", "--calibration", "absent"],
+        ["--to", "int8", "--calibration", "random", "--samples", "1"],
+        ["--to", "int8", "--calibration", "random", "--keep", "q"],
+        ["--to", "int8", "--calibration", "random", "--family", "yolox"],
+        ["--to", "fp8", "--calibration", "random", "--method", "entropy"],
     ],
 )
-def test_bad_usage_is_one_sentence(model: Path, tmp_path: Path, words: list[str], text: str) -> None:
-    assert text in stderr_of("quantize", model, *words, "-o", tmp_path / "o.onnx")
+def test_bad_usage_is_one_sentence(model: Path, tmp_path: Path, words: list[str]) -> None:
+    held(stderr_of("quantize", model, *words, "-o", tmp_path / "o.onnx"))
     assert not (tmp_path / "o.onnx").exists()
 
 
 @pytest.mark.parametrize(("command", "to"), [("quantize", "int8"), ("sensitivity", "int8"), ("sensitivity", "fp16")])
-@pytest.mark.parametrize(
-    ("tail", "says"),
-    [("y = Twist(p)", "cannot load the model"), ("y = Reshape(p, three)", "cannot run the model with x [1, 4]")],
-)
+@pytest.mark.parametrize("tail", ["y = Twist(p)", "y = Reshape(p, three)"])
 def test_what_the_runtime_refuses_is_named_as_the_user_knows_it(
-    rows: Path, tmp_path: Path, command: str, to: str, tail: str, says: str
+    rows: Path, tmp_path: Path, command: str, to: str, tail: str
 ) -> None:
     """It runs copies, with further outputs, in a folder that is gone by then."""
     text = f"g (float[n,4] x) => (float[n,k] y) {{ [p] p = MatMul(x, w) {tail} }}"
     weights = {"w": np.ones((4, 5), np.float32), "three": np.array([3, -1])}
     model = write_onnx(tmp_path / "m.onnx", text, weights)
     said = stderr_of(command, model, "--to", to, "--calibration", rows, "--output", tmp_path / "o.onnx")
-    assert says in said
+    held(said)
     assert said.rstrip().endswith(f": {model}")
     assert ".onnx" not in said.replace(str(model), "")
 
@@ -110,7 +108,7 @@ def test_a_model_that_is_quantised_is_refused(model: Path, rows: Path, tmp_path:
     first, second = tmp_path / "1.onnx", tmp_path / "2.onnx"
     words = ("--to", "int8", "--calibration", rows, "-o")
     stdout_of("quantize", model, *words, first)
-    assert "quantised already" in stderr_of("quantize", first, *words, second)
+    held(stderr_of("quantize", first, *words, second))
     assert not second.exists()
     assert len(onnx.load(first).graph.node) == 5
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]

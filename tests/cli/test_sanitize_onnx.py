@@ -10,6 +10,7 @@ import pytest
 from onnx import numpy_helper
 from tests.in_app import json_of, stderr_of, stdout_of
 from tests.onnx_text import write_onnx
+from tests.texts import held
 
 from trt_workbench.model.sanitize import check as sanitize_check
 
@@ -26,7 +27,7 @@ def test_the_report_says_what_changed_and_what_is_left(model: Path, tmp_path: Pa
     assert document["rewrites"]["freeze-dims"]["changes"] == 1
     assert (document["nodes_before"], document["nodes_after"]) == (3, 2)
     assert document["check"]["outputs"]["y"]["max_abs"] == 0
-    assert document["findings"] == ["Unique distinct: operator: TensorRT's parser does not import it (release 10.15)"]
+    held(*document["findings"])
     assert [node.op_type for node in onnx.load(tmp_path / "out.onnx").graph.node] == ["Add", "Unique"]
 
 
@@ -47,36 +48,36 @@ def test_a_failed_check_writes_nothing(model: Path, tmp_path: Path, monkeypatch:
         return []
 
     monkeypatch.setitem(sanitize_rewrites.REWRITES, "name-nodes", (spoil, True))
-    assert "Output y differs" in stderr_of("sanitize-onnx", model, "-o", tmp_path / "out.onnx", code=1)
+    held(stderr_of("sanitize-onnx", model, "-o", tmp_path / "out.onnx", code=1))
     assert not (tmp_path / "out.onnx").exists()
     printed = stdout_of("sanitize-onnx", model, "-o", tmp_path / "out.onnx", "--no-check")
     assert "Not checked" in printed
 
 
 @pytest.mark.parametrize(
-    ("words", "text"),
+    "words",
     [
-        (["--only", "fold"], "no rewrite called fold"),
-        (["--skip", "name-node"], "did you mean name-nodes"),
-        (["--only", "name-nodes", "--also", "finite-masks"], "not both"),
-        (["--shape", "x=4x3"], "NAME:DIMxDIM"),
-        (["--dim", "batch"], "NAME=VALUE"),
-        (["--dim", "batch=0"], "whole number"),
-        (["--dim", "batch=²"], "whole number"),
-        (["--size", "bach=2"], "no dimension of an input called 'bach' to check with; did you mean batch?"),
-        (["--shape", "z:1x3"], "no input called 'z' to check with"),
-        (["--dim", "n=1"], "no dimension called n"),
+        ["--only", "fold"],
+        ["--skip", "name-node"],
+        ["--only", "name-nodes", "--also", "finite-masks"],
+        ["--shape", "x=4x3"],
+        ["--dim", "batch"],
+        ["--dim", "batch=0"],
+        ["--dim", "batch=²"],
+        ["--size", "bach=2"],
+        ["--shape", "z:1x3"],
+        ["--dim", "n=1"],
     ],
 )
-def test_what_does_not_fit_is_refused(model: Path, tmp_path: Path, words: list[str], text: str) -> None:
-    assert text in stderr_of("sanitize-onnx", model, "-o", tmp_path / "out.onnx", *words)
+def test_what_does_not_fit_is_refused(model: Path, tmp_path: Path, words: list[str]) -> None:
+    held(stderr_of("sanitize-onnx", model, "-o", tmp_path / "out.onnx", *words))
 
 
 def test_an_operator_that_onnx_does_not_know_can_stay_unchecked(tmp_path: Path) -> None:
     text = "g (float[1,3] x) => (float[1,3] y) { a = Identity(x) [nms] y = EfficientNMS_TRT(a) }"
     write_onnx(tmp_path / "m.onnx", text)
     said = stderr_of("sanitize-onnx", tmp_path / "m.onnx", "-o", tmp_path / "out.onnx")
-    assert "The model cannot be checked; --no-check writes the result unchecked. ONNX Runtime cannot load" in said
+    held(said)
     assert "--size" not in said  # no inputs help
     assert not (tmp_path / "out.onnx").exists()
 
@@ -86,7 +87,7 @@ def test_an_operator_that_onnx_does_not_know_can_stay_unchecked(tmp_path: Path) 
 
 
 def test_a_folder_is_no_file_to_write(model: Path, tmp_path: Path) -> None:
-    assert f"name a file: {tmp_path}" in stderr_of("sanitize-onnx", model, "-o", tmp_path)
+    held(stderr_of("sanitize-onnx", model, "-o", tmp_path))
 
 
 @pytest.fixture
@@ -125,13 +126,13 @@ def test_the_size_of_a_sum(
 
 def test_a_number_in_a_sum_has_no_size_to_give(sums: Path, tmp_path: Path) -> None:
     said = stderr_of("sanitize-onnx", sums, "-o", tmp_path / "out.onnx", "--size", "1=3")
-    assert "no dimension of an input called '1' to check with; there are: past, past + 1" in said
+    held(said)
 
 
 def test_sizes_that_do_not_go_together_are_asked_for(tmp_path: Path) -> None:
     text = "g (float[n] a, float[m] b) => (float[m] y) { c = Concat<axis=0>(a, a) y = Add(c, b) }"
     write_onnx(tmp_path / "m.onnx", text)
-    assert "--size" in stderr_of("sanitize-onnx", tmp_path / "m.onnx", "-o", tmp_path / "out.onnx")
+    held(stderr_of("sanitize-onnx", tmp_path / "m.onnx", "-o", tmp_path / "out.onnx"))
     stdout_of("sanitize-onnx", tmp_path / "m.onnx", "-o", tmp_path / "out.onnx", "--size", "n=3", "--size", "m=6")
 
 

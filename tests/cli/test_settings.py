@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 import pytest
 import typer
 from pydantic import BaseModel, ValidationError
+from tests.texts import refused
 from typer.testing import CliRunner
 
 from trt_workbench.console.common import handled, single_command_app
@@ -146,10 +147,10 @@ def test_a_model_has_the_bounds_of_its_settings(wrong: dict[str, Any]) -> None:
 def test_options_of_several_backends() -> None:
     texts = ["trt:a=2", "ort-cpu:a=x:y=z", 'trt:b=["-CUBLAS"]']
     assert values_by_backend("--option", texts) == {"trt": {"a": 2, "b": ["-CUBLAS"]}, "ort-cpu": {"a": "x:y=z"}}
-    with pytest.raises(UsageProblem, match="--option a was given twice"):
+    with refused(UsageProblem):
         values_by_backend("--option", ["trt:a=2", "trt:a=3"])
     for wrong in ("trt:a", "a=1", ":a=1", "trt:=1", "a=b:c"):
-        with pytest.raises(UsageProblem, match="takes BACKEND:KEY=VALUE"):
+        with refused(UsageProblem):
             values_by_backend("--option", [wrong])
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from tests.texts import held
 
 from trt_workbench.app import app
 from trt_workbench.core.errors import INTERRUPTED
@@ -98,4 +99,4 @@ def test_ctrl_c_while_a_console_script_starts_is_no_traceback(script: str) -> No
     call = [sys.executable, "-c", _INTERRUPTED_CALL, SCRIPTS[script], "--help"]
     done = subprocess.run(call, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (INTERRUPTED, "")
-    assert done.stderr == "error: Interrupted; nothing was begun.\n"
+    held(done.stderr)

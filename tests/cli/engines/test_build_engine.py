@@ -17,6 +17,7 @@ from rich.console import Console
 from tests.cli.engines.common import PROGRAM, infer, measuring, write_model
 from tests.fork_server import ForkServer
 from tests.in_app import json_of, next_lines, stderr_of, stdout_of, trtw
+from tests.texts import held
 
 from trt_workbench.build_engine.progress import build_progress
 from trt_workbench.console.progress import pulse
@@ -44,8 +45,7 @@ def test_settings_come_from_a_file_and_options_go_first(model: Path, tmp_path: P
     assert (options["precision"], options["workspace_mib"]) == (["fp16"], 128)
     file.write_text("precison: fp16\n")
     said = stderr_of(*words)
-    assert "did you mean precision?" in said
-    assert f"{file}:1" in said
+    held(said)
 
 
 def test_every_option_reaches_the_settings(model: Path, tmp_path: Path) -> None:
@@ -95,35 +95,33 @@ def test_every_option_reaches_the_settings(model: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "text"),
+    "words",
     [
-        (("--io-type", "fp16"), "--io-type takes NAME=VALUE"),
-        (("--preview-feature", "sharing"), "--preview-feature takes +NAME"),
-        (("--tactic-source", "cudnn"), "needs a sign"),
-        (("--calibration-batch", "8"), "--calibration-batch needs --calibration"),
-        (("--precision", "fp17"), "fp17"),
-        (("--precision", "int8"), "INT8 needs scales"),
-        (("--max-batch", "4"), "--max-batch is for"),
-        (("--config", "absent.yaml"), "absent.yaml"),
-        (("--workspace", "-5"), "Option --workspace: input should be greater than 0"),
-        (("--memory-pool", "workspce=5"), "Option --memory-pool: input should be"),
-        (("--profile", "x:4/2/8"), "Option --profile: min <= opt <= max"),
-        (("--family", "yolox"), "--family tells how calibration images are prepared"),
-        (("--precision", "int8", "--calibration", "absent"), "calibration data does not exist: absent"),
-        (("--layer-precision", "*=fp32"), "need precision_constraints prefer or obey"),
+        ("--io-type", "fp16"),
+        ("--preview-feature", "sharing"),
+        ("--tactic-source", "cudnn"),
+        ("--calibration-batch", "8"),
+        ("--precision", "fp17"),
+        ("--precision", "int8"),
+        ("--max-batch", "4"),
+        ("--config", "absent.yaml"),
+        ("--workspace", "-5"),
+        ("--memory-pool", "workspce=5"),
+        ("--profile", "x:4/2/8"),
+        ("--family", "yolox"),
+        ("--precision", "int8", "--calibration", "absent"),
+        ("--layer-precision", "*=fp32"),
     ],
 )
-def test_wrong_words_exit_with_2_and_build_nothing(
-    model: Path, tmp_path: Path, words: tuple[str, ...], text: str
-) -> None:
-    assert text in stderr_of("build-engine", model, *words)
+def test_wrong_words_exit_with_2_and_build_nothing(model: Path, tmp_path: Path, words: tuple[str, ...]) -> None:
+    held(stderr_of("build-engine", model, *words))
     assert not (tmp_path / "out" / "engines").exists()
 
 
 def test_the_plan_may_not_replace_the_model(model: Path, plan: Path) -> None:
     content = model.read_bytes()
     for words in (("build-engine", model), ("refit-engine", plan, model)):
-        assert "would replace the model" in stderr_of(*words, "-o", model)
+        held(stderr_of(*words, "-o", model))
     assert model.read_bytes() == content
 
 
@@ -131,7 +129,7 @@ def test_the_plan_may_not_replace_the_model(model: Path, plan: Path) -> None:
 def test_the_plan_may_not_be_the_timing_cache(model: Path, tmp_path: Path, ending: str) -> None:
     plan = tmp_path / "one.plan"
     cache = tmp_path / f"one.plan{ending}"
-    assert "the timing cache" in stderr_of("build-engine", model, "-o", plan, "--timing-cache", cache)
+    held(stderr_of("build-engine", model, "-o", plan, "--timing-cache", cache))
     assert list(tmp_path.glob("one.plan*")) == []
 
 
@@ -146,7 +144,7 @@ def test_the_plan_may_not_replace_external_data(tmp_path: Path) -> None:
 
 
 def test_a_folder_is_no_name_for_a_plan(model: Path, tmp_path: Path) -> None:
-    assert f"name a file, such as {tmp_path / 'model.plan'}" in stderr_of("build-engine", model, "-o", tmp_path)
+    held(stderr_of("build-engine", model, "-o", tmp_path))
     assert not (tmp_path / "out" / "engines").exists()
 
 
@@ -159,7 +157,7 @@ def test_a_dynamic_batch_gets_its_profile(tmp_path: Path) -> None:
     metrics = infer(*measuring(plan))
     assert metrics["inputs"]["first"]["x"] == {"dtype": "float32", "shape": [4, 3]}
     said = stderr_of("infer-engine", plan, "--shape", "x:5x3", "--shape", "y:5x3", "--no-bench")
-    assert "outside [1, 3] to [4, 3]" in said
+    held(said)
 
 
 def test_dry_run_tells_key_and_place_and_builds_nothing(model: Path, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from tests.in_app import json_of, stderr_of, stdout_of, trtw
 from tests.streaming_models import attention, contract_of, write_contract
+from tests.texts import held
 
 from trt_workbench.engine.manifest import manifest_path
 from trt_workbench.stream.contract.contract import Contract
@@ -36,7 +37,7 @@ def test_an_engine_for_other_sizes_is_refused(engine: Path, tmp_path: Path) -> N
     document = contract_of("attention")
     document["profiles"][1]["symbols"]["T"] = [3, 9, 21]
     said = stderr_of("check-contract", write_contract(tmp_path / "contract.json", document), engine, "--static")
-    assert "one problem: T is 3 to 21 in the contract's profiles and 3 to 15 or 5 in the engine" in said, said
+    held(said)
 
 
 def test_an_engine_of_tensorrt_8_takes_int32(engine: Path, tmp_path: Path) -> None:
@@ -49,10 +50,10 @@ def test_an_engine_of_tensorrt_8_takes_int32(engine: Path, tmp_path: Path) -> No
         assert trtw("check-contract", contract, engine, "--static").exit_code == code
 
 
-@pytest.mark.parametrize(("option", "flag"), [("device=1", "--device"), ("trust=true", "--trust")])
+@pytest.mark.parametrize("option", ["device=1", "trust=true"])
 @pytest.mark.parametrize("command", ["verify", "profile", "check-contract", "eval-stream"])
 def test_what_has_a_flag_is_not_taken_as_an_option_of_the_backend(
-    engine: Path, tmp_path: Path, command: str, option: str, flag: str
+    engine: Path, tmp_path: Path, command: str, option: str
 ) -> None:
     """Of --device 0 and --option device=1 either may be meant."""
     contract = write_contract(tmp_path / "contract.json", contract_of("attention"))
@@ -60,4 +61,4 @@ def test_what_has_a_flag_is_not_taken_as_an_option_of_the_backend(
         command, (engine,)
     )
     said = stderr_of(command, *words, "--backend", "trt", "--option", option)
-    assert f"Option {option.split('=')[0]} has a flag of its own here: {flag}." in said
+    held(said)

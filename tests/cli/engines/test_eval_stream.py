@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from tests.in_app import stderr_of, stdout_of, trtw
 from tests.streaming_models import attention, contract_of, degenerate, write_contract
+from tests.texts import held
 
 from trt_workbench.engine.verdicts import keep_verdict
 from trt_workbench.verify.engine import PlanRequest, verify_plan
@@ -28,7 +29,7 @@ def test_an_engine_that_is_known_to_be_wrong_is_refused(engine: Path, tmp_path: 
     document["profiles"] = [{"name": "all", "symbols": {"B": [1, 1, 1], "T": [3, 9, 15]}}]
     words = (engine, "--contract", write_contract(tmp_path / "contract.json", document), *FEW)
     said = stderr_of("eval-stream", *words, "--output", tmp_path / "run", code=1)
-    assert "The engine is wrong: row 1 is wrong" in said
+    held(said)
     assert not (tmp_path / "run").exists()
     allowed = trtw("eval-stream", *words, "--allow-unverified", "--output", tmp_path / "run")
     assert allowed.exit_code == 0, allowed.stderr
@@ -66,8 +67,7 @@ def test_a_pool_whose_batches_are_wrong_fails(tmp_path: Path, monkeypatch: pytes
     contract = write_contract(tmp_path / "contract.json", contract_of("attention"))
     words = (attention(tmp_path), "--contract", contract, *FEW, "--streams", "4", "--hop-ms", 20, "--seconds", 0.1)
     said = stderr_of("eval-stream", *words, "--output", tmp_path / "run", code=1)
-    assert "streams in batches: " in said
-    assert "in a batch of 3 is off by" in said
+    held(said)
     (paced,) = json.loads((tmp_path / "run" / "metrics.json").read_text())["streams"]
     assert (paced["check"]["passed"], paced["levels"]) == (False, [])
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from tests.cli.engines.common import infer, measuring, write_model
 from tests.in_app import stderr_of, trtw
+from tests.texts import held
 
 
 def test_inputs_by_name_and_in_order_give_the_same_outputs(plan: Path, arrays: dict[str, Path], tmp_path: Path) -> None:
@@ -53,7 +54,7 @@ def test_an_earlier_run_is_the_reference_of_the_next(plan: Path, tmp_path: Path)
     said = stderr_of(
         "infer-engine", plan, "--no-bench", "--seed", "4", "--expect", outputs, "--output", tmp_path / "run", code=1
     )
-    assert "differs from its reference in 6 of 6 elements" in said
+    held(said)
     metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
     assert not metrics["passed"]
     assert metrics["outputs"]["total"]["mismatches"] == 6
@@ -75,23 +76,16 @@ def test_state_runs_through_the_samples_and_is_measured(plan: Path, tmp_path: Pa
         np.testing.assert_allclose(np.load(outputs / f"s{number}" / "ratio.npy"), total / (number + 1))
 
 
-@pytest.mark.parametrize(
-    ("words", "text"),
-    [
-        (("total",), "--state takes OUTPUT=INPUT"),
-        (("total=x", "total=y"), "'total' twice"),
-        (("absent=x",), "State names 'absent'"),
-    ],
-)
-def test_state_that_cannot_be(plan: Path, words: tuple[str, ...], text: str) -> None:
+@pytest.mark.parametrize("words", [("total",), ("total=x", "total=y"), ("absent=x",)])
+def test_state_that_cannot_be(plan: Path, words: tuple[str, ...]) -> None:
     said = stderr_of("infer-engine", plan, "--no-bench", *(part for word in words for part in ("--state", word)))
-    assert text in said
+    held(said)
 
 
 def test_state_of_a_dynamic_shape_is_refused(tmp_path: Path) -> None:
     model, plan = write_model(tmp_path / "dynamic.onnx", "N"), tmp_path / "dynamic.plan"
     assert trtw("build-engine", model, "--max-batch", "4", "-o", plan).exit_code == 0
-    assert "State starts from zeros" in stderr_of("infer-engine", plan, "--no-bench", "--state", "total=x")
+    held(stderr_of("infer-engine", plan, "--no-bench", "--state", "total=x"))
 
 
 def test_tolerances_decide(plan: Path, arrays: dict[str, Path], tmp_path: Path) -> None:
@@ -103,14 +97,14 @@ def test_tolerances_decide(plan: Path, arrays: dict[str, Path], tmp_path: Path) 
     assert infer(*words, "--atol", "0.02")["passed"]
     assert not infer(*words, "--atol", "0.001", "--rtol", "0", code=1)["passed"]
     (tmp_path / "want" / "ratio.npy").unlink()
-    assert "reference outputs of sample x are missing" in stderr_of("infer-engine", *words)
+    held(stderr_of("infer-engine", *words))
 
 
 def test_nan_and_infinity_fail_the_check(plan: Path, tmp_path: Path) -> None:
     file = tmp_path / "zeros.npz"
     np.savez(file, x=np.array([[0, 1, -1], [1, 1, 1]], np.float32), y=np.zeros((2, 3), np.float32))
     assert infer(plan, "-i", file)["outputs"]["ratio"]["nonfinite"] == 6
-    assert "6 NaN or infinite values" in stderr_of("infer-engine", plan, "-i", file, "--check-finite", code=1)
+    held(stderr_of("infer-engine", plan, "-i", file, "--check-finite", code=1))
 
 
 @pytest.mark.parametrize(
@@ -190,11 +184,11 @@ def test_a_budget_for_weights_is_bytes_or_auto(plan: Path, model: Path, monkeypa
     for given in ("auto", "0", "1048576"):
         assert infer(plan, "--no-bench", "--weight-streaming-budget", given)["passed"]
     for given in ("-1", "1e9", "some", "9" * 5000):
-        assert "number of bytes or auto" in stderr_of("infer-engine", plan, "--weight-streaming-budget", given)
+        held(stderr_of("infer-engine", plan, "--weight-streaming-budget", given))
     monkeypatch.setenv("TRTW_DOUBLE_VERSION", "8.6.0")
     said = stderr_of("infer-engine", model, "--backend", "trt", "--no-bench", "--weight-streaming-budget", "auto")
-    assert "no weight streaming" in said
+    held(said)
 
 
 def test_a_plugin_library_that_is_absent_is_told(plan: Path, tmp_path: Path) -> None:
-    assert "none.so" in stderr_of("infer-engine", plan, "--no-bench", "--plugin", tmp_path / "none.so")
+    held(stderr_of("infer-engine", plan, "--no-bench", "--plugin", tmp_path / "none.so"))

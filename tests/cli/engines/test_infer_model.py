@@ -10,6 +10,7 @@ import pytest
 from tests.cli.engines.common import infer, measuring, write_model
 from tests.in_app import stderr_of, trtw
 from tests.onnx_text import write_onnx
+from tests.texts import held
 
 from trt_workbench.backends.registry import availability
 
@@ -67,7 +68,7 @@ def test_one_backend_is_the_reference_of_the_next(model: Path, tmp_path: Path) -
     words = (model, "--backend", "torch", "--no-bench", "--expect", Path(first["directory"]) / "outputs")
     assert infer(*words, "--seed", "3")["passed"]
     said = stderr_of("infer-engine", *words, "--seed", "4", "--output", tmp_path / "run", code=1)
-    assert "differs from its reference in 6 of 6 elements" in said
+    held(said)
     run = json.loads((tmp_path / "run" / "run.json").read_text())
     assert (run["passed"], run["backend"]) == (False, "torch")
 
@@ -77,7 +78,7 @@ def test_nan_and_infinity_fail_the_check(model: Path, tmp_path: Path) -> None:
     said = stderr_of(
         "infer-engine", model, "--backend", "ort-cpu", "-i", tmp_path / "zeros.npz", "--check-finite", code=1
     )
-    assert "6 NaN or infinite values" in said
+    held(said)
 
 
 @pytest.mark.parametrize("backend", SESSIONS)
@@ -124,13 +125,13 @@ def test_dynamic_dimensions_are_asked_for(tmp_path: Path) -> None:
     assert infer(batch, *words, *shapes)["inputs"]["first"]["x"]["shape"] == [4, 3]
     text = "negative (float[1,length] tokens) => (float[1,length] out) { out = Neg(tokens) }"
     long = write_onnx(tmp_path / "long.onnx", text)
-    assert "--shape tokens:1x8" in stderr_of("infer-engine", long, *words)
+    held(stderr_of("infer-engine", long, *words))
     assert infer(long, *words, "--shape", "tokens:1x5")["passed"]
 
 
 def test_numbers_alone_are_exchanged(tmp_path: Path) -> None:
     write_onnx(tmp_path / "text.onnx", "g (string[1] text) => (string[1] same) { same = Identity(text) }")
-    assert "numbers alone" in stderr_of("infer-engine", tmp_path / "text.onnx", "--backend", "ort-cpu")
+    held(stderr_of("infer-engine", tmp_path / "text.onnx", "--backend", "ort-cpu"))
 
 
 def test_trt_builds_the_engine_and_runs_it_as_a_plan(tmp_path: Path) -> None:
@@ -149,69 +150,69 @@ def test_trt_builds_the_engine_and_runs_it_as_a_plan(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "text"),
+    "words",
     [
-        (("--streams", "1"), "Backend ort-cpu has no --streams"),
-        (("--threads",), "--cpu-threads sets the processors"),
-        (("--depth", "2"), "has no --depth"),
-        (("--no-transfers",), "has no --transfers/--no-transfers"),
-        (("--no-single-calls",), "has no --single-calls"),
-        (("--layer-times",), "`trtw profile` times the nodes"),
-        (("--profiler",), "has no --profiler"),
-        (("--export-times", "t.json"), "records.jsonl keeps every call"),
-        (("--no-cuda-graph",), "ort-cuda has --option cuda_graph=true"),
-        (("--block",), "--option allow_spinning=true"),
-        (("--profile", "0"), "has no --profile"),
-        (("--state", "total=x"), "has no --state"),
-        (("--trust",), "has no --trust"),
-        (("--device", "0"), "--option device_id=1"),
-        (("--precision", "fp16"), "cannot be asked for"),
-        (("--option", "nonsense=1"), "has no option 'nonsense'"),
-        (("--option", "nonsense"), "--option takes KEY=VALUE"),
-        (("-i", "{x}", "-i", "{y}", "--duration", "1"), "--duration needs --bench"),
-        (("-i", "z={x}"), "has no input 'z'"),
-        (("-i", "{double}", "-i", "{y}"), "is float64, the model takes"),
-        (("--shape", "q:1x3"), "has no input 'q'"),
+        ("--streams", "1"),
+        ("--threads",),
+        ("--depth", "2"),
+        ("--no-transfers",),
+        ("--no-single-calls",),
+        ("--layer-times",),
+        ("--profiler",),
+        ("--export-times", "t.json"),
+        ("--no-cuda-graph",),
+        ("--block",),
+        ("--profile", "0"),
+        ("--state", "total=x"),
+        ("--trust",),
+        ("--device", "0"),
+        ("--precision", "fp16"),
+        ("--option", "nonsense=1"),
+        ("--option", "nonsense"),
+        ("-i", "{x}", "-i", "{y}", "--duration", "1"),
+        ("-i", "z={x}"),
+        ("-i", "{double}", "-i", "{y}"),
+        ("--shape", "q:1x3"),
     ],
 )
 def test_what_a_session_does_not_have_is_refused(
-    model: Path, arrays: dict[str, Path], tmp_path: Path, words: tuple[str, ...], text: str
+    model: Path, arrays: dict[str, Path], tmp_path: Path, words: tuple[str, ...]
 ) -> None:
     np.save(tmp_path / "double.npy", np.load(arrays["x"]).astype(np.float64))
     files = {**arrays, "double": tmp_path / "double.npy"}
     said = stderr_of("infer-engine", model, "--backend", "ort-cpu", *(word.format_map(files) for word in words))
-    assert text in said
+    held(said)
     assert list((tmp_path / "out").glob("infer-engine/*")) == []
 
 
 def test_auto_has_no_engine_either(model: Path) -> None:
     said = stderr_of("infer-engine", model, "--streams", "2")
-    assert "Backend auto, which never builds an engine, has no --streams" in said
+    held(said)
 
 
 @pytest.mark.parametrize(
-    ("words", "text"),
+    "words",
     [
-        (("--option", "cuda_graph=false"), "has a flag of its own here: --cuda-graph"),
-        (("--cpu-threads", "1"), "--cpu-threads is for backends that compute on the processor"),
-        (("--option", "nonsense=1"), "has no option 'nonsense'"),
+        ("--option", "cuda_graph=false"),
+        ("--cpu-threads", "1"),
+        ("--option", "nonsense=1"),
     ],
 )
-def test_options_of_trt_are_given_in_one_way(model: Path, words: tuple[str, ...], text: str) -> None:
-    assert text in stderr_of("infer-engine", model, "--backend", "trt", *words)
+def test_options_of_trt_are_given_in_one_way(model: Path, words: tuple[str, ...]) -> None:
+    held(stderr_of("infer-engine", model, "--backend", "trt", *words))
 
 
 @pytest.mark.parametrize(
-    ("words", "text"),
+    "words",
     [
-        (("--backend", "ort-cpu"), "runs on TensorRT alone, not on ort-cpu"),
-        (("--precision", "fp16"), "--precision is for models"),
-        (("--option", "max_batch=2"), "--option is for models"),
-        (("--backend", "trt", "--cpu-threads", "1"), "--cpu-threads is for models"),
+        ("--backend", "ort-cpu"),
+        ("--precision", "fp16"),
+        ("--option", "max_batch=2"),
+        ("--backend", "trt", "--cpu-threads", "1"),
     ],
 )
-def test_a_plan_is_taken_as_it_was_built(plan: Path, words: tuple[str, ...], text: str) -> None:
-    assert text in stderr_of("infer-engine", plan, *words)
+def test_a_plan_is_taken_as_it_was_built(plan: Path, words: tuple[str, ...]) -> None:
+    held(stderr_of("infer-engine", plan, *words))
 
 
 def test_a_plan_may_name_its_backend(plan: Path) -> None:
@@ -228,10 +229,10 @@ def test_a_backend_that_is_missing_is_told_with_its_mend(model: Path, backend: s
 def test_models_that_cannot_be_run(model: Path, tmp_path: Path) -> None:
     (tmp_path / "cut.onnx").write_bytes(model.read_bytes()[:40])
     cases = (
-        (model, "nothing", "no backend called 'nothing'"),
-        (tmp_path / "absent.onnx", "ort-cpu", "does not exist"),
-        (tmp_path / "cut.onnx", "ort-cpu", "cut.onnx"),
-        (tmp_path / "program.pt2", "auto", "No backend is chosen by itself for a .pt2 file"),
+        (model, "nothing"),
+        (tmp_path / "absent.onnx", "ort-cpu"),
+        (tmp_path / "cut.onnx", "ort-cpu"),
+        (tmp_path / "program.pt2", "auto"),
     )
-    for path, backend, text in cases:
-        assert text in stderr_of("infer-engine", path, "--backend", backend)
+    for path, backend in cases:
+        held(stderr_of("infer-engine", path, "--backend", backend))

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from tests.cli.engines.common import infer, write_model
 from tests.in_app import stderr_of, stdout_of, trtw
+from tests.texts import held
 
 from trt_workbench.engine import native
 
@@ -31,7 +32,7 @@ def test_inspect_shows_manifest_and_layers(plan: Path) -> None:
 def test_a_stripped_plan_is_refused_until_it_has_weights(model: Path, tmp_path: Path) -> None:
     stripped, whole = tmp_path / "stripped.plan", tmp_path / "whole.plan"
     trtw("build-engine", model, "--strip-weights", "-o", stripped)
-    assert "trtw refit-engine stripped.plan MODEL.onnx" in stderr_of("infer-engine", stripped)
+    held(stderr_of("infer-engine", stripped))
     other = write_model(tmp_path / "other.onnx", 4)
     document = json.loads(trtw("refit-engine", stripped, other, "-o", whole, "--json").stdout)
     assert document["manifest"]["model"]["file"] == "other.onnx"
@@ -46,12 +47,12 @@ def test_a_plan_that_is_not_the_built_one_is_refused(plan: Path) -> None:
     for changed in (content[:-5], content[:-1] + b"!", content + b"more"):
         plan.write_bytes(changed)
         for words in (("inspect-engine", plan), ("infer-engine", plan)):
-            assert "truncated, replaced or tampered with" in stderr_of(*words)
+            held(stderr_of(*words))
 
 
 def test_a_plan_without_manifest_needs_trust(plan: Path) -> None:
     plan.with_name(plan.name + ".json").unlink()
-    assert "--trust" in stderr_of("infer-engine", plan, "--no-bench")
+    held(stderr_of("infer-engine", plan, "--no-bench"))
     trusted = trtw("infer-engine", plan, "--no-bench", "--trust")
     assert trusted.exit_code == 0
     assert "no manifest (--trust)" in trusted.stderr
@@ -67,10 +68,10 @@ def test_a_plugin_library_is_opened_only_if_the_user_names_it(model: Path, tmp_p
     assert trtw(*refit, "--plugin", library).exit_code == 0
     moved = library.rename(tmp_path / "elsewhere.so")
     for command in (("inspect", refit[-1]), ("inspect-engine", refit[-1]), ("infer-engine", refit[-1], "--no-bench")):
-        assert "only libraries that you name are opened" in " ".join(stderr_of(*command).split())
-        assert "only libraries that you name" in " ".join(stderr_of(*command, "--trust").split())
+        held(" ".join(stderr_of(*command).split()))
+        held(" ".join(stderr_of(*command, "--trust").split()))
         assert trtw(*command, "--plugin", moved).exit_code == 0
-    assert "--plugin is for engines" in stderr_of("inspect", model, "--plugin", moved)
+    held(stderr_of("inspect", model, "--plugin", moved))
 
 
 @pytest.mark.parametrize(
@@ -89,21 +90,21 @@ def test_trust_is_not_advised_where_the_manifest_is_needed(plan: Path, model: Pa
 
 
 def test_a_manifest_is_not_shown_on_trust(plan: Path) -> None:
-    assert "leave one out" in stderr_of("inspect-engine", plan, "--manifest-only", "--trust")
+    held(stderr_of("inspect-engine", plan, "--manifest-only", "--trust"))
 
 
 @pytest.mark.parametrize(
-    ("variable", "value", "text"),
+    ("variable", "value"),
     [
-        ("TRTW_DOUBLE_VERSION", "11.1.0", "built by TensorRT 10.16.1, this machine has 11.1.0"),
-        ("TRTW_DOUBLE_CAPABILITY", "12.0", "compute capability 9.0 (GPU 9.0), this GPU has 12.0"),
+        ("TRTW_DOUBLE_VERSION", "11.1.0"),
+        ("TRTW_DOUBLE_CAPABILITY", "12.0"),
     ],
 )
 def test_a_plan_of_another_version_or_gpu_is_refused(
-    plan: Path, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, text: str
+    plan: Path, monkeypatch: pytest.MonkeyPatch, variable: str, value: str
 ) -> None:
     monkeypatch.setenv(variable, value)
-    assert text in stderr_of("infer-engine", plan)
+    held(stderr_of("infer-engine", plan))
 
 
 @pytest.mark.parametrize("content", [b"", b"\x08\x07 an onnx file", b"PK\x03\x04 an archive", b"<html>"])
@@ -116,7 +117,7 @@ def test_a_file_that_is_no_plan_is_refused_even_with_trust(tmp_path: Path, conte
 def test_pickled_arrays_are_never_loaded(plan: Path, tmp_path: Path) -> None:
     file = tmp_path / "evil.npy"
     np.save(file, np.array([{"a": 1}], object), allow_pickle=True)
-    assert "cannot be read as arrays" in stderr_of("infer-engine", plan, "-i", f"x={file}", "-i", f"y={file}")
+    held(stderr_of("infer-engine", plan, "-i", f"x={file}", "-i", f"y={file}"))
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.onnx_text import write_onnx
+from tests.texts import refused
 
 from trt_workbench.backends import registry
 from trt_workbench.backends.base import Session, SessionOptions
@@ -125,7 +126,7 @@ def test_what_it_raises_of_ours_stays(odd: Callable[..., None], model: Path, wha
 @pytest.mark.parametrize("names", ["()", "(TensorSpec('other', 'float32', (3,)),)"])
 def test_a_session_has_the_names_of_the_model(odd: Callable[..., None], model: Path, what: str, names: str) -> None:
     odd(f"session.{what}:{names}")
-    with pytest.raises(BackendFailure, match=f"^Backend odd has loaded {what} "):
+    with refused(BackendFailure):
         session_of(model)
 
 
@@ -137,18 +138,18 @@ def test_a_matrix_is_taken_as_the_array_that_it_is(odd: Callable[..., None], mod
 
 
 @pytest.mark.parametrize(
-    ("what", "text"),
+    "what",
     [
-        ("file_kinds:'.onnx'", "its file_kinds are no tuple of texts but '.onnx'"),
-        ("file_kinds:None", "its file_kinds are no tuple of texts but None"),
-        ("file_kinds:()", r"its file_kinds are \(\), its devices"),
-        ("precisions:'fp32'", "its precisions are no tuple of texts but 'fp32'"),
-        ("file_kinds:SystemExit(1)", "SystemExit: 1"),
+        "file_kinds:'.onnx'",
+        "file_kinds:None",
+        "file_kinds:()",
+        "precisions:'fp32'",
+        "file_kinds:SystemExit(1)",
     ],
 )
-def test_a_class_that_cannot_be_gone_by_is_refused(odd: Callable[..., None], what: str, text: str) -> None:
+def test_a_class_that_cannot_be_gone_by_is_refused(odd: Callable[..., None], what: str) -> None:
     odd(what)
-    with pytest.raises(ComponentMissing, match=rf"Its package addon 1\.0 cannot be used here \({text}.*\); update"):
+    with refused(ComponentMissing):
         registry.get_backend("odd")
 
 
@@ -162,22 +163,20 @@ def test_the_others_are_listed_beside_it(odd: Callable[..., None], what: str) ->
 
 
 @pytest.mark.parametrize(
-    ("what", "text"),
+    "what",
     [
-        ("measure:RuntimeError('boom')", "measure: RuntimeError: boom"),
-        ("measure:None", "measure: it returned None, not Samples"),
-        ("measure:Samples(np.ones(0), 1.0)", "measure: it returned samples that are no milliseconds"),
-        ("measure:Samples(np.array([1.0, np.nan]), 1.0)", "measure: it returned samples that"),
-        ("measure:Samples(np.array([1.0, -1.0]), 1.0)", "measure: it returned samples that"),
-        ("measure:Samples(np.ones(3), 0.0)", "measure: it returned samples that"),
-        ("measure:Samples(np.ones(3), 1.0, {'compute': np.ones(2)})", "measure: it returned samples that"),
-        ("run_images:ZeroDivisionError()", "run_images: ZeroDivisionError"),
-        ("run_images:None", "run_images: it returned None, not arrays by name"),
+        "measure:RuntimeError('boom')",
+        "measure:None",
+        "measure:Samples(np.ones(0), 1.0)",
+        "measure:Samples(np.array([1.0, np.nan]), 1.0)",
+        "measure:Samples(np.array([1.0, -1.0]), 1.0)",
+        "measure:Samples(np.ones(3), 0.0)",
+        "measure:Samples(np.ones(3), 1.0, {'compute': np.ones(2)})",
+        "run_images:ZeroDivisionError()",
+        "run_images:None",
     ],
 )
-def test_what_a_session_can_do_beside_run_is_guarded_alike(
-    odd: Callable[..., None], tmp_path: Path, what: str, text: str
-) -> None:
+def test_what_a_session_can_do_beside_run_is_guarded_alike(odd: Callable[..., None], tmp_path: Path, what: str) -> None:
     odd(what, device=True)
     model = write_onnx(tmp_path / "m.onnx", "g (float[N,3,8,8] x) => (float[N,3,8,8] y) { y = Relu(x) }")
     images = [np.zeros((8, 8, 3), np.uint8)]
@@ -190,7 +189,7 @@ def test_what_a_session_can_do_beside_run_is_guarded_alike(
             if "measure" in what
             else (lambda: session.run_images(images, ImageTransform(8, 8)))
         )
-        with pytest.raises(BackendFailure, match=f"^{WHO}{text}"):
+        with refused(BackendFailure):
             call()
 
 
@@ -204,7 +203,7 @@ def test_a_healthy_one_and_its_warnings_are_left_alone(odd: Callable[..., None],
     assert [str(one.message) for one in caught] == ["an old interface"]
     with session_of(model) as session, warnings.catch_warnings():
         warnings.simplefilter("error")
-        with pytest.raises(BackendFailure, match=f"{WHO}_infer: DeprecationWarning: an old interface"):
+        with refused(BackendFailure):
             session.run(X)
 
 

@@ -8,6 +8,7 @@ import onnx
 import pytest
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_dynamic, quantize_static
 from tests.onnx_text import write_onnx
+from tests.texts import refused
 
 from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.backends.ort.cpu import OrtCpuBackend
@@ -91,7 +92,7 @@ def test_a_convolution_without_a_pair_behind_it_computes_in_fp32(network: Path) 
     found = ran(path)
     assert found["simulated"]
     assert found["native"] < 1
-    with OrtCpuBackend().load(path) as session, pytest.raises(UsageProblem, match="Its time would say nothing"):
+    with OrtCpuBackend().load(path) as session, refused(UsageProblem):
         session.require_native()
 
 

@@ -13,6 +13,7 @@ from onnxruntime.transformers.float16 import convert_float_to_float16
 from onnxruntime.transformers.onnx_model import OnnxModel
 from tests.onnx_text import write_onnx
 from tests.random_models import write_model
+from tests.texts import refused
 
 from trt_workbench.backends.graph_precision import model_in_precision
 from trt_workbench.core.errors import UsageProblem
@@ -155,5 +156,5 @@ def test_weights_that_are_only_stored_in_fp16_do_not_make_a_model_fp16(tmp_path:
 
 def test_what_cannot_be_converted_is_said_with_the_file(tmp_path: Path) -> None:
     path = write_onnx(tmp_path / "whole.onnx", "g (int64[2] x) => (int64[2] y) { y = Add(x, x) }")
-    with pytest.raises(UsageProblem, match=r"cannot be converted to fp16: Nothing in the model.*whole\.onnx"):
+    with refused(UsageProblem):
         fp16(path)

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import onnx
 import onnxruntime as ort
-import pytest
+from tests.texts import refused
 from tests.unit.backends.small_models import linear, reshaped
 
 from trt_workbench.backends.ort.partitions import (
@@ -44,14 +44,14 @@ def test_the_assignment_is_read_back_from_onnx_runtime(tmp_path: Path) -> None:
 
 def test_nodes_elsewhere_fail_with_their_names(tmp_path: Path) -> None:
     assignment = assignment_of(linear(tmp_path / "m.onnx"))
-    with pytest.raises(CheckFailed, match=r"3 of 3 nodes were not taken by CUDA.*MatMul multiply on CPU") as caught:
+    with refused(CheckFailed) as caught:
         check_assignment(assignment, (CUDA,), frozenset(), allow_fallback=False, model=tmp_path / "m.onnx")
     assert caught.value.exit_code == 1
 
 
 def test_a_shape_computation_on_the_cpu_is_no_fallback_and_data_is() -> None:
     shapes = frozenset({("Gather", "dim")})
-    with pytest.raises(CheckFailed, match=r"1 of 4 nodes.*NonMaxSuppression nms") as caught:
+    with refused(CheckFailed) as caught:
         check_assignment(MIXED, (CUDA,), shapes, allow_fallback=False, model=Path("m.onnx"))
     assert "dim" not in str(caught.value)
     record = check_assignment(MIXED, (CUDA,), shapes, allow_fallback=True, model=Path("m.onnx"))
@@ -65,7 +65,7 @@ def test_a_shape_computation_on_the_cpu_is_no_fallback_and_data_is() -> None:
 
 def test_a_provider_that_took_nothing_fails() -> None:
     only_shapes = Assignment((AssignedGroup(CPU, (("Gather", "dim"),)),))
-    with pytest.raises(CheckFailed, match="took no node"):
+    with refused(CheckFailed):
         check_assignment(only_shapes, (CUDA,), frozenset({("Gather", "dim")}), allow_fallback=False, model=Path("m"))
 
 

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.onnx_text import write_onnx
+from tests.texts import refused
 from tests.unit.backends.bound_sessions import CopyingSession, bound, plain
 from tests.unit.backends.small_models import linear
 
@@ -141,22 +142,15 @@ def test_nothing_but_the_index_leaves_the_device(tmp_path: Path) -> None:
         assert watched.places == [("y", "cpu", 0), ("z", "cpu", 0)]
 
 
-@pytest.mark.parametrize(
-    ("name", "index", "words"),
-    [
-        ("y", 3, r"Output y of shape \[2, 3\] has no index 3 in its second dimension"),
-        ("y", -4, "no index -4"),
-        ("z", 0, r"no output 'z'; .*y"),
-    ],
-)
+@pytest.mark.parametrize(("name", "index"), [("y", 3), ("y", -4), ("z", 0)])
 @pytest.mark.parametrize("cuda_graph", [False, True])
-def test_an_index_that_does_not_exist(tmp_path: Path, name: str, index: int, words: str, cuda_graph: bool) -> None:
+def test_an_index_that_does_not_exist(tmp_path: Path, name: str, index: int, cuda_graph: bool) -> None:
     with bound(linear(tmp_path / "m.onnx"), cuda_graph=cuda_graph) as session:
         for _ in range(2):
-            with pytest.raises(UsageProblem, match=words):
+            with refused(UsageProblem):
                 session.run_at({"x": batch(2)}, name, index)
             assert session.run_at({"x": batch(2)}, "y", 2).shape == (2,)
-    with pytest.raises(UsageProblem, match="closed"):
+    with refused(UsageProblem):
         session.run_at({"x": batch(2)}, "y", 0)
 
 
@@ -166,7 +160,7 @@ def test_one_index_of_an_output_whose_shape_depends_on_the_data(tmp_path: Path) 
         for values in ([1, 0, 2, 3], [0, 0, 5, 0], [1, 1, 1, 1]):
             x = np.array(values, np.float32)
             np.testing.assert_array_equal(session.run_at({"x": x}, "y", -1), [np.flatnonzero(x)[-1]])
-        with pytest.raises(UsageProblem, match=r"shape \[1, 0\] has no index -1"):
+        with refused(UsageProblem):
             session.run_at({"x": np.zeros(4, np.float32)}, "y", -1)
 
 
@@ -218,7 +212,7 @@ def test_an_output_whose_shape_depends_on_the_data(tmp_path: Path, operator: str
         for found, expected in kept:
             np.testing.assert_array_equal(found, expected, strict=True)
         assert len({found.shape for found, _ in kept}) > 1
-    with pytest.raises(UsageProblem, match=r"CUDA graph.*depend on the data: y"):
+    with refused(UsageProblem):
         bound(model, cuda_graph=True)
 
 
@@ -240,7 +234,7 @@ def test_an_input_that_is_read_on_the_host_is_bound_there(tmp_path: Path) -> Non
         for values in ([3, 1, 3], [0, 0, 0], [9, 8, 7]):
             x = np.array(values, np.float32)
             np.testing.assert_array_equal(session.run({"x": x})["y"], np.unique(x))
-    with pytest.raises(UsageProblem, match=r"CUDA graph reads no host memory.*: x\."):
+    with refused(UsageProblem):
         bound(linear(tmp_path / "l.onnx"), device="cuda", cuda_graph=True)
 
 
@@ -280,10 +274,10 @@ def test_a_closed_session_says_so(tmp_path: Path) -> None:
     session = bound(linear(tmp_path / "m.onnx"))
     session.close()
     session.close()
-    with pytest.raises(UsageProblem, match="closed"):
+    with refused(UsageProblem):
         session.run({"x": batch(1)})
 
 
 def test_page_locked_memory_without_cuda_names_the_library() -> None:
-    with pytest.raises(ComponentMissing, match=r"libcudart\.so\.99"):
+    with refused(ComponentMissing):
         PinnedHost(99)

@@ -6,6 +6,7 @@ from typing import Any
 
 import onnxruntime as ort
 import pytest
+from tests.texts import held
 
 from trt_workbench.backends.ort import libraries as ort_libraries
 from trt_workbench.backends.ort.common import CUDA_PROVIDER, TENSORRT_PROVIDER
@@ -51,7 +52,7 @@ def test_without_a_gpu_that_is_the_reason_not_a_library(
     monkeypatch.setattr("trt_workbench.core.gpu._DEVICE_FILES", ())
     gpus()
     found = ort_libraries.gpu_availability(CUDA_PROVIDER)
-    assert found.reason == "No GPU can be used: the driver sees no GPU."
+    held(found.reason)
     assert found.fix.startswith("Install NVIDIA's driver")
 
 

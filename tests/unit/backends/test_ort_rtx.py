@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.texts import refused
 from tests.unit.backends.small_models import linear
 
 from trt_workbench.backends.base import SessionOptions
@@ -64,24 +65,24 @@ def test_fp16_is_another_graph(model: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("extra", "message"),
+    "extra",
     [
-        ({"nv_max_workspace": 1}, "did you mean nv_max_workspace_size"),
-        ({"nv_profile_min_shapes": "x:1x4"}, "A profile needs .*; only nv_profile_min_shapes was given"),
-        ({"device_id": -1}, "device_id"),
-        ({"enable_cuda_graph": "perhaps"}, "true or false"),
+        {"nv_max_workspace": 1},
+        {"nv_profile_min_shapes": "x:1x4"},
+        {"device_id": -1},
+        {"enable_cuda_graph": "perhaps"},
     ],
 )
-def test_options_that_cannot_be_are_refused(model: Path, extra: dict[str, Any], message: str) -> None:
-    with pytest.raises(UsageProblem, match=message):
+def test_options_that_cannot_be_are_refused(model: Path, extra: dict[str, Any]) -> None:
+    with refused(UsageProblem):
         request(model, **extra)
-    with pytest.raises(UsageProblem, match=message):
+    with refused(UsageProblem):
         OrtRtxBackend().check_options(SessionOptions(extra=extra))
 
 
 def test_without_a_gpu_that_is_the_reason(gpus: Callable[..., None], model: Path) -> None:
     gpus()
-    with pytest.raises(ComponentMissing, match="Backend ort-rtx cannot serve here: No GPU can be used"):
+    with refused(ComponentMissing):
         OrtRtxBackend().load(model)
 
 

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto
 from tests.onnx_text import write_onnx
+from tests.texts import refused
 from tests.unit.backends.bound_sessions import CopyingSession, bound, plain
 
 from trt_workbench.backends.base import SessionOptions
@@ -93,7 +94,7 @@ def test_state_goes_on_where_one_index_of_an_output_is_fetched(model: Path) -> N
 def test_an_index_that_does_not_exist_keeps_the_state(model: Path) -> None:
     with bound(model, state=STATE) as session:
         for x, expected in zip(steps(), by_hand(model, steps()), strict=True):
-            with pytest.raises(UsageProblem, match="has no index 9"):
+            with refused(UsageProblem):
                 session.run_at({"x": x}, "y", 9)
             np.testing.assert_array_equal(session.run({"x": x})["y"], expected)
 
@@ -110,7 +111,7 @@ def test_a_run_that_fails_keeps_the_state(model: Path) -> None:
     inner = FailingSession(model)
     with bound(model, session=inner, state=STATE) as session:
         for x, expected in zip(steps(), by_hand(model, steps()), strict=True):
-            with pytest.raises(UsageProblem, match=r"unknown \['h'\]"):
+            with refused(UsageProblem):
                 session.run({"x": x, "h": np.zeros(H, np.float32)})
             inner.failing = True
             with pytest.raises(DeviceFailure):
@@ -129,42 +130,36 @@ def test_a_state_that_passes_through_and_one_that_never_changes(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("state", "words"),
+    "state",
     [
-        ({"h_nxt": "h"}, r"the output 'h_nxt', which the model does not have; did you mean h_next"),
-        ({"h_next": "g"}, r"the input 'g', which the model does not have; there are: x, h, count"),
-        ({"h_next": "h", "count_next": "h"}, r"'h' from two outputs, 'h_next' and 'count_next'"),
-        ({"h_next": "count"}, r"'h_next' \(tensor\(float\) \[2, 3\]\) cannot feed the input 'count'"),
-        ({"y": "x"}, r"dimension 0 \('n', of the input 'x'\) is dynamic"),
+        {"h_nxt": "h"},
+        {"h_next": "g"},
+        {"h_next": "h", "count_next": "h"},
+        {"h_next": "count"},
+        {"y": "x"},
     ],
 )
-def test_pairs_that_do_not_fit(model: Path, state: dict[str, str], words: str) -> None:
-    with pytest.raises(UsageProblem, match=words):
+def test_pairs_that_do_not_fit(model: Path, state: dict[str, str]) -> None:
+    with refused(UsageProblem):
         bound(model, state=state)
 
 
-@pytest.mark.parametrize(
-    ("made", "words"),
-    [
-        ({"h": "rows,3"}, r"dimension 0 \('rows', of the input 'h'\) is dynamic"),
-        ({"kind": TensorProto.FLOAT16}, r"'h_next' \(tensor\(float16\) .* cannot feed the input 'h'"),
-    ],
-)
-def test_shapes_and_types_that_do_not_fit(tmp_path: Path, made: dict[str, Any], words: str) -> None:
-    with pytest.raises(UsageProblem, match=words):
+@pytest.mark.parametrize("made", [{"h": "rows,3"}, {"kind": TensorProto.FLOAT16}])
+def test_shapes_and_types_that_do_not_fit(tmp_path: Path, made: dict[str, Any]) -> None:
+    with refused(UsageProblem):
         bound(recurrent(tmp_path / "m.onnx", **made), state={"h_next": "h"})
 
 
 def test_an_output_that_no_run_writes(tmp_path: Path) -> None:
     path = write_onnx(tmp_path / "m.onnx", "g (float[1] x, float[1] h) => (float[1] y, float[1] h) { y = Add(x, h) }")
-    with pytest.raises(UsageProblem, match="'h' is an input of the same name"):
+    with refused(UsageProblem):
         bound(path, state={"h": "h"})
 
 
 def test_a_shape_that_depends_on_the_data(tmp_path: Path) -> None:
     graph = "g (float[3] x, float[3] h) => (float[3] h_next, float[3] y) { h_next = Unique(h) y = Add(x, h) }"
     model = write_onnx(tmp_path / "m.onnx", graph)
-    with pytest.raises(UsageProblem, match="depends on the data"):
+    with refused(UsageProblem):
         bound(model, state={"h_next": "h"})
 
 
@@ -172,20 +167,20 @@ def test_no_state_and_none_any_more(model: Path) -> None:
     with bound(model) as session:
         assert session.state_inputs == ()
         assert session.memory_bytes() == {}
-        with pytest.raises(UsageProblem, match="keeps no state"):
+        with refused(UsageProblem):
             session.reset_state()
     session = bound(model, state=STATE)
     session.run({"x": steps()[0]})
     session.close()
     assert session.memory_bytes() == {"device_state": 0, "host_state": 0}
-    with pytest.raises(UsageProblem, match="closed"):
+    with refused(UsageProblem):
         session.reset_state()
 
 
 def test_a_run_in_flight_keeps_its_state(model: Path) -> None:
     class Resetting(CopyingSession):
         def run_with_iobinding(self, binding: Any, options: Any) -> None:
-            with pytest.raises(UsageProblem, match="in flight"):
+            with refused(UsageProblem):
                 session.reset_state()
             super().run_with_iobinding(binding, options)
 
@@ -195,22 +190,20 @@ def test_a_run_in_flight_keeps_its_state(model: Path) -> None:
 
 @pytest.mark.parametrize("backend", [OrtCudaBackend(), OrtTrtBackend()])
 @pytest.mark.parametrize(
-    ("extra", "concurrency", "words"),
+    ("extra", "concurrency"),
     [
-        ({}, 2, "concurrency of 1, and a session for each sequence"),
-        ({"cuda_graph": True}, 1, "those of state alternate"),
-        ({"state": "h_next=h"}, 1, "Option state .* is names by name, not 'h_next=h'"),
+        ({}, 2),
+        ({"cuda_graph": True}, 1),
+        ({"state": "h_next=h"}, 1),
     ],
 )
-def test_what_does_not_go_together(
-    model: Path, backend: Any, extra: dict[str, Any], concurrency: int, words: str
-) -> None:
+def test_what_does_not_go_together(model: Path, backend: Any, extra: dict[str, Any], concurrency: int) -> None:
     options = SessionOptions(concurrency=concurrency, extra={"state": STATE, **extra})
-    with pytest.raises(UsageProblem, match=words):
+    with refused(UsageProblem):
         backend.request(model, options)
     assert backend.request(model, SessionOptions(extra={"state": STATE})).extra["state"] == STATE
 
 
 def test_tensorrts_own_graphs_do_not_go_with_state(model: Path) -> None:
-    with pytest.raises(UsageProblem, match="those of state alternate"):
+    with refused(UsageProblem):
         OrtTrtBackend().request(model, SessionOptions(extra={"state": STATE, "trt_cuda_graph_enable": True}))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto
 from tests.onnx_text import write_onnx
+from tests.texts import refused
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.ort.cpu import OrtCpuBackend
@@ -115,11 +116,11 @@ def test_a_loops_own_time_is_without_that_of_its_body(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize(("text", "words"), [("", "is there room"), ("[", "is there room"), ("[{}]", "")])
-def test_a_damaged_or_empty_trace_is_refused(text: str, words: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ["", "[", "[{}]"])
+def test_a_damaged_or_empty_trace_is_refused(text: str, tmp_path: Path) -> None:
     path = tmp_path / "t.json"
     path.write_text(text)
-    with pytest.raises(UsageProblem, match=rf"{words}.*t\.json"):
+    with refused(UsageProblem):
         read_trace(path, 0, ModelNodes())
 
 

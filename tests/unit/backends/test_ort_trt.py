@@ -5,6 +5,7 @@ from typing import Any
 
 import onnxruntime as ort
 import pytest
+from tests.texts import refused
 from tests.unit.backends.small_models import linear
 
 from trt_workbench.backends import tf32
@@ -41,7 +42,7 @@ def plan(model: Path, precision: str = "fp32", versions: dict[str, str] = V10, *
 @pytest.mark.skipif(TRT in ort.get_available_providers(), reason="this ONNX Runtime has the TensorRT provider")
 def test_without_the_provider_loading_is_an_error(model: Path, gpus: Callable[..., None]) -> None:
     gpus("9.0")
-    with pytest.raises(ComponentMissing, match=r"libonnxruntime_providers_tensorrt\.so"):
+    with refused(ComponentMissing):
         OrtTrtBackend().load(model)
 
 
@@ -80,7 +81,7 @@ def test_precision_is_in_the_graph_from_tensorrt_11_on(model: Path) -> None:
     assert made.model.path != model
     assert made.provenance["converted_sha256"]
     assert plan(model, "fp16", V11).provenance == made.provenance
-    with pytest.raises(UsageProblem, match="bf16"):
+    with refused(UsageProblem):
         plan(model, "bf16", V11)
 
 
@@ -130,27 +131,27 @@ def test_a_chosen_cache_folder_is_kept(model: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("extra", "text"),
+    "extra",
     [
-        ({"trt_fp16": True}, "did you mean trt_fp16_enable"),
-        ({"trt_onnx_bytestream": "1"}, "no option 'trt_onnx_bytestream'"),
-        ({"trt_engine_decryption_lib_path": "x.so"}, "no option"),
-        ({"trt_fp16_enable": True}, "ask for the precision itself"),
-        ({"trt_profile_min_shapes": "x:1x4"}, "A profile needs"),
-        ({**SHAPES, "trt_profile_min_shapes": "x=1"}, "is written"),
-        ({**SHAPES, "trt_profile_min_shapes": "z:1x4"}, "names"),
-        ({**SHAPES, "trt_profile_min_shapes": "x:9x4"}, "min <= opt <= max"),
+        {"trt_fp16": True},
+        {"trt_onnx_bytestream": "1"},
+        {"trt_engine_decryption_lib_path": "x.so"},
+        {"trt_fp16_enable": True},
+        {"trt_profile_min_shapes": "x:1x4"},
+        {**SHAPES, "trt_profile_min_shapes": "x=1"},
+        {**SHAPES, "trt_profile_min_shapes": "z:1x4"},
+        {**SHAPES, "trt_profile_min_shapes": "x:9x4"},
     ],
 )
-def test_what_does_not_fit_is_refused(model: Path, extra: dict[str, Any], text: str) -> None:
-    with pytest.raises(UsageProblem, match=text):
+def test_what_does_not_fit_is_refused(model: Path, extra: dict[str, Any]) -> None:
+    with refused(UsageProblem):
         plan(model, **extra)
 
 
 def test_tf32_is_forbidden_for_the_process_where_the_provider_has_no_switch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(tf32.VARIABLE, raising=False)
     monkeypatch.setenv(tf32.VARIABLE, "1")
-    with pytest.raises(UsageProblem, match="is '1'"):
+    with refused(UsageProblem):
         tf32.forbid_tf32()
     monkeypatch.setenv(tf32.VARIABLE, "0")
     assert "NVIDIA_TF32_OVERRIDE=0" in tf32.forbid_tf32()

@@ -9,6 +9,7 @@ import onnx
 import pytest
 from tests.half_models import half_input, half_model
 from tests.onnx_text import write_onnx
+from tests.texts import held
 
 from trt_workbench.backends.ort.cpu import OrtCpuBackend
 from trt_workbench.backends.overflow import explained, overflows
@@ -32,7 +33,7 @@ def test_the_first_that_leaves_the_range_is_named(tmp_path: Path) -> None:
     both = found(path, [np.float16([[-1000, 20]]), np.float16([[800, 20]])])
     assert both == [("a", "Mul grow", -300000.0, 240000.0), ("c", "Mul more", 0.0, 1_800_000.0)]
     reason = explained(path, "fp32", [{"x": np.float16([[-1000, 0.5]])}])
-    assert reason == ": beyond fp16's 65504, a (Mul grow) goes from -3e+05 to 150"
+    held(reason)
 
 
 def test_what_is_rounded_to_the_largest_value_does_not_leave_it(tmp_path: Path) -> None:
@@ -50,7 +51,7 @@ def test_a_float_model_that_is_asked_for_in_fp16(tmp_path: Path) -> None:
     assert found(path, x, "fp32") == found(path, x, "bf16") == []
     assert found(path, np.float32([[1e34, 1]]), "bf16") == [("a", "Mul up", 0.0, 100000.0)]
     reason = explained(path, "bf16", [{"x": np.float32([[1e34, 1]])}])
-    assert reason == ": beyond bf16's 3.38953e+38, a (Mul up)"
+    held(reason)
 
 
 def test_bf16(tmp_path: Path) -> None:
@@ -64,21 +65,20 @@ RMS = "[sq] s = Mul(x, x) m = ReduceMean<axes=[1], keepdims=1>(s) q = Sqrt(m) "
 
 
 @pytest.mark.parametrize(
-    ("nodes", "x", "what"),
+    ("nodes", "x"),
     [
-        ("[m] d = Mul(x, small) [d] y = Div(x, d)", [[1e-4, 1]], "y (Div d) is infinite, as d (Mul m)"),
-        ("d = Mul(x, small) e = Neg(d) y = Div(x, e)", [[-1e-4, 1]], "y (Div) is infinite, as d (Mul)"),
-        ("d = Mul(x, small) y = Reciprocal(d)", [[1e-4, 1]], "y (Reciprocal) is infinite, as d (Mul)"),
-        ("d = Mul(x, small) y = Log(d)", [[1e-4, 1]], "y (Log) is infinite, as d (Mul)"),
-        ("d = Mul(x, small) y = Pow(d, minus)", [[1e-4, 1]], "y (Pow) is infinite, as d (Mul)"),
+        ("[m] d = Mul(x, small) [d] y = Div(x, d)", [[1e-4, 1]]),
+        ("d = Mul(x, small) e = Neg(d) y = Div(x, e)", [[-1e-4, 1]]),
+        ("d = Mul(x, small) y = Reciprocal(d)", [[1e-4, 1]]),
+        ("d = Mul(x, small) y = Log(d)", [[1e-4, 1]]),
+        ("d = Mul(x, small) y = Pow(d, minus)", [[1e-4, 1]]),
     ],
 )
-def test_a_divisor_that_underflows_is_named(tmp_path: Path, nodes: str, x: Any, what: str) -> None:
+def test_a_divisor_that_underflows_is_named(tmp_path: Path, nodes: str, x: Any) -> None:
     more = {"small": np.float16(1e-4), "minus": np.float16(-1)}
     path = write_onnx(tmp_path / "m.onnx", HALF.format(nodes), more)
-    least = float(np.float16(1e-4)) ** 2
     reason = explained(path, "fp32", [{"x": np.float16(x)}, {"x": np.float16([[1, 1]])}])
-    assert reason == f": {what} underflows to 0: its least magnitude is {least:.5g}, fp16's 5.9605e-08"
+    held(reason)
 
 
 def test_squares_of_a_norm_that_underflow_are_named(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_pytorch_in_fp16_is_explained_too(tmp_path: Path) -> None:
     with get_backend("torch").load(path, SessionOptions(precision="fp16")) as session:
         assert np.isinf(session.run({"x": np.float32([[2, 3]])})["y"]).all()
         reason = session.explained([{"x": np.float32([[2, 3]])}])
-        assert reason == ": beyond fp16's 65504, a (Mul up) goes from 0 to 1.8e+05"
+        held(reason)
 
 
 def test_what_cannot_be_explained_is_silent(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 import pytest
+from tests.texts import refused
 
 from trt_workbench.backends import pinned
 from trt_workbench.backends.pinned import PageableHost, PinnedHost
@@ -73,7 +74,7 @@ def test_scalars_and_empty_arrays(live_blocks: Callable[[], int]) -> None:
 
 @pytest.mark.usefixtures("live_blocks")
 def test_memory_that_cannot_be_had_is_a_failure_of_the_device() -> None:
-    with pytest.raises(DeviceFailure, match=r"no 17179869184 bytes .*error 2"):
+    with refused(DeviceFailure):
         PinnedHost(MAJOR).array((1 << 34,), "uint8")
 
 
@@ -107,5 +108,5 @@ def test_one_index_is_fetched(
 @pytest.mark.usefixtures("live_blocks")
 def test_a_copy_that_fails_is_a_failure_of_the_device() -> None:
     value = onnxruntime.OrtValue.ortvalue_from_numpy(np.zeros((2, 2, 3), np.uint8))
-    with pytest.raises(DeviceFailure, match=r"copy 6 bytes .*error 1"):
+    with refused(DeviceFailure):
         PinnedHost(MAJOR).fetch_at(value, "uint8", 0)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.texts import held, refused
 
 from trt_workbench.backends import registry
 from trt_workbench.backends.base import Availability
@@ -43,7 +44,7 @@ def test_a_precision_is_refused_without_a_model(name: str, served: str, unknown:
         pytest.importorskip("torch")
     backend = registry.get_backend(name)
     backend.check_precision(served)
-    with pytest.raises(UsageProblem, match=f"Backend {name} .* '{unknown}'"):
+    with refused(UsageProblem):
         backend.check_precision(unknown)
 
 
@@ -74,7 +75,7 @@ def test_backends_of_other_packages_stand_after_our_own(tmp_path: Path, outside_
     outside_package({"trt_workbench.backends": {"silent": "silent_module:Silent"}}, tmp_path)
     assert registry.backend_names() == (*NAMES, "silent")
     assert registry.require_backend("silent").name == "silent"
-    with pytest.raises(UsageProblem, match="did you mean silent"):
+    with refused(UsageProblem):
         registry.get_backend("silnet")
     assert isinstance(registry.get_backend("ort-cpu"), OrtCpuBackend)
 
@@ -98,26 +99,26 @@ def test_a_package_that_cannot_be_used_is_one_sentence(
     found = registry.availabilities()
     assert found["ort-cpu"].ok
     assert re.fullmatch(rf"Its package addon 1\.0 cannot be used here \({why}.*\); .*", found[name].reason)
-    with pytest.raises(ComponentMissing, match=f"Backend {name} cannot serve here: Its package addon 1"):
+    with refused(ComponentMissing):
         registry.require_backend(name)
 
 
 def test_which_backends_run_plans() -> None:
     assert [name for name in ("auto", *NAMES) if registry.runs_plans(name)] == ["trt"]
-    with pytest.raises(UsageProblem, match="no backend called 'auto'; there are: trt"):
+    with refused(UsageProblem):
         registry.get_backend("auto")
 
 
 def test_unknown_backend_names_near_matches() -> None:
-    with pytest.raises(UsageProblem, match="did you mean ort-cpu"):
+    with refused(UsageProblem):
         registry.get_backend("ort_cpu")
-    with pytest.raises(UsageProblem, match="there are: auto, trt"):
+    with refused(UsageProblem):
         registry.require_backend("zzz")
 
 
 def test_a_backend_that_cannot_serve_is_an_error_with_its_mend(monkeypatch: pytest.MonkeyPatch) -> None:
     only(monkeypatch)
-    with pytest.raises(ComponentMissing, match=r"ort-cpu cannot serve here: no ort-cpu here\. get ort-cpu\."):
+    with refused(ComponentMissing):
         registry.require_backend("ort-cpu")
 
 
@@ -126,16 +127,16 @@ def test_auto_builds_no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(registry.require_backend("auto", ".onnx"), OrtCpuBackend)
 
 
-@pytest.mark.parametrize(("suffix", "text"), [(".onnx", "get ort-cuda.*get ort-cpu"), (".plan", "get trt")])
-def test_auto_says_what_each_candidate_lacks(monkeypatch: pytest.MonkeyPatch, suffix: str, text: str) -> None:
+@pytest.mark.parametrize("suffix", [".onnx", ".plan"])
+def test_auto_says_what_each_candidate_lacks(monkeypatch: pytest.MonkeyPatch, suffix: str) -> None:
     only(monkeypatch)
-    with pytest.raises(ComponentMissing, match=text):
+    with refused(ComponentMissing):
         registry.require_backend("auto", suffix)
 
 
 @pytest.mark.parametrize("suffix", [".pt", ""])
 def test_auto_knows_its_kinds_of_files(suffix: str) -> None:
-    with pytest.raises(UsageProblem, match=r"only for \.onnx, \.plan, \.engine"):
+    with refused(UsageProblem):
         registry.require_backend("auto", suffix)
 
 
@@ -147,9 +148,7 @@ def test_auto_says_first_which_environment_is_made_for_the_gpu(
     started_by("pixi", "gpu", "eval-coco")
     said: list[str] = []
     assert registry.require_backend("auto", ".onnx", said.append).name == "ort-cuda"
-    assert said == [
-        "The environment gpu is for any GPU; the one for this NVIDIA H200 is h200: `pixi run -e h200 eval-coco`."
-    ]
+    held(*said)
 
 
 def test_auto_candidates_load_the_kind_they_stand_for() -> None:
@@ -159,7 +158,7 @@ def test_auto_candidates_load_the_kind_they_stand_for() -> None:
 
 
 def test_file_of_another_kind_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageProblem, match=r"loads \.onnx"):
+    with refused(UsageProblem):
         registry.require_backend("ort-cpu").load(tmp_path / "model.pt")
 
 

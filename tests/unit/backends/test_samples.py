@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.texts import refused
 
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.samples import file_name, read_samples
@@ -66,7 +67,7 @@ def test_a_folder_for_each_input_matches_by_file_name(tmp_path: Path) -> None:
     sources = [f"x={tmp_path / 'a'}", f"{Y.name}={tmp_path / 'b'}"]
     assert values(sources, X, Y) == {"s0": {"x": 0, Y.name: 10}, "s1": {"x": 1, Y.name: 11}}
     (tmp_path / "b" / "s1.npy").unlink()
-    with pytest.raises(UsageProblem, match=r"s1\.npy lacks its partner"):
+    with refused(UsageProblem):
         values(sources, X, Y)
 
 
@@ -84,19 +85,12 @@ def test_a_stream_reads_no_more_than_one_sample_ahead(tmp_path: Path) -> None:
     assert next(samples).name == "s0"
     (tmp_path / "s3.npy").write_bytes(b"damaged")
     assert [next(samples).name, next(samples).name] == ["s1", "s2"]
-    with pytest.raises(UsageProblem, match=r"s3\.npy"):
+    with refused(UsageProblem):
         next(samples)
 
 
-@pytest.mark.parametrize(
-    ("names", "text"),
-    [
-        ([], "holds no .npy or .npz file"),
-        (["a.npy", "a.npz"], "Two samples are called a"),
-        (["folder/"], "Sample folder holds 0 arrays"),
-    ],
-)
-def test_folders_that_hold_no_samples_are_told(tmp_path: Path, names: list[str], text: str) -> None:
+@pytest.mark.parametrize("names", [[], ["a.npy", "a.npz"], ["folder/"]])
+def test_folders_that_hold_no_samples_are_told(tmp_path: Path, names: list[str]) -> None:
     for name in names:
         if name.endswith("/"):
             (tmp_path / name).mkdir()
@@ -104,16 +98,16 @@ def test_folders_that_hold_no_samples_are_told(tmp_path: Path, names: list[str],
             save(tmp_path / name, 1)
         else:
             np.savez(tmp_path / name, x=np.ones(2, np.float32))
-    with pytest.raises(UsageProblem, match=text):
+    with refused(UsageProblem):
         values([str(tmp_path)], X)
 
 
 def test_files_and_folders_do_not_mix(tmp_path: Path) -> None:
     file, folder = save(tmp_path / "a.npy", 1), tmp_path / "folder"
     folder.mkdir()
-    with pytest.raises(UsageProblem, match="either files or folders"):
+    with refused(UsageProblem):
         values([str(file), str(folder)], X, Y)
-    with pytest.raises(UsageProblem, match="need the names of their inputs"):
+    with refused(UsageProblem):
         values([str(folder), str(folder)], X, Y)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.onnx_text import write_onnx
+from tests.texts import refused
 from tests.unit.backends.small_models import linear, reshaped
 
 from trt_workbench.backends.base import SessionOptions
@@ -93,12 +94,12 @@ def test_runs_from_several_threads(tmp_path: Path) -> None:
 
         with ThreadPoolExecutor(3) as pool:
             list(pool.map(work, range(3)))
-    with pytest.raises(UsageProblem, match="closed"):
+    with refused(UsageProblem):
         session.run({"x": inputs[0]})
 
 
 def test_an_exported_program_needs_trust_and_runs_with_it(program: Path) -> None:
-    with pytest.raises(UsageProblem, match="trust=true"):
+    with refused(UsageProblem):
         TorchBackend().load(program, options())
     with TorchBackend().load(program, options(trust=True)) as session:
         assert session.inputs[0].shape == (None, 4)
@@ -106,25 +107,25 @@ def test_an_exported_program_needs_trust_and_runs_with_it(program: Path) -> None
             3,
             3,
         )
-    with pytest.raises(UsageProblem, match="ask for fp32"):
+    with refused(UsageProblem):
         TorchBackend().load(program, options("fp16", trust=True))
     program.write_bytes(b"no archive")
-    with pytest.raises(UsageProblem, match=r"torch\.export"):
+    with refused(UsageProblem):
         TorchBackend().load(program, options(trust=True))
 
 
 @pytest.mark.parametrize(
-    ("given", "text"),
+    "given",
     [
-        (SessionOptions(extra={"devise": "cpu"}), "did you mean device"),
-        (SessionOptions(extra={"device": "tpu"}), "cpu, cuda or cuda:N"),
-        (SessionOptions(extra={"device": "meta"}), "cpu, cuda or cuda:N"),
-        (SessionOptions(precision="int8", extra=CPU), "fp32, fp16 or bf16"),
-        (SessionOptions(concurrency=0, extra=CPU), "at least 1"),
+        SessionOptions(extra={"devise": "cpu"}),
+        SessionOptions(extra={"device": "tpu"}),
+        SessionOptions(extra={"device": "meta"}),
+        SessionOptions(precision="int8", extra=CPU),
+        SessionOptions(concurrency=0, extra=CPU),
     ],
 )
-def test_what_does_not_fit_is_refused(tmp_path: Path, given: SessionOptions, text: str) -> None:
-    with pytest.raises(UsageProblem, match=text):
+def test_what_does_not_fit_is_refused(tmp_path: Path, given: SessionOptions) -> None:
+    with refused(UsageProblem):
         TorchBackend().load(linear(tmp_path / "m.onnx"), given)
 
 
@@ -180,16 +181,13 @@ def test_where_pytorch_gives_up_on_compiling_nothing_runs_uncompiled(
 ) -> None:
     from torch._dynamo import config
 
-    message = (
-        r"with x \[3, 4\]: it was compiled for 2 kinds of inputs, .* \(recompile_limit\).* The backend torch runs it"
-    )
     asked = options(dynamic=False, fullgraph=fullgraph)
     with TorchCompileBackend().load(linear(tmp_path / "m.onnx"), asked) as session:
         with config.patch(recompile_limit=2, suppress_errors=suppress):
             for batch in (1, 2):
                 session.run({"x": np.ones((batch, 4), np.float32)})
             for _ in range(2):
-                with pytest.raises(UsageProblem, match=message):
+                with refused(UsageProblem):
                     session.run({"x": np.ones((3, 4), np.float32)})
             assert config.suppress_errors == suppress
         assert not config.fail_on_recompile_limit_hit  # of the process, so it holds during a run alone
@@ -202,7 +200,7 @@ def test_where_compiling_is_switched_off_torch_compile_does_not_serve(
     monkeypatch.setenv(switch, "1")
     found = TorchCompileBackend().availability()
     assert (found.ok, found.fix) == (False, f"Unset {switch}.")
-    with pytest.raises(ComponentMissing, match=f"{switch}=1 switches torch.compile off.*uncompiled"):
+    with refused(ComponentMissing):
         TorchCompileBackend().load(linear(tmp_path / "m.onnx"), options())
     assert TorchBackend().availability().ok
 
@@ -217,7 +215,7 @@ def test_one_index_of_an_output(tmp_path: Path) -> None:
                 found = session.run_at({"x": x}, name, index)
                 np.testing.assert_array_equal(found, whole[:, index], strict=True)
                 assert not np.shares_memory(found, x)
-        with pytest.raises(UsageProblem, match=r"Output y of shape \[2, 3, 2\] has no index -4"):
+        with refused(UsageProblem):
             session.run_at({"x": x}, "y", -4)
 
 

@@ -14,6 +14,8 @@ from trt_workbench.model.llm_directory import examine_llm_directory
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from tests.texts import refused
+
 from trt_workbench.backends.torch.llm import TorchLlm, choose_device, load_torch_llm
 from trt_workbench.backends.torch.llm_model import quiet_transformers
 from trt_workbench.llm.agreement import trace
@@ -34,7 +36,7 @@ def test_attention_is_the_fused_one_where_the_architecture_has_it(llm_folder: Fo
 
 def test_a_model_that_ignores_the_cache_is_refused(llm_folder: Folders) -> None:
     """It would generate from each token alone."""
-    with pytest.raises(UsageProblem, match=r"mamba model takes no keys and values.*leave generate-cached out"):
+    with refused(UsageProblem):
         load(llm_folder("mamba")).prefill(TOKENS[None], 30)
 
 
@@ -47,13 +49,13 @@ def test_what_the_architecture_refuses_is_an_error_of_the_user(
         raise ValueError("it uses a cache of its own")
 
     monkeypatch.setattr(model._model, "forward", refuse)
-    with pytest.raises(UsageProblem, match=r"cannot run this llama model so \(it uses a cache of its own\)"):
+    with refused(UsageProblem):
         model.prefill(TOKENS[None], 30)
 
 
 @pytest.mark.parametrize("device", ["mps", "gpu", "cuda:", "cuda:x", "cpu:0"])
 def test_devices_that_do_not_exist(device: str) -> None:
-    with pytest.raises(UsageProblem, match="device is auto, cpu, cuda or cuda:N"):
+    with refused(UsageProblem):
         choose_device(device)
 
 
@@ -63,7 +65,7 @@ def test_a_gpu_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     assert choose_device("cuda:1") == "cuda:1"
-    with pytest.raises(ComponentMissing, match="sees 2 GPUs, so there is no cuda:2"):
+    with refused(ComponentMissing):
         choose_device("cuda:2")
 
 
@@ -92,7 +94,7 @@ def test_what_fails_within_the_architecture_is_said(
         raise error("index 64 is out of bounds")
 
     monkeypatch.setattr(model._model, "forward", fail)
-    with pytest.raises(UsageProblem, match=r"cannot run this llama model so \(index 64 is out of bounds\)"):
+    with refused(UsageProblem):
         model.logits(TOKENS[None])
 
 
@@ -103,7 +105,7 @@ def test_memory_that_runs_out_within_the_architecture(llm_folder: Folders, monke
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
 
     monkeypatch.setattr(model._model, "forward", fail)
-    with pytest.raises(DeviceFailure, match="Out of memory"):
+    with refused(DeviceFailure):
         model.logits(TOKENS[None])
 
 
@@ -140,19 +142,15 @@ def test_where_pytorch_gives_up_on_compiling_the_model_does_not_run_uncompiled(
     from torch._dynamo import config
 
     model = load(llm_folder("llama"), compiled=True)
-    message = (
-        r"torch-compile cannot run this llama model so: it was compiled for 2 kinds of inputs, .* \(recompile_limit\), "
-        r".* uncompiled.* Leave torch-compile out here"
-    )
     with config.patch(recompile_limit=2, suppress_errors=suppress):
         for batch in (1, 2):
             model.prefill(TOKENS.reshape(batch, -1), 30)
             model.step(TOKENS[:batch])
         model.prefill(TOKENS.reshape(3, -1), 30)
         for _ in range(2):  # nor at the next call
-            with pytest.raises(UsageProblem, match=message):
+            with refused(UsageProblem):
                 model.step(TOKENS[:3])
-        with pytest.raises(UsageProblem, match=message):
+        with refused(UsageProblem):
             model.last_logits(TOKENS[None])
 
 
@@ -183,7 +181,7 @@ def test_a_model_that_is_not_compiled_as_a_whole_is_refused(
         return real(**inputs)
 
     monkeypatch.setattr(model._model, "forward", in_two_parts)
-    with pytest.raises(UsageProblem, match=r"cannot run this llama model so: it cannot be compiled \(.*graph_break"):
+    with refused(UsageProblem):
         model.last_logits(TOKENS[None])
 
 

@@ -12,6 +12,7 @@ import onnx
 import pytest
 from onnx import helper
 from tests.onnx_text import parse_onnx, write_onnx
+from tests.texts import held, refused
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.images import ImageSession, ImageTransform
@@ -141,7 +142,7 @@ def test_a_plan_refuses_what_only_a_build_could_honour(model: Path, tmp_path: Pa
     export(build(prepare_build(Model.open(model), BuildSettings(profiles=["images:1x3x8x8"]))).plan, plan)
     TrtBackend().load(plan, SessionOptions(extra={"device": 0, "max_batch": 4, "spin": False})).close()
     for name, value in (("optimization_level", 5), ("precision", "fp16"), ("force", True)):
-        with pytest.raises(UsageProblem, match=f"Option {name} is for building, and this is a plan"):
+        with refused(UsageProblem):
             TrtBackend().load(plan, SessionOptions(extra={name: value}))
 
 
@@ -150,9 +151,9 @@ def test_a_closed_session_says_so(model: Path, images: list[Any]) -> None:
     assert isinstance(session, ImageSession)
     session.close()
     session.close()
-    with pytest.raises(UsageProblem, match="closed"):
+    with refused(UsageProblem):
         session.run({"images": np.zeros((1, 3, 8, 8), np.float32)})
-    with pytest.raises(UsageProblem, match="closed"):
+    with refused(UsageProblem):
         session.run_images(images[:1], TRANSFORM)
 
 
@@ -168,9 +169,9 @@ def test_one_index_of_an_output(model: Path, monkeypatch: pytest.MonkeyPatch) ->
         for index in (-1, 0, 2):
             np.testing.assert_array_equal(session.run_at({"images": x}, "means", index), whole[:, index])
         assert asked[-1] == {"outputs": [], "at": {"means": 2}}
-        with pytest.raises(UsageProblem, match="no index 3 in its second dimension"):
+        with refused(UsageProblem):
             session.run_at({"images": x}, "means", 3)
-        with pytest.raises(UsageProblem, match="no output 'mean'; did you mean means"):
+        with refused(UsageProblem):
             session.run_at({"images": x}, "mean", 0)
 
 
@@ -197,7 +198,7 @@ def test_a_fixed_batch_is_filled_up(tmp_path: Path, images: list[Any]) -> None:
         assert isinstance(session, ImageSession)
         found = session.run_images(images, TRANSFORM)
         assert found["means"].shape == (2, 3)
-        with pytest.raises(UsageProblem, match="batches of exactly 4, not 6"):
+        with refused(UsageProblem):
             session.run_images(images * 3, TRANSFORM)
 
 
@@ -234,25 +235,25 @@ def test_a_plan_is_taken_with_its_own_precision_alone(model: Path, tmp_path: Pat
     export(engine.plan, plan)
     TrtBackend().load(plan, SessionOptions(precision="fp16")).close()
     TrtBackend().load(plan).close()
-    with pytest.raises(UsageProblem, match="built with fp16, not bf16"):
+    with refused(UsageProblem):
         TrtBackend().load(plan, SessionOptions(precision="bf16"))
 
 
 def test_options_are_checked(model: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageProblem, match="did you mean cuda_graph"):
+    with refused(UsageProblem):
         TrtBackend().load(model, SessionOptions(extra={"cuda_graf": False}))
-    with pytest.raises(UsageProblem, match="Option max_batch of backend trt is wrong"):
+    with refused(UsageProblem):
         TrtBackend().load(model, SessionOptions(extra={"max_batch": "many"}))
-    with pytest.raises(UsageProblem, match=r"setting precision|precision: "):
+    with refused(UsageProblem):
         TrtBackend().load(model, SessionOptions(precision="fp17"))
-    with pytest.raises(UsageProblem, match="4 calls at once need as many slots, not 2"):
+    with refused(UsageProblem):
         TrtBackend().load(model, SessionOptions(concurrency=4, extra={"slots": 2}))
-    with pytest.raises(UsageProblem, match=r"loads \.onnx or \.plan or \.engine files"):
+    with refused(UsageProblem):
         TrtBackend().load(tmp_path / "model.pt")
 
 
 def test_the_core_errors_arrive_in_the_workbench_words(model: Path) -> None:
-    with TrtBackend().load(model) as session, pytest.raises(UsageProblem, match="outside"):
+    with TrtBackend().load(model) as session, refused(UsageProblem):
         session.run({"images": np.zeros((9, 3, 8, 8), np.float32)})
 
 
@@ -284,7 +285,7 @@ def test_a_gpu_that_fails_is_one_that_is_missing(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(core, "devices", fail)
     found = TrtBackend().availability()
     assert not found.ok
-    assert found.reason == "No GPU can be used: cudaErrorECCUncorrectable."
+    held(found.reason)
 
 
 def test_the_cores_errors_become_ours_of_the_same_name() -> None:

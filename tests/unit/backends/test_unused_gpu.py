@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import pytest
+from tests.texts import held
 
 from trt_workbench.backends.unused_gpu import other_environment, unused_gpu
 from trt_workbench.core.gpu import driver_report, first_gpu, why_no_gpu
@@ -21,49 +22,40 @@ def test_a_gpu_that_is_hidden_is_no_gpu(gpus: Fixture, monkeypatch: pytest.Monke
     gpus("9.0")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert unused_gpu(*REASON) is None
-    assert why_no_gpu(driver_report()) == "CUDA_VISIBLE_DEVICES= hides every GPU"
+    held(why_no_gpu(driver_report()))
 
 
 def test_the_first_visible_gpu_is_named(gpus: Fixture, monkeypatch: pytest.MonkeyPatch) -> None:
     gpus("8.6", "9.0", names=("NVIDIA A10", "NVIDIA H200"))
     for visible in ("1", "GPU-1"):
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-        assert str(unused_gpu(*REASON)).startswith("NVIDIA H200 (compute capability 9.0, driver for CUDA 13.0) is left")
+        held(str(unused_gpu(*REASON)))
 
 
-@pytest.mark.parametrize(
-    ("gpu", "environment"), [("8.6", "gpu"), ("8.9", "gpu"), ("9.0", "h200"), ("10.0", "gpu"), ("12.0", "rtx5090")]
-)
-@pytest.mark.parametrize(("start", "program"), [("pixi", "pixi run"), ("tasks/run", "tasks/run")])
-def test_in_the_environment_for_the_cpu(
-    gpus: Fixture, started_by: Fixture, start: str, program: str, gpu: str, environment: str
-) -> None:
+@pytest.mark.parametrize("gpu", ["8.6", "8.9", "9.0", "10.0", "12.0"])
+@pytest.mark.parametrize("start", ["pixi", "tasks/run"])
+def test_in_the_environment_for_the_cpu(gpus: Fixture, started_by: Fixture, start: str, gpu: str) -> None:
     gpus(gpu)
     started_by(start, "default", "eval-coco", "--limit", "5")
-    assert unused_gpu(*REASON) == (
-        f"GPU (compute capability {gpu}, driver for CUDA 13.0) is left unused: the environment default is for the CPU. "
-        f"Use an environment that has it: `{program} -e {environment} eval-coco --limit 5`."
-    )
+    held(unused_gpu(*REASON))
 
 
 def test_with_a_driver_that_is_too_old(gpus: Fixture, started_by: Fixture) -> None:
     gpus("12.0", cuda="12.8")
     started_by("pixi", "default", "trtw", "profile", "m.onnx")
     text = str(unused_gpu(*REASON))
-    assert "driver for CUDA 12.8) is left unused: ONNX Runtime for GPUs needs a driver for CUDA 13.0." in text
-    assert text.endswith("`pixi run -e rtx5090 trtw profile m.onnx`.")
+    held(text)
 
 
 def test_a_gpu_that_cuda_13_does_not_serve(gpus: Fixture) -> None:
     gpus("6.1")
-    assert str(unused_gpu(*REASON)).endswith("CUDA 13 serves compute capability 7.5 and newer.")
+    held(str(unused_gpu(*REASON)))
 
 
 def test_elsewhere_the_backends_own_reason_is_given(gpus: Fixture, started_by: Fixture) -> None:
     gpus("9.0")
-    assert str(unused_gpu(*REASON)).endswith("is left unused: No CUDA provider. Install it.")
+    held(str(unused_gpu(*REASON)))
     started_by("pixi", "h200", "eval-coco")
-    assert str(unused_gpu(*REASON)).endswith("is left unused: No CUDA provider. Install it.")
 
 
 @pytest.mark.parametrize(

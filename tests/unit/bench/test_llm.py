@@ -14,6 +14,8 @@ from tests.faulty_llm import Faulty, rows_after_the_first
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from tests.texts import refused
+
 from trt_workbench.backends.measuring import SamplingLimits
 from trt_workbench.backends.registry import backend_names
 from trt_workbench.bench import llm
@@ -138,23 +140,16 @@ def test_generations_warm_up_by_their_first_tokens(llm_folder: Folders, kind: st
     model.close()
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"tf32": True}, "neither tf32 nor concurrency"),
-        ({"concurrency": 2}, "neither tf32 nor concurrency"),
-        ({"options": {"mode": "default"}}, "torch has no option 'mode' for language models"),
-    ],
-)
-def test_what_language_models_do_not_take(llm_folder: Folders, changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(UsageProblem, match=message):
+@pytest.mark.parametrize("changes", [{"tf32": True}, {"concurrency": 2}, {"options": {"mode": "default"}}])
+def test_what_language_models_do_not_take(llm_folder: Folders, changes: dict[str, Any]) -> None:
+    with refused(UsageProblem):
         load_model(point("prefill", "torch", {"prompt": 8}, **changes), llm_folder("llama"), {})
 
 
 def test_pytorch_on_a_device_of_choice(llm_folder: Folders) -> None:
     one = point("prefill", "torch", {"prompt": 8}, options={"device": "cpu"})
     load_model(one, llm_folder("llama"), {}).close()
-    with pytest.raises(UsageProblem, match="not 'tpu'"):
+    with refused(UsageProblem):
         load_model(replace(one, options={"device": "tpu"}), llm_folder("llama"), {})
 
 
@@ -164,7 +159,7 @@ def test_graphs_that_were_exported_before(llm_folder: Folders, tmp_path: Path) -
     graphs = load_config(tmp_path / "bench.yaml").models["lm"].graphs
     assert graphs == tmp_path / "exported"
     graphs.mkdir()
-    with pytest.raises(UsageProblem, match=f"{graphs}"):
+    with refused(UsageProblem):
         load_model(point("generate-cached", "ort-cpu", {"prompt": 5, "new_tokens": 4}), llm_folder("llama"), {}, graphs)
 
 
@@ -173,7 +168,7 @@ def test_a_precision_is_refused_before_the_export(
 ) -> None:
     monkeypatch.setenv("TRTW_TMP", str(tmp_path / "tmp"))
     for kind, dims in (("prefill", {"prompt": 8}), ("generate-cached", {"prompt": 8, "new_tokens": 4})):
-        with pytest.raises(UsageProblem, match="ort-cpu runs language models in fp32, not 'fp16'"):
+        with refused(UsageProblem):
             load_model(point(kind, "ort-cpu", dims, precision="fp16"), llm_folder("llama"), {})
     assert not list(tmp_path.iterdir())
 
@@ -184,7 +179,7 @@ def test_every_backend_runs_language_models_in_fp32(name: str) -> None:
 
 
 def test_too_long_for_the_model(llm_folder: Folders) -> None:
-    with pytest.raises(UsageProblem, match="64 positions; 70 tokens do not fit"):
+    with refused(UsageProblem):
         load_model(point("generate", "torch", {"prompt": 40, "new_tokens": 30}), llm_folder("llama"), {})
 
 
@@ -195,22 +190,22 @@ def test_configuration_of_a_language_model(llm_folder: Folders, tmp_path: Path) 
     config = load_config(path)
     assert [one.work.dims for one in expand(config)] == [{"prompt": size, "new_tokens": 32} for size in (8, 16)]
     assert len(sha256_of(model_files(config)["lm"])) == 64
-    for scenario, message in [
-        ("{kind: prefill, dims: {sequence: 8}}", "prefill has no dimension sequence; it has: prompt"),
-        ("{kind: prefill, imgsz: [8, 8]}", "prefill has no imgsz"),
+    for scenario in [
+        "{kind: prefill, dims: {sequence: 8}}",
+        "{kind: prefill, imgsz: [8, 8]}",
     ]:
         path.write_text(text + f"scenarios: {{s: {scenario}}}\n")
-        with pytest.raises(UsageProblem, match=message):
+        with refused(UsageProblem):
             load_config(path)
     path.write_text(text + "scenarios: {s: {kind: arrays}}\n")
-    with pytest.raises(UsageProblem, match=r"Scenario s \(arrays\) cannot run model lm, a folder of a language model"):
+    with refused(UsageProblem):
         model_files(load_config(path))
     (tmp_path / "m.onnx").touch()
     path.write_text("models: {m: {path: m.onnx}}\nruntimes: [{backend: torch}]\nscenarios: {s: {kind: prefill}}\n")
-    with pytest.raises(UsageProblem, match=r"Scenario s \(prefill\) cannot run model m, a file, not a folder"):
+    with refused(UsageProblem):
         model_files(load_config(path))
     path.write_text("models: {m: {path: .}}\nruntimes: [{backend: torch}]\nscenarios: {s: {kind: prefill}}\n")
-    with pytest.raises(UsageProblem, match=r"lacks config\.json"):
+    with refused(UsageProblem):
         model_files(load_config(path))
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.onnx_text import write_onnx
+from tests.texts import held
 
 from trt_workbench.bench.output_check import (
     Tolerance,
@@ -40,7 +41,7 @@ def test_rounding_matches_and_one_wrong_row_does_not() -> None:
     assert found["state"] == "wrong"
     assert found["tensors"]["y"]["relative_l2"] > 1
     assert found["tensors"]["y"]["row"] > 0
-    assert "y is off by 2" in found["reason"]
+    held(found["reason"])
     # over the whole tensor one row of 100 would be within the tolerance of fp16
     many = DRAW.normal(0, 1, (600, 50))
     one = many.copy()
@@ -137,7 +138,7 @@ def test_what_rounding_explains_is_not_far() -> None:
         "matched",
         "wrong",
     ]
-    assert found(0.22, y=0.107)[1] == "y is off by 0.22 (relative L2, of which rounding explains 0.11)"
+    held(found(0.22, y=0.107)[1])
     assert [found(error, y=0.01)[0] for error in (0.04, 0.06, 0.3)] == ["matched", "far", "wrong"]
     # however sensitive a model is, another result altogether is wrong
     assert [found(error, y=0.9)[0] for error in (0.24, 0.7, 1.0)] == ["matched", "far", "wrong"]

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.records import record, repetitions
+from tests.texts import refused
 
 from trt_workbench.bench.ranking import kept_records, rank, round_ratios
 from trt_workbench.bench.regression import changes
@@ -78,7 +79,7 @@ def test_a_point_of_one_run_alone_and_another_model() -> None:
 
 
 def test_runs_without_a_common_point_are_not_compared() -> None:
-    with pytest.raises(UsageProblem, match=r"no point in common; one has arrays / m b1 / a, the other .* / b\."):
+    with refused(UsageProblem):
         changes(repetitions("a", 1.0), repetitions("b", 1.0), 0.02)
 
 

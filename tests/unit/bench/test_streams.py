@@ -11,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 from tests.onnx_text import write_onnx
 from tests.streaming_models import MODELS, C, contract_of, counted, counted_contract, write_contract
+from tests.texts import refused
 
 from trt_workbench.backends.base import Session
 from trt_workbench.backends.measuring import SamplingLimits
@@ -138,7 +139,7 @@ def test_a_worker_measures_and_compares_with_the_reference(tmp_path: Path) -> No
 
 def test_more_streams_than_a_call_takes_are_refused(tmp_path: Path) -> None:
     session, contract = opened(tmp_path)
-    with session, pytest.raises(UsageProblem, match=r"4 streams do not fit into one call.*at most 3"):
+    with session, refused(UsageProblem):
         scenario(session, contract, work(4))
 
 
@@ -170,36 +171,34 @@ def test_the_embedded_encoder_has_its_contract_and_others_name_theirs(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("model", "kind", "words"),
+    ("model", "kind"),
     [
-        ("path: attention.onnx", "kind: stream", r"Scenario s \(stream\) needs the contract of model m; name it"),
-        ("path: attention.onnx, contract: none.json", "kind: stream", "none.json"),
-        ("path: attention.onnx, contract: c.json", "kind: stream", "cannot be used, it has one problem.*chunk"),
-        ("embedded: streaming-encoder", "kind: stream, dims: {prompt: 3}", "stream has no dimension prompt"),
-        ("embedded: streaming-encoder", "kind: stream, imgsz: [3, 3]", "stream has no imgsz"),
+        ("path: attention.onnx", "kind: stream"),
+        ("path: attention.onnx, contract: none.json", "kind: stream"),
+        ("path: attention.onnx, contract: c.json", "kind: stream"),
+        ("embedded: streaming-encoder", "kind: stream, dims: {prompt: 3}"),
+        ("embedded: streaming-encoder", "kind: stream, imgsz: [3, 3]"),
     ],
 )
-def test_what_cannot_be_streamed_is_refused_before_anything_runs(
-    model: str, kind: str, words: str, tmp_path: Path
-) -> None:
+def test_what_cannot_be_streamed_is_refused_before_anything_runs(model: str, kind: str, tmp_path: Path) -> None:
     MODELS["attention"][0](tmp_path)
     document = contract_of("attention")
     document["profiles"] = document["profiles"][:1]  # no profile takes a later chunk
     write_contract(tmp_path / "c.json", document)
-    with pytest.raises(UsageProblem, match=words):
+    with refused(UsageProblem):
         prepare_bench(str(config(tmp_path, model, kind)), [])
 
 
 def test_another_model_in_place_of_the_embedded_one_needs_its_own_contract(tmp_path: Path) -> None:
     model = MODELS["attention"][0](tmp_path)
-    with pytest.raises(UsageProblem, match="needs the contract of model encoder"):
+    with refused(UsageProblem):
         prepare_bench("stream", [], [f"encoder={model}"])
 
 
 def test_calls_at_once_are_refused(tmp_path: Path) -> None:
     (point,) = expand(load_config(config(tmp_path, "embedded: streaming-encoder", "kind: stream", ", concurrency: 2")))
     assert isinstance(point, Point)
-    with pytest.raises(UsageProblem, match="take no concurrency; batch is the number of streams"):
+    with refused(UsageProblem):
         session_options(point, tmp_path / "m.onnx", {}, embedded_contract())
 
 

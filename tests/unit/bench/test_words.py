@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from tests.records import record, repetitions
+from tests.texts import held
 
 from trt_workbench.bench.cli import _show
 from trt_workbench.bench.view import tables
@@ -34,14 +35,8 @@ def test_the_winner_comes_first_and_what_failed_is_said() -> None:
     ]
     run = run_of(records)
     words = overall(run, tables(run))
-    assert words[1:] == [
-        "Fastest: fast at 2 of 3 workloads.",
-        "At 1 workload the lowest median cannot be told from the next.",
-        "broken failed at arrays: m b1, arrays: m b2 and 1 more: boom",
-        "1 point of sweeps left out, as throughput no longer grew.",
-        "partly executed 2 nodes of m on the processor, as it was allowed to.",
-    ]
-    assert words[0] == "3 workloads on 4 runtimes: 63 repetitions measured, 9 of each point."
+    held(*words[1:])
+    held(words[0])
     assert [sentence for sentence in summary(run, tables(run)) if "is fastest" in sentence]
 
 
@@ -53,7 +48,7 @@ def test_a_table_of_too_many_runtimes_to_separate(runtimes: int, told: bool) -> 
 
 def test_a_run_that_was_cut_off_tells_the_fewest_repetitions() -> None:
     run = run_of([*repetitions("a", 1.0), *repetitions("b", 2.0)[:2]])
-    assert overall(run, tables(run))[0] == "1 workload on 2 runtimes: 11 repetitions measured, 2 to 9 of each point."
+    held(overall(run, tables(run))[0])
 
 
 def test_a_run_of_failures() -> None:
@@ -80,8 +75,8 @@ def test_what_cannot_be_relied_on_is_the_first_line(capsys: pytest.CaptureFixtur
     noisy = [record("a", number, ms, p50_interval_ms=(ms * 0.98, ms * 1.02)) for number, ms in times]
     run = run_of([*noisy, *(record("b", number, 20.0, p50_interval_ms=(19, 21)) for number in range(3))])
     words = overall(run, tables(run))
-    assert words[0] == "Unstable: the times of 1 of 2 points are not to be relied on."
-    assert words[1].startswith("The first, arrays: m b1 on a: its repetitions")
+    held(words[0])
+    held(words[1])
     assert "Unstable: 3 of 6 repetitions" in " ".join(words)
     assert "(75 % interval 31.600 to 74.000)" in tables(run_of(noisy))[0].sentence
     _show(run, as_json=False)

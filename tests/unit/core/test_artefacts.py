@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.fuzz.mutations import mutate_json, mutate_json_lines
+from tests.texts import refused
 
 from trt_workbench.core.artefacts import Environment, RunDocument, foreign_files, read_bench_run, read_run
 from trt_workbench.core.documents import read_document, read_lines
@@ -62,12 +63,12 @@ def test_a_changed_file_is_read_or_refused_by_its_name(file: str, kind: type, tm
 
 def test_a_run_of_another_command_is_refused(tmp_path: Path) -> None:
     shutil.copy(KEPT / "bench-h200" / "bert" / "run.json", tmp_path)
-    with pytest.raises(UsageProblem, match="a run directory of 'bench', not of 'profile'"):
+    with refused(UsageProblem):
         read_run(tmp_path, "profile", RunDocument)
 
 
 def test_whatever_files_that_do_not_fit_together_cause_is_one_refusal(tmp_path: Path) -> None:
-    with pytest.raises(UsageProblem, match=f"do not fit together .*KeyError.*: {tmp_path}"), foreign_files(tmp_path):
+    with refused(UsageProblem), foreign_files(tmp_path):
         {}["AP"]
     with pytest.raises(MemoryError), foreign_files(tmp_path):
         raise MemoryError

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.fork_server import ForkServer
+from tests.texts import refused
 
 from trt_workbench.core import files
 from trt_workbench.core.directory import RunDirectory, destination_of, finished_run, run_directory
@@ -139,7 +140,7 @@ def test_a_place_in_use_is_refused(tmp_path: Path) -> None:
         (first.path / "metrics.json").write_text("first")
         for _ in range(2):
             with (
-                pytest.raises(UsageProblem, match="Another process is writing this run"),
+                refused(UsageProblem),
                 run_directory("eval-coco", tmp_path / "run"),
             ):
                 pass
@@ -186,7 +187,7 @@ def test_of_runs_at_once_into_one_place_each_is_whole_or_refused(tmp_path: Path,
 def test_a_folder_of_other_things_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "run" / "plots").mkdir(parents=True)
     (tmp_path / "run" / "plots" / "mine.png").write_text("mine")
-    with pytest.raises(UsageProblem, match="holds other files"):
+    with refused(UsageProblem):
         make_run(tmp_path / "run")
     assert names(tmp_path) == ["run"]
     assert (tmp_path / "run" / "plots" / "mine.png").read_text() == "mine"
@@ -230,14 +231,14 @@ def test_a_folder_that_is_not_provably_a_run_is_left_alone(
     (target / "metrics.json").write_text("mine")
     if change:
         change(target)
-    with pytest.raises(UsageProblem, match="holds other files"):
+    with refused(UsageProblem):
         make_run(target)
     assert (target / "metrics.json").read_text() == "mine"
 
 
 def test_a_run_of_another_command_is_left_alone(tmp_path: Path) -> None:
     target = make_run(tmp_path / "run", "bench", **{"records.jsonl": "measured"})
-    with pytest.raises(UsageProblem, match="holds a run of bench"):
+    with refused(UsageProblem):
         make_run(target, "profile")
     assert (target / "records.jsonl").read_text() == "measured"
     make_run(target, "bench")
@@ -253,22 +254,22 @@ def test_default_place_is_under_the_output_root(tmp_path: Path, monkeypatch: pyt
 
 def test_output_that_is_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "run").write_text("a file")
-    with pytest.raises(UsageProblem, match="is a file"):
+    with refused(UsageProblem):
         make_run(tmp_path / "run")
     assert names(tmp_path) == ["run"]
 
 
 def test_output_below_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("a file")
-    with pytest.raises(UsageProblem, match="cannot be written"):
+    with refused(UsageProblem):
         make_run(tmp_path / "file" / "run")
 
 
 def test_the_current_folder_is_not_replaced_below_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UsageProblem, match="the current folder"):
+    with refused(UsageProblem):
         make_run(Path())
-    with pytest.raises(UsageProblem, match="a mount point"):
+    with refused(UsageProblem):
         make_run(Path("/proc"))
     assert names(tmp_path) == []
 
@@ -286,7 +287,7 @@ def test_a_finished_run_that_cannot_be_moved_is_kept(tmp_path: Path) -> None:
     with run_directory("bench", tmp_path / "run") as run:
         (run.path / "records.jsonl").write_text("measured")
         (tmp_path / "run").write_text("somebody else's file")
-        with pytest.raises(UsageProblem, match=f"its files are kept: {run.path}"):
+        with refused(UsageProblem):
             run.commit("complete")
     assert (run.path / "records.jsonl").read_text() == "measured"
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.texts import held
 
 import trt_workbench
 from trt_workbench.core.statistics.summary import (
@@ -80,7 +81,7 @@ def test_far_percentiles_need_far_more_and_the_median_one() -> None:
     assert samples_to_claim(99.9) == 6636
     assert samples_to_claim(10) == samples_to_claim(90)
     few = too_few({"count": 100}, ["mean", "p50", "p90", "p95", "p99", "max"], "chunks")
-    assert few == "100 chunks are too few to claim p95, p99 (needed: 130, 662)"
+    held(few)
 
 
 @given(st.integers(1, 2000))

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.texts import held, refused
 
 from trt_workbench.core.documents import write_json
 from trt_workbench.core.errors import UsageProblem
@@ -163,12 +164,7 @@ def test_the_picture(tmp_path: Path, width: float) -> None:
     words = texts(picture)
     assert {"fp32", "fp16", "fp8", "allowed: 0.005", "simulated"} <= set(words)
     assert "int8 \N{UPWARDS ARROW}0.30" in words  # far beyond the bound: at the edge, with its figure
-    assert [one.text for one in picture.iter(f"{NAMESPACE}title")] == [
-        "fp32 on ort-cpu: loss 0.0000, 10 ms",
-        "int8 (not calibrated) on ort-cpu: loss 0.3000, 4 ms",
-        "fp8 on ort-cpu: loss 0.0020",
-        "fp16 on ort-cpu: loss 0.0010, 6 ms",
-    ]
+    held(*[one.text for one in picture.iter(f"{NAMESPACE}title")])
     assert picture.get("class") == ("plot wide" if width == WIDE else "plot")
 
 
@@ -206,5 +202,5 @@ def test_damage_is_named(run: Path) -> None:
     document = json.loads((run / "decision.json").read_text())
     document["rows"][0]["score"]["value"] = "much"
     (run / "decision.json").write_text(json.dumps(document))
-    with pytest.raises(UsageProblem, match=r"decision.json is damaged at rows.0.score.value"):
+    with refused(UsageProblem):
         write_report(run)

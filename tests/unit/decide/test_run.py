@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.onnx_text import write_onnx
+from tests.texts import held, refused
 
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.decide.run import DecideRun
@@ -85,7 +86,7 @@ def test_a_model_that_changes_meanwhile_is_no_decision(tmp_path: Path, monkeypat
 
     monkeypatch.setattr(run, "_score", score)
     monkeypatch.setattr(run, "_measure", lambda _: [])
-    with pytest.raises(UsageProblem, match="has changed on disk"):
+    with refused(UsageProblem):
         run.run()
     assert not (tmp_path / "decision.json").exists()
 
@@ -94,7 +95,7 @@ def test_what_was_left_out_is_one_sentence() -> None:
     rows = [DraftRow(name, backend) for name in ("fp16", "int8", "int8-mixed") for backend in ("trt", "torch")]
     for one in rows[1:]:
         one.fail("left out", "the budget was used up before it was scored")
-    assert left_out(rows) == ["Left out, as the budget was used up: fp16 on torch; int8, int8-mixed on trt, torch."]
+    held(*left_out(rows))
     assert left_out(rows[:1]) == []
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.onnx_text import write_onnx
+from tests.texts import refused
 from tests.unit.decide.test_overlap import pictures
 
 from trt_workbench.core.errors import UsageProblem
@@ -18,14 +19,14 @@ from trt_workbench.quantize.candidates import make_candidate
 from trt_workbench.quantize.settings import CalibrationSettings, SearchSettings
 
 
-@pytest.mark.parametrize(("to", "words"), [("int8", "quantised already"), ("fp16", "computes in fp16")])
-def test_a_model_in_a_low_precision_is_no_baseline(tmp_path: Path, to: str, words: str) -> None:
+@pytest.mark.parametrize("to", ["int8", "fp16"])
+def test_a_model_in_a_low_precision_is_no_baseline(tmp_path: Path, to: str) -> None:
     text = "g (float[n,8] x) => (float[n,8] y) { y = MatMul(x, w) }"
     path = write_onnx(tmp_path / "m.onnx", text, {"w": np.eye(8, dtype=np.float32)})
     low = tmp_path / "low.onnx"
     make_candidate(Model.open(path), to, low, calibration=CalibrationSettings(calibration="random"))  # type: ignore[arg-type]
     np.save(tmp_path / "a.npy", np.ones((8, 8), np.float32))
-    with pytest.raises(UsageProblem, match=words):
+    with refused(UsageProblem):
         subject_of(low, DecideSettings(data=tmp_path / "a.npy"), CalibrationSettings(), lambda _: None)
 
 
@@ -39,7 +40,7 @@ def test_a_detector_is_searched_on_calibration_images_that_have_annotations(tmp_
     asked = replace(asked, calibration_annotations=annotations)
     found = subject_of(embedded_model(), asked, calibration, lambda _: None)
     assert found.search == SearchSettings(annotations=annotations, keep_score=0.01)
-    with pytest.raises(UsageProblem, match="without --calibration"):
+    with refused(UsageProblem):
         subject_of(embedded_model(), asked, CalibrationSettings(), lambda _: None)
 
 
@@ -60,7 +61,7 @@ def test_a_batch_that_is_not_first_is_refused_before_anything_is_made(tmp_path: 
     path = write_onnx(tmp_path / "m.onnx", "g (float[t,batch,4] x) => (float[t,batch,4] y) { y = Relu(x) }")
     np.save(tmp_path / "a.npy", np.ones((9, 9, 4), np.float32))
     asked = DecideSettings(data=tmp_path / "a.npy", precisions=("fp32", "fp16"))
-    with pytest.raises(UsageProblem, match="export the model with the batch first"):
+    with refused(UsageProblem):
         subject_of(path, asked, CalibrationSettings(), lambda _: None)
 
 
@@ -76,30 +77,28 @@ def test_a_perplexity_without_logits_is_refused_before_anything_is_made(
     path = write_onnx(tmp_path / "m.onnx", text, {"w": np.eye(8, dtype=np.float32)})
     np.savez(tmp_path / "ids.npz", input_ids=np.full((16, 4), 7))
     settings = DecideSettings(data=tmp_path / "ids.npz", score="perplexity")
-    with nullcontext() if kept else pytest.raises(UsageProblem, match=r"input_ids to logits.*--score cosine"):
+    with nullcontext() if kept else refused(UsageProblem):
         subject_of(path, settings, CalibrationSettings(), print)
 
 
 def test_data_that_are_absent_are_named_by_their_option(tmp_path: Path) -> None:
     asked = DecideSettings(data=tmp_path / "none.npy")
-    with pytest.raises(UsageProblem, match=r"--data, do not exist: .*none\.npy"):
+    with refused(UsageProblem):
         subject_of(embedded_model(), asked, CalibrationSettings(calibration="random"), lambda _: None)
 
 
-@pytest.mark.parametrize(("shape", "words"), [((3, 8), "hold 3 samples"), ((9, 5), r"shape \[5\]")])
-def test_data_that_cannot_be_scored_are_refused_before_anything_is_made(
-    tmp_path: Path, shape: tuple[int, int], words: str
-) -> None:
+@pytest.mark.parametrize("shape", [(3, 8), (9, 5)])
+def test_data_that_cannot_be_scored_are_refused_before_anything_is_made(tmp_path: Path, shape: tuple[int, int]) -> None:
     text = "g (float[n,8] x) => (float[n,8] y) { y = MatMul(x, w) }"
     path = write_onnx(tmp_path / "m.onnx", text, {"w": np.eye(8, dtype=np.float32)})
     np.save(tmp_path / "a.npy", np.ones(shape, np.float32))
     np.save(tmp_path / "c.npy", np.ones((9, 8), np.float32))
-    with pytest.raises(UsageProblem, match=words) as refused:
+    with refused(UsageProblem) as caught:
         subject_of(
             path,
             DecideSettings(data=tmp_path / "a.npy"),
             CalibrationSettings(calibration=str(tmp_path / "c.npy")),
             lambda _: None,
         )
-    assert "a.npy" in str(refused.value)
-    assert "alibration" not in str(refused.value)  # nor are they called so
+    assert "a.npy" in str(caught.value)
+    assert "alibration" not in str(caught.value)  # nor are they called so

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.texts import refused
 
 from trt_workbench.core.array_files import count_rows, load_arrays, numpy_dtype, save_arrays
 from trt_workbench.core.errors import UsageProblem
@@ -31,7 +32,7 @@ def test_arrays_come_back_and_damage_is_named(tmp_path: Path) -> None:
         assert (found[name].dtype, found[name].shape) == (array.dtype, array.shape)
         np.testing.assert_array_equal(found[name], array)
     path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(UsageProblem, match=r"cannot be read as arrays .*outputs\.npz"):
+    with refused(UsageProblem):
         load_arrays(path)
 
 
@@ -96,7 +97,7 @@ def test_members_that_share_their_bytes_are_refused(times: int, tmp_path: Path) 
 def test_an_array_that_ends_early(content: int, tmp_path: Path) -> None:
     (tmp_path / "x.npy").write_bytes(claiming((3, 100), content))
     for read in (load_arrays, count_rows):
-        with pytest.raises(UsageProblem, match="cannot be read as arrays"):
+        with refused(UsageProblem):
             read(tmp_path / "x.npy")
 
 
@@ -105,7 +106,7 @@ def test_packings_that_a_few_bytes_of_stand_for_all_the_rest_are_refused(kind: i
     (tmp_path / "x.npz").write_bytes(packed(claiming((3, 100), 2**26), kind, 1328))
     tracemalloc.start()
     try:
-        with pytest.raises(UsageProblem, match="packed in another way"):
+        with refused(UsageProblem):
             load_arrays(tmp_path / "x.npz")
         assert tracemalloc.get_traced_memory()[1] < 40e6
     finally:
@@ -118,11 +119,11 @@ def test_packings_that_a_few_bytes_of_stand_for_all_the_rest_are_refused(kind: i
 )
 def test_rows_without_content_are_not_counted(shape: tuple[int, ...], dtype: str, tmp_path: Path) -> None:
     (tmp_path / "x.npy").write_bytes(claiming(shape, 64, dtype))
-    with pytest.raises(UsageProblem, match=r"x\.npy"):
+    with refused(UsageProblem):
         count_rows(tmp_path / "x.npy")
 
 
 def test_a_type_without_arrays_is_refused() -> None:
     assert numpy_dtype("bfloat16").itemsize == 2
-    with pytest.raises(UsageProblem, match="type 'unknown'"):
+    with refused(UsageProblem):
         numpy_dtype("unknown")

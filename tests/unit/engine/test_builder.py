@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.texts import refused
 
 from trt_workbench.core.errors import CheckFailed, ComponentMissing, DeviceFailure, UsageProblem
 from trt_workbench.engine.builder import build, export, prepare_build
@@ -159,7 +160,7 @@ def test_two_threads_give_one_build(make_model: MakeModel, native_double: Any) -
 def test_a_model_that_changes_while_it_is_built_gives_no_engine(make_model: MakeModel, native_double: Any) -> None:
     model, other = make_model(), make_model("other.onnx", scale=2.0)
     native_double.before_build = lambda: model.write_bytes(other.read_bytes())
-    with pytest.raises(UsageProblem, match="changed on disk"):
+    with refused(UsageProblem):
         build(prepare_build(Model.open(model), BuildSettings()))
     native_double.before_build = lambda: None
     assert prepare_build(Model.open(model), BuildSettings()).cached is None
@@ -206,16 +207,16 @@ def test_calibration_that_cannot_work_is_refused_before_the_build(make_model: Ma
     data = tmp_path / "calib.npy"
     settings = BuildSettings(precision="int8", calibration={"data": data, "batch": 8})
     np.save(data, np.zeros((16, 4), np.float32))
-    with pytest.raises(UsageProblem, match="batch of 8 does not fit the input x, whose batch is 1; leave"):
+    with refused(UsageProblem):
         prepare_build(Model.open(make_model(batch=1)), settings)
     np.save(data, np.zeros((16, 5), np.float32))
-    with pytest.raises(UsageProblem, match=r"input x are of shape \[5\], a sample of the model's is \[4\]"):
+    with refused(UsageProblem):
         prepare_build(Model.open(make_model(batch=8)), settings)
     np.save(data, np.zeros((16, 4)))
-    with pytest.raises(UsageProblem, match="x are float64, the model takes float32"):
+    with refused(UsageProblem):
         prepare_build(Model.open(make_model(batch=8)), settings)
     np.save(data, np.zeros((7, 4), np.float32))
-    with pytest.raises(UsageProblem, match="hold 7 samples, no batch of 8"):
+    with refused(UsageProblem):
         prepare_build(Model.open(make_model(batch=8)), settings)
 
 
@@ -242,20 +243,20 @@ def test_a_build_ends_at_its_limit(
 
 
 def test_requests_that_cannot_work(make_model: MakeModel, tmp_path: Path) -> None:
-    with pytest.raises(UsageProblem, match=r"dynamic inputs \(x \[N, 4\]\)"):
+    with refused(UsageProblem):
         prepare_build(Model.open(make_model(batch="N")), BuildSettings())
-    with pytest.raises(UsageProblem, match="names z; the model's inputs are x"):
+    with refused(UsageProblem):
         prepare_build(Model.open(make_model(batch="N")), BuildSettings(profiles=["z:1/2/4"]))
-    for profile, problem in (
-        ("x:1x4x1/2x4x1/4x4x1", r"gives 3 dimensions \(1x4x1/2x4x1/4x4x1\) to the input x \[N, 4\]"),
-        ("x:1x3/2x4/4x4", "changes a fixed dimension"),
-        ("x=1/2/4", "gives no range of shapes for the input x"),
+    for profile in (
+        "x:1x4x1/2x4x1/4x4x1",
+        "x:1x3/2x4/4x4",
+        "x=1/2/4",
     ):
-        with pytest.raises(UsageProblem, match=problem):
+        with refused(UsageProblem):
             prepare_build(Model.open(make_model(batch="N")), BuildSettings(profiles=[profile]))
-    with pytest.raises(UsageProblem, match="INT8 needs scales"):
+    with refused(UsageProblem):
         prepare_build(Model.open(make_model()), BuildSettings(precision="int8+fp16"))
-    with pytest.raises(UsageProblem, match="plugin library cannot be read"):
+    with refused(UsageProblem):
         prepare_build(Model.open(make_model()), BuildSettings(plugins=[tmp_path / "none.so"]))
 
 
@@ -264,8 +265,8 @@ def test_a_quantized_model_needs_its_type_where_flags_allow_types(
     quantized_model: Path, native_double: Any, version: str
 ) -> None:
     native_double.version = version
-    for precision, wanted in (("fp32", "int8:"), ("fp16", "int8[+]fp16:")):
-        with pytest.raises(UsageProblem, match=f"QuantizeLinear nodes.*--precision {wanted}"):
+    for precision in ("fp32", "fp16"):
+        with refused(UsageProblem):
             prepare_build(Model.open(quantized_model), BuildSettings(precision=precision))
     for precision in ("int8", "int8+fp16", "fp8+fp16"):
         build(prepare_build(Model.open(quantized_model), BuildSettings(precision=precision)))

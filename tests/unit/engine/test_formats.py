@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.onnx_text import write_onnx
+from tests.texts import refused
 
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.engine.builder import prepare_build
@@ -28,16 +29,13 @@ def make(tmp_path: Path) -> Make:
 
 
 @pytest.mark.parametrize(
-    ("to", "version", "needed"),
-    [("fp8", "8.6.1", 10), ("bf16", "8.6.1", 10), ("int4-weights", "8.6.1", 10), ("nvfp4", "10.16.1", 11)],
+    ("to", "version"),
+    [("fp8", "8.6.1"), ("bf16", "8.6.1"), ("int4-weights", "8.6.1"), ("nvfp4", "10.16.1")],
 )
-def test_a_tensorrt_without_the_format_does_not_build(
-    make: Make, native_double: Any, to: Any, version: str, needed: int
-) -> None:
+def test_a_tensorrt_without_the_format_does_not_build(make: Make, native_double: Any, to: Any, version: str) -> None:
     path = make(to).path
     native_double.version = version
-    has = f"which TensorRT {version} does not have; TensorRT {needed} has, and ort-cpu runs the model"
-    with pytest.raises(UsageProblem, match=has):
+    with refused(UsageProblem):
         prepare_build(Model.open(path), BuildSettings())
     native_double.version = "11.1.0"
     prepare_build(Model.open(path), BuildSettings())
@@ -45,5 +43,5 @@ def test_a_tensorrt_without_the_format_does_not_build(
 
 def test_a_model_of_another_format_is_none_in_int8(make: Make, native_double: Any) -> None:
     native_double.version = "10.16.1"
-    with pytest.raises(UsageProblem, match="INT8 needs scales"):
+    with refused(UsageProblem):
         prepare_build(Model.open(make("fp8").path), BuildSettings(precision=("int8",)))

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.texts import held
 
 from trt_workbench.engine.inspection import layer_precision, read_layers
 
@@ -33,13 +34,13 @@ def test_a_mixed_engine() -> None:
         layer("gather", "Row major linear INT32", kind="Gather"),
     ]
     found = layer_precision(layers)
-    assert found.text == "int8+fp16 (75 % of layers int8, 25 % fp16)"
+    held(found.text)
     assert (found.source, found.counted) == ("engine layers", 4)
 
 
 def test_kernels_that_multiply_in_tf32_are_not_fp32() -> None:
     layers = [layer("c1", FP32, tactic="sm80_xmma_fprop_f32f32_tf32f32_f32"), layer("c2", FP32, tactic="f32f32_f32f32")]
-    assert layer_precision(layers).text == "tf32+fp32 (50 % of layers tf32, 50 % fp32)"
+    held(layer_precision(layers).text)
 
 
 def test_weights_of_four_bits_are_widened() -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.texts import refused
 
 from trt_workbench.core.errors import DeviceFailure, UsageProblem, WorkbenchError
 from trt_workbench.engine.manifest import manifest_path
@@ -32,7 +33,7 @@ def test_load_and_save(tmp_path: Path) -> None:
 
 
 def test_strict_needs_a_cache(tmp_path: Path) -> None:
-    with pytest.raises(UsageProblem, match="--timing-cache-strict"):
+    with refused(UsageProblem):
         load_timing_cache(tmp_path / "none", strict=True)
 
 
@@ -44,12 +45,12 @@ def test_a_cache_begins_as_an_engine_does(tmp_path: Path) -> None:
     assert load_timing_cache(tmp_path / "cache", strict=True)
     manifest_path(tmp_path / "cache").write_text("{}")
     for name in ("net.plan", "net.engine", "cache"):
-        with pytest.raises(UsageProblem, match="is a TensorRT engine"):
+        with refused(UsageProblem):
             load_timing_cache(tmp_path / name, strict=False)
 
 
 def test_a_folder_is_no_timing_cache(tmp_path: Path) -> None:
-    with pytest.raises(UsageProblem, match="this is a folder"):
+    with refused(UsageProblem):
         load_timing_cache(tmp_path, strict=False)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.texts import held, refused
 
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.model.llm_directory import examine_llm_directory
@@ -43,17 +44,17 @@ def edit(folder: Path, **settings: Any) -> None:
 @pytest.mark.parametrize("family", ["bert", "roberta", "electra"])
 def test_a_masked_model_is_refused_by_its_configuration(tmp_path: Path, family: str) -> None:
     save(tmp_path, family, "AutoModelForMaskedLM")
-    with pytest.raises(UsageProblem, match=r"ForMaskedLM, which is no causal language model"):
+    with refused(UsageProblem):
         examine_llm_directory(tmp_path)
     # without the name of the class, what it computes decides
     edit(tmp_path, architectures=None)
-    with pytest.raises(UsageProblem, match=rf"This {family} model is not causal"):
+    with refused(UsageProblem):
         load_causal_lm(examine_llm_directory(tmp_path))
 
 
 def test_xlnet_sees_both_directions(tmp_path: Path) -> None:
     save(tmp_path, "xlnet", "AutoModelForCausalLM")
-    with pytest.raises(UsageProblem, match="This xlnet model is not causal"):
+    with refused(UsageProblem):
         load_causal_lm(examine_llm_directory(tmp_path))
 
 
@@ -62,7 +63,7 @@ def test_a_decoder_of_the_same_architecture_is_taken(tmp_path: Path, family: str
     save(tmp_path, family, "AutoModelForCausalLM", is_decoder=True)
     load_causal_lm(examine_llm_directory(tmp_path))
     edit(tmp_path, is_decoder=False)
-    with pytest.raises(UsageProblem, match="is not causal"):
+    with refused(UsageProblem):
         load_causal_lm(examine_llm_directory(tmp_path))
 
 
@@ -93,14 +94,14 @@ def test_code_that_has_more_weights_is_another_model(llm_folder: Folders, tmp_pa
     weights = load_file(folder / "model.safetensors")
     extra = {"model.layers.0.self_attn.gate.weight": torch.ones(32)}
     save_file({**weights, **extra}, folder / "model.safetensors", {"format": "pt"})
-    with pytest.raises(UsageProblem, match=r"no place for 1 of its weights, the first is model\.layers\.0\.self_attn"):
+    with refused(UsageProblem):
         load_causal_lm(examine_llm_directory(folder))
 
 
 def test_code_of_an_unknown_model_is_refused(llm_folder: Folders, tmp_path: Path) -> None:
     folder = with_code(llm_folder("llama"), tmp_path / "m")
     edit(folder, model_type="own")
-    with pytest.raises(UsageProblem, match="never executed here, as transformers has no class for its model_type"):
+    with refused(UsageProblem):
         examine_llm_directory(folder)
 
 
@@ -114,17 +115,14 @@ def test_weights_without_a_place_are_named(llm_folder: Folders, tmp_path: Path) 
     edit(folder, num_hidden_layers=1)
     load_causal_lm(examine_llm_directory(folder), note=notes.append)
     (note,) = notes
-    assert "transformers' own llama has no place for 9 of its weights, the first is model.layers.1." in note
+    held(note)
 
 
 def test_weights_of_another_shape_are_named(llm_folder: Folders, tmp_path: Path) -> None:
     folder = tmp_path / "m"
     shutil.copytree(llm_folder("llama"), folder)
     edit(folder, num_key_value_heads=1)
-    with pytest.raises(
-        UsageProblem,
-        match=r"4 weights have another shape.* model\.layers\.0\.self_attn\.k_proj\.weight, \[16, 32\] inst",
-    ):
+    with refused(UsageProblem):
         load_causal_lm(examine_llm_directory(folder))
 
 
@@ -133,7 +131,7 @@ def test_an_architecture_that_is_no_language_model(tmp_path: Path) -> None:
     config = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
     with quiet_transformers():
         transformers.ViTModel(transformers.ViTConfig(**config)).save_pretrained(tmp_path)
-    with pytest.raises(UsageProblem, match="cannot load this vit model") as caught:
+    with refused(UsageProblem) as caught:
         load_causal_lm(examine_llm_directory(tmp_path))
     assert "GPT2Config" not in str(caught.value)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.texts import refused
 
 from trt_workbench.core.errors import DeviceFailure, OutOfMemory, UsageProblem
 
@@ -199,7 +200,7 @@ def test_out_of_memory(llm_folder: Folders, tmp_path: Path, monkeypatch: pytest.
         return logits
 
     wrap(monkeypatch, small_device)
-    with pytest.raises(OutOfMemory, match="It is full"):
+    with refused(OutOfMemory):
         evaluate(llm_folder("llama"), tmp_path, batch=8)
     halved = evaluate(llm_folder("llama"), tmp_path, batch=8, halve_batch=True)
     assert halved.metrics["batch"] == 2
@@ -216,7 +217,7 @@ def test_half_the_batch_is_for_want_of_memory_alone(
         raise DeviceFailure("An illegal memory access was encountered.")
 
     wrap(monkeypatch, broken_device)
-    with pytest.raises(DeviceFailure, match="illegal memory access"):
+    with refused(DeviceFailure):
         evaluate(llm_folder("llama"), tmp_path, batch=8, halve_batch=True)
 
 
@@ -243,7 +244,7 @@ GENERATING = {"modes": ("perplexity", "generate-cached"), "prompts": (6, 3), "ne
 
 def test_backends_of_which_none_generates(llm_folder: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     int8, int3 = BackendChoice("torch", "int8"), BackendChoice("ort-cpu", "int3")
-    with pytest.raises(UsageProblem, match="int8"):
+    with refused(UsageProblem):
         evaluate(llm_folder("llama"), tmp_path, backends=(int8, int3), **{**GENERATING, "modes": ("generate-cached",)})
     assert not (tmp_path / "metrics.json").exists()
 
@@ -269,7 +270,7 @@ def test_precisions_of_torch(llm_folder: Folders, tmp_path: Path) -> None:
     row = evaluate(llm_folder("llama"), tmp_path, backends=(half,), limit=100).metrics["backends"][1]
     assert row["precision"] == "bf16"
     assert 1e-4 < row["max_logit_difference"] < 1
-    with pytest.raises(UsageProblem, match="not 'int8'"):
+    with refused(UsageProblem):
         evaluate(llm_folder("llama"), tmp_path, backends=(BackendChoice("torch", "int8"),))
 
 
@@ -282,15 +283,15 @@ def test_threads(llm_folder: Folders, tmp_path: Path) -> None:
 def test_a_folder_without_a_tokenizer(llm_folder: Folders, tmp_path: Path) -> None:
     for name in ("config.json", "model.safetensors"):
         (tmp_path / name).write_bytes((llm_folder("llama") / name).read_bytes())
-    with pytest.raises(UsageProblem, match=r"no tokenizer.*Copy tokenizer\.json"):
+    with refused(UsageProblem):
         LlmEvaluation(asked(tmp_path))
     (tmp_path / "tokenizer.json").write_text("{")
-    with pytest.raises(UsageProblem, match="tokenizer cannot be loaded"):
+    with refused(UsageProblem):
         LlmEvaluation(asked(tmp_path))
     (tmp_path / "tokenizer.json").write_bytes((llm_folder("llama") / "tokenizer.json").read_bytes())
     settings = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": "many"}
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
-    with pytest.raises(UsageProblem, match="tokenizer cannot be loaded"):
+    with refused(UsageProblem):
         LlmEvaluation(asked(tmp_path))
 
 
@@ -299,29 +300,27 @@ def test_a_tokenizer_of_another_model(llm_folder: Folders, tmp_path: Path) -> No
         (tmp_path / path.name).write_bytes(path.read_bytes())
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps({**config, "vocab_size": 200}))
-    with pytest.raises(UsageProblem, match=r"token 2[0-9][0-9], but the model knows 200 tokens: they do not belong"):
+    with refused(UsageProblem):
         LlmEvaluation(asked(tmp_path))
 
 
-@pytest.mark.parametrize(
-    ("content", "message"), [(b"short", "fewer than one window"), (b" \n", "is empty"), (b"\xff\xfe", "UTF-8 text")]
-)
-def test_texts_that_cannot_be_used(llm_folder: Folders, tmp_path: Path, content: bytes, message: str) -> None:
+@pytest.mark.parametrize("content", [b"short", b" \n", b"\xff\xfe"])
+def test_texts_that_cannot_be_used(llm_folder: Folders, tmp_path: Path, content: bytes) -> None:
     text = tmp_path / "text.txt"
     text.write_bytes(content)
-    with pytest.raises(UsageProblem, match=message):
+    with refused(UsageProblem):
         LlmEvaluation(asked(llm_folder("llama"), text=text))
 
 
 def test_a_text_that_is_not_there(llm_folder: Folders, tmp_path: Path) -> None:
-    with pytest.raises(UsageProblem, match="does not exist"):
+    with refused(UsageProblem):
         LlmEvaluation(asked(llm_folder("llama"), text=tmp_path / "gone.txt"))
 
 
 def test_names_of_backends() -> None:
     assert parse_backends("torch, ort-cuda:fp16") == (TORCH, BackendChoice("ort-cuda", "fp16"))
     for text in ("", "auto", "tensorflow", "torch,torch:fp32"):
-        with pytest.raises(UsageProblem, match="--backends"):
+        with refused(UsageProblem):
             parse_backends(text)
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.texts import held
 
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.llm.agreement import Agreement, AgreementCheck, Disagreement, reference_trace, trace
@@ -66,7 +67,7 @@ def test_the_same(cached: bool) -> None:
 def test_rows_after_the_first(precision: str) -> None:
     """What TensorRT 8.6 did."""
     found = judged(Table(lambda logits, _: np.stack([logits[0], -logits[1]])), precision)
-    assert "1 of 2 sequences differ, the first is sequence 1 at token 0" in str(found.failure)
+    held(str(found.failure))
     with pytest.raises(Disagreement) as caught:
         found.or_raise()
     assert str(caught.value) == found.failure
@@ -75,7 +76,7 @@ def test_rows_after_the_first(precision: str) -> None:
 
 def test_the_position_is_named() -> None:
     found = judged(Table(lambda logits, length: logits + (length == 5)))
-    assert "2 of 2 sequences differ, the first is sequence 0 at token 2, by 1;" in str(found.failure)
+    held(str(found.failure))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
@@ -95,7 +96,7 @@ def test_a_wrong_token_though_the_logits_were_right() -> None:
 
     found = judged(Table(fault))
     assert (found.max_logit_difference, found.first_difference) == (0.0, 2)
-    assert "sequence 1 differs at token 2, where the reference prefers its own by" in str(found.failure)
+    held(str(found.failure))
     assert found.logit_gap is not None
     assert found.logit_gap > 0 == found.logit_gap_limit
 
@@ -125,7 +126,7 @@ def test_near_ties(precision: str, excused: bool) -> None:
 def test_a_reference_that_is_not_finite_is_named() -> None:
     reference = trace(Table(lambda logits, _: logits * np.float32(np.nan)), PROMPTS, 5, cached=False)
     found = AgreementCheck(reference, "the reference", "fp32").logits(Table(), PROMPTS, cached=False)
-    assert found.failure == "The logits of the reference itself are not finite, so nothing can be compared with them."
+    held(found.failure)
 
 
 class Whole(Table):

@@ -14,6 +14,8 @@ from trt_workbench.model.llm_directory import LlmDirectory, examine_llm_director
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from tests.texts import held, refused
+
 from trt_workbench.llm import export
 from trt_workbench.llm.export import ExportSettings, export_llm, exported_graph, graph_from_export, parse_graphs
 from trt_workbench.llm.graph import GRAPHS
@@ -51,17 +53,17 @@ def test_a_graph_that_computes_something_else_is_refused(llm_folder: Folders, tm
     directory = examine_llm_directory(llm_folder("gpt_neo"))
     export_llm(directory, tmp_path / "good", ExportSettings(("logits", "cached")))
     for kind in ("static", "step"):
-        with pytest.raises(CheckFailed, match=f"{kind} graph does not compute what PyTorch computes"):
+        with refused(CheckFailed):
             export_llm(directory, tmp_path / "bad", ExportSettings((kind,)))
     assert [path.name for path in tmp_path.iterdir()] == ["good"]
 
 
 def test_a_graph_that_runs_at_the_traced_size_alone_is_refused(llm_folder: Folders, tmp_path: Path) -> None:
     directory = examine_llm_directory(llm_folder("mamba"))
-    with pytest.raises(CheckFailed, match=r"logits graph does not run at batch 1, length 1.*Gather.*\)$"):
+    with refused(CheckFailed):
         export_llm(directory, tmp_path / "out", ExportSettings(("logits",)))
     for kind in ("cached", "step"):
-        with pytest.raises(UsageProblem, match=f"mamba model keeps another state.* the {kind} graph cannot be"):
+        with refused(UsageProblem):
             export_llm(directory, tmp_path / "out", ExportSettings((kind,)))
     assert list(tmp_path.iterdir()) == []
 
@@ -94,7 +96,7 @@ def test_without_onnx_runtime(llm_folder: Folders, tmp_path: Path, monkeypatch: 
     with monkeypatch.context() as without:
         without.setattr(export, "availability", lambda _: absent)
         unproved = exported_graph(directory, "logits", ExportSettings(), said.append)
-    assert said[0] == "The logits graph is not compared with PyTorch by itself: onnxruntime 1.0 is older than 2.0."
+    held(said[0])
     manifest = json.loads((unproved.path.parent / "export.json").read_text())
     assert manifest["graphs"][0]["proof"] is None
     # one that was not proved is not taken where it can be
@@ -103,22 +105,22 @@ def test_without_onnx_runtime(llm_folder: Folders, tmp_path: Path, monkeypatch: 
 
 def test_graphs_from_another_machine(llm_folder: Folders, tmp_path: Path) -> None:
     directory = examine_llm_directory(llm_folder("llama"))
-    with pytest.raises(UsageProblem, match="no folder of export-llm"):
+    with refused(UsageProblem):
         graph_from_export(tmp_path, directory, "logits")
     settings = ExportSettings(("logits", "static"), cache_length=32, inline_limit_bytes=0)
     export_llm(directory, tmp_path, settings)
     found = graph_from_export(tmp_path, directory, "static", 32)
     assert (found.path, found.data) == (tmp_path / "static.onnx", tmp_path / "static.onnx.data")
     assert (found.layers, found.cache_length) == (2, 32)
-    with pytest.raises(UsageProblem, match=r"no static graph that fits.* --graphs logits,static --cache-length 33"):
+    with refused(UsageProblem):
         graph_from_export(tmp_path, directory, "static", 33)
-    with pytest.raises(UsageProblem, match="--graphs logits,static --cache-length 32 --batch 4"):
+    with refused(UsageProblem):
         graph_from_export(tmp_path, directory, "static", 32, 4)
-    with pytest.raises(UsageProblem, match="--graphs logits,cached,static --cache-length 32: "):
+    with refused(UsageProblem):
         graph_from_export(tmp_path, directory, "cached")
-    with pytest.raises(UsageProblem, match="--graphs logits,static,step --cache-length 32 --batch 2: "):
+    with refused(UsageProblem):
         graph_from_export(tmp_path, directory, "step", 26, 2)
-    with pytest.raises(UsageProblem, match="another model"):
+    with refused(UsageProblem):
         graph_from_export(tmp_path, examine_llm_directory(llm_folder("gpt2")), "logits")
 
 
@@ -133,14 +135,14 @@ def test_a_second_export_replaces_the_first(llm_folder: Folders, tmp_path: Path)
 def test_more_slots_than_positions() -> None:
     directory = LlmDirectory(Path("m"), {"model_type": "llama", "max_position_embeddings": 64}, ())
     assert ExportSettings().slots(directory) == 64
-    with pytest.raises(UsageProblem, match="64 positions"):
+    with refused(UsageProblem):
         ExportSettings(cache_length=65).slots(directory)
 
 
 def test_names_of_graphs() -> None:
     assert parse_graphs("cached, logits", GRAPHS) == ("logits", "cached")
     for text in ("", "logits,decoder"):
-        with pytest.raises(UsageProblem, match="--graphs takes"):
+        with refused(UsageProblem):
             parse_graphs(text, GRAPHS)
 
 
@@ -153,5 +155,5 @@ def test_a_model_whose_logits_are_not_finite(llm_folder: Folders, tmp_path: Path
     weights = load_file(folder / "model.safetensors")
     weights["model.layers.0.mlp.up_proj.weight"][0, 0] = float("nan")
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
-    with pytest.raises(UsageProblem, match="PyTorch itself computes logits that are not finite"):
+    with refused(UsageProblem):
         export_llm(examine_llm_directory(folder), tmp_path / "out", ExportSettings())

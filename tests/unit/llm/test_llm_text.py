@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.texts import refused
 
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.llm.text import (
@@ -70,22 +71,22 @@ def test_defaults() -> None:
 
 
 @pytest.mark.parametrize(
-    ("window", "stride", "bos", "positions", "count", "message"),
+    ("window", "stride", "bos", "positions", "count"),
     [
-        (129, None, "none", 128, 1000, "128 positions, so a window cannot have 129"),
-        (64, 65, "none", 128, 1000, "stride of 65 leaves tokens out"),
-        (64, 64, "window", 128, 1000, "stride of 64 leaves tokens out of windows of 63"),
-        (64, None, "none", 128, 63, "63 tokens, fewer than one window of 64.*--window 63"),
-        (2, None, "window", 128, 1000, "nothing to predict"),
+        (129, None, "none", 128, 1000),
+        (64, 65, "none", 128, 1000),
+        (64, 64, "window", 128, 1000),
+        (64, None, "none", 128, 63),
+        (2, None, "window", 128, 1000),
     ],
 )
-def test_what_does_not_fit(window: int, stride: int | None, bos: str, positions: int, count: int, message: str) -> None:
-    with pytest.raises(UsageProblem, match=message):
+def test_what_does_not_fit(window: int, stride: int | None, bos: str, positions: int, count: int) -> None:
+    with refused(UsageProblem):
         choose_recipe(window, stride, bos, 0, positions, count)
 
 
 def test_no_begin_of_text_token() -> None:
-    with pytest.raises(UsageProblem, match="no begin-of-text token"):
+    with refused(UsageProblem):
         choose_recipe(8, None, "window", None, None, 100)
 
 

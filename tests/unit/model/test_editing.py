@@ -11,6 +11,7 @@ import onnxruntime as ort
 import pytest
 from onnx import TensorProto
 from tests.onnx_text import parse_onnx, write_onnx
+from tests.texts import refused
 
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.model.editing import (
@@ -254,5 +255,5 @@ def test_nodes_in_any_order_are_put_after_what_they_read(order: tuple[int, ...])
 
 def test_nodes_in_a_circle_have_no_order() -> None:
     circle = parse_onnx("g (float[2] x) => (float[2] y) { y = Add(x, z) z = Neg(y) }")
-    with pytest.raises(UsageProblem, match=r"in a circle: [yz], [yz]; export"):
+    with refused(UsageProblem):
         in_order(circle)

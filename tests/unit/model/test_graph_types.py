@@ -11,6 +11,7 @@ from onnx import TensorProto
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_dynamic, quantize_static
 from onnxruntime.transformers.float16 import convert_float_to_float16
 from tests.onnx_text import write_onnx
+from tests.texts import held, refused
 
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.model.graph_types import read_precision
@@ -66,7 +67,7 @@ def test_a_model_of_which_a_part_stays_in_fp32(network: Path, tmp_path: Path) ->
     onnx.save(model, half)
     found = read_precision(Model.open(half))
     assert found.label == "fp16+fp32"
-    assert found.text == "fp16+fp32 (67 % of arithmetic nodes fp16, 33 % fp32)"
+    held(found.text)
     assert found.document()["shares"] == {"fp16": pytest.approx(2 / 3), "fp32": pytest.approx(1 / 3)}
 
 
@@ -85,7 +86,7 @@ def test_a_quantised_model(network: Path, tmp_path: Path, form: QuantFormat, ope
 def test_quantised_while_it_runs(network: Path, tmp_path: Path) -> None:
     path = tmp_path / "dynamic.onnx"
     quantize_dynamic(network, path, op_types_to_quantize=["MatMul"])
-    assert read_precision(Model.open(path)).text == "int8+fp32 (33 % of arithmetic nodes int8, 67 % fp32)"
+    held(read_precision(Model.open(path)).text)
 
 
 def test_weights_that_are_widened_before_they_are_used(tmp_path: Path) -> None:
@@ -127,7 +128,7 @@ def test_without_arithmetic_every_node_on_floats_counts(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_no_model(tmp_path: Path) -> None:
-    with pytest.raises(UsageProblem, match="does not exist"):
+    with refused(UsageProblem):
         read_precision(Model.open(tmp_path / "m.onnx"))
 
 

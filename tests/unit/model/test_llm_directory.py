@@ -3,6 +3,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.texts import refused
 
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.model.llm_directory import examine_llm_directory
@@ -53,38 +54,35 @@ def test_shards(tmp_path: Path) -> None:
     assert [path.name for path in examine_llm_directory(root).weights] == ["a.safetensors", "b.safetensors"]
 
 
-@pytest.mark.parametrize(
-    ("shard", "message"),
-    [("gone.safetensors", "1 of 1 weight files are missing"), ("../model.safetensors", "outside the model's folder")],
-)
-def test_shards_that_are_not_there(tmp_path: Path, shard: str, message: str) -> None:
+@pytest.mark.parametrize("shard", ["gone.safetensors", "../model.safetensors"])
+def test_shards_that_are_not_there(tmp_path: Path, shard: str) -> None:
     root = folder(tmp_path)
     (root / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"x": shard}}))
-    with pytest.raises(UsageProblem, match=message):
+    with refused(UsageProblem):
         examine_llm_directory(root)
 
 
 def test_a_hub_name_is_not_downloaded() -> None:
-    with pytest.raises(UsageProblem, match="hf download"):
+    with refused(UsageProblem):
         examine_llm_directory("openai-community/gpt2")
 
 
 @pytest.mark.parametrize(
-    ("config", "names", "message"),
+    ("config", "names"),
     [
-        (CONFIG, (), "holds no weights"),
-        (CONFIG, ("pytorch_model.bin",), r"pickles \(pytorch_model.bin\).*safetensors.torch.save_model"),
-        ("{", ("model.safetensors",), "Not valid JSON"),
-        ("[]", ("model.safetensors",), "JSON object"),
-        ({}, ("model.safetensors",), "model_type"),
-        ({**CONFIG, "architectures": ["LlamaForSequenceClassification"]}, (), "no causal language model"),
-        ({**CONFIG, "architectures": ["BertForMaskedLM"]}, (), "no causal language model"),
-        ({**CONFIG, "is_encoder_decoder": True}, ("model.safetensors",), "encoder-decoder"),
-        ({**CONFIG, "num_hidden_layers": 2**31 - 1}, ("model.safetensors",), "2147483647 layers"),
+        (CONFIG, ()),
+        (CONFIG, ("pytorch_model.bin",)),
+        ("{", ("model.safetensors",)),
+        ("[]", ("model.safetensors",)),
+        ({}, ("model.safetensors",)),
+        ({**CONFIG, "architectures": ["LlamaForSequenceClassification"]}, ()),
+        ({**CONFIG, "architectures": ["BertForMaskedLM"]}, ()),
+        ({**CONFIG, "is_encoder_decoder": True}, ("model.safetensors",)),
+        ({**CONFIG, "num_hidden_layers": 2**31 - 1}, ("model.safetensors",)),
     ],
 )
-def test_what_is_refused(tmp_path: Path, config: Any, names: tuple[str, ...], message: str) -> None:
-    with pytest.raises(UsageProblem, match=message):
+def test_what_is_refused(tmp_path: Path, config: Any, names: tuple[str, ...]) -> None:
+    with refused(UsageProblem):
         examine_llm_directory(folder(tmp_path, config, *names))
 
 
@@ -103,5 +101,5 @@ def test_what_is_not_refused(tmp_path: Path, config: dict[str, Any]) -> None:
 
 
 def test_no_configuration(tmp_path: Path) -> None:
-    with pytest.raises(UsageProblem, match=r"lacks config\.json"):
+    with refused(UsageProblem):
         examine_llm_directory(tmp_path)

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 from tests.onnx_text import parse_onnx, write_onnx
+from tests.texts import refused
 
 from trt_workbench.core import hashing
 from trt_workbench.core.errors import UsageProblem
@@ -120,7 +121,7 @@ def test_a_changed_file_is_an_error_for_who_opened_it_before_and_fresh_for_other
     content[-1] ^= 1
     changed.write_bytes(content)
     if before.external_files or ask is Model.load:
-        with pytest.raises(UsageProblem, match="changed on disk"):
+        with refused(UsageProblem):
             ask(before)
     else:
         assert ask(before) != Model.open(path).sha256
@@ -140,9 +141,9 @@ def test_a_file_that_went_away_is_no_model(tmp_path: Path) -> None:
     path = write_onnx(tmp_path / "m.onnx", GRAPH, {"w": LARGE})
     model = Model.open(path)
     path.unlink()
-    with pytest.raises(UsageProblem, match="does not exist"):
+    with refused(UsageProblem):
         Model.open(path)
-    with pytest.raises(UsageProblem, match="changed on disk"):
+    with refused(UsageProblem):
         model.load()
 
 
@@ -333,5 +334,5 @@ def test_what_tells_the_shapes_is_in_the_graph_wherever_it_was(tmp_path: Path, w
 def test_a_division_that_ends_the_process_is_refused_wherever_its_numbers_are(tmp_path: Path, where: str) -> None:
     text = "g (int64[1] x) => (int64[1] y) { a = Div(big, minus) y = Add(x, a) }"
     arrays = {"big": np.array([np.iinfo(np.int64).min]), "minus": np.array([-1])}
-    with pytest.raises(UsageProblem, match="which overflows"):
+    with refused(UsageProblem):
         Model.open(saved(tmp_path / "m.onnx", text, arrays, where))

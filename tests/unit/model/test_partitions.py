@@ -4,6 +4,7 @@ import onnx
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.onnx_text import parse_onnx, write_onnx
+from tests.texts import held
 
 from trt_workbench.model.index import GraphIndex
 from trt_workbench.model.opened import Model
@@ -56,7 +57,7 @@ def test_small_subgraphs_move_and_say_so() -> None:
     providers, reasons = [A, A, B, A], ["", "", "why", ""]
     split_small(index, providers, reasons, A, B, 2)
     assert providers == [A, A, B, B]
-    assert reasons[3] == "size: its subgraph has 1 nodes, the least is 2"
+    held(reasons[3])
 
 
 @given(st.data())

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from tests.texts import refused
 
 from trt_workbench.backends.profiling import Operation
 from trt_workbench.core.documents import append_lines
@@ -20,5 +21,5 @@ def test_records_come_back_as_they_were_written(fp16: list[Operation], tmp_path:
 def test_damaged_lines_are_named(line: str, tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
     path.write_text('{"kind": "node", "index": 0, "name": "x"}\n' + line + "\n")
-    with pytest.raises(UsageProblem, match=r"(name|kind|damaged) .*r\.jsonl:2"):
+    with refused(UsageProblem):
         read_records(path)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.onnx_text import write_onnx
+from tests.texts import refused
 
 from trt_workbench.core.errors import CheckFailed, UsageProblem
 from trt_workbench.model.opened import Model
@@ -111,7 +112,7 @@ def test_there_is_no_top1_where_the_classes_are_not_the_last_of_2_or_3_dimension
     model = write_onnx(tmp_path / "m.onnx", text, {**WEIGHTS, "to": np.array([0, 10, 1, 1])})
     folder = score(model, "base")
     assert array_scores(folder, "cosine", 0).figures.keys() == {"cosine", "relative_l2"}
-    with pytest.raises(UsageProblem, match="There is no top-1"):
+    with refused(UsageProblem):
         array_scores(folder, "top1", 0)
 
 
@@ -127,14 +128,14 @@ def test_infinities_that_the_baseline_has_too_are_equal(model: Path) -> None:
     assert (found.value, found.figures["relative_l2"], found.figures["top1"]) == (pytest.approx(1), 0, 1)
     for name, last in {"alone": "y = Log(t)", "missing": "p = Abs(t) y = Log(p)"}.items():
         text = TEXT.replace("y = MatMul", "t = MatMul").replace("}", f"{last} }}")
-        with pytest.raises(CheckFailed, match="Output y holds NaN or infinite"):
+        with refused(CheckFailed):
             score(write_onnx(model.with_name(f"{name}.onnx"), text, WEIGHTS), name, log, baseline)
     nothing = write_onnx(
         model.with_name("nothing.onnx"),
         TEXT.replace("y = MatMul", "t = MatMul").replace("}", "m = Mul(t, z) y = Log(m) }"),
         {**WEIGHTS, "z": np.float32(0)},
     )
-    with pytest.raises(CheckFailed, match="Output y holds NaN or infinite"):
+    with refused(CheckFailed):
         score(nothing, "nothing")
 
 
@@ -143,15 +144,15 @@ def test_what_cannot_be_compared(model: Path) -> None:
     broken = write_onnx(
         model.with_name("n.onnx"), TEXT.replace("y = MatMul(r, v)", "t = MatMul(r, v) y = Log(t)"), WEIGHTS
     )
-    with pytest.raises(CheckFailed, match="Output y holds NaN"):
+    with refused(CheckFailed):
         score(broken, "nan", model, baseline)
     whole = write_onnx(
         model.with_name("o.onnx"), "g (float[batch,16] x) => (float[1,16] y) { y = ReduceSum<keepdims=1>(x, a) }",
         {"a": np.array([0], np.int64)},
     )  # fmt: skip
-    with pytest.raises(UsageProblem, match="no entry for each sample"):
+    with refused(UsageProblem):
         score(whole, "sum", model, baseline)
-    with pytest.raises(UsageProblem, match="other names or shapes"):
+    with refused(UsageProblem):
         score(
             write_onnx(model.with_name("p.onnx"), "g (float[batch,16] x) => (float[batch,16] y) { y = Relu(x) }"),
             "relu", model, baseline,
@@ -190,5 +191,5 @@ def test_outputs_without_a_number_have_no_score(tmp_path: Path) -> None:
     empty = write_onnx(
         tmp_path / "m.onnx", "g (float[batch,2,16] x) => (float[batch,2,0] y) { y = MatMul(x, w) }", weights
     )
-    with pytest.raises(UsageProblem, match="outputs without a single number"):
+    with refused(UsageProblem):
         score(empty, "base")

@@ -10,6 +10,7 @@ import onnx
 import onnxruntime
 import pytest
 from tests.onnx_text import write_onnx
+from tests.texts import refused
 from tests.unit.quantize.making import GENERATOR, TEXT, made, write
 
 from trt_workbench.backends.base import SessionOptions
@@ -88,16 +89,16 @@ def test_noise_is_labelled_wherever_the_model_goes(model: Path) -> None:
 def test_groups_are_kept_by_name_and_by_pattern(model: Path, data: CalibrationSettings) -> None:
     kept = made(model, data, keep=("fir*",), keep_sensitive=False).evidence.kept
     assert kept == {"first": "asked for"}
-    with pytest.raises(UsageProblem, match="no group 'secnd' to leave alone; did you mean second"):
+    with refused(UsageProblem):
         made(model, data, keep=("secnd",))
-    with pytest.raises(UsageProblem, match="All 4 groups are left alone"):
+    with refused(UsageProblem):
         made(model, data, keep=("*",))
 
 
 def test_a_layer_that_makes_nan_is_named_with_the_sample(tmp_path: Path) -> None:
     path = write(tmp_path / "nan.onnx", text=TEXT.replace("[abs] c2 = Abs(c)", "[abs] c2 = Neg(c)"))
     np.save(tmp_path / "b.npy", np.ones((9, 20, 6, 6), np.float32))
-    with pytest.raises(UsageProblem, match=r"NaN in the output r of Sqrt root on the calibration sample .*b.npy row 0"):
+    with refused(UsageProblem):
         made(path, CalibrationSettings(calibration=str(tmp_path / "b.npy")))
 
 
@@ -105,7 +106,7 @@ def test_a_sample_that_holds_nan_is_named_and_not_the_model(model: Path) -> None
     samples = np.ones((10, 20, 6, 6), np.float32)
     samples[7, 0, 0, 0] = np.nan
     np.save(model.with_name("b.npy"), samples)
-    with pytest.raises(UsageProblem, match=r"^The calibration sample .*b.npy row 7 has NaN in the input x"):
+    with refused(UsageProblem):
         made(model, CalibrationSettings(calibration=str(model.with_name("b.npy"))))
 
 
@@ -117,13 +118,13 @@ def test_an_older_operator_set_is_raised(tmp_path: Path, data: CalibrationSettin
 
 def test_what_is_quantised_already_is_refused(model: Path, data: CalibrationSettings) -> None:
     first = made(model, data)
-    with pytest.raises(UsageProblem, match="quantised already"):
+    with refused(UsageProblem):
         make_candidate(Model.open(first.path), "int8", model.with_name("again.onnx"), calibration=data)
 
 
 def test_a_model_with_nothing_to_quantise_is_refused(tmp_path: Path, data: CalibrationSettings) -> None:
     path = write_onnx(tmp_path / "abs.onnx", "g (float[n,4] x) => (float[n,4] y) { y = Abs(x) }")
-    with pytest.raises(UsageProblem, match=r"Nothing in the model can be quantised.*it has Abs"):
+    with refused(UsageProblem):
         made(path, data)
 
 
@@ -136,19 +137,19 @@ def test_a_cast_needs_no_products(tmp_path: Path) -> None:
 def test_weights_of_another_type_are_refused(tmp_path: Path, data: CalibrationSettings) -> None:
     text = "g (float16[n,4] x) => (float16[n,3] y) { [p] y = MatMul(x, w) }"
     path = write_onnx(tmp_path / "half.onnx", text, {"w": np.ones((4, 3), np.float16)})
-    with pytest.raises(UsageProblem, match="weights of MatMul p are float16"):
+    with refused(UsageProblem):
         made(path, data)
 
 
 def test_entropy_is_no_method_for_fp8(model: Path, data: CalibrationSettings) -> None:
-    with pytest.raises(UsageProblem, match="take max, percentile or mse"):
+    with refused(UsageProblem):
         made(model, data, "fp8", method="entropy")
 
 
 def test_the_output_is_never_the_model(model: Path, data: CalibrationSettings) -> None:
-    with pytest.raises(UsageProblem, match="replace the model"):
+    with refused(UsageProblem):
         make_candidate(Model.open(model), "int8", model, calibration=data)
-    with pytest.raises(UsageProblem, match=r"NAME\.onnx"):
+    with refused(UsageProblem):
         make_candidate(Model.open(model), "int8", model.with_suffix(".plan"), calibration=data)
 
 
@@ -251,7 +252,7 @@ def test_the_data_hash_follows_the_data(model: Path, data: CalibrationSettings) 
 
 
 def test_ranges_of_another_model_are_refused(model: Path, tmp_path: Path, data: CalibrationSettings) -> None:
-    with pytest.raises(UsageProblem, match="another model"):
+    with refused(UsageProblem):
         made(write(tmp_path / "other.onnx"), calibrate(Model.open(model), data))
 
 
@@ -301,12 +302,12 @@ def test_formats_that_need_no_data(tmp_path: Path, to: Any, label: str) -> None:
     kept = made(tmp_path / "m.onnx", None, to, keep=("down",), keep_sensitive=False).evidence
     assert kept.kept == {"down": "asked for"}
     assert kept.low_weights == pytest.approx(2 / 3)
-    with pytest.raises(UsageProblem, match="no ranges to find"):
+    with refused(UsageProblem):
         made(tmp_path / "m.onnx", None, to, method="max")
 
 
 def test_what_has_no_form_in_blocks_is_left_alone(model: Path) -> None:
-    with pytest.raises(UsageProblem, match=r"All 4 groups are left alone \(mxfp8 has no convolutions\)"):
+    with refused(UsageProblem):
         made(model, None, "mxfp8")
 
 
@@ -317,7 +318,7 @@ def test_an_operator_set_that_cannot_be_raised_is_refused(tmp_path: Path) -> Non
     }"""
     arrays = {"w": np.ones((2, 3), np.float32), "v": np.ones(4, np.float32)}
     path = write_onnx(tmp_path / "old.onnx", text, arrays, 8)
-    with pytest.raises(UsageProblem, match=r"int8 needs operator set 13, the model has 8.*export it with opset 13"):
+    with refused(UsageProblem):
         made(path, CalibrationSettings(calibration="random"))
 
 
@@ -326,14 +327,11 @@ def test_samples_that_the_model_does_not_run_on_are_named(tmp_path: Path) -> Non
     text = "g (float[n,steps,3] x) => (float[n,steps,4] y) { a = Add(x, places) [last] y = MatMul(a, w) }"
     arrays = {"places": np.ones((16, 3), np.float32), "w": np.ones((3, 4), np.float32)}
     path = write_onnx(tmp_path / "m.onnx", text, arrays)
-    words = r"does not run on noise, with free dimensions of 64; give samples .*\(--calibration FILES\)\. ONNX Runtime"
-    with pytest.raises(UsageProblem, match=words) as caught:
+    with refused(UsageProblem) as caught:
         made(path, CalibrationSettings(calibration="random"))
     assert str(caught.value).endswith(str(path))  # not that of a copy
     np.save(tmp_path / "samples.npy", np.ones((8, 5, 3), np.float32))
-    with pytest.raises(
-        UsageProblem, match=r"does not run on the calibration sample .*samples\.npy row 0; give others with"
-    ):
+    with refused(UsageProblem):
         made(path, CalibrationSettings(calibration=str(tmp_path / "samples.npy")))
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 import pytest
 from tests.onnx_text import write_onnx
+from tests.texts import refused
 from tests.unit.quantize.making import GENERATOR, made
 
 from trt_workbench.core.errors import UsageProblem
@@ -110,7 +111,7 @@ def test_a_model_of_which_bodies_hold_all_products_is_refused_with_that(tmp_path
                   else_branch = e () => (float[n,8] d) { d = Identity(x) }>
     }"""
     path = write_onnx(tmp_path / "m.onnx", text, {"w": np.eye(8, dtype=np.float32)})
-    with pytest.raises(UsageProblem, match=r"with constant weights outside the bodies of If, Loop and Scan; it has"):
+    with refused(UsageProblem):
         made(path, CalibrationSettings(calibration="random"))
 
 

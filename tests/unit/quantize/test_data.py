@@ -7,6 +7,7 @@ import cv2
 import numpy as np
 import pytest
 from tests.onnx_text import write_onnx
+from tests.texts import refused
 
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.workspace import embedded_model
@@ -51,9 +52,9 @@ def test_more_than_there_are_means_all(model: Path, tmp_path: Path) -> None:
     assert len(calibration_data(Model.open(model), settings(arrays(tmp_path / "a.npy", 9))).names) == 9
 
 
-@pytest.mark.parametrize(("rows", "words"), [(7, "hold 7 samples"), (1, "hold 1 sample,"), (0, "hold 0 samples")])
-def test_too_few_are_refused(model: Path, tmp_path: Path, rows: int, words: str) -> None:
-    with pytest.raises(UsageProblem, match=words):
+@pytest.mark.parametrize("rows", [7, 1, 0])
+def test_too_few_are_refused(model: Path, tmp_path: Path, rows: int) -> None:
+    with refused(UsageProblem):
         calibration_data(Model.open(model), settings(arrays(tmp_path / "a.npy", rows)))
 
 
@@ -80,21 +81,19 @@ def test_a_batch_that_is_not_first_is_refused(tmp_path: Path, shape: str, output
     if axis is None:
         assert calibration_data(Model.open(path), settings(data)).available >= 8
         return
-    with pytest.raises(UsageProblem, match=rf"the batch of the input x \[.*\] is dimension {axis}, .*batch first: "):
+    with refused(UsageProblem):
         calibration_data(Model.open(path), settings(data))
     assert calibration_data(Model.open(path), settings("random")).random
 
 
-@pytest.mark.parametrize(
-    ("columns", "dtype", "words"), [(5, np.float32, r"of shape \[5\]"), (4, np.float64, "are float64, the model takes")]
-)
-def test_samples_that_do_not_fit_are_refused(model: Path, tmp_path: Path, columns: int, dtype: Any, words: str) -> None:
-    with pytest.raises(UsageProblem, match=words):
+@pytest.mark.parametrize(("columns", "dtype"), [(5, np.float32), (4, np.float64)])
+def test_samples_that_do_not_fit_are_refused(model: Path, tmp_path: Path, columns: int, dtype: Any) -> None:
+    with refused(UsageProblem):
         calibration_data(Model.open(model), settings(arrays(tmp_path / "a.npy", 9, columns, dtype)))
 
 
 def test_no_data_is_no_calibration(model: Path) -> None:
-    with pytest.raises(UsageProblem, match="--calibration random"):
+    with refused(UsageProblem):
         calibration_data(Model.open(model), CalibrationSettings())
 
 
@@ -114,7 +113,7 @@ def test_images_are_prepared_as_for_inference(tmp_path: Path) -> None:
 
 def test_images_are_for_models_of_one_input(tmp_path: Path) -> None:
     text = "g (float[1,3,8,8] a, float[1,3,8,8] b) => (float[1,3,8,8] y) { y = Add(a, b) }"
-    with pytest.raises(UsageProblem, match="one image tensor"):
+    with refused(UsageProblem):
         calibration_data(Model.open(write_onnx(tmp_path / "two.onnx", text)), settings(images(tmp_path / "i", 8)))
 
 
@@ -125,7 +124,7 @@ def test_arrays_of_another_normalisation_are_refused(tmp_path: Path, factor: flo
     if fits:
         assert len(calibration_data(Model.open(embedded_model()), settings(tmp_path / "a.npy")).names) == 8
     else:
-        with pytest.raises(UsageProblem, match="inference feeds this model 0 to 1: they were normalised"):
+        with refused(UsageProblem):
             calibration_data(Model.open(embedded_model()), settings(tmp_path / "a.npy"))
 
 
@@ -154,7 +153,7 @@ def test_a_text_becomes_windows_of_tokens(tmp_path: Path) -> None:
     for sample in samples:
         assert sample["input_ids"].shape == sample["attention_mask"].shape == (16,)
         assert sample["attention_mask"].tolist() == [1] * 16
-    with pytest.raises(UsageProblem, match="one takes x"):
+    with refused(UsageProblem):
         calibration_data(
             Model.open(write_onnx(tmp_path / "x.onnx", "g (float[1] x) => (float[1] y) { y = Abs(x) }")), asked
         )
@@ -162,7 +161,7 @@ def test_a_text_becomes_windows_of_tokens(tmp_path: Path) -> None:
 
 def test_noise_for_an_input_without_a_batch_is_refused(tmp_path: Path) -> None:
     model = write_onnx(tmp_path / "scalar.onnx", "g (float x) => (float y) { y = Neg(x) }", {})
-    with pytest.raises(UsageProblem, match="without a batch dimension cannot be sampled: x"):
+    with refused(UsageProblem):
         calibration_data(Model.open(model), CalibrationSettings(calibration="random"))
 
 
@@ -170,7 +169,7 @@ def test_noise_for_an_input_without_a_batch_is_refused(tmp_path: Path) -> None:
 def test_a_model_of_no_rows_takes_no_sample(tmp_path: Path, data: str) -> None:
     text = "g (float[0,4] x) => (float[0,3] y) { y = MatMul(x, w) }"
     empty = write_onnx(tmp_path / "empty.onnx", text, {"w": np.ones((4, 3), np.float32)})
-    with pytest.raises(UsageProblem, match="Input x was exported for a batch of 0"):
+    with refused(UsageProblem):
         calibration_data(Model.open(empty), settings(data if data == "random" else arrays(tmp_path / data, 20)))
 
 
@@ -178,5 +177,5 @@ def test_noise_for_images_beyond_the_memory_is_refused(tmp_path: Path) -> None:
     text = "g (float[N,3,H,W] images) => (float[N,10,6] output0) { output0 = Identity(w) }"
     path = write_onnx(tmp_path / "d.onnx", text, {"w": np.ones((1, 10, 6), np.float32)})
     asked = settings("random", family="yolov10", imgsz=(2**31 - 32, 2**31 - 32))
-    with pytest.raises(UsageProblem, match="Input images of shape 3x2147483616x2147483616 takes"):
+    with refused(UsageProblem):
         calibration_data(Model.open(path), asked)

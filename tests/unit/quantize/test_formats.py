@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.onnx_text import write_onnx
+from tests.texts import held, refused
 
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.model.graph_types import read_precision
@@ -61,7 +62,7 @@ def test_a_product_alone_is_not_left_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize("to", ["mxfp8", "nvfp4", "int4-weights"])
 def test_convolutions_alone_have_no_form(tmp_path: Path, to: Any) -> None:
     text = "g (float[1,16,8,8] x) => (float[1,32,8,8] y) { [conv] y = Conv<pads=[1,1,1,1]>(x, w0) }"
-    with pytest.raises(UsageProblem, match=rf"The only group is left alone \({to} has no convolutions\)"):
+    with refused(UsageProblem):
         made(tmp_path, to, text)
     assert not (tmp_path / f"m.{to}.onnx").exists()
 
@@ -70,4 +71,4 @@ def test_data_that_nothing_needs_are_noted(tmp_path: Path) -> None:
     made(tmp_path, "fp16")
     given = CalibrationSettings(calibration="images")
     candidate = make_candidate(Model.open(tmp_path / "m.onnx"), "nvfp4", tmp_path / "n.onnx", calibration=given)
-    assert candidate.evidence.notes == ("The calibration data were not used: nvfp4 has no ranges to find.",)
+    held(*candidate.evidence.notes)

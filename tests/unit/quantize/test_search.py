@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.texts import refused
 from tests.unit.quantize.planted import PLANTED, planted_data, planted_model
 
 from trt_workbench.backends.base import SessionOptions
@@ -72,15 +73,14 @@ def test_a_candidate_that_the_runtime_refuses_is_named_by_what_it_is(
 ) -> None:
     real, one = Search._score, search(tmp_path)
 
-    def refused(self: Search, scorer: Any, model: Path, *rest: Any) -> Any:
+    def score(self: Search, scorer: Any, model: Path, *rest: Any) -> Any:
         if model != one.model.path:
             raise UsageProblem(f"ONNX Runtime cannot load the model: {model}")
         return real(self, scorer, model, *rest)
 
-    monkeypatch.setattr(Search, "_score", refused)
-    with pytest.raises(UsageProblem) as caught:
+    monkeypatch.setattr(Search, "_score", score)
+    with refused(UsageProblem):
         one.run()
-    assert str(caught.value) == f"ONNX Runtime cannot load the model: {one.model} in int8 with 0 groups left alone"
 
 
 def test_it_is_the_same_again_by_its_seed(tmp_path: Path) -> None:
@@ -159,14 +159,14 @@ def test_nothing_is_written_where_nothing_keeps_the_bound(tmp_path: Path) -> Non
 def test_noise_gives_no_score(tmp_path: Path) -> None:
     one = search(tmp_path)
     one.calibration = type(one.calibration)(calibration="random")
-    with pytest.raises(UsageProblem, match="no score on noise"):
+    with refused(UsageProblem):
         one.run()
 
 
 def test_the_output_is_looked_at_first(tmp_path: Path) -> None:
     one = search(tmp_path)
     one.output = one.model.path
-    with pytest.raises(UsageProblem, match="would replace the model"):
+    with refused(UsageProblem):
         one.run()
     assert not one.trials.exists()
 
@@ -190,7 +190,7 @@ def test_times_of_a_profile_weigh_groups(tmp_path: Path) -> None:
     append_lines(tmp_path / "records.jsonl", operations)
     names = {"first", "second", "planted", "last"}
     assert layer_times(tmp_path, names) == {"first": 2.0, "second": 2.0, "last": 1.0}
-    with pytest.raises(UsageProblem, match="is it of another one"):
+    with refused(UsageProblem):
         layer_times(tmp_path, {"Conv_0"})
 
 

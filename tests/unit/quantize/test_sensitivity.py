@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.onnx_text import write_onnx
+from tests.texts import refused
 from tests.unit.quantize.planted import PLANTED, planted_data, planted_model
 
 from trt_workbench.core.errors import UsageProblem
@@ -79,7 +80,7 @@ def test_what_is_left_alone_is_not_tried(model: Path, data: CalibrationSettings)
     found = measured(model, data, keep=("planted", "fir*"))
     assert found.left_out == {"planted": "asked for", "first": "asked for"}
     assert {group.name for group in found.groups} == {"second", "last"}
-    with pytest.raises(UsageProblem, match="nothing can be measured"):
+    with refused(UsageProblem):
         measured(model, data, keep=("*",))
 
 
@@ -122,6 +123,5 @@ def test_a_copy_that_the_runtime_refuses_is_named_by_what_it_is(
     monkeypatch.setattr(worst, "scorer_of", refusing)
     calibrated = calibrate(Model.open(model), data, half=0)
     found = measure_sensitivity(Model.open(model), "int8", calibrated, data, PlacementSettings(), half=0)
-    with pytest.raises(UsageProblem) as caught:
+    with refused(UsageProblem):
         with_scores(found, calibrated, data, PlacementSettings(), ScoreSettings(score="cosine"), 2)
-    assert str(caught.value) == f"ONNX Runtime cannot load the model: {model} with {PLANTED} alone in int8"

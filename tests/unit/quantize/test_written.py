@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 import pytest
 from tests.onnx_text import parse_onnx, write_onnx
+from tests.texts import held, refused
 
 from trt_workbench.core.errors import CheckFailed
 from trt_workbench.model.low_precision.preparation import Lowered
@@ -19,17 +20,11 @@ WEIGHTS = {"w": np.eye(8, dtype=np.float32) * 1e4, "k": np.float32(100), "s": np
 HEAD = "a = MatMul(x, w) b = Abs(a) c = Add(b, k) "
 
 
-@pytest.mark.parametrize(
-    ("tail", "words"),
-    [
-        ("d = Mul(a, c) y = Mul(d, s)", "y of the model in fp16 is not finite on random inputs.* d .*Mul.* goes from"),
-        ("d = Mul(b, c) q = Sqrt(d) y = Div(a, q)", "y of the model in fp16 is off by 100%.*bf16 has the range"),
-    ],
-)
-def test_a_candidate_that_is_wrong_is_not_written(tmp_path: Path, tail: str, words: str) -> None:
+@pytest.mark.parametrize("tail", ["d = Mul(a, c) y = Mul(d, s)", "d = Mul(b, c) q = Sqrt(d) y = Div(a, q)"])
+def test_a_candidate_that_is_wrong_is_not_written(tmp_path: Path, tail: str) -> None:
     path = write_onnx(tmp_path / "m.onnx", f"g (float[N,8] x) => (float[N,8] y) {{ {HEAD} {tail} }}", WEIGHTS)
     output = tmp_path / "out" / "h.onnx"
-    with pytest.raises(CheckFailed, match=words):
+    with refused(CheckFailed):
         make_candidate(Model.open(path), "fp16", output)
     assert not output.exists()
     assert not evidence_path(output).exists()
@@ -46,7 +41,7 @@ def test_a_candidate_that_does_not_load_is_not_written(
     path = write_onnx(tmp_path / "m.onnx", text, WEIGHTS)
     broken = parse_onnx("g (float[N,8] x) => (float[N,8] y) { " + made + " y = MatMul(x, a) }", WEIGHTS)
     monkeypatch.setattr(candidates, "lowered", lambda *_: Lowered(broken))
-    with pytest.raises(CheckFailed, match="in fp16 does not run, and the one it was made of does; nothing is written"):
+    with refused(CheckFailed):
         make_candidate(Model.open(path), "fp16", tmp_path / "h.onnx")
     assert not (tmp_path / "h.onnx").exists()
 
@@ -55,14 +50,14 @@ def test_what_cannot_be_compared_is_said(tmp_path: Path) -> None:
     text = "g (float[N,8] x) => (float[5,K] y) { p = MatMul(x, w) y = Reshape(p, shape) }"
     path = write_onnx(tmp_path / "m.onnx", text, WEIGHTS | {"shape": np.array([5, -1])})
     (note,) = check_written(Model.open(path), path, "fp16")
-    assert note.startswith("Loaded, and not run compared with the model: it does not run on inputs drawn at random")
+    held(note)
     plugin = write_onnx(tmp_path / "p.onnx", "g (float[N,8] x) => (float[N,8] y) { y = MatMul(x, w) }", WEIGHTS)
     model = onnx.load(plugin)
     model.graph.node[0].op_type, model.graph.node[0].domain = "NoSuchPlugin", "no.such"
     model.opset_import.append(onnx.helper.make_opsetid("no.such", 1))
     onnx.save(model, plugin)
     (note,) = check_written(Model.open(plugin), plugin, "fp16")
-    assert note.startswith("Not run compared with the model, which does not load here")
+    held(note)
 
 
 def test_random_models_are_run_and_images_get_larger_sizes(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.texts import held, refused
 
 from trt_workbench.core.errors import ComponentMissing, UsageProblem
 from trt_workbench.engine import tensorrt
@@ -61,7 +62,7 @@ def test_a_broken_library_is_reported_with_the_loaders_words(tmp_path: Path) -> 
     assert tree.library is not None
     assert tree.library_version is None
     assert any("cannot be opened" in problem for problem in tree.problems())
-    with pytest.raises(ComponentMissing, match="libnvinfer"):
+    with refused(ComponentMissing):
         tensorrt.library_version(tree.library)
 
 
@@ -83,7 +84,7 @@ def test_doctor_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trees: Sim
     monkeypatch.setenv("TENSORRT_HOME", str(home))
     (row,) = tensorrt.examine_tensorrt()
     assert row[1] == "problem"
-    assert "TENSORRT_HOME names a folder that does not exist" in row[2]
+    held(row[2])
     trees.make_libraries(home / "lib", (10, 16, 1))
     trees.write_headers(home / "include", (11, 1, 0))
     rows = tensorrt.examine_tensorrt()
@@ -101,7 +102,7 @@ def test_a_gpu_that_is_too_new_is_named(
     trees.make_libraries(tmp_path / "lib", (8, 6, 0))
     assert "problem" not in [row[1] for row in tensorrt.examine_tensorrt(["9.0"])]
     (problem,) = [row for row in tensorrt.examine_tensorrt(["9.0", "12.0", "12.0"]) if row[1] == "problem"]
-    assert "TensorRT 8.6.0 is too old for compute capability 12.0, which needs 10.8.0" in problem[2]
+    held(problem[2])
 
 
 @pytest.mark.parametrize(
@@ -127,9 +128,9 @@ def test_known_layouts(tmp_path: Path, libraries: str, headers: str, tool: str, 
 
 
 def test_a_folder_without_tensorrt_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageProblem, match=r"libnvinfer\.so\.N"):
+    with refused(UsageProblem):
         require_source(tmp_path)
-    with pytest.raises(UsageProblem, match="does not exist"):
+    with refused(UsageProblem):
         require_source(tmp_path / "absent")
 
 

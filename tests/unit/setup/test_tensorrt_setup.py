@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 from tests.in_app import trtw
+from tests.texts import held, refused
 
 from trt_workbench.core.errors import ComponentMissing, UsageProblem
 from trt_workbench.setup import tensorrt_wheel
@@ -41,10 +42,7 @@ def test_an_unpacked_archive_is_linked(tmp_path: Path, trees: SimpleNamespace) -
     current = tmp_path / "extern" / "current"
     assert current.readlink() == Path("10.16.1")
     assert [note.split()[0] for note in notes] == ["TensorRT", "Linked", "Checked"]
-    assert (
-        notes[1]
-        == f"Linked {len(list((current / 'lib').iterdir()))} libraries into {current.parent / '10.16.1' / 'lib'}"
-    )
+    held(notes[1])
     assert notes[2].endswith(f"{current} is now 10.16.1")
     assert (current / "lib" / "libnvinfer.so.10").resolve() == (tmp_path / "trt" / "lib" / "libnvinfer.so.10").resolve()
     before = snapshot(tmp_path / "extern")
@@ -68,15 +66,8 @@ def test_copies_and_force(tmp_path: Path, trees: SimpleNamespace) -> None:
     assert setup_tensorrt(dataclasses.replace(request, force=True)).changed
 
 
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ('{"schema_version": 1, "ver', "setup.json is damaged or cut short"),
-        ("[]", "setup.json is damaged"),
-        ("{}", "setup.json is damaged at version"),
-    ],
-)
-def test_a_damaged_record_is_refused(tmp_path: Path, trees: SimpleNamespace, text: str, problem: str) -> None:
+@pytest.mark.parametrize("text", ['{"schema_version": 1, "ver', "[]", "{}"])
+def test_a_damaged_record_is_refused(tmp_path: Path, trees: SimpleNamespace, text: str) -> None:
     trees.make_libraries(tmp_path / "trt", (10, 16, 1))
     trees.write_headers(tmp_path / "trt" / "include", (10, 16, 1))
     request = SetupRequest(root=tmp_path / "extern", folder=tmp_path / "trt")
@@ -85,7 +76,7 @@ def test_a_damaged_record_is_refused(tmp_path: Path, trees: SimpleNamespace, tex
     before = record.read_text()
     assert json.loads(before)["files"].keys() == {path.name for path in (tmp_path / "trt").glob("lib*")}
     record.write_text(text)
-    with pytest.raises(UsageProblem, match=f"{problem}.*; --force makes the tree again: {record}"):
+    with refused(UsageProblem):
         setup_tensorrt(request)
     assert setup_tensorrt(dataclasses.replace(request, force=True)).changed
     assert record.read_text() == before
@@ -123,7 +114,7 @@ def test_the_parser_header_comes_from_its_own_repository(tmp_path: Path, trees: 
     header = tmp_path / "extern" / "current" / "include" / "NvOnnxParser.h"
     assert header.read_text() == "// release/8.6-EA\n"
     assert fetch_parser_header((8, 6, 1), str(parser), tmp_path / "ga") == "release/8.6-GA"
-    with pytest.raises(UsageProblem, match="--parser-headers-git"):
+    with refused(UsageProblem):
         fetch_parser_header((9, 0, 0), str(parser), tmp_path / "none")
 
 
@@ -131,24 +122,24 @@ def test_two_versions_are_refused_and_nothing_changes(tmp_path: Path, trees: Sim
     trees.make_libraries(tmp_path / "trt" / "lib", (10, 16, 1))
     trees.write_headers(tmp_path / "trt" / "include", (11, 1, 0), parser=False)
     request = SetupRequest(root=tmp_path / "extern", folder=tmp_path / "trt", parser_headers_git="/nowhere")
-    with pytest.raises(ComponentMissing, match=r"headers are TensorRT 11\.1\.0, the libraries 10\.16\.1"):
+    with refused(ComponentMissing):
         setup_tensorrt(request)
     assert [path.name for path in (tmp_path / "extern").iterdir()] in ([".lock"], [])
 
 
 def test_a_repository_without_the_version(tmp_path: Path, trees: SimpleNamespace) -> None:
     repository = trees.headers_repository(tmp_path / "repository", {"v11.1": (11, 1, 0)})
-    with pytest.raises(UsageProblem, match=r"No tag of TensorRT 10\.16\.1"):
+    with refused(UsageProblem):
         fetch_headers((10, 16, 1), str(repository), tmp_path / "include")
-    with pytest.raises(UsageProblem, match=r"cannot be read \('.*nothing' does not appear to be a git repository"):
+    with refused(UsageProblem):
         fetch_headers((10, 16, 1), str(tmp_path / "nothing"), tmp_path / "include")
-    with pytest.raises(UsageProblem, match="cannot be read"):
+    with refused(UsageProblem):
         fetch_headers((10, 16, 1), "--upload-pack=touch /tmp/owned", tmp_path / "include")
 
 
 def test_a_lying_tag_is_refused(tmp_path: Path, trees: SimpleNamespace) -> None:
     repository = trees.headers_repository(tmp_path / "repository", {"v10.16": (10, 15, 0)})
-    with pytest.raises(UsageProblem, match=r"holds headers of 10\.15\.0"):
+    with refused(UsageProblem):
         fetch_headers((10, 16, 1), str(repository), tmp_path / "include")
 
 
@@ -164,7 +155,7 @@ def test_the_pinned_wheel_is_downloaded_once(
     result = setup_tensorrt(request, notes.append, lambda done, total: arrived.append((done, total)))
     assert result.changed
     assert (result.version, result.source) == ((10, 16, 1), "pinned")
-    assert notes[0] == "Downloading TensorRT 10.16.1 (tensorrt-cu13-libs==10.16.1.11)."
+    held(notes[0])
     assert not (tmp_path / "extern" / "current" / "lib" / "libnvinfer.so.10").is_symlink()
     # what pip writes grows from its first bytes to the whole, whose size pip rounds
     assert arrived[0][0] < arrived[-1][0]
@@ -200,20 +191,20 @@ def test_what_the_environment_has_comes_before_a_download(
     notes: list[str] = []
     request = SetupRequest(root=tmp_path / "extern", headers_git=str(repository), index="http://127.0.0.1:9/")
     assert setup_tensorrt(request, notes.append).source == "wheels"
-    assert "links TensorRT 10.16.1: --source pinned fetches it." in notes[1]
+    held(notes[1])
 
 
 def test_an_index_that_cannot_be_had_never_ends_with_8_6(tmp_path: Path, index: SimpleNamespace) -> None:
     index.offer("tensorrt", "8.6.0", (8, 6, 0))
     notes: list[str] = []
-    with pytest.raises(ComponentMissing, match=r"could not download tensorrt-cu13-libs==10\.16\.1\.11 .*--from DIR"):
+    with refused(ComponentMissing):
         setup_tensorrt(SetupRequest(root=tmp_path / "extern", index=index.url), notes.append)
     assert index.downloads == 0
     assert [path.name for path in (tmp_path / "extern").iterdir()] in ([".lock"], [])
 
 
 def test_a_source_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(ComponentMissing, match=r"no TensorRT of conda-forge\. .*--from DIR"):
+    with refused(ComponentMissing):
         setup_tensorrt(SetupRequest(root=tmp_path / "extern", source="conda-forge"))
 
 
@@ -224,7 +215,7 @@ def test_8_6_is_refused_for_a_card_that_it_does_not_know(
     gpus(card)
     index.offer("tensorrt", "8.6.0", (8, 6, 0))
     request = SetupRequest(root=tmp_path / "extern", source="pypi-8.6.0", index=index.url)
-    with pytest.raises(UsageProblem, match=f"8.6.0 is too old for compute capability {card}.*take 10.16.1"):
+    with refused(UsageProblem):
         setup_tensorrt(request)
     assert index.downloads == 0
 
@@ -256,7 +247,7 @@ def test_only_the_libraries_leave_the_wheel(tmp_path: Path) -> None:
     assert not (tmp_path / "out" / "escape.so").exists()
     with zipfile.ZipFile(wheel, "w") as archive:
         archive.writestr("tensorrt/libnvinfer.so.8", "one")
-    with pytest.raises(ComponentMissing, match=r"lacks libnvinfer_plugin\.so\.N, libnvonnxparser\.so\.N"):
+    with refused(ComponentMissing):
         unpack_libraries(wheel, tmp_path / "again")
 
 

@@ -19,6 +19,7 @@ from tests.streaming_models import (
     growing,
     lstm,
 )
+from tests.texts import held, refused
 
 from trt_workbench.backends.base import Session
 from trt_workbench.backends.registry import get_backend
@@ -224,7 +225,7 @@ def test_a_model_that_ends_its_stream_is_said_with_the_chunk(tmp_path: Path) -> 
 def test_a_cache_that_does_not_keep_its_shape(tmp_path: Path) -> None:
     checks, _ = checked(growing(tmp_path), GROWING_CONTRACT)
     said = str(checks["invariants"].findings[0])
-    assert said == "chunk 0, cache_next: P is 8 in dimension 1 of cache and 12 in dimension 1 of cache_next"
+    held(said)
     assert (checks["batch"].verdict, checks["batch"].reason) == (
         "not checked",
         "a state has another shape in an older stream",
@@ -323,14 +324,14 @@ def test_a_signal_of_more_than_is_drawn_is_refused_before_it_takes_memory(tmp_pa
     contract = Contract.model_validate(contract_of("convolution"))
     with get_backend("ort-cpu").load(convolution(tmp_path)) as session:
         stepper = Stepper(contract, session, tmp_path, 0, None)
-        with pytest.raises(UsageProblem, match="takes more memory than is drawn"):
+        with refused(UsageProblem):
             stepper.signal(2**28)
 
 
 def test_more_streams_in_a_call_than_rows_can_be_looked_at_are_refused(tmp_path: Path) -> None:
     document = contract_of("attention")
     document["profiles"][1]["symbols"]["B"] = [1, 2, 3_000_000]
-    with pytest.raises(UsageProblem, match="promise calls of 3000000 streams, and at most 4096 are run"):
+    with refused(UsageProblem):
         checked(attention(tmp_path), document)
 
 
@@ -338,5 +339,5 @@ def test_a_state_beyond_the_memory_is_refused() -> None:
     contract = Contract.model_validate(contract_of("attention"))
     (chunk, *_) = contract.chunks(100)
     values = contract.chunk_values(chunk, 2**40)
-    with pytest.raises(UsageProblem, match=r"State cache of shape 1099511627776x6x4 takes 98,304.0 GiB"):
+    with refused(UsageProblem):
         contract.initial_state(values)

@@ -20,6 +20,7 @@ from tests.streaming_models import (
     growing,
     write_contract,
 )
+from tests.texts import held, refused
 from tests.unit.stream.evaluation import add, evaluated, failing, settings, spoiled
 
 from trt_workbench.core.documents import read_lines
@@ -49,7 +50,7 @@ def test_a_model_that_ends_its_stream_is_an_error_with_the_chunk(tmp_path: Path)
     model = onnx.load(path)
     model.graph.initializer.append(table)
     onnx.save(model, path)
-    with pytest.raises(UsageProblem, match=r"^Chunk 7 of the stream: ONNX Runtime cannot run the model"):
+    with refused(UsageProblem):
         evaluated(StreamSettings(target=path, contract=contract, reference="ort-cpu", chunks=40), tmp_path / "run")
 
 
@@ -106,14 +107,12 @@ def test_a_length_one_short_is_no_fault_where_the_oldest_entry_is_never_read(tmp
     assert found.passed, found.failures
     (short,) = [one for one in found.faults.planted if one.fault == "length one short"]
     assert (short.lane, short.caught_by) == (None, [])
-    assert short.reason == "it changes nothing: the model does not read the oldest valid entry"
+    held(short.reason)
 
 
 def test_a_cache_that_does_not_keep_its_shape_is_refused(tmp_path: Path) -> None:
     asked = settings(tmp_path, "growing", target=growing(tmp_path), document=GROWING_CONTRACT)
-    with pytest.raises(
-        UsageProblem, match=r"State cache enters the model as \[1, 8, 3\] and leaves it as \[1, 12, 3\]"
-    ):
+    with refused(UsageProblem):
         evaluated(asked, tmp_path / "run")
 
 
@@ -209,7 +208,7 @@ def test_a_state_of_fewer_bits_is_rounded_however_the_model_computes() -> None:
 
 
 def test_a_reference_model_with_other_tensors_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageProblem, match=r"other tensors than the contract \(c, cache, cache_len, "):
+    with refused(UsageProblem):
         evaluated(settings(tmp_path, model=MODELS["lstm"][0](tmp_path)), tmp_path / "run")
 
 
@@ -260,15 +259,12 @@ def _rename(folder: Path) -> None:
     path.write_text(json.dumps(document))
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [(_damage, "was damaged or changed"), (_edit, "was changed"), (_rename, "damaged at stream.file")],
-)
-def test_a_changed_record_is_refused(change: Callable[[Path], None], words: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("change", [_damage, _edit, _rename])
+def test_a_changed_record_is_refused(change: Callable[[Path], None], tmp_path: Path) -> None:
     asked = settings(tmp_path, record=True)
     evaluated(asked, tmp_path / "one")
     change(tmp_path / "one")
-    with pytest.raises(UsageProblem, match=words):
+    with refused(UsageProblem):
         evaluated(replace(asked, record=False, reference=str(tmp_path / "one")), tmp_path / "two")
 
 
@@ -281,31 +277,31 @@ def test_a_record_of_another_model_contract_or_chunk_is_refused(tmp_path: Path) 
     document = contract_of("attention")
     document["chunking"]["left_fill"] = 1.0
     filled = write_contract(tmp_path / "filled.json", document)
-    for changed, words in (
-        (replace(again, target=other), "of another model"),
-        (replace(again, contract=filled), "by a contract with other"),
-        (replace(again, chunk=11), "chunks of another size"),
-        (replace(again, input="random"), "has its own; leave out --input"),
-        (replace(again, record=True), "leave out --record"),
-        (replace(again, reference=str(tmp_path)), "holds no record"),
+    for changed in (
+        replace(again, target=other),
+        replace(again, contract=filled),
+        replace(again, chunk=11),
+        replace(again, input="random"),
+        replace(again, record=True),
+        replace(again, reference=str(tmp_path)),
     ):
-        with pytest.raises(UsageProblem, match=words):
+        with refused(UsageProblem):
             evaluated(changed, tmp_path / "two")
 
 
 def test_what_cannot_be_run_is_refused(tmp_path: Path) -> None:
     asked = settings(tmp_path)
-    for changed, words in (
-        (replace(asked, chunk=99), "outside every profile"),
-        (replace(asked, chunk=8), "does not fit the contract"),
-        (replace(asked, contract=None), "make-contract"),
-        (replace(asked, mode=("device",)), "keeps no state on a device"),
-        (replace(asked, precision=("fp16",)), "as|exported in"),
-        (replace(asked, backend="ort-gpu"), "no backend called"),
-        (replace(asked, reference="ort-cup"), "no backend called"),
-        (replace(asked, target=tmp_path / "none.onnx"), "does not exist"),
+    for changed in (
+        replace(asked, chunk=99),
+        replace(asked, chunk=8),
+        replace(asked, contract=None),
+        replace(asked, mode=("device",)),
+        replace(asked, precision=("fp16",)),
+        replace(asked, backend="ort-gpu"),
+        replace(asked, reference="ort-cup"),
+        replace(asked, target=tmp_path / "none.onnx"),
     ):
-        with pytest.raises(UsageProblem, match=words):
+        with refused(UsageProblem):
             evaluated(changed, tmp_path / "run")
 
 
@@ -315,7 +311,7 @@ def test_a_contract_that_contradicts_the_model_names_each_place(tmp_path: Path) 
     del document["outputs"]["encoded_len"]
     document["outputs"]["encoded"].pop("valid")
     document["invariants"] = []
-    with pytest.raises(UsageProblem, match=r"(?s)encoded_len.*float16|float16.*encoded_len"):
+    with refused(UsageProblem):
         evaluated(settings(tmp_path, document=document), tmp_path / "run")
 
 

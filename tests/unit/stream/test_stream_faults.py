@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.streaming_models import contract_of
+from tests.texts import held
 
 from trt_workbench.core.workspace import embedded_contract
 from trt_workbench.stream.contract.contract import Contract
@@ -135,7 +136,7 @@ def test_states_of_one_shape_are_exchanged_where_layers_have_tensors_of_their_ow
     document = contract_of("lstm")
     document["state"][1]["dead"] = True
     fault = by_name(faults(Contract.model_validate(document), CHUNKS))["layers swapped"]
-    assert fault.reason == "no axis of layers is common to the states, and no two of them have one shape"
+    held(fault.reason)
 
 
 def test_dead_state_is_left_alone() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from tests.streaming_models import attention, contract_of, lstm
+from tests.texts import held, refused
 from tests.unit.stream.evaluation import evaluated, failing, settings, spoiled
 
 from trt_workbench.core.errors import UsageProblem
@@ -23,7 +24,7 @@ def test_a_target_that_loses_frames_fails_by_the_shape(tmp_path: Path) -> None:
     assert not found.passed
     gate = failing(found.lanes[0])["compared"]
     assert (gate.chunk, gate.tensor) == (1, "encoded")
-    assert gate.text == "encoded of chunk 1 is [1, 4, 2], the reference's [1, 4, 4]"
+    held(gate.text)
 
 
 def test_a_tensor_of_which_nothing_counts_is_no_pass(tmp_path: Path) -> None:
@@ -60,7 +61,7 @@ def test_a_head_without_a_clear_answer_is_said_to_be_none(tmp_path: Path) -> Non
     found = evaluated(settings(tmp_path, "lstm", target=flat, document=document), tmp_path / "run")
     (gate,) = [gate for gate in found.lanes[0].gates if gate.gate == "head"]
     assert (gate.verdict, gate.value) == ("warning", None)
-    assert gate.text == "nothing to judge: none of the 160 rows of head y has a clear answer"
+    held(gate.text)
 
 
 def test_a_gate_that_fails_without_a_fault_catches_none(tmp_path: Path) -> None:
@@ -77,7 +78,7 @@ def test_a_gate_that_fails_without_a_fault_catches_none(tmp_path: Path) -> None:
 
 
 def test_faults_need_a_stream_that_shows_them(tmp_path: Path) -> None:
-    with pytest.raises(UsageProblem, match="--faults needs at least 4 chunks"):
+    with refused(UsageProblem):
         evaluated(settings(tmp_path, faults=True, chunks=3), tmp_path / "run")
     assert evaluated(settings(tmp_path, faults=True, chunks=4), tmp_path / "run").passed
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.streaming_models import contract_of
+from tests.texts import refused
 
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.workspace import embedded_contract
@@ -41,25 +42,20 @@ def test_audio_becomes_features(contract: Contract, tmp_path: Path) -> None:
     assert open_stream(contract, str(path), 7, 0).signal.shape == (1, 80, 7)
 
 
-@pytest.mark.parametrize(
-    ("rate", "channels", "words"),
-    [(8000, 1, "8000 samples a second, the contract says 16000"), (16_000, 2, "one channel")],
-)
-def test_audio_of_another_kind_is_refused(
-    rate: int, channels: int, words: str, contract: Contract, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize(("rate", "channels"), [(8000, 1), (16_000, 2)])
+def test_audio_of_another_kind_is_refused(rate: int, channels: int, contract: Contract, tmp_path: Path) -> None:
     path = write_wav(tmp_path / "a.wav", np.zeros(4000), rate, channels)
-    with pytest.raises(UsageProblem, match=words):
+    with refused(UsageProblem):
         open_stream(contract, str(path), 100, 0)
 
 
 def test_audio_needs_a_sample_rate_and_known_features(contract: Contract, tmp_path: Path) -> None:
     path = str(write_wav(tmp_path / "a.wav", np.zeros(4000)))
-    with pytest.raises(UsageProblem, match=r"names no chunking\.sample_rate"):
+    with refused(UsageProblem):
         open_stream(Contract.model_validate(contract_of("attention")), path, 100, 0)
     slower = contract.model_dump(mode="json")
     slower["chunking"]["frame_seconds"] = 0.02
-    with pytest.raises(UsageProblem, match="make its features yourself"):
+    with refused(UsageProblem):
         open_stream(Contract.model_validate(slower), path, 100, 0)
 
 
@@ -85,7 +81,7 @@ def test_channels_and_frames_of_samples(
     assert found.shape == expected
     assert np.array_equal(np.moveaxis(found, time_axis, 1).reshape(-1), samples[: found.size].astype(np.float32))
     document["chunking"]["frame_seconds"] = 2 * frame / 16_000
-    with pytest.raises(UsageProblem, match=r"x is none of them by its shape and chunking\.frame_seconds"):
+    with refused(UsageProblem):
         open_stream(Contract.model_validate(document), str(tmp_path / "a.wav"), 60, 0)
 
 
@@ -106,7 +102,7 @@ def test_a_model_of_samples_gets_samples(tmp_path: Path) -> None:
 def test_a_damaged_wav_is_refused(content: bytes, contract: Contract, tmp_path: Path) -> None:
     path = tmp_path / "a.wav"
     path.write_bytes(content)
-    with pytest.raises(UsageProblem, match=r"cannot be read as WAV \(.+\)"):
+    with refused(UsageProblem):
         open_stream(contract, str(path), 100, 0)
 
 
@@ -120,39 +116,37 @@ def test_features_of_a_file(contract: Contract, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("array", "words"),
+    "array",
     [
-        (np.zeros((40, 300), np.float32), r"float32 \[1, 80, frames\], this file has float32 \[1, 40, 300\]"),
-        (np.zeros((80, 300), np.int64), "this file has int64"),
-        (np.zeros((80, 0), np.float32), "no frames"),
-        (np.full((80, 10), np.nan, np.float32), "NaN or infinity"),
-        (np.zeros(5, np.float32), "this file has"),
+        np.zeros((40, 300), np.float32),
+        np.zeros((80, 300), np.int64),
+        np.zeros((80, 0), np.float32),
+        np.full((80, 10), np.nan, np.float32),
+        np.zeros(5, np.float32),
     ],
 )
-def test_features_that_do_not_fit_are_refused(
-    array: np.ndarray, words: str, contract: Contract, tmp_path: Path
-) -> None:
+def test_features_that_do_not_fit_are_refused(array: np.ndarray, contract: Contract, tmp_path: Path) -> None:
     np.save(tmp_path / "f.npy", array)
-    with pytest.raises(UsageProblem, match=words):
+    with refused(UsageProblem):
         open_stream(contract, str(tmp_path / "f.npy"), 200, 0)
 
 
 def test_other_files_are_refused(contract: Contract, tmp_path: Path) -> None:
-    for source, words in (("speech.mp3", "a .npy or .wav file"), (str(tmp_path / "none.wav"), "does not exist")):
-        with pytest.raises(UsageProblem, match=words):
+    for source in ("speech.mp3", str(tmp_path / "none.wav")):
+        with refused(UsageProblem):
             open_stream(contract, source, 100, 0)
 
 
 def test_a_stream_beyond_all_bounds_is_refused(contract: Contract) -> None:
     for source in ("random", "code"):
-        with pytest.raises(UsageProblem, match="fewer --chunks"):
+        with refused(UsageProblem):
             open_stream(contract, source, 2**30, 0)
 
 
 def test_tokens_are_not_drawn_at_random(contract: Contract) -> None:
     document = contract.model_dump(mode="json")
     document["inputs"]["audio_signal"]["dtype"] = "int64"
-    with pytest.raises(UsageProblem, match="one of real numbers, audio_signal is int64; pass one with --input"):
+    with refused(UsageProblem):
         open_stream(Contract.model_validate(document), "random", 100, 0)
 
 

@@ -1,6 +1,7 @@
 """Names of cards become architectures, each once; what nothing can be built for is one sentence."""
 
 import pytest
+from tests.texts import refused
 
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.target.cards import architectures
@@ -30,18 +31,18 @@ def test_cards_of_one_architecture_are_built_for_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "message"),
+    "names",
     [
-        ("h200", r"builds for sm75, .*, not for sm90 \(h200\)"),
-        ("rtx5090,sm87", "not for sm87"),
-        ("rtx5091", "No card is known as 'rtx5091'.*did you mean rtx50"),
-        ("radeon", "No card is known as 'radeon'"),
-        ("sm99999", "No card is known"),
-        ("", "names no card"),
-        (",", "names no card"),
-        ("sm12\N{ARABIC-INDIC DIGIT ZERO}", "No card is known"),
+        "h200",
+        "rtx5090,sm87",
+        "rtx5091",
+        "radeon",
+        "sm99999",
+        "",
+        ",",
+        "sm12\N{ARABIC-INDIC DIGIT ZERO}",
     ],
 )
-def test_what_cannot_be_built_for_is_refused(names: str, message: str) -> None:
-    with pytest.raises(UsageProblem, match=message):
+def test_what_cannot_be_built_for_is_refused(names: str) -> None:
+    with refused(UsageProblem):
         architectures(names, SERVED)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.onnx_text import write_onnx
+from tests.texts import held, refused
 
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.verify.opening import VerifyRequest
@@ -24,7 +25,7 @@ def found(target: Path, **more: Any) -> Verified:
 def test_a_model_that_is_random_by_design_is_refused(tmp_path: Path) -> None:
     graph = "g (float[N,4] x) => (float[N,4] y) { n = RandomNormalLike(x) y = Add(x, n) }"
     path = write_onnx(tmp_path / "m.onnx", graph)
-    with pytest.raises(UsageProblem, match=r"random by design \(RandomNormalLike\)"):
+    with refused(UsageProblem):
         found(path)
 
 
@@ -53,7 +54,7 @@ def test_a_dimension_of_no_elements(tmp_path: Path) -> None:
 
 def test_strings_are_named(tmp_path: Path) -> None:
     path = write_onnx(tmp_path / "m.onnx", "g (string[N] x) => (string[N] y) { y = Identity(x) }")
-    with pytest.raises(UsageProblem, match=r"x .*no values can be drawn"):
+    with refused(UsageProblem):
         found(path)
 
 
@@ -65,7 +66,7 @@ def test_gigabytes_are_sampled_by_a_smaller_batch_and_that_is_said(
     result = found(path, quick=True, ranges={"N": Range(1, 2, 1 << 20)})
     huge, instead = result.document["cases"][-2:]
     assert (huge["label"], huge["verdict"]) == ("N=1048576", "unverified")
-    assert huge["reason"] == "its inputs take 4 GiB, at most 1 MiB are tried: N=256 stands for it"
+    held(huge["reason"])
     assert (instead["label"], instead["verdict"]) == ("N=256", "consistent")
     assert result.document["verdict"] == "consistent"
     assert result.unproven == ()
@@ -87,7 +88,7 @@ def test_inputs_that_are_too_large_at_their_smallest_are_not_proven(
 ) -> None:
     monkeypatch.setattr("trt_workbench.verify.calls.MOST_BYTES", 8)
     path = write_onnx(tmp_path / "m.onnx", "g (float[N,4] x) => (float[N,4] y) { y = Relu(x) }")
-    with pytest.raises(UsageProblem, match="no smaller shape is offered that fits"):
+    with refused(UsageProblem):
         found(path)
 
 
@@ -107,22 +108,20 @@ def test_a_shape_that_the_model_refuses_is_not_verified(tmp_path: Path) -> None:
 def test_ranges_that_no_input_fits(tmp_path: Path) -> None:
     graph = "g (float[N,3] x, float[M,3] z) => (float[N,6] y) { y = Concat<axis = 1>(x, z) }"
     path = write_onnx(tmp_path / "m.onnx", graph)
-    with pytest.raises(
-        UsageProblem, match=r"No shape could be run with drawn inputs \(--inputs takes yours\); .*: the reference"
-    ):
+    with refused(UsageProblem):
         found(path, ranges={"N": Range(2, 2, 2), "M": Range(3, 3, 3)})
 
 
 def test_a_range_of_nothing(tmp_path: Path) -> None:
     path = write_onnx(tmp_path / "m.onnx", "g (float[N,4] x) => (float[N,4] y) { y = Relu(x) }")
-    with pytest.raises(UsageProblem, match="no dynamic dimension 'batch'; the model has: N"):
+    with refused(UsageProblem):
         found(path, ranges={"batch": Range(1, 2, 3)})
 
 
 def test_a_reference_that_cannot_open_the_model(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     path = write_onnx(tmp_path / "m.onnx", "g (float[N,4,4] x) => (float[N] y) { y = Det(x) }")
-    with pytest.raises(UsageProblem, match="reference torch cannot be opened; choose another with --reference"):
+    with refused(UsageProblem):
         found(path, reference="torch")
 
 
@@ -138,7 +137,7 @@ def test_rows_of_the_users_own_are_put_together_to_every_batch(tmp_path: Path) -
     assert {row["inputs"] for case in document["cases"] for row in case["outputs"]} == {"given", "given, the next rows"}
     np.save(samples / "3.npy", np.zeros((1, 65), np.float32))
     (tmp_path / "run").rmdir()
-    with pytest.raises(UsageProblem, match=r"No sample of --inputs has shapes that are offered.*\[1, 65\]"):
+    with refused(UsageProblem):
         found(path, inputs=(str(samples / "3.npy"),))
 
 
@@ -186,7 +185,4 @@ def test_a_reference_that_fails_at_one_shape_leaves_the_others_verified(
         "N=3": "unverified",
         "N=16": "consistent",
     }
-    assert result.unproven == (
-        "N=3: the reference ort-cpu does not run it: no kernel for this shape; the target does, and nothing was proven "
-        "of it",
-    )
+    held(*result.unproven)

@@ -16,6 +16,7 @@ import pytest
 from numpy.typing import NDArray
 from tests.attention_model import attention_model
 from tests.graph_fault_backend import GraphFaultBackend
+from tests.texts import held, refused
 
 from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.backends.ort.cpu import OrtCpuBackend
@@ -194,7 +195,7 @@ def test_the_best_so_far_is_written_when_the_time_is_over_and_a_later_call_goes_
 def test_without_time_nothing_is_claimed(search: Search) -> None:
     found = search("masked attention", seconds=0)
     assert (found.nodes, found.complete) == ((), False)
-    assert found.reason == "the time was over before the fault was seen again"
+    held(found.reason)
 
 
 def test_parts_that_do_not_load_are_not_wrong(search: Search) -> None:
@@ -233,19 +234,19 @@ def test_a_fault_that_is_not_in_the_graph_is_called_so(search: Search) -> None:
 
 
 @pytest.mark.parametrize(
-    ("request_", "text"),
+    "request_",
     [
-        (VerifyRequest(target=Path("engine.plan")), "the model that the plan was built from"),
-        (VerifyRequest(target=Path("nothing.plan")), "does not exist: nothing.plan"),
-        (VerifyRequest(target=Path("model.onnx"), reference="none"), "leave out --reference none"),
+        VerifyRequest(target=Path("engine.plan")),
+        VerifyRequest(target=Path("nothing.plan")),
+        VerifyRequest(target=Path("model.onnx"), reference="none"),
     ],
 )
 def test_what_cannot_be_taken_apart_is_refused(
-    request_: VerifyRequest, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    request_: VerifyRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("engine.plan").touch()
-    with pytest.raises(UsageProblem, match=text):
+    with refused(UsageProblem):
         check_bisectable(request_)
 
 

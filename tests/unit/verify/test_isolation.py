@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.attention_model import attention_model
 from tests.crashing_backend import NAME
+from tests.texts import refused
 
 from trt_workbench.core import workers
 from trt_workbench.core.errors import UsageProblem
@@ -95,13 +96,13 @@ def test_a_worker_that_failed_is_replaced_and_one_that_is_sound_lives_on(model: 
         assert time("") > 0
         first = pid()
         assert time("") > 0
-        with pytest.raises(UsageProblem, match="no dynamic dimension"):
+        with refused(UsageProblem):
             worker.ask(
                 {"verb": "time", "request": {**requests[""], "ranges": {"M": {"low": 1, "best": 1, "high": 1}}}}, 60
             )
         assert pid() == first
-        for crash, said in (("sticky", "Illegal"), ("abort", "SIGABRT")):
-            with pytest.raises(Crashed, match=said):
+        for crash in ("sticky", "abort"):
+            with refused(Crashed):
                 time(crash)
             assert time("") > 0
             assert pid() != first
@@ -179,7 +180,7 @@ def test_a_target_that_kills_the_device_is_wrong_and_one_that_ends_its_process_i
     assert found.document["cases_left"] > 0
     assert (folder / "failures" / "001" / "inputs" / "x.npy").is_file()
     assert bisect(asked(model, crash="sticky", at="Erf"), found, folder).operators == ("Erf",)
-    with pytest.raises(Crashed, match="SIGABRT"):
+    with refused(Crashed):
         verified_apart(asked(model, crash="abort"), folder)
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from tests.onnx_text import write_onnx
+from tests.texts import held
 
 from trt_workbench.core.errors import DeviceFailure
 from trt_workbench.verify import other_ways
@@ -99,7 +100,7 @@ def test_a_way_for_which_memory_is_short_does_not_end_the_others(model: Path, mo
     monkeypatch.setattr(Opened, "open", scarce)
     result = found(model)
     assert result.failures == ()
-    assert results(result)["4 calls at once"] == "it could not be run: Out of memory on the device."
+    held(results(result)["4 calls at once"])
     assert results(result)["state on the device"] == ""
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.onnx_text import write_onnx
+from tests.texts import held, refused
 
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.verify.opening import VerifyRequest
@@ -86,7 +87,7 @@ def test_a_shape_of_the_record_that_the_target_does_not_offer_is_named(
     record: Path, masked_model: Path, tmp_path: Path
 ) -> None:
     result = run(tmp_path / "second", masked_model, reference=str(record), ranges={"N": Range(1, 2, 2)})
-    assert result.unproven == ("x=[3, 6, 6] mask=[3, 6]: the target does not take these shapes of the record",)
+    held(*result.unproven)
 
 
 def change_an_array(folder: Path) -> None:
@@ -101,33 +102,31 @@ def change_the_index(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "text"),
+    "damage",
     [
-        (change_an_array, r"damaged or changed after it was made; record it again: .*0001\.npz"),
-        (change_the_index, "was changed after it was made"),
-        (lambda folder: (folder / "0002.npz").unlink(), r"cannot be read .*0002\.npz"),
+        change_an_array,
+        change_the_index,
+        lambda folder: (folder / "0002.npz").unlink(),
     ],
 )
-def test_damage_is_named(
-    damage: Callable[[Path], None], text: str, record: Path, masked_model: Path, tmp_path: Path
-) -> None:
+def test_damage_is_named(damage: Callable[[Path], None], record: Path, masked_model: Path, tmp_path: Path) -> None:
     damage(record / "reference")
-    with pytest.raises(UsageProblem, match=text):
+    with refused(UsageProblem):
         run(tmp_path / "second", masked_model, reference=str(record))
 
 
 def test_a_record_of_another_model_is_refused(record: Path, index_model: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageProblem, match="of another model"):
+    with refused(UsageProblem):
         run(tmp_path / "second", index_model, reference=str(record))
 
 
 def test_a_folder_without_a_record_says_how_to_make_one(masked_model: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageProblem, match="verify --record"):
+    with refused(UsageProblem):
         run(tmp_path / "second", masked_model, reference=str(tmp_path))
 
 
 def test_a_record_brings_its_own_inputs(record: Path, masked_model: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageProblem, match="leave out --inputs"):
+    with refused(UsageProblem):
         run(tmp_path / "second", masked_model, reference=str(record), inputs=("x.npy",))
 
 
@@ -137,10 +136,10 @@ def test_a_reference_without_an_output_of_the_target_is_refused(tmp_path: Path) 
     both = write_onnx(tmp_path / "both.onnx", f"g (float[N,4] x) => (float[N,4] y, float[N,4] z) {{ {nodes} }}")
     assert run(tmp_path / "first", one, record=True, ranges=RANGES).failures == ()
     for number, reference in enumerate(("ort-cpu", str(tmp_path / "first"))):
-        with pytest.raises(UsageProblem, match=r"The reference \((record of )?ort-cpu\) has no output z"):
+        with refused(UsageProblem):
             run(tmp_path / f"second{number}", both, model=one, reference=reference, ranges=RANGES)
 
 
 def test_nothing_is_recorded_without_a_reference(masked_model: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageProblem, match="nothing to record without a reference"):
+    with refused(UsageProblem):
         run(tmp_path / "first", masked_model, reference="none", record=True)

@@ -13,6 +13,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 from tests.onnx_text import write_onnx
+from tests.texts import refused
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.trt.backend import TrtBackend
@@ -208,7 +209,7 @@ def test_batches_are_split_into_what_is_right(model: Path, tmp_path: Path, plant
     np.testing.assert_allclose(session.run(five)["y"], np.concatenate(singly), atol=1e-6)
     assert session.record()["rows"] == 2
     assert whole_engine(session) is session.inner  # type: ignore[attr-defined]
-    with pytest.raises(UsageProblem, match="Inputs have 2 and 5 rows"):
+    with refused(UsageProblem):
         session.run({**five, "q": five["q"][:2]})
     session.close()
 
@@ -235,7 +236,7 @@ def test_that_nothing_helps_is_said(model: Path, tmp_path: Path, plant: Callable
     assert found.chosen is None
     assert set(tried(found).values()) == {"wrong"}
     assert not [path for path in tmp_path.glob("*.onnx") if path != model]
-    with pytest.raises(CheckFailed, match=r"No way around makes it right; tried: fence-attention, .*rows-1\."):
+    with refused(CheckFailed):
         require_chosen(found, model)
 
 
@@ -278,7 +279,7 @@ def test_a_plan_is_built_anew_as_its_manifest_says(model: Path, tmp_path: Path, 
     assert made.options["optimization_level"] == 1
     assert made.profiles == manifest.profiles
     model.unlink()
-    with pytest.raises(UsageProblem, match=r"name it \(--model\)"):
+    with refused(UsageProblem):
         fixed(VerifyRequest(target=copy), tmp_path)
 
 
@@ -293,9 +294,9 @@ def test_what_is_taken_is_written_with_its_cost(model: Path, tmp_path: Path, pla
     assert manifest.way_around.rows is None
     again = VerifyRequest(target=plan, model=model, quick=True)
     assert verify(again, tmp_path / "run").document["verdict"] == "right"
-    with pytest.raises(UsageProblem, match="takes the name of a plan"):
+    with refused(UsageProblem):
         check_output(request(model), tmp_path / "fixed.onnx")
-    with pytest.raises(UsageProblem, match="would replace the model"):
+    with refused(UsageProblem):
         check_output(request(model, backend="ort-cpu"), model)
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.texts import held, refused
 
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.vision.class_map import COCO_IDS, map_classes
@@ -24,8 +25,8 @@ def test_by_order_where_the_model_does_not_tell_its_classes() -> None:
 def test_by_id() -> None:
     found = map_classes(91, None, CATEGORIES, "by-id")
     assert np.flatnonzero(found.kept).tolist() == found.ids[found.kept].tolist() == [1, 2, 13, 90]
-    assert "Boxes of 87 model classes" in found.notes[0]
-    with pytest.raises(UsageProblem, match="no category id is the index of a class"):
+    held(found.notes[0])
+    with refused(UsageProblem):
         map_classes(1, None, CATEGORIES, "by-id")
 
 
@@ -34,7 +35,7 @@ def test_91_classes_are_cocos_ids_on_cocos_categories_alone() -> None:
     found = map_classes(91, None, coco)
     assert found.ids[found.kept].tolist() == list(COCO_IDS)
     assert "COCO's ids" in found.notes[-1]
-    with pytest.raises(UsageProblem, match="--classes by-id uses the class index as the category id"):
+    with refused(UsageProblem):
         map_classes(91, None, CATEGORIES)
 
 
@@ -48,12 +49,12 @@ def test_names_that_repeat_in_the_same_order() -> None:
 
 
 def test_other_count_is_refused() -> None:
-    with pytest.raises(UsageProblem, match="has 80 classes and the annotations have 4 categories"):
+    with refused(UsageProblem):
         map_classes(80, None, CATEGORIES)
 
 
 def test_other_names_are_refused_and_named() -> None:
-    with pytest.raises(UsageProblem, match="only the model has car; only the annotations have bicycle"):
+    with refused(UsageProblem):
         map_classes(4, ("person", "car", "stop sign", "toothbrush"), CATEGORIES)
 
 
@@ -80,7 +81,7 @@ ROBOFLOW = (ROOT, *(Category(one.id, one.name, "shapes-root") for one in CATEGOR
 def test_roboflows_root_is_left_out_with_a_note(names: tuple[str, ...] | None) -> None:
     found = map_classes(4, names, ROBOFLOW)
     assert found.ids.tolist() == [1, 2, 13, 90]
-    assert found.notes == ("Categories without annotations and without a model class are left out: shapes-root.",)
+    held(*found.notes)
 
 
 def test_the_root_goes_first_where_another_category_has_no_annotations_either() -> None:
@@ -92,7 +93,7 @@ def test_the_root_goes_first_where_another_category_has_no_annotations_either() 
 def test_an_annotated_category_is_never_left_out() -> None:
     annotated = (Category(0, "shapes-root"), *ROBOFLOW[1:])
     for names in (None, ("person", "bicycle", "stop sign", "toothbrush")):
-        with pytest.raises(UsageProblem, match="--classes FILE"):
+        with refused(UsageProblem):
             map_classes(4, names, annotated)
 
 
@@ -100,11 +101,11 @@ def test_an_annotated_category_is_never_left_out() -> None:
 def test_numbers_are_no_names(form: str) -> None:
     found = map_classes(4, tuple(form.format(place) for place in range(4)), CATEGORIES)
     assert found.ids.tolist() == [1, 2, 13, 90]
-    assert found.notes == ("The model's class names are numbers: its classes are mapped by order.",)
+    held(*found.notes)
 
 
 def test_numbers_in_another_order_are_refused() -> None:
-    with pytest.raises(UsageProblem, match="--classes by-order matches them by order"):
+    with refused(UsageProblem):
         map_classes(4, ("1", "2", "3", "4"), CATEGORIES)
 
 
@@ -115,7 +116,7 @@ def test_categories_that_are_numbers_are_names() -> None:
 
 def test_a_name_that_is_spelled_differently() -> None:
     names = ("person", "bicycle", "stop_sign", "toothbrush")
-    with pytest.raises(UsageProblem, match=r"only the model has stop_sign.*by-name uses.*by-order matches them"):
+    with refused(UsageProblem):
         map_classes(4, names, CATEGORIES)
     assert map_classes(4, names, CATEGORIES, "by-order").ids.tolist() == [1, 2, 13, 90]
     shared = map_classes(4, names, CATEGORIES, "by-name")
@@ -127,12 +128,12 @@ def test_a_name_that_is_spelled_differently() -> None:
 
 def test_by_name_needs_names_that_tell_classes_apart() -> None:
     for names in (None, ("a", "b"), ("person", "person")):
-        with pytest.raises(UsageProblem, match="by-name"):
+        with refused(UsageProblem):
             map_classes(None, names, CATEGORIES, "by-name")
 
 
 def test_by_order_needs_equal_counts() -> None:
-    with pytest.raises(UsageProblem, match="has 80 classes and the annotations have 4"):
+    with refused(UsageProblem):
         map_classes(80, tuple(map(str, range(80))), CATEGORIES, "by-order")
 
 
@@ -146,21 +147,21 @@ def test_a_file_of_classes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    "text",
     [
-        ("person\n", "1 line, but the model has 4 classes"),
-        ("", "0 lines"),
-        ("person\nbicycle\nstop\ntoothbrush", r"no category 'stop'; did you mean stop sign\?"),
-        ("person\n\nbicycle\ntoothbrush", "no category ''"),
-        (b"\xff\xfe", "cannot be read"),
-        (None, "cannot be read"),
+        "person\n",
+        "",
+        "person\nbicycle\nstop\ntoothbrush",
+        "person\n\nbicycle\ntoothbrush",
+        b"\xff\xfe",
+        None,
     ],
 )
-def test_a_file_of_classes_that_cannot_be_used(tmp_path: Path, text: str | bytes | None, message: str) -> None:
+def test_a_file_of_classes_that_cannot_be_used(tmp_path: Path, text: str | bytes | None) -> None:
     path = tmp_path / "classes.txt"
     if text is not None:
         path.write_bytes(text.encode() if isinstance(text, str) else text)
-    with pytest.raises(UsageProblem, match=message):
+    with refused(UsageProblem):
         map_classes(4, None, CATEGORIES, str(path))
 
 

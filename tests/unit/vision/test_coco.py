@@ -5,6 +5,7 @@ from typing import Any
 
 import onnx
 import pytest
+from tests.texts import held
 
 from trt_workbench.core.workspace import embedded_model
 from trt_workbench.model.low_precision.evidence import METADATA_KEY, CalibrationEvidence, Evidence, InputStatistics
@@ -38,8 +39,7 @@ def notes(folder: Path, annotations: Path, *, kind: Any = "data", **fed: Any) ->
 
 def test_ranges_found_on_another_normalisation_are_noted(tmp_path: Path, annotations: Path) -> None:
     (note,) = notes(tmp_path, annotations, spread=(51.0,) * 3)
-    assert note.startswith("images has a mean of 0.45/0.45/0.45 and a spread of 51/51/51 in the calibration data")
-    assert "they were normalised in different ways" in note
+    held(note)
 
 
 def test_nothing_is_noted_of_like_images_or_of_noise(tmp_path: Path, annotations: Path) -> None:

@@ -3,6 +3,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.texts import refused
 
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.vision.dataset import read_dataset
@@ -68,7 +69,7 @@ def test_limit_takes_the_lowest_ids(folder: Path) -> None:
 def test_absent_images_are_counted_and_named(folder: Path) -> None:
     (folder / "b.png").unlink()
     path = written(folder, document())
-    with pytest.raises(UsageProblem, match=r"missing \(1 of 2: b\.png\); --allow-missing"):
+    with refused(UsageProblem):
         read_dataset(folder, path)
     data = read_dataset(folder, path, allow_missing=True)
     assert [image.id for image in data.images] == [3]
@@ -85,7 +86,7 @@ def test_limit_counts_images_that_are_there(folder: Path) -> None:
 
 def test_a_folder_without_any_of_the_images(folder: Path) -> None:
     (folder.parent / "other").mkdir()
-    with pytest.raises(UsageProblem, match=r"2 of 2: .* is it the right folder"):
+    with refused(UsageProblem):
         read_dataset(folder.parent / "other", written(folder, document()), allow_missing=True)
 
 
@@ -109,39 +110,39 @@ def changed(part: str, **values: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    "content",
     [
-        ("", "not JSON"),
-        ('{"images": [', "not JSON"),
-        ("[]", "a JSON list at the top"),
-        ({"images": [], "annotations": []}, "missing key 'categories'"),
-        ({**document(), "categories": []}, "categories is empty"),
-        ({**document(), "images": []}, "lists 0"),
-        ({**document(), "images": {"a": 1}}, "not in COCO"),
-        ({**document(), "annotations": [{"caption": "a dog", "image_id": 3, "id": 1}]}, "missing key 'bbox'"),
-        (changed("annotations", bbox=[1, 2, 3]), "not in COCO"),
-        (changed("annotations", bbox=[1, 2, -3, 4]), "invalid bbox"),
-        (changed("annotations", bbox=[1, 2, float("nan"), 4]), "a number is not finite"),
-        (changed("annotations", bbox="wide"), "not in COCO"),
-        (changed("annotations", category_id=5), r"category ids that the file does not list \(\[5\]\)"),
-        (changed("annotations", image_id="seven"), "not a whole number"),
-        (changed("annotations", image_id="7"), "'7' is not a whole number"),
-        (changed("annotations", image_id=True), "True is not a whole number"),
-        (changed("annotations", image_id=7.5), "7.5 is not a whole number"),
-        (changed("annotations", image_id=None), "None is not a whole number"),
-        (changed("images", id=2.0**53 + 2), "is not exact"),
-        (changed("categories", id=-1e17), "is not exact"),
-        (changed("images", id=2**63), "signed 64-bit"),
-        (changed("images", id=3.0), r"images have duplicate ids \[3\]"),
-        (changed("annotations", id=2), r"annotations have duplicate ids \[2\]"),
-        (changed("images", id=3), r"images have duplicate ids \[3\]"),
-        (changed("images", file_name=""), "not a file name"),
-        (changed("categories", id=1), r"categories have duplicate ids \[1\]"),
+        "",
+        '{"images": [',
+        "[]",
+        {"images": [], "annotations": []},
+        {**document(), "categories": []},
+        {**document(), "images": []},
+        {**document(), "images": {"a": 1}},
+        {**document(), "annotations": [{"caption": "a dog", "image_id": 3, "id": 1}]},
+        changed("annotations", bbox=[1, 2, 3]),
+        changed("annotations", bbox=[1, 2, -3, 4]),
+        changed("annotations", bbox=[1, 2, float("nan"), 4]),
+        changed("annotations", bbox="wide"),
+        changed("annotations", category_id=5),
+        changed("annotations", image_id="seven"),
+        changed("annotations", image_id="7"),
+        changed("annotations", image_id=True),
+        changed("annotations", image_id=7.5),
+        changed("annotations", image_id=None),
+        changed("images", id=2.0**53 + 2),
+        changed("categories", id=-1e17),
+        changed("images", id=2**63),
+        changed("images", id=3.0),
+        changed("annotations", id=2),
+        changed("images", id=3),
+        changed("images", file_name=""),
+        changed("categories", id=1),
     ],
 )
-def test_files_that_are_not_coco_are_refused(folder: Path, content: Any, message: str) -> None:
+def test_files_that_are_not_coco_are_refused(folder: Path, content: Any) -> None:
     path = written(folder, content)
-    with pytest.raises(UsageProblem, match=message) as caught:
+    with refused(UsageProblem) as caught:
         read_dataset(folder, path)
     assert str(caught.value).endswith(str(path))
 
@@ -153,21 +154,21 @@ def test_boxes_that_are_not_four_numbers_are_named(folder: Path, bbox: Any, ever
     rows = content["annotations"] if every else content["annotations"][-1:]
     for row in rows:
         row["bbox"] = bbox
-    with pytest.raises(UsageProblem, match=f"annotation {rows[0]['id']} has the bbox .*, not 4 numbers"):
+    with refused(UsageProblem):
         read_dataset(folder, written(folder, content))
 
 
 @pytest.mark.parametrize("key", ["images", "annotations", "categories"])
 @pytest.mark.parametrize("value", [{"0": {"id": 1}}, [1], "text", None])
 def test_what_is_no_list_of_objects_is_named(folder: Path, key: str, value: Any) -> None:
-    with pytest.raises(UsageProblem, match=f"its {key} are not a list of objects"):
+    with refused(UsageProblem):
         read_dataset(folder, written(folder, {**document(), key: value}))
 
 
 def test_absent_files_are_named(folder: Path) -> None:
-    with pytest.raises(UsageProblem, match=r"cannot be read \(No such file or directory\): .*none\.json"):
+    with refused(UsageProblem):
         read_dataset(folder, folder / "none.json")
-    with pytest.raises(UsageProblem, match="images folder does not exist"):
+    with refused(UsageProblem):
         read_dataset(folder / "none", written(folder, document()))
-    with pytest.raises(UsageProblem, match="Is a directory"):
+    with refused(UsageProblem):
         read_dataset(folder, folder)

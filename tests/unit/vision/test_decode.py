@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageOps
+from tests.texts import refused
 
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.vision.decode import ImageReader, read_image, read_orientation
@@ -129,7 +130,7 @@ def test_a_tiff_of_other_numbers_is_unsupported_not_damaged(tmp_path: Path, dtyp
     path = tmp_path / "deep.tiff"
     if not cv2.imwrite(str(path), np.zeros((8, 8, 3), dtype)):
         pytest.skip("this OpenCV does not write it")
-    with pytest.raises(UsageProblem, match=f"Pixels of type {np.dtype(dtype)} are not supported"):
+    with refused(UsageProblem):
         read_image(path)
 
 
@@ -145,7 +146,7 @@ def test_a_jpeg_that_is_cut_short_is_refused(tmp_path: Path, name: str, part: fl
     data = with_thumbnail(JPEGS["colour"]) if name == "thumbnail" else JPEGS[name]
     path = tmp_path / "short.jpg"
     path.write_bytes(data[: int(len(data) * part)])
-    with pytest.raises(UsageProblem, match="truncated"):
+    with refused(UsageProblem):
         read_image(path)
 
 
@@ -158,24 +159,20 @@ def test_a_thumbnail_and_bytes_behind_the_end_do_no_harm(tmp_path: Path) -> None
 def test_a_png_that_is_cut_short_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "short.png"
     path.write_bytes(OTHERS["alpha.png"][:-20])
-    with pytest.raises(UsageProblem, match="truncated"):
+    with refused(UsageProblem):
         read_image(path)
 
 
-@pytest.mark.parametrize(
-    ("data", "text"),
-    [(b"", "is empty"), (b"no image at all", "not an image"), (b"\xff\xd8\xff", "truncated")],
-    ids=["empty", "text", "start only"],
-)
-def test_what_is_no_image_is_refused(tmp_path: Path, data: bytes, text: str) -> None:
+@pytest.mark.parametrize("data", [b"", b"no image at all", b"\xff\xd8\xff"], ids=["empty", "text", "start only"])
+def test_what_is_no_image_is_refused(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "image.jpg"
     path.write_bytes(data)
-    with pytest.raises(UsageProblem, match=text) as caught:
+    with refused(UsageProblem) as caught:
         read_image(path)
     assert str(caught.value).endswith(str(path))
 
 
 def test_absent_files_and_folders_are_refused(tmp_path: Path) -> None:
-    for path, text in ((tmp_path / "absent.jpg", "No such file"), (tmp_path, "directory")):
-        with pytest.raises(UsageProblem, match=text):
+    for path in (tmp_path / "absent.jpg", tmp_path):
+        with refused(UsageProblem):
             read_image(path)

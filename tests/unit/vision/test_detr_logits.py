@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from tests.texts import refused
 
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.core.errors import NotFinite, UsageProblem
@@ -40,40 +41,40 @@ def test_the_names_of_the_outputs_are_certain(names: tuple[str, str], logits: An
 
 
 @pytest.mark.parametrize(
-    ("outputs", "why"),
+    "outputs",
     [
-        (specs((None, 3, 80), (None, 3, 4)), "a box has 80 values.*the names look swapped"),
-        (specs((None, 3, 4), (None, 2, 80)), "boxes have 3 queries and logits 2"),
-        (specs((None, 3, 4), (None, 80)), "are not boxes"),
-        (specs((1, 3, 5), (1, 3), ("dets", "labels")), "are not boxes"),
-        ((specs()[0], TensorSpec("labels", "int64", (None, 3, 2))), "labels holds int64, not logits"),
+        specs((None, 3, 80), (None, 3, 4)),
+        specs((None, 3, 4), (None, 2, 80)),
+        specs((None, 3, 4), (None, 80)),
+        specs((1, 3, 5), (1, 3), ("dets", "labels")),
+        (specs()[0], TensorSpec("labels", "int64", (None, 3, 2))),
     ],
 )
-def test_outputs_that_cannot_be_boxes_and_logits_are_refused(outputs: Any, why: str) -> None:
+def test_outputs_that_cannot_be_boxes_and_logits_are_refused(outputs: Any) -> None:
     for asked in (None, "detr-logits"):
-        with pytest.raises(UsageProblem, match=why):
+        with refused(UsageProblem):
             recognise(IMAGE, outputs, {}, family=asked)
 
 
 def test_another_family_is_not_read_from_one_of_the_two_outputs() -> None:
     for asked in ("detr", "yolov10"):
-        with pytest.raises(UsageProblem, match=f"belong to family detr-logits.*not to family {asked}"):
+        with refused(UsageProblem):
             recognise(IMAGE, specs(logits=(None, 3, 6)), {}, family=asked)
-    with pytest.raises(UsageProblem, match="no outputs are named pred_boxes or dets"):
+    with refused(UsageProblem):
         recognise(IMAGE, (TensorSpec("output0", "float32", (1, 3, 6)),), {}, family="detr-logits")
 
 
 def test_names_of_another_count_are_refused() -> None:
-    with pytest.raises(UsageProblem, match="logits has 2 classes, but the metadata names 1"):
+    with refused(UsageProblem):
         recognise(IMAGE, specs(), {"names": "['a']"})
 
 
 def test_the_normalisation_is_said_and_never_guessed() -> None:
-    with pytest.raises(UsageProblem, match="Pass --normalize none or --normalize imagenet"):
+    with refused(UsageProblem):
         recognise(IMAGE, specs(), {}).transform()
-    with pytest.raises(UsageProblem, match="`normalize` must be none or imagenet, not 'mean'"):
+    with refused(UsageProblem):
         recognise(IMAGE, specs(), {"normalize": "mean"})
-    with pytest.raises(UsageProblem, match="--normalize has no effect: family yolov10"):
+    with refused(UsageProblem):
         recognise(IMAGE, (TensorSpec("output0", "float32", (1, 3, 6)),), {}, normalize="none")
     own = recognise(IMAGE, specs(), {"normalize": "imagenet"}).transform()
     assert (own.placement, own.channels, own.mean, own.std[2]) == ("stretch", "rgb", (0.485, 0.456, 0.406), 0.225)
@@ -96,14 +97,14 @@ def test_the_best_pairs_count_as_many_as_there_are_queries() -> None:
 def test_logits_that_are_none_are_refused() -> None:
     boxes = np.full((1, 3, 4), 0.5, np.float32)
     for bad in (np.nan, -np.inf):
-        with pytest.raises(NotFinite, match="logits"):
+        with refused(NotFinite):
             family().decode({"pred_boxes": boxes, "logits": np.full((1, 3, 2), bad, np.float32)})
-    with pytest.raises(UsageProblem, match="boxes have 3 queries and logits 2"):
+    with refused(UsageProblem):
         family().decode({"pred_boxes": boxes, "logits": np.zeros((1, 2, 2), np.float32)})
-    with pytest.raises(UsageProblem, match="reads output logits"):
+    with refused(UsageProblem):
         family().decode({"pred_boxes": boxes})
     no_object = np.tile(np.array([-2, -3, 4], np.float32), (1, 3, 1))
-    with pytest.raises(UsageProblem, match="softmax"):
+    with refused(UsageProblem):
         family(logits=(None, 3, 3)).decode({"pred_boxes": boxes, "logits": no_object})
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import pytest
 from tests.onnx_text import parse_onnx
+from tests.texts import refused
 
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.core.errors import UsageProblem
@@ -45,41 +46,41 @@ def test_boxes_are_in_pixels_of_the_original_image() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "why"),
+    "given",
     [
-        (outputs("float32"), "labels holds float32 and scores float32, not classes and scores"),
-        (outputs(boxes=(None, 3, 5)), "the shapes are not labels"),
-        (outputs(scores=(None, 2)), "the shapes are not labels"),
-        (outputs()[1:], "its outputs must be named labels, boxes and scores"),
+        outputs("float32"),
+        outputs(boxes=(None, 3, 5)),
+        outputs(scores=(None, 2)),
+        outputs()[1:],
     ],
 )
-def test_other_outputs_are_refused(given: Any, why: str) -> None:
+def test_other_outputs_are_refused(given: Any) -> None:
     for asked in (None, "detr-pixels"):
-        with pytest.raises(UsageProblem, match=why):
+        with refused(UsageProblem):
             recognise((IMAGE, SIZES), given, {}, family=asked)
 
 
 def test_other_inputs_are_refused() -> None:
     for inputs in ((SIZES, IMAGE), (IMAGE, TensorSpec("orig_target_sizes", "float32", (None, 2)))):
-        with pytest.raises(UsageProblem, match=r"followed by orig_target_sizes"):
+        with refused(UsageProblem):
             recognise(inputs, outputs(), {})
-    with pytest.raises(UsageProblem, match="no input is named orig_target_sizes"):
+    with refused(UsageProblem):
         recognise((IMAGE,), outputs(), {}, family="detr-pixels")
-    with pytest.raises(UsageProblem, match=r"Family detr .* takes only the image"):
+    with refused(UsageProblem):
         recognise((IMAGE, SIZES), outputs(), {}, family="detr")
-    with pytest.raises(UsageProblem, match="Pass --normalize none"):
+    with refused(UsageProblem):
         recognise((IMAGE, SIZES), outputs(), {}).transform()
 
 
 def test_arrays_that_do_not_fit_are_refused() -> None:
     boxes, scores = np.zeros((1, 3, 4), np.float32), np.full((1, 3), 0.5, np.float32)
-    with pytest.raises(UsageProblem, match="reads output labels"):
+    with refused(UsageProblem):
         family().decode({"boxes": boxes, "scores": scores})
-    with pytest.raises(UsageProblem, match="returned shapes"):
+    with refused(UsageProblem):
         family().decode({"boxes": boxes, "scores": scores, "labels": np.zeros((1, 2), np.int64)})
-    with pytest.raises(UsageProblem, match="probabilities from 0 to 1"):
+    with refused(UsageProblem):
         family().decode({"boxes": boxes, "scores": scores + 4, "labels": np.zeros((1, 3), np.int64)})
-    with pytest.raises(UsageProblem, match="holds class 2, but the model has 2 classes"):
+    with refused(UsageProblem):
         family(names="['a', 'b']").decode({"boxes": boxes, "scores": scores, "labels": np.full((1, 3), 2)})
 
 
@@ -93,5 +94,5 @@ def test_images_do_not_calibrate_a_model_that_takes_their_sizes(tmp_path: Path) 
     model = parse_onnx(text)
     onnx.helper.set_model_props(model, {"normalize": "none"})
     onnx.save(model, tmp_path / "m.onnx")
-    with pytest.raises(UsageProblem, match="takes input orig_target_sizes besides the images"):
+    with refused(UsageProblem):
         calibration_images(Model.open(tmp_path / "m.onnx"), tmp_path)

@@ -5,6 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from tests.texts import refused
 
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.core.errors import CheckFailed, UsageProblem
@@ -103,7 +104,7 @@ class TestYolox:
     def test_an_overflowing_size_fails_the_check(self) -> None:
         tensor = yolox_tensor()
         tensor[0, 0] = [0, 0, 100, 0, 1, 1, 0, 0]
-        with pytest.raises(CheckFailed, match="NaN or infinite"):
+        with refused(CheckFailed):
             decode(family("yolox-raw", (1, 84, 8)), tensor)
 
 
@@ -177,13 +178,13 @@ class TestYolov10:
     def test_a_class_that_is_no_index_is_refused(self, bad: float) -> None:
         tensor = np.zeros((1, 5, 6))
         tensor[0, 0] = [1, 2, 3, 4, 0.5, bad]
-        with pytest.raises(UsageProblem, match="does not hold class indices"):
+        with refused(UsageProblem):
             decode(family(None, (1, 5, 6)), tensor)
 
     def test_a_class_beyond_the_names_is_refused(self) -> None:
         tensor = np.zeros((1, 5, 6))
         tensor[0, 0] = [1, 2, 3, 4, 0.5, 2]
-        with pytest.raises(UsageProblem, match="has 2 classes"):
+        with refused(UsageProblem):
             decode(family(None, (1, 5, 6), {"names": "['a', 'b']"}), tensor)
 
 
@@ -225,22 +226,22 @@ class TestEveryFamily:
     def test_values_that_are_not_finite_fail_the_check(self, name: str, bad: float) -> None:
         tensor = self.random(name)
         tensor[1, 4, 4] = bad
-        with pytest.raises(CheckFailed, match="NaN or infinite"):
+        with refused(CheckFailed):
             decode(family(name, SHAPES[name]), tensor)
 
     def test_logits_are_refused(self, name: str) -> None:
         tensor = self.random(name)
         tensor[1, 4, 4] = 3.5
-        with pytest.raises(UsageProblem, match="probabilities"):
+        with refused(UsageProblem):
             decode(family(name, SHAPES[name]), tensor)
 
     @pytest.mark.parametrize("shape", [(5, 5), (1, 20, 9)])
     def test_other_shapes_are_refused(self, name: str, shape: tuple[int, ...]) -> None:
-        with pytest.raises(UsageProblem, match="output"):
+        with refused(UsageProblem):
             decode(family(name, SHAPES[name]), np.zeros(shape))
 
     def test_another_output_is_refused(self, name: str) -> None:
-        with pytest.raises(UsageProblem, match="reads output output"):
+        with refused(UsageProblem):
             family(name, SHAPES[name]).decode({"other": np.zeros((1, 5, 6), np.float32)})
 
 
@@ -248,7 +249,7 @@ class TestEveryFamily:
     "settings", [{"conf": -0.1}, {"conf": 1.0}, {"conf": math.nan}, {"iou": 0.0}, {"iou": 1.1}, {"max_dets": 0}]
 )
 def test_settings_out_of_range_are_refused(settings: dict[str, float]) -> None:
-    with pytest.raises(UsageProblem, match="not"):
+    with refused(UsageProblem):
         DecodeSettings(**settings)
 
 
@@ -278,14 +279,14 @@ class TestDetr:
         assert (by_class.labels.tolist(), by_class.scores.tolist()) == ([0, 1], pytest.approx([0.9, 0.6]))
 
     @pytest.mark.parametrize(
-        ("row", "text"),
+        "row",
         [
-            ([0.5, 0.5, 1, 1, 7.5, 1], "from 7.5 to 7.5"),
-            ([0.5, 0.5, 1, 1, 0.5, 0.5], "does not hold class indices"),
-            ([0.5, 0.5, 1, 1, 0.5, 3], "class 3"),
+            [0.5, 0.5, 1, 1, 7.5, 1],
+            [0.5, 0.5, 1, 1, 0.5, 0.5],
+            [0.5, 0.5, 1, 1, 0.5, 3],
         ],
     )
-    def test_what_is_no_score_or_class_is_refused(self, row: list[float], text: str) -> None:
+    def test_what_is_no_score_or_class_is_refused(self, row: list[float]) -> None:
         found = family(None, (1, 1, 6), self.head | {"names": "['a', 'b', 'c']"})
-        with pytest.raises(UsageProblem, match=text):
+        with refused(UsageProblem):
             decode(found, np.array([[row]]))

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from tests.texts import refused
 
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.images import ImageTransform
@@ -158,7 +159,7 @@ def test_an_odd_padding_has_its_smaller_half_first() -> None:
 
 @pytest.mark.parametrize("shape", [(0, 5, 3), (5, 0, 3)])
 def test_an_image_without_pixels_is_refused(shape: tuple[int, ...]) -> None:
-    with pytest.raises(UsageProblem, match="at least 1"):
+    with refused(UsageProblem):
         letterbox(np.zeros(shape, np.uint8), ImageTransform(32, 32))
 
 
@@ -206,16 +207,16 @@ def test_a_uint8_tensor_takes_grey_levels_only() -> None:
     canvas = np.arange(48, dtype=np.uint8).reshape(4, 4, 3)
     plain = ImageTransform(4, 4, scale=1.0, dtype="uint8", channels="bgr", layout="nhwc")
     np.testing.assert_array_equal(normalise(canvas, plain), canvas)
-    with pytest.raises(UsageProblem, match="uint8"):
+    with refused(UsageProblem):
         normalise(canvas, ImageTransform(4, 4, dtype="uint8"))
 
 
 @pytest.mark.parametrize("out", [np.zeros((3, 4, 5), np.float32), np.zeros((3, 4, 4), np.float64)])
 def test_an_output_that_does_not_fit_is_refused(out: np.ndarray) -> None:
-    with pytest.raises(UsageProblem, match="output array"):
+    with refused(UsageProblem):
         normalise(np.zeros((4, 4, 3), np.uint8), ImageTransform(4, 4), out)
 
 
 def test_an_input_beyond_the_memory_is_refused() -> None:
-    with pytest.raises(UsageProblem, match="An image for the model of shape 2147483647x2147483647x3 takes"):
+    with refused(UsageProblem):
         letterbox(np.zeros((4, 4, 3), np.uint8), ImageTransform(2**31 - 1, 2**31 - 1))

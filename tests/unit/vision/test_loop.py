@@ -9,6 +9,7 @@ import cv2
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.texts import refused
 
 from trt_workbench.backends.base import Session, TensorSpec
 from trt_workbench.backends.images import ImageTransform
@@ -185,7 +186,7 @@ def test_readers_wait_for_a_slow_model(paths: list[Path], monkeypatch: pytest.Mo
 def test_a_corrupt_image_ends_the_loop_once(paths: list[Path]) -> None:
     paths[11].write_bytes(b"not an image")
     loop, _ = make(MeanSession(), paths, batch=4)
-    with pytest.raises(UsageProblem, match=r"11\.png"):
+    with refused(UsageProblem):
         loop.run()
     assert no_threads_left()
 
@@ -211,7 +212,7 @@ def test_outputs_of_another_batch_are_refused(paths: list[Path], monkeypatch: py
     original = session._infer
     monkeypatch.setattr(session, "_infer", lambda inputs: {"mean": original(inputs)["mean"][:1]})
     loop, _ = make(session, paths, batch=4)
-    with pytest.raises(UsageProblem, match="boxes for 1 image from a batch of 4"):
+    with refused(UsageProblem):
         loop.run()
 
 

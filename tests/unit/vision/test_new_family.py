@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.texts import refused
 
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.core.errors import BackendFailure, ComponentMissing, UsageProblem
@@ -40,29 +41,29 @@ def test_a_family_of_another_package_takes_sizes_where_it_is_named(faces: None) 
     rows = (TensorSpec("rows", "float32", (1, 3, 5)),)
     found = recognise(inputs, rows, {}, family="faces")
     assert (found.name, found.facts.sizes) == ("faces", inputs[1])
-    with pytest.raises(UsageProblem, match=r"Family yolov8 .* takes only the image"):
+    with refused(UsageProblem):
         recognise(inputs, rows, {}, family="yolov8")
-    with pytest.raises(UsageProblem, match="does not fit family detr-pixels"):
+    with refused(UsageProblem):
         recognise(inputs, rows, {})
 
 
 def test_our_own_families_come_first(faces: None) -> None:  # noqa: ARG001
     assert seen(6).name == "yolov10"
     assert family_names()[-1] == "faces"
-    with pytest.raises(UsageProblem, match="not faces from rows, because the shape is not"):
+    with refused(UsageProblem):
         seen(7)
-    with pytest.raises(UsageProblem, match="did you mean faces"):
+    with refused(UsageProblem):
         seen(5, "face")
 
 
 def test_a_package_that_cannot_be_used_is_one_sentence(outside_package: Callable[..., None]) -> None:
     outside_package({"trt_workbench.families": {"broken": "no_such_module:Family", "yolox": "faces:Faces"}}, EXAMPLE)
     assert seen(6).name == "yolov10"
-    with pytest.raises(UsageProblem, match=r"not certain.*[Ff]amily broken is not available: Its package addon 1"):
+    with refused(UsageProblem):
         seen(5)
-    with pytest.raises(ComponentMissing, match=r"[Ff]amily broken is not available.*No module named 'no_such_module'"):
+    with refused(ComponentMissing):
         seen(5, "broken")
-    with pytest.raises(ComponentMissing, match=r"[Ff]amily addon:yolox is not available.*the name yolox is taken"):
+    with refused(ComponentMissing):
         seen(5, "addon:yolox")
 
 
@@ -92,16 +93,15 @@ def test_one_that_fails_is_a_sentence_with_its_name(outside_package: Callable[..
     def made(output: str, family: str | None = "odd") -> Family:
         return recognise(IMAGES, (TensorSpec(output, "float32", (1, 3, 5)),), {}, family=family)
 
-    who = r"^Detector family odd \(package addon 1\.0\) failed in "
-    with pytest.raises(BackendFailure, match=f"{who}create: KeyError: 'rows'"):
+    with refused(BackendFailure):
         made("raises")
-    with pytest.raises(BackendFailure, match=f"{who}create: it returned a NoneType, not a Family"):
+    with refused(BackendFailure):
         made("nothing")
-    with pytest.raises(UsageProblem, match=r"family of the model is not certain.*failed in create: KeyError"):
+    with refused(UsageProblem):
         made("raises", family=None)
     rows = {"rows": np.array([[[1, 2, 30, 40, 0.9]]], np.float32)}
     assert len(made("rows").decode(rows, DecodeSettings(conf=0.6))[0].scores) == 1
-    with pytest.raises(BackendFailure, match=f"{who}_candidates: it returned no Detections"):
+    with refused(BackendFailure):
         made("rows").decode(rows, DecodeSettings(conf=0.2))
-    with pytest.raises(BackendFailure, match=f"{who}_candidates: ZeroDivisionError: division by zero"):
+    with refused(BackendFailure):
         made("rows").decode(rows, DecodeSettings(conf=0.01))

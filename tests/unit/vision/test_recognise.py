@@ -1,11 +1,11 @@
 import json
-import re
 
 import pytest
+from tests.texts import refused
 
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.vision.families import family_names, recognise
+from trt_workbench.vision.families import recognise
 
 COCO = str({index: f"class {index}" for index in range(80)})
 # What ultralytics 8.4's exporter writes beside `head`, `end2end` and, of other tasks, `kpt_shape` and `kpt_names`.
@@ -74,43 +74,40 @@ def test_one_output_of_a_known_shape(output: Shape, metadata: dict[str, str], fa
 
 
 UNSURE = {
-    "84 values a row: 79 classes of yolox or 80 of a transposed yolov8": ((1, 8400, 84), {}, "transposed"),
-    "three anchors a cell": ((1, 25200, 85), {}, "YOLOv5"),
-    "boxes of a transformer": ((1, 300, 84), {}, "300"),
-    "another grid": ((1, 84, 8000), {}, "8000 anchors"),
-    "names and shape disagree": ((1, 84, 8400), names(20), "names 20"),
-    "names and shape disagree in yolox": ((1, 8400, 85), names(20), "names 20"),
-    "exported by Ultralytics, which has no yolox": ((1, 8400, 85), {"author": "Ultralytics"}, "Ultralytics"),
-    "rank 2": ((300, 6), {}, "shape"),
-    "rank 4": ((1, 3, 80, 80), {}, "shape"),
-    "no class": ((1, 4, 8400), {}, "no class"),
-    "all dynamic": ((None, None, None), {}, "class count"),
-    "end-to-end by the shape, not by the metadata": ((1, 300, 6), {"end2end": "False"}, "not end-to-end"),
-    "a raw head by the shape, not by the metadata": ((1, 84, 8400), {"end2end": "True"}, "is end-to-end"),
-    "a DETR of another shape": ((1, 84, 8400), {"head": "RTDETRDecoder", **names(80)}, "RT-DETR"),
+    "84 values a row: 79 classes of yolox or 80 of a transposed yolov8": ((1, 8400, 84), {}),
+    "three anchors a cell": ((1, 25200, 85), {}),
+    "boxes of a transformer": ((1, 300, 84), {}),
+    "another grid": ((1, 84, 8000), {}),
+    "names and shape disagree": ((1, 84, 8400), names(20)),
+    "names and shape disagree in yolox": ((1, 8400, 85), names(20)),
+    "exported by Ultralytics, which has no yolox": ((1, 8400, 85), {"author": "Ultralytics"}),
+    "rank 2": ((300, 6), {}),
+    "rank 4": ((1, 3, 80, 80), {}),
+    "no class": ((1, 4, 8400), {}),
+    "all dynamic": ((None, None, None), {}),
+    "end-to-end by the shape, not by the metadata": ((1, 300, 6), {"end2end": "False"}),
+    "a raw head by the shape, not by the metadata": ((1, 84, 8400), {"end2end": "True"}),
+    "a DETR of another shape": ((1, 84, 8400), {"head": "RTDETRDecoder", **names(80)}),
 }
 
 
-@pytest.mark.parametrize(("output", "metadata", "why"), UNSURE.values(), ids=UNSURE)
-def test_what_is_not_certain_asks_for_the_family(output: Shape, metadata: dict[str, str], why: str) -> None:
-    with pytest.raises(UsageProblem, match=why) as caught:
+@pytest.mark.parametrize(("output", "metadata"), UNSURE.values(), ids=UNSURE)
+def test_what_is_not_certain_asks_for_the_family(output: Shape, metadata: dict[str, str]) -> None:
+    with refused(UsageProblem):
         recognise([image()], [out(*output)], metadata)
-    message = str(caught.value)
-    assert "Pass --family with one of yolov10, yolov8, yolox" in message
-    assert str(out(*output)) in message
 
 
 def test_a_second_output_is_not_certain() -> None:
     mask = out(1, 32, 160, 160, name="output1")
-    with pytest.raises(UsageProblem, match="2 outputs"):
+    with refused(UsageProblem):
         recognise([image()], [out(1, 84, 8400), mask], {})
     assert recognise([image()], [out(1, 84, 8400), mask], {}, family="yolov8").output.name == "output0"
-    with pytest.raises(UsageProblem, match="more than one"):
+    with refused(UsageProblem):
         recognise([image()], [out(1, 84, 8400), out(1, 84, 8400, name="other")], {}, family="yolov8")
 
 
 def test_integers_are_no_detections() -> None:
-    with pytest.raises(UsageProblem, match="int64"):
+    with refused(UsageProblem):
         recognise([image()], [out(1, 300, 6, dtype="int64")], {})
 
 
@@ -132,22 +129,20 @@ def test_a_named_family_is_taken_where_it_is_possible(family: str, output: Shape
 
 
 @pytest.mark.parametrize(
-    ("family", "output", "metadata", "why"),
+    ("family", "output", "metadata"),
     [
-        ("yolov10", (1, 84, 8400), {}, "does not fit family yolov10"),
-        ("yolox", (1, 300, 6), {}, "300 rows"),
-        ("yolox", (1, 25200, 85), {}, "YOLOv5"),
-        ("yolov8", (1, 300, 6), {}, "does not fit"),
-        ("yolov8", (1, 84, 8400), {"names": "['one']"}, "names 1"),
+        ("yolov10", (1, 84, 8400), {}),
+        ("yolox", (1, 300, 6), {}),
+        ("yolox", (1, 25200, 85), {}),
+        ("yolov8", (1, 300, 6), {}),
+        ("yolov8", (1, 84, 8400), {"names": "['one']"}),
     ],
 )
-def test_a_named_family_that_is_impossible_is_refused(
-    family: str, output: Shape, metadata: dict[str, str], why: str
-) -> None:
-    with pytest.raises(UsageProblem, match=why) as caught:
+def test_a_named_family_that_is_impossible_is_refused(family: str, output: Shape, metadata: dict[str, str]) -> None:
+    with refused(UsageProblem) as caught:
         recognise([image()], [out(*output)], metadata, family=family)
     assert "--family" in str(caught.value)
-    with pytest.raises(UsageProblem, match="the model's metadata"):
+    with refused(UsageProblem):
         recognise([image()], [out(*output)], {**metadata, "family": family})
 
 
@@ -156,30 +151,30 @@ def test_the_users_family_goes_before_that_of_the_metadata() -> None:
 
 
 def test_an_unknown_family_gets_near_matches() -> None:
-    with pytest.raises(UsageProblem, match="did you mean yolox"):
+    with refused(UsageProblem):
         recognise([image()], [out(1, 300, 6)], {}, family="yolo-x")
-    with pytest.raises(UsageProblem, match=family_names()[0]):
+    with refused(UsageProblem):
         recognise([image()], [out(1, 300, 6)], {}, family="ssd")
 
 
 @pytest.mark.parametrize(
-    ("metadata", "words"),
+    "metadata",
     [
-        ({"task": "segment"}, "'segment': a model for segmentation"),
-        ({"task": "semantic"}, "'semantic': a model for semantic segmentation"),
-        ({"task": "pose", "kpt_shape": "[17, 3]"}, "'pose': a model for key points"),
-        ({"task": "obb"}, "'obb': a model for oriented boxes"),
-        ({"task": "classify"}, "'classify': a model for classification"),
-        ({"task": "depth"}, "'depth': a model for depth"),
-        ({"head": "Segment26"}, "head is 'Segment26': a model for segmentation"),
-        ({"head": "OBB"}, "a model for oriented boxes"),
-        ({"kpt_shape": "[17, 3]"}, "a model for key points"),
-        ({"channels": "1"}, "1 channels"),
+        {"task": "segment"},
+        {"task": "semantic"},
+        {"task": "pose", "kpt_shape": "[17, 3]"},
+        {"task": "obb"},
+        {"task": "classify"},
+        {"task": "depth"},
+        {"head": "Segment26"},
+        {"head": "OBB"},
+        {"kpt_shape": "[17, 3]"},
+        {"channels": "1"},
     ],
 )
-def test_other_tasks_are_refused_by_name(metadata: dict[str, str], words: str) -> None:
+def test_other_tasks_are_refused_by_name(metadata: dict[str, str]) -> None:
     for family in (None, "yolov10"):
-        with pytest.raises(UsageProblem, match=re.escape(words)):
+        with refused(UsageProblem):
             recognise([image()], [out(1, 300, 6)], metadata, family=family)
 
 
@@ -207,7 +202,7 @@ def test_names_in_every_usual_form(text: str, expected: tuple[str, ...] | None) 
     "text", ["{0: 'a', 2: 'c'}", "[]", "{}", "[1, 2]", "5", "a, b", "{'x': 'a'}", "__import__('os')"]
 )
 def test_names_that_are_none_are_refused(text: str) -> None:
-    with pytest.raises(UsageProblem, match="names"):
+    with refused(UsageProblem):
         recognise([image()], [out(1, 300, 6)], {"names": text})
 
 
@@ -237,7 +232,7 @@ def test_an_integer_input_takes_grey_levels() -> None:
     ],
 )
 def test_what_takes_no_image_is_refused(inputs: list[TensorSpec]) -> None:
-    with pytest.raises(UsageProblem, match="one image tensor"):
+    with refused(UsageProblem):
         recognise(inputs, [out(1, 300, 6)], {})
 
 
@@ -250,9 +245,9 @@ class TestImageSize:
         assert recognise([self.fixed], [out(1, 300, 6)], {}, imgsz=(416, 640)).input_size == (416, 640)
 
     def test_a_fixed_input_takes_no_other(self) -> None:
-        with pytest.raises(UsageProblem, match="--imgsz is 640x640"):
+        with refused(UsageProblem):
             recognise([self.fixed], [out(1, 300, 6)], {}, imgsz=(640, 640))
-        with pytest.raises(UsageProblem, match="metadata says imgsz"):
+        with refused(UsageProblem):
             recognise([self.fixed], [out(1, 300, 6)], {"imgsz": "[640, 640]"})
 
     @pytest.mark.parametrize(("text", "size"), [("[320, 512]", (320, 512)), ("320", (320, 320))])
@@ -267,18 +262,18 @@ class TestImageSize:
     def test_a_half_dynamic_input_keeps_its_fixed_side(self) -> None:
         half = image(1, 3, 320, None)
         assert recognise([half], [out(1, 300, 6)], {}, imgsz=(320, 480)).input_size == (320, 480)
-        with pytest.raises(UsageProblem, match=r"320x\?"):
+        with refused(UsageProblem):
             recognise([half], [out(1, 300, 6)], {}, imgsz=(480, 480))
 
     def test_without_any_it_must_be_given(self) -> None:
-        with pytest.raises(UsageProblem, match="pass --imgsz"):
+        with refused(UsageProblem):
             recognise([self.dynamic], [out(None, 84, None)], {})
 
     @pytest.mark.parametrize("text", ["[1, 2, 3]", "'big'", "[a", "[640, 'x']"])
     def test_metadata_that_is_no_size_is_refused(self, text: str) -> None:
-        with pytest.raises(UsageProblem, match="imgsz"):
+        with refused(UsageProblem):
             recognise([self.dynamic], [out(None, 84, None)], {"imgsz": text})
 
     def test_dynamic_rows_of_six_could_be_two_families(self) -> None:
-        with pytest.raises(UsageProblem, match="could be yolov10 or yolox"):
+        with refused(UsageProblem):
             recognise([self.dynamic], [out(None, None, 6)], {}, imgsz=(640, 640))

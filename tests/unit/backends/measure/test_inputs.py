@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from tests.in_app import stdout_of
 from tests.onnx_text import write_onnx
+from tests.texts import refused
 
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.measure.inputs import (
@@ -39,11 +40,11 @@ def point(work: Work, backend: str = "trt", **options: Any) -> Point:
 
 def test_named_dimensions_and_batch() -> None:
     assert input_shapes(TOKENS, SYMBOLS, 4, {"sequence": 16}) == {"input_ids": (4, 16), "attention_mask": (4, 16)}
-    with pytest.raises(UsageProblem, match=r"Dimension sequence of input input_ids .* has no size"):
+    with refused(UsageProblem):
         input_shapes(TOKENS, SYMBOLS, 4, {})
-    with pytest.raises(UsageProblem, match="no dynamic dimension length"):
+    with refused(UsageProblem):
         input_shapes(TOKENS, SYMBOLS, 4, {"sequence": 16, "length": 3})
-    with pytest.raises(UsageProblem, match="exactly 1, not 4"):
+    with refused(UsageProblem):
         input_shapes([TensorSpec("x", "float32", (1, 3))], {}, 4, {})
 
 
@@ -59,9 +60,9 @@ def test_a_dimension_that_is_a_sum_follows_its_parts() -> None:
     assert mask({"batch": 2, "sequence": 3}, default=5) == (2, 5)
     assert mask({"sequence": 3}, asked={"attention_mask": (8, 9)}) == (8, 9)
     assert mask({"sequence": 3, "attention_mask.1": 6}) == (1, 6)
-    with pytest.raises(UsageProblem, match=r"Dimension batch of input input_ids .* has no size; give --size\."):
+    with refused(UsageProblem):
         mask({"sequence": 3, "past": 4}, batch=None)
-    with pytest.raises(UsageProblem, match="no input 'ids'; it takes input_ids, attention_mask"):
+    with refused(UsageProblem):
         mask(sizes, asked={"ids": (1, 2)})
 
 
@@ -87,9 +88,9 @@ def test_inputs_are_drawn_by_type_and_meaning() -> None:
     few = random_inputs([TensorSpec("ids", "int64", (9, 9))], {"ids": (9, 9)}, 0, below=2)
     assert set(few["ids"].ravel().tolist()) == {0, 1}
     assert not random_inputs(specs, shapes, 0, "zeros")["a"].any()
-    with pytest.raises(UsageProblem, match="no values can be drawn; use --no-check"):
+    with refused(UsageProblem):
         random_inputs([TensorSpec("s", "object", (1,))], {"s": (1,)}, 0, hint="use --no-check")
-    with pytest.raises(UsageProblem, match="Input s int4"):
+    with refused(UsageProblem):
         random_inputs([TensorSpec("s", "int4", (1, 4))], {"s": (1, 4)}, 0)
 
 
@@ -126,9 +127,9 @@ def test_image_size_fills_height_and_width() -> None:
     assert with_image_size({}, {"x": (None, None, None, 3)}, size) == {"x.1": 320, "x.2": 640}
     assert with_image_size({"d": 1}, {"x": ("n", 3, 320, 640)}, size) == {"d": 1}
     assert with_image_size({"d": 1}, {}, None) == {"d": 1}
-    with pytest.raises(UsageProblem, match="exported for 224 pixels along axis 2, not 320"):
+    with refused(UsageProblem):
         with_image_size({}, {"x": ("n", 3, 224, 224)}, size)
-    with pytest.raises(UsageProblem, match="this one has none"):
+    with refused(UsageProblem):
         with_image_size({}, SYMBOLS, size)
 
 
@@ -140,7 +141,7 @@ def test_profiles_of_a_point_and_of_its_sweep(tmp_path: Path) -> None:
     assert str(session_options(point(work), model, ranges).shapes) == "x:4x3x320x640"
     dynamic = session_options(point(work, profile_shape="dynamic"), model, ranges)
     assert (str(dynamic.shapes), dynamic.extra) == ("x:1x3x160x320/4x3x320x640/8x3x640x1280", {})
-    with pytest.raises(UsageProblem, match="static or dynamic, not 'wide'"):
+    with refused(UsageProblem):
         session_options(point(work, profile_shape="wide"), model, ranges)
     # another backend does not know the option, and says so when it loads
     assert session_options(point(work, "ort-cuda", profile_shape="dynamic"), model, ranges).extra == {
@@ -158,20 +159,18 @@ def test_sequence_lengths_of_a_sweep(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "text"),
+    "shape",
     [
-        ((2**31 - 1, 2**31 - 1), "Input x of shape 2147483647x2147483647 takes "),  # numpy: array is too big
-        ((0, 2**31 - 1, 2**31 - 1, 2**31 - 1), "of memory are free"),  # numpy counts what is beside a 0
-        ((2**31 - 1, 2**10), "GiB of memory are free; ask for smaller shapes"),  # more than machines have
-        ((2, -3), "cannot have the shape 2x-3: a dimension is negative"),
+        (2**31 - 1, 2**31 - 1),  # numpy: array is too big
+        (0, 2**31 - 1, 2**31 - 1, 2**31 - 1),  # numpy counts what is beside a 0
+        (2**31 - 1, 2**10),  # more than machines have
+        (2, -3),
     ],
 )
 @pytest.mark.parametrize("name", ["x", "mask", "length"])
 @pytest.mark.parametrize("dtype", ["float32", "int64"])
-def test_arrays_that_cannot_be_made_are_refused_in_a_sentence(
-    name: str, dtype: str, shape: tuple[int, ...], text: str
-) -> None:
-    with pytest.raises(UsageProblem, match=text.replace("x of", f"{name} of")):
+def test_arrays_that_cannot_be_made_are_refused_in_a_sentence(name: str, dtype: str, shape: tuple[int, ...]) -> None:
+    with refused(UsageProblem):
         random_inputs([TensorSpec(name, dtype, (None,) * len(shape))], {name: shape}, 0)
 
 
@@ -180,7 +179,7 @@ def test_an_input_without_numbers_is_drawn() -> None:
 
 
 def test_a_picture_beyond_the_memory_is_refused() -> None:
-    with pytest.raises(UsageProblem, match="An image of shape 2147483647x2147483647x3 takes"):
+    with refused(UsageProblem):
         random_image(2**31 - 1, 2**31 - 1, 0)
 
 

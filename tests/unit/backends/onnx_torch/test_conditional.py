@@ -8,6 +8,7 @@ import onnx
 import onnxruntime as ort
 import pytest
 from tests.onnx_text import parse_onnx, write_onnx
+from tests.texts import refused
 
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.model.opened import Model
@@ -97,7 +98,7 @@ def test_what_lies_in_a_branch_is_looked_through_for_operators(tmp_path: Path) -
       else_branch = b () => (int64[K,3] q) { q = NonMaxSuppression(v, u) }>"""
     path = tmp_path / "m.onnx"
     write_onnx(path, graph(nodes, "float[1,4,4] u, float[1,4,4] v, bool c", "int64[K,3] y"))
-    with pytest.raises(UsageProblem, match=r"no counterpart of NonMaxSuppression \(node keep\)"):
+    with refused(UsageProblem):
         convert(Model.open(path))
 
 
@@ -109,7 +110,7 @@ def test_results_that_are_no_tensors_are_refused(tmp_path: Path) -> None:
         value = attribute.g.output[0]
         value.type.sequence_type.elem_type.CopyFrom(onnx.TypeProto(tensor_type=value.type.tensor_type))
     onnx.save(model, tmp_path / "m.onnx")
-    with pytest.raises(UsageProblem, match="with results that are no tensors"):
+    with refused(UsageProblem):
         convert(Model.open(tmp_path / "m.onnx"))
 
 

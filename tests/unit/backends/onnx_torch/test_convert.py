@@ -9,6 +9,7 @@ import onnxruntime as ort
 import pytest
 from onnx import TensorProto
 from tests.onnx_text import write_onnx
+from tests.texts import refused
 
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.model.opened import Model
@@ -53,7 +54,7 @@ def test_layer_normalization(tmp_path: Path, axis: int) -> None:
 
 def test_an_output_without_counterpart_is_refused_where_it_is_used(tmp_path: Path) -> None:
     nodes = "n, mean = LayerNormalization(x, s) y = Add(n, mean)"
-    with pytest.raises(UsageProblem, match="mean, the second"):
+    with refused(UsageProblem):
         compare(tmp_path / "m.onnx", nodes, noise(2, 4), {"s": noise(4)})
 
 
@@ -129,10 +130,10 @@ def test_an_expansion_as_exporters_write_it_reads_no_tensor(tmp_path: Path) -> N
     assert converted.host_reads == []
 
 
-@pytest.mark.parametrize(("inputs", "has"), [("", 0), ("x", 1), ('x, ""', 1)])
-def test_a_node_without_its_inputs_is_refused(inputs: str, has: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("inputs", ["", "x", 'x, ""'])
+def test_a_node_without_its_inputs_is_refused(inputs: str, tmp_path: Path) -> None:
     path = write_onnx(tmp_path / "m.onnx", f"g (float[2] x) => (float[2] y) {{ [sum] y = Add({inputs}) }}")
-    with pytest.raises(UsageProblem, match=rf"Add \(node sum\) has {has} of 2 inputs"):
+    with refused(UsageProblem):
         convert(Model.open(path))
 
 
@@ -141,7 +142,7 @@ def test_an_output_without_a_name_is_refused(tmp_path: Path) -> None:
     model = onnx.load(path)
     model.graph.output[1].name = ""
     onnx.save(model, path)
-    with pytest.raises(UsageProblem, match="An output of the model has no name"):
+    with refused(UsageProblem):
         convert(Model.open(path))
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.onnx_text import write_onnx
+from tests.texts import refused
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.ort.cpu import OrtCpuBackend
@@ -49,5 +50,5 @@ def test_blocks_are_refused(tmp_path: Path) -> None:
     }"""
     arrays = {"codes": np.ones((4, 2), np.int8), "scales": np.ones((2, 2), np.float32)}
     path = write_onnx(tmp_path / "m.onnx", text, arrays, 21)
-    with pytest.raises(UsageProblem, match="no DequantizeLinear in blocks"):
+    with refused(UsageProblem):
         TorchBackend().load(path).run({"x": np.ones((2, 4), np.float32)})

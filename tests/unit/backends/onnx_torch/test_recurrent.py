@@ -8,6 +8,7 @@ import onnx
 import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from tests.texts import refused
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.registry import get_backend
@@ -97,37 +98,35 @@ def test_compiled_with_the_cell_left_as_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "attributes", "reason"),
+    ("kind", "attributes"),
     [
-        ("LSTM", {"clip": 1.0}, "LSTM with clip"),
-        ("LSTM", {"input_forget": 1}, "input_forget"),
-        ("GRU", {"activations": ["Sigmoid", "Relu"]}, "activations sigmoid, relu"),
+        ("LSTM", {"clip": 1.0}),
+        ("LSTM", {"input_forget": 1}),
+        ("GRU", {"activations": ["Sigmoid", "Relu"]}),
     ],
 )
-def test_what_pytorch_does_not_have_is_refused(
-    kind: str, attributes: dict[str, Any], reason: str, tmp_path: Path
-) -> None:
+def test_what_pytorch_does_not_have_is_refused(kind: str, attributes: dict[str, Any], tmp_path: Path) -> None:
     path = write(tmp_path / "m.onnx", kind, **attributes)
-    with pytest.raises(UsageProblem, match=reason):
+    with refused(UsageProblem):
         get_backend("torch").load(path)
 
 
-@pytest.mark.parametrize(("place", "name"), [(0, "X"), (1, "W"), (2, "R")])
-def test_a_node_without_what_it_needs_is_refused(place: int, name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_node_without_what_it_needs_is_refused(place: int, tmp_path: Path) -> None:
     model = onnx.load(write(tmp_path / "m.onnx", "GRU"))
     model.graph.node[0].input[place] = ""
     onnx.save(model, tmp_path / "m.onnx")
-    with pytest.raises(UsageProblem, match=f"lacks its input {name}"):
+    with refused(UsageProblem):
         get_backend("torch").load(tmp_path / "m.onnx")
 
 
-@pytest.mark.parametrize(("place", "name"), [(4, "sequence_lens"), (7, "peepholes"), (1, "computed weights")])
-def test_inputs_that_pytorch_does_not_take_are_refused(place: int, name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", [4, 7, 1])
+def test_inputs_that_pytorch_does_not_take_are_refused(place: int, tmp_path: Path) -> None:
     model = onnx.load(write(tmp_path / "m.onnx", "LSTM"))
     cell = model.graph.node[0]
     cell.input.extend([""] * (place + 1 - len(cell.input)))
     cell.input[place] = "more"
     model.graph.input.append(helper.make_tensor_value_info("more", TensorProto.INT32 if place == 4 else 1, None))
     onnx.save(model, tmp_path / "m.onnx")
-    with pytest.raises(UsageProblem, match=name):
+    with refused(UsageProblem):
         get_backend("torch").load(tmp_path / "m.onnx")

@@ -10,6 +10,7 @@ import onnx.reference
 import onnxruntime as ort
 import pytest
 from tests.onnx_text import write_onnx
+from tests.texts import refused
 
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.model.opened import Model
@@ -66,16 +67,16 @@ def test_cubic_resize_of_other_ranks_than_images(shape: tuple[int, ...], tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("attributes", "named"),
+    "attributes",
     [
-        ('mode = "cubic", antialias = 1', "antialias=1"),
-        ('mode = "cubic", coordinate_transformation_mode = "tf_crop_and_resize"', "tf_crop"),
+        'mode = "cubic", antialias = 1',
+        'mode = "cubic", coordinate_transformation_mode = "tf_crop_and_resize"',
     ],
 )
-def test_what_resize_cannot_do_is_named(attributes: str, named: str, tmp_path: Path) -> None:
+def test_what_resize_cannot_do_is_named(attributes: str, tmp_path: Path) -> None:
     text = f'g (float[1,1,4,4] x) => (float[] y) {{ y = Resize<{attributes}>(x, "", "", s) }}'
     path = write_onnx(tmp_path / "m.onnx", text, {"s": np.array([1, 1, 2, 2])}, 18)
-    with pytest.raises(UsageProblem, match=named):
+    with refused(UsageProblem):
         convert(Model.open(path)).module(torch.zeros(1, 1, 4, 4))
 
 
@@ -133,5 +134,5 @@ def test_what_grid_sample_cannot_do_is_named(mode: str, shape: str, tmp_path: Pa
     grid = [1, *([2] * (len(sizes) - 2)), len(sizes) - 2]
     text = f"g (float[{shape}] x, float[{','.join(map(str, grid))}] grid) => (float[] y)"
     path = write_onnx(tmp_path / "m.onnx", f'{text} {{ y = GridSample<mode = "{mode}">(x, grid) }}', opset=20)
-    with pytest.raises(UsageProblem, match=f"GridSample with mode {mode}, padding_mode zeros, {len(sizes)} dimensions"):
+    with refused(UsageProblem):
         convert(Model.open(path)).module(torch.zeros(sizes), torch.zeros(grid))

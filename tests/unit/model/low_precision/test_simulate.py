@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from onnx import TensorProto, helper, numpy_helper
 from tests.onnx_text import parse_onnx, write_onnx
+from tests.texts import refused
 from tests.unit.model.low_precision.test_formats import mxfp8_values, nvfp4_values
 
 from trt_workbench.backends.ort.cpu import OrtCpuBackend
@@ -201,7 +202,7 @@ def test_a_format_that_the_table_lacks_is_named(tmp_path: Path) -> None:
         f"q = QuantizeLinear<output_dtype = {kind}>(x, s) y = DequantizeLinear(q, s)", {"s": np.float32(1)}, 28
     )
     assert narrow_formats(model) == ("float6e2m3",)
-    with pytest.raises(UsageProblem, match="in float6e2m3, a format that the workbench does not know"):
+    with refused(UsageProblem):
         OrtCpuBackend().load(write(tmp_path, model))
 
 
@@ -231,32 +232,23 @@ def test_the_given_model_is_unchanged() -> None:
 
 
 @pytest.mark.parametrize(
-    ("nodes", "message"),
+    "nodes",
     [
-        (
-            f"q = Cast<to = {TensorProto.FLOAT8E4M3FN}>(x) [active] r = Relu(q) y = Cast<to = 1>(r)",
-            "Relu active computes with fp8 codes themselves",
-        ),
-        (
-            "[n] q, s = trt.TRT_MXFP8DynamicQuantize<axis = 0, block_size = 32>(x)"
-            " y = trt.TRT_MXFP8DequantizeLinear<axis = 0, block_size = 32>(q, s)",
-            "TRT_MXFP8DynamicQuantize n has blocks along axis 0; the simulation takes the last",
-        ),
-        (
-            f"[n] q = Cast<to = {TensorProto.FLOAT8E4M3FN}, saturate = 0>(x) y = Cast<to = 1>(q)",
-            "Cast n has saturate=0: what is beyond the range becomes NaN or infinite",
-        ),
+        f"q = Cast<to = {TensorProto.FLOAT8E4M3FN}>(x) [active] r = Relu(q) y = Cast<to = 1>(r)",
+        "[n] q, s = trt.TRT_MXFP8DynamicQuantize<axis = 0, block_size = 32>(x)"
+        " y = trt.TRT_MXFP8DequantizeLinear<axis = 0, block_size = 32>(q, s)",
+        f"[n] q = Cast<to = {TensorProto.FLOAT8E4M3FN}, saturate = 0>(x) y = Cast<to = 1>(q)",
     ],
 )
-def test_what_has_no_simulation_is_named(nodes: str, message: str) -> None:
-    with pytest.raises(UsageProblem, match=message):
+def test_what_has_no_simulation_is_named(nodes: str) -> None:
+    with refused(UsageProblem):
         simulated(model_of(nodes))
 
 
 def test_inputs_in_such_a_format_are_refused() -> None:
     model = model_of("y = Cast<to = 1>(x)")
     model.graph.input[0].type.tensor_type.elem_type = TensorProto.BFLOAT16
-    with pytest.raises(UsageProblem, match="x is in bf16, which cannot be exchanged with numpy"):
+    with refused(UsageProblem):
         simulated(model)
 
 

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto
 from tests.onnx_text import parse_onnx, write_onnx
+from tests.texts import refused
 
 from trt_workbench.core.errors import CheckFailed
 from trt_workbench.model.opened import Model
@@ -146,7 +147,7 @@ def test_the_check_reaches_the_constants_and_the_range(tmp_path: Path, kind: str
     if (kind, narrow) == ("int32", INT32):
         assert check_parity(Model.open(before), after, ParityRequest())["input_sets"] == 4
         return
-    with pytest.raises(CheckFailed, match="Output y differs"):
+    with refused(CheckFailed):
         check_parity(Model.open(before), after, ParityRequest())
 
 

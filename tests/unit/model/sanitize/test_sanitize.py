@@ -9,6 +9,7 @@ import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from tests.onnx_text import write_onnx
+from tests.texts import refused
 
 from trt_workbench.core.errors import CheckFailed, UsageProblem
 from trt_workbench.model import weights as model_weights
@@ -90,7 +91,7 @@ def test_nodes_of_branches_and_functions_are_sorted(tmp_path: Path) -> None:
 
 def test_nodes_in_a_circle_are_named(tmp_path: Path) -> None:
     path = write(tmp_path / "m.onnx", "y = Add(x, z) z = Neg(y)")
-    with pytest.raises(UsageProblem, match=r"in a circle: [yz], [yz]; export"):
+    with refused(UsageProblem):
         sanitize(Model.open(path), default_rewrites())
 
 
@@ -231,9 +232,9 @@ def test_every_rewrite_is_tested() -> None:
 
 def test_what_does_not_fit_is_named(tmp_path: Path) -> None:
     path = write(tmp_path / "m.onnx", "y = Abs(x)", shape="batch,3")
-    with pytest.raises(UsageProblem, match="no rewrite called fold; there are: sort-nodes"):
+    with refused(UsageProblem):
         sanitize(Model.open(path), ["fold"])
-    with pytest.raises(UsageProblem, match="no dimension called n; there are: batch"):
+    with refused(UsageProblem):
         sanitize(Model.open(path), [], SanitizeSettings(dims={"n": 1}))
 
 
@@ -241,7 +242,7 @@ def test_the_check_fails_on_a_difference(tmp_path: Path) -> None:
     before = write(tmp_path / "a.onnx", "y = Abs(x)")
     after = write(tmp_path / "b.onnx", "y = Relu(x)")
     x = -np.ones((2, 3), np.float32)
-    with pytest.raises(CheckFailed, match="Output y differs by up to 1 "):
+    with refused(CheckFailed):
         compare(before, after, run, [{"x": x}], rtol=1e-4, atol=1e-5)
 
 

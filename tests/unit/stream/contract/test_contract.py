@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.streaming_models import C, D, F, contract_of, counted_contract, write_contract
+from tests.texts import held, refused
 
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.core.errors import UsageProblem
@@ -33,11 +34,7 @@ def test_shapes_decide_the_symbols_and_contradictions_are_named() -> None:
     shapes = {"x": (2, F, 9), "length": (3,), "encoded": (2, D, 5), "cache": (None, 7, D), "other": (1,)}
     values, problems = contract().solve(shapes)
     assert values == {"B": 2, "T": 9}
-    assert problems == [
-        "B is 2 in dimension 0 of x and 3 in dimension 0 of length",
-        "dimension 2 of encoded is 5, the contract says N = 4",
-        "dimension 1 of cache is 7, the contract says C = 6",
-    ]
+    held(*problems)
 
 
 def test_chunks_of_a_stream() -> None:
@@ -120,22 +117,21 @@ def test_counters_and_masks_follow_from_the_place_of_a_chunk() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "key", "rule", "said"),
+    ("name", "key", "rule"),
     [
-        ("offset", "value", "start / 2", "The value of offset is not known at chunk 1: start / 2 is 3/2, not a whole"),
-        ("offset", "value", "start + 126", "The value of offset is 129 at chunk 1, outside -128 to 127."),
-        ("mask", "valid", "start + 6", "The valid part of mask is 9 at chunk 1, outside 0 to 8."),
+        ("offset", "value", "start / 2"),
+        ("offset", "value", "start + 126"),
+        ("mask", "valid", "start + 6"),
     ],
 )
-def test_a_counter_that_an_input_cannot_hold_is_said(name: str, key: str, rule: str, said: str) -> None:
+def test_a_counter_that_an_input_cannot_hold_is_said(name: str, key: str, rule: str) -> None:
     document = counted_contract()
     document["inputs"]["offset"]["dtype"] = "int8"
     document["inputs"][name][key] = rule
     one = Contract.model_validate(document)
     chunk = list(one.chunks(9))[1]
-    with pytest.raises(UsageProblem) as caught:
+    with refused(UsageProblem):
         one.feed(chunk, np.zeros((1, 9, 3), np.float32), one.chunk_values(chunk))
-    assert str(caught.value).startswith(said)
 
 
 def test_states_begin_as_the_contract_says(tmp_path: Path) -> None:
@@ -155,19 +151,19 @@ def test_states_begin_as_the_contract_says(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("array", "said"),
+    "array",
     [
-        (np.zeros((C, D + 1), np.float32), r"is float32 \[1, 6, 5\], the contract says float32 \[1, 6, 4\]"),
-        (np.zeros((C, D), np.float64), "is float64"),
-        (np.full((C, D), np.nan, np.float32), "holds NaN"),
+        np.zeros((C, D + 1), np.float32),
+        np.zeros((C, D), np.float64),
+        np.full((C, D), np.nan, np.float32),
     ],
 )
-def test_an_initial_value_that_does_not_fit(array: Any, said: str, tmp_path: Path) -> None:
+def test_an_initial_value_that_does_not_fit(array: Any, tmp_path: Path) -> None:
     document = contract_of("attention")
     document["state"][0]["init"] = {"file": "cache.npy"}
     np.save(tmp_path / "cache.npy", array)
     one = Contract.model_validate(document)
-    with pytest.raises(UsageProblem, match=said):
+    with refused(UsageProblem):
         one.initial_state(one.values({"B": 1, "T": 9}), tmp_path)
 
 

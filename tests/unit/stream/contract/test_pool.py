@@ -18,6 +18,7 @@ from tests.streaming_models import (
     growing,
     write_contract,
 )
+from tests.texts import refused
 from tests.unit.stream.contract.streams import Arrays, Opened, alone, opened, pieces, same, signal
 
 from trt_workbench.backends.registry import get_backend
@@ -138,7 +139,7 @@ def test_a_counter_that_has_run_out_changes_no_stream(tmp_path: Path) -> None:
         old, young = pool.open(), pool.open()
         for frames in (3, 2, 2):
             old.push(np.zeros((frames, 3), np.float32))
-        with pytest.raises(UsageProblem, match="The valid part of mask is 9 at chunk 3, outside 0 to 8"):
+        with refused(UsageProblem):
             pool.push([young, old], [np.zeros((3, 3), np.float32), np.zeros((2, 3), np.float32)])
         assert (young.chunks, old.chunks) == (0, 3)
 
@@ -161,7 +162,7 @@ def test_a_chunk_that_does_not_fit_changes_no_stream(kind: str, tmp_path: Path) 
     with session, StreamPool(session, contract) as pool:
         streams = [pool.open(), pool.open()]
         pool.push(streams, [part[0] for part in parts])
-        with pytest.raises(UsageProblem, match=r"new frames of a chunk are float32 \[1, 3, 8\] for x"):
+        with refused(UsageProblem):
             pool.push(streams, [parts[0][1], WRONG[kind](parts[1][1])])
         assert [stream.chunks for stream in streams] == [1, 1]
         for step in (1, 2, 3):
@@ -191,10 +192,9 @@ def test_not_a_number_stays_in_its_stream(encoder: Opened) -> None:
 
 def test_a_state_that_does_not_keep_its_shape_is_refused(tmp_path: Path) -> None:
     contract = Contract.model_validate(GROWING_CONTRACT)
-    with get_backend("ort-cpu").load(growing(tmp_path)) as session, StreamPool(session, contract) as pool:
-        said = r"State cache enters the model as \[1, 8, 3\] and leaves it as \[1, 12, 3\]"
-        with pytest.raises(UsageProblem, match=said):
-            pool.open().push(np.zeros((1, 4, 3), np.float32))
+    encoder = get_backend("ort-cpu").load(growing(tmp_path))
+    with encoder as session, StreamPool(session, contract) as pool, refused(UsageProblem):
+        pool.open().push(np.zeros((1, 4, 3), np.float32))
 
 
 def test_a_model_that_refuses_a_call_changes_no_stream(tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ def test_a_model_that_refuses_a_call_changes_no_stream(tmp_path: Path) -> None:
         stream = pool.open()
         stream.push(parts[0])
         refusing["now"] = True
-        with pytest.raises(UsageProblem, match="no"):
+        with refused(UsageProblem):
             stream.push(parts[1])
         refusing["now"] = False
         same(stream.push(parts[1]), alone(one, whole)[1])
@@ -242,7 +242,7 @@ def test_a_stream_goes_on_where_it_was_saved(tmp_path: Path) -> None:
             wider.restore(saved)  # the state and the left context are the same
             assert wider.chunks == 2
         session2, narrower = opened("convolution", tmp_path)
-        with session2, StreamPool(session2, narrower) as third, pytest.raises(UsageProblem, match="other chunks"):
+        with session2, StreamPool(session2, narrower) as third, refused(UsageProblem):
             third.open().restore(saved)
 
 
@@ -251,23 +251,23 @@ def test_an_ended_a_closed_and_a_foreign_stream_are_refused(tmp_path: Path) -> N
     frames = signal(contract, 4, 0)
     with session, StreamPool(session, contract, capacity=2) as pool, StreamPool(session, contract) as another:
         ended, closed = pool.open(), pool.open()
-        with pytest.raises(UsageProblem, match="room for 2 streams"):
+        with refused(UsageProblem):
             pool.open()
         ended.push(frames[:, :, :3])
-        with pytest.raises(UsageProblem, match="has ended"):
+        with refused(UsageProblem):
             ended.push(frames)
         closed.close()
         closed.close()
         for one in (closed, another.open()):
-            with pytest.raises(UsageProblem, match="is closed, or one of another pool"):
+            with refused(UsageProblem):
                 pool.push([one], [frames])
-        with pytest.raises(UsageProblem, match="different streams"):
+        with refused(UsageProblem):
             pool.push([ended, ended], [frames, frames])
-        with pytest.raises(UsageProblem, match="one chunk for each"):
+        with refused(UsageProblem):
             pool.push([ended], [frames, frames])
         pool.open()
         assert pool.streams == 2
-    with pytest.raises(UsageProblem, match="is closed"):
+    with refused(UsageProblem):
         ended.save()
 
 
@@ -287,7 +287,7 @@ def test_a_second_thread_is_refused(tmp_path: Path) -> None:
         thread = threading.Thread(target=stream.push, args=[frames])
         thread.start()
         assert entered.wait(10)
-        with pytest.raises(UsageProblem, match="Another thread"):
+        with refused(UsageProblem):
             pool.open()
         leave.set()
         thread.join()

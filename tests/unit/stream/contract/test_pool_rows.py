@@ -4,12 +4,12 @@ import json
 from pathlib import Path
 
 import numpy as np
-import pytest
 from tests.streaming_models import (
     MODELS,
     contract_of,
     write_contract,
 )
+from tests.texts import refused
 from tests.unit.stream.contract.streams import alone, opened, pieces, same, signal
 
 from trt_workbench.backends.registry import get_backend
@@ -70,9 +70,9 @@ def test_only_numbers_of_rows_that_a_profile_has_are_run(tmp_path: Path) -> None
 def test_a_size_that_no_profile_takes_is_refused(tmp_path: Path) -> None:
     session, contract = opened("attention", tmp_path)
     with session:
-        with pytest.raises(UsageProblem, match="outside every profile"):
+        with refused(UsageProblem):
             StreamPool(session, contract, size=17)
-        with pytest.raises(UsageProblem, match="no room beside 1"):
+        with refused(UsageProblem):
             StreamPool(session, contract, size=1)
-        with pytest.raises(UsageProblem, match="keeps no states"):
+        with refused(UsageProblem):
             StreamPool(session, contract, on_device=True)

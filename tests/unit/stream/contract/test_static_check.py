@@ -19,6 +19,7 @@ from tests.streaming_models import (
     counted_contract,
     write_contract,
 )
+from tests.texts import held
 from tests.unit.stream.contract.contradictions import Edit, drop, fixed, problems, put
 
 from trt_workbench.core.errors import UsageProblem
@@ -195,20 +196,16 @@ def test_an_output_named_after_the_input_that_it_is_made_of_is_no_contradiction(
     model.outputs["encoded"] = ModelTensor("encoded", "float32", ("B", 4, "T"))  # type: ignore[index]
     assert problems(contract_of("attention"), tmp_path, model) == []
     contract = read_contract(write_contract(tmp_path / "c.json", contract_of("attention")))
-    assert list(loosely_named(contract, model)) == [
-        "the model calls dimension 2 of encoded T, as dimension 2 of x; by the contract it is N"
-    ]
+    held(*list(loosely_named(contract, model)))
     model.outputs["encoded_len"] = ModelTensor("encoded_len", "int64", ("T",))  # type: ignore[index]
     (found,) = problems(contract_of("attention"), tmp_path, model)
-    assert found.startswith("the model calls dimension 2 of x and dimension 0 of encoded_len T")
+    held(found)
 
 
 def test_what_is_wrong_at_every_size_is_said_once(tmp_path: Path) -> None:
     document = contract_of("attention")
     document["outputs"]["cache_next"]["shape"] = ["B", "C", "D + 1"]
-    assert problems(document, tmp_path) == [
-        "at min of profile A cache_next is [1, 6, 5] and the input that takes it, cache, [1, 6, 4]"
-    ]
+    held(*problems(document, tmp_path))
 
 
 def test_several_are_named_at_once(tmp_path: Path) -> None:

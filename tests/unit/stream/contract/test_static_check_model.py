@@ -8,6 +8,7 @@ from tests.streaming_models import (
     contract_of,
     convolution,
 )
+from tests.texts import held
 from tests.unit.stream.contract.contradictions import Edit, drop, fixed, problems, put
 
 from trt_workbench.engine.profiles import Profile
@@ -41,18 +42,12 @@ def test_a_contradiction_with_the_model_is_named(planted: str, tmp_path: Path) -
 
 def test_a_model_with_a_fixed_size_takes_no_other(tmp_path: Path) -> None:
     model = convolution(tmp_path, ("float[B,3,T] x", "float[1,3,T] x"))
-    assert problems(contract_of("convolution"), tmp_path, read_tensors(model)) == [
-        "B is 1 to 4 in the contract's profiles and 1 in the model, in dimension 0 of x: give the profiles "
-        '"B": [1, 1, 1], or export the model with a dimension that takes 1 to 4'
-    ]
+    held(*problems(contract_of("convolution"), tmp_path, read_tensors(model)))
 
 
 def test_a_symbol_that_the_model_fixes_is_one_contradiction_however_many_tensors_have_it(tmp_path: Path) -> None:
     model = fixed(read_tensors(attention(tmp_path)), B=1)
-    assert problems(contract_of("attention"), tmp_path, model) == [
-        "B is 1 to 3 in the contract's profiles and 1 in the model, in 8 tensors (dimension 0 of x, for one): give the "
-        'profiles "B": [1, 1, 1], or export the model with a dimension that takes 1 to 3'
-    ]
+    held(*problems(contract_of("attention"), tmp_path, model))
     document = contract_of("attention")
     for profile in document["profiles"]:
         profile["symbols"]["B"] = [1, 1, 1]
@@ -62,35 +57,23 @@ def test_a_symbol_that_the_model_fixes_is_one_contradiction_however_many_tensors
 def test_what_follows_from_a_fixed_symbol_is_part_of_its_contradiction(tmp_path: Path) -> None:
     model = fixed(read_tensors(attention(tmp_path)), B=1, T=9, N=4)
     batch, time = problems(contract_of("attention"), tmp_path, model)
-    assert batch.startswith("B is 1 to 3 in the contract's profiles and 1 in the model, in 8 tensors")
-    assert time == (
-        "T is 3 to 15 in the contract's profiles and 9 in the model, in 2 tensors (dimension 2 of x, for one): give "
-        'the chunks 9 frames and the profiles "T": [9, 9, 9], or export the model with a dimension that takes 3 to 15'
-    )
+    held(batch)
+    held(time)
     *_, lost = problems(contract_of("attention"), tmp_path, fixed(read_tensors(attention(tmp_path)), B=1, T=9, N=3))
-    assert (
-        lost
-        == "N is (T - 1) / 2 in the contract, which is 4 where T is 9, and 3 in the model, in dimension 2 of encoded"
-    )
+    held(lost)
 
 
 def test_different_sizes_of_one_symbol_are_different_contradictions(tmp_path: Path) -> None:
     model = fixed(read_tensors(attention(tmp_path)), B=1)
     model.outputs["encoded_len"] = ModelTensor("encoded_len", "int64", (2,))  # type: ignore[index]
     found = problems(contract_of("attention"), tmp_path, model)
-    assert [one.partition(": ")[0] for one in found] == [
-        "B is 1 to 3 in the contract's profiles and 1 in the model, in 7 tensors (dimension 0 of x, for one)",
-        "B is 1 to 3 in the contract's profiles and 2 in the model, in dimension 0 of encoded_len",
-    ]
+    held(*[one.partition(": ")[0] for one in found])
 
 
 def test_a_wrong_number_of_a_symbol_is_one_contradiction(tmp_path: Path) -> None:
     document = contract_of("attention")
     document["symbols"]["D"] = 5
-    assert problems(document, tmp_path, read_tensors(attention(tmp_path))) == [
-        "D is 5 in the contract and 4 in the model, in 3 tensors (dimension 2 of cache, for one): give it its size in "
-        "symbols, or pass the model that the contract is of"
-    ]
+    held(*problems(document, tmp_path, read_tensors(attention(tmp_path))))
     document["symbols"]["F"] = 2
     assert len(problems(document, tmp_path, read_tensors(attention(tmp_path)))) == 2
 
@@ -99,18 +82,13 @@ def test_one_name_of_the_model_is_one_contradiction(tmp_path: Path) -> None:
     document = contract_of("attention")
     for name in ("encoded", "encoded_len"):
         document["outputs"][name]["shape"][0] = 1
-    assert problems(document, tmp_path, read_tensors(attention(tmp_path))) == [
-        "the model calls dimension 0 of x and dimension 0 of encoded B, the contract says 2 and 1 at opt of profile B, "
-        "and so in 1 more"
-    ]
+    held(*problems(document, tmp_path, read_tensors(attention(tmp_path))))
 
 
 def test_a_symbol_that_is_not_there_is_one_contradiction(tmp_path: Path) -> None:
     document = contract_of("attention")
     del document["symbols"]["D"]
-    assert problems(document, tmp_path) == [
-        "D stands in 3 tensors (dimension 2 of cache, for one), and symbols does not have it"
-    ]
+    held(*problems(document, tmp_path))
 
 
 def test_streams_of_another_symbol_are_one_contradiction(tmp_path: Path) -> None:
@@ -121,7 +99,7 @@ def test_streams_of_another_symbol_are_one_contradiction(tmp_path: Path) -> None
     document["inputs"]["x"]["shape"][0] = "S"
     for tensor in [*document["inputs"].values(), *document["outputs"].values()]:
         tensor["batch_axis"] = 0
-    assert problems(document, tmp_path) == ["the batch axis of 7 tensors (length, for one) has the size B, that of x S"]
+    held(*problems(document, tmp_path))
 
 
 def engine(narrows: bool, *profiles: str) -> ModelTensors:
@@ -152,15 +130,12 @@ def test_whole_numbers_have_32_bits_in_an_engine_before_tensorrt_10(tmp_path: Pa
         for name, one in wide.inputs.items()
     }
     found = problems(contract_of("attention"), tmp_path, ModelTensors(narrow, wide.outputs))
-    assert "length is int32 in the model and int64 in the contract" in found
+    held(*found)
 
 
 def test_the_profiles_of_an_engine_accept_those_of_the_contract(tmp_path: Path) -> None:
     assert problems(contract_of("attention"), tmp_path, engine(True, _WIDE)) == []
-    assert problems(contract_of("attention"), tmp_path, engine(True, _WIDE.replace("3x3x15", "3x3x11"))) == [
-        "T is 3 to 15 in the contract's profiles and 3 to 11 in the engine's, in dimension 2 of x: give the contract "
-        "those of the engine, or build the engine for 3 to 15"
-    ]
+    held(*problems(contract_of("attention"), tmp_path, engine(True, _WIDE.replace("3x3x15", "3x3x11"))))
 
 
 _ONE = "x:1x3x3/1x3x9/1x3x15,length:1,cache:1x6x4,cache_len:1"
@@ -189,9 +164,7 @@ def test_an_engine_of_one_stream_is_one_contradiction(dynamic: bool, tmp_path: P
 
 def test_sizes_that_the_engine_has_in_different_profiles_are_named_where_they_come_together(tmp_path: Path) -> None:
     wide = _ONE, _WIDE.replace("1x3x3/2x3x9/3x3x15", "1x3x3/2x3x5/3x3x9")
-    assert problems(contract_of("attention"), tmp_path, engine(True, *wide)) == [
-        "the engine has no profile that accepts max of profile B (x 3x3x15, length 3, cache 3x6x4, cache_len 3)"
-    ]
+    held(*problems(contract_of("attention"), tmp_path, engine(True, *wide)))
     ranges = _ONE, _WIDE.replace("1x", "3x").replace("2x", "3x").replace("1/2/3", "3/3/3")
     (found,) = problems(contract_of("attention"), tmp_path, engine(True, *ranges))
-    assert found.startswith("B is 1 to 3 in the contract's profiles and 1 or 3 in the engine's, in 4 tensors")
+    held(found)
