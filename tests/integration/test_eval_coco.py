@@ -14,8 +14,9 @@ from pycocotools.cocoeval import COCOeval
 
 from trt_workbench.vision.dataset import read_dataset
 from trt_workbench.vision.detections import DetectionTable
+from trt_workbench.vision.document import FIGURES
 from trt_workbench.vision.run import CocoEvaluation, CocoRequest
-from trt_workbench.vision.scores import FIGURES, score_detections
+from trt_workbench.vision.scores import score_detections
 
 SHARED = Path(os.environ.get("TRTW_SHARED") or Path(__file__).parents[2].parent / "shared")
 MODEL = SHARED / "models" / "yolox_nano.onnx"

@@ -13,8 +13,9 @@ from pycocotools.cocoeval import COCOeval
 from trt_workbench.vision.confusion import confuse
 from trt_workbench.vision.dataset import Category, GroundTruth
 from trt_workbench.vision.detections import DetectionTable
+from trt_workbench.vision.document import FIGURES
 from trt_workbench.vision.matches import CocoMatches
-from trt_workbench.vision.scores import FIGURES, score_detections
+from trt_workbench.vision.scores import score_detections
 
 CATEGORIES = (Category(1, "a"), Category(5, "b"), Category(90, "c"), Category(91, "never"))
 

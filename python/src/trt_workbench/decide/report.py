@@ -30,6 +30,7 @@ from trt_workbench.vision import (
     CocoMetrics,
     GalleryEntry,
     ImageRecord,
+    Task,
     f1,
     image_path,
     is_made_here,
@@ -37,6 +38,7 @@ from trt_workbench.vision import (
     predictions_of,
     save_picture,
     side_by_side,
+    task_of,
 )
 
 
@@ -71,7 +73,9 @@ def decision_about(
         chosen,
         model=Path(documents[baseline]["model"]["path"]),
         model_sha256=documents[baseline]["model"]["sha256"],
-        task=Detection(Path(dataset["images"]), Path(dataset["annotations"])),
+        task=Detection(
+            Path(dataset["images"]), Path(dataset["annotations"]), figure=_task(documents[baseline]).decided_by
+        ),
         settings=DecideSettings(max_loss=max_loss, batch=chosen[0].batch if chosen else 1),
         notes=["Put together from runs that were made one by one; latencies are those of bench."],
         left_out=[],
@@ -256,11 +260,15 @@ def _pictures(directory: Path, decision: Decision) -> list[GalleryEntry]:
     drawn = []
     for number, image_id in enumerate(ids, 1):
         old, new = ([box for box in found[image_id] if box.get("score", 0.0) >= _SHOWN] for found in (left, right))
-        picture = side_by_side(image_path(images, before[image_id]), old, new, names, exif)
+        picture = side_by_side(image_path(images, before[image_id]), old, new, names, _task(metrics), exif)
         if picture is not None:
             url = save_picture(picture, gallery / f"difference-{number}.jpg")
             drawn.append(GalleryEntry(_caption(before[image_id], after[image_id], row), url))
     return drawn
+
+
+def _task(metrics: CocoMetrics) -> Task:
+    return task_of(metrics["model"].get("task", "boxes"))
 
 
 def _records(folder: Path) -> list[ImageRecord]:

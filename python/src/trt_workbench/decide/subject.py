@@ -32,10 +32,12 @@ from trt_workbench.quantize import (
 )
 from trt_workbench.vision import (
     embedded_dataset,
+    family_of,
     fits_embedded_dataset,
     make_calibration_scenes,
     make_embedded_dataset,
     read_dataset,
+    task_of,
 )
 
 
@@ -161,6 +163,7 @@ def subject_of(
         overlap,
         calibration.exif,
         calibration.classes,
+        figure=task_of(family_of(model, calibration.family, calibration.imgsz).task).decided_by,
     )
     return _searched(
         Subject(model, task, calibration), settings, SearchSettings(annotations=settings.calibration_annotations)

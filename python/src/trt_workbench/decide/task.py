@@ -74,7 +74,7 @@ class Task(Protocol):
 
 @dataclass(frozen=True)
 class Detection:
-    """COCO's AP of a detector.
+    """A detector's AP, or what else models of its task are compared by.
 
     Attributes:
         images: folder of the images.
@@ -84,6 +84,7 @@ class Detection:
         overlap: whether ranges are found on the images that are scored.
         exif: what becomes of an EXIF orientation of images.
         classes: how classes meet categories; None for the default.
+        figure: of metrics.json that models are compared by.
     """
 
     images: Path

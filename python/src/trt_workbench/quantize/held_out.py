@@ -17,7 +17,7 @@ from trt_workbench.quantize.data import HALVES, CalibrationData, Half, calibrati
 from trt_workbench.quantize.figures import FIGURE_NAMES, Figure, array_scores, score_samples
 from trt_workbench.quantize.scores import ResampledScore, coco_scores
 from trt_workbench.quantize.settings import CalibrationSettings, ScoreSettings
-from trt_workbench.vision import CocoEvaluation, CocoRequest, read_dataset
+from trt_workbench.vision import CocoEvaluation, CocoRequest, family_of, read_dataset, task_of
 
 RANGES, HELD_OUT = HALVES
 """The halves of the calibration data: ranges are found on one, and candidates scored on the other."""
@@ -67,7 +67,8 @@ def scorer_of(
             raise UsageProblem("With --annotations the score is AP; leave --score out.")
         images = Path(calibration.calibration or "")
         annotations = _of_half(images, settings.annotations, data, folder / f"half-{half}.json")
-        return _Detection(images, annotations, calibration)
+        task = task_of(family_of(model, calibration.family, calibration.imgsz).task)
+        return _Detection(images, annotations, calibration, task.decided_by)
     if holds_images(Path(calibration.calibration or "")) and settings.score is None:
         raise UsageProblem(
             "Images of a detector need --annotations for AP; --score cosine compares outputs with the float model's."
@@ -77,12 +78,12 @@ def scorer_of(
 
 @dataclass(frozen=True)
 class _Detection:
-    """COCO's AP of a detector."""
+    """A detector's AP, or what else models of its task are compared by."""
 
     images: Path
     annotations: Path
     calibration: CalibrationSettings
-    figure: str = "AP"
+    figure: str
     unit: str = "images"
 
     def score(self, model: Path, folder: Path, baseline: Path | None) -> ResampledScore:  # noqa: ARG002 - AP needs none

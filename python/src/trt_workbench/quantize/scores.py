@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +15,10 @@ from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.statistics.bootstrap import draw_counts, share_interval
 from trt_workbench.core.statistics.summary import interval
 from trt_workbench.quantize.document import ClassLoss, RowScore
-from trt_workbench.vision import CocoMatches, CocoMetrics, read_dataset, read_predictions
+from trt_workbench.vision import CocoMatches, CocoMetrics, read_dataset, read_predictions, task_of
 
-_FURTHER = ("AP50", "AP75", "AP_small", "AP_medium", "AP_large", "AR_100")
+# Recall says little that AP and AR_100 do not.
+_LEFT_OUT = ("AR_1", "AR_10", "AR_small", "AR_medium", "AR_large")
 
 
 @dataclass(frozen=True)
@@ -105,34 +107,38 @@ def coco_scores(directory: Path, seed: int) -> ResampledScore:
     metrics = read_document(directory / "metrics.json", CocoMetrics)
     if metrics["status"] != "complete":
         raise UsageProblem(f"The evaluation was interrupted, so that its score is of other images: {directory}")
-    if metrics["AP"] is None:
-        raise UsageProblem(f"There is no AP: the images have no annotations: {directory}")
+    task = task_of(metrics["model"].get("task", "boxes"))
+    figures, decided_by = cast("dict[str, float | None]", metrics), task.decided_by
+    if (value := figures[decided_by]) is None:
+        raise UsageProblem(f"There is no {decided_by}: the images have no annotations: {directory}")
     used = metrics["dataset"]
     dataset = read_dataset(
         Path(used["images"]),
         Path(used["annotations"]),
         limit=metrics["settings"].get("limit"),
         allow_missing=bool(used["missing"]),
+        task=task,
     )
     if dataset.sha256 != used["annotations_sha256"] or len(dataset.images) != metrics["images"]:
         raise UsageProblem(f"The annotations were changed since the evaluation: {used['annotations']}")
     image_ids = np.array([image.id for image in dataset.images], np.int64)
-    found = read_predictions(directory / "predictions.json")
+    found = read_predictions(directory / "predictions.json", task)
     if not np.isin(found.image_ids, image_ids).all():
         raise UsageProblem(
             f"There are predictions for images that were not evaluated; the run was changed: {directory}"
         )
-    matches = CocoMatches(image_ids, dataset.truth, dataset.categories, found)
+    matches = CocoMatches(image_ids, dataset.truth, dataset.categories, found, task.measures[-1])
     resampled = matches.average_precision(draw_counts(len(image_ids), seed))
-    rated = [place for place, row in enumerate(metrics["per_class"]) if row["AP"] is not None]
-    rows = [metrics["per_class"][place] for place in rated]
+    classes = cast("list[dict[str, Any]]", metrics["per_class"])
+    rated = [place for place, row in enumerate(classes) if row[decided_by] is not None]
+    rows = [classes[place] for place in rated]
     return ResampledScore(
-        value=metrics["AP"],
+        value=value,
         resampled=resampled.figures["AP"],
         samples=f"{dataset.sha256}:{image_ids.tolist()}",
         count=len(image_ids),
-        figures={name: metrics[name] for name in _FURTHER},  # type: ignore[literal-required]
-        classes=tuple((row["name"], row["ground_truths"], row["AP"] or 0.0) for row in rows),
+        figures={name: figures[name] for name in task.figures if name != decided_by and not name.endswith(_LEFT_OUT)},
+        classes=tuple((row["name"], row["ground_truths"], row[decided_by]) for row in rows),
         class_resampled=resampled.class_ap[:, rated],
         call_ms=metrics["latency_ms"]["inference"]["p50"] if metrics["latency_ms"] else None,
     )

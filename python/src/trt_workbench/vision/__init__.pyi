@@ -31,3 +31,5 @@ from .scenes.dataset import make_embedded_dataset as make_embedded_dataset
 from .settings import CLASSES as CLASSES
 from .settings import EXIF as EXIF
 from .settings import read_size as read_size
+from .tasks.base import Task as Task
+from .tasks.registry import task_of as task_of

@@ -10,6 +10,8 @@ from trt_workbench.core.documents import read_document, read_lines
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.report.style import label
 from trt_workbench.vision.document import Annotations, Box, CocoMetrics, ConfusionMatrix, Curves, ImageRecord
+from trt_workbench.vision.tasks.base import Task
+from trt_workbench.vision.tasks.registry import task_of
 
 # Characters of a class name in a picture.
 LONGEST_NAME = 40
@@ -25,6 +27,11 @@ class CocoArtefacts:
     confusion: ConfusionMatrix
     environment: Environment
     records: list[ImageRecord]
+
+    @property
+    def task(self) -> Task:
+        """What the model finds."""
+        return task_of(self.metrics["model"].get("task", "boxes"))
 
     @property
     def class_names(self) -> dict[int, str]:

@@ -31,7 +31,7 @@ def draw_boxes(image: NDArray[np.uint8], boxes: Sequence[DrawnBox]) -> None:
 
     for box in reversed(boxes):
         left, top_edge, right, bottom = (round(min(max(value, -_FAR), _FAR)) for value in box.corners)
-        colour = _bgr(PALETTE[box.colour % len(PALETTE)])
+        colour = bgr(box.colour)
         cv2.rectangle(image, (left, top_edge), (right, bottom), colour, box.line, cv2.LINE_AA)
         # OpenCV crashes on halves of surrogate pairs
         label = printable(box.label, 100)
@@ -43,6 +43,8 @@ def draw_boxes(image: NDArray[np.uint8], boxes: Sequence[DrawnBox]) -> None:
         cv2.putText(image, label, origin, cv2.FONT_HERSHEY_SIMPLEX, 0.45, (255, 255, 255), 1, cv2.LINE_AA)
 
 
-def _bgr(colour: str) -> tuple[int, int, int]:
+def bgr(place: int) -> tuple[int, int, int]:
+    """Return the colour of a class, blue, green, red."""
+    colour = PALETTE[place % len(PALETTE)]
     red, green, blue = (int(colour[start : start + 2], 16) for start in (1, 3, 5))
     return blue, green, red

@@ -48,8 +48,8 @@ def eval_coco(
 ) -> None:
     """Score a detector on images with COCO annotations.
 
-    Reports the twelve COCO figures and the time per stage. Without MODEL, an embedded detector runs on an embedded
-    dataset of generated scenes.
+    Reports the twelve COCO figures, of masks too where the model finds them, and the time per stage. Without MODEL, an
+    embedded detector runs on an embedded dataset of generated scenes.
     """
     say_if_allowed(allow_unverified=settings.allow_unverified)
     from trt_workbench.vision.run import CocoRequest
@@ -131,14 +131,14 @@ def _show(metrics: dict[str, Any], directory: Path) -> None:
     from trt_workbench.core.statistics.summary import DRAWN, claimed, too_few
     from trt_workbench.model.precision import precision_label
     from trt_workbench.verify import let_through
-    from trt_workbench.vision.document import FIGURES
+    from trt_workbench.vision.tasks.registry import task_of
 
     console = stdout_console(quiet=False)
     mark = metrics["verification"]
     for sentence in let_through([mark]):
         print_line(console, sentence)
     figures = Table("figure", "value", "95 % interval", title="COCO figures")
-    for name in FIGURES:
+    for name in task_of(metrics["model"]["task"]).figures:
         value, ends = metrics[name], metrics[f"{name}_ci95"]
         figures.add_row(
             name, "-" if value is None else f"{value:.4f}", f"{ends[0]:.4f} to {ends[1]:.4f}" if ends else "-"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,8 +18,11 @@ from trt_workbench.core.errors import UsageProblem, is_text
 from trt_workbench.core.files import path_within
 from trt_workbench.core.hashing import hash_bytes
 from trt_workbench.core.input_files import parse_json, read_bytes
+from trt_workbench.vision.extras import Restored
+from trt_workbench.vision.tasks.base import Task
 
 NAMES_SHOWN = 5  # how many absent images a message names
+_LARGE = frozenset({"segmentation", "keypoints"})  # what makes an annotation file large
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +60,7 @@ class GroundTruth:
         boxes: float64 [N,4], x, y, width, height in pixels.
         areas: float64 [N], in square pixels: of the mask where the dataset has masks.
         crowd: bool [N], whether the box holds a crowd that a detection may fall into unpunished.
+        extra: what the task adds to each box, N rows; None of boxes alone.
     """
 
     image_ids: NDArray[np.int64]
@@ -62,6 +68,7 @@ class GroundTruth:
     boxes: NDArray[np.float64]
     areas: NDArray[np.float64]
     crowd: NDArray[np.bool_]
+    extra: Restored | None = None
 
     def __len__(self) -> int:
         return len(self.image_ids)
@@ -69,7 +76,12 @@ class GroundTruth:
     def select(self, rows: NDArray[np.bool_] | NDArray[np.intp]) -> GroundTruth:
         """Return the annotations where `rows` is true (bool [N]) or at its indices (int [K])."""
         return GroundTruth(
-            self.image_ids[rows], self.category_ids[rows], self.boxes[rows], self.areas[rows], self.crowd[rows]
+            self.image_ids[rows],
+            self.category_ids[rows],
+            self.boxes[rows],
+            self.areas[rows],
+            self.crowd[rows],
+            self.extra and self.extra.take(np.arange(len(self))[rows]),
         )
 
 
@@ -112,7 +124,7 @@ class CocoDataset:
 
 
 def read_dataset(
-    folder: Path, annotations: Path, *, limit: int | None = None, allow_missing: bool = False
+    folder: Path, annotations: Path, *, limit: int | None = None, allow_missing: bool = False, task: Task | None = None
 ) -> CocoDataset:
     """Read a COCO annotation file and find its images.
 
@@ -121,6 +133,7 @@ def read_dataset(
         annotations: the annotation file ("instances").
         limit: take only this many images, those with the lowest ids.
         allow_missing: leave images out that are listed and absent.
+        task: what is read of annotations beside their boxes; None for nothing.
 
     Raises:
         UsageProblem: a file is absent, not JSON or not COCO, or images are absent and `allow_missing` is false.
@@ -130,14 +143,12 @@ def read_dataset(
             f"The images folder does not exist; pass the folder with the files that the annotations name: {folder}"
         )
     data = _read(annotations)
-    document = _parse(data, annotations)
-    try:
+    document = _parse(data, annotations, task.keys if task else frozenset())
+    with _reading(annotations):
         categories = _categories(_rows(document, "categories"))
         listed = _images(_rows(document, "images"))
-        truth = _truth(_rows(document, "annotations"))
-    except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
-        why = f"missing key {error}" if isinstance(error, KeyError) else str(error)
-        raise UsageProblem(f"The annotation file is not in COCO's detection format ({why}): {annotations}") from error
+        rows = _rows(document, "annotations")
+        truth = _truth(rows)
     used = set(truth.category_ids.tolist())
     categories = tuple(replace(category, annotated=category.id in used) for category in categories)
     unknown = sorted(used - {category.id for category in categories})
@@ -155,7 +166,24 @@ def read_dataset(
     whole = CocoDataset(
         folder, annotations, digest, present, categories, truth, missing, annotated=len(truth), unlisted=unlisted
     )
-    return whole.subset(np.array([image.id for image in present], np.int64))
+    dataset = whole.subset(np.array([image.id for image in present], np.int64))
+    if task is None:
+        return dataset
+    sizes = {image.id: (image.height, image.width) for image in present}
+    kept = [row for row, image in zip(rows, truth.image_ids.tolist(), strict=True) if image in sizes]
+    with _reading(annotations):
+        extra = task.truth(kept, [sizes[image] for image in dataset.truth.image_ids.tolist()])
+    return replace(dataset, truth=replace(dataset.truth, extra=extra))
+
+
+@contextlib.contextmanager
+def _reading(annotations: Path) -> Iterator[None]:
+    """Turn what is wrong with the form of an annotation file into one sentence."""
+    try:
+        yield
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
+        why = f"missing key {error}" if isinstance(error, KeyError) else str(error)
+        raise UsageProblem(f"The annotation file is not in COCO's detection format ({why}): {annotations}") from error
 
 
 def _read(path: Path) -> bytes:
@@ -165,15 +193,17 @@ def _read(path: Path) -> bytes:
         raise UsageProblem(f"The annotation file cannot be read ({error.strerror}): {path}") from error
 
 
-def _without_masks(entry: dict[str, Any]) -> dict[str, Any]:
-    # Masks are nine tenths of the file and boxes are all that is scored: dropped as each annotation is parsed.
-    entry.pop("segmentation", None)
-    return entry
+def _parse(data: bytes, path: Path, keys: frozenset[str]) -> dict[str, Any]:
+    # Masks are nine tenths of the file: what is not scored is dropped as each annotation is parsed.
+    unused = _LARGE - keys
 
+    def light(entry: dict[str, Any]) -> dict[str, Any]:
+        for key in unused & entry.keys():
+            del entry[key]
+        return entry
 
-def _parse(data: bytes, path: Path) -> dict[str, Any]:
     try:
-        document = parse_json(data, object_hook=_without_masks)
+        document = parse_json(data, object_hook=light)
     except ValueError as error:  # UnicodeDecodeError is a ValueError too
         raise UsageProblem(f"The annotation file is not JSON ({error}): {path}") from error
     if not isinstance(document, dict):

@@ -17,6 +17,7 @@ from trt_workbench.core.files import atomic_writer
 from trt_workbench.vision.document import Box
 from trt_workbench.vision.extras import Restored
 from trt_workbench.vision.families.base import Detections
+from trt_workbench.vision.tasks.base import Task
 
 
 @dataclass(frozen=True)
@@ -111,14 +112,15 @@ class DetectionStore:
         )
 
 
-def read_predictions(path: Path) -> DetectionTable:
-    """Return the detections that `write_predictions` wrote. Raises UsageProblem as `read_document`."""
+def read_predictions(path: Path, task: Task) -> DetectionTable:
+    """Return the detections of a task that `write_predictions` wrote. Raises UsageProblem as `read_document`."""
     found = read_document(path, list[Box])
     return DetectionTable(
         np.array([box["image_id"] for box in found], np.int64),
         np.array([box["category_id"] for box in found], np.int64),
         np.array([box["bbox"] for box in found], np.float32).reshape(-1, 4),
         np.array([box.get("score", 0.0) for box in found], np.float32),
+        task.found(found),
     )
 
 

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal, NotRequired, get_type_hints
 
-from pydantic import FiniteFloat, NonNegativeInt
+from pydantic import ConfigDict, FiniteFloat, NonNegativeInt, with_config
 from typing_extensions import TypedDict
 
 from trt_workbench.core.artefacts import Status
 from trt_workbench.core.documents import having
 from trt_workbench.core.statistics.summary import Summary
 from trt_workbench.core.verification import Mark
+
+
+class RunLengths(TypedDict):
+    """A mask: height and width of its image, and its compressed run lengths as pycocotools writes them."""
+
+    size: tuple[NonNegativeInt, NonNegativeInt]
+    counts: str
 
 
 class DetectionRecord(TypedDict):
@@ -23,6 +30,7 @@ class DetectionRecord(TypedDict):
     score: FiniteFloat
     class_id: NonNegativeInt
     class_name: str
+    segmentation: NotRequired[RunLengths]
 
 
 class Prediction(TypedDict):
@@ -76,6 +84,7 @@ FIGURES: Final[dict[str, str]] = {name: _HINTS[name].__metadata__[0] for name in
 """Their meanings by name."""
 
 
+_MORE = with_config(ConfigDict(extra="allow"))
 Ends = tuple[FiniteFloat, FiniteFloat] | None
 
 
@@ -97,8 +106,9 @@ class Intervals(TypedDict, total=False):
     resamples: NonNegativeInt
 
 
+@_MORE
 class ClassScores(TypedDict):
-    """A row of `per_class`."""
+    """A row of `per_class`; tasks add figures of their own."""
 
     category_id: int
     name: str
@@ -109,8 +119,9 @@ class ClassScores(TypedDict):
     detections: NonNegativeInt
 
 
+@_MORE
 class CocoMetrics(Figures, Intervals):
-    """metrics.json."""
+    """metrics.json; tasks add figures of their own, with intervals."""
 
     schema_version: Literal[1]
     status: Status
@@ -152,9 +163,10 @@ class ClassCurve(TypedDict):
 
 
 class Curves(TypedDict):
-    """curves.json: precision by recall, by IoU in the mean of all classes."""
+    """curves.json: precision by recall, by IoU in the mean of all classes; absent in earlier releases is of what."""
 
     schema_version: Literal[1]
+    of: NotRequired[str]
     recall: list[FiniteFloat]
     mean: dict[str, list[FiniteFloat]]
     classes: list[ClassCurve]
@@ -170,8 +182,9 @@ class ConfusionMatrix(TypedDict):
     matrix: list[list[NonNegativeInt]]
 
 
+@_MORE
 class Box(TypedDict):
-    """An entry of predictions.json, or an annotation of the dataset, which has no score."""
+    """An entry of predictions.json, or an annotation of the dataset, which has no score; tasks add keys."""
 
     image_id: int
     category_id: int

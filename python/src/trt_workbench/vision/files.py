@@ -15,9 +15,8 @@ from trt_workbench.vision.confusion import Confusion
 from trt_workbench.vision.dataset import CocoDataset
 from trt_workbench.vision.detections import DetectionTable, write_predictions
 from trt_workbench.vision.document import STAGES
+from trt_workbench.vision.judged import Judged
 from trt_workbench.vision.loop import LoopResult
-from trt_workbench.vision.matches import ResampledFigures
-from trt_workbench.vision.scores import CocoScores
 
 
 def write_run(
@@ -25,8 +24,7 @@ def write_run(
     dataset: CocoDataset,
     result: LoopResult,
     detections: DetectionTable,
-    scores: CocoScores,
-    resampled: ResampledFigures,
+    judged: Judged,
     confusion: Confusion,
     facts: Mapping[str, Any],
 ) -> dict[str, Any]:
@@ -37,8 +35,7 @@ def write_run(
         dataset: cut down to the images that were done.
         result: of the loop, over all images that were asked for.
         detections: of the images that were done.
-        scores: of the detections.
-        resampled: their figures over resamples of the images.
+        judged: the scores of the detections.
         confusion: of the images that were done.
         facts: what was asked and chosen.
 
@@ -48,13 +45,13 @@ def write_run(
     Raises:
         UsageProblem: a file cannot be written.
     """
-    metrics = _metrics(dataset, result, len(detections), scores, resampled, facts)
+    metrics = _metrics(dataset, result, len(detections), judged, facts)
     if (facts["precision_ran"] or {}).get("simulated"):  # times are not those of the format
         metrics |= {"images_per_s": None, "latency_ms": None}
     try:
         write_predictions(folder / "predictions.json", detections)
         append_lines(folder / "records.jsonl", _records(dataset, result, confusion))
-        write_json(folder / "curves.json", {"schema_version": 1, **scores.curves()})
+        write_json(folder / "curves.json", {"schema_version": 1, **judged.curves()})
         write_json(folder / "confusion.json", {"schema_version": 1, **confusion.document()})
         write_json(folder / "metrics.json", metrics)
     except OSError as error:
@@ -68,28 +65,23 @@ def _metrics(
     dataset: CocoDataset,
     result: LoopResult,
     detections: int,
-    scores: CocoScores,
-    resampled: ResampledFigures,
+    judged: Judged,
     facts: Mapping[str, Any],
 ) -> dict[str, Any]:
     stages = result.stage_ms[result.done]
     latency = {stage: summarize(stages[:, column].tolist()) for column, stage in enumerate(STAGES)}
     latency["total"] = summarize(stages.sum(axis=1).tolist())
-    classes = scores.per_class()
-    class_ends = resampled.class_intervals(row["AP"] for row in classes)
     return {
         "schema_version": 1,
         **facts,
-        **scores.figures,
-        **resampled.intervals(scores.figures),
-        "resamples": len(resampled.class_ap),
+        **judged.document(),
         "images": len(dataset.images),
         "images_requested": len(result.done),
         "images_per_s": len(dataset.images) / result.wall_s,
         "wall_s": result.wall_s,
         "latency_ms": latency,
         "detections": detections,
-        "per_class": [{**row, "AP_ci95": ends} for row, ends in zip(classes, class_ends, strict=True)],
+        "per_class": judged.per_class(),
         "dataset": {
             "images": str(dataset.folder.absolute()),
             "annotations": str(dataset.annotations.absolute()),

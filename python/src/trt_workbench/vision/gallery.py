@@ -13,7 +13,7 @@ from trt_workbench.core.errors import UsageProblem, printable
 from trt_workbench.core.files import path_within, write_bytes
 from trt_workbench.core.input_files import read_bytes
 from trt_workbench.vision.artefacts import CocoArtefacts, predictions_of, read_ground_truth
-from trt_workbench.vision.boxes import DrawnBox, draw_boxes
+from trt_workbench.vision.boxes import DrawnBox, bgr, draw_boxes
 from trt_workbench.vision.document import Box, ImageRecord
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trt_workbench.vision.decode import Exif
+    from trt_workbench.vision.tasks.base import Task
 
 PER_GROUP = 4
 PANEL_WIDTH = 520  # pixels, wide enough to read a label on
@@ -60,7 +61,7 @@ def build_gallery(run: CocoArtefacts, folder: Path) -> dict[str, list[GalleryEnt
         for number, record in enumerate(chosen, 1):
             image_id = record["image_id"]
             found = [item for item in predictions[image_id] if item.get("score", 0.0) >= threshold]
-            picture = side_by_side(image_path(images, record), truths[image_id], found, run.class_names, exif)
+            picture = side_by_side(image_path(images, record), truths[image_id], found, run.class_names, run.task, exif)
             if picture is not None:
                 path = folder / f"{group}-{number}.jpg"
                 drawn[group].append(GalleryEntry(_caption(record), save_picture(picture, path)))
@@ -132,9 +133,9 @@ def _caption(record: ImageRecord) -> str:
 
 
 def side_by_side(
-    path: Path, truths: list[Box], found: list[Box], names: dict[int, str], exif: Exif = "ignore"
+    path: Path, truths: list[Box], found: list[Box], names: dict[int, str], task: Task, exif: Exif = "ignore"
 ) -> NDArray[np.uint8] | None:
-    """Return the image twice, with the first boxes on the left and the second on the right; None where it is gone."""
+    """Return the image twice, with the first objects on the left and the second on the right; None where it is gone."""
     import cv2
     import numpy as np
 
@@ -149,13 +150,13 @@ def side_by_side(
     size = (max(1, round(image.shape[1] * scale)), max(1, round(image.shape[0] * scale)))
     panel = np.asarray(cv2.resize(image, size, interpolation=cv2.INTER_AREA), np.uint8)
     left, right = panel.copy(), panel.copy()
-    _draw(left, truths, scale, names)
-    _draw(right, found, scale, names)
+    _draw(left, truths, scale, names, task)
+    _draw(right, found, scale, names, task)
     gap = np.full((panel.shape[0], _GAP, 3), 255, np.uint8)
     return np.hstack([left, gap, right])
 
 
-def _draw(image: NDArray[np.uint8], objects: list[Box], scale: float, names: dict[int, str]) -> None:
+def _draw(image: NDArray[np.uint8], objects: list[Box], scale: float, names: dict[int, str], task: Task) -> None:
     order = {category: index for index, category in enumerate(names)}
     boxes = []
     for item in objects:
@@ -164,6 +165,7 @@ def _draw(image: NDArray[np.uint8], objects: list[Box], scale: float, names: dic
         if "score" in item:
             label = f"{printable(label, 90)} {item['score']:.2f}"
         place, line = order.get(item["category_id"], 0), 1 if item.get("iscrowd") else 2
+        task.paint(image, item, scale, bgr(place))
         boxes.append(DrawnBox((x, y, x + width, y + height), label, place, line))
     draw_boxes(image, boxes)
 

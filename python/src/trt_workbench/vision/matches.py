@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from hotcoco.primitives import bbox_iou
 from numpy.typing import NDArray
 
 from trt_workbench.core.compare import difference
 from trt_workbench.core.statistics.summary import interval
 from trt_workbench.vision.dataset import Category, GroundTruth
 from trt_workbench.vision.detections import DetectionTable
+from trt_workbench.vision.measure import BOXES, Measure
 
 _THRESHOLDS: Final = np.linspace(0.5, 0.95, 10)
 _RECALLS: Final = np.linspace(0.0, 1.0, 101)
@@ -84,17 +84,19 @@ class CocoMatches:
         truth: GroundTruth,
         categories: Sequence[Category],
         detections: DetectionTable,
+        measure: Measure = BOXES,
     ) -> None:
-        """Match every detection as COCOeval does with iouType "bbox" and its default parameters.
+        """Match every detection as COCOeval does with its default parameters.
 
         Args:
             image_ids: int64 [N], the images that were evaluated, ascending; also those that hold nothing.
             truth: annotations of these images.
             categories: of the dataset.
             detections: of these images.
+            measure: what is scored.
         """
-        self.images = len(image_ids)
-        self._classes = [_match(image_ids, truth, category.id, detections) for category in categories]
+        self.images, areas = len(image_ids), measure.areas(detections)
+        self._classes = [_match(image_ids, truth, one.id, detections, areas, measure) for one in categories]
 
     def figures(self, counts: NDArray[np.int32]) -> ResampledFigures:
         """Return the figures of resamples.
@@ -132,7 +134,12 @@ class CocoMatches:
 
 
 def _match(
-    image_ids: NDArray[np.int64], truth: GroundTruth, category: int, detections: DetectionTable
+    image_ids: NDArray[np.int64],
+    truth: GroundTruth,
+    category: int,
+    detections: DetectionTable,
+    all_areas: NDArray[np.float64],
+    measure: Measure,
 ) -> _ClassMatches:
     """Match the detections of one category."""
     mine, own = np.flatnonzero(truth.category_ids == category), np.flatnonzero(detections.category_ids == category)
@@ -141,15 +148,14 @@ def _match(
     own, images = own[by_image], images[by_image]
     ranks = np.arange(len(images)) - np.searchsorted(images, images)
     own, images, ranks = (values[ranks < _MOST_DETECTIONS] for values in (own, images, ranks))
-    boxes, objects = detections.boxes[own].astype(np.float64), np.searchsorted(image_ids, truth.image_ids[mine])
-    areas, sizes = _AREAS[:, :, None], boxes[:, 2] * boxes[:, 3]
+    objects, areas, sizes = np.searchsorted(image_ids, truth.image_ids[mine]), _AREAS[:, :, None], all_areas[own]
     inside = (sizes >= areas[:, 0]) & (sizes <= areas[:, 1])
     wanted = ~truth.crowd[mine] & (truth.areas[mine] >= areas[:, 0]) & (truth.areas[mine] <= areas[:, 1])
     found: dict[int, tuple[NDArray[np.bool_], NDArray[np.bool_]]] = {}
     for image in np.unique(objects):
         here, there = slice(*np.searchsorted(images, (image, image + 1))), np.flatnonzero(objects == image)
         if here.start < here.stop:
-            overlaps = np.asarray(bbox_iou(boxes[here], truth.boxes[mine[there]], truth.crowd[mine[there]]))
+            overlaps = measure.overlaps(detections, own[here], truth, mine[there])
             for place, *hit in _match_image(overlaps, truth.crowd[mine[there]], wanted[:, there]):
                 found[here.start + place] = (hit[0], hit[1])
     order = np.lexsort((ranks, images, -detections.scores[own].astype(np.float64)))

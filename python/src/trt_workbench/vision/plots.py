@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from trt_workbench.core.counts import counted
 from trt_workbench.report.hover import listed, say_columns, say_rows
@@ -64,33 +64,34 @@ def _precision_recall(run: CocoArtefacts, path: Path) -> None:
             },
         )
         axes.set(xlabel="recall", ylabel="precision", xlim=(0, 1), ylim=(0, 1.02))
-        axes.set_title("Precision against recall (classes: IoU 0.50)")
+        axes.set_title(f"Precision against recall, {run.task.measures[-1].words} (classes: IoU 0.50)")
         legend_below(axes)
 
 
 def _per_class_ap(run: CocoArtefacts, path: Path) -> None:
-    known = [row for row in run.metrics["per_class"] if row["AP"] is not None]
-    known.sort(key=lambda row: row["AP"] or 0.0)
+    name = run.task.decided_by
+    known = [row for row in cast("list[dict[str, Any]]", run.metrics["per_class"]) if row[name] is not None]
+    known.sort(key=lambda row: row[name])
     positions = range(len(known))
     with figure(path, height=max(2.5, 1.2 + 0.2 * len(known))) as axes:
-        axes.barh(positions, [row["AP50"] or 0.0 for row in known], color="#d6e4f2", label="AP50")
-        axes.barh(positions, [row["AP"] or 0.0 for row in known], height=0.5, color=ACCENT, label="AP (0.50:0.95)")
+        axes.barh(positions, [row[f"{name}50"] or 0.0 for row in known], color="#d6e4f2", label=f"{name}50")
+        axes.barh(positions, [row[name] for row in known], height=0.5, color=ACCENT, label=f"{name} (0.50:0.95)")
         names = [label(row["name"], LONGEST_NAME) for row in known]
         axes.set_yticks(
-            positions, [f"{name} ({row['ground_truths']})" for name, row in zip(names, known, strict=True)], fontsize=8
+            positions, [f"{one} ({row['ground_truths']})" for one, row in zip(names, known, strict=True)], fontsize=8
         )
         say_rows(
             axes,
             {
                 place: (
-                    f"{name}: AP {row['AP']:.3f}, AP50 {row['AP50'] or 0.0:.3f}, "
+                    f"{one}: {name} {row[name]:.3f}, {name}50 {row[f'{name}50'] or 0.0:.3f}, "
                     f"{counted(row['ground_truths'], 'annotation')}"
                 )
-                for place, (name, row) in enumerate(zip(names, known, strict=True))
+                for place, (one, row) in enumerate(zip(names, known, strict=True))
             },
         )
         axes.set(xlim=(0, 1), ylim=(-0.6, len(known) - 0.4), xlabel="average precision")
-        axes.set_title("AP by class (annotations in brackets)")
+        axes.set_title(f"{name} by class (annotations in brackets)")
         axes.grid(visible=False, axis="y")
         legend_below(axes)
 

@@ -24,6 +24,7 @@ from trt_workbench.vision.class_map import COCO_IDS, COCO_SLOTS
 from trt_workbench.vision.decode import ImageReader
 from trt_workbench.vision.detector import Detector, SingleImages
 from trt_workbench.vision.document import DetectionRecord, Prediction
+from trt_workbench.vision.extras import Restored
 from trt_workbench.vision.families import Detections, DetrLogits
 from trt_workbench.vision.image_sources import SourceImage, Sources, find_sources
 from trt_workbench.vision.settings import PredictSettings
@@ -146,9 +147,13 @@ class Predictor(AbstractContextManager["Predictor"]):
         return self._document({**done, "by_class": dict(counts.most_common()), "detect": summarize(milliseconds)})
 
     def _lines(self, picture: SourceImage, found: Detections) -> Iterator[DetectionRecord]:
-        for box, score, label in zip(found.boxes.tolist(), found.scores.tolist(), found.labels.tolist(), strict=True):
+        extra = found.extra
+        assert extra is None or isinstance(extra, Restored)  # as `SingleImages` leaves it
+        more: list[Any] = extra.entries(slice(None)) if extra else [{}] * len(found.scores)
+        columns = (found.boxes.tolist(), found.scores.tolist(), found.labels.tolist(), more)
+        for box, score, label, added in zip(*columns, strict=True):
             if self._kept is None or label in self._kept:
-                yield {
+                line: DetectionRecord = {
                     "schema_version": 1,
                     "image": str(picture.path),
                     "frame": picture.frame,
@@ -157,6 +162,8 @@ class Predictor(AbstractContextManager["Predictor"]):
                     "class_id": label,
                     "class_name": self._name(label),
                 }
+                line.update(added)
+                yield line
 
     def _name(self, label: int) -> str:
         return self.names[label] if self.names and label < len(self.names) else f"class {label}"
@@ -200,6 +207,7 @@ class Predictor(AbstractContextManager["Predictor"]):
                 "path": str(request.model.absolute()),
                 "sha256": sha256_of(request.model),
                 "family": detector.family.name,
+                "task": detector.family.task,
                 "class_count": detector.family.class_count,
             },
             "backend": detector.backend.name,

@@ -73,6 +73,7 @@ def _run(request: PredictRequest, output: Path | None, pictures: bool) -> tuple[
     from trt_workbench.core.documents import write_json
     from trt_workbench.vision.predict import Predictor
     from trt_workbench.vision.predicted_pictures import PredictedPictures
+    from trt_workbench.vision.tasks.registry import task_of
 
     with at_stage(lambda: "Opening the model"):
         opened = Predictor(request, say)
@@ -83,7 +84,9 @@ def _run(request: PredictRequest, output: Path | None, pictures: bool) -> tuple[
         with run_directory("predict", output) as run:
             with (
                 progress_bar("images") as start,
-                PredictedPictures(run.path / PICTURES) if pictures else nullcontext() as drawn,
+                PredictedPictures(run.path / PICTURES, task_of(detector.family.task))
+                if pictures
+                else nullcontext() as drawn,
             ):
                 document = predictor.run(run.path, drawn.add if drawn else None, start("Looking"))
             write_json(run.path / "predict.json", document)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import write_bytes
-from trt_workbench.vision.boxes import DrawnBox, draw_boxes
+from trt_workbench.vision.boxes import DrawnBox, bgr, draw_boxes
+from trt_workbench.vision.tasks.base import Task
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,10 +31,10 @@ class PredictedPictures(AbstractContextManager["PredictedPictures"]):
     An image that is too large for a JPEG becomes a PNG.
     """
 
-    def __init__(self, folder: Path) -> None:
-        """Write into `folder`, which is made."""
+    def __init__(self, folder: Path, task: Task) -> None:
+        """Write what a task finds into `folder`, which is made."""
         folder.mkdir()
-        self._folder, self._count = folder, 0
+        self._folder, self._task, self._count = folder, task, 0
         self._video: Any = None
         self._place_of_video, self._frames = folder, 0
         self._source: Path | None = None
@@ -53,6 +54,8 @@ class PredictedPictures(AbstractContextManager["PredictedPictures"]):
         """
         import cv2
 
+        for one in reversed(found):
+            self._task.paint(picture.pixels, one, 1.0, bgr(one["class_id"]))
         draw_boxes(picture.pixels, [_drawn(one) for one in found])
         if picture.frame is None:
             suffix = ".jpg" if max(picture.pixels.shape) <= _JPEG_SIDE else ".png"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from trt_workbench.core.counts import counted
 from trt_workbench.core.percent import share
@@ -12,10 +12,11 @@ from trt_workbench.report.page import evidence_from
 from trt_workbench.report.style import plots_folder
 from trt_workbench.verify import let_through
 from trt_workbench.vision.artefacts import CocoArtefacts, read_artefacts
-from trt_workbench.vision.document import FIGURES, LEAST_ANNOTATIONS, STAGES, CocoMetrics
+from trt_workbench.vision.document import LEAST_ANNOTATIONS, STAGES, CocoMetrics
 from trt_workbench.vision.gallery import build_gallery
 from trt_workbench.vision.plots import READABLE_CLASSES, write_plots
 
+_CARDS = ("AP", "AP50", "AP75")
 _LATENCY_COLUMNS = ("mean", "p50", "p90", "p95", "p99", "min", "max")
 
 
@@ -37,7 +38,10 @@ def view(directory: Path) -> dict[str, Any]:
         "metrics": run.metrics,
         "summary": summarise(run),
         "evidence": evidence_from(directory),
-        "figures": FIGURES,
+        "figures": run.task.figures,
+        "of": run.task.measures[-1].words,
+        "by_class": [f"{one.prefix}AP" for one in run.task.measures],
+        "cards": [f"{one.prefix}{name}" for one in run.task.measures[::-1] for name in _CARDS],
         "drawn": DRAWN.format(unit="images"),
         "latency": latency,
         "latency_columns": _LATENCY_COLUMNS,
@@ -53,15 +57,17 @@ def summarise(run: CocoArtefacts) -> list[str]:
     metrics = run.metrics
     allowed = let_through([metrics.get("verification")])
     model = Path(metrics["model"]["path"]).name
-    if metrics["AP"] is None:
-        nothing = "without annotations, so there is no AP"
+    name, figures = run.task.decided_by, cast("dict[str, Any]", metrics)
+    if figures[name] is None:
+        nothing = f"without annotations, so there is no {name}"
         return [*allowed, f"{model} ran on {counted(metrics['images'], 'image')} {nothing}."]
+    others = "".join(f", {one.words}: AP {figures[f'{one.prefix}AP']:.4f}" for one in run.task.measures[:-1])
     sentences = [
         *allowed,
-        f"{model} on {metrics['backend']} reaches AP {metrics['AP']:.4f} (AP50 {metrics['AP50']:.4f}) "
-        f"on {counted(metrics['images'], 'image')}{_speed(metrics)}.",
+        f"{model} on {metrics['backend']} reaches {name} {figures[name]:.4f} ({name}50 "
+        f"{figures[f'{name}50']:.4f}{others}) on {counted(metrics['images'], 'image')}{_speed(metrics)}.",
     ]
-    if ends := metrics.get("AP_ci95"):
+    if ends := figures.get(f"{name}_ci95"):
         sentences.append(
             f"Over {metrics['resamples']} resamples of {counted(metrics['images'], 'image')}, 95 % of the APs lie "
             f"between {ends[0]:.4f} and {ends[1]:.4f}: {DRAWN.format(unit='images')}."
@@ -69,15 +75,16 @@ def summarise(run: CocoArtefacts) -> list[str]:
     if ran := metrics.get("precision_ran"):
         asked = metrics["settings"]["precision"]
         sentences.append(f"It computes in {ran['text']}, read from the {ran['source']}; {asked} was requested.")
-    known = [row for row in metrics["per_class"] if row["AP"] is not None]
-    rated = sorted((row["AP"] or 0.0, row["name"]) for row in known if row["ground_truths"] >= LEAST_ANNOTATIONS)
+    classes = cast("list[dict[str, Any]]", metrics["per_class"])
+    known = [row for row in classes if row[name] is not None]
+    rated = sorted((row[name], row["name"]) for row in known if row["ground_truths"] >= LEAST_ANNOTATIONS)
     few = f", of the {len(rated)} with {LEAST_ANNOTATIONS} or more annotations" if len(rated) < len(known) else ""
     if len(rated) > 1:
         (low, weakest), (high, best) = rated[0], rated[-1]
-        sentences.append(f"Best class: {best} (AP {high:.3f}); weakest: {weakest} (AP {low:.3f}){few}.")
-    sizes = {"small": metrics["AP_small"], "medium": metrics["AP_medium"], "large": metrics["AP_large"]}
+        sentences.append(f"Best class: {best} ({name} {high:.3f}); weakest: {weakest} ({name} {low:.3f}){few}.")
+    sizes = {size: figures.get(f"{name}_{size}") for size in ("small", "medium", "large")}
     if measured := sorted((value, size) for size, value in sizes.items() if value is not None):
-        sentences.append(f"By size, {measured[0][1]} objects are the hardest (AP {measured[0][0]:.3f}).")
+        sentences.append(f"By size, {measured[0][1]} objects are the hardest ({name} {measured[0][0]:.3f}).")
     if not (latency := metrics["latency_ms"]):
         return [*sentences, "It was not timed: the time of a simulation says nothing about the format."]
     means = {stage: latency[stage]["mean"] for stage in STAGES}

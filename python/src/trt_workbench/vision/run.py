@@ -19,24 +19,24 @@ from trt_workbench.backends.registry import AUTO, require_backend
 from trt_workbench.core.counts import counted
 from trt_workbench.core.environment import available_processors
 from trt_workbench.core.errors import NotFinite, UsageProblem
-from trt_workbench.core.statistics.bootstrap import draw_counts
 from trt_workbench.engine.profiles import Profile
 from trt_workbench.model.low_precision.evidence import calibration_inputs
 from trt_workbench.model.low_precision.input_statistics import difference, input_statistics
 from trt_workbench.model.opened import sha256_of
 from trt_workbench.vision.class_map import map_classes
 from trt_workbench.vision.confusion import SCORE_THRESHOLD, confuse
-from trt_workbench.vision.dataset import read_dataset
+from trt_workbench.vision.dataset import CocoDataset, read_dataset
 from trt_workbench.vision.dataset_check import check_annotations, check_found
 from trt_workbench.vision.decode import ImageReader
 from trt_workbench.vision.detections import DetectionStore
 from trt_workbench.vision.detector import Detector
 from trt_workbench.vision.files import write_run
+from trt_workbench.vision.judged import judge
 from trt_workbench.vision.letterbox import preprocess
 from trt_workbench.vision.loop import EvaluationLoop, LoopSettings
-from trt_workbench.vision.matches import CocoMatches
-from trt_workbench.vision.scores import score_detections
 from trt_workbench.vision.settings import CocoSettings
+from trt_workbench.vision.tasks.names import TaskName
+from trt_workbench.vision.tasks.registry import task_of
 
 INFINITE_INSIDE = "Outputs are finite, but internal values are not"
 COMPARABLE_CONF = 0.05
@@ -85,6 +85,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
     Attributes:
         request: what was asked.
         backend: name of the backend that was chosen.
+        task: what the model finds.
         dataset: the images and their annotations.
         detector: the loaded model, ready for images.
         settings: how the loop spreads the work.
@@ -111,15 +112,16 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
         self.request, self._images = request, ImageReader(request.exif)
         backend = require_backend(request.backend, request.model.suffix, on_note)
         self.backend = backend.name
-        self.dataset = read_dataset(
-            request.images, request.annotations, limit=request.limit, allow_missing=request.allow_missing
-        )
+        self.dataset = self._read_dataset("boxes")
         self._of_dataset = check_annotations(self.dataset)
         options = _session_options(request, backend, on_note)
         self.detector = Detector(request.model, request, backend, options, on_note)
         try:
             self._model_sha256 = sha256_of(request.model)
             family = self.detector.family
+            self.task = task_of(family.task)
+            if self.task.keys:  # what the model is for is known only now
+                self.dataset = self._read_dataset(family.task)
             self.classes = map_classes(family.class_count, family.names, self.dataset.categories, request.classes)
             self.settings = self._loop_settings()
             self.detector.prepare(self.settings.batch, len(self.dataset.images))
@@ -170,18 +172,25 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
         detections = store.collect()
         if not len(detections):
             self.notes.append(f"The model detected nothing, so AP is 0; {self._why_nothing()}.")
-        scores = score_detections(dataset.truth, dataset.categories, detections)
         done = image_ids[result.done]
-        matches = CocoMatches(done, dataset.truth, dataset.categories, detections)
-        matches.require_agreement(scores.figures)
-        resampled = matches.figures(draw_counts(len(done), self.request.seed))
+        judged = judge(self.task, done, dataset, detections, self.request.seed)
         confusion = confuse(done, dataset.categories, dataset.truth, detections)
         sizes = {int(key): (int(h), int(w)) for key, (h, w) in zip(done, result.sizes[result.done], strict=True)}
-        ap50, turned = scores.figures["AP50"], self._images.ignored
+        ap50, turned = judged.figures["AP50"], self._images.ignored
         self.notes += check_found(dataset, sizes, detections, confusion, ap50=ap50, turned=turned)
         status: Literal["complete", "partial"] = "complete" if result.done.all() else "partial"
-        metrics = write_run(folder, dataset, result, detections, scores, resampled, confusion, self._facts(status))
+        metrics = write_run(folder, dataset, result, detections, judged, confusion, self._facts(status))
         return CocoOutcome(status, metrics)
+
+    def _read_dataset(self, task: TaskName) -> CocoDataset:
+        request = self.request
+        return read_dataset(
+            request.images,
+            request.annotations,
+            limit=request.limit,
+            allow_missing=request.allow_missing,
+            task=task_of(task),
+        )
 
     def _loop_settings(self) -> LoopSettings:
         fixed, asked = self.detector.fixed_batch, self.request.batch
@@ -254,6 +263,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
                 "path": str(request.model.absolute()),
                 "sha256": self._model_sha256,
                 "family": family.name,
+                "task": family.task,
                 "class_count": len(self.classes.ids),
             },
             "backend": self.backend,

@@ -1,4 +1,4 @@
-"""The twelve COCO figures by hotcoco, the same to the last bit as by pycocotools, and faster."""
+"""COCO's figures by hotcoco, the same to the last bit as by pycocotools, and faster."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-from hotcoco import COCO, COCOeval, Params
+from hotcoco import COCOeval, Params
 from numpy.typing import NDArray
 
 from trt_workbench.vision.dataset import Category, GroundTruth
 from trt_workbench.vision.detections import DetectionTable
-from trt_workbench.vision.document import FIGURES
+from trt_workbench.vision.measure import BOXES, Measure
 
 _ALL_AREAS, _HUNDRED = 0, 2  # places of area range "all" and of maxDets 100 in COCOeval's arrays
 _THRESHOLDS: Final = {"0.50": 0, "0.75": 5}  # places in COCOeval's IoU thresholds 0.50:0.05:0.95
@@ -73,14 +73,17 @@ class CocoScores:
         }
 
 
-def score_detections(truth: GroundTruth, categories: Sequence[Category], detections: DetectionTable) -> CocoScores:
-    """Score boxes as COCOeval does with iouType "bbox" and its default parameters.
+def score_detections(
+    truth: GroundTruth, categories: Sequence[Category], detections: DetectionTable, measure: Measure = BOXES
+) -> CocoScores:
+    """Score detections as COCOeval does with its default parameters.
 
     Args:
         truth: annotations of the images that were evaluated. Their own ids are not used: COCOeval takes an
             annotation of id 0 for no match at all, so they are numbered from 1 here.
         categories: of the dataset; those without ground truth count nowhere.
         detections: of the same images.
+        measure: what is scored.
     """
     ids = np.array([category.id for category in categories], np.int64)
     # hotcoco makes floats of ids, which are exact up to 2^53: it gets places among all ids instead, from 1.
@@ -90,16 +93,15 @@ def score_detections(truth: GroundTruth, categories: Sequence[Category], detecti
     named = [{"id": place, "name": str(place)} for place in range(1, len(classes) + 1)]
     true_images, found_images = (np.searchsorted(image_ids, one.image_ids) + 1 for one in (truth, detections))
     true_classes, found_classes = (np.searchsorted(classes, one.category_ids) + 1 for one in (truth, detections))
-    expected = COCO.from_arrays(
-        images, named, true_images, true_classes, truth.boxes, area=truth.areas, iscrowd=truth.crowd
-    )
-    found = (found_images, detections.boxes, detections.scores, found_classes)
-    evaluation = COCOeval(expected, expected.load_res(np.column_stack(found).astype(np.float64)), "bbox")
+    places = (true_images, true_classes, found_images, found_classes)
+    evaluation = COCOeval(*measure.coco((images, named), truth, detections, places), measure.kind)
     evaluation.evaluate()
     evaluation.accumulate()
     with contextlib.redirect_stdout(io.StringIO()):  # it prints its table
         evaluation.summarize()
-    figures = {name: None if value == -1 else value for name, value in zip(FIGURES, evaluation.stats, strict=True)}
+    figures = {
+        name: None if value == -1 else value for name, value in zip(measure.figures, evaluation.stats, strict=True)
+    }
     accumulated = evaluation.eval
     assert accumulated is not None  # as it was accumulated
     precision = np.asarray(accumulated["precision"])[:, :, :, _ALL_AREAS, _HUNDRED]

@@ -40,7 +40,8 @@ class DetectorSettings:
     family: Annotated[
         str | None,
         Setting(
-            "Detector family (yolov10, yolov8, yolox, detr, detr-logits, detr-pixels); recognised by default.",
+            "Family (yolov10, yolov8, yolox, detr, detr-logits, detr-pixels, yolov8-seg, yolov10-seg); recognised by "
+            "default.",
             _DETECTOR,
         ),
     ] = None

@@ -5,8 +5,8 @@ from trt_workbench.vision.families.detr import Detr
 from trt_workbench.vision.families.detr_logits import DetrLogits
 from trt_workbench.vision.families.detr_pixels import DetrPixels
 from trt_workbench.vision.families.recognise import family_names, recognise
-from trt_workbench.vision.families.yolov8 import YoloV8
-from trt_workbench.vision.families.yolov10 import YoloV10
+from trt_workbench.vision.families.yolov8 import YoloV8, YoloV8Masks
+from trt_workbench.vision.families.yolov10 import YoloV10, YoloV10Masks
 from trt_workbench.vision.families.yolox import YoloX
 
 __all__ = [
@@ -17,7 +17,9 @@ __all__ = [
     "DetrPixels",
     "Family",
     "YoloV8",
+    "YoloV8Masks",
     "YoloV10",
+    "YoloV10Masks",
     "YoloX",
     "family_names",
     "recognise",

@@ -20,6 +20,7 @@ from trt_workbench.core.errors import NotFinite, UsageProblem
 from trt_workbench.vision.extras import Extra
 from trt_workbench.vision.families.nms import class_aware_nms
 from trt_workbench.vision.letterbox import Geometry, restore_boxes
+from trt_workbench.vision.tasks.names import TaskName
 
 Normalize = Literal["none", "imagenet"]
 """Of pixels from 0 to 1: as they are, or with ImageNet's mean and deviation."""
@@ -125,6 +126,7 @@ class DetectorFacts:
         end_to_end: whether the rows are boxes that need no suppression, by Ultralytics' `end2end` and `args`; None if
             the metadata does not say.
         forced: the family was named, by the user or by the model's metadata: only what is impossible is refused.
+        task: that the metadata names; None if it names none.
     """
 
     input_size: tuple[int, int]
@@ -139,6 +141,7 @@ class DetectorFacts:
     outputs: tuple[TensorSpec, ...] = ()
     sizes: TensorSpec | None = None
     normalize: Normalize | None = None
+    task: TaskName | None = None
 
     @property
     def is_rt_detr(self) -> bool:
@@ -157,7 +160,7 @@ def refuse_other_heads(family: str, facts: DetectorFacts) -> None:
     if facts.is_rt_detr:
         text = f"the metadata says that the model is an RT-DETR (head {facts.head or 'not named'})"
         raise DoesNotFit(text)
-    if facts.end_to_end is not None and facts.end_to_end != (family == "yolov10"):
+    if facts.end_to_end is not None and facts.end_to_end != family.startswith("yolov10"):
         text = f"the metadata says that the model is {'' if facts.end_to_end else 'not '}end-to-end (`end2end`, `args`)"
         raise DoesNotFit(text)
 
@@ -168,6 +171,8 @@ class Family(abc.ABC):
 
     Attributes:
         name: the stable name used on the command line and in records.
+        task: what it finds.
+        reads: how many outputs a model has that is recognised without being named.
         default_iou: overlap threshold of the family's own evaluation; None where the model needs no suppression.
         clips_boxes: whether the family's own evaluation confines boxes to the image before it scores them.
         one_ratio: whether it maps both axes back by one ratio, although the resized sides are whole pixels.
@@ -178,6 +183,8 @@ class Family(abc.ABC):
     """
 
     name: ClassVar[str]
+    task: ClassVar[TaskName] = "boxes"
+    reads: ClassVar[int] = 1
     default_iou: ClassVar[float | None]
     clips_boxes: ClassVar[bool]
     one_ratio: ClassVar[bool] = False
@@ -334,21 +341,22 @@ def corners(centre_x: Any, centre_y: Any, width: Any, height: Any) -> NDArray[np
 
 
 def row_detections(
-    family: Family, image: NDArray[np.float32], conf: float
+    family: Family, image: NDArray[np.float32], conf: float, more: int = 0
 ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.int64]]:
-    """Return the rows [M, 6] of one image with a score above `conf`, their scores [M] and classes [M].
+    """Return the rows [M, 6 + more] of one image with a score above `conf`, their scores [M] and classes [M].
 
     Args:
         family: for its class count, and for messages.
-        image: float32 [K, 6].
+        image: float32 [K, 6 + more].
         conf: threshold.
+        more: values of a row after score and class.
 
     Raises:
-        UsageProblem: the rows are not of six values, or the last two are no scores and classes.
+        UsageProblem: the rows are of another length, or the fifth and sixth values are no scores and classes.
         CheckFailed: a score is NaN or infinite.
     """
     name, output = family.name, family.output
-    if image.shape[1] != 6:
+    if image.shape[1] != 6 + more:
         raise UsageProblem(
             f"Output {output.name} has rows of {image.shape[1]} values; {name} expects {family.shape_text}."
         )

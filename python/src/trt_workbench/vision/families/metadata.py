@@ -10,11 +10,12 @@ from trt_workbench.backends.base import TensorSpec
 from trt_workbench.core.errors import UsageProblem, is_text
 from trt_workbench.core.input_files import parse_json
 from trt_workbench.vision.families.base import DetectorFacts, Normalize
+from trt_workbench.vision.tasks.names import TaskName
 
 # What a head of Ultralytics' is for, by a word in its name, where `task` is not given.
 _HEADS = (("Segment", "segment"), ("Pose", "pose"), ("OBB", "obb"), ("Classify", "classify"))
-_TASKS = {
-    "segment": "segmentation",
+_TASKS: dict[str, TaskName] = {"detect": "boxes", "segment": "masks"}
+_OTHERS = {
     "semantic": "semantic segmentation",
     "pose": "key points",
     "obb": "oriented boxes",
@@ -49,7 +50,7 @@ def read_facts(
     Raises:
         UsageProblem: the model takes no image, does another task, has no size or another one, or cannot be understood.
     """
-    _require_detection(metadata)
+    task = _task(metadata)
     spec, layout = _image_input(inputs)
     sizes = inputs[1] if len(inputs) > 1 else None
     dims = spec.shape[2:4] if layout == "nchw" else spec.shape[1:3]
@@ -67,6 +68,7 @@ def read_facts(
         outputs=tuple(outputs),
         sizes=sizes,
         normalize=normalize or _normalize(metadata),
+        task=task,
     )
 
 
@@ -95,21 +97,24 @@ def class_names(metadata: Mapping[str, str]) -> tuple[str, ...] | None:
     raise UsageProblem(f"The model's metadata `names` is not a list of class names: {text[:80]}")
 
 
-def _require_detection(metadata: Mapping[str, str]) -> None:
+def _task(metadata: Mapping[str, str]) -> TaskName | None:
+    """Return what the metadata says that the model finds; None if it says nothing."""
     task, head = metadata.get("task") or None, metadata.get("head", "")
     said = f"its task is {task!r}"
     if task in (None, "detect"):
-        task = "pose" if "kpt_shape" in metadata else next((name for word, name in _HEADS if word in head), "detect")
+        task = "pose" if "kpt_shape" in metadata else next((name for word, name in _HEADS if word in head), task)
         said = f"its head is {head!r}" if head else "it has key points (`kpt_shape`)"
-    if task != "detect":
+    if task is not None and task not in _TASKS:
+        known = " or ".join(repr(name) for name in _TASKS)
         raise UsageProblem(
-            f"The model's metadata says that {said}: a model for {_TASKS.get(task, task)}. Only detectors "
-            "(task 'detect') are supported."
+            f"The model's metadata says that {said}: a model for {_OTHERS.get(task, task)}. Only models of task "
+            f"{known} are supported."
         )
     if (channels := metadata.get("channels") or "3") != "3":
         raise UsageProblem(
             f"The model's metadata says that it takes images of {channels} channels; only 3 (colour) are supported."
         )
+    return None if task is None else _TASKS[task]
 
 
 def _normalize(metadata: Mapping[str, str]) -> Normalize | None:

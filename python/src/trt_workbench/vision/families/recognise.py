@@ -17,12 +17,12 @@ from trt_workbench.vision.families.detr import Detr
 from trt_workbench.vision.families.detr_logits import DetrLogits, pair_of
 from trt_workbench.vision.families.detr_pixels import DetrPixels
 from trt_workbench.vision.families.metadata import read_facts
-from trt_workbench.vision.families.yolov8 import YoloV8
-from trt_workbench.vision.families.yolov10 import YoloV10
+from trt_workbench.vision.families.yolov8 import YoloV8, YoloV8Masks
+from trt_workbench.vision.families.yolov10 import YoloV10, YoloV10Masks
 from trt_workbench.vision.families.yolox import YoloX
 
 _FAMILIES: dict[str, type[Family]] = {
-    family.name: family for family in (YoloV10, YoloV8, YoloX, Detr, DetrLogits, DetrPixels)
+    family.name: family for family in (YoloV10, YoloV8, YoloX, Detr, DetrLogits, DetrPixels, YoloV8Masks, YoloV10Masks)
 }
 # YOLOX, with the reading of its boxes fixed instead of decided by their values.
 _YOLOX_ENCODINGS: dict[str, Literal["raw", "decoded"]] = {"yolox-raw": "raw", "yolox-decoded": "decoded"}
@@ -51,7 +51,7 @@ def recognise(
 
     A family named by the user, else by the metadata key `family`, is taken if the outputs can be of it at all.
     Boxes and class logits by their names are only of family detr-logits.
-    Otherwise the model must have a single output whose shape, together with the metadata, fits exactly one family.
+    Otherwise the model must have as many outputs as the one family that their shapes, with the metadata, fit.
     Those of other packages are tried where none of our own fits.
 
     Args:
@@ -120,15 +120,17 @@ def _encoded(name: str, family: Family) -> Family:
 
 
 def _guessed(outputs: Sequence[TensorSpec], facts: DetectorFacts) -> Family:
-    fits, reasons = _try(_FAMILIES, outputs, facts)
+    likely = [name for name, family in _FAMILIES.items() if family.reads == len(outputs)]
+    fits, reasons = _try(likely, outputs, facts)
     if not fits:
         # a broken package must not block a run that did not name its family
         answers = (DoesNotFit, ComponentMissing, DeviceFailure)
         fits, more = _try(extensions(FAMILIES, _OWN_NAMES), outputs, facts, answers)
         reasons += more
-    if len(outputs) == 1 and len(fits) == 1:
+    fits = [one for one in fits if one.reads == len(outputs)]
+    if len(fits) == 1:
         return fits[0]
-    if len(outputs) > 1:
+    if len(outputs) > 1 and not fits and facts.task in (None, "boxes"):
         why = f"it has {len(outputs)} outputs, and detectors of known families have one"
     elif fits:
         why = f"it could be {' or '.join(found.name for found in fits)}"
@@ -152,6 +154,9 @@ def _kind(name: str) -> type[Family]:
 
 def _create(name: str, output: TensorSpec, facts: DetectorFacts) -> Family:
     kind = _kind(name)
+    if facts.task is not None and facts.task != kind.task:
+        text = f"the metadata says that the model is for {facts.task}, not {kind.task}"
+        raise DoesNotFit(text)
     if name in _OWN_NAMES:
         return kind.create(output, facts)
     package = package_of(extensions(FAMILIES, _OWN_NAMES)[name])

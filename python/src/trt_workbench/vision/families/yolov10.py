@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
+from trt_workbench.vision.extras import Columns
 from trt_workbench.vision.families.base import (
+    DecodeSettings,
     Detections,
     DetectorFacts,
     DoesNotFit,
@@ -18,6 +21,8 @@ from trt_workbench.vision.families.base import (
     refuse_other_heads,
     row_detections,
 )
+from trt_workbench.vision.families.prototypes import prototypes_of, with_masks
+from trt_workbench.vision.tasks.names import TaskName
 
 
 @dataclass(frozen=True)
@@ -37,8 +42,8 @@ class YoloV10(Family):
         """Return the family, or raise DoesNotFit."""
         if not facts.forced:
             refuse_other_heads(cls.name, facts)
-        certain = facts.forced or facts.end_to_end
-        if len(output.shape) != 3 or output.shape[2] not in (6, None if certain else 6):
+        certain, columns = facts.forced or facts.end_to_end, 6 + cls.more(output, facts)
+        if len(output.shape) != 3 or output.shape[2] not in (columns, None if certain else columns):
             text = f"the shape is not {cls.shape_text}"
             raise DoesNotFit(text)
         if not facts.forced and output.shape[1] in cell_counts(*facts.input_size):
@@ -46,6 +51,32 @@ class YoloV10(Family):
             raise DoesNotFit(text)
         return cls(output, None if facts.names is None else len(facts.names), facts)
 
+    @classmethod
+    def more(cls, output: TensorSpec, facts: DetectorFacts) -> int:  # noqa: ARG003 - for those that override it
+        """Return how many values of a row follow score and class, or raise DoesNotFit."""
+        return 0
+
     def _candidates(self, image: NDArray[np.float32], conf: float) -> Detections:
-        rows, scores, labels = row_detections(self, image, conf)
-        return Detections(rows[:, :4], scores, labels)
+        more = self.more(self.output, self.facts)
+        rows, scores, labels = row_detections(self, image, conf, more)
+        return Detections(rows[:, :4], scores, labels, Columns(rows[:, 6:]) if more else None)
+
+
+@dataclass(frozen=True)
+class YoloV10Masks(YoloV10):
+    """The same with the mask coefficients of each box after its class, as YOLO26-seg exports it."""
+
+    name: ClassVar[str] = "yolov10-seg"
+    task: ClassVar[TaskName] = "masks"
+    reads: ClassVar[int] = 2
+    shape_text: ClassVar[str] = "[N, K, 6 + M] (x1, y1, x2, y2, score, class, mask coefficients)"
+
+    @classmethod
+    def more(cls, output: TensorSpec, facts: DetectorFacts) -> int:
+        """Return how many prototypes there are, or raise DoesNotFit."""
+        return prototypes_of(output, facts).shape[1] or 0
+
+    def decode(self, outputs: Mapping[str, NDArray[Any]], settings: DecodeSettings | None = None) -> list[Detections]:
+        """Return boxes with what makes masks of them, as `Family.decode`."""
+        prototypes = prototypes_of(self.output, self.facts)
+        return with_masks(self, super().decode(outputs, settings), outputs, prototypes)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.vision.extras import Columns
 from trt_workbench.vision.families.base import (
+    DecodeSettings,
     Detections,
     DetectorFacts,
     DoesNotFit,
@@ -19,6 +22,8 @@ from trt_workbench.vision.families.base import (
     corners,
     refuse_other_heads,
 )
+from trt_workbench.vision.families.prototypes import prototypes_of, with_masks
+from trt_workbench.vision.tasks.names import TaskName
 
 # Candidates that enter suppression, best first: `max_nms` of Ultralytics' `non_max_suppression`.
 _MAX_CANDIDATES = 30_000
@@ -51,37 +56,64 @@ class YoloV8(Family):
             text = f"the shape is not {cls.shape_text}"
             raise DoesNotFit(text)
         _, rows, columns = output.shape
+        more = cls.more(output, facts)
         try:
-            return cls(output, _class_count(rows, columns, facts, any_grid=facts.forced), facts)
+            return cls(output, _class_count(rows, columns, facts, more, any_grid=facts.forced), facts)
         except DoesNotFit as plain:
             if facts.names is None and not facts.forced:
                 raise
             try:
-                return cls(output, _class_count(columns, rows, facts, any_grid=False), facts, transposed=True)
+                return cls(output, _class_count(columns, rows, facts, more, any_grid=False), facts, transposed=True)
             except DoesNotFit:
                 raise plain from None
 
+    @classmethod
+    def more(cls, output: TensorSpec, facts: DetectorFacts) -> int:  # noqa: ARG003 - for those that override it
+        """Return how many channels follow those of the scores, or raise DoesNotFit."""
+        return 0
+
     def _candidates(self, image: NDArray[np.float32], conf: float) -> Detections:
-        head = image.T if self.transposed else image
-        if self.class_count is None or head.shape[0] != 4 + self.class_count:
+        head, more = image.T if self.transposed else image, self.more(self.output, self.facts)
+        if self.class_count is None or head.shape[0] != 4 + self.class_count + more:
             raise UsageProblem(
                 f"Output {self.output.name} has shape {list(image.shape)} per image; {self.name} expects {self.output}."
             )
-        scores = head[4:]
+        scores = head[4 : 4 + self.class_count]
         self.check_scores(scores)
         if self.transposed:
-            anchors, labels = np.nonzero(image[:, 4:] > conf)
+            anchors, labels = np.nonzero(conf < scores.T)
         else:
             labels, anchors = np.divmod(np.flatnonzero(scores > conf), head.shape[1])
         found = scores[labels, anchors]
         if len(found) > _MAX_CANDIDATES:
             best = np.sort(np.argpartition(-found, _MAX_CANDIDATES - 1)[:_MAX_CANDIDATES])
             anchors, labels, found = anchors[best], labels[best], found[best]
-        return Detections(corners(*head[:4, anchors]), found, labels.astype(np.int64, copy=False))
+        extra = Columns(head[4 + self.class_count :, anchors].T) if more else None
+        return Detections(corners(*head[:4, anchors]), found, labels.astype(np.int64, copy=False), extra)
 
 
-def _class_count(channels: int | None, anchors: int | None, facts: DetectorFacts, *, any_grid: bool) -> int:
-    """Return C if `[N, channels, anchors]` can be this head, or raise DoesNotFit.
+@dataclass(frozen=True)
+class YoloV8Masks(YoloV8):
+    """The same with the mask coefficients of each anchor after its scores."""
+
+    name: ClassVar[str] = "yolov8-seg"
+    task: ClassVar[TaskName] = "masks"
+    reads: ClassVar[int] = 2
+    shape_text: ClassVar[str] = "[N, 4 + classes + M, A] (centre x, centre y, width, height, scores, mask coefficients)"
+
+    @classmethod
+    def more(cls, output: TensorSpec, facts: DetectorFacts) -> int:
+        """Return how many prototypes there are, or raise DoesNotFit."""
+        return prototypes_of(output, facts).shape[1] or 0
+
+    def decode(self, outputs: Mapping[str, NDArray[Any]], settings: DecodeSettings | None = None) -> list[Detections]:
+        """Return boxes with what makes masks of them, as `Family.decode`."""
+        prototypes = prototypes_of(self.output, self.facts)
+        return with_masks(self, super().decode(outputs, settings), outputs, prototypes)
+
+
+def _class_count(channels: int | None, anchors: int | None, facts: DetectorFacts, more: int, *, any_grid: bool) -> int:
+    """Return C if `[N, channels, anchors]` can be this head with `more` channels at its end, or raise DoesNotFit.
 
     `any_grid` takes anchors that are not the cells of a usual grid, as long as there are more of them than channels.
     """
@@ -89,7 +121,7 @@ def _class_count(channels: int | None, anchors: int | None, facts: DetectorFacts
     if channels is None and named is None:
         text = "the shape has no class count, and the model has no class names"
         raise DoesNotFit(text)
-    count = named if channels is None else channels - 4
+    count = named if channels is None else channels - 4 - more
     if count is None or count < 1:
         text = f"{channels} channels leave no class after the box"
         raise DoesNotFit(text)

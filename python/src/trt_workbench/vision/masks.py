@@ -1,0 +1,97 @@
+"""Masks as COCO's run-length encoding, in pixels of their image: those of annotations and those of a model."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from hotcoco import mask
+from numpy.typing import NDArray
+
+from trt_workbench.vision.extras import Restored
+from trt_workbench.vision.letterbox import Geometry
+
+
+@dataclass(frozen=True)
+class Masks(Restored):
+    """One mask a box.
+
+    Attributes:
+        sizes: int32 [K, 2], height and width of the image of each.
+        counts: their compressed run lengths, column by column, as pycocotools writes them.
+    """
+
+    sizes: NDArray[np.int32]
+    counts: tuple[bytes, ...]
+
+    def take(self, rows: NDArray[np.intp]) -> Masks:
+        """Return the masks at these indices."""
+        return Masks(self.sizes[rows], tuple(self.counts[row] for row in rows))
+
+    def restore(self, boxes: NDArray[np.float32], geometry: Geometry) -> Masks:  # noqa: ARG002 - as of every extra
+        """Return them as they are: they are of the image already."""
+        return self
+
+    @classmethod
+    def joined(cls, parts: Sequence[Masks]) -> Masks:
+        """Return the masks of several images."""
+        return cls(np.concatenate([one.sizes for one in parts]), tuple(each for one in parts for each in one.counts))
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    def entries(self, rows: slice) -> list[dict[str, Any]]:
+        """Return COCO's `segmentation` of some masks."""
+        pairs = zip(self.sizes[rows].tolist(), self.counts[rows], strict=True)
+        return [{"segmentation": {"size": size, "counts": counts.decode("ascii")}} for size, counts in pairs]
+
+    def encoded(self, rows: NDArray[np.intp] | slice = slice(None)) -> list[dict[str, Any]]:
+        """Return some masks as hotcoco and pycocotools take them."""
+        places = np.arange(len(self))[rows]
+        return [{"size": self.sizes[place].tolist(), "counts": self.counts[place]} for place in places]
+
+    def areas(self) -> NDArray[np.float64]:
+        """Return how many pixels each has."""
+        return np.asarray(mask.area(self.encoded()), np.float64) if len(self) else np.empty(0)
+
+
+class Axis(NamedTuple):
+    """Of each pixel of a side, the two pixels of the other size that it lies between, and the second one's share."""
+
+    low: NDArray[np.intp]
+    high: NDArray[np.intp]
+    weight: NDArray[np.float32]
+
+    def part(self, rows: slice) -> Axis:
+        """Return some of the pixels."""
+        return Axis(self.low[rows], self.high[rows], self.weight[rows])
+
+
+@functools.lru_cache(maxsize=64)
+def axis(source: int, target: int) -> Axis:
+    """Return where the pixels of a side lie on another: bilinear, centres at halves, as PyTorch's `interpolate`."""
+    place = (np.arange(target, dtype=np.float32) + np.float32(0.5)) * (np.float32(source) / np.float32(target))
+    place = np.maximum(place - np.float32(0.5), np.float32(0))
+    low = np.minimum(place.astype(np.intp), source - 1)
+    return Axis(low, np.minimum(low + 1, source - 1), (place - low).astype(np.float32))
+
+
+def enlarged(logits: NDArray[np.float32], rows: Axis, columns: Axis) -> NDArray[np.bool_]:
+    """Return where a plane of logits, interpolated at these pixels, is above 0: bool [rows, columns]."""
+    first, end = (int(columns.low[0]), int(columns.high[-1]) + 1) if len(columns.low) else (0, 0)
+    plane = logits[:, first:end]
+    tall = plane[rows.low] * (1 - rows.weight[:, None]) + plane[rows.high] * rows.weight[:, None]
+    left, right = tall[:, columns.low - first], tall[:, columns.high - first]
+    found: NDArray[np.bool_] = left * (1 - columns.weight) + right * columns.weight > 0
+    return found
+
+
+def run_lengths(part: NDArray[np.bool_], top: int, left: int, size: tuple[int, int]) -> bytes:
+    """Return a mask of an image of `size` that is `part` with its corner at `top`, `left`, and nothing elsewhere."""
+    canvas = np.zeros(size, np.uint8, order="F")
+    canvas[top : top + part.shape[0], left : left + part.shape[1]] = part
+    counts: bytes = mask.encode(canvas)["counts"]
+    return counts

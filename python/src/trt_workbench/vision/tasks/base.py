@@ -1,0 +1,86 @@
+"""What a task is to the code that all of them share."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.vision.tasks.names import TaskName
+
+if TYPE_CHECKING:
+    from trt_workbench.vision.extras import Restored
+    from trt_workbench.vision.measure import Measure
+
+Sizes = Mapping[int, tuple[int | None, int | None]]
+"""(height, width) in pixels by image id, None where the annotation file does not say."""
+
+
+class Task(abc.ABC):
+    """What models of one kind find. Without state.
+
+    Attributes:
+        name: as families give it.
+        words: what its models are for.
+        keys: of an annotation, beside those of its box: they are read.
+        measures: how detections are scored; the last one's AP is what models are compared by.
+    """
+
+    name: ClassVar[TaskName]
+    words: ClassVar[str]
+    keys: ClassVar[frozenset[str]] = frozenset()
+    measures: ClassVar[tuple[Measure, ...]]
+
+    @property
+    def decided_by(self) -> str:
+        """The figure of metrics.json that models are compared by."""
+        return f"{self.measures[-1].prefix}AP"
+
+    @property
+    def figures(self) -> dict[str, str]:
+        """All figures by their names in metrics.json, with what each one means."""
+        return {f"{one.prefix}{name}": text for one in self.measures for name, text in one.figures.items()}
+
+    @abc.abstractmethod
+    def truth(
+        self, rows: Sequence[Mapping[str, Any]], sizes: Sequence[tuple[int | None, int | None]]
+    ) -> Restored | None:
+        """Return what annotations hold beside their boxes; None of boxes alone.
+
+        Args:
+            rows: annotations as the file has them.
+            sizes: height and width of the image of each, None where the file does not say.
+
+        Raises:
+            ValueError: an annotation lacks it or has it in another form; the text says which one.
+        """
+
+    @abc.abstractmethod
+    def found(self, rows: Sequence[Mapping[str, Any]]) -> Restored | None:
+        """Return what rows of predictions.json hold beside their boxes. Raises UsageProblem where they were changed."""
+
+    def paint(  # noqa: B027 - most have nothing to draw
+        self, image: NDArray[np.uint8], entry: Mapping[str, Any], scale: float, colour: tuple[int, int, int]
+    ) -> None:
+        """Draw what an annotation or a detection holds beside its box into a BGR picture.
+
+        Args:
+            image: of `scale` times the size of the image that the entry is of.
+            entry: by the keys of JSON files; it may lack those of the task.
+            scale: of the picture.
+            colour: blue, green, red.
+        """
+
+
+def described(row: Mapping[str, Any], place: int) -> str:
+    """Return which annotation is meant in a message."""
+    return f"annotation {row.get('id', place)}"
+
+
+def changed(what: str) -> UsageProblem:
+    """Return the error of a predictions.json that holds something else than was written."""
+    return UsageProblem(f"The predictions of the run were changed: {what}.")

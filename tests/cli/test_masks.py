@@ -1,0 +1,70 @@
+"""A model for instance segmentation, scored and looked at: yolov10-seg of one object whose mask fills its box."""
+
+import json
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from tests.onnx_text import write_onnx
+from typer.testing import CliRunner
+
+from trt_workbench.console.common import single_command_app
+from trt_workbench.vision.predict_cli import predict
+
+NAMES = {"task": "segment", "names": "['square', 'circle']", "end2end": "True"}
+
+
+@pytest.fixture
+def masks(coco: Any) -> Any:
+    """Sees the object the more surely the brighter the image is; its mask is the left half of its box."""
+    x, y, width, height = coco.box
+    row, gain = np.zeros((1, 2, 8), np.float32), np.zeros((1, 2, 8), np.float32)
+    row[0, 0, :4], row[0, 0, 6:], gain[0, 0, 4] = (x, y, x + width, y + height), (1, 0), 1
+    planes = np.full((1, 2, coco.side // 4, coco.side // 4), -1, np.float32)
+    planes[..., : (x + width // 2) // 4] = 1
+    side = coco.side
+    text = (
+        f"masks (float[N,3,{side},{side}] images) => "
+        f"(float[N,2,8] output0, float[N,2,{side // 4},{side // 4}] output1) {{ "
+        "mean = ReduceMean(images, axes) level = Reshape(mean, shape) scores = Mul(level, gain) "
+        "output0 = Add(scores, row) none = Mul(mean, zero) output1 = Add(none, planes) }"
+    )
+    weights = {"axes": np.array([1, 2, 3]), "shape": np.array([-1, 1, 1]), "zero": np.zeros(1, np.float32)}
+    write_onnx(coco.model, text, {**weights, "gain": gain, "row": row, "planes": planes}, 18)
+    model = onnx.load(coco.model)
+    onnx.helper.set_model_props(model, NAMES)
+    onnx.save(model, coco.model)
+    document = json.loads(coco.annotations.read_text())
+    left = [x, y, x + width / 2, y, x + width / 2, y + height, x, y + height]
+    coco.rewrite(annotations=[{**one, "area": 96, "segmentation": [left]} for one in document["annotations"]])
+    return coco
+
+
+def test_boxes_and_masks_are_scored_and_shown(masks: Any) -> None:
+    result = masks.invoke("--backend", "ort-cpu")
+    assert result.exit_code == 0, result.output
+    metrics = json.loads((masks.output / "metrics.json").read_text())
+    assert (metrics["model"]["family"], metrics["model"]["task"]) == ("yolov10-seg", "masks")
+    assert (metrics["AP"], metrics["mask_AP"], metrics["mask_AP_ci95"]) == (1.0, 1.0, [1.0, 1.0])
+    assert [row["mask_AP"] for row in metrics["per_class"]] == [1.0, None]
+    predictions = json.loads((masks.output / "predictions.json").read_text())
+    assert predictions[0]["segmentation"]["size"] == [masks.side, masks.side]
+    report = (masks.output / "report.html").read_text()
+    assert "reaches mask_AP 1.0000 (mask_AP50 1.0000, boxes: AP 1.0000)" in report
+    assert "of masks" in report
+
+
+def test_masks_are_predicted_and_drawn(masks: Any) -> None:
+    arguments = [str(masks.model), str(masks.images), "--output", str(masks.output), "--backend", "ort-cpu"]
+    result = CliRunner().invoke(single_command_app(predict), [*arguments, "--conf", "0.1"], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    lines = [json.loads(line) for line in (masks.output / "detections.jsonl").read_text().splitlines()]
+    assert [line["segmentation"]["size"] for line in lines] == [[masks.side, masks.side]] * 4
+    assert len(list((masks.output / "pictures").iterdir())) == 4
+
+
+def test_labels_of_boxes_alone_are_refused(masks: Any) -> None:
+    document = json.loads(masks.annotations.read_text())
+    masks.rewrite(annotations=[{**one, "segmentation": []} for one in document["annotations"]])
+    masks.assert_refused(masks.invoke("--backend", "ort-cpu"), "annotation 1 has no segmentation", "finds masks")
