@@ -35,7 +35,7 @@ def logit(score: Any) -> Any:
 @pytest.mark.parametrize("names", [("pred_boxes", "logits"), ("dets", "labels"), ("pred_boxes", "pred_logits")])
 @pytest.mark.parametrize("logits", [(None, 3, 6), (None, 3, 91), (None, None, None)])
 def test_the_names_of_the_outputs_are_certain(names: tuple[str, str], logits: Any) -> None:
-    outputs = (*reversed(specs(logits=logits, names=names)), TensorSpec("masks", "float32", (None, 3, 16, 24)))
+    outputs = (*reversed(specs(logits=logits, names=names)), TensorSpec("features", "float32", (None, 3, 16, 24)))
     found = recognise(IMAGE, outputs, {})
     assert (found.name, found.output.name, found.class_count) == ("detr-logits", names[0], logits[2])
 

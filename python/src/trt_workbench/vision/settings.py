@@ -40,8 +40,8 @@ class DetectorSettings:
     family: Annotated[
         str | None,
         Setting(
-            "Family (yolov10, yolov8, yolox, detr, detr-logits, detr-pixels, yolov8-seg, yolov10-seg); recognised by "
-            "default.",
+            "Family (yolov10, yolov8, yolox, detr, detr-logits, detr-pixels, yolov8-seg, yolov10-seg, detr-masks); "
+            "recognised by default.",
             _DETECTOR,
         ),
     ] = None
@@ -61,8 +61,8 @@ class DetectorSettings:
     normalize: Annotated[
         Literal["none", "imagenet"] | None,
         Setting(
-            "Normalisation of pixels from 0 to 1 for detr-logits and detr-pixels: none, or ImageNet's mean and "
-            "standard deviation.",
+            "Normalisation of pixels from 0 to 1 for detr-logits, detr-masks and detr-pixels: none, or ImageNet's mean "
+            "and standard deviation.",
             _DETECTOR,
         ),
     ] = None

@@ -3,6 +3,7 @@
 from trt_workbench.vision.families.base import DecodeSettings, Detections, Family
 from trt_workbench.vision.families.detr import Detr
 from trt_workbench.vision.families.detr_logits import DetrLogits
+from trt_workbench.vision.families.detr_masks import DetrMasks
 from trt_workbench.vision.families.detr_pixels import DetrPixels
 from trt_workbench.vision.families.recognise import family_names, recognise
 from trt_workbench.vision.families.yolov8 import YoloV8, YoloV8Masks
@@ -14,6 +15,7 @@ __all__ = [
     "Detections",
     "Detr",
     "DetrLogits",
+    "DetrMasks",
     "DetrPixels",
     "Family",
     "YoloV8",

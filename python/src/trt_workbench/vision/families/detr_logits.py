@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.vision.extras import Extra
 from trt_workbench.vision.families.base import (
     DecodeSettings,
     Detections,
@@ -98,7 +99,12 @@ class DetrLogits(Stretched):
         pairs = scores.ravel()
         best = (-pairs).argsort(kind="stable")[:queries]
         best = best[pairs[best] > conf]
-        return Detections(self.corners_of_shares(image[best // classes, :4]), pairs[best], best % classes)
+        chosen = best // classes
+        return Detections(self.corners_of_shares(image[chosen, :4]), pairs[best], best % classes, self._extra(chosen))
+
+    def _extra(self, queries: NDArray[np.intp]) -> Extra | None:  # noqa: ARG002 - for those that override it
+        """Return what is added to the boxes of these queries."""
+        return None
 
 
 def _of_the_last(logits: NDArray[np.float32]) -> int:

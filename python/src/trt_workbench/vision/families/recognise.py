@@ -15,6 +15,7 @@ from trt_workbench.model.opened import Model
 from trt_workbench.vision.families.base import Detections, DetectorFacts, DoesNotFit, Family, Normalize
 from trt_workbench.vision.families.detr import Detr
 from trt_workbench.vision.families.detr_logits import DetrLogits, pair_of
+from trt_workbench.vision.families.detr_masks import DetrMasks, masks_among
 from trt_workbench.vision.families.detr_pixels import DetrPixels
 from trt_workbench.vision.families.metadata import read_facts
 from trt_workbench.vision.families.yolov8 import YoloV8, YoloV8Masks
@@ -22,7 +23,8 @@ from trt_workbench.vision.families.yolov10 import YoloV10, YoloV10Masks
 from trt_workbench.vision.families.yolox import YoloX
 
 _FAMILIES: dict[str, type[Family]] = {
-    family.name: family for family in (YoloV10, YoloV8, YoloX, Detr, DetrLogits, DetrPixels, YoloV8Masks, YoloV10Masks)
+    family.name: family
+    for family in (YoloV10, YoloV8, YoloX, Detr, DetrLogits, DetrPixels, YoloV8Masks, YoloV10Masks, DetrMasks)
 }
 # YOLOX, with the reading of its boxes fixed instead of decided by their values.
 _YOLOX_ENCODINGS: dict[str, Literal["raw", "decoded"]] = {"yolox-raw": "raw", "yolox-decoded": "decoded"}
@@ -50,7 +52,7 @@ def recognise(
     """Determine how a detector's outputs become boxes.
 
     A family named by the user, else by the metadata key `family`, is taken if the outputs can be of it at all.
-    Boxes and class logits by their names are only of family detr-logits.
+    Boxes and class logits by their names are only of family detr-logits, with masks of detr-masks.
     Otherwise the model must have as many outputs as the one family that their shapes, with the metadata, fit.
     Those of other packages are tried where none of our own fits.
 
@@ -68,7 +70,7 @@ def recognise(
     """
     asked, pair = family or metadata.get("family"), pair_of(outputs)
     source = "--family" if family else "the model's metadata"
-    if pair and asked in _OWN_NAMES and asked != DetrLogits.name:
+    if pair and asked in _OWN_NAMES and not issubclass(_kind(asked), DetrLogits):
         raise UsageProblem(
             f"Outputs {pair[0].name} and {pair[1].name} belong to family {DetrLogits.name}, a DETR with separate boxes "
             f"and class logits, not to family {asked} (from {source}). Outputs: {_show(outputs)}."
@@ -78,7 +80,7 @@ def recognise(
     if len(inputs) > 1 and not asked:
         asked, source = DetrPixels.name, "the names of its inputs"
     elif pair and not asked:
-        asked, source = DetrLogits.name, "the names of its outputs"
+        asked, source = (DetrMasks if masks_among(outputs) else DetrLogits).name, "the names of its outputs"
     facts = read_facts(inputs, outputs, metadata, imgsz, normalize, forced=bool(asked))
     found = _named(asked, source, outputs, facts) if asked else _guessed(outputs, facts)
     if normalize and not found.asks_normalize:
