@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from trt_workbench.console.common import single_command_app
 from trt_workbench.vision.cli import eval_coco
-from trt_workbench.vision.scores import FIGURES
+from trt_workbench.vision.document import FIGURES
 
 STAGES = ("load", "preprocess", "inference", "postprocess", "total")
 
@@ -208,3 +208,20 @@ def test_help_names_every_option() -> None:
         "--no-report",
     ):
         assert option in result.stdout
+
+
+def test_a_data_set_in_ultralytics_form_has_the_score_of_its_coco_form(coco: Any) -> None:
+    labels = coco.root / "labels"
+    labels.mkdir()
+    x, y, width, height = (value / coco.side for value in coco.box)
+    for number in range(1, 5):
+        (labels / f"{number}.txt").write_text(f"0 {x + width / 2} {y + height / 2} {width} {height}\n")
+    (coco.root / "data.yaml").write_text("val: images\nnames: [square, circle]\n")
+    command = ["--model", str(coco.model), "--data", str(coco.root), "--output", str(coco.output)]
+    result = coco.invoke_exactly(command)
+    assert result.exit_code == 0, result.output
+    assert f"Data: {coco.root / 'data.yaml'}, split val" in result.stderr
+    metrics = json.loads((coco.output / "metrics.json").read_text())
+    assert metrics["AP"] == pytest.approx(1.0)
+    assert metrics["dataset"]["split"] == "val"
+    assert "No gallery" not in (coco.output / "report.html").read_text()

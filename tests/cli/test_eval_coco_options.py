@@ -58,7 +58,7 @@ def test_half_a_dataset(coco: Any, absent: str) -> None:
 
 def test_a_model_without_a_dataset(coco: Any) -> None:
     result = coco.invoke_exactly(["--model", str(coco.model), "--output", str(coco.output)])
-    coco.assert_refused(result, "--images and --annotations", str(coco.model))
+    coco.assert_refused(result, "pass --data", str(coco.model))
 
 
 def test_debug_shows_the_traceback(coco: Any) -> None:
@@ -144,3 +144,14 @@ def test_images_are_letterboxed_on_the_device_where_the_session_offers_it(
     assert sorted(map(len, batches[1:])) == [1, 3]
     assert (60, 50, 3) in batches[1] + batches[2]
     assert device["latency_ms"]["inference"]["count"] == 4
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (["--data", "nowhere"], "--data replaces --images and --annotations"),
+        (["--split", "test"], "--split needs --data"),
+    ],
+)
+def test_a_data_set_is_named_once(coco: Any, options: list[str], text: str) -> None:
+    coco.assert_refused(coco.invoke(*options), text)

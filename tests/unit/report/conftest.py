@@ -43,7 +43,10 @@ def make_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., P
         for row in rows:
             cv2.imwrite(str(images / row["file_name"]), np.full((48, 64, 3), 90, np.uint8))
         box = {"bbox": [5, 5, 20, 20], "category_id": 3}
-        write(tmp_path / "truth.json", {"annotations": [{**box, "image_id": row["image_id"]} for row in rows]})
+        truths = [{**box, "image_id": row["image_id"], "area": 400} for row in rows]
+        listed = [{"id": row["image_id"], "file_name": row["file_name"]} for row in rows]
+        named = [{"id": 3, "name": "circle"}]
+        write(tmp_path / "truth.json", {"images": listed, "categories": named, "annotations": truths})
         write(run / "predictions.json", [{**box, "image_id": row["image_id"], "score": 0.9} for row in rows])
         (run / "records.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
         classes = [

@@ -44,10 +44,7 @@ def load_yaml_settings(
     Raises:
         UsageProblem: the file is absent or no YAML mapping, or a setting is unknown, doubled or wrong.
     """
-    try:
-        document, lines = _read(file, noun) if file else ({}, {})
-    except RecursionError as error:
-        raise UsageProblem(f"The file of {noun} is nested too deeply, or a part of it holds itself: {file}") from error
+    document, lines = read_yaml(file, noun) if file else ({}, {})
     given = dict(overrides or {})
     try:
         settings = model.model_validate({**document, **given})
@@ -64,7 +61,16 @@ def load_yaml_settings(
     return settings
 
 
-def _read(file: Path, noun: str) -> tuple[dict[str, Any], dict[Location, int]]:
+def read_yaml(file: Path, noun: str) -> tuple[dict[str, Any], dict[Location, int]]:
+    """Return what a YAML file holds, and the line of each of its values by the keys that lead there.
+
+    Args:
+        file: of `key: value` lines.
+        noun: what it holds, for messages.
+
+    Raises:
+        UsageProblem: it is absent, no YAML mapping, has tags other than YAML's own, or a key twice.
+    """
     try:
         text = read_text(file, limit=_MOST_BYTES)
         node = yaml.compose(text, Loader=yaml.SafeLoader)
@@ -79,6 +85,8 @@ def _read(file: Path, noun: str) -> tuple[dict[str, Any], dict[Location, int]]:
         raise UsageProblem(
             f"The file of {noun} is not YAML ({getattr(error, 'problem', None) or error}): {file}{where}"
         ) from error
+    except RecursionError as error:
+        raise UsageProblem(f"The file of {noun} is nested too deeply, or a part of it holds itself: {file}") from error
     if document is None:
         return {}, {}
     if not isinstance(document, dict):

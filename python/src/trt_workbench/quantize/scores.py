@@ -115,6 +115,8 @@ def coco_scores(directory: Path, seed: int) -> ResampledScore:
     dataset = read_dataset(
         Path(used["images"]),
         Path(used["annotations"]),
+        split=used.get("split"),
+        exif=metrics["settings"].get("exif", "ignore"),
         limit=metrics["settings"].get("limit"),
         allow_missing=bool(used["missing"]),
         task=task,

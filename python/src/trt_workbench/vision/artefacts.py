@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import TypeAdapter, ValidationError
+
 from trt_workbench.core.artefacts import Environment, read_environment
 from trt_workbench.core.documents import read_document, read_lines
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.report.style import label
-from trt_workbench.vision.document import Annotations, Box, CocoMetrics, ConfusionMatrix, Curves, ImageRecord
+from trt_workbench.vision.dataset import read_form
+from trt_workbench.vision.document import Box, CocoMetrics, ConfusionMatrix, Curves, ImageRecord
 from trt_workbench.vision.tasks.base import Task
 from trt_workbench.vision.tasks.registry import task_of
 
@@ -64,9 +67,20 @@ def predictions_of(directory: Path, image_ids: set[int]) -> dict[int, list[Box]]
     return {image_id: sorted(found, key=lambda item: -item.get("score", 0.0)) for image_id, found in chosen.items()}
 
 
-def read_ground_truth(annotations: Path, image_ids: set[int]) -> dict[int, list[Box]]:
-    """Return the annotations of some images from a COCO annotation file, by image id."""
-    return _of_images(read_document(annotations, Annotations)["annotations"], image_ids)
+def read_ground_truth(run: CocoArtefacts, image_ids: set[int]) -> dict[int, list[Box]]:
+    """Return the annotations of some images of a run's data set, by image id.
+
+    Raises:
+        UsageProblem: the data set is gone or was changed.
+    """
+    used, exif = run.metrics["dataset"], run.metrics["settings"].get("exif", "ignore")
+    annotations = Path(used["annotations"])
+    form = read_form(Path(used["images"]), annotations, used.get("split"), exif, run.task.keys)
+    try:
+        chosen = [row for row in form.document["annotations"] if row["image_id"] in image_ids]
+        return _of_images(TypeAdapter(list[Box]).validate_python(chosen), image_ids)
+    except (KeyError, TypeError, ValidationError) as error:
+        raise UsageProblem(f"The annotations were changed since the evaluation: {annotations}") from error
 
 
 def _of_images(boxes: list[Box], image_ids: set[int]) -> dict[int, list[Box]]:

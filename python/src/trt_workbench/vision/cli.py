@@ -25,9 +25,10 @@ from trt_workbench.console.progress import at_stage, progress_bar
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import INTERRUPTED, UsageProblem
 from trt_workbench.core.settings import MORE, Setting
-from trt_workbench.vision.settings import CocoSettings
+from trt_workbench.vision.settings import CocoSettings, DataSettings
 
 if TYPE_CHECKING:
+    from trt_workbench.vision.forms.found import DataPlace
     from trt_workbench.vision.run import CocoOutcome, CocoRequest
 
 
@@ -38,15 +39,14 @@ def eval_coco(
     ] = None,
     *,
     model: Annotated[Path | None, Setting("MODEL as an option.", MORE)] = None,
-    images: Annotated[Path | None, Setting("Folder of the images; the embedded dataset by default.")] = None,
-    annotations: Annotated[Path | None, Setting("COCO annotation file of the images.")] = None,
+    place: DataSettings,
     settings: CocoSettings,
     report: Annotated[bool, Setting("Write report.html and plots/.")] = True,
     output: OutputOption = None,
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
-    """Score a detector on images with COCO annotations.
+    """Score a detector on images with COCO annotations or Ultralytics labels.
 
     Reports the twelve COCO figures, of masks too where the model finds them, and the time per stage. Without MODEL, an
     embedded detector runs on an embedded dataset of generated scenes.
@@ -56,8 +56,10 @@ def eval_coco(
 
     if file is not None and model is not None:
         raise UsageProblem(f"The model was given twice; leave out --model: {model}")
-    model, images, annotations = _inputs(file or model, images, annotations)
-    request = CocoRequest(model=model, images=images, annotations=annotations, **vars(settings))
+    model, data = _inputs(file or model, place)
+    request = CocoRequest(
+        model=model, images=data.images, annotations=data.annotations, split=data.split, **vars(settings)
+    )
     outcome, directory = _evaluate(request, output)
 
     drawing = draw(directory, debug=debug) if report else ReportOutcome()
@@ -77,27 +79,48 @@ def eval_coco(
     drawing.end()
 
 
-def _inputs(model: Path | None, images: Path | None, annotations: Path | None) -> tuple[Path, Path, Path]:
+def _inputs(model: Path | None, given: DataSettings) -> tuple[Path, DataPlace]:
     """Fill in the embedded model and dataset."""
-    if (images is None) != (annotations is None):
-        given, other = ("--images", "--annotations") if annotations is None else ("--annotations", "--images")
-        raise UsageProblem(f"{given} was given without {other}; a dataset needs both.")
     from trt_workbench.core.workspace import embedded_model
-    from trt_workbench.vision.scenes.dataset import embedded_dataset, fits_embedded_dataset, make_embedded_dataset
+    from trt_workbench.vision.scenes.dataset import fits_embedded_dataset
 
-    if model is not None and images is None and not fits_embedded_dataset(model):
-        problem = "The embedded dataset fits only the embedded detector; pass --images and --annotations for this model"
+    data = _given(given)
+    if model is not None and data is None and not fits_embedded_dataset(model):
+        problem = "The embedded dataset fits only the embedded detector; pass --data for this model"
         raise UsageProblem(f"{problem if model.exists() else 'The model file does not exist'}: {model}")
-    if model is None:
-        model = embedded_model()
-    if images is None or annotations is None:
-        place = embedded_dataset()
-        if not place.exists:
-            say(f"Generating the embedded dataset (only once): {place.root}")
-        with at_stage(lambda: "Generating the embedded dataset"):
-            place = make_embedded_dataset()
-        images, annotations = place.images, place.annotations
-    return model, images, annotations
+    return model or embedded_model(), data or _embedded()
+
+
+def _given(given: DataSettings) -> DataPlace | None:
+    """Return the data set that was named; None for the embedded one."""
+    from trt_workbench.vision.forms.found import DataPlace, find_data
+
+    if given.data is not None:
+        if given.images is not None or given.annotations is not None:
+            raise UsageProblem(f"--data replaces --images and --annotations; remove those: {given.data}")
+        data = find_data(given.data, given.split)
+        say(f"Data: {data.words}")
+        return data
+    if given.split is not None:
+        raise UsageProblem("--split needs --data.")
+    if given.images is not None and given.annotations is not None:
+        return DataPlace(given.images, given.annotations)
+    if given.images is not None or given.annotations is not None:
+        named, other = ("--images", "--annotations") if given.annotations is None else ("--annotations", "--images")
+        raise UsageProblem(f"{named} was given without {other}; a dataset needs both.")
+    return None
+
+
+def _embedded() -> DataPlace:
+    from trt_workbench.vision.forms.found import DataPlace
+    from trt_workbench.vision.scenes.dataset import embedded_dataset, make_embedded_dataset
+
+    place = embedded_dataset()
+    if not place.exists:
+        say(f"Generating the embedded dataset (only once): {place.root}")
+    with at_stage(lambda: "Generating the embedded dataset"):
+        place = make_embedded_dataset()
+    return DataPlace(place.images, place.annotations)
 
 
 def _evaluate(request: CocoRequest, output: Path | None) -> tuple[CocoOutcome, Path]:

@@ -18,7 +18,10 @@ from trt_workbench.core.errors import UsageProblem, is_text
 from trt_workbench.core.files import path_within
 from trt_workbench.core.hashing import hash_bytes
 from trt_workbench.core.input_files import parse_json, read_bytes
+from trt_workbench.vision.decode import Exif
 from trt_workbench.vision.extras import Restored
+from trt_workbench.vision.forms.form import Form
+from trt_workbench.vision.forms.yolo import DEFAULT_SPLIT, SUFFIXES, read_yolo
 from trt_workbench.vision.tasks.base import Task
 
 NAMES_SHOWN = 5  # how many absent images a message names
@@ -99,6 +102,8 @@ class CocoDataset:
         missing: file names of images that are listed and absent; they are not among `images`.
         annotated: how many annotations the file has.
         unlisted: how many of them are of no image that the file lists.
+        split: that was read of a data set in another form than COCO's; None of COCO's.
+        notes: what reading that form found, in sentences.
     """
 
     folder: Path
@@ -110,6 +115,8 @@ class CocoDataset:
     missing: tuple[str, ...] = ()
     annotated: int = 0
     unlisted: int = 0
+    split: str | None = None
+    notes: tuple[str, ...] = ()
 
     def path(self, image: ImageEntry) -> Path:
         """Return the path of an image file."""
@@ -124,26 +131,31 @@ class CocoDataset:
 
 
 def read_dataset(
-    folder: Path, annotations: Path, *, limit: int | None = None, allow_missing: bool = False, task: Task | None = None
+    folder: Path,
+    annotations: Path,
+    *,
+    split: str | None = None,
+    exif: Exif = "ignore",
+    limit: int | None = None,
+    allow_missing: bool = False,
+    task: Task | None = None,
 ) -> CocoDataset:
-    """Read a COCO annotation file and find its images.
+    """Read annotations in COCO's form, or in another one as if they were, and find their images.
 
     Args:
-        folder: where the images' `file_name` are looked for.
-        annotations: the annotation file ("instances").
+        folder: where the images' `file_name` are looked for; `data.yaml` itself says where they are.
+        annotations: COCO's annotation file ("instances"), or Ultralytics' `data.yaml`.
+        split: of `data.yaml`; None for its default.
+        exif: what becomes of an EXIF orientation, for labels that are shares of an image.
         limit: take only this many images, those with the lowest ids.
         allow_missing: leave images out that are listed and absent.
         task: what is read of annotations beside their boxes; None for nothing.
 
     Raises:
-        UsageProblem: a file is absent, not JSON or not COCO, or images are absent and `allow_missing` is false.
+        UsageProblem: a file is absent, or not in its form, or images are absent and `allow_missing` is false.
     """
-    if not folder.is_dir():
-        raise UsageProblem(
-            f"The images folder does not exist; pass the folder with the files that the annotations name: {folder}"
-        )
-    data = _read(annotations)
-    document = _parse(data, annotations, task.keys if task else frozenset())
+    form = read_form(folder, annotations, split, exif, task.keys if task else frozenset())
+    document, folder = form.document, form.folder
     with _reading(annotations):
         categories = _categories(_rows(document, "categories"))
         listed = _images(_rows(document, "images"))
@@ -161,10 +173,18 @@ def read_dataset(
         raise UsageProblem(
             f"There is no image to evaluate; the annotation file lists {counted(len(listed), 'image')}: {annotations}"
         )
-    digest = hash_bytes(data)
-    unlisted = int((~np.isin(truth.image_ids, [image.id for image in listed])).sum())
     whole = CocoDataset(
-        folder, annotations, digest, present, categories, truth, missing, annotated=len(truth), unlisted=unlisted
+        folder,
+        annotations,
+        form.sha256,
+        present,
+        categories,
+        truth,
+        missing,
+        annotated=len(truth),
+        unlisted=int((~np.isin(truth.image_ids, [image.id for image in listed])).sum()),
+        split=form.split,
+        notes=form.notes,
     )
     dataset = whole.subset(np.array([image.id for image in present], np.int64))
     if task is None:
@@ -183,7 +203,38 @@ def _reading(annotations: Path) -> Iterator[None]:
         yield
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
         why = f"missing key {error}" if isinstance(error, KeyError) else str(error)
-        raise UsageProblem(f"The annotation file is not in COCO's detection format ({why}): {annotations}") from error
+        other = annotations.suffix.lower() in SUFFIXES
+        what = "The data set cannot be used" if other else "The annotation file is not in COCO's detection format"
+        raise UsageProblem(f"{what} ({why}): {annotations}") from error
+
+
+def read_form(
+    folder: Path,
+    annotations: Path,
+    split: str | None = None,
+    exif: Exif = "ignore",
+    keys: frozenset[str] = frozenset(),
+) -> Form:
+    """Return what annotations hold, as COCO's annotation file says it, before it is checked.
+
+    Args:
+        folder: as of `read_dataset`, as are the next three.
+        annotations: the file.
+        split: of `data.yaml`.
+        exif: what becomes of an EXIF orientation.
+        keys: of annotations that are needed, of those that make a file large.
+
+    Raises:
+        UsageProblem: as `read_dataset`.
+    """
+    if annotations.suffix.lower() in SUFFIXES:
+        return read_yolo(annotations, split or DEFAULT_SPLIT, exif)
+    if not folder.is_dir():
+        raise UsageProblem(
+            f"The images folder does not exist; pass the folder with the files that the annotations name: {folder}"
+        )
+    data = _read(annotations)
+    return Form(folder, _parse(data, annotations, keys), hash_bytes(data))
 
 
 def _read(path: Path) -> bytes:

@@ -66,7 +66,7 @@ def check_annotations(dataset: CocoDataset) -> list[str]:
     Raises:
         UsageProblem: a score would be meaningless: no object is annotated, or boxes are of another form.
     """
-    truth, path, notes = dataset.truth, dataset.annotations, []
+    truth, path, notes = dataset.truth, dataset.annotations, list(dataset.notes)
     if not len(truth) and dataset.unlisted:
         raise UsageProblem(
             f"None of the annotations ({dataset.unlisted}) belongs to an image that the file lists, so there is "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import struct
 import threading
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -12,15 +13,17 @@ from typing import Literal, NamedTuple
 import cv2
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.core.input_files import read_bytes
+from trt_workbench.core.input_files import open_regular, read_bytes
 
 Exif = Literal["apply", "ignore"]
 """What becomes of an EXIF orientation."""
 
 _TAG, _SHORT = 0x0112, 3
+_ON_SIDE = (5, 6, 7, 8)
 _EXIF = b"Exif\0\0"
 
 
@@ -37,7 +40,7 @@ def read_orientation(data: bytes) -> int:
 
 def turned(pixels: NDArray[np.uint8], orientation: int) -> NDArray[np.uint8]:
     """Return pixels [height, width, 3] as an orientation of 1 to 8 shows them (EXIF 2.3, tag 274)."""
-    if orientation in (5, 6, 7, 8):
+    if orientation in _ON_SIDE:
         pixels = np.asarray(cv2.transpose(pixels), np.uint8)
     flip = {2: 1, 3: -1, 4: 0, 6: 1, 7: -1, 8: 0}.get(orientation)
     return pixels if flip is None else np.asarray(cv2.flip(pixels, flip), np.uint8)
@@ -125,6 +128,25 @@ def read_image(path: Path, exif: Exif = "ignore") -> NDArray[np.uint8]:
         UsageProblem: the file is missing, unreadable, empty, cut short, not an image, or of floats.
     """
     return _decode(path, exif).pixels
+
+
+def image_size(path: Path, exif: Exif = "ignore") -> tuple[int, int]:
+    """Return the width and height of an image as `read_image` gives it, from the header of its file where that says it.
+
+    Raises:
+        UsageProblem: as `read_image`.
+    """
+    try:
+        with warnings.catch_warnings(), open_regular(path) as file:
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # nothing is decoded
+            with Image.open(file, formats=("JPEG", "PNG", "WEBP", "BMP")) as header:
+                width, height = header.size
+    except (OSError, Image.DecompressionBombError):  # of a TIFF's size its orientation is a part
+        height, width = read_image(path, exif).shape[:2]
+        return width, height
+    if exif == "apply" and read_orientation(read_bytes(path)) in _ON_SIDE:
+        width, height = height, width
+    return width, height
 
 
 class ImageReader:

@@ -191,9 +191,3 @@ class Box(TypedDict):
     bbox: tuple[FiniteFloat, FiniteFloat, FiniteFloat, FiniteFloat]
     iscrowd: NotRequired[int]
     score: NotRequired[FiniteFloat]
-
-
-class Annotations(TypedDict):
-    """The annotation file of the dataset."""
-
-    annotations: list[Box]

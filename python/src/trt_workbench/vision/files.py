@@ -87,6 +87,7 @@ def _metrics(
             "annotations": str(dataset.annotations.absolute()),
             "annotations_sha256": dataset.sha256,
             "missing": list(dataset.missing),
+            **({"split": dataset.split} if dataset.split else {}),
         },
     }
 

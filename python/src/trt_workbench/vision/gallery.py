@@ -52,7 +52,7 @@ def build_gallery(run: CocoArtefacts, folder: Path) -> dict[str, list[GalleryEnt
         return {}
     groups = choose(run.records, run.metrics["settings"]["seed"])
     ids = {record["image_id"] for chosen in groups.values() for record in chosen}
-    predictions, truths = predictions_of(run.directory, ids), read_ground_truth(annotations, ids)
+    predictions, truths = predictions_of(run.directory, ids), read_ground_truth(run, ids)
     exif = run.metrics["settings"].get("exif", "ignore")
     threshold = run.confusion["score_threshold"]
     drawn: dict[str, list[GalleryEntry]] = {}

@@ -61,13 +61,15 @@ class CocoRequest(CocoSettings):
     Attributes:
         model: the model file.
         images: folder of the images.
-        annotations: COCO annotation file.
+        annotations: COCO annotation file, or `data.yaml`.
+        split: of `data.yaml`; None for its default.
         shapes: that the model is loaded for; a batch of one size is filled up. None to take what fits the dataset.
     """
 
     model: Path
     images: Path
     annotations: Path
+    split: str | None = None
     shapes: Profile | None = None
 
 
@@ -187,6 +189,8 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
         return read_dataset(
             request.images,
             request.annotations,
+            split=request.split,
+            exif=request.exif,
             limit=request.limit,
             allow_missing=request.allow_missing,
             task=task_of(task),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Literal
 
 from trt_workbench.core.errors import UsageProblem, whole_number
 from trt_workbench.core.settings import MORE, AllowUnverified, BackendOptions, Seed, Setting
 
-_DETECTOR, _SPEED = "Boxes", "Precision and speed"
+_DATA, _DETECTOR, _SPEED = "Data", "Boxes", "Precision and speed"
 
 
 def read_size(option: str, text: str) -> tuple[int, int]:
@@ -29,6 +30,19 @@ CLASSES = Setting(
 )
 
 EXIF = Setting("Apply or ignore the EXIF rotation of images; COCO's tools ignore it.", _DETECTOR)
+
+
+@dataclass(frozen=True)
+class DataSettings:
+    """Where images and their annotations are; None for the embedded data set."""
+
+    data: Annotated[
+        Path | None,
+        Setting("Data set: data.yaml, or a folder; the embedded one by default (docs/guides/eval-coco.md)."),
+    ] = None
+    images: Annotated[Path | None, Setting("Folder of the images, with --annotations in place of --data.")] = None
+    annotations: Annotated[Path | None, Setting("COCO annotation file of the images.")] = None
+    split: Annotated[str | None, Setting("Split of --data; val by default.", _DATA)] = None
 
 
 @dataclass(frozen=True)
@@ -83,7 +97,7 @@ class DetectorSettings:
 class CocoSettings(DetectorSettings):
     """How a dataset is evaluated; None where the default is to be chosen."""
 
-    limit: Annotated[int | None, Setting("Evaluate at most this many images, lowest ids first.", min=1)] = None
+    limit: Annotated[int | None, Setting("Evaluate at most this many images, lowest ids first.", _DATA, min=1)] = None
     batch: Annotated[
         int | None,
         Setting(

@@ -1,0 +1,26 @@
+"""What every form of a data set becomes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Form:
+    """A data set as COCO's annotation file would say it.
+
+    Attributes:
+        folder: that the images' `file_name` are in.
+        document: `images`, `categories` and `annotations`.
+        sha256: of the labels with the names of their images, and of the classes.
+        split: that was read; None of what has no splits.
+        notes: what the user should know about it, in sentences.
+    """
+
+    folder: Path
+    document: dict[str, Any]
+    sha256: str
+    split: str | None = None
+    notes: tuple[str, ...] = ()
