@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.vision.forms.yolo import DEFAULT_SPLIT, SUFFIXES
+from trt_workbench.core.input_files import read_bytes
+from trt_workbench.vision.forms.yolo import DEFAULT_SPLIT, SUFFIXES, split_names
+
+_ROBOFLOW = "_annotations.coco.json"
+# COCO's files beside "instances": other tasks, or no annotations.
+_OTHERS = ("captions", "person", "keypoints", "panoptic", "stuff", "image")
+_FILE_NAME = re.compile(rb'"file_name"\s*:\s*("(?:[^"\\]|\\.)*")')
+_NAMES = re.compile(rb"^names\s*:", re.MULTILINE)
+_KNOWN = "data.yaml (Ultralytics), SPLIT/_annotations.coco.json (Roboflow), annotations/instances_SPLIT.json (COCO)"
 
 
 class DataPlace(NamedTuple):
@@ -16,7 +27,7 @@ class DataPlace(NamedTuple):
         images: folder of the images.
         annotations: annotation file, or `data.yaml`.
         split: of `data.yaml`; None of COCO's form.
-        words: what was found, the end of a sentence.
+        words: what was found, for the user.
     """
 
     images: Path
@@ -28,23 +39,78 @@ class DataPlace(NamedTuple):
 def find_data(path: Path, split: str | None = None) -> DataPlace:
     """Return the data set in a folder, or that a file describes.
 
+    Args:
+        path: a folder, a `data.yaml` or an annotation file in COCO's form.
+        split: which part of it; None for `val`.
+
     Raises:
         UsageProblem: there is none, or several could be meant.
     """
     if not path.exists():
         raise UsageProblem(f"The data set does not exist: {path}")
-    described = _descriptions(path) if path.is_dir() else [path]
-    if len(described) > 1:
-        names = ", ".join(file.name for file in described)
-        raise UsageProblem(f"The folder holds several descriptions of data sets ({names}); name one of them: {path}")
-    if not described or described[0].suffix.lower() not in SUFFIXES:
-        raise UsageProblem(
-            f"--data takes a data.yaml or a folder that holds one; pass others by --images and --annotations: {path}"
-        )
-    wanted = split or DEFAULT_SPLIT
-    return DataPlace(described[0].parent, described[0], wanted, f"{described[0]}, split {wanted}")
+    found = [*_descriptions(path), *_coco_files(path, split)] if path.is_dir() else [path]
+    if len(found) > 1:
+        names = ", ".join(str(file.relative_to(path)) for file in found)
+        raise UsageProblem(f"The folder has several data sets ({names}); pass one of these files: {path}")
+    if not found or found[0].suffix.lower() not in (*SUFFIXES, ".json"):
+        what = f"--data found no data set of split {split or DEFAULT_SPLIT}"
+        raise UsageProblem(f"{what}; it takes one of these files or its folder: {_KNOWN}: {path}")
+    (file,) = found
+    if file.suffix.lower() in SUFFIXES:
+        wanted = split or DEFAULT_SPLIT
+        return DataPlace(file.parent, file, wanted, f"{file}, split {wanted}")
+    if split and file == path:
+        raise UsageProblem(f"An annotation file in COCO's form has no splits; remove --split: {path}")
+    images = _images_of(file)
+    return DataPlace(images, file, None, f"{file}, images in {images}")
 
 
 def _descriptions(folder: Path) -> list[Path]:
-    files = sorted(file for file in folder.iterdir() if file.suffix.lower() in SUFFIXES)
-    return [file for file in files if file.stem in ("data", "dataset")][:1] or files
+    """Return the data.yaml, or else all YAML files that name classes."""
+    files = sorted(file for file in folder.iterdir() if file.suffix.lower() in SUFFIXES and file.is_file())
+    own = [file for file in files if file.stem in ("data", "dataset")][:1]
+    return own or [file for file in files if _NAMES.search(_text(file))]
+
+
+def _coco_files(folder: Path, split: str | None) -> list[Path]:
+    """Return the annotation files of a split; where none was asked for and one file is there, that one."""
+    names = split_names(split or DEFAULT_SPLIT)
+    own = [file for name in names if (file := folder / name / _ROBOFLOW).is_file()]
+    files = sorted(file for place in (folder, folder / "annotations") for file in place.glob("*.json"))
+    files = [file for file in files if not file.stem.startswith(_OTHERS)]
+    own += [file for file in files if any(re.fullmatch(rf"({'|'.join(names)})\d*", part) for part in _parts(file))]
+    return own or (files if split is None and len(files) == 1 else [])
+
+
+def _parts(file: Path) -> list[str]:
+    return re.split(r"[_.\-]", file.stem.lower())
+
+
+def _text(file: Path) -> bytes:
+    try:
+        return read_bytes(file, text=True)
+    except OSError as error:
+        raise UsageProblem(f"The file cannot be read ({error.strerror}): {file}") from error
+
+
+def _images_of(file: Path) -> Path:
+    """Return the folder that the first image of an annotation file is in, of those where people keep them."""
+    said = _FILE_NAME.search(_text(file))
+    try:
+        first = str(json.loads(said[1])) if said else ""
+    except ValueError:  # what reads the file says so
+        first = ""
+    tried = [*dict.fromkeys(_folders(file))]
+    found = next((folder for folder in tried if first and (folder / first).is_file()), None)
+    if found is None:
+        raise UsageProblem(
+            f"The first image, {first!r:.80}, is in none of {', '.join(map(str, tried))}; pass --images and "
+            f"--annotations: {file}"
+        )
+    return found
+
+
+def _folders(file: Path) -> Iterator[Path]:
+    last = file.stem.rsplit("_", 1)[-1]  # instances_val2017
+    for root in (file.parent, file.parent.parent):
+        yield from (root, root / last, root / "images" / last, root / "images")

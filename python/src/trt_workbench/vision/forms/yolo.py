@@ -78,6 +78,11 @@ def read_yolo(file: Path, split: str = DEFAULT_SPLIT, exif: Exif = "ignore") -> 
     return Form(folder, document, hash_parts([("", whole), *hashes]), split, tuple(notes))
 
 
+def split_names(split: str) -> tuple[str, ...]:
+    """Return the names that a split goes by, its own first."""
+    return (split, *_ALSO.get(split, ()))
+
+
 def label_file(image: Path) -> Path:
     """Return where Ultralytics looks for the labels of an image: below `labels` in place of the last `images`."""
     images, labels = (f"{os.sep}{name}{os.sep}" for name in ("images", "labels"))
@@ -137,7 +142,7 @@ def _keypoint_shape(described: _Yaml) -> tuple[int, int] | None:
 def _split(described: _Yaml, split: str, notes: list[str]) -> _Listed:
     """Return the images of a split, by name. What is taken in another place than the file says is noted."""
     content = described.content
-    key = next((one for one in (split, *_ALSO.get(split, ())) if one not in _NO_SPLITS and content.get(one)), None)
+    key = next((one for one in split_names(split) if one not in _NO_SPLITS and content.get(one)), None)
     if key is None:
         known = [one for one in content if one not in _NO_SPLITS and isinstance(content[one], str | list)]
         raise UsageProblem(
