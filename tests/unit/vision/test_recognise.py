@@ -161,12 +161,10 @@ def test_an_unknown_family_gets_near_matches() -> None:
     "metadata",
     [
         {"task": "semantic"},
-        {"task": "pose", "kpt_shape": "[17, 3]"},
         {"task": "obb"},
         {"task": "classify"},
         {"task": "depth"},
         {"head": "OBB"},
-        {"kpt_shape": "[17, 3]"},
         {"channels": "1"},
     ],
 )

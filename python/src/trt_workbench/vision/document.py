@@ -31,6 +31,7 @@ class DetectionRecord(TypedDict):
     class_id: NonNegativeInt
     class_name: str
     segmentation: NotRequired[RunLengths]
+    keypoints: NotRequired[list[FiniteFloat]]
 
 
 class Prediction(TypedDict):

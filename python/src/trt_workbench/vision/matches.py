@@ -7,6 +7,7 @@ resamples together. With every image once it gives hotcoco's figures, which the 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -24,8 +25,10 @@ _THRESHOLDS: Final = np.linspace(0.5, 0.95, 10)
 _RECALLS: Final = np.linspace(0.0, 1.0, 101)
 # Square pixels: all, small, medium, large.
 _AREAS: Final = np.array([(0, 1e10), (0, 32**2), (32**2, 96**2), (96**2, 1e10)])
-_AREA_NAMES: Final = ("", "_small", "_medium", "_large")
-_MOST_DETECTIONS: Final = 100
+# Of a figure: kind, threshold, and area or most detections; their places in the arrays below.
+_NAME: Final = re.compile("(AP|AR)(50|75)?_?(small|medium|large|1|10|100)?")
+_AT: Final = {None: slice(None), "50": slice(1), "75": slice(5, 6)}
+_PARTS: Final = {None: 0, "100": 0, "small": 1, "medium": 2, "large": 3, "1": 4, "10": 5}
 _AT_ONCE: Final = 1_000_000  # numbers of an intermediate array
 
 
@@ -95,7 +98,7 @@ class CocoMatches:
             detections: of these images.
             measure: what is scored.
         """
-        self.images, areas = len(image_ids), measure.areas(detections)
+        self.images, self._figures, areas = len(image_ids), tuple(measure.figures), measure.areas(detections)
         self._classes = [_match(image_ids, truth, one.id, detections, areas, measure) for one in categories]
 
     def figures(self, counts: NDArray[np.int32]) -> ResampledFigures:
@@ -107,15 +110,11 @@ class CocoMatches:
         known = [_accumulate(one, counts, range(len(_AREAS))) for one in self._classes]
         precision = np.stack([one[0] for one in known], axis=-1)  # [resamples, areas, thresholds, categories]
         recall = np.stack([one[1] for one in known], axis=-1)  # [resamples, limits, thresholds, categories]
-        figures = {
-            "AP": _mean(precision[:, 0]),
-            "AP50": _mean(precision[:, 0, :1]),
-            "AP75": _mean(precision[:, 0, 5:6]),
-        }
-        figures |= {f"AP{name}": _mean(precision[:, 1 + place]) for place, name in enumerate(_AREA_NAMES[1:])}
-        figures |= {name: _mean(recall[:, 4 + place]) for place, name in enumerate(("AR_1", "AR_10"))}
-        figures["AR_100"] = _mean(recall[:, 0])
-        figures |= {f"AR{name}": _mean(recall[:, 1 + place]) for place, name in enumerate(_AREA_NAMES[1:])}
+        figures = {}
+        for name in self._figures:
+            kind, at, part = _NAME.fullmatch(name).groups()  # type: ignore[union-attr]
+            values = (precision if kind == "AP" else recall)[:, _PARTS[part]]
+            figures[name] = _mean(values[:, _AT[at]])
         return ResampledFigures(figures, precision[:, 0].mean(axis=1))
 
     def require_agreement(self, figures: Mapping[str, float | None]) -> None:
@@ -147,10 +146,10 @@ def _match(
     by_image = np.lexsort((-detections.scores[own].astype(np.float64), images))  # stable, as pycocotools sorts
     own, images = own[by_image], images[by_image]
     ranks = np.arange(len(images)) - np.searchsorted(images, images)
-    own, images, ranks = (values[ranks < _MOST_DETECTIONS] for values in (own, images, ranks))
+    own, images, ranks = (values[ranks < measure.most] for values in (own, images, ranks))
     objects, areas, sizes = np.searchsorted(image_ids, truth.image_ids[mine]), _AREAS[:, :, None], all_areas[own]
     inside = (sizes >= areas[:, 0]) & (sizes <= areas[:, 1])
-    wanted = ~truth.crowd[mine] & (truth.areas[mine] >= areas[:, 0]) & (truth.areas[mine] <= areas[:, 1])
+    wanted = ~measure.ignored(truth)[mine] & (truth.areas[mine] >= areas[:, 0]) & (truth.areas[mine] <= areas[:, 1])
     found: dict[int, tuple[NDArray[np.bool_], NDArray[np.bool_]]] = {}
     for image in np.unique(objects):
         here, there = slice(*np.searchsorted(images, (image, image + 1))), np.flatnonzero(objects == image)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import abc
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from hotcoco import COCO
+from hotcoco import COCO, COCOeval
 from hotcoco.primitives import bbox_iou, mask_iou
 from numpy.typing import NDArray
 
 from trt_workbench.vision.dataset import GroundTruth
 from trt_workbench.vision.detections import DetectionTable
 from trt_workbench.vision.document import FIGURES
+from trt_workbench.vision.keypoints import Keypoints
 from trt_workbench.vision.masks import Masks
+from trt_workbench.vision.oks import sigmas, similarities
 
 Rows = NDArray[np.intp]
 
@@ -27,12 +30,14 @@ class Measure(abc.ABC):
         prefix: of its figures in metrics.json.
         words: what is scored, in the plural.
         figures: their meanings by name, in the order of COCOeval's `stats`.
+        most: how many detections of an image and category count.
     """
 
-    kind: ClassVar[Literal["bbox", "segm"]]
+    kind: ClassVar[Literal["bbox", "segm", "keypoints"]]
     prefix: ClassVar[str]
     words: ClassVar[str]
     figures: ClassVar[Mapping[str, str]]
+    most: ClassVar[int] = 100
 
     @abc.abstractmethod
     def overlaps(self, found: DetectionTable, rows: Rows, truth: GroundTruth, objects: Rows) -> NDArray[np.float64]:
@@ -42,11 +47,15 @@ class Measure(abc.ABC):
     def areas(self, found: DetectionTable) -> NDArray[np.float64]:
         """Return the area of every detection in square pixels."""
 
+    def ignored(self, truth: GroundTruth) -> NDArray[np.bool_]:
+        """Return which annotations are not to be found, bool [N]."""
+        return truth.crowd
+
     @abc.abstractmethod
-    def coco(
+    def evaluation(
         self, named: tuple[list[Any], list[Any]], truth: GroundTruth, found: DetectionTable, places: Sequence[Rows]
-    ) -> tuple[COCO, COCO]:
-        """Return annotations and detections as hotcoco takes them.
+    ) -> COCOeval:
+        """Return hotcoco's evaluation of detections.
 
         Args:
             named: its images and categories.
@@ -68,17 +77,15 @@ class _Boxes(Measure):
         return np.asarray(bbox_iou(found.boxes[rows].astype(np.float64), truth.boxes[objects], truth.crowd[objects]))
 
     def areas(self, found: DetectionTable) -> NDArray[np.float64]:
-        sides = found.boxes[:, 2:].astype(np.float64)
-        areas: NDArray[np.float64] = sides[:, 0] * sides[:, 1]
-        return areas
+        sides: NDArray[np.float64] = found.boxes[:, 2:].astype(np.float64).prod(axis=1)
+        return sides
 
-    def coco(
+    def evaluation(
         self, named: tuple[list[Any], list[Any]], truth: GroundTruth, found: DetectionTable, places: Sequence[Rows]
-    ) -> tuple[COCO, COCO]:
-        expected = COCO.from_arrays(
-            named[0], named[1], places[0], places[1], truth.boxes, area=truth.areas, iscrowd=truth.crowd
-        )
-        return expected, expected.load_res(_results(found, places))
+    ) -> COCOeval:
+        columns: dict[str, Any] = {"area": truth.areas, "iscrowd": truth.crowd}
+        expected = COCO.from_arrays(named[0], named[1], places[0], places[1], truth.boxes, **columns)
+        return COCOeval(expected, expected.load_res(_results(found, places)), self.kind)
 
 
 class _Masks(Measure):
@@ -96,23 +103,74 @@ class _Masks(Measure):
     def areas(self, found: DetectionTable) -> NDArray[np.float64]:
         return masks_of(found).areas()
 
-    def coco(
+    def evaluation(
         self, named: tuple[list[Any], list[Any]], truth: GroundTruth, found: DetectionTable, places: Sequence[Rows]
-    ) -> tuple[COCO, COCO]:
+    ) -> COCOeval:
         own, theirs = masks_of(truth), masks_of(found)
-        expected = COCO.from_arrays(
-            named[0],
-            named[1],
-            places[0],
-            places[1],
-            truth.boxes,
-            area=truth.areas,
-            iscrowd=truth.crowd,
-            segmentation=[*own.encoded()],
-        )
+        columns: dict[str, Any] = {"area": truth.areas, "iscrowd": truth.crowd, "segmentation": own.encoded()}
+        expected = COCO.from_arrays(named[0], named[1], places[0], places[1], truth.boxes, **columns)
         results = expected.load_res(_results(found, places), segmentation=[*theirs.encoded()])
         results.update_anns(ids=np.arange(1, len(found) + 1), area=theirs.areas())
-        return expected, results
+        return COCOeval(expected, results, self.kind)
+
+
+class _Keypoints(Measure):
+    """Keypoints, by iouType "keypoints". A detection is as large as its points span, as in COCO's own results."""
+
+    kind = "keypoints"
+    prefix: ClassVar[str] = "keypoint_"
+    words: ClassVar[str] = "keypoints"
+    most: ClassVar[int] = 20
+    figures: ClassVar[Mapping[str, str]] = {
+        "AP": "average precision of keypoints, mean over OKS 0.50 to 0.95",
+        "AP50": "average precision of keypoints at OKS 0.50",
+        "AP75": "average precision of keypoints at OKS 0.75",
+        "AP_medium": "AP of keypoints of objects from 32² to 96² pixels",
+        "AP_large": "AP of keypoints of objects above 96² pixels",
+        "AR": "average recall of keypoints with 20 detections an image, mean over OKS 0.50 to 0.95",
+        "AR50": "average recall of keypoints at OKS 0.50",
+        "AR75": "average recall of keypoints at OKS 0.75",
+        "AR_medium": "AR of keypoints of objects from 32² to 96² pixels",
+        "AR_large": "AR of keypoints of objects above 96² pixels",
+    }
+
+    def overlaps(self, found: DetectionTable, rows: Rows, truth: GroundTruth, objects: Rows) -> NDArray[np.float64]:
+        own, theirs = keypoints_of(found).points[rows], keypoints_of(truth).points[objects]
+        return similarities(own, theirs, truth.boxes[objects], truth.areas[objects])
+
+    def areas(self, found: DetectionTable) -> NDArray[np.float64]:
+        return keypoints_of(found).areas()
+
+    def ignored(self, truth: GroundTruth) -> NDArray[np.bool_]:
+        """Crowds, and objects none of whose points is labelled."""
+        return np.asarray(truth.crowd | (keypoints_of(truth).labelled == 0))
+
+    def evaluation(
+        self, named: tuple[list[Any], list[Any]], truth: GroundTruth, found: DetectionTable, places: Sequence[Rows]
+    ) -> COCOeval:
+        points = keypoints_of(truth)
+        columns = {
+            "image_id": places[0],
+            "category_id": places[1],
+            "bbox": truth.boxes,
+            "area": truth.areas,
+            "iscrowd": truth.crowd.astype(int),
+            "keypoints": points.flat(),
+            "num_keypoints": points.labelled,
+        }
+        document = {"images": named[0], "categories": named[1], "annotations": _entries(columns, numbered=True)}
+        best = _best(found, places, self.most)
+        columns = {
+            "image_id": places[2][best],
+            "category_id": places[3][best],
+            "score": found.scores[best].astype(np.float64),
+            "keypoints": keypoints_of(found).flat()[best].astype(np.float64),
+        }
+        expected = COCO(document)
+        results = expected.load_res(_entries(columns) if len(best) else np.empty((0, 7)))
+        made = COCOeval(expected, results, self.kind)
+        made.params.kpt_oks_sigmas = sigmas(points.points.shape[1]).tolist()
+        return made
 
 
 def masks_of(table: DetectionTable | GroundTruth) -> Masks:
@@ -124,8 +182,33 @@ def masks_of(table: DetectionTable | GroundTruth) -> Masks:
     return table.extra
 
 
+def keypoints_of(table: DetectionTable | GroundTruth) -> Keypoints:
+    """Return the keypoints of detections or annotations; none where nothing was found."""
+    if table.extra is None:
+        assert not len(table)  # as of masks
+        return Keypoints(np.empty((0, 1, 3)), np.empty(0, np.int64))
+    assert isinstance(table.extra, Keypoints)
+    return table.extra
+
+
 def _results(found: DetectionTable, places: Sequence[Rows]) -> NDArray[np.float64]:
     return np.column_stack((places[2], found.boxes, found.scores, places[3])).astype(np.float64)
 
 
-BOXES, MASKS = _Boxes(), _Masks()
+def _entries(columns: Mapping[str, NDArray[Any]], *, numbered: bool = False) -> list[dict[str, Any]]:
+    """Return one object a row, with ids from 1 where that is asked for."""
+    rows = zip(*(column.tolist() for column in columns.values()), strict=True)
+    ids = ({"id": number} if numbered else {} for number in itertools.count(1))
+    return [{**own, **dict(zip(columns, row, strict=True))} for own, row in zip(ids, rows, strict=False)]
+
+
+def _best(found: DetectionTable, places: Sequence[Rows], most: int) -> Rows:
+    """Return the detections that count, in their order: the best of every image and category."""
+    order = np.lexsort((-found.scores.astype(np.float64), places[3], places[2]))
+    groups = np.stack([places[2][order], places[3][order]])
+    starts = np.flatnonzero(np.r_[True, (np.diff(groups) != 0).any(axis=0)][: len(order)])
+    ranks = np.arange(len(order)) - np.repeat(starts, np.diff([*starts, len(order)]))
+    return np.sort(order[ranks < most])
+
+
+BOXES, MASKS, KEYPOINTS = _Boxes(), _Masks(), _Keypoints()

@@ -215,6 +215,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
             notes.append(f"AP at --conf {self.request.conf} is lower than at 0.001 and not comparable with it.")
         if self.dataset.missing:
             notes.append(f"Skipped {counted(len(self.dataset.missing), 'missing image')}.")
+        notes += self.task.notes(self.detector.family, self.dataset.truth)
         return notes + self._of_dataset + list(self.classes.notes) + self.detector.notes + self._unlike_calibration()
 
     def _explained(self) -> str:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import io
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-from hotcoco import COCOeval, Params
+from hotcoco import Params
 from numpy.typing import NDArray
 
 from trt_workbench.vision.dataset import Category, GroundTruth
 from trt_workbench.vision.detections import DetectionTable
 from trt_workbench.vision.measure import BOXES, Measure
 
-_ALL_AREAS, _HUNDRED = 0, 2  # places of area range "all" and of maxDets 100 in COCOeval's arrays
+_ALL_AREAS, _MOST = 0, -1  # places of area range "all" and of the largest maxDets in COCOeval's arrays
 _THRESHOLDS: Final = {"0.50": 0, "0.75": 5}  # places in COCOeval's IoU thresholds 0.50:0.05:0.95
 
 
@@ -94,18 +95,20 @@ def score_detections(
     true_images, found_images = (np.searchsorted(image_ids, one.image_ids) + 1 for one in (truth, detections))
     true_classes, found_classes = (np.searchsorted(classes, one.category_ids) + 1 for one in (truth, detections))
     places = (true_images, true_classes, found_images, found_classes)
-    evaluation = COCOeval(*measure.coco((images, named), truth, detections, places), measure.kind)
+    evaluation = measure.evaluation((images, named), truth, detections, places)
     evaluation.evaluate()
     evaluation.accumulate()
-    with contextlib.redirect_stdout(io.StringIO()):  # it prints its table
+    with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():  # it prints its table
+        warnings.simplefilter("ignore")  # of tolerances other than COCO's, which a note tells
         evaluation.summarize()
     figures = {
         name: None if value == -1 else value for name, value in zip(measure.figures, evaluation.stats, strict=True)
     }
     accumulated = evaluation.eval
     assert accumulated is not None  # as it was accumulated
-    precision = np.asarray(accumulated["precision"])[:, :, :, _ALL_AREAS, _HUNDRED]
-    present = np.array([np.count_nonzero((truth.category_ids == one) & ~truth.crowd) for one in ids], np.int64)
+    precision = np.asarray(accumulated["precision"])[:, :, :, _ALL_AREAS, _MOST]
+    ignored = measure.ignored(truth)
+    present = np.array([np.count_nonzero((truth.category_ids == one) & ~ignored) for one in ids], np.int64)
     counts = np.array([np.count_nonzero(detections.category_ids == one) for one in ids], np.int64)
     # COCOeval has the categories by their ids
     return CocoScores(figures, precision[:, :, np.argsort(np.argsort(ids))], tuple(categories), present, counts)

@@ -54,7 +54,8 @@ class DetectorSettings:
     family: Annotated[
         str | None,
         Setting(
-            "Family (yolov10, yolov8, yolox, detr, detr-logits, detr-pixels, yolov8-seg, yolov10-seg, detr-masks); "
+            "Family (yolov10, yolov8, yolox, detr, detr-logits, detr-pixels, yolov8-seg, yolov10-seg, detr-masks, "
+            "yolov8-pose, yolov10-pose); "
             "recognised by default.",
             _DETECTOR,
         ),

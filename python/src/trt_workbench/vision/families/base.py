@@ -127,6 +127,7 @@ class DetectorFacts:
             the metadata does not say.
         forced: the family was named, by the user or by the model's metadata: only what is impossible is refused.
         task: that the metadata names; None if it names none.
+        keypoints: how many a model for poses has, and the values of each, 2 or 3 (`kpt_shape`); None if not said.
     """
 
     input_size: tuple[int, int]
@@ -142,6 +143,7 @@ class DetectorFacts:
     sizes: TensorSpec | None = None
     normalize: Normalize | None = None
     task: TaskName | None = None
+    keypoints: tuple[int, int] | None = None
 
     @property
     def is_rt_detr(self) -> bool:
@@ -165,6 +167,14 @@ def refuse_other_heads(family: str, facts: DetectorFacts) -> None:
         raise DoesNotFit(text)
 
 
+def shape_of(facts: DetectorFacts) -> tuple[int, int]:
+    """Return how many keypoints there are and the values of each, or raise DoesNotFit."""
+    if facts.keypoints is None:
+        text = "the metadata does not say how many keypoints there are (`kpt_shape`)"
+        raise DoesNotFit(text)
+    return facts.keypoints
+
+
 @dataclass(frozen=True)
 class Family(abc.ABC):
     """How one detector's tensors become boxes. Made by `recognise`; immutable, safe to use from several threads.
@@ -173,6 +183,7 @@ class Family(abc.ABC):
         name: the stable name used on the command line and in records.
         task: what it finds.
         reads: how many outputs a model has that is recognised without being named.
+        by_shape: whether it is recognised by them alone, where the metadata names no task.
         default_iou: overlap threshold of the family's own evaluation; None where the model needs no suppression.
         clips_boxes: whether the family's own evaluation confines boxes to the image before it scores them.
         one_ratio: whether it maps both axes back by one ratio, although the resized sides are whole pixels.
@@ -185,6 +196,7 @@ class Family(abc.ABC):
     name: ClassVar[str]
     task: ClassVar[TaskName] = "boxes"
     reads: ClassVar[int] = 1
+    by_shape: ClassVar[bool] = True
     default_iou: ClassVar[float | None]
     clips_boxes: ClassVar[bool]
     one_ratio: ClassVar[bool] = False

@@ -37,6 +37,7 @@ class DetrMasks(DetrLogits):
 
     name: ClassVar[str] = "detr-masks"
     task: ClassVar[TaskName] = "masks"
+    by_shape: ClassVar[bool] = False
     clips_boxes: ClassVar[bool] = True
     shape_text: ClassVar[str] = f"{DetrLogits.shape_text}, and masks [N, Q, h, w]"
 

@@ -14,7 +14,7 @@ from trt_workbench.vision.tasks.names import TaskName
 
 # What a head of Ultralytics' is for, by a word in its name, where `task` is not given.
 _HEADS = (("Segment", "segment"), ("Pose", "pose"), ("OBB", "obb"), ("Classify", "classify"))
-_TASKS: dict[str, TaskName] = {"detect": "boxes", "segment": "masks"}
+_TASKS: dict[str, TaskName] = {"detect": "boxes", "segment": "masks", "pose": "keypoints"}
 _OTHERS = {
     "semantic": "semantic segmentation",
     "pose": "key points",
@@ -69,6 +69,7 @@ def read_facts(
         sizes=sizes,
         normalize=normalize or _normalize(metadata),
         task=task,
+        keypoints=_keypoints(metadata),
     )
 
 
@@ -105,16 +106,25 @@ def _task(metadata: Mapping[str, str]) -> TaskName | None:
         task = "pose" if "kpt_shape" in metadata else next((name for word, name in _HEADS if word in head), task)
         said = f"its head is {head!r}" if head else "it has key points (`kpt_shape`)"
     if task is not None and task not in _TASKS:
-        known = " or ".join(repr(name) for name in _TASKS)
         raise UsageProblem(
-            f"The model's metadata says that {said}: a model for {_OTHERS.get(task, task)}. Only models of task "
-            f"{known} are supported."
+            f"The model's metadata says that {said}: a model for {_OTHERS.get(task, task)}. Supported are "
+            f"tasks {', '.join(_TASKS)}."
         )
     if (channels := metadata.get("channels") or "3") != "3":
         raise UsageProblem(
             f"The model's metadata says that it takes images of {channels} channels; only 3 (colour) are supported."
         )
     return None if task is None else _TASKS[task]
+
+
+def _keypoints(metadata: Mapping[str, str]) -> tuple[int, int] | None:
+    if not (text := metadata.get("kpt_shape")):
+        return None
+    value = _literal("kpt_shape", text)
+    match value:
+        case [int(count), 2 | 3 as values] if count > 0:
+            return count, values
+    raise UsageProblem(f"The model's metadata `kpt_shape` is not the number of keypoints and 2 or 3: {text[:80]}")
 
 
 def _normalize(metadata: Mapping[str, str]) -> Normalize | None:

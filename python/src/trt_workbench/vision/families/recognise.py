@@ -18,14 +18,15 @@ from trt_workbench.vision.families.detr_logits import DetrLogits, pair_of
 from trt_workbench.vision.families.detr_masks import DetrMasks, masks_among
 from trt_workbench.vision.families.detr_pixels import DetrPixels
 from trt_workbench.vision.families.metadata import read_facts
-from trt_workbench.vision.families.yolov8 import YoloV8, YoloV8Masks
-from trt_workbench.vision.families.yolov10 import YoloV10, YoloV10Masks
+from trt_workbench.vision.families.yolov8 import YoloV8, YoloV8Keypoints, YoloV8Masks
+from trt_workbench.vision.families.yolov10 import YoloV10, YoloV10Keypoints, YoloV10Masks
 from trt_workbench.vision.families.yolox import YoloX
 
-_FAMILIES: dict[str, type[Family]] = {
-    family.name: family
-    for family in (YoloV10, YoloV8, YoloX, Detr, DetrLogits, DetrPixels, YoloV8Masks, YoloV10Masks, DetrMasks)
-}
+_KINDS: tuple[type[Family], ...] = (
+    *(YoloV10, YoloV8, YoloX, Detr, DetrLogits, DetrPixels),
+    *(YoloV8Masks, YoloV10Masks, DetrMasks, YoloV8Keypoints, YoloV10Keypoints),
+)
+_FAMILIES = {family.name: family for family in _KINDS}
 # YOLOX, with the reading of its boxes fixed instead of decided by their values.
 _YOLOX_ENCODINGS: dict[str, Literal["raw", "decoded"]] = {"yolox-raw": "raw", "yolox-decoded": "decoded"}
 
@@ -122,8 +123,9 @@ def _encoded(name: str, family: Family) -> Family:
 
 
 def _guessed(outputs: Sequence[TensorSpec], facts: DetectorFacts) -> Family:
-    likely = [name for name, family in _FAMILIES.items() if family.reads == len(outputs)]
-    fits, reasons = _try(likely, outputs, facts)
+    likely = [one for one in _KINDS if (one.task == facts.task if facts.task else one.by_shape)]
+    likely = [one for one in likely if one.reads == len(outputs)]
+    fits, reasons = _try([one.name for one in likely], outputs, facts)
     if not fits:
         # a broken package must not block a run that did not name its family
         answers = (DoesNotFit, ComponentMissing, DeviceFailure)

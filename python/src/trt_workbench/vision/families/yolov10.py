@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
-from trt_workbench.vision.extras import Columns
+from trt_workbench.vision.extras import Columns, Extra
 from trt_workbench.vision.families.base import (
     DecodeSettings,
     Detections,
@@ -20,8 +21,10 @@ from trt_workbench.vision.families.base import (
     cell_counts,
     refuse_other_heads,
     row_detections,
+    shape_of,
 )
 from trt_workbench.vision.families.prototypes import prototypes_of, with_masks
+from trt_workbench.vision.keypoints import Keypoints
 from trt_workbench.vision.tasks.names import TaskName
 
 
@@ -56,10 +59,14 @@ class YoloV10(Family):
         """Return how many values of a row follow score and class, or raise DoesNotFit."""
         return 0
 
+    def _extra(self, values: NDArray[np.float32]) -> Extra:
+        """Return what is added to boxes: float32 [K, values] as the output has them."""
+        return Columns(values)
+
     def _candidates(self, image: NDArray[np.float32], conf: float) -> Detections:
         more = self.more(self.output, self.facts)
         rows, scores, labels = row_detections(self, image, conf, more)
-        return Detections(rows[:, :4], scores, labels, Columns(rows[:, 6:]) if more else None)
+        return Detections(rows[:, :4], scores, labels, self._extra(rows[:, 6:]) if more else None)
 
 
 @dataclass(frozen=True)
@@ -80,3 +87,21 @@ class YoloV10Masks(YoloV10):
         """Return boxes with what makes masks of them, as `Family.decode`."""
         prototypes = prototypes_of(self.output, self.facts)
         return with_masks(self, super().decode(outputs, settings), outputs, prototypes)
+
+
+@dataclass(frozen=True)
+class YoloV10Keypoints(YoloV10):
+    """The same with the keypoints of each box, in input pixels; their number is in the metadata (`kpt_shape`)."""
+
+    name: ClassVar[str] = "yolov10-pose"
+    task: ClassVar[TaskName] = "keypoints"
+    by_shape: ClassVar[bool] = False
+    shape_text: ClassVar[str] = "[N, K, 6 + n * d] (x1, y1, x2, y2, score, class, keypoints)"
+
+    @classmethod
+    def more(cls, output: TensorSpec, facts: DetectorFacts) -> int:  # noqa: ARG003 - as of every family
+        """Return how many values the keypoints of a box have, or raise DoesNotFit."""
+        return math.prod(shape_of(facts))
+
+    def _extra(self, values: NDArray[np.float32]) -> Extra:
+        return Keypoints.of_model(values, shape_of(self.facts))

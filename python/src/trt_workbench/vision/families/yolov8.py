@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.vision.extras import Columns
+from trt_workbench.vision.extras import Columns, Extra
 from trt_workbench.vision.families.base import (
     DecodeSettings,
     Detections,
@@ -21,8 +22,10 @@ from trt_workbench.vision.families.base import (
     cell_counts,
     corners,
     refuse_other_heads,
+    shape_of,
 )
 from trt_workbench.vision.families.prototypes import prototypes_of, with_masks
+from trt_workbench.vision.keypoints import Keypoints
 from trt_workbench.vision.tasks.names import TaskName
 
 # Candidates that enter suppression, best first: `max_nms` of Ultralytics' `non_max_suppression`.
@@ -72,6 +75,10 @@ class YoloV8(Family):
         """Return how many channels follow those of the scores, or raise DoesNotFit."""
         return 0
 
+    def _extra(self, values: NDArray[np.float32]) -> Extra:
+        """Return what is added to boxes: float32 [K, values] as the output has them."""
+        return Columns(values)
+
     def _candidates(self, image: NDArray[np.float32], conf: float) -> Detections:
         head, more = image.T if self.transposed else image, self.more(self.output, self.facts)
         if self.class_count is None or head.shape[0] != 4 + self.class_count + more:
@@ -88,7 +95,7 @@ class YoloV8(Family):
         if len(found) > _MAX_CANDIDATES:
             best = np.sort(np.argpartition(-found, _MAX_CANDIDATES - 1)[:_MAX_CANDIDATES])
             anchors, labels, found = anchors[best], labels[best], found[best]
-        extra = Columns(head[4 + self.class_count :, anchors].T) if more else None
+        extra = self._extra(head[4 + self.class_count :, anchors].T) if more else None
         return Detections(corners(*head[:4, anchors]), found, labels.astype(np.int64, copy=False), extra)
 
 
@@ -110,6 +117,24 @@ class YoloV8Masks(YoloV8):
         """Return boxes with what makes masks of them, as `Family.decode`."""
         prototypes = prototypes_of(self.output, self.facts)
         return with_masks(self, super().decode(outputs, settings), outputs, prototypes)
+
+
+@dataclass(frozen=True)
+class YoloV8Keypoints(YoloV8):
+    """The same with the keypoints of each box, in input pixels; their number is in the metadata (`kpt_shape`)."""
+
+    name: ClassVar[str] = "yolov8-pose"
+    task: ClassVar[TaskName] = "keypoints"
+    by_shape: ClassVar[bool] = False
+    shape_text: ClassVar[str] = "[N, 4 + classes + n * d, A] (centre x, centre y, width, height, scores, keypoints)"
+
+    @classmethod
+    def more(cls, output: TensorSpec, facts: DetectorFacts) -> int:  # noqa: ARG003 - as of every family
+        """Return how many values the keypoints of a box have, or raise DoesNotFit."""
+        return math.prod(shape_of(facts))
+
+    def _extra(self, values: NDArray[np.float32]) -> Extra:
+        return Keypoints.of_model(values, shape_of(self.facts))
 
 
 def _class_count(channels: int | None, anchors: int | None, facts: DetectorFacts, more: int, *, any_grid: bool) -> int:

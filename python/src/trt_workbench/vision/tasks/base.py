@@ -13,7 +13,9 @@ from trt_workbench.core.errors import UsageProblem
 from trt_workbench.vision.tasks.names import TaskName
 
 if TYPE_CHECKING:
+    from trt_workbench.vision.dataset import GroundTruth
     from trt_workbench.vision.extras import Restored
+    from trt_workbench.vision.families.base import Family
     from trt_workbench.vision.measure import Measure
 
 Sizes = Mapping[int, tuple[int | None, int | None]]
@@ -62,6 +64,14 @@ class Task(abc.ABC):
     @abc.abstractmethod
     def found(self, rows: Sequence[Mapping[str, Any]]) -> Restored | None:
         """Return what rows of predictions.json hold beside their boxes. Raises UsageProblem where they were changed."""
+
+    def notes(self, family: Family, truth: GroundTruth) -> list[str]:  # noqa: ARG002 - for those that have some
+        """Return what the user should know of a model on annotations, in sentences.
+
+        Raises:
+            UsageProblem: they do not fit each other.
+        """
+        return []
 
     def paint(  # noqa: B027 - most have nothing to draw
         self, image: NDArray[np.uint8], entry: Mapping[str, Any], scale: float, colour: tuple[int, int, int]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from trt_workbench.vision.tasks.base import Task
 from trt_workbench.vision.tasks.boxes import Boxes
+from trt_workbench.vision.tasks.keypoints import Poses
 from trt_workbench.vision.tasks.masks import InstanceMasks
 
-_TASKS: dict[str, Task] = {task.name: task for task in (Boxes(), InstanceMasks())}
+_TASKS: dict[str, Task] = {task.name: task for task in (Boxes(), InstanceMasks(), Poses())}
 
 
 def task_of(name: str) -> Task:

@@ -1,0 +1,70 @@
+"""Keypoints of objects, in pixels of the model's input or of the image: those of annotations and those of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trt_workbench.vision.extras import Restored
+from trt_workbench.vision.letterbox import Geometry
+
+
+@dataclass(frozen=True)
+class Keypoints(Restored):
+    """The same number of points for each box.
+
+    Attributes:
+        points: float [K, n, 3], x, y and visibility: of annotations 0, 1 or 2, of a model 0 to 1.
+        labelled: int64 [K], how many of them annotators gave; of a model all.
+    """
+
+    points: NDArray[Any]
+    labelled: NDArray[np.int64]
+
+    @classmethod
+    def of_model(cls, values: NDArray[np.float32], shape: tuple[int, int]) -> Keypoints:
+        """Return what a model gives: float32 [K, n * d] with d of 2, without visibility, or 3."""
+        points = values.reshape(len(values), *shape)
+        if shape[1] == 2:
+            points = np.concatenate([points, np.ones_like(points[..., :1])], axis=2)
+        return cls(points, np.full(len(points), shape[0], np.int64))
+
+    def take(self, rows: NDArray[np.intp]) -> Keypoints:
+        """Return the points of some boxes."""
+        return Keypoints(self.points[rows], self.labelled[rows])
+
+    def restore(self, boxes: NDArray[np.float32], geometry: Geometry) -> Keypoints:  # noqa: ARG002 - as of every extra
+        """Map the points to the image and confine them to it, as Ultralytics' `scale_coords` does."""
+        points, (height, width) = self.points.copy(), geometry.source
+        for place, shift, scale, side in (
+            (0, geometry.left, geometry.scale_x, width),
+            (1, geometry.top, geometry.scale_y, height),
+        ):
+            points[..., place] = ((points[..., place] - shift) / np.float32(scale)).clip(0, side)
+        return Keypoints(points, self.labelled)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Keypoints]) -> Keypoints:
+        """Return the points of several images."""
+        return cls(np.concatenate([one.points for one in parts]), np.concatenate([one.labelled for one in parts]))
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    def entries(self, rows: slice) -> list[dict[str, Any]]:
+        """Return COCO's `keypoints` of some boxes."""
+        return [{"keypoints": one} for one in self.flat()[rows].tolist()]
+
+    def flat(self) -> NDArray[Any]:
+        """Return x, y, visibility of all points of each box in a row, as COCO has them."""
+        return self.points.reshape(len(self), 3 * self.points.shape[1])
+
+    def areas(self) -> NDArray[np.float64]:
+        """Return the areas that the points of each span, as pycocotools takes them of results without boxes."""
+        places = self.points[..., :2].astype(np.float64)
+        sides: NDArray[np.float64] = (places.max(axis=1) - places.min(axis=1)).prod(axis=-1)
+        return sides

@@ -1,0 +1,76 @@
+"""Models that find more than boxes, scored and looked at: a constant row whose score is the image's brightness."""
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from tests.onnx_text import write_onnx
+from typer.testing import CliRunner
+
+from trt_workbench.console.common import single_command_app
+from trt_workbench.vision.predict_cli import predict
+
+NAMES = {"names": "['square', 'circle']", "end2end": "True"}
+
+
+@pytest.fixture
+def head(coco: Any) -> Callable[..., Any]:
+    def make(task: str, box: Sequence[float], more: Sequence[float], **metadata: str) -> Any:
+        """Write a model of one object: box as its head has it, and what follows score and class."""
+        row = np.array([[[*box, 0, 0, *more]]], np.float32)
+        gain = np.zeros_like(row)
+        gain[0, 0, 4] = 1
+        side, columns = coco.side, row.shape[2]
+        text = (
+            f"head (float[N,3,{side},{side}] images) => (float[N,1,{columns}] output0) {{ "
+            "mean = ReduceMean(images, axes) level = Reshape(mean, shape) "
+            "scores = Mul(level, gain) output0 = Add(scores, row) }"
+        )
+        weights = {"axes": np.array([1, 2, 3]), "shape": np.array([-1, 1, 1]), "gain": gain, "row": row}
+        write_onnx(coco.model, text, weights, 18)
+        model = onnx.load(coco.model)
+        onnx.helper.set_model_props(model, {"task": task, **NAMES, **metadata})
+        onnx.save(model, coco.model)
+        return coco
+
+    return make
+
+
+def annotate(coco: Any, **more: Any) -> None:
+    document = json.loads(coco.annotations.read_text())
+    coco.rewrite(annotations=[{**one, **more} for one in document["annotations"]])
+
+
+def scored(coco: Any) -> dict[str, Any]:
+    result = coco.invoke("--backend", "ort-cpu")
+    assert result.exit_code == 0, result.output
+    found: dict[str, Any] = json.loads((coco.output / "metrics.json").read_text())
+    return found
+
+
+def predicted(coco: Any) -> list[dict[str, Any]]:
+    output = coco.root / "runs" / "seen"
+    arguments = [str(coco.model), str(coco.images), "--output", str(output), "--backend", "ort-cpu", "--conf", "0.1"]
+    result = CliRunner().invoke(single_command_app(predict), arguments, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    assert len(list((output / "pictures").iterdir())) == 4
+    return [json.loads(line) for line in (output / "detections.jsonl").read_text().splitlines()]
+
+
+def test_poses(head: Any) -> None:
+    corners = (4, 6, 20, 18)
+    points = [[5 + place, 8 + place / 2, 1] for place in range(5)]
+    coco = head("pose", corners, np.ravel(points), kpt_shape="[5, 3]")
+    annotate(coco, keypoints=[value for x, y, _ in points for value in (x, y, 2)], area=1200)
+    metrics = scored(coco)
+    assert (metrics["model"]["family"], metrics["model"]["task"]) == ("yolov10-pose", "keypoints")
+    assert (metrics["AP"], metrics["keypoint_AP"], metrics["keypoint_AR_medium"]) == (1.0, 1.0, 1.0)
+    assert "keypoint_AP_small" not in metrics
+    assert any("each of these 5 has 1/5" in note for note in metrics["notes"])
+    assert "reaches keypoint_AP 1.0000" in (coco.output / "report.html").read_text()
+    assert predicted(coco)[0]["keypoints"] == pytest.approx(np.ravel(points).tolist(), abs=1e-4)
+    annotate(coco, keypoints=[1, 2, 2] * 17)
+    coco.assert_refused(coco.invoke("--backend", "ort-cpu"), "finds 5 keypoints", "have 17", left=["one", "seen"])
