@@ -1,4 +1,4 @@
-// Loading, building, running and refitting as the core does it, over a stub of TensorRT's libraries (nvinfer.cpp).
+// Loading, building, running and refitting as the core does it, over a stub of TensorRT's libraries (stub.hpp).
 #include "trt/version.hpp"
 #include "trtw/bench.hpp"
 #include "trtw/builder.hpp"
