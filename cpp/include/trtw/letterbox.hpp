@@ -12,6 +12,7 @@ enum class Rounding : std::uint8_t { nearest, down };
 enum class Layout : std::uint8_t { nchw, nhwc };
 enum class Channels : std::uint8_t { rgb, bgr };
 enum class Element : std::uint8_t { float32, float16, uint8 };
+using PerChannel = std::array<double, 3>;
 
 constexpr std::size_t element_bytes(Element element) noexcept {
     return element == Element::float32 ? 4 : element == Element::float16 ? 2 : 1;
@@ -23,19 +24,12 @@ constexpr std::size_t element_bytes(Element element) noexcept {
 struct LetterboxSpec {
     int height = 0;
     int width = 0;
-    Placement placement = Placement::centre; ///< stretch fills the input: no padding, the aspect ratio is not kept
-    int pad_value = 114;                     ///< grey level of the padding, normalised like any other
-    bool scale_up = true;
-    Rounding rounding = Rounding::nearest; ///< of the resized sides: half to even, or down
-    Channels channels = Channels::rgb;
-    double scale = 1.0 / 255.0;
-    std::array<double, 3> mean = {0.0, 0.0, 0.0};
-    std::array<double, 3> std = {1.0, 1.0, 1.0};
-    Layout layout = Layout::nchw;
-    Element element = Element::float32;
+#define TRTW_OPTION(name, value, doc, ...) __VA_ARGS__ name = value;
+#include "trtw/letterbox_options.def"
+#undef TRTW_OPTION
 
     [[nodiscard]] std::size_t item_bytes() const noexcept {
-        return static_cast<std::size_t>(height) * static_cast<std::size_t>(width) * 3 * element_bytes(element);
+        return static_cast<std::size_t>(height) * static_cast<std::size_t>(width) * 3 * element_bytes(dtype);
     }
     /// Throws UsageProblem where a value makes no sense.
     void validate() const;

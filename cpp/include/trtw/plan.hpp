@@ -24,20 +24,16 @@ class IRuntime;
 
 namespace trtw {
 
-/// A weight streaming budget that TensorRT chooses by the free memory of the device.
-constexpr std::int64_t automatic_weight_budget = -1;
+/// Bytes of device memory; automatic is what TensorRT chooses by the free memory of the device.
+enum class WeightBudget : std::int64_t { automatic = -1 };
 
 /// Why a plan that streams weights runs without CUDA graphs.
 constexpr const char* no_graph_of_streamed_weights = "the engine streams weights, which a graph cannot hold";
 
 struct PlanOptions {
-    bool allow_host_code = false;           ///< lets version-compatible plans bring their own runtime code
-    std::filesystem::path library_dir = {}; ///< where libnvinfer lies; empty for the default places
-    int device = -1;                        ///< CUDA device; -1 for the one the thread has selected
-    std::vector<std::string> plugins = {};  ///< shared libraries to load before the plan, as they were for its build
-    /// Device memory in bytes for the weights of a plan that was built with weight streaming, or
-    /// `automatic_weight_budget`; the rest is copied from the host while it runs. Unset: all weights on the device.
-    std::optional<std::int64_t> weight_streaming_budget = {};
+#define TRTW_OPTION(name, value, doc, ...) __VA_ARGS__ name = value;
+#include "trtw/plan_options.def"
+#undef TRTW_OPTION
 };
 
 /// Throws UsageProblem for options that are wrong or that this TensorRT version does not have.

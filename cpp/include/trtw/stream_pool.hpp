@@ -39,12 +39,9 @@ struct StreamPoolOptions {
     std::vector<StreamState> state = {};
     /// Batch axis of every other input and output that has a row a stream.
     std::map<std::string, std::size_t> batch_axes = {};
-    std::int32_t capacity = 256;             ///< most open streams
-    std::vector<int> buckets = {1, 2, 4, 8}; ///< batch sizes; each profile clips them to those that it allows
-    bool cuda_graph = true;                  ///< a batch is captured at its second use and replayed from the third on
-    bool timing = false;
-    bool spin = true;     ///< wait by polling (least latency, a busy core) or asleep
-    int graph_cache = 64; ///< shapes that are remembered
+#define TRTW_OPTION(name, value, doc, ...) __VA_ARGS__ name = value;
+#include "trtw/stream_pool_options.def"
+#undef TRTW_OPTION
 };
 
 /// One state tensor of one stream.

@@ -1,7 +1,8 @@
 """Types of the core's options. Written by tasks/native-stubs from the tables in cpp/include/trtw."""
 
+import os
 from collections.abc import Mapping, Sequence
-from typing import final
+from typing import Final, Literal, TypedDict, final
 
 from trt_workbench_native._builder import Calibration, Profile
 
@@ -203,3 +204,85 @@ class BenchOptions:
         profiler: bool = False,
         profile: int | None = None,
     ) -> None: ...
+
+class LetterboxSpec:
+    """How a decoded image becomes one item of a model's input tensor; fields as those of `ImageTransform`.
+
+    A grey level v of channel c becomes (v * scale - mean[c]) / std[c]. As uint8 the levels stay as they are.
+    Values that make no sense, such as a uint8 tensor with a normalisation, are a UsageProblem.
+
+    Attributes:
+        placement: stretch fills the input: no padding, the aspect ratio is not kept.
+        pad_value: grey level of the padding, normalised like any other.
+        rounding: of the resized sides: half to even, or down.
+    """
+
+    height: Final[int]
+    width: Final[int]
+    placement: Final[Literal["centre", "top-left", "stretch"]]
+    pad_value: Final[int]
+    scale_up: Final[bool]
+    rounding: Final[Literal["nearest", "down"]]
+    channels: Final[Literal["rgb", "bgr"]]
+    scale: Final[float]
+    mean: Final[tuple[float, float, float]]
+    std: Final[tuple[float, float, float]]
+    layout: Final[Literal["nchw", "nhwc"]]
+    dtype: Final[Literal["float32", "float16", "uint8"]]
+    def __init__(
+        self,
+        height: int,
+        width: int,
+        *,
+        placement: Literal["centre", "top-left", "stretch"] = "centre",
+        pad_value: int = 114,
+        scale_up: bool = True,
+        rounding: Literal["nearest", "down"] = "nearest",
+        channels: Literal["rgb", "bgr"] = "rgb",
+        scale: float = ...,
+        mean: Sequence[float] = (0.0, 0.0, 0.0),
+        std: Sequence[float] = (1.0, 1.0, 1.0),
+        layout: Literal["nchw", "nhwc"] = "nchw",
+        dtype: Literal["float32", "float16", "uint8"] = "float32",
+    ) -> None: ...
+
+class _PlanOptions(TypedDict, total=False):
+    """How a plan is loaded.
+
+    Attributes:
+        allow_host_code: let a version-compatible plan execute the host code it carries (default False).
+        device: CUDA device; -1 for the current one (default -1).
+        library_dir: where libnvinfer lies, unless it is loaded already (default None).
+        plugins: libraries to load before the plan, as they were for its build. Each is opened once and loaded through
+            its descriptor (default ()).
+        weight_streaming_budget: bytes of device memory for the weights of a plan that was built with weight streaming
+            (TensorRT 10.1 and later), the rest is copied from the host while it runs; automatic lets TensorRT choose by
+            what is free. Without a value all are on the device (default None).
+    """
+
+    allow_host_code: bool
+    device: int
+    library_dir: str | os.PathLike[str] | None
+    plugins: Sequence[str]
+    weight_streaming_budget: int | Literal["auto"] | None
+
+class _StreamPoolOptions(TypedDict, total=False):
+    """How streams are run.
+
+    Attributes:
+        capacity: most open streams (default 256).
+        buckets: batch sizes to run. Each optimisation profile clips them to the batch sizes that it allows (default (1,
+            2, 4, 8)).
+        cuda_graphs: capture a batch of the same shapes at its second use and replay it from the third on (default
+            True).
+        timing: measure device time by stage, for `timing()` (default False).
+        spin: wait by polling (lowest latency, one busy core) instead of sleeping (default True).
+        graph_cache: combinations of shapes that are remembered; the oldest graph is dropped (default 64).
+    """
+
+    capacity: int
+    buckets: Sequence[int]
+    cuda_graphs: bool
+    timing: bool
+    spin: bool
+    graph_cache: int

@@ -3,12 +3,12 @@
 import os
 from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, Literal, Protocol, Self, TypeAlias
+from typing import Any, Literal, Protocol, Self, TypeAlias, Unpack
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from trt_workbench_native._options import BenchOptions, RunnerOptions
+from trt_workbench_native._options import BenchOptions, LetterboxSpec, RunnerOptions, _PlanOptions
 
 class CudaArray(Protocol):
     """An array on a GPU, such as a torch.Tensor, a cupy.ndarray or a DeviceArray."""
@@ -116,54 +116,6 @@ class DeviceArray:
     def __dlpack_device__(self) -> tuple[int, int]: ...
 
 # ---- letterbox -------------------------------------------------------------------------------------
-class LetterboxSpec:
-    """How a decoded image becomes one item of a model's input tensor; fields as those of `ImageTransform`.
-
-    A grey level v of channel c becomes (v * scale - mean[c]) / std[c]. As uint8 the levels stay as they are.
-    """
-
-    @property
-    def height(self) -> int: ...
-    @property
-    def width(self) -> int: ...
-    @property
-    def placement(self) -> Literal["centre", "top-left", "stretch"]: ...
-    @property
-    def pad_value(self) -> int: ...
-    @property
-    def scale_up(self) -> bool: ...
-    @property
-    def rounding(self) -> Literal["nearest", "down"]: ...
-    @property
-    def channels(self) -> Literal["rgb", "bgr"]: ...
-    @property
-    def scale(self) -> float: ...
-    @property
-    def mean(self) -> tuple[float, float, float]: ...
-    @property
-    def std(self) -> tuple[float, float, float]: ...
-    @property
-    def layout(self) -> Literal["nchw", "nhwc"]: ...
-    @property
-    def dtype(self) -> Literal["float32", "float16", "uint8"]: ...
-    def __init__(
-        self,
-        height: int,
-        width: int,
-        *,
-        placement: Literal["centre", "top-left", "stretch"] = "centre",
-        pad_value: int = 114,
-        scale_up: bool = True,
-        rounding: Literal["nearest", "down"] = "nearest",
-        channels: Literal["rgb", "bgr"] = "rgb",
-        scale: float = ...,
-        mean: Sequence[float] = (0.0, 0.0, 0.0),
-        std: Sequence[float] = (1.0, 1.0, 1.0),
-        layout: Literal["nchw", "nhwc"] = "nchw",
-        dtype: Literal["float32", "float16", "uint8"] = "float32",
-    ) -> None:
-        """Raise UsageProblem for values that make no sense, such as a uint8 tensor with a normalisation."""
-
 class LetterboxGeometry:
     """Where an image lies in the input, in pixels: x_input = x_source * new_width / source_width + left, y alike."""
 
@@ -257,27 +209,8 @@ class Engine:
     A plan is executable code: load none whose origin you do not trust.
     """
 
-    def __init__(
-        self,
-        plan: bytes | bytearray | memoryview,
-        *,
-        allow_host_code: bool = False,
-        device: int = -1,
-        library_dir: str | os.PathLike[str] | None = None,
-        plugins: Sequence[str] = (),
-        weight_streaming_budget: int | Literal["auto"] | None = None,
-    ) -> None:
-        """Deserialise a plan.
-
-        Args:
-            plan: the plan's bytes; ultralytics' metadata header before them is skipped (see `metadata`).
-            allow_host_code: let a version-compatible plan execute the host code it carries.
-            device: CUDA device; -1 for the current one.
-            library_dir: where libnvinfer lies, unless it is loaded already.
-            plugins: libraries to load before the plan, as they were for its build. Each is opened once and loaded
-                through its descriptor.
-            weight_streaming_budget: bytes of device memory for the weights of a plan that was built with weight
-                streaming (TensorRT 10.1 and later), or "auto" to let TensorRT choose by what is free; None for all.
+    def __init__(self, plan: bytes | bytearray | memoryview, **options: Unpack[_PlanOptions]) -> None:
+        """Deserialise a plan, whose bytes may follow ultralytics' metadata header (see `metadata`).
 
         Raises:
             UsageProblem: the bytes are no plan, are damaged, or were made by another TensorRT version or for
@@ -286,16 +219,7 @@ class Engine:
             DeviceFailure: there is no usable GPU, or its memory does not suffice.
         """
     @classmethod
-    def from_file(
-        cls,
-        path: str | os.PathLike[str],
-        *,
-        allow_host_code: bool = False,
-        device: int = -1,
-        library_dir: str | os.PathLike[str] | None = None,
-        plugins: Sequence[str] = (),
-        weight_streaming_budget: int | Literal["auto"] | None = None,
-    ) -> Engine:
+    def from_file(cls, path: str | os.PathLike[str], **options: Unpack[_PlanOptions]) -> Engine:
         """Read a plan's file and deserialise it. Raises as the constructor; UsageProblem if it is no regular file."""
     @property
     def tensors(self) -> tuple[EngineTensor, ...]:

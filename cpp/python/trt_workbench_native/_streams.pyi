@@ -1,8 +1,9 @@
 """Types of the stream pool: many sequences over one engine, their state on the device."""
 
 from collections.abc import Mapping, Sequence
-from typing import Self
+from typing import Self, Unpack
 
+from ._options import _StreamPoolOptions
 from ._runner import Engine, HostArray
 
 class StreamState:
@@ -49,13 +50,8 @@ class StreamPool:
         *,
         state: Sequence[StreamState],
         batch_axes: Mapping[str, int],
-        capacity: int = 256,
-        buckets: Sequence[int] = (1, 2, 4, 8),
-        cuda_graphs: bool = True,
-        timing: bool = False,
-        spin: bool = True,
-        graph_cache: int = 64,
         device: int = -1,
+        **options: Unpack[_StreamPoolOptions],
     ) -> None:
         """Allocate the arenas.
 
@@ -66,12 +62,6 @@ class StreamPool:
             batch_axes: batch axis of each other input and output that has a row a stream; what it says of state is not
                 looked at. An input without one is the same for all streams of a push; an output without one is returned
                 as the last run of the push gave it.
-            capacity: most open streams.
-            buckets: batch sizes to run. Each optimisation profile clips them to the batch sizes that it allows.
-            cuda_graphs: capture a batch of the same shapes at its second use and replay it from the third on.
-            timing: take the device's time by stage, for `timing()`.
-            spin: wait by polling (least latency, a busy core) instead of asleep.
-            graph_cache: combinations of shapes that are remembered; the oldest graph goes first.
             device: the engine's CUDA device, or -1.
 
         Raises:

@@ -60,8 +60,8 @@ Input from_host(const TensorInfo& tensor, const py::array& array) {
 }
 
 Input from_images(const TensorInfo& tensor, const ImageBatch& batch) {
-    if (element_name(batch.spec.element) != tensor.dtype) {
-        refuse_dtype(tensor, element_name(batch.spec.element) + " of its letterbox");
+    if (element_name(batch.spec.dtype) != tensor.dtype) {
+        refuse_dtype(tensor, element_name(batch.spec.dtype) + " of its letterbox");
     }
     Input input;
     input.source = Source::images;

@@ -1,5 +1,6 @@
 // Deserialised plans.
 #include "bind_device_array.hpp"
+#include "bind_options.hpp"
 #include "bind_runner_call.hpp"
 #include "bindings.hpp"
 #include "trt/regular_file.hpp"
@@ -16,38 +17,43 @@ namespace py = pybind11;
 
 namespace trtw::bindings {
 
+/// None is the default place.
+template <>
+struct Argument<std::filesystem::path> {
+    using Given = std::optional<std::filesystem::path>;
+    static std::filesystem::path of(const Given& given, const char* /*name*/) {
+        return given.value_or(std::filesystem::path{});
+    }
+    static Given shown(const std::filesystem::path& /*value*/) { return std::nullopt; }
+};
+
+template <>
+struct Argument<std::optional<WeightBudget>> {
+    using Given = std::optional<std::variant<std::int64_t, std::string>>;
+    static std::optional<WeightBudget> of(const Given& given, const char* name) {
+        if (!given) {
+            return std::nullopt;
+        }
+        if (const auto* word = std::get_if<std::string>(&*given)) {
+            if (*word != "auto") {
+                throw UsageProblem(std::string{name} + " is 'auto' or a number of bytes, not '" + *word + "'.");
+            }
+            return WeightBudget::automatic;
+        }
+        const std::int64_t bytes = std::get<std::int64_t>(*given);
+        if (bytes < 0) {
+            throw UsageProblem(std::string{name} + " is a number of bytes, not " + std::to_string(bytes) + ".");
+        }
+        return WeightBudget{bytes};
+    }
+    static Given shown(const std::optional<WeightBudget>& /*value*/) { return std::nullopt; }
+};
+
 namespace {
 
 using PlanPointer = std::shared_ptr<Plan>;
-using Folder = std::optional<std::filesystem::path>;
 
-using Budget = std::optional<std::variant<std::int64_t, std::string>>;
-
-std::optional<std::int64_t> budget_bytes(const Budget& budget) {
-    if (!budget) {
-        return std::nullopt;
-    }
-    if (const auto* word = std::get_if<std::string>(&*budget)) {
-        if (*word != "auto") {
-            throw UsageProblem("weight_streaming_budget is 'auto' or a number of bytes, not '" + *word + "'.");
-        }
-        return trtw::automatic_weight_budget;
-    }
-    const std::int64_t bytes = std::get<std::int64_t>(*budget);
-    if (bytes < 0) {
-        throw UsageProblem("weight_streaming_budget is a number of bytes, not " + std::to_string(bytes) + ".");
-    }
-    return bytes;
-}
-
-PlanOptions plan_options(bool allow_host_code, int device, const Folder& library_dir, std::vector<std::string> plugins,
-                         const Budget& budget) {
-    return {allow_host_code, library_dir.value_or(std::filesystem::path{}), device, std::move(plugins),
-            budget_bytes(budget)};
-}
-
-PlanPointer load_bytes(const py::buffer& plan, bool allow_host_code, int device, const Folder& library_dir,
-                       std::vector<std::string> plugins, const Budget& budget) {
+PlanPointer load_bytes(PlanOptions options, const py::buffer& plan) {
     const py::buffer_info bytes = plan.request();
     if (bytes.ndim != 1 || (bytes.size > 0 && bytes.strides[0] != bytes.itemsize)) {
         throw UsageProblem("A plan is given as contiguous bytes.");
@@ -55,14 +61,12 @@ PlanPointer load_bytes(const py::buffer& plan, bool allow_host_code, int device,
     const std::span<const std::byte> view{static_cast<const std::byte*>(bytes.ptr),
                                           static_cast<std::size_t>(bytes.size * bytes.itemsize)};
     const py::gil_scoped_release unlocked;
-    return Plan::load(view, plan_options(allow_host_code, device, library_dir, std::move(plugins), budget));
+    return Plan::load(view, options);
 }
 
-PlanPointer load_file(const std::filesystem::path& path, bool allow_host_code, int device, const Folder& library_dir,
-                      std::vector<std::string> plugins, const Budget& budget) {
+PlanPointer load_file(PlanOptions options, const std::filesystem::path& path) {
     const py::gil_scoped_release unlocked;
-    return Plan::load(RegularFile{path, "The engine file"}.read(),
-                      plan_options(allow_host_code, device, library_dir, std::move(plugins), budget));
+    return Plan::load(RegularFile{path, "The engine file"}.read(), options);
 }
 
 py::tuple ranges_tuple(const std::vector<ProfileRange>& ranges) {
@@ -103,16 +107,22 @@ void bind_tensor(py::module_& m) {
 
 void bind_engine(py::module_& m) {
     bind_tensor(m);
-    py::class_<Plan, PlanPointer>(m, "Engine",
-                                  "A deserialised plan. A plan is executable code: load none whose "
-                                  "origin you do not trust.")
-        .def(py::init(&load_bytes), py::arg("plan"), py::kw_only(), py::arg("allow_host_code") = false,
-             py::arg("device") = -1, py::arg("library_dir") = py::none(),
-             py::arg("plugins") = std::vector<std::string>{}, py::arg("weight_streaming_budget") = py::none())
-        .def_static("from_file", &load_file, py::arg("path"), py::kw_only(), py::arg("allow_host_code") = false,
-                    py::arg("device") = -1, py::arg("library_dir") = py::none(),
-                    py::arg("plugins") = std::vector<std::string>{}, py::arg("weight_streaming_budget") = py::none())
-        .def_property_readonly("tensors", [](const Plan& p) { return tensors_tuple(p.tensors()); })
+    py::class_<Plan, PlanPointer> engine(
+        m, "Engine", "A deserialised plan. A plan is executable code: load none whose origin you do not trust.");
+    const auto load_by = [&](auto load, auto define) {
+        pass_options(load, define
+#define TRTW_OPTION(name, value, doc, ...) , Field<PlanOptions, __VA_ARGS__>{#name, &PlanOptions::name, doc}
+#include "trtw/plan_options.def"
+#undef TRTW_OPTION
+        );
+    };
+    load_by(&load_bytes, [&](const auto& load, const auto&... options) {
+        engine.def(py::init(load), py::arg("plan"), py::kw_only(), options.argument()...);
+    });
+    load_by(&load_file, [&](const auto& load, const auto&... options) {
+        engine.def_static("from_file", load, py::arg("path"), py::kw_only(), options.argument()...);
+    });
+    engine.def_property_readonly("tensors", [](const Plan& p) { return tensors_tuple(p.tensors()); })
         .def_property_readonly("inputs", [](const Plan& p) { return tensors_tuple(p.inputs()); })
         .def_property_readonly("outputs", [](const Plan& p) { return tensors_tuple(p.outputs()); })
         .def_property_readonly("num_profiles", &Plan::num_profiles)

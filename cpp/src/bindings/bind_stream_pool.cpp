@@ -1,6 +1,7 @@
 // The stream pool.
 #include "bind_closable.hpp"
 #include "bind_device_array.hpp"
+#include "bind_options.hpp"
 #include "bind_runner_call.hpp"
 #include "bindings.hpp"
 #include "trtw/error.hpp"
@@ -19,12 +20,8 @@ namespace trtw::bindings {
 namespace {
 
 /// As Python gives it.
-struct PyStreamState {
-    std::string input;
-    std::string output;
-    std::size_t input_axis = 0;
-    std::size_t output_axis = 0;
-    py::object initial;
+struct PyStreamState : StreamState {
+    py::object array;
 };
 
 // A model's int64 is int32 in engines of TensorRT before 10.
@@ -55,12 +52,9 @@ Input state_value(const Plan& plan, const std::string& name, const py::handle& v
 /// A pool as Python holds it. Its own members are touched with the GIL held only.
 class PyStreamPool {
 public:
-    PyStreamPool(std::shared_ptr<Plan> plan, const std::vector<PyStreamState>& state,
-                 std::map<std::string, std::size_t> batch_axes, std::int32_t capacity, std::vector<int> buckets,
-                 bool cuda_graphs, bool timing, bool spin, int graph_cache, int device)
-        : plan_{std::move(plan)}, pool_{make_pool(plan_, state, std::move(batch_axes), capacity, std::move(buckets),
-                                                  cuda_graphs, timing, spin, graph_cache, device),
-                                        "The stream pool was released; make a new one."} {
+    PyStreamPool(StreamPoolOptions options, std::shared_ptr<Plan> plan, const std::vector<PyStreamState>& state)
+        : plan_{std::move(plan)},
+          pool_{make_pool(plan_, state, std::move(options)), "The stream pool was released; make a new one."} {
         for (const PyStreamState& one : state) {
             state_[one.output] = one.input;
         }
@@ -75,33 +69,15 @@ public:
     PyStreamPool(const PyStreamPool&) = delete;
     PyStreamPool& operator=(const PyStreamPool&) = delete;
 
-    static std::unique_ptr<StreamPool> make_pool(const std::shared_ptr<Plan>& plan,
-                                                 const std::vector<PyStreamState>& state,
-                                                 std::map<std::string, std::size_t> batch_axes, std::int32_t capacity,
-                                                 std::vector<int> buckets, bool cuda_graphs, bool timing, bool spin,
-                                                 int graph_cache, int device) {
+    static std::unique_ptr<PyStreamPool> on(StreamPoolOptions options, std::shared_ptr<Plan> plan,
+                                            const std::vector<PyStreamState>& state,
+                                            std::map<std::string, std::size_t> batch_axes, int device) {
         if (device >= 0 && device != plan->device()) {
             throw UsageProblem("The engine is on GPU " + std::to_string(plan->device()) + ", not on GPU " +
                                std::to_string(device) + ".");
         }
-        StreamPoolOptions options;
-        std::vector<py::object> keep;
-        for (const PyStreamState& one : state) {
-            StreamState added{one.input, one.output, one.input_axis, one.output_axis, std::nullopt};
-            if (!one.initial.is_none()) {
-                added.initial = state_value(*plan, one.input, one.initial, keep);
-            }
-            options.state.push_back(std::move(added));
-        }
         options.batch_axes = std::move(batch_axes);
-        options.capacity = capacity;
-        options.buckets = std::move(buckets);
-        options.cuda_graph = cuda_graphs;
-        options.timing = timing;
-        options.spin = spin;
-        options.graph_cache = graph_cache;
-        const py::gil_scoped_release unlocked;
-        return std::make_unique<StreamPool>(plan, std::move(options));
+        return std::make_unique<PyStreamPool>(std::move(options), std::move(plan), state);
     }
 
     [[nodiscard]] std::shared_ptr<StreamPool> usable() const { return pool_.get(); }
@@ -169,6 +145,19 @@ public:
     }
 
 private:
+    static std::unique_ptr<StreamPool> make_pool(const std::shared_ptr<Plan>& plan,
+                                                 const std::vector<PyStreamState>& state, StreamPoolOptions options) {
+        std::vector<py::object> keep;
+        for (const PyStreamState& one : state) {
+            options.state.push_back(one);
+            if (!one.array.is_none()) {
+                options.state.back().initial = state_value(*plan, one.input, one.array, keep);
+            }
+        }
+        const py::gil_scoped_release unlocked;
+        return std::make_unique<StreamPool>(plan, std::move(options));
+    }
+
     std::shared_ptr<Plan> plan_;
     std::map<std::string, std::string> state_; ///< by output
     Closable<StreamPool> pool_;
@@ -202,7 +191,8 @@ void bind_stream_pool(py::module_& m) {
     py::class_<PyStreamState>(m, "StreamState", "A state tensor of a stream pool.")
         .def(py::init([](std::string input, std::string output, std::size_t input_axis, std::size_t output_axis,
                          py::object initial) {
-                 return PyStreamState{std::move(input), std::move(output), input_axis, output_axis, std::move(initial)};
+                 return PyStreamState{{std::move(input), std::move(output), input_axis, output_axis},
+                                      std::move(initial)};
              }),
              py::arg("input"), py::arg("output"), py::kw_only(), py::arg("input_axis") = 0, py::arg("output_axis") = 0,
              py::arg("initial") = py::none())
@@ -210,14 +200,18 @@ void bind_stream_pool(py::module_& m) {
         .def_readwrite("output", &PyStreamState::output)
         .def_readwrite("input_axis", &PyStreamState::input_axis)
         .def_readwrite("output_axis", &PyStreamState::output_axis)
-        .def_readwrite("initial", &PyStreamState::initial);
-    py::class_<PyStreamPool>(m, "StreamPool", "Runs streams that come and go in batches. One thread at a time.")
-        .def(py::init<std::shared_ptr<Plan>, const std::vector<PyStreamState>&, std::map<std::string, std::size_t>,
-                      std::int32_t, std::vector<int>, bool, bool, bool, int, int>(),
-             py::arg("engine").none(false), py::kw_only(), py::arg("state"), py::arg("batch_axes"),
-             py::arg("capacity") = 256, py::arg("buckets") = std::vector<int>{1, 2, 4, 8},
-             py::arg("cuda_graphs") = true, py::arg("timing") = false, py::arg("spin") = true,
-             py::arg("graph_cache") = 64, py::arg("device") = -1)
+        .def_readwrite("initial", &PyStreamState::array);
+    py::class_<PyStreamPool> bound(m, "StreamPool", "Runs streams that come and go in batches. One thread at a time.");
+    const auto define = [&](const auto& make, const auto&... options) {
+        bound.def(py::init(make), py::arg("engine").none(false), py::kw_only(), py::arg("state"), py::arg("batch_axes"),
+                  py::arg("device") = -1, options.argument()...);
+    };
+    pass_options(&PyStreamPool::on, define
+#define TRTW_OPTION(name, value, doc, ...) , Field<StreamPoolOptions, __VA_ARGS__>{#name, &StreamPoolOptions::name, doc}
+#include "trtw/stream_pool_options.def"
+#undef TRTW_OPTION
+    );
+    bound
         .def_property_readonly("buckets",
                                [](const PyStreamPool& pool) { return py::tuple(py::cast(pool.usable()->buckets())); })
         .def_property_readonly("capacity", [](const PyStreamPool& pool) { return pool.usable()->options().capacity; })

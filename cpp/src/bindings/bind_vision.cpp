@@ -1,6 +1,7 @@
 // The letterbox on the CPU and, where there are CUDA kernels, on the GPU.
 #include "bind_vision.hpp"
 
+#include "bind_options.hpp"
 #include "bindings.hpp"
 #include "trt/joined.hpp"
 #include "trtw/error.hpp"
@@ -16,63 +17,62 @@
 
 #include <pybind11/stl.h>
 
+#include <tuple>
+#include <type_traits>
 #include <utility>
 
 namespace py = pybind11;
 
 namespace trtw::bindings {
 
-namespace {
-
 template <class Enum>
 using Words = std::vector<std::pair<std::string, Enum>>;
 
-const Words<Placement> placements = {
-    {"centre", Placement::centre}, {"top-left", Placement::top_left}, {"stretch", Placement::stretch}};
-const Words<Rounding> roundings = {{"nearest", Rounding::nearest}, {"down", Rounding::down}};
-const Words<Channels> channel_orders = {{"rgb", Channels::rgb}, {"bgr", Channels::bgr}};
-const Words<Layout> layouts = {{"nchw", Layout::nchw}, {"nhwc", Layout::nhwc}};
-const Words<Element> elements = {
-    {"float32", Element::float32}, {"float16", Element::float16}, {"uint8", Element::uint8}};
+const std::tuple letterbox_words{
+    Words<Placement>{{"centre", Placement::centre}, {"top-left", Placement::top_left}, {"stretch", Placement::stretch}},
+    Words<Rounding>{{"nearest", Rounding::nearest}, {"down", Rounding::down}},
+    Words<Channels>{{"rgb", Channels::rgb}, {"bgr", Channels::bgr}},
+    Words<Layout>{{"nchw", Layout::nchw}, {"nhwc", Layout::nhwc}},
+    Words<Element>{{"float32", Element::float32}, {"float16", Element::float16}, {"uint8", Element::uint8}},
+};
 
+/// A word.
 template <class Enum>
-Enum parse(const Words<Enum>& words, const std::string& text, const char* field) {
-    for (const auto& [word, value] : words) {
-        if (word == text) {
-            return value;
+    requires std::is_enum_v<Enum>
+struct Argument<Enum> {
+    using Given = std::string;
+    static Enum of(const std::string& given, const char* name) {
+        const auto& words = std::get<Words<Enum>>(letterbox_words);
+        for (const auto& [word, value] : words) {
+            if (word == given) {
+                return value;
+            }
         }
+        throw UsageProblem("A letterbox has no " + std::string{name} + " '" + given + "'; there are: " +
+                           trtw::joined(words, ", ", [](const auto& entry) { return entry.first; }) + ".");
     }
-    throw UsageProblem("A letterbox has no " + std::string{field} + " '" + text + "'; there are: " +
-                       trtw::joined(words, ", ", [](const auto& entry) { return entry.first; }) + ".");
-}
-
-template <class Enum>
-std::string word_of(const Words<Enum>& words, Enum wanted) {
-    for (const auto& [word, value] : words) {
-        if (value == wanted) {
-            return word;
+    static std::string shown(Enum wanted) {
+        for (const auto& [word, value] : std::get<Words<Enum>>(letterbox_words)) {
+            if (value == wanted) {
+                return word;
+            }
         }
+        return {};
     }
-    return {};
-}
+};
 
-LetterboxSpec make_spec(int height, int width, const std::string& placement, int pad_value, bool scale_up,
-                        const std::string& rounding, const std::string& channels, double scale,
-                        const std::array<double, 3>& mean, const std::array<double, 3>& std, const std::string& layout,
-                        const std::string& dtype) {
-    LetterboxSpec spec;
+template <>
+struct Argument<PerChannel> {
+    using Given = PerChannel;
+    static PerChannel of(const PerChannel& given, const char* /*name*/) { return given; }
+    static py::tuple shown(const PerChannel& values) { return py::make_tuple(values[0], values[1], values[2]); }
+};
+
+namespace {
+
+LetterboxSpec make_spec(LetterboxSpec spec, int height, int width) {
     spec.height = height;
     spec.width = width;
-    spec.placement = parse(placements, placement, "placement");
-    spec.pad_value = pad_value;
-    spec.scale_up = scale_up;
-    spec.rounding = parse(roundings, rounding, "rounding");
-    spec.channels = parse(channel_orders, channels, "channels");
-    spec.scale = scale;
-    spec.mean = mean;
-    spec.std = std;
-    spec.layout = parse(layouts, layout, "layout");
-    spec.element = parse(elements, dtype, "dtype");
     spec.validate();
     return spec;
 }
@@ -106,7 +106,7 @@ py::array letterbox_cpu(const py::object& image, const LetterboxSpec& spec) {
     const py::array pixels = tight_pixels(image);
     const ImageView view = view_of(pixels);
     const Shape batch = batch_shape(1, spec);
-    py::array result(py::dtype(element_name(spec.element)), std::vector<py::ssize_t>(batch.begin() + 1, batch.end()));
+    py::array result(py::dtype(element_name(spec.dtype)), std::vector<py::ssize_t>(batch.begin() + 1, batch.end()));
     void* target = result.mutable_data();
     const py::gil_scoped_release unlocked;
     trtw::letterbox_cpu(view, spec, target);
@@ -114,26 +114,20 @@ py::array letterbox_cpu(const py::object& image, const LetterboxSpec& spec) {
 }
 
 void bind_spec(py::module_& m) {
-    using Spec = LetterboxSpec;
-    using Triple = std::array<double, 3>;
-    const auto triple = [](const Triple& values) { return py::make_tuple(values[0], values[1], values[2]); };
-    py::class_<Spec>(m, "LetterboxSpec", "How a decoded image becomes one item of a model's input tensor.")
-        .def(py::init(&make_spec), py::arg("height"), py::arg("width"), py::kw_only(), py::arg("placement") = "centre",
-             py::arg("pad_value") = 114, py::arg("scale_up") = true, py::arg("rounding") = "nearest",
-             py::arg("channels") = "rgb", py::arg("scale") = 1.0 / 255.0, py::arg("mean") = Triple{0.0, 0.0, 0.0},
-             py::arg("std") = Triple{1.0, 1.0, 1.0}, py::arg("layout") = "nchw", py::arg("dtype") = "float32")
-        .def_readonly("height", &Spec::height)
-        .def_readonly("width", &Spec::width)
-        .def_property_readonly("placement", [](const Spec& s) { return word_of(placements, s.placement); })
-        .def_readonly("pad_value", &Spec::pad_value)
-        .def_readonly("scale_up", &Spec::scale_up)
-        .def_property_readonly("rounding", [](const Spec& s) { return word_of(roundings, s.rounding); })
-        .def_property_readonly("channels", [](const Spec& s) { return word_of(channel_orders, s.channels); })
-        .def_readonly("scale", &Spec::scale)
-        .def_property_readonly("mean", [triple](const Spec& s) { return triple(s.mean); })
-        .def_property_readonly("std", [triple](const Spec& s) { return triple(s.std); })
-        .def_property_readonly("layout", [](const Spec& s) { return word_of(layouts, s.layout); })
-        .def_property_readonly("dtype", [](const Spec& s) { return element_name(s.element); });
+    py::class_<LetterboxSpec> spec(m, "LetterboxSpec",
+                                   "How a decoded image becomes one item of a model's input tensor.");
+    const auto define = [&](const auto& make, const auto&... options) {
+        spec.def(py::init(make), py::arg("height"), py::arg("width"), py::kw_only(), options.argument()...);
+        (spec.def_property_readonly(
+             options.name, [options](const LetterboxSpec& self) { return options.shown(self); }, options.doc),
+         ...);
+    };
+    pass_options(&make_spec, define
+#define TRTW_OPTION(name, value, doc, ...) , Field<LetterboxSpec, __VA_ARGS__>{#name, &LetterboxSpec::name, doc}
+#include "trtw/letterbox_options.def"
+#undef TRTW_OPTION
+    );
+    spec.def_readonly("height", &LetterboxSpec::height).def_readonly("width", &LetterboxSpec::width);
 }
 
 void bind_geometry(py::module_& m) {
@@ -162,7 +156,7 @@ public:
         const ImageBatch batch = image_batch(images, spec_);
         DeviceArray result;
         result.shape = batch_shape(batch.views.size(), spec_);
-        result.dtype = element_name(spec_.element);
+        result.dtype = element_name(spec_.dtype);
         result.bytes = batch.views.size() * spec_.item_bytes();
         result.device = device_;
         const py::gil_scoped_release unlocked;
@@ -224,7 +218,7 @@ Shape batch_shape(std::size_t count, const LetterboxSpec& spec) {
 }
 
 std::string element_name(Element element) {
-    return word_of(elements, element);
+    return Argument<Element>::shown(element);
 }
 
 void bind_vision(py::module_& m) {

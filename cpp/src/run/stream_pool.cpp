@@ -54,7 +54,7 @@ StreamPool::StreamPool(std::shared_ptr<const Plan> plan, StreamPoolOptions optio
     check_tensors(plan_->tensors());
     sizes_ = std::make_unique<BatchSizes>(options_.buckets, plan_->inputs(), take_axes());
     RunnerOptions running;
-    running.cuda_graph = options_.cuda_graph;
+    running.cuda_graph = options_.cuda_graphs;
     running.spin = options_.spin;
     running.timing = options_.timing;
     running.graph_includes_transfers = true; // one stream, which the state's work goes to as well

@@ -120,7 +120,7 @@ TensorInfo describe(nvinfer1::ICudaEngine& engine, const char* name, int profile
     return tensor;
 }
 
-void set_weight_budget([[maybe_unused]] nvinfer1::ICudaEngine& engine, [[maybe_unused]] std::int64_t budget) {
+void set_weight_budget([[maybe_unused]] nvinfer1::ICudaEngine& engine, [[maybe_unused]] WeightBudget budget) {
 #if TRTW_TRT_WEIGHT_BUDGET
     const std::int64_t streamable = engine.getStreamableWeightsSize();
     if (streamable <= 0) {
@@ -128,8 +128,9 @@ void set_weight_budget([[maybe_unused]] nvinfer1::ICudaEngine& engine, [[maybe_u
                            "weight streaming (`build-engine --weight-streaming`), or drop the budget.");
     }
     const LogCapture capture{logger().buffer()};
-    const std::int64_t bytes =
-        budget == automatic_weight_budget ? engine.getWeightStreamingAutomaticBudget() : std::min(budget, streamable);
+    const std::int64_t bytes = budget == WeightBudget::automatic
+                                   ? engine.getWeightStreamingAutomaticBudget()
+                                   : std::min(static_cast<std::int64_t>(budget), streamable);
     if (!engine.setWeightStreamingBudgetV2(bytes)) {
         throw UsageProblem("TensorRT refused a weight streaming budget of " + std::to_string(bytes) + " bytes; the " +
                            "engine can stream " + std::to_string(streamable) + ". TensorRT says: " + capture.errors());
@@ -163,9 +164,9 @@ void check_plan_options(const PlanOptions& options) {
     if (!TRTW_TRT_WEIGHT_BUDGET) {
         throw UsageProblem("TensorRT " TRTW_TRT_VERSION_TEXT " has no weight streaming budget; 10.1 and later have.");
     }
-    if (*options.weight_streaming_budget < automatic_weight_budget) {
-        throw UsageProblem("A weight streaming budget is a number of bytes, not " +
-                           std::to_string(*options.weight_streaming_budget) + ".");
+    const auto bytes = static_cast<std::int64_t>(*options.weight_streaming_budget);
+    if (bytes < 0 && options.weight_streaming_budget != WeightBudget::automatic) {
+        throw UsageProblem("A weight streaming budget is a number of bytes, not " + std::to_string(bytes) + ".");
     }
 }
 

@@ -79,7 +79,7 @@ void launch(std::span<const DeviceImage> images, const LetterboxSpec& spec, T* o
 
 void launch_letterbox(std::span<const DeviceImage> images, const LetterboxSpec& spec, void* output,
                       cudaStream_t stream) {
-    switch (spec.element) {
+    switch (spec.dtype) {
     case Element::float32:
         launch(images, spec, static_cast<float*>(output), stream);
         break;

@@ -129,7 +129,7 @@ void LetterboxSpec::validate() const {
         !std::all_of(mean.begin(), mean.end(), [](double m) { return std::isfinite(m); }) || !std::isfinite(scale)) {
         throw UsageProblem("Scale, mean and std of a letterbox must be finite, and no std zero.");
     }
-    if (element == Element::uint8) {
+    if (dtype == Element::uint8) {
         const Affine normalisation = affine(*this);
         for (std::size_t c = 0; c < 3; ++c) {
             if (normalisation.factor[c] != 1.0F || normalisation.offset[c] != 0.0F) {
@@ -176,7 +176,7 @@ Geometry letterbox_geometry(int source_height, int source_width, const Letterbox
 
 void letterbox_cpu(const ImageView& image, const LetterboxSpec& spec, void* output) {
     spec.validate();
-    switch (spec.element) {
+    switch (spec.dtype) {
     case Element::float32:
         return letterbox_as<float>(image, spec, output);
     case Element::float16:

@@ -76,6 +76,37 @@ def test_options_are_keyword_arguments_of_known_names_and_types() -> None:
         native.RunnerOptions(3)
 
 
+def test_an_engine_takes_options_by_name(model: Path, tmp_path: Path) -> None:
+    plan = native.build_engine(model, options()).plan
+    path = tmp_path / "model.plan"
+    path.write_bytes(plan)
+    for load, source in ((native.Engine, plan), (native.Engine.from_file, path)):
+        assert load(source, device=-1, plugins=[], library_dir=STUB, weight_streaming_budget=None).device == 0
+        assert load(source, allow_host_code=True, library_dir=None).num_profiles == 1
+        for wrong in ({"device": "0"}, {"plugin": []}, {"plugins": None}):
+            with pytest.raises(TypeError):
+                load(source, **wrong)
+        for budget, text in (("a", "is 'auto' or a number of bytes, not 'a'"), (-1, "is a number of bytes, not -1")):
+            with pytest.raises(native.UsageProblem, match=f"weight_streaming_budget {text}"):
+                load(source, weight_streaming_budget=budget)
+    with pytest.raises(TypeError):
+        native.Engine(plan, True)
+
+
+def test_a_letterbox_is_made_of_words_and_numbers_and_stays_as_it_is() -> None:
+    spec = native.LetterboxSpec(8, 6, mean=[1, 2, 3], dtype="float16")
+    assert (spec.height, spec.width, spec.placement, spec.pad_value, spec.scale_up) == (8, 6, "centre", 114, True)
+    assert (spec.rounding, spec.channels, spec.scale, spec.layout) == ("nearest", "rgb", 1 / 255, "nchw")
+    assert (spec.mean, spec.std, spec.dtype) == ((1, 2, 3), (1, 1, 1), "float16")
+    assert native.LetterboxSpec(8, 6, placement="top-left").placement == "top-left"
+    with pytest.raises(AttributeError):
+        spec.pad_value = 3
+    with pytest.raises(TypeError):
+        native.LetterboxSpec(8, 6, "centre")
+    with pytest.raises(native.UsageProblem, match=r"A letterbox has no layout 'hw'; there are: nchw, nhwc\."):
+        native.LetterboxSpec(8, 6, layout="hw")
+
+
 def test_a_build_ends_where_its_callback_says_so(model: Path) -> None:
     with pytest.raises(native.Cancelled):
         native.build_engine(model, options(), lambda *_: False)
@@ -98,6 +129,33 @@ def test_timing_caches_are_bytes_that_can_be_merged(model: Path) -> None:
     assert len(again.timing_cache) > len(built.timing_cache)
     assert again.merge_timing_caches([built.timing_cache] * 2) == again.timing_cache
     assert native.build_engine(model, options(disable_timing_cache=True)).timing_cache is None
+
+
+@pytest.mark.skipif(int(native.build_info()["tensorrt_headers"].split(".")[0]) > 10, reason="needs calibrators")
+def test_calibration_reads_batches_or_a_cache_and_ends_with_what_is_raised(model: Path) -> None:
+    def cache_of(**given: Any) -> Any:
+        return native.build_engine(model, options(int8=True, calibration=native.Calibration(**given))).calibration_cache
+
+    def batch(*values: float) -> dict[str, Any]:
+        return {"x": np.array(values, np.float32)}
+
+    def broken() -> Any:
+        yield batch(1, 2)
+        raise ZeroDivisionError
+
+    cache = cache_of(batches=lambda: [batch(1, 2), batch(7, 3)], algorithm="minmax")
+    assert float(cache) == 7
+    assert cache_of(cache=cache) == cache
+    with pytest.raises(ZeroDivisionError):
+        cache_of(batches=broken)
+    for batches, text in (
+        ([], "no batches"),
+        ([{"y": np.ones(2)}], "is missing"),
+        ([batch(1, 2), batch(3)], "all batches have one shape"),
+        ([{"x": np.ones(2, ">f4")}], "byte order"),
+    ):
+        with pytest.raises(native.UsageProblem, match=text):
+            cache_of(batches=lambda batches=batches: batches)
 
 
 def test_a_refit_gives_runners_and_the_new_plan_other_weights(model: Path) -> None:

@@ -85,7 +85,7 @@ inline StreamPoolOptions options(bool graphs = true) {
     options.state = {{"h", "h_next", 1, 1, std::nullopt}, {"k", "k_next", 0, 0, std::nullopt}};
     options.batch_axes = {{"x", 0}, {"y", 0}};
     options.capacity = 12;
-    options.cuda_graph = graphs;
+    options.cuda_graphs = graphs;
     return options;
 }
 

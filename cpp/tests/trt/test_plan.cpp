@@ -49,12 +49,12 @@ TEST_CASE("a weight streaming budget needs a version that has one, and is no neg
     using namespace trtw;
     PlanOptions options;
     CHECK_NOTHROW(check_plan_options(options));
-    options.weight_streaming_budget = automatic_weight_budget;
+    options.weight_streaming_budget = WeightBudget::automatic;
 #if TRTW_TRT_WEIGHT_BUDGET
     CHECK_NOTHROW(check_plan_options(options));
-    options.weight_streaming_budget = 0; // as little as possible
+    options.weight_streaming_budget = WeightBudget{0}; // as little as possible
     CHECK_NOTHROW(check_plan_options(options));
-    options.weight_streaming_budget = -2;
+    options.weight_streaming_budget = WeightBudget{-2};
     CHECK_THROWS_WITH_AS(check_plan_options(options), doctest::Contains("not -2"), trtw::UsageProblem);
 #else
     CHECK_THROWS_WITH_AS(check_plan_options(options), doctest::Contains("8.6 has no weight streaming"),

@@ -68,7 +68,7 @@ TEST_CASE("a stretched image fills the input, whatever its shape") {
 
 TEST_CASE("padding is normalised like any grey level") {
     LetterboxSpec spec = grey_level_spec(2, 4);
-    spec.element = Element::float32;
+    spec.dtype = Element::float32;
     spec.scale = 1.0 / 255.0;
     spec.mean = {0.5, 0.5, 0.5};
     spec.std = {0.25, 0.25, 0.25};
@@ -96,7 +96,7 @@ TEST_CASE("senseless specs and empty images are refused") {
     CHECK_THROWS_AS(letterbox_geometry(0, 4, spec), trtw::UsageProblem);
     spec.scale = 0.5; // as uint8 there is no normalisation
     CHECK_THROWS_AS(spec.validate(), trtw::UsageProblem);
-    spec.element = Element::float32;
+    spec.dtype = Element::float32;
     spec.std[1] = 0.0;
     CHECK_THROWS_AS(spec.validate(), trtw::UsageProblem);
     spec.std[1] = std::nan("");

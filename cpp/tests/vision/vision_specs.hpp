@@ -12,6 +12,6 @@ inline trtw::LetterboxSpec grey_level_spec(int height, int width) {
     spec.scale = 1.0;
     spec.channels = Channels::bgr;
     spec.layout = Layout::nhwc;
-    spec.element = Element::uint8;
+    spec.dtype = Element::uint8;
     return spec;
 }

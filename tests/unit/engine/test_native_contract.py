@@ -46,7 +46,10 @@ DEFINED = definitions()
 def arguments(name: str) -> set[str]:
     node = DEFINED[name]
     assert isinstance(node, ast.FunctionDef)
-    return {argument.arg for argument in (*node.args.args, *node.args.kwonlyargs)} - {"self"}
+    named = {argument.arg for argument in (*node.args.args, *node.args.kwonlyargs)} - {"self"}
+    if (rest := node.args.kwarg) and isinstance(rest.annotation, ast.Subscript):  # Unpack[…], of fields of a class
+        named |= {key.partition(".")[2] for key in DEFINED if key.startswith(f"{ast.unparse(rest.annotation.slice)}.")}
+    return named
 
 
 def required() -> set[str]:
