@@ -23,13 +23,13 @@ from typing import Any, NoReturn, TextIO
 HELP = """\
 usage: tasks/run [options] TASK [ARGS…]
 
-Run a task of pixi.toml. With pixi on the PATH this is `pixi run TASK ARGS…`. Without it a virtual environment is
-made under tmp/venvs/ (once, with pip), and the task's command runs in there. ARGS go to the task as they are.
+Run a task of pixi.toml. With pixi on the PATH this is `pixi run TASK ARGS…`. Without it the task's command runs in
+a virtual environment under tmp/venvs/, made once with pip. ARGS are passed to the task unchanged.
 
 options, before the task:
   -e, --environment NAME  the environment to run in, instead of the task's own
-  -n, --dry-run           print the commands and run none
-  --no-pixi               use a virtual environment even where there is pixi
+  -n, --dry-run           print the commands without running them
+  --no-pixi               use a virtual environment even if there is pixi
   --list                  list the tasks
   -h, --help              show this help
 """
@@ -113,7 +113,7 @@ def honoured(table: Any, known: str, what: str) -> Table:
     """Return the table if all of it is read here: no task may run in half of what pixi would give it."""
     unread = ", ".join(sorted(table.keys() - known.split())) if isinstance(table, dict) else "the short form"
     if unread:
-        fail(f"tasks/run cannot honour {unread} of {what}; use pixi")
+        fail(f"tasks/run does not support {unread} of {what}; use pixi")
     return dict(table)
 
 
@@ -217,7 +217,7 @@ def pip_calls(environment: Environment, root: Path) -> list[list[str]]:
         honoured(table, "version extras index path editable", f"the requirement {name!r}")
         version = table.get("version", "*")
         if version[0].isdigit():  # pixi reads a bare number as a floor within the series, pip not at all
-            fail(f"The requirement {name!r} must say how its version {version!r} is meant: ==, >= or ~=")
+            fail(f"The requirement {name!r} needs an operator before its version {version!r}: ==, >= or ~=")
         package = str((root / table["path"]).resolve()) if "path" in table else name
         extras = f"[{','.join(table['extras'])}]" if "extras" in table else ""
         requirement = ["--editable"] if table.get("editable") else []
@@ -292,7 +292,7 @@ def _make(environment: Environment, folder: Path, calls: list[list[str]], constr
     if missing := sorted(environment.conda.keys() - {"python", "pip"}):
         tell(
             f"conda-only packages of environment {environment.name} are not installed: {', '.join(missing)}. "
-            "This machine's own are used where it has them; pixi would bring them."
+            "The machine's own are used if it has them; pixi would install them."
         )
     if folder.exists():
         shutil.rmtree(folder)  # half-made, or out of date
@@ -335,7 +335,7 @@ def _step(command: list[str], log: TextIO, fix: str, started: float) -> None:
 
 def run(root: Path, environment: Environment, command: str) -> NoReturn:
     """Let the command take this process's place, so that its exit code and every signal (Ctrl-C too) are its own."""
-    shell = shutil.which("bash") or fail("tasks/run needs bash, and there is none on the PATH", MISSING)
+    shell = shutil.which("bash") or fail("tasks/run needs bash, which is not on the PATH", MISSING)
     venv = ensure(environment, root)
     variables = {name: value for name, value in os.environ.items() if name != "PYTHONHOME"} | {
         "INIT_CWD": str(Path.cwd()),
@@ -367,7 +367,7 @@ def listing(environments: dict[str, Environment], machine: Machine) -> str:
     lines.append("environments")
     for environment in environments.values():
         lacks = " and ".join(lacking(environment, machine))
-        state = f"for more than this machine has: lacks {lacks}" if lacks else "runs on this machine"
+        state = f"not for this machine, which lacks {lacks}" if lacks else "runs on this machine"
         lines.append(f"  {environment.name}: {state}")
     return "\n".join(lines)
 
@@ -411,5 +411,5 @@ def main(argv: list[str], root: Path) -> None:
             print(f"[{environment.name}] {command}")
             return
         if lacks := lacking(environment, machine):
-            tell(f"environment {environment.name} is for more than this machine has: it lacks {' and '.join(lacks)}")
+            tell(f"environment {environment.name} is not for this machine, which lacks {' and '.join(lacks)}")
         run(root, environment, command)

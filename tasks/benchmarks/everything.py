@@ -271,11 +271,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, required=True, help="folder for models, plans, caches and records")
     parser.add_argument("--coco", type=Path, required=True, help="folder with val2017/ and annotations/")
-    parser.add_argument("--gpus", default="0", help="CUDA's numbers, apart by commas (default: %(default)s)")
+    parser.add_argument("--gpus", default="0", help="CUDA device numbers, comma-separated (default: %(default)s)")
     parser.add_argument("--budget-s", type=float, default=3600.0, help="seconds to stay within")
-    parser.add_argument(
-        "--builds-s", type=float, default=float("inf"), help="end builds and tests after so many seconds"
-    )
+    parser.add_argument("--builds-s", type=float, default=float("inf"), help="time limit of builds and tests, seconds")
     parser.add_argument(
         "--builders", type=int, default=5, help="processes that build or test at once on a GPU (default: %(default)s)"
     )
@@ -283,13 +281,13 @@ def main() -> int:
     parser.add_argument("--yolox", type=Path, help="ONNX file of YOLOX-Nano")
     parser.add_argument("--minilm", type=Path, help="folder of all-MiniLM-L6-v2 in Hugging Face's format")
     parser.add_argument("--trtexec", type=Path, help="trtexec of the same TensorRT")
-    parser.add_argument("--only", nargs="+", default=["*"], metavar="PATTERN", help="these steps alone")
+    parser.add_argument("--only", nargs="+", default=["*"], metavar="PATTERN", help="only these steps")
     options = parser.parse_args()
     options.work = options.work.absolute()
     # a wrong path must not show after an hour of builds
     inputs = (options.coco, options.yolov10m, options.yolox, options.minilm, options.trtexec)
     if missing := [str(path) for path in inputs if path and not path.exists()]:
-        parser.error(f"there is no {', no '.join(missing)}")
+        parser.error(f"not found: {', '.join(missing)}")
     gpus = options.gpus.split(",")
     # what takes longest beside others and least alone first
     every = [
@@ -304,7 +302,7 @@ def main() -> int:
     exports = exported(options)
     names = [step.name for step in (*exports, *steps)]
     if unknown := [pattern for pattern in options.only if not fnmatch.filter(names, pattern)]:
-        parser.error(f"no step is called {', nor '.join(unknown)}; there are: {', '.join(names)}")
+        parser.error(f"unknown steps: {', '.join(unknown)}; known: {', '.join(names)}")
     # the shell of a background job has it ignored, and so would every step
     signal.signal(signal.SIGINT, signal.default_int_handler)
     runner = Runner(options.work, options.budget_s, gpus, options.only)
@@ -318,7 +316,7 @@ def main() -> int:
     with multi_process_service(options.work / "mps") as shared, ThreadPoolExecutor(len(gpus)) as pool:
         limits = (runner, options.builders, shared, options.builds_s)
         list(pool.map(lambda lane, gpu: work_through(lane, gpu, *limits), lanes, gpus))
-    sys.stdout.write(f"Left: {', '.join(runner.left)}\n" if runner.left else "All done.\n")
+    sys.stdout.write(f"Not done: {', '.join(runner.left)}\n" if runner.left else "All done.\n")
     return int(bool(runner.left))
 
 

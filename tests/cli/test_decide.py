@@ -64,7 +64,7 @@ def test_every_row_is_scored_measured_or_has_its_reason(decided: tuple[Result, P
         assert found[name, "ort-cpu"]["directory"] == f"scores/{name}/ort-cpu"
         assert (folder / "scores" / name / "ort-cpu" / "predictions.json").is_file()
     assert found["fp32", "ort-cpu"]["score"]["loss"] == 0
-    assert "There was no search for int8-mixed: The data hold 8 samples, 4 in the half" in result.output
+    assert "int8-mixed was made without a search: The data have 8 samples, 4 in the half" in result.output
     assert "int8" in found["int8-mixed", "ort-cpu"]["computes_in"]
     assert found["int8-mixed", "ort-cpu"]["sha256"] != found["fp32", "ort-cpu"]["sha256"]
     # the convolutions of a file for TensorRT have no QuantizeLinear behind them, without which there are no integers
@@ -82,7 +82,7 @@ def test_the_report_is_one_file_and_can_be_drawn_again(decided: tuple[Result, Pa
     _, folder = decided
     first = (folder / "report.html").read_bytes()
     assert b"<svg" in first
-    assert b"Where they differ most" in first or b"What int8-mixed on ort-cpu loses" in first
+    assert b"Largest differences" in first or b"Loss of int8-mixed on ort-cpu by class" in first
     (folder / "report.html").unlink()
     assert trtw("report", folder).exit_code == 0
     assert (folder / "report.html").read_bytes() == first
@@ -193,9 +193,9 @@ def test_no_lower_precision_within_the_bound_is_exit_code_1(tmp_path: Path) -> N
         "--output", tmp_path / "run",
     )  # fmt: skip
     assert result.exit_code == 1, result.output
-    assert "No lower precision that ran for real keeps AP within 0.005" in result.output
+    assert "No lower precision (simulated ones aside) keeps AP within 0.005" in result.output
     assert result.output.count("fp8 on ort-cpu") == 2  # in the table and in the sentence below it
-    assert "Left out, as the budget was used up: fp8 on ort-cpu." in result.output
+    assert "Not tried, as the budget was used up: fp8 on ort-cpu." in result.output
     found = rows(tmp_path / "run")
     assert found["fp32", "ort-cpu"]["state"] == "scored"
     assert found["fp8", "ort-cpu"]["state"] == "left out"

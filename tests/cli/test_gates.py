@@ -36,7 +36,7 @@ def metrics(coco: Any) -> dict[str, Any]:
 def test_eval_coco_verifies_the_engine_of_a_model_once_at_the_shapes_it_uses(coco: Any, tmp_path: Path) -> None:
     first = coco.invoke(*TRT, "--batch", "3")
     assert first.exit_code == 0, first.output
-    assert "Verifying the engine beside" in first.stderr
+    assert "Verifying the engine against" in first.stderr
     mark = metrics(coco)["verification"]
     assert mark["verdict"] == "right"
     assert mark["allowed"] is False
@@ -64,7 +64,7 @@ def test_eval_coco_refuses_a_wrong_engine_unless_it_is_allowed(coco: Any) -> Non
     assert allowed.exit_code == 0, allowed.output
     assert allowed.stderr.splitlines()[0].startswith("--allow-unverified: ")
     assert allowed.stdout.splitlines()[0].startswith(
-        "Not verified, let through by --allow-unverified: engine.plan is wrong"
+        "Not verified, accepted by --allow-unverified: engine.plan is wrong"
     )
     run = json.loads((coco.output / "run.json").read_text())
     assert run["allow_unverified"] is True
@@ -80,7 +80,7 @@ def test_eval_coco_refuses_a_plan_that_nobody_verified(coco: Any, tmp_path: Path
     assert "The engine is unverified: its manifest has no verdict. Verify it with `trtw verify d.plan" in text
     allowed = coco.invoke(*TRT, "--model", str(plan), "--batch", "2", "--allow-unverified")
     assert allowed.exit_code == 0, allowed.output
-    assert allowed.stdout.splitlines()[0].startswith("Not verified, let through by --allow-unverified: d.plan")
+    assert allowed.stdout.splitlines()[0].startswith("Not verified, accepted by --allow-unverified: d.plan")
     assert trtw("verify", plan, "--model", coco.model, "--quick").exit_code == 0
     assert coco.invoke(*TRT, "--model", str(plan), "--batch", "2").exit_code == 0
     # an altered plan that is loaded on trust has no verdict, whatever the manifest says
@@ -97,12 +97,12 @@ def test_the_page_of_an_evaluation_bears_the_mark(coco: Any) -> None:
     page = (coco.output / "report.html").read_text()
     assert "Engine verified: " in page
     assert f'{os.path.relpath(metrics(coco)["verification"]["evidence"], coco.output)}/verify.json">right</a>' in page
-    # what was let through comes first
+    # what was accepted comes first
     words = ("--backend", "trt", "--batch", "2", "--option", "force=true", "--allow-unverified")
     assert coco.invoke(*words).exit_code == 0
     page = (coco.output / "report.html").read_text()
     assert "<b>Engine not verified, accepted with --allow-unverified.</b>" in page
-    assert "let through by --allow-unverified: engine.plan is unverified" in page.split("reaches AP")[0]
+    assert "accepted by --allow-unverified: engine.plan is unverified" in page.split("reaches AP")[0]
 
 
 def test_eval_coco_takes_other_runtimes_as_they_are(coco: Any) -> None:
@@ -144,10 +144,10 @@ def test_bench_verifies_engines_outside_of_the_measured_process(config: Path, tm
     assert json.loads((tmp_path / "run" / "run.json").read_text())["allow_unverified"] is False
     link = f"{os.path.relpath(str(marks['trt', 1]['evidence']), tmp_path / 'run')}/verify.json"
     assert f'<a href="{link}">right</a>' in (tmp_path / "run" / "report.html").read_text()
-    assert "right (quick, 1 of 1 shapes beside ort-cpu" in (tmp_path / "run" / "report.md").read_text()
+    assert "right (quick, 1 of 1 shapes compared with ort-cpu" in (tmp_path / "run" / "report.md").read_text()
     assert trtw("report", tmp_path / "run", "--output", tmp_path / "all").exit_code == 0
     assert '">right</a>' in (tmp_path / "all" / "overview.html").read_text()
-    assert "right (quick, 1 of 1 shapes beside ort-cpu" in (tmp_path / "all" / "overview.md").read_text()
+    assert "right (quick, 1 of 1 shapes compared with ort-cpu" in (tmp_path / "all" / "overview.md").read_text()
 
 
 @pytest.mark.usefixtures("faulty")
@@ -188,10 +188,10 @@ def test_bench_measures_a_plan_that_nobody_verified_only_if_it_is_allowed(config
     allowed, records = bench(config, *only, "--allow-unverified")
     assert allowed.exit_code == 0, allowed.output
     assert allowed.stderr.splitlines()[0].startswith("--allow-unverified: ")
-    assert allowed.stdout.splitlines()[0].startswith("Not verified, let through by --allow-unverified: net.plan is")
+    assert allowed.stdout.splitlines()[0].startswith("Not verified, accepted by --allow-unverified: net.plan is")
     assert all(one.verification and one.verification["allowed"] for one in records)
     assert json.loads((tmp_path / "run" / "run.json").read_text())["allow_unverified"] is True
-    assert "let through by --allow-unverified" in (tmp_path / "run" / "report.md").read_text().split("## ")[0]
+    assert "accepted by --allow-unverified" in (tmp_path / "run" / "report.md").read_text().split("## ")[0]
 
 
 class OnEngine:
@@ -231,7 +231,7 @@ def test_eval_llm_keeps_agreement_as_the_verdict_and_refuses_what_is_wrong(
     torch, ort = json.loads((out / "metrics.json").read_text())["generation"]
     assert torch["verification"] == []
     (mark,) = ort["verification"]
-    assert mark["text"].startswith("right (agreement, beside torch")
+    assert mark["text"].startswith("right (agreement, compared with torch")
     kept = kept_verdict(read_manifest(plan))
     assert (kept.mode, kept.evidence) == ("agreement", str(out))
     assert keep_verdict(plan, kept.model_copy(update={"verdict": "wrong", "reason": "row 1 is wrong"}))

@@ -47,7 +47,7 @@ def test_the_embedded_detector_from_images(pictures: Path, tmp_path: Path, monke
     assert f"Written: {made}" in out
     assert f"Evidence: {made.with_suffix('.json')}" in out
     assert "Precision: int8+fp32" in out
-    assert "Left as it was: 9 groups: depthwise" in out
+    assert "Unchanged: 9 groups (depthwise)" in out
     assert "Ranges: by mse from 9 samples of 9, seed 0" in out
     with OrtCpuBackend().load(made) as session:
         assert session.run({"images": np.zeros((1, 3, 320, 320), np.float32)})["output0"].shape == (1, 300, 6)
@@ -125,4 +125,4 @@ def test_a_search_claims_what_its_samples_prove(ends: tuple[float, float], sampl
         bound=0.005, figure="AP", unit="images", samples=samples, baseline=0.3, is_error=False,
         weighed_by="arithmetic", chosen=point, curve=(point,), seed=0,
     )  # fmt: skip
-    assert ("so few images do not prove a loss of 0.005 at most" in _search_words(found)) is not proven
+    assert ("too few images to prove a loss of at most 0.005" in _search_words(found)) is not proven

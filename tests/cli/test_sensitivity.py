@@ -34,7 +34,7 @@ def test_a_table_a_document_and_a_page(tmp_path: Path, words: list[Any]) -> None
     assert document["groups"][1]["score"] is None
     page = (tmp_path / "run" / "report.html").read_text()
     assert page.count("<tr>") == 1 + len(document["groups"])
-    assert re.search(r"One group makes [\d.> ]+ % of the noise of int8", page)
+    assert re.search(r"One group causes [\d.> ]+ % of the noise of int8", page)
     assert f"{PLANTED} alone in int8 costs {document['groups'][0]['score']['loss']:.4f} of cosine." in page
     (tmp_path / "run" / "report.html").unlink()
     assert trtw("report", tmp_path / "run").exit_code == 0
@@ -54,18 +54,18 @@ def test_a_search_writes_model_evidence_and_page(tmp_path: Path, words: list[Any
     result = trtw(*asked, "--keep-score", 0.001)
     assert result.exit_code == 0, result.output
     assert "cosine on 12 held-out samples: " in result.stdout
-    assert "Left as it was: 1 group: chosen by the score" in result.stdout
+    assert "Unchanged: 1 group (chosen by the score)" in result.stdout
     evidence = json.loads((tmp_path / "made.json").read_text())
     assert evidence["search"]["chosen"]["kept"] == 1
     search = tmp_path / "made.search"
     assert json.loads((search / "search.json").read_text())["order"][0] == PLANTED
     page = (search / "report.html").read_text()
-    assert "keeps the bound of 0.001 on cosine: with 1 of 4 groups left alone the loss is 0.0" in page
-    assert f"Left alone: {PLANTED}." in page
+    assert "meets the bound of 0.001 on cosine: with 1 of 4 groups kept in fp32 the loss is 0.0" in page
+    assert f"Kept in fp32: {PLANTED}." in page
     assert trtw("report", search).exit_code == 0
     failed = trtw(*asked, "--keep-score", 0)
     assert failed.exit_code == 1
-    assert "Nothing in int8 keeps cosine within 0: with 3 of 4 groups left alone the loss is" in failed.stderr
+    assert "No int8 model keeps cosine within 0: with 3 of 4 groups kept in fp32 the loss is" in failed.stderr
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ def test_a_detector_keeps_its_ap_on_annotated_images(
     result = trtw(*asked, "--keep-score", 0.005, "--output", "made.onnx")
     assert result.exit_code == 0, result.output
     assert "AP on 8 held-out images: 1.0000" in result.stdout
-    assert "0 of 3 groups left alone, 100.0% of the arithmetic in int8: AP 0.0000, loss 1.0000" in result.stderr
+    assert "0 of 3 groups kept in fp32, 100.0% of the arithmetic in int8: AP 0.0000, loss 1.0000" in result.stderr
     document = json.loads((tmp_path / "made.search" / "search.json").read_text())
     assert document["order"][0] == PLANTED
     search = json.loads((tmp_path / "made.json").read_text())["search"]

@@ -254,14 +254,14 @@ def test_what_cannot_be_run(repository, words, code, message):
 def test_an_environment_for_gpus_runs_without_one_and_says_what_it_lacks(repository, words):
     code, out, err = run(repository, *words)
     assert (code, out) == (0, "started by tasks/run in gpu: 1\n")
-    assert "environment gpu is for more than this machine has: it lacks a CUDA driver for 13.0" in err
+    assert "environment gpu is not for this machine, which lacks a CUDA driver for 13.0" in err
 
 
 def test_list_and_help(repository):
     code, out, _ = run(repository, "--list")
     assert code == 0
     assert "greet            Greet [default, broken, gpu]" in out
-    assert "gpu: for more than this machine has: lacks a CUDA driver" in out
+    assert "gpu: not for this machine, which lacks a CUDA driver" in out
     assert run(repository, "--help")[1].startswith("usage: tasks/run")
 
 

@@ -109,9 +109,9 @@ def main() -> None:
     parser.add_argument("--warmup-ms", type=float, default=15.0)
     parser.add_argument("--slices", type=int, default=10)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--priority", type=int, default=0, help="Of the workers, -20 to 19, as a niceness.")
-    parser.add_argument("--name", required=True, help="Of the files NAME.jsonl and NAME-records.jsonl.gz to write.")
-    parser.add_argument("--folder", type=Path, default=Path(), help="Of the files (default: this one).")
+    parser.add_argument("--priority", type=int, default=0, help="Niceness of the workers, -20 to 19.")
+    parser.add_argument("--name", required=True, help="Writes NAME.jsonl and NAME-records.jsonl.gz.")
+    parser.add_argument("--folder", type=Path, default=Path(), help="Where they are written (default: this folder).")
     arguments = parser.parse_args()
     os.environ[_SHARE], os.environ[_PRIORITY] = str(arguments.planted), str(arguments.priority)
     run.TARGET = f"{Path(__file__).stem}:{SlowedWorker.__name__}"

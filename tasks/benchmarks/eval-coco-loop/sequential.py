@@ -94,7 +94,7 @@ def main() -> None:
     parser.add_argument("--model", type=Path, required=True)
     parser.add_argument("--images", type=Path, required=True)
     parser.add_argument("--annotations", type=Path, required=True)
-    parser.add_argument("--intra-op", type=int, help="threads of a run; ONNX Runtime's default without")
+    parser.add_argument("--intra-op", type=int, help="threads per run; by default ONNX Runtime's choice")
     asked = parser.parse_args()
     options = ort.SessionOptions()
     if asked.intra_op:

@@ -168,12 +168,14 @@ def _timing_row(row: dict[str, Any]) -> str:
 
 def main() -> int:
     """Measure, then write the page; return 1 if a run failed."""
-    parser = argparse.ArgumentParser(description="Measure language models on every runtime that serves here.")
+    parser = argparse.ArgumentParser(description="Measure language models on every runtime available here.")
     parser.add_argument("--output", type=Path, required=True, help="folder for the run directories and the page")
-    parser.add_argument("--runs", help="only these, apart by commas")
-    parser.add_argument("--backends", help="as eval-llm takes them; all that serve by default")
-    parser.add_argument("--layers", type=int, default=12, help="of the GPT-2 (default: %(default)s, 124M parameters)")
-    parser.add_argument("--report", action="store_true", help="write the page alone")
+    parser.add_argument("--runs", help="only these, comma-separated")
+    parser.add_argument("--backends", help="as for eval-llm; by default all available ones")
+    parser.add_argument(
+        "--layers", type=int, default=12, help="layers of the GPT-2 (default: %(default)s, 124M parameters)"
+    )
+    parser.add_argument("--report", action="store_true", help="only write the page")
     options = parser.parse_args()
     complete = options.report or measure(options)
     (options.output / "README.md").write_text(summarise(options.output) + "\n", encoding="utf-8")

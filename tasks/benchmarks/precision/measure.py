@@ -132,10 +132,10 @@ def main() -> None:
     parser.add_argument("files", type=Path, nargs="+")
     parser.add_argument("--embedded", action="store_true")
     parser.add_argument("--to", default="int8,fp8")
-    parser.add_argument("--left", help="names of LEFT_ALONE, apart by semicolons")
+    parser.add_argument("--left", help="names of LEFT_ALONE, separated by semicolons")
     parser.add_argument("--samples", type=int, default=128)
     parser.add_argument(
-        "--modelopt", type=Path, help="measure Model Optimizer of this Python, and the default beside it"
+        "--modelopt", type=Path, help="measure this Python's Model Optimizer, and the default for comparison"
     )
     parser.add_argument("--onnxruntime", action="store_true", help="measure ONNX Runtime's own quantiser instead")
     arguments = parser.parse_args()

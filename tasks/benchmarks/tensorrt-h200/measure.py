@@ -86,7 +86,7 @@ def _parser() -> argparse.ArgumentParser:
         "--rounds", type=int, default=3
     )
     for name, text, duration in (
-        ("latency", "numpy to numpy through Python beside the C++ loop", 1.0),
+        ("latency", "numpy to numpy through Python, compared with the C++ loop", 1.0),
         ("slots", "throughput with several calls in flight", 2.0),
     ):
         sub = command(name, text)

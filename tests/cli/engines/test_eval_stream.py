@@ -36,7 +36,7 @@ def test_an_engine_that_is_known_to_be_wrong_is_refused(engine: Path, tmp_path: 
     assert allowed.stderr.startswith("--allow-unverified: ")
     metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
     assert [(mark["verdict"], mark["allowed"]) for mark in metrics["verification"]] == [("wrong", True)]
-    assert metrics["notes"][0].startswith("Not verified, let through by --allow-unverified: attention.plan is wrong")
+    assert metrics["notes"][0].startswith("Not verified, accepted by --allow-unverified: attention.plan is wrong")
     assert json.loads((tmp_path / "run" / "run.json").read_text())["allow_unverified"] is True
 
 

@@ -51,7 +51,7 @@ def test_an_engine_comes_with_its_verdict_shapes_and_hashes(dynamic: Path, tmp_p
     assert found.model_sha256 == document["manifest"]["model"]["sha256"]
     assert found.evidence
     assert json.loads((Path(found.evidence) / "verify.json").read_text())["verdict"] == "right"
-    assert "right (quick, 4 of 4 shapes beside ort-cpu" in " ".join(
+    assert "right (quick, 4 of 4 shapes compared with ort-cpu" in " ".join(
         trtw("inspect-engine", plan, "--manifest-only").stdout.replace("│", " ").split()
     )
 
@@ -93,7 +93,7 @@ def test_an_engine_that_kills_the_device_is_wrong(
     result = trtw("build-engine", dynamic, "--max-batch", 4, "-o", plan, *words)
     assert result.exit_code == 1
     said = " ".join(result.stderr.split())
-    assert "No way around makes it right" in said if words else "it crashed: The GPU failed." in said
+    assert "No workaround fixes it" in said if words else "it crashed: The GPU failed." in said
     found = verdict(plan)
     assert found.verdict == "wrong"
     assert "it crashed: The GPU failed." in found.reason
@@ -174,7 +174,7 @@ def test_what_ort_cpu_cannot_run_is_unverified_with_the_reason(tmp_path: Path, m
     ("words", "reason"),
     [
         (("--strip-weights",), "built without weights"),
-        (("--io-type", "x=fp16"), "inputs and outputs are not those of the model"),
+        (("--io-type", "x=fp16"), "inputs and outputs differ from those of the model"),
     ],
 )
 def test_what_drawn_inputs_prove_nothing_about_is_unverified(

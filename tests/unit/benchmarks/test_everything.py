@@ -259,5 +259,5 @@ def test_a_pattern_that_fits_no_step_is_refused(
     monkeypatch.setattr(sys, "argv", ["everything.py", *map(str, words)])
     with pytest.raises(SystemExit, match="2"):
         everything.main()
-    assert "no step is called bnech-*; there are: export-gpt2, " in capsys.readouterr().err
+    assert "unknown steps: bnech-*; known: export-gpt2, " in capsys.readouterr().err
     assert not (tmp_path / "work").exists()

@@ -99,4 +99,4 @@ def test_that_latencies_are_of_the_processor_is_said_where_pytorch_ran_on_it_too
         tried, records, model=Path("m.onnx"), model_sha256="0", task=Detection(tmp_path, tmp_path / "a.json"),
         settings=DecideSettings(), notes=(), left_out=(), wall_s=1.0, root=tmp_path,
     )  # fmt: skip
-    assert any("nothing of a GPU" in doubt for doubt in found.recommendation.doubts) is told
+    assert any("nothing about a GPU" in doubt for doubt in found.recommendation.doubts) is told

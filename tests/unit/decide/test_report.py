@@ -90,12 +90,12 @@ def test_the_page_says_what_ran_and_what_did_not(run: Path) -> None:
         "Ship it.",
         "But &lt;b&gt;no",
         "&lt;i&gt;m.onnx: which precision, on which runtime?",
-        "Did not run, because nothing in the model can be made nvfp4",
-        "Did not run, because there is no GPU",
+        "Did not run: nothing in the model can be made nvfp4",
+        "Did not run: there is no GPU",
         ">simulated</span>",
         ">not calibrated</span>",
-        "What fp16 on ort-cpu loses, by class",
-        "1 classes with fewer than 20 annotations are left out",
+        "Loss of fp16 on ort-cpu by class",
+        "Not shown: 1 class with fewer than 20 annotations",
         "prefers-color-scheme: dark",
     ):
         assert text in page

@@ -88,7 +88,7 @@ def test_noise_is_labelled_wherever_the_model_goes(model: Path) -> None:
 
 def test_groups_are_kept_by_name_and_by_pattern(model: Path, data: CalibrationSettings) -> None:
     kept = made(model, data, keep=("fir*",), keep_sensitive=False).evidence.kept
-    assert kept == {"first": "asked for"}
+    assert kept == {"first": "requested"}
     with refused(UsageProblem):
         made(model, data, keep=("secnd",))
     with refused(UsageProblem):
@@ -300,7 +300,7 @@ def test_formats_that_need_no_data(tmp_path: Path, to: Any, label: str) -> None:
     assert (evidence.calibrated, evidence.method, evidence.ranges, evidence.kept) == (True, None, {}, {})
     assert (evidence.low_weights, evidence.low_macs) == (1.0, 0.0 if to == "int4-weights" else 1.0)
     kept = made(tmp_path / "m.onnx", None, to, keep=("down",), keep_sensitive=False).evidence
-    assert kept.kept == {"down": "asked for"}
+    assert kept.kept == {"down": "requested"}
     assert kept.low_weights == pytest.approx(2 / 3)
     with refused(UsageProblem):
         made(tmp_path / "m.onnx", None, to, method="max")
@@ -370,4 +370,4 @@ def test_a_tensor_that_the_operator_set_renames_is_quantised(tmp_path: Path) -> 
 def test_ranges_of_zeros_alone_are_told(model: Path) -> None:
     np.save(model.with_name("zeros.npy"), np.zeros((8, 20, 6, 6), np.float32))
     notes = made(model, CalibrationSettings(calibration=str(model.with_name("zeros.npy")))).evidence.notes
-    assert any(note.startswith("0 in all calibration samples") and "x" in note for note in notes)
+    assert any(note.startswith("Always 0 in the calibration data") and "x" in note for note in notes)

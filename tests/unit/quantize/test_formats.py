@@ -50,7 +50,7 @@ def test_sixteen_bits_take_everything(tmp_path: Path, to: Any, opset: int) -> No
     assert read_precision(Model.open(candidate.path)).label == to
     assert (candidate.evidence.kept, candidate.evidence.low_macs, candidate.evidence.opset) == ({}, 1.0, opset)
     kept = made(tmp_path, to, keep=("hidden",))
-    assert kept.evidence.kept == {"hidden": "asked for"}
+    assert kept.evidence.kept == {"hidden": "requested"}
     assert read_precision(Model.open(kept.path)).shares["fp32"] == pytest.approx(1 / 3)
 
 

@@ -40,9 +40,9 @@ def test_the_search_makes_it_once_and_says_on_which_data(tmp_path: Path) -> None
     assert made[0].evidence.kept == {PLANTED: "chosen by the score"}
     assert searches[0].document == searches[1].document
     (words,) = searches[1].words
-    assert "1 of 4 groups left alone" in words
+    assert "1 of 4 groups kept in fp32" in words
     assert "On 12 samples of the calibration data that are not scored here the loss of cosine is" in words
-    assert "with 0.001 allowed" in words
+    assert "allowed is 0.001" in words
     # by the rule the last one stays, as it makes an output
     assert make(tmp_path, None, calibration).evidence.kept == {"last": "it makes an output"}
 
@@ -50,8 +50,8 @@ def test_the_search_makes_it_once_and_says_on_which_data(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("samples", "seconds", "bound", "words"),
     [
-        (24, 0.0, BOUND, "was left after 0 s"),
-        (12, 600, BOUND, "6 in the half of them"),
+        (24, 0.0, BOUND, "was stopped after 0 s"),
+        (12, 600, BOUND, "6 in the half that is used"),
         (24, 600, 0.0, "keeps cosine within 0 on 12 samples"),
     ],
 )
@@ -63,7 +63,7 @@ def test_what_is_known_to_lose_most_where_the_search_finds_nothing(
     assert made.evidence.kept == {"last": "it makes an output"}
     assert made.evidence.search is None
     assert words in " ".join(search.words)
-    assert " ".join(search.words).endswith(". It leaves alone what is known to lose most.")
+    assert " ".join(search.words).endswith(". It keeps the groups that are known to lose most in fp32.")
     # only a search that ended has a curve to be shown
     assert isinstance(search.document, SearchDocument) == (bound == 0)
 
@@ -93,7 +93,7 @@ def test_no_search_sees_what_is_scored(tmp_path: Path, way: str) -> None:
     found = subject(tmp_path, replace(calibration, calibration=str(path)))
     assert found.task.overlap
     assert found.search is None
-    assert "a search must not see them" in found.no_search
+    assert "a search must not see" in found.no_search
 
 
 def test_no_search_where_none_was_asked_for_or_there_is_no_score(tmp_path: Path) -> None:
@@ -102,4 +102,4 @@ def test_no_search_where_none_was_asked_for_or_there_is_no_score(tmp_path: Path)
         found = subject(tmp_path, calibration, **changes)
         assert (found.search, found.no_search) == (None, "")
     noise = subject(tmp_path, CalibrationSettings("random"))
-    assert (noise.search, noise.no_search) == (None, "There is no score on noise.")
+    assert (noise.search, noise.no_search) == (None, "Noise gives no score.")

@@ -111,7 +111,7 @@ def test_a_search_goes_on_where_it_was_interrupted(tmp_path: Path, monkeypatch: 
     assert made == [0, 2, 2, 1, 1]  # the first is not made again; the last is the one that is kept
     assert not measured
     assert [point.kept for point in found.document.evidence.curve] == [0, 1, 2]
-    assert any("to go" in note for note in notes)
+    assert any(" s left" in note for note in notes)
     again = search(tmp_path).run()
     assert made[5:] == [1]
     assert plain(again) == plain(found)
@@ -203,5 +203,5 @@ def test_losses_are_told_with_digits_that_tell_them_from_the_bound(bound: float,
 def test_a_small_bound_is_told_from_the_losses(tmp_path: Path) -> None:
     notes: list[str] = []
     search(tmp_path, notes, bound=0.00001).run()
-    assert all(re.search(r"loss -?\d\.\d{6} ", note) for note in notes if "left alone" in note)
-    assert any("left alone" in note for note in notes)
+    assert all(re.search(r"loss -?\d\.\d{6} ", note) for note in notes if "kept in fp32" in note)
+    assert any("kept in fp32" in note for note in notes)

@@ -78,7 +78,7 @@ def test_it_is_the_same_again(model: Path, data: CalibrationSettings) -> None:
 
 def test_what_is_left_alone_is_not_tried(model: Path, data: CalibrationSettings) -> None:
     found = measured(model, data, keep=("planted", "fir*"))
-    assert found.left_out == {"planted": "asked for", "first": "asked for"}
+    assert found.left_out == {"planted": "requested", "first": "requested"}
     assert {group.name for group in found.groups} == {"second", "last"}
     with refused(UsageProblem):
         measured(model, data, keep=("*",))

@@ -235,7 +235,7 @@ def test_forms_of_requirements(spec, expected):
 
 @pytest.mark.parametrize(
     ("spec", "message"),
-    [("1.2", "must say how its version '1.2' is meant"), ({"git": "x"}, "git of the requirement 'pkg'; use pixi")],
+    [("1.2", "needs an operator before its version '1.2'"), ({"git": "x"}, "git of the requirement 'pkg'; use pixi")],
 )
 def test_forms_that_cannot_be_honoured(spec, message, ends):
     with ends(2, message):

@@ -24,7 +24,7 @@ NAMED = {
     "one infinite": "elements are infinite, the first at [0, 0, 0]",
     "dimensions transposed": "dimensions 1 and 2 are swapped",
     "second session": "a second session",
-    "calls mixed up": "one that was in flight beside it",
+    "calls mixed up": "another in flight at the same time",
     "padding leaks": "padding: other values where mask is 0",
     "rows after the first": "rows 1 and 2 of 3 are wrong, the others right",
     "only the last row": "row 2 of 3 is wrong, the others right",
@@ -36,7 +36,7 @@ NAMED = {
     "rows depend": "other rows: row 0 with other rows around it",
     "a row alone after a batch": "row = single run: row 1 of 2: it is scaled by 1.5",
     "all zeros": "it is all zeros",
-    "refuses batch 3": "N=3, output all, random inputs: it fails where the model itself runs: no kernel for this shape",
+    "refuses batch 3": "N=3, output all, random inputs: it fails, but the model itself runs: no kernel for this shape",
 }
 
 
@@ -52,8 +52,8 @@ WHERE = {
     "only the largest shape": "only at N=16 (the largest shape), right at 11 others",
     "refuses batch 3": "only at N=3, right at 11 others",
     "rows after the first": "from a batch of 2 on",
-    "zeros only": "with zeros inputs alone",
-    "large only": "with large inputs alone",
+    "zeros only": "only with zeros inputs",
+    "large only": "only with large inputs",
 }
 
 # Found by all that is tried, and not by the little that `quick` tries.

@@ -105,7 +105,7 @@ def test_agreement_with_pytorch_is_a_verdict_on_engines_that_have_none(model: Pa
     kept = verdict(plan)
     assert (kept.verdict, kept.mode, kept.reference) == ("right", "agreement", "torch")
     assert kept.evidence == str(tmp_path / "run")
-    text = f"right (agreement, beside torch, {kept.verified_at[:10]})"
+    text = f"right (agreement, compared with torch, {kept.verified_at[:10]})"
     assert [mark["text"] for mark in refuse_wrong(both)] == [text] * 2
     # but it is none for shapes that were not listed, and a verification takes its place
     with refused(Unverified):

@@ -49,7 +49,7 @@ def test_errors_that_cross_the_limit_here_and_there(
     first = next(size for size in sizes if size > 16)
     (remark,) = result.document["remarks"]
     assert f"y: a less exact kernel from T={first} on: relative L2 0.0" in remark
-    assert re.search(r"at most 0.000\d up to T=16; plain rounding to the precision makes 0.00", remark)
+    assert re.search(r"at most 0.000\d up to T=16; rounding to the precision alone gives 0.00", remark)
     for text in result.failures:
         assert not re.search("stale|mixed up|scaled|shifted|swapped|(is|are) wrong", text), text
 

@@ -88,4 +88,4 @@ def test_where_a_fault_shows(wrong: list[int], text: str) -> None:
 
 def test_a_fault_of_one_kind_of_inputs() -> None:
     cases = [case(n, {"random": "right", "large": "wrong"}) for n in (1, 2)]
-    assert where(cases) == "with large inputs alone"
+    assert where(cases) == "only with large inputs"

@@ -94,13 +94,14 @@ class Verification(Strict):
 
     @property
     def text(self) -> str:
-        """The verdict in a line, such as "right within fp16 (quick, 4 of 4 shapes beside ort-cpu, 2026-11-22)"."""
+        """The verdict in a line, such as "right within fp16 (quick, 4 of 4 shapes compared with ort-cpu, DATE)"."""
         if self.verdict == UNVERIFIED:
             return f"{UNVERIFIED}: {self.reason}"
         tried = sum(one.verdict != UNVERIFIED for one in self.shapes)
-        reference = f"beside {self.reference}" if self.reference else "by properties alone"
-        count = f"{tried} of {len(self.shapes) + self.shapes_left} shapes " if self.shapes else ""
-        return f"{self.verdict} ({self.mode}, {count}{reference}, {self.verified_at[:10]})"
+        reference = f"compared with {self.reference}" if self.reference else "only properties checked"
+        count = f"{tried} of {len(self.shapes) + self.shapes_left} shapes" if self.shapes else ""
+        joint = "" if not count else " " if self.reference else ", "
+        return f"{self.verdict} ({self.mode}, {count}{joint}{reference}, {self.verified_at[:10]})"
 
     def covers(self, shapes: Shapes) -> bool:
         """Whether these input shapes were tried, or lie between shapes of a verification that left none out.

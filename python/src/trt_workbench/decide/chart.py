@@ -134,8 +134,8 @@ def _ground(axes: Axes, decision: Decision, scales: _Scales) -> None:
         what = "simulated" if all(row.simulated for row in scales.others) else "no latency"
         place = 1 - scales.strip / 2
         axes.annotate(what, (place, 1), (0, 3), xycoords="axes fraction", textcoords="offset points", ha="center")
-    axes.set_xlabel("latency of a call, ms: faster to the left")
-    axes.set_ylabel(label(f"loss of {decision.figure}: better below"))
+    axes.set_xlabel("latency, ms (left is faster)")
+    axes.set_ylabel(label(f"loss of {decision.figure} (lower is better)"))
 
 
 def frontier(points: Sequence[_Point]) -> list[_Point]:

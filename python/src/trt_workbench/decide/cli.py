@@ -43,9 +43,9 @@ def decide(
 ) -> None:
     """Score and time every precision of a model; recommend one.
 
-    Candidates are made in every precision and run on every runtime that can serve here. The exit code is 1 if no lower
-    precision that ran for real keeps the score within --max-loss, for certain with --certain, so that CI can gate a
-    precision by one command.
+    Candidates are made in every precision and run on every runtime available here. Exit code 1 if no lower precision
+    (simulated ones aside) keeps the score within --max-loss, with --certain for certain: CI can gate a precision with
+    one command.
     """
     say_if_allowed(allow_unverified=settings.allow_unverified)
     from trt_workbench.console.progress import ProgressUpdate, progress_bar
@@ -91,7 +91,7 @@ def _show(decision: Decision, directory: Path) -> None:
 
     console = stdout_console(quiet=False)
     say_line = partial(print_line, console)
-    columns = ("precision on runtime", decision.figure, "loss", "at most", "ms", "x fp32", "MB", "")
+    columns = ("precision on runtime", decision.figure, "loss", "loss at most", "ms", "speed-up", "MB", "")
     table = Table(*columns)
     for row in decision.rows:
         table.add_row(*_cells(row))
@@ -100,7 +100,7 @@ def _show(decision: Decision, directory: Path) -> None:
     for doubt in decision.recommendation.doubts:
         say_line(f"  But: {doubt}")
     if decision.gate and decision.gate.passed:
-        sure = "" if decision.gate.certain else ", not for certain"
+        sure = "" if decision.gate.certain else " (not certain)"
         say_line(f"Gate passed{sure}: {decision.gate.text}")
     # what was left out stands in one sentence of its own, and what is simulated in the table
     said = ("measured", "left out")

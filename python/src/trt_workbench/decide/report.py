@@ -77,7 +77,7 @@ def decision_about(
             Path(dataset["images"]), Path(dataset["annotations"]), figure=_task(documents[baseline]).decided_by
         ),
         settings=DecideSettings(max_loss=max_loss, batch=chosen[0].batch if chosen else 1),
-        notes=["Put together from runs that were made one by one; latencies are those of bench."],
+        notes=["Combined from separate runs; latencies are from bench."],
         left_out=[],
         wall_s=0.0,
         root=root,

@@ -20,6 +20,7 @@ from trt_workbench.bench import (
     session_options,
     unavailable_backends,
 )
+from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import write_json
 from trt_workbench.core.errors import CheckFailed, UsageProblem, WorkbenchError, error_kind
 from trt_workbench.core.precision import read
@@ -97,7 +98,7 @@ class DecideRun:
                 raise
             self.interrupted = True
             records = self._records()
-            self.left_out.append("It was interrupted; what was not done by then is missing.")
+            self.left_out.append("Interrupted: the remaining rows are missing.")
         self.subject.model.require_unchanged()  # other processes have read it
         decision = judged(
             tried,
@@ -121,7 +122,7 @@ class DecideRun:
         size = sizes.pop() if len(sizes) == 1 else None
         if self.settings.batch == 1 and isinstance(size, int) and size > 1:
             self.settings = replace(self.settings, batch=size)
-            self.notes.append(f"Latencies are of calls of {size} items: the model was exported with that batch.")
+            self.notes.append(f"Latencies are of batches of {size}: the model was exported with that batch.")
 
     def _backends(self) -> Sequence[str]:
         """Return the backends that are tried: those requested, or those that can serve here."""
@@ -256,9 +257,7 @@ class DecideRun:
                     answer = worker.ask(self._request(one, baseline), _TIMEOUT_S)
                     one.provenance = answer["provenance"]
                     if one.misses:
-                        one.fail(
-                            "failed", f"what {one.backend} runs computes in {one.computes_in}, not {one.precision}"
-                        )
+                        one.fail("failed", f"{one.backend} computes it in {one.computes_in}, not {one.precision}")
                         continue
                     one.scores = self.subject.task.scores(one, self.settings.seed)
                     if answer["overflow"]:
@@ -288,7 +287,7 @@ class DecideRun:
             return []
         config = self._config(chosen.rows, chosen.repetitions)
         points = expand(config)
-        self.note(f"Measuring {len(chosen.rows)} in turns, {chosen.repetitions} times each")
+        self.note(f"Measuring {counted(len(chosen.rows), 'row')} in turn, {counted(chosen.repetitions, 'time')} each")
         bench = BenchRun(
             config,
             points,

@@ -22,7 +22,7 @@ def names(option: str, text: str) -> tuple[str, ...]:
     """Return the names of a list with commas. Raises UsageProblem for an empty one."""
     found = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
     if not found:
-        raise UsageProblem(f"{option} takes names with commas between them, not {text!r}.")
+        raise UsageProblem(f"{option} takes comma-separated names, not {text!r}.")
     return found
 
 
@@ -43,7 +43,7 @@ def duration(option: str, text: str) -> float:
     except (ValueError, KeyError):
         seconds = math.nan
     if not 0 < seconds < 1e9:
-        raise UsageProblem(f"{option} takes a time as 90s, 30m or 2h, not {text!r}.")
+        raise UsageProblem(f"{option} takes a time such as 90s, 30m or 2h, not {text!r}.")
     return seconds
 
 
@@ -58,40 +58,46 @@ class DecideSettings:
     annotations: Annotated[Path | None, Setting("COCO annotation file of the images.")] = None
     backends: Annotated[
         tuple[str, ...] | None,
-        Setting("Runtimes, with commas: ort-cpu,trt; by default those that can serve here.", kind=str, read=names),
+        Setting("Runtimes, comma-separated: ort-cpu,trt; by default those available here.", kind=str, read=names),
     ] = None
     precisions: Annotated[
         tuple[str, ...],
-        Setting(f"Of {', '.join(PRECISIONS)}.", kind=str, read=precisions, default=",".join(DEFAULT_PRECISIONS)),
+        Setting(
+            f"Precisions, comma-separated: {', '.join(PRECISIONS)}.",
+            kind=str,
+            read=precisions,
+            default=",".join(DEFAULT_PRECISIONS),
+        ),
     ] = DEFAULT_PRECISIONS
-    max_loss: Annotated[float, Setting("Loss of the score that is acceptable.", min=0.0, max=1.0)] = 0.005
+    max_loss: Annotated[float, Setting("Acceptable loss of the score.", min=0.0, max=1.0)] = 0.005
     calibration_annotations: Annotated[
         Path | None,
-        Setting("COCO annotation file of the images of --calibration: int8-mixed is then found by a search on them."),
+        Setting("COCO annotation file of the --calibration images, for the search for int8-mixed."),
     ] = None
     score: Annotated[
         Literal["ap", "top1", "cosine", "perplexity"] | None,
-        Setting("Of a model without --annotations: top1 and cosine are with fp32's outputs; perplexity needs a text."),
+        Setting("Without --annotations: top1 and cosine compare with fp32; perplexity needs a text."),
     ] = None
     search: Annotated[
-        bool, Setting("Find int8-mixed by a search on calibration data that are not scored, where there are any.")
+        bool, Setting("Search for int8-mixed on calibration data that are not scored, if there are any.")
     ] = True
     budget: Annotated[
         float | None, Setting("Start nothing new after this time: 90s, 30m, 2h.", kind=str, read=duration)
     ] = None
     limit: Annotated[
-        int | None, Setting("Score at most this many samples: images of the lowest ids, or 64 drawn of others.", min=1)
+        int | None,
+        Setting("Score at most this many samples: images with the lowest ids; of other data 64 at random.", min=1),
     ] = None
-    batch: Annotated[int, Setting("Items of a timed call.", min=1)] = 1
+    batch: Annotated[int, Setting("Items per timed call.", min=1)] = 1
     repetitions: Annotated[
-        int, Setting("How often each latency is measured, more where rows need it; 0 for scores alone.", min=0)
+        int, Setting("Repetitions per latency, more where rows need them; 0 for scores only.", min=0)
     ] = 9
     options: OptionsByBackend = field(default_factory=dict)
-    accept_simulated: Annotated[
-        bool, Setting("Exit with 0 also where only a precision keeps the score that the runtime imitates.")
-    ] = False
+    accept_simulated: Annotated[bool, Setting("Also exit with 0 if only a simulated precision keeps the score.")] = (
+        False
+    )
     certain: Annotated[
-        bool, Setting("Exit with 0 only where the whole interval of a loss is within --max-loss, not the loss alone.")
+        bool, Setting("Exit with 0 only if the whole interval of a loss is within --max-loss, not just the loss.")
     ] = False
     allow_unverified: AllowUnverified = False
     seed: Seed = 0

@@ -125,7 +125,7 @@ def subject_of(
         check_name(name)
     check_backend_options(backends_of(settings), settings.options)
     if BASELINE not in settings.precisions:
-        raise UsageProblem(f"Losses are measured from {BASELINE}; name it among --precisions, too.")
+        raise UsageProblem(f"Losses are relative to {BASELINE}; add it to --precisions.")
     path = path or embedded_model()
     if not path.is_file():
         raise UsageProblem(f"The model file does not exist: {path}")
@@ -135,25 +135,25 @@ def subject_of(
     refuse_quantised(model)
     shares = read_precision(model).shares
     if shares and BASELINE not in shares:
-        raise UsageProblem(f"The model computes in {', '.join(shares)}; losses are measured from {BASELINE}: {path}")
+        raise UsageProblem(f"The model computes in {', '.join(shares)}, but losses are relative to {BASELINE}: {path}")
     if settings.calibration_annotations is not None:
         if calibration.calibration is None:
-            raise UsageProblem("--calibration-annotations was given without --calibration, the folder of their images.")
+            raise UsageProblem("--calibration-annotations needs --calibration, the folder of their images.")
         if not settings.calibration_annotations.is_file():
             raise UsageProblem(f"The calibration annotations do not exist: {settings.calibration_annotations}")
     if settings.data is None and settings.annotations is None:
         return _embedded(model, settings, calibration, note)
     if settings.data is None:
-        raise UsageProblem("--annotations was given without --data, the folder of their images.")
+        raise UsageProblem("--annotations needs --data, the folder of their images.")
     if not settings.data.exists():
-        raise UsageProblem(f"The data to score, --data, do not exist: {settings.data}")
+        raise UsageProblem(f"The data to score (--data) do not exist: {settings.data}")
     if calibration.calibration is None:
         calibration = replace(calibration, calibration=str(settings.data))
     if settings.annotations is None:
         likeness = _likeness(model, settings, settings.data, calibration)
         return _searched(Subject(model, likeness, calibration), settings, SearchSettings(score=likeness.kind))
     if settings.score not in (None, "ap"):
-        raise UsageProblem(f"--score {settings.score} is of models without --annotations; leave one of them out.")
+        raise UsageProblem(f"--score {settings.score} is for models without --annotations; remove one of them.")
     overlap = images_overlap(calibration.calibration, settings.data, settings.annotations)
     task = Detection(
         settings.data,
@@ -183,9 +183,9 @@ def _searched(subject: Subject, settings: DecideSettings, search: SearchSettings
         return subject
     unit = subject.task.unit
     if subject.calibration.calibration == RANDOM:
-        return replace(subject, no_search="There is no score on noise.")
+        return replace(subject, no_search="Noise gives no score.")
     if subject.task.overlap:
-        reason = f"The calibration data hold {unit} that are scored, and a search must not see them; give others."
+        reason = f"Some calibration {unit} are also scored, which a search must not see; pass others."
         return replace(subject, no_search=reason)
     if isinstance(subject.task, Detection) and search.annotations is None:
         reason = "It needs the annotations of the calibration images, --calibration-annotations."
@@ -221,7 +221,7 @@ def _require_logits(model: Model, samples: CalibrationSettings) -> None:
     read = calibration_data(model, samples).read
     if isinstance(words, int) and any(int(sample["input_ids"].max()) >= words for sample in read()):
         raise UsageProblem(
-            f"{NO_LOGITS} Its output has {words} entries a token, and tokens are above that: {model.path}"
+            f"{NO_LOGITS} Its output has {words} entries per token, and the data have larger tokens: {model.path}"
         )
 
 
@@ -230,10 +230,10 @@ def _embedded(
 ) -> Subject:
     if not fits_embedded_dataset(model.path):
         raise UsageProblem(
-            f"The embedded scenes fit the embedded detector alone; pass --data and --annotations for: {model.path}"
+            f"The embedded scenes fit only the embedded detector; pass --data and --annotations for: {model.path}"
         )
     if not embedded_dataset().exists:
-        note(f"Making the embedded dataset, once: {embedded_dataset().root}")
+        note(f"Generating the embedded dataset (only once): {embedded_dataset().root}")
     place = make_embedded_dataset()
     annotations, overlap = settings.calibration_annotations, False
     if calibration.calibration is None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trt_workbench.bench import RepetitionSettings
+from trt_workbench.core.counts import counted
 from trt_workbench.core.statistics.comparison import inseparable, telling_repetitions
 from trt_workbench.decide.document import BASELINE
 from trt_workbench.decide.tried import DraftRow
@@ -72,20 +73,20 @@ def timing(rows: Sequence[DraftRow], asked: int, left_s: float | None) -> Timing
                 chosen = tuple(row for row in rows if row in kept)
                 return Timing(chosen, repetitions, tuple(_words(order[count:], count, asked, repetitions)))
     seconds = measuring_s(order[:least], wanted(least, min(asked, _FEWEST_REPETITIONS)))
-    return Timing(words=(f"Latencies were not measured: they take {seconds:.0f} s or more, beyond the budget.",))
+    return Timing(words=(f"Latencies were not measured: they take at least {seconds:.0f} s, beyond the budget.",))
 
 
 def _words(dropped: Sequence[DraftRow], count: int, asked: int, repetitions: int) -> list[str]:
     found = []
     if dropped:
         named = ", ".join(row.label for row in dropped)
-        found.append(f"Without a latency, as the budget was used up, the slowest when they were scored: {named}.")
+        found.append(f"No latency of the slowest when scored, as the budget was used up: {named}.")
     if repetitions < asked:
-        found.append(f"Latencies were measured {repetitions} times, not {asked}: the budget was used up.")
+        found.append(f"Latencies were measured {counted(repetitions, 'time')}, not {asked}: the budget was used up.")
     elif repetitions > asked:
         found.append(
-            f"Latencies were measured {repetitions} times, not {asked}: "
-            f"after {asked} no two of {count} rows can be told apart."
+            f"Latencies were measured {counted(repetitions, 'time')}, not {asked}: "
+            f"{asked} cannot distinguish any two of {count} rows."
         )
     return found
 

@@ -103,4 +103,4 @@ def left_out(tried: Sequence[DraftRow]) -> list[str]:
     for precision, backends in runtimes.items():
         alike.setdefault(", ".join(backends), []).append(precision)
     named = "; ".join(f"{', '.join(precisions)} on {backends}" for backends, precisions in alike.items())
-    return [f"Left out, as the budget was used up: {named}."] if named else []
+    return [f"Not tried, as the budget was used up: {named}."] if named else []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from trt_workbench.core.counts import counted
 from trt_workbench.core.percent import share
 from trt_workbench.core.precision import known
 from trt_workbench.core.statistics.bootstrap import (
@@ -46,7 +47,7 @@ def recommendation(
         return Recommendation(
             precision=None,
             backend=None,
-            sentence=f"Nothing can be recommended: {BASELINE} has no score{why}.",
+            sentence=f"No recommendation, as {BASELINE} has no score{why}.",
             doubts=[],
         )
     usable = [row for row in rows if row.meets and row.speed and not row.simulated and row.counts]
@@ -90,26 +91,30 @@ def gate(
     """
     ran = [row for row in rows if row.precision != BASELINE and (accept_simulated or not row.simulated)]
     within = [row for row in ran if row.meets]
-    counted = [row for row in within if row.counts]
-    sure = [row for row in counted if row.certain]
-    names = [row.label for row in counted]
+    counting = [row for row in within if row.counts]
+    sure = [row for row in counting if row.certain]
+    names = [row.label for row in counting]
     bound = f"{figure} within {max_loss:g} of {BASELINE}"
-    number = f"{samples} {unit.removesuffix('s') if samples == 1 else unit}"
-    if not counted:
-        real = "" if accept_simulated else " that ran for real"
-        besides = f", but {', '.join(row.label_with_share for row in within)}" if within else ""
-        text = f"No lower precision{real} keeps {bound}{besides}."
+    number = counted(samples, unit.removesuffix("s"))
+    if not counting:
+        real = "" if accept_simulated else " (simulated ones aside)"
+        text = f"No lower precision{real} keeps {bound}{_not_counted(within)}."
     elif sure:
         keeps = "keeps" if len(sure) == 1 else "keep"
         text = f"{', '.join(row.label for row in sure)} {keeps} {bound} for certain ({number})."
     else:
-        best = min(counted, key=lambda row: _largest(row, samples))
+        best = min(counting, key=lambda row: _largest(row, samples))
         largest = _largest(best, samples)
-        why = f"after {number} the loss may be as much as {_signed(largest)}"
+        why = f"with {number} the loss may be up to {_signed(largest)}"
         if largest <= max_loss:
-            why = f"{number} {'is' if samples == 1 else 'are'} too few to tell, from {LEAST_UNITS} on an interval does"
+            why = f"{number} of the {LEAST_UNITS} that an interval needs"
         text = f"{best.label} keeps {bound} on these {unit}, but not for certain: {why}."
-    return ScoreGate(passed=bool(sure if certain else counted), certain=bool(sure), rows=names, text=text)
+    return ScoreGate(passed=bool(sure if certain else counting), certain=bool(sure), rows=names, text=text)
+
+
+def _not_counted(rows: Sequence[DecisionRow]) -> str:
+    """Say which rows would be meant, if they counted."""
+    return f"; not counted: {', '.join(row.label_with_share for row in rows)}" if rows else ""
 
 
 def _largest(row: DecisionRow, samples: int) -> float:
@@ -124,10 +129,8 @@ def _nothing(rows: Sequence[DecisionRow], baseline: DecisionRow) -> str:
     kept = [row for row in rows if row.meets and row.counts and row is not baseline and row.precision != BASELINE]
     first = kept[0] if kept else baseline
     why = f": {first.reason}" if first.reason else ""
-    what = (
-        f"{first.label}, which keeps the score," if kept else f"no lower precision keeps the score, and {first.label}"
-    )
-    return f"Nothing can be recommended, as {what} has no latency{why}."
+    what = f"{first.label} keeps the score but" if kept else f"no lower precision keeps the score and {first.label}"
+    return f"No recommendation, as {what} has no latency{why}."
 
 
 def chosen_row(usable: Sequence[DecisionRow]) -> DecisionRow:
@@ -162,16 +165,16 @@ def _ship(row: DecisionRow, rows: Sequence[DecisionRow], baseline: DecisionRow, 
     same = next((one for one in rows if one.precision == BASELINE and one.backend == row.backend and one.speed), None)
     parts = []
     if row.speed.speed_up is not None and same and same.speed:
-        times = f"{row.speed.speed_up:.2f} times as fast as {BASELINE} there"
-        parts.append(f"{times} ({_ms(row.speed.latency_ms)} against {_ms(same.speed.latency_ms)})")
+        times = f"{row.speed.speed_up:.2f} times as fast as {BASELINE}"
+        parts.append(f"{times} ({_ms(row.speed.latency_ms)} instead of {_ms(same.speed.latency_ms)})")
     else:
-        parts.append(f"{_ms(row.speed.latency_ms)} a call")
+        parts.append(f"latency {_ms(row.speed.latency_ms)}")
     if row.size_bytes and baseline.size_bytes and row.size_bytes < 0.95 * baseline.size_bytes:
         parts.append(f"{_megabytes(row.size_bytes)} instead of {_megabytes(baseline.size_bytes)}")
-    kept = f"{task.figure} {row.score.value:.4f} against {baseline.score.value:.4f}"
+    kept = f"{task.figure} {row.score.value:.4f} instead of {baseline.score.value:.4f}"
     ends = row.score.loss_ci95
     interval = f", 95 % interval {_signed(ends[0])} to {_signed(ends[1])}" if ends else ""
-    parts.append(f"{kept}, a loss of {_signed(row.score.loss)}{interval}, with {max_loss:g} allowed")
+    parts.append(f"{kept} (loss {_signed(row.score.loss)}{interval}; allowed {max_loss:g})")
     return f"Ship {row.label}: {'; '.join(parts)}."
 
 
@@ -179,21 +182,20 @@ def _stay(row: DecisionRow, rows: Sequence[DecisionRow], task: Task, max_loss: f
     ran = [one for one in rows if one.precision != BASELINE and one.speed and not one.simulated]
     others = [one for one in ran if one.counts]
     within = [one for one in others if one.meets]
-    where = f"Stay with {row.precision} on {row.backend}"
+    where, bound = f"Stay with {row.precision} on {row.backend}", f"{task.figure} within {max_loss:g}"
     if not others:
-        besides = f", but {', '.join(one.label_with_share for one in ran)}" if ran else ""
-        return f"{where}: no lower precision ran here for real{besides}."
+        return f"{where}: no lower precision has a latency here{_not_counted(ran)}."
     if not within:
-        return f"{where}: no lower precision keeps {task.figure} within {max_loss:g}."
+        return f"{where}: no lower precision keeps {bound}."
     best = min(within, key=_latency)
-    kept = f"of what keeps {task.figure} within {max_loss:g}"
     own, other = _ms(_latency(row)), _ms(_latency(best))
     lower = _latency(best) < _latency(row)
     if not latencies_distinguishable(rows):
-        found = f"{best.label} has the lowest median, {other} against {own}" if lower else "nothing has a lower median"
-        return f"{where}: too few repetitions were measured to tell latencies apart; {kept} {found}."
-    found = f"for certain ({best.label}, {other}, cannot be told from it)" if lower else f"({best.label} takes {other})"
-    return f"{where}, {own}: {kept} nothing is faster {found}."
+        found = f"{best.label} has a lower median, {other} instead of {own}" if lower else "none has a lower median"
+        return f"{where}: too few repetitions to distinguish latencies; of the precisions that keep {bound}, {found}."
+    faster = f"proven faster ({best.label}, {other}, is not distinguishable)"
+    slower = f"faster ({best.label} takes {other})"
+    return f"{where}, {own}: no lower precision that keeps {bound} is {faster if lower else slower}."
 
 
 def _doubts(
@@ -210,43 +212,43 @@ def _doubts(
         doubts.append(_uncertain(chosen, task, max_loss, samples))
     if task.overlap and any(_is_ranged(row) for row in rows):
         doubts.append(
-            f"The ranges were found on the {task.unit} that were scored, so that the score flatters every calibrated "
-            "precision; give others with --calibration."
+            f"Some calibration {task.unit} were also scored, which makes the scores of calibrated precisions too good; "
+            "pass others with --calibration."
         )
     if chosen and chosen.speed and chosen.speed.unstable:
-        doubts.append(f"Its latency is not to be relied on: {'; '.join(chosen.speed.unstable[:_MOST])}.")
+        doubts.append(f"Its latency is unreliable: {'; '.join(chosen.speed.unstable[:_MOST])}.")
     if chosen and chosen.speed and chosen.speed.outputs == "far":
         doubts.append(
-            "Its outputs are further from those of the same file on the reference than is usual for its precision."
+            "Its outputs differ from those of the same file on the reference by more than its precision explains."
         )
     if chosen and chosen.speed and chosen.speed.outputs == "not compared":
         doubts.append("Its outputs were not compared with those of the same file on the reference.")
     if chosen and chosen.precision != BASELINE and chosen.speed and chosen.speed.speed_up:
         low = chosen.speed.speed_up_low
         if low is None or low <= 1:
-            why = "its repetitions are too few" if low is None else f"the interval of the speed-up begins at {low:.2f}"
-            doubts.append(f"That it is faster than {BASELINE} cannot be told: {why}.")
+            why = "too few repetitions" if low is None else f"the interval of the speed-up begins at {low:.2f}"
+            doubts.append(f"It is not proven faster than {BASELINE}: {why}.")
     if not latencies_distinguishable(rows):
         repetitions = sorted(row.speed.repetitions for row in rows if row.speed)
         most = repetitions[-2]
         needed = telling_repetitions(len(repetitions) - 1, most + 1)
         doubts.append(
-            f"Latencies of {len(repetitions)} rows cannot be told apart before {needed} repetitions, and no two rows "
-            f"have more than {most}: allow more time, or try fewer rows."
+            f"Distinguishing the latencies of {len(repetitions)} rows takes {counted(needed, 'repetition')}; no two "
+            f"rows have more than {most}. Allow more time or try fewer rows."
         )
     hardly = {row.precision: row.part for row in rows if row.meets and not row.tells and not row.simulated}
     for name, part in hardly.items():
         verb = "are" if part.endswith("s") else "is"
-        doubts.append(f"Only {part} {verb} in {name}: it does not count, as with so little every score is kept.")
+        doubts.append(f"Only {part} {verb} in {name}: it does not count, as so little hardly changes the score.")
     if processor:
-        doubts.append("Latencies are of this machine's processor; they say nothing of a GPU.")
+        doubts.append("Latencies are of this machine's CPU and say nothing about a GPU.")
     kept = [row for row in rows if row.simulated and row.counts and row.meets]
     simulated = list(dict.fromkeys(row.precision for row in kept))
     if simulated:
         named = " and ".join(filter(None, (", ".join(simulated[:-1]), simulated[-1])))
         keeps, it, its = ("keep", "them", "their") if len(simulated) > 1 else ("keeps", "it", "its")
         doubts.append(
-            f"In simulation {named} {keeps} the score, too; only hardware that computes in {it} can tell {its} speed."
+            f"In simulation, {named} also {keeps} the score; {its} speed shows only on hardware that has {it}."
         )
     return doubts
 
@@ -260,16 +262,15 @@ def _is_ranged(row: DecisionRow) -> bool:
 def _uncertain(row: DecisionRow, task: Task, max_loss: float, samples: int) -> str:
     assert row.score is not None  # as it was chosen
     ends = row.score.loss_ci95
-    unit = task.unit.removesuffix("s") if samples == 1 else task.unit
-    text = f"{samples} {unit} cannot certify a loss of at most {max_loss:g}"
+    text = f"{counted(samples, task.unit.removesuffix('s'))} cannot prove a loss of at most {max_loss:g}"
     if ends is None:
         return f"{text}."
     room = max_loss - row.score.loss
     if largest_loss(ends, samples) <= max_loss:
-        return f"{text}: of so few the interval says little; take {LEAST_UNITS} or more."
+        return f"{text}: an interval needs at least {LEAST_UNITS}."
     if row.score.is_widthless:
-        text += ": they are alike in this, so that the interval has no width, and of others up to "
-        text += f"{share(unseen_share(samples), 1)} % may not be"
+        text += ": none differs from the others, so the interval has no width, but up to "
+        text += f"{share(unseen_share(samples), 1)} % of other {task.unit} may differ"
     else:
         text += f": the interval reaches {_signed(ends[1])}"
     if room > 0:
@@ -279,7 +280,7 @@ def _uncertain(row: DecisionRow, task: Task, max_loss: float, samples: int) -> s
             needed = units_to_show(row.score.loss, max_loss)
         else:
             needed = samples * ((ends[1] - row.score.loss) / room) ** 2
-        text += f"; about {_round_up(needed):,} would, if the loss stays as it is"
+        text += f"; about {_round_up(needed):,} would if the loss stays the same"
     return f"{text}."
 
 

@@ -181,10 +181,10 @@ def _refused(batch: Batch, data: CalibrationData) -> str:
     """Say on what the model does not run, and what to do about it."""
     if data.random:
         return (
-            f"The model does not run on noise, with free dimensions of {RANDOM_SIZE}; give samples that it runs on "
+            f"The model does not run on noise with free dimensions of {RANDOM_SIZE}; pass samples that it runs on "
             "(--calibration FILES)."
         )
-    return f"The model does not run on the calibration sample {', '.join(batch.names)}; give others with --calibration."
+    return f"The model does not run on the calibration sample {', '.join(batch.names)}; pass others with --calibration."
 
 
 def _save_with_outputs(document: onnx.ModelProto, tensors: Sequence[str], path: Path) -> None:
@@ -214,10 +214,9 @@ def _count(histogram: Histogram, values: Array, tensor: str, document: onnx.Mode
         maker = next((node for node in document.graph.node if tensor in node.output), None)
         if maker is None:
             raise UsageProblem(
-                f"The calibration sample {', '.join(names)} has {error} in the input {tensor}; a range cannot be found."
+                f"The calibration sample {', '.join(names)} has {error} in input {tensor}; it has no range."
             ) from error
         raise UsageProblem(
-            f"The float model itself makes {error} in the output {tensor} of {maker.op_type} {maker.name} on the "
-            f"calibration sample {', '.join(names)}; a range cannot be found. Check the sample, or the model with trtw "
-            "verify."
+            f"The float model itself computes {error} in output {tensor} of {maker.op_type} {maker.name} on the "
+            f"calibration sample {', '.join(names)}; it has no range. Check the sample, or the model with trtw verify."
         ) from error

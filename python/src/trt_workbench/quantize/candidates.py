@@ -97,7 +97,7 @@ def make_candidate(
     if groups and not low:
         reasons = ", ".join(dict.fromkeys(kept[group.name] for group in groups))
         raise DoesNotApply(
-            f"{all_groups(len(groups))} left alone ({reasons}), so nothing becomes {precision}: {model.path}"
+            f"{all_groups(len(groups))} kept in fp32 ({reasons}), so nothing becomes {precision}: {model.path}"
         )
     document = raise_opset(document, precision, model.path)  # before calibration, which takes minutes
     calibrated = _calibrated(model, calibration, on_progress) if row.is_calibrated else None
@@ -110,7 +110,7 @@ def make_candidate(
     made = lowered(document, low, precision, ranges, placement)
     names = {group.name for group in low}
     kept |= {name: reason for name, reason in made.kept.items() if name in names}
-    notes = tuple(f"{name} stays as it was: {reason}." for name, reason in made.kept.items() if name not in names)
+    notes = tuple(f"{name} is unchanged: {reason}." for name, reason in made.kept.items() if name not in names)
     low = [group for group in low if group.name not in kept]
     products: list[PrecisionGroup | Outsider] = [*groups, *others.values()]
     # weights of 4 bits are widened in front of the products
@@ -178,8 +178,8 @@ def kept_groups(
     for pattern in placement.keep:
         found = [pattern] if pattern in names else fnmatch.filter(names, pattern)
         if not found:
-            raise UsageProblem(f"There is no group {pattern!r} to leave alone; {did_you_mean(pattern, names)} {model}")
-        kept |= dict.fromkeys(found, "asked for")
+            raise UsageProblem(f"There is no group {pattern!r} to keep; {did_you_mean(pattern, names)} {model}")
+        kept |= dict.fromkeys(found, "requested")
     return kept
 
 
@@ -263,7 +263,7 @@ def check_output(model: Model, output: Path) -> None:
     Whether a file there may be replaced is another question (`check_user_output`): in a cache, all may.
     """
     if output.suffix != ".onnx" or output.is_dir():
-        raise UsageProblem(f"The output is an ONNX file, NAME.onnx: {output}")
+        raise UsageProblem(f"The output must be an ONNX file, NAME.onnx: {output}")
     sources = {os.path.realpath(file) for file in model.files}
     for file in (output, evidence_path(output), output.with_name(f"{output.name}.data")):
         refuse_special(file)
@@ -284,10 +284,10 @@ def method_of(precision: str, placement: PlacementSettings) -> Method:
     row, _ = read(precision)
     method = placement.method or row.method
     if placement.method and not row.is_calibrated:
-        raise UsageProblem(f"{precision} has no ranges to find, so there is no method to choose.")
+        raise UsageProblem(f"{precision} needs no calibration; remove --method.")
     if row.is_float and method == "entropy":
         raise UsageProblem(
-            f"entropy compares distributions over the even steps of int8; take max, percentile or mse for {precision}."
+            f"The method entropy needs the even steps of int8; use max, percentile or mse for {precision}."
         )
     return method
 
@@ -298,7 +298,7 @@ def _calibrated(
     if not isinstance(calibration, Calibrated):
         return calibrate(model, calibration or CalibrationSettings(), on_progress)
     if calibration.source_sha256 != model.sha256:
-        raise UsageProblem(f"The ranges were found on another model: {model.path}")
+        raise UsageProblem(f"The ranges were calibrated on another model: {model.path}")
     return calibration
 
 
@@ -306,7 +306,7 @@ def _zeros(ranges: Mapping[str, TensorRange]) -> tuple[str, ...]:
     """Say which activations have almost no range."""
     zeros = [name for name, found in ranges.items() if not found.largest]
     named = f"{', '.join(zeros[:5])}{f' and {len(zeros) - 5} more' if zeros[5:] else ''}"
-    return (f"0 in all calibration samples, so that their range means nothing: {named}.",) if zeros else ()
+    return (f"Always 0 in the calibration data, so the range is meaningless: {named}.",) if zeros else ()
 
 
 def _notes(precision: str, version: int, calibration: CalibrationSettings | Calibrated | None) -> tuple[str, ...]:
@@ -315,10 +315,10 @@ def _notes(precision: str, version: int, calibration: CalibrationSettings | Cali
         and isinstance(calibration, CalibrationSettings)
         and calibration.calibration
     ):
-        return (f"The calibration data were not used: {precision} has no ranges to find.",)
+        return (f"The calibration data were not used: {precision} needs no calibration.",)
     if precision == "int8" and version > OPSETS["8.6"]:
         return (
-            f"TensorRT 8.6 reads operator sets up to {OPSETS['8.6']}, and this model has {version}; 10 and 11 read it.",
+            f"TensorRT 8.6 reads operator sets up to {OPSETS['8.6']}; this model has {version}, which 10 and 11 read.",
         )
     return ()
 

@@ -26,7 +26,7 @@ def quantize(
     model: Annotated[Path, typer.Argument(help="ONNX file in float32.")],
     *,
     precision: Annotated[
-        str, Setting(f"Format to make: {', '.join(MADE)}.", flags="--to", kind=str, read=made_precision)
+        str, Setting(f"Target format: {', '.join(MADE)}.", flags="--to", kind=str, read=made_precision)
     ],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="File to write; tmp/quantize/MODEL.TO.onnx by default.")
@@ -37,11 +37,11 @@ def quantize(
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
-    """Make a model in a lower precision, with its evidence.
+    """Convert a model to a lower precision, with its evidence.
 
-    Ranges of activations are found on --calibration, prepared as inference prepares it. With --keep-score only one half
-    of it gives ranges; on the other, groups are left alone until the loss of the score is small enough. The exit code
-    is 1 if it never is.
+    Activation ranges are calibrated on --calibration, preprocessed as for inference. With --keep-score only half of it
+    is used for that; on the other half, groups are kept in fp32 until the loss of the score is small enough. Exit code
+    1 if it never is.
     """
     from trt_workbench.console.progress import progress_bar
     from trt_workbench.core.precision import read
@@ -77,7 +77,7 @@ def _require_a_bound(settings: SearchSettings) -> None:
     """Raise UsageProblem where something of a search is asked for, but none."""
     given = {"--annotations": settings.annotations, "--score": settings.score, "--profile": settings.profile}
     if settings.keep_score is None and (names := [name for name, value in given.items() if value is not None]):
-        raise UsageProblem(f"{', '.join(names)} needs --keep-score, the loss of the score that is allowed.")
+        raise UsageProblem(f"Pass --keep-score (the allowed loss of the score) with {', '.join(names)}.")
 
 
 def _searched(search: Search, *, debug: bool) -> tuple[Candidate, ReportOutcome]:
@@ -96,13 +96,14 @@ def _searched(search: Search, *, debug: bool) -> tuple[Candidate, ReportOutcome]
         evidence, groups = found.document.evidence, len(found.document.order)
         last = evidence.curve[-1]
         raise CheckFailed(
-            f"Nothing in {search.precision} keeps {evidence.figure} within {evidence.bound:g}: with {last.kept} of "
-            f"{groups} groups left alone the loss is {last.loss:.{digits_for(evidence.bound)}f}. No model was written."
+            f"No {search.precision} model keeps {evidence.figure} within {evidence.bound:g}: with {last.kept} of "
+            f"{groups} groups kept in fp32 the loss is {last.loss:.{digits_for(evidence.bound)}f}. Nothing is written."
         )
     return found.candidate, drawing
 
 
 def _show(candidate: Candidate) -> None:
+    from trt_workbench.core.counts import counted
     from trt_workbench.core.percent import share
     from trt_workbench.model.graph_types import read_precision
     from trt_workbench.model.opened import Model
@@ -114,7 +115,7 @@ def _show(candidate: Candidate) -> None:
     low = f"{share(evidence.low_macs, 1)}% of the arithmetic, {share(evidence.low_weights, 1)}% of the weights"
     tell(f"In {candidate.precision}: {low}")
     for reason, count in Counter(evidence.kept.values()).most_common():
-        tell(f"Left as it was: {count} group{'s' * (count > 1)}: {reason}")
+        tell(f"Unchanged: {counted(count, 'group')} ({reason})")
     if found := evidence.search:
         tell(f"{found.figure} on {found.samples} held-out {found.unit}: {_search_words(found)}")
     if data := evidence.calibration:
@@ -145,4 +146,4 @@ def _search_words(found: SearchEvidence) -> str:
     low, high = chosen.loss_ci95
     words += f" (95 %: {low:.{digits}f} to {high:.{digits}f})"
     proven = is_certain(chosen.loss_ci95, found.samples, found.bound)
-    return words if proven else f"{words}; so few {found.unit} do not prove a loss of {found.bound:g} at most"
+    return words if proven else f"{words}; too few {found.unit} to prove a loss of at most {found.bound:g}"

@@ -16,6 +16,7 @@ from trt_workbench.backends.images import ImageTransform
 from trt_workbench.backends.measure.inputs import complete_shapes, random_inputs
 from trt_workbench.backends.torch.llm_tokenizer import load_tokenizer
 from trt_workbench.core.array_files import count_rows
+from trt_workbench.core.counts import counted
 from trt_workbench.core.elements import errors, is_finite, kind
 from trt_workbench.core.errors import ComponentMissing, UsageProblem
 from trt_workbench.core.hashing import hash_file, hash_folder
@@ -130,12 +131,12 @@ def calibration_data(model: Model, settings: CalibrationSettings, half: Half | N
     """
     if settings.calibration is None:
         raise UsageProblem(
-            "Ranges of activations need data: pass --calibration with images, .npy or .npz files or a text, or "
+            "Activation ranges need data: pass --calibration with images, .npy or .npz files or a text, or "
             "--calibration random for a model that is labelled as not calibrated."
         )
     inputs = model.facts.inputs
     if empty := [one.name for one in inputs if one.shape and one.shape[0] == 0]:
-        raise UsageProblem(f"Input {empty[0]} was exported for a batch of 0, so that it takes no sample: {model.path}")
+        raise UsageProblem(f"Input {empty[0]} was exported with a batch of 0 and takes no sample: {model.path}")
     if settings.calibration == RANDOM:
         return _random(model, inputs, settings)
     require_batch_first(model)
@@ -172,8 +173,8 @@ def require_batch_first(model: Model) -> None:
             if not _names_a_batch(first) and first != dim and (called or begins):
                 shape = ", ".join(str(one or "?") for one in (first, *others))
                 raise UsageProblem(
-                    f"Samples are taken along the first dimension, and the batch of the input {tensor.name} [{shape}] "
-                    f"is dimension {axis}, {dim}; export the model with the batch first: {model.path}"
+                    f"Samples are taken along the first dimension, but the batch of input {tensor.name} [{shape}] is "
+                    f"dimension {axis}, {dim}; export the model with the batch first: {model.path}"
                 )
 
 
@@ -195,10 +196,9 @@ def _drawn(available: int, settings: CalibrationSettings, path: Path, half: Half
     if half is not None:
         places = np.random.default_rng([settings.seed, available]).permutation(available)[half::2]
     if len(places) < FEWEST_SAMPLES:
-        of = f", {len(places)} in the half of them that is used" if half is not None else ""
+        of = f", {len(places)} in the half that is used" if half is not None else ""
         raise UsageProblem(
-            f"The data hold {available} sample{'s' * (available != 1)}{of}, and neither ranges nor scores of fewer "
-            f"than {FEWEST_SAMPLES} mean anything; give more: {path}"
+            f"The data have {counted(available, 'sample')}{of}; ranges and scores need {FEWEST_SAMPLES} or more: {path}"
         )
     count = min(len(places), settings.samples)
     return sorted(np.random.default_rng(settings.seed).choice(places, count, replace=False).tolist())
@@ -241,9 +241,9 @@ def _check_values(
     # a set of dark images reaches a twentieth of the range at least
     if not (low - span * 0.1 <= least and low + span * 0.05 <= most <= high + span * 0.1):
         raise UsageProblem(
-            f"The arrays hold values from {least:.4g} to {most:.4g}, and inference feeds this model "
-            f"{low:.4g} to {high:.4g}: they were normalised in another way, or not at all. Prepare them as inference "
-            f"does, or give the images themselves: {path}"
+            f"The arrays have values from {least:.4g} to {most:.4g}, but inference feeds this model "
+            f"{low:.4g} to {high:.4g}: they were normalised differently or not at all. Prepare them as for inference, "
+            f"or pass the images themselves: {path}"
         )
 
 
@@ -274,8 +274,9 @@ def _text(
     names = {tensor.name for tensor in inputs}
     if "input_ids" not in names or names - known:
         raise UsageProblem(
-            f"A text calibrates models that take {', '.join(sorted(known))} or some of them, input_ids always; this "
-            f"one takes {', '.join(sorted(names))}: give .npz files with these. Model: {model.path}"
+            "A text calibrates models whose inputs are input_ids and possibly "
+            f"{', '.join(sorted(known - {'input_ids'}))}; this one takes {', '.join(sorted(names))}. Pass .npz files "
+            f"with these inputs. Model: {model.path}"
         )
     tokenizer = load_tokenizer(examine_llm_directory(settings.tokenizer or model.path.parent))
     try:
@@ -323,7 +324,7 @@ def _random(model: Model, inputs: Sequence[ModelTensor], settings: CalibrationSe
                 noise = generator.uniform(low, high, transform.shape).astype(transform.dtype)
                 yield {specs[0].name: noise}
             else:
-                drawn = random_inputs(specs, shapes, settings.seed + number, hint="give samples (--calibration FILES)")
+                drawn = random_inputs(specs, shapes, settings.seed + number, hint="pass samples (--calibration FILES)")
                 yield {name: array[0] for name, array in drawn.items()}
 
     return CalibrationData(tuple(f"random sample {number}" for number in range(count)), 0, "noise", True, read)

@@ -29,7 +29,7 @@ from trt_workbench.quantize.settings import CalibrationSettings
 from trt_workbench.verify import require_verified
 
 Figure = Literal["cosine", "top1", "perplexity"]
-NO_LOGITS = "A perplexity is of models that map input_ids to logits, and this is none; take --score cosine."
+NO_LOGITS = "Perplexity needs a model that maps input_ids to logits; use --score cosine for this one."
 FIGURE_NAMES: dict[Figure, str] = {"cosine": "cosine", "top1": "top-1 agreement", "perplexity": "perplexity"}
 Outputs = dict[str, NDArray[Any]]
 _OUTPUTS, _SAMPLES = "outputs.npz", "samples.json"
@@ -141,8 +141,8 @@ def array_scores(folder: Path, figure: Figure, seed: int) -> ResampledScore:
         means["top1"] = float(np.mean(found.top1))
     elif figure == "top1":
         raise UsageProblem(
-            "There is no top-1: the first output of floats is no [samples, classes] or [samples, positions, classes] "
-            "of at least 2 classes; take --score cosine."
+            "top1 needs a first float output of shape [samples, classes] or [samples, positions, classes] with at "
+            "least 2 classes; use --score cosine for this one."
         )
     if found.nll:
         means |= {"kl": float(np.mean(found.kl)), "perplexity": float(np.exp(np.mean(found.nll) / found.tokens))}
@@ -177,7 +177,7 @@ def _run(session: Session, taken: Sequence[Batch], expected: Outputs) -> tuple[O
         times.append((time.perf_counter() - started) * 1000)
         for name, array in found.items():
             if array.ndim == 0 or len(array) != batch.size:
-                raise UsageProblem(f"Output {name} has no entry for each sample, so that samples cannot be compared.")
+                raise UsageProblem(f"Output {name} does not have one entry per sample, so samples cannot be compared.")
         parts.append({name: batch.of_samples(array) for name, array in found.items()})
         for name, own in parts[-1].items():
             if _is_broken(own, expected[name][done : done + len(own)] if name in expected else own):
@@ -189,9 +189,9 @@ def _run(session: Session, taken: Sequence[Batch], expected: Outputs) -> tuple[O
 def _compared(found: Outputs, expected: Outputs, names: Sequence[str], ids: NDArray[Any] | None) -> SampleScores:
     floats = [name for name, array in expected.items() if kind(array) is Kind.REAL and array.size]
     if not floats:
-        raise UsageProblem("The model has no output of floats to compare, or outputs without a single number.")
+        raise UsageProblem("The model has no float output to compare, or its float outputs are empty.")
     if any(name not in found or found[name].shape != expected[name].shape for name in floats):
-        raise UsageProblem("The outputs are of other names or shapes than the baseline's.")
+        raise UsageProblem("The outputs differ from the baseline's in name or shape.")
     ours, theirs = (
         np.concatenate([widened(one[name].reshape(len(names), -1)) for name in floats], axis=1)
         for one in (found, expected)

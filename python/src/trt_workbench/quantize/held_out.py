@@ -60,11 +60,11 @@ def scorer_of(
         UsageProblem: there is no such score, or the data do not fit it.
     """
     if calibration.calibration == RANDOM:
-        raise UsageProblem("There is no score on noise; pass data with --calibration.")
+        raise UsageProblem("Noise gives no score; pass data with --calibration.")
     data = calibration_data(model, replace(calibration, samples=settings.score_samples), half)
     if settings.annotations is not None:
         if settings.score is not None:
-            raise UsageProblem("With --annotations the score is AP; leave --score out.")
+            raise UsageProblem("With --annotations the score is AP; remove --score.")
         images = Path(calibration.calibration or "")
         annotations = _of_half(images, settings.annotations, data, folder / f"half-{half}.json")
         task = task_of(family_of(model, calibration.family, calibration.imgsz).task)
@@ -127,7 +127,7 @@ class _Likeness:
 def _of_half(images: Path, annotations: Path, data: CalibrationData, path: Path) -> Path:
     """Write the annotations of the images of one half into `path`, which is returned."""
     if not images.is_dir():
-        raise UsageProblem(f"With --annotations, --calibration names the folder of their images: {images}")
+        raise UsageProblem(f"With --annotations, --calibration must be the folder of their images: {images}")
     listed = read_dataset(images, annotations, allow_missing=True)
     names = {Path(name).resolve() for name in data.names}
     ids = {image.id for image in listed.images if listed.path(image).resolve() in names}

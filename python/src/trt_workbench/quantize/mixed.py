@@ -20,7 +20,7 @@ from trt_workbench.quantize.search import Note, Search
 from trt_workbench.quantize.settings import CalibrationSettings, PlacementSettings, SearchSettings
 
 INT8_MIXED = "int8-mixed"
-_BY_RULE = "It leaves alone what is known to lose most."
+_BY_RULE = "It keeps the groups that are known to lose most in fp32."
 
 
 class _OutOfTime(Exception):
@@ -65,8 +65,8 @@ class MixedSearch:
             self.document = self._found(model, calibration, output, record)
         except _OutOfTime:
             self.words.append(
-                f"The search for {INT8_MIXED} was left after {self.seconds:.0f} s; the next call goes on with its "
-                f"trials. {_BY_RULE}"
+                f"The search for {INT8_MIXED} was stopped after {self.seconds:.0f} s; the next call resumes it. "
+                f"{INT8_MIXED} was made without it. {_BY_RULE}"
             )
             return None
         except (UsageProblem, CheckFailed) as problem:
@@ -92,7 +92,7 @@ class MixedSearch:
 
             return report
 
-        self.note(f"Searching what {INT8_MIXED} leaves alone, {self.seconds:.0f} s at most")
+        self.note(f"Searching which groups {INT8_MIXED} keeps in fp32, {self.seconds:.0f} s at most")
         search = Search(model, "int8", output, calibration, PlacementSettings(), self.settings, self.note, progress)
         found = search.run().document
         if found.candidate is not None:
@@ -103,7 +103,7 @@ class MixedSearch:
 
 def by_rule(reason: str) -> str:
     """Say that no search chose what int8-mixed leaves alone, and why."""
-    return f"There was no search for {INT8_MIXED}: {reason.removesuffix('.')}. {_BY_RULE}"
+    return f"{INT8_MIXED} was made without a search: {reason.removesuffix('.')}. {_BY_RULE}"
 
 
 def search_summary(found: SearchDocument) -> str:
@@ -116,10 +116,10 @@ def search_summary(found: SearchDocument) -> str:
     digits = digits_for(evidence.bound)
     ends = f" (95 %: {chosen.loss_ci95[0]:.{digits}f} to {chosen.loss_ci95[1]:.{digits}f})" if chosen.loss_ci95 else ""
     seen = (
-        f" and {chosen.seen_loss:.{digits}f} on the half that gave the ranges" if chosen.seen_loss is not None else ""
+        f" and {chosen.seen_loss:.{digits}f} on the half used for calibration" if chosen.seen_loss is not None else ""
     )
     return (
-        f"{INT8_MIXED} was found by search: {chosen.kept} of {len(found.order)} groups left alone, "
+        f"{INT8_MIXED} was found by search: {chosen.kept} of {len(found.order)} groups kept in fp32, "
         f"{share(chosen.low_macs, 1)}% of the arithmetic in int8. On {scored} the loss of {evidence.figure} is "
-        f"{chosen.loss:.{digits}f}{ends}{seen}, with {evidence.bound:g} allowed ({found.wall_s:.0f} s)."
+        f"{chosen.loss:.{digits}f}{ends}{seen}; allowed is {evidence.bound:g} ({found.wall_s:.0f} s)."
     )

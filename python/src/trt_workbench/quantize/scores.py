@@ -61,7 +61,7 @@ class ResampledScore:
         counted = self.counts and reference is not self and reference.value == 1  # the baseline agrees with itself
         if reference is not self:
             if self.samples != reference.samples:
-                raise UsageProblem("The scores are of different samples, so that their difference says nothing.")
+                raise UsageProblem("The scores are of different samples and cannot be compared.")
             loss_ends = interval(self._loss(reference.resampled, self.resampled), loss)
             if counted:
                 ends, loss_ends = (share_interval(share, self.count) for share in (self.value, 1 - self.value))
@@ -106,11 +106,11 @@ def coco_scores(directory: Path, seed: int) -> ResampledScore:
     """
     metrics = read_document(directory / "metrics.json", CocoMetrics)
     if metrics["status"] != "complete":
-        raise UsageProblem(f"The evaluation was interrupted, so that its score is of other images: {directory}")
+        raise UsageProblem(f"The evaluation was interrupted, so its score is of other images: {directory}")
     task = task_of(metrics["model"].get("task", "boxes"))
     figures, decided_by = cast("dict[str, float | None]", metrics), task.decided_by
     if (value := figures[decided_by]) is None:
-        raise UsageProblem(f"There is no {decided_by}: the images have no annotations: {directory}")
+        raise UsageProblem(f"No {decided_by}, as the images have no annotations: {directory}")
     used = metrics["dataset"]
     dataset = read_dataset(
         Path(used["images"]),
@@ -122,12 +122,12 @@ def coco_scores(directory: Path, seed: int) -> ResampledScore:
         task=task,
     )
     if dataset.sha256 != used["annotations_sha256"] or len(dataset.images) != metrics["images"]:
-        raise UsageProblem(f"The annotations were changed since the evaluation: {used['annotations']}")
+        raise UsageProblem(f"The annotations have changed since the evaluation: {used['annotations']}")
     image_ids = np.array([image.id for image in dataset.images], np.int64)
     found = read_predictions(directory / "predictions.json", task)
     if not np.isin(found.image_ids, image_ids).all():
         raise UsageProblem(
-            f"There are predictions for images that were not evaluated; the run was changed: {directory}"
+            f"There are predictions for images that were not evaluated; the run has been changed: {directory}"
         )
     matches = CocoMatches(image_ids, dataset.truth, dataset.categories, found, task.measures[-1])
     resampled = matches.average_precision(draw_counts(len(image_ids), seed))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from trt_workbench import __version__
 from trt_workbench.backends.profiling import Operation
+from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import scratch_folder
 from trt_workbench.core.hashing import hash_document
@@ -201,7 +202,7 @@ class Search:
         began = time.monotonic()
         made = self._maker.make(names, self._folder / f"{kept}" / self.model.path.name, check=False)
         seen_loss = None
-        with named(made.path, f"{self.model.path} in {self.precision} with {kept} groups left alone"):
+        with named(made.path, f"{self.model.path} in {self.precision} with {counted(kept, 'group')} kept in fp32"):
             score = self._score(self._scorer, made.path, f"score-{kept}", "float").against(self._baseline)
             if score.loss <= self._bound:
                 seen_score = self._score(self._seen, made.path, f"seen-{kept}", "float-seen")
@@ -222,9 +223,9 @@ class Search:
         ends = f" ({point.loss_ci95[0]:.{digits}f} to {point.loss_ci95[1]:.{digits}f})" if point.loss_ci95 else ""
         seen = f", {point.seen_loss:.{digits}f} on the other half" if point.seen_loss is not None else ""
         self.note(
-            f"{kept} of {len(self._order)} groups left alone, {share(point.low_macs, 1)}% of the arithmetic in "
+            f"{kept} of {len(self._order)} groups kept in fp32, {share(point.low_macs, 1)}% of the arithmetic in "
             f"{self.precision}: {self._scorer.figure} {point.value:.{digits}f}, loss "
-            f"{point.loss:.{digits}f}{ends}{seen}; about {seconds:.0f} s to go"
+            f"{point.loss:.{digits}f}{ends}{seen}; about {seconds:.0f} s left"
         )
         return point
 
@@ -264,5 +265,5 @@ def layer_times(directory: Path, names: Collection[str]) -> dict[str, float]:
             for name in computed:
                 times[name] = times.get(name, 0.0) + line.mean_ms / len(computed)
     if not times:
-        raise UsageProblem(f"The profile has no time for any group of this model; is it of another one? {directory}")
+        raise UsageProblem(f"The profile has no times for groups of this model; is it of another model? {directory}")
     return times

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import read_document
 from trt_workbench.core.percent import share
 from trt_workbench.model.low_precision.evidence import SearchEvidence
@@ -40,14 +41,14 @@ def _said(found: SearchDocument) -> list[str]:
     evidence, to = found.evidence, found.sensitivity.to
     bound = f"the bound of {evidence.bound:g} on {evidence.figure}"
     if (chosen := evidence.chosen) is None:
-        return [f"Nothing in {to} keeps {bound}."]
+        return [f"No {to} model meets {bound}."]
     if not chosen.kept:
-        return [f"Every group in {to} keeps {bound}: the loss is {chosen.loss:.4f}."]
+        return [f"The model with every group in {to} meets {bound}: the loss is {chosen.loss:.4f}."]
     left = found.order[: chosen.kept]
     return [
-        f"{share(chosen.low_macs, 1)} % of the arithmetic in {to} keeps {bound}: with {chosen.kept} of "
-        f"{len(found.order)} groups left alone the loss is {chosen.loss:.4f}.",
-        f"Left alone: {', '.join(left[:_NAMED])}{f' and {len(left) - _NAMED} more' if len(left) > _NAMED else ''}.",
+        f"The model with {share(chosen.low_macs, 1)} % of the arithmetic in {to} meets {bound}: with {chosen.kept} of "
+        f"{len(found.order)} groups kept in fp32 the loss is {chosen.loss:.4f}.",
+        f"Kept in fp32: {', '.join(left[:_NAMED])}{f' and {len(left) - _NAMED} more' if len(left) > _NAMED else ''}.",
     ]
 
 
@@ -71,7 +72,9 @@ def draw_curve(evidence: SearchEvidence, to: str, path: Path) -> Path:
                 axes.plot([100 * point.low_macs] * 2, ends, color=ACCENT, alpha=0.35, linewidth=2, zorder=1)
         axes.scatter(shares, [point.value for point in points], 22, color=ACCENT, zorder=3)
         for point in points:
-            words = f"{point.kept} groups left alone, {share(point.low_macs, 1)} % of the arithmetic in {to}"
+            words = (
+                f"{counted(point.kept, 'group')} kept in fp32, {share(point.low_macs, 1)} % of the arithmetic in {to}"
+            )
             say_point(
                 axes,
                 100 * point.low_macs,

@@ -104,7 +104,7 @@ def measure_sensitivity(
     if not free:
         reasons = ", ".join(dict.fromkeys(left_out.values()))
         raise UsageProblem(
-            f"{all_groups(len(groups))} left alone ({reasons}), so nothing can be measured: {model.path}"
+            f"{all_groups(len(groups))} kept in fp32 ({reasons}), so nothing can be measured: {model.path}"
         )
     products: list[PrecisionGroup | Outsider] = [*groups, *other_products(document, precision, shapes).values()]
     macs, weights = sum(one.macs for one in products), sum(weight_elements(products))
@@ -209,5 +209,5 @@ def _noise(reference: Outputs, outputs: Outputs) -> float:
             sums.add(other[name], one[name])
         ratios.append(min(sums.rel_l2**2, _MOST_NOISE))
     if not ratios:
-        raise UsageProblem("The model has no output of floats to compare.")
+        raise UsageProblem("The model has no float output to compare.")
     return float(np.mean(ratios))

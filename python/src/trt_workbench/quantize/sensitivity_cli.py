@@ -35,7 +35,7 @@ def sensitivity(
     precision: Annotated[
         str, Setting(f"Format to try: {', '.join(MADE)}.", flags="--to", kind=str, read=made_precision, default="int8")
     ] = "int8",
-    worst: Annotated[int, typer.Option(min=0, help="Score the model with each of this many noisiest groups.")] = 5,
+    worst: Annotated[int, typer.Option(min=0, help="Number of the noisiest groups to score, each alone.")] = 5,
     output: OutputOption = None,
     calibration: CalibrationSettings,
     placement: PlacementSettings,
@@ -45,8 +45,8 @@ def sensitivity(
 ) -> None:
     """Show what each group of a model loses in a lower precision.
 
-    One group after the other is put into the format, and the noise at the outputs ranks them. With --annotations or
-    --score the noisiest are scored, too, on the half of the calibration data on which no ranges are found.
+    Each group alone is converted, and the noise at the outputs ranks the groups. With --annotations or --score the
+    noisiest are also scored, on the half of the calibration data that is not used for ranges.
     """
     from trt_workbench.console.progress import progress_bar
     from trt_workbench.core.directory import run_directory
@@ -73,7 +73,7 @@ def sensitivity(
         directory = run.commit("complete")
     drawing = draw(directory, debug=debug)
     if not found.calibrated:
-        say("Ranges are of noise: NOT CALIBRATED.")
+        say("The ranges are from noise: NOT CALIBRATED.")
     if as_json:
         print_json({**found.model_dump(mode="json"), "directory": str(directory)})
     else:
@@ -84,6 +84,8 @@ def sensitivity(
 def _show(found: Sensitivity, directory: Path) -> None:
     from rich.table import Table
 
+    from trt_workbench.core.counts import counted
+
     console = stdout_console(quiet=False)
     figures = (found.figure, "loss", "95 %") if found.figure else ()
     table = Table("group", "operator", "dB", "noise", "MACs", *figures)
@@ -92,12 +94,15 @@ def _show(found: Sensitivity, directory: Path) -> None:
         table.add_row(*_cells(group, total, scored=bool(figures)))
     console.print(table)
     if len(found.groups) > _SHOWN:
-        print_line(console, f"and {len(found.groups) - _SHOWN} groups of less noise")
-    print_line(console, "dB: SQNR of the group alone; noise: its share of all groups'; MACs: of the arithmetic")
+        print_line(console, f"and {counted(len(found.groups) - _SHOWN, 'group')} with less noise")
+    print_line(console, "dB: SQNR of the group alone; noise, MACs: its share of the noise and of the arithmetic")
     whole = f"{found.sqnr_db:.1f} dB" if found.sqnr_db is not None else "no noise"
-    print_line(console, f"Every group in {found.to}: {whole}, on {found.samples} samples")
+    print_line(console, f"Every group in {found.to}: {whole}, on {counted(found.samples, 'sample')}")
     if found.baseline is not None:
-        print_line(console, f"{found.figure} of the float model: {found.baseline:.4f} on {found.scored} samples")
+        print_line(
+            console,
+            f"{found.figure} of the float model: {found.baseline:.4f} on {counted(found.scored or 0, 'sample')}",
+        )
     print_line(console, f"Run directory: {directory}")
     print_report(console, directory)
 

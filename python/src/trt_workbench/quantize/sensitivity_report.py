@@ -40,13 +40,13 @@ def _said(found: Sensitivity) -> list[str]:
     """Say which groups make half of the noise, and what the noisiest costs in score."""
     total = sum(group.noise for group in found.groups)
     if not total:
-        return [f"No group changes anything in {found.to}."]
+        return [f"No group changes any output in {found.to}."]
     half, shares = 0, 0.0
     while shares < total / 2:
         shares += found.groups[half].noise
         half += 1
     chosen = found.groups[:half]
-    what = f"{half} of {len(found.groups)} groups make" if half > 1 else "One group makes"
+    what = f"{half} of {len(found.groups)} groups cause" if half > 1 else "One group causes"
     sentences = [
         f"{what} {share(shares / total)} % of the noise of {found.to}, with "
         f"{share(sum(group.macs_share for group in chosen))} % of the arithmetic."

@@ -17,14 +17,14 @@ MADE = precisions(lambda one: one.makes)
 FEWEST_SAMPLES = 8
 """Ranges from fewer are refused."""
 _DATA = "Calibration"
-_PLACEMENT = "What is quantised"
-_SCORE = "What is scored"
+_PLACEMENT = "Quantisation"
+_SCORE = "Scoring"
 
 
 def made_precision(option: str, text: str) -> str:
     """Return a precision that a model can be made in. Raises UsageProblem for any other text."""
     if text not in MADE:
-        raise UsageProblem(f"{option}: there is no format {text!r} to make; {did_you_mean(text, MADE)}")
+        raise UsageProblem(f"{option}: there is no target format {text!r}; {did_you_mean(text, MADE)}")
     return text
 
 
@@ -40,22 +40,22 @@ class CalibrationSettings:
         128
     )
     percentile: Annotated[
-        float, Setting("Share in percent of values that the method percentile keeps.", _DATA, min=50, max=100)
+        float, Setting("Percentage of values that the method percentile keeps.", _DATA, min=50, max=100)
     ] = 99.99
     family: Annotated[
         str | None, Setting("Detector family that images are prepared for; recognised by default.", _DATA)
     ] = None
     imgsz: Annotated[
         tuple[int, int] | None,
-        Setting("Input size of a model that takes any, 640 or 480x640.", _DATA, kind=str, read=read_size),
+        Setting("Input size of a model that takes any size: 640 or 480x640.", _DATA, kind=str, read=read_size),
     ] = None
     exif: Annotated[Literal["apply", "ignore"], EXIF] = "ignore"
     classes: Annotated[str | None, CLASSES] = None
     tokenizer: Annotated[
         Path | None, Setting("Folder of the tokenizer for a text; the model's folder by default.", _DATA)
     ] = None
-    window: Annotated[int, Setting("Tokens of a text that make one sample.", _DATA, min=2)] = 128
-    threads: Annotated[int | None, Setting("Processors that calibration may use; all by default.", _DATA, min=1)] = None
+    window: Annotated[int, Setting("Tokens per sample of a text.", _DATA, min=2)] = 128
+    threads: Annotated[int | None, Setting("CPU cores for calibration; all by default.", _DATA, min=1)] = None
     seed: Seed = 0
 
 
@@ -67,14 +67,16 @@ class PlacementSettings:
         None
     )
     keep: Annotated[
-        tuple[str, ...], Setting("Leave this group (a node, or a pattern as layers.0.*) alone; repeatable.", _PLACEMENT)
+        tuple[str, ...],
+        Setting("Keep this group (a node, or a pattern such as layers.0.*) in fp32; repeatable.", _PLACEMENT),
     ] = ()
     keep_sensitive: Annotated[
-        bool, Setting("Leave alone what is known to lose most (docs/guides/quantize.md).", _PLACEMENT)
+        bool, Setting("Keep groups that are known to lose most in fp32 (docs/guides/quantize.md).", _PLACEMENT)
     ] = True
-    attention: Annotated[bool, Setting("Quantise products of two activations, too.", _PLACEMENT)] = False
+    attention: Annotated[bool, Setting("Also quantise products of two activations.", _PLACEMENT)] = False
     compact: Annotated[
-        bool, Setting("Keep int8 weights as integers, a quarter of the size; TensorRT 8.6 refuses them.", _PLACEMENT)
+        bool,
+        Setting("Keep int8 weights as integers, a quarter of the size; TensorRT 8.6 cannot read them.", _PLACEMENT),
     ] = False
 
 
@@ -88,7 +90,7 @@ class ScoreSettings:
     score: Annotated[
         Literal["top1", "cosine", "perplexity"] | None,
         Setting(
-            "Without --annotations: top1 and cosine are with the float model's outputs; perplexity needs a text.",
+            "Without --annotations: top1 and cosine compare with the float model; perplexity needs a text.",
             _SCORE,
         ),
     ] = None
@@ -103,9 +105,9 @@ class SearchSettings(ScoreSettings):
 
     profile: Annotated[
         Path | None,
-        Setting("Weigh groups by the times in this run directory of `profile`, not by their arithmetic.", _SCORE),
+        Setting("Weight groups by the times in this run directory of `profile`, not by their arithmetic.", _SCORE),
     ] = None
     keep_score: Annotated[
         float | None,
-        Setting("Leave alone as little as keeps the score within this loss on a half of the data.", _SCORE, min=0.0),
+        Setting("Keep as few groups in fp32 as keep the score within this loss on half of the data.", _SCORE, min=0.0),
     ] = None

@@ -53,7 +53,7 @@ def check_written(before: Model, path: Path, precision: str, seed: int = 0) -> t
         backend = require_backend(REFERENCE)
         reference = load_reference(before.path)
     except (UsageProblem, ComponentMissing) as problem:
-        return (f"Not run compared with the model, which does not load here: {problem}",)
+        return (f"Not compared with the model, which does not load here: {problem}",)
     with reference:
         inputs, reason = _runnable(before, reference.run, seed)
         try:
@@ -63,22 +63,24 @@ def check_written(before: Model, path: Path, precision: str, seed: int = 0) -> t
                 found = session.run(inputs) if inputs is not None else {}
         except UsageProblem as error:
             raise CheckFailed(
-                f"The model in {precision} does not run, and the one it was made of does; nothing is written. "
+                f"The model in {precision} does not run, although the original does; nothing is written. "
                 + str(error).replace(str(path), "the new model")
             ) from error
         if inputs is None:
-            return (f"Loaded, and not run compared with the model: {reason}",)
+            return (f"Loaded, but not compared with the model: {reason}",)
         expected = reference.run(inputs)
     names, notes = random_operators(before.proto), []
-    fix = "; bf16 has the range of fp32" if precision == "fp16" else "; leave groups alone with --keep"
+    fix = "; bf16 has the range of fp32" if precision == "fp16" else "; keep groups in fp32 with --keep"
     for name, want in expected.items():
         got = found.get(name)
         if got is None or got.dtype != want.dtype:
-            raise CheckFailed(f"Output {name} of the model in {precision} is not what it was; nothing is written.")
+            raise CheckFailed(
+                f"Output {name} of the model in {precision} is absent or of another type; nothing is written."
+            )
         if is_finite(want).all() and not is_finite(got).all():
             why = explained(path, precision, [inputs])
             raise CheckFailed(
-                f"Output {name} of the model in {precision} is not finite on random inputs, where the model's is"
+                f"Output {name} of the model in {precision} is not finite on random inputs, but the original's is"
                 f"{why}. Nothing is written{fix}."
             )
         apart = difference(got, want).rel_l2
@@ -107,7 +109,7 @@ def _check_types(before: Path, path: Path) -> None:
 
 def _runnable(before: Model, run: Any, seed: int) -> tuple[Arrays | None, str]:
     """Return inputs that the model runs on, or None and why there are none."""
-    reason = "its inputs cannot be drawn."
+    reason = "its inputs cannot be drawn at random."
     for drawn in _drawn(before, seed):
         if isinstance(drawn, str):
             reason = drawn

@@ -79,7 +79,7 @@ def check_bisectable(request: VerifyRequest) -> None:
     """Raise UsageProblem where a request names nothing that can be taken apart."""
     of_model(request)
     if request.reference == NO_REFERENCE:
-        raise UsageProblem("--bisect needs true values to compare with; leave out --reference none.")
+        raise UsageProblem("--bisect needs a reference to compare with; remove --reference none.")
 
 
 def carry_state(earlier: Path, folder: Path) -> None:
@@ -314,12 +314,9 @@ class _Search:
     def _last_run(self, *, complete: bool) -> tuple[Outcome | None, str]:
         """Run the smallest part again, for its arrays."""
         if not self._best and not complete:
-            return None, "the time was over before the fault was seen again"
+            return None, "the time limit was reached before the fault was reproduced"
         if not self._best:
-            return (
-                None,
-                "the model is right there when it is loaded anew and called once: the fault is not in its graph",
-            )
+            return None, "the model is correct when it is loaded again and called once: the fault is not in its graph"
         cut = self._source.cut(self._best, self._form)
         assert cut is not None
         try:
@@ -327,9 +324,9 @@ class _Search:
         except DeviceFailure as error:
             return None, f"the smallest part did not run again: {error}"
         except OutOfTime:
-            return None, "the time was over before the smallest part had run again"
+            return None, "the time limit was reached before the smallest part ran again"
         if isinstance(outcome, Verdict) or outcome.verdict.state != self._trials.sought:
-            return None, "the smallest part did not show the fault when it ran again: it comes and goes"
+            return None, "the smallest part did not show the fault when it ran again: it is intermittent"
         return outcome, ""
 
 

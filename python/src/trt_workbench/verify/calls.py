@@ -113,7 +113,7 @@ def _of_record(recorded: RecordedCase, spaces: Sequence[Space], specs: Sequence[
     if not found:
         text = " ".join(f"{name}={list(shape)}" for name, shape in recorded.shapes.items())
         case = dataclasses.replace(spaces[0].case({}), values={}, shapes=recorded.shapes, name=text)
-        yield Call(spaces[0], case, inputs, recorded, left_out="the target does not take these shapes of the record")
+        yield Call(spaces[0], case, inputs, recorded, left_out="the target does not accept these recorded shapes")
 
 
 def _sampled(tried: Iterator[Case], space: Space, specs: Sequence[TensorSpec]) -> Iterator[Call]:
@@ -125,11 +125,11 @@ def _sampled(tried: Iterator[Case], space: Space, specs: Sequence[TensorSpec]) -
             yield Call(space, case, {}, None)
             continue
         smaller = _shrunk(case, space, specs)
-        why = f"its inputs take {_amount(size)}, at most {_amount(MOST_BYTES)} are tried"
+        why = f"its inputs take {_amount(size)}, the limit is {_amount(MOST_BYTES)}"
         if smaller is None:
-            yield Call(space, case, {}, None, left_out=f"{why}, and no smaller shape is offered that fits")
+            yield Call(space, case, {}, None, left_out=f"{why}, and no smaller shape fits")
             continue
-        yield Call(space, case, {}, None, left_out=f"{why}: {smaller.label} stands for it", sampled=True)
+        yield Call(space, case, {}, None, left_out=f"{why}: {smaller.label} is tried instead", sampled=True)
         if smaller.values not in seen:
             seen.append(smaller.values)
             yield Call(space, smaller, {}, None)

@@ -19,6 +19,7 @@ from trt_workbench.console.common import (
 )
 from trt_workbench.console.drawing import draw
 from trt_workbench.console.progress import waiting
+from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import CheckFailed, DeviceFailure
 from trt_workbench.core.settings import Setting
 from trt_workbench.verify.fix_cli import check_fix, run_fix, show_fixed
@@ -44,13 +45,11 @@ def verify(
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
-    """Show whether an engine computes what its model says.
+    """Check that an engine computes what its model says, at every batch and shape that it accepts.
 
-    Every batch and shape that it takes is tried.
-
-    Its outputs are compared with a reference, and with what must be true of every engine: a row of a batch equals
-    its own run, other rows and padding do not matter, calls repeat. Exit code 1 if anything is wrong or could not be
-    proven, 4 if the device failed at a shape.
+    Its outputs are compared with a reference, and must have the properties of every engine: a row of a batch equals
+    its own run, other rows and padding do not matter, repeated calls agree. Exit code 1 if anything is wrong or could
+    not be proven, 4 if the device failed at a shape.
     """
     from trt_workbench.backends.kept_reference import require_kept
     from trt_workbench.core.directory import run_directory
@@ -106,16 +105,16 @@ def verify(
             show_fixed(tried, directory)
     if found.failures and not (tried and tried.chosen):
         where = f" {found.document['where']}" if found.document["where"] else ""
-        tail = " No way around makes it right." if tried else ""
+        tail = " No workaround fixes it." if tried else ""
         page = directory / "report.html"
-        raise CheckFailed(f"{name} is wrong{where}: {_short(found.failures[0])}.{tail} All of it: {page}")
+        raise CheckFailed(f"{name} is wrong{where}: {_short(found.failures[0])}.{tail} Full report: {page}")
     if found.failed_shapes:
-        raise DeviceFailure(f"{name} is {found.document['verdict']} but for {'; '.join(found.failed_shapes)}")
+        raise DeviceFailure(f"{name} is {found.document['verdict']} except at {'; '.join(found.failed_shapes)}")
     if found.unproven:
         more = f" (and {len(found.unproven) - 1} more)" if len(found.unproven) > 1 else ""
         raise CheckFailed(
-            f"{name} is not proven: {found.unproven[0]}{more}. Nothing is known to be wrong; inputs "
-            f"of your own (--inputs) may decide it. All of it: {directory / 'report.html'}"
+            f"{name} is not proven correct: {found.unproven[0]}{more}. No output is known to be wrong; your own inputs "
+            f"(--inputs) may decide it. Full report: {directory / 'report.html'}"
         )
     drawing.end()
 
@@ -123,7 +122,7 @@ def verify(
 def _show(document: dict[str, Any], directory: Path) -> None:
     from rich.table import Table
 
-    from trt_workbench.verify.report import headline
+    from trt_workbench.verify.report import headline, sentence
     from trt_workbench.verify.verdict import spans
 
     console = stdout_console(quiet=False)
@@ -146,15 +145,15 @@ def _show(document: dict[str, Any], directory: Path) -> None:
         )
     console.print(table)
     if len(shown) > _SHOWN:
-        say(f"{len(shown) - _SHOWN} more rows are in verify.json.")
+        say(f"verify.json has {counted(len(shown) - _SHOWN, 'more row')}.")
     if count := document["cases_unverified"]:
-        say(f"{count} shape{'s' * (count > 1)} could not be run and {'are' if count > 1 else 'is'} not verified.")
+        say(f"Not verified: {counted(count, 'shape')} that could not be run.")
     if document["sizes"]:
         tried = "; ".join(f"{name} {spans(sizes)}" for name, sizes in document["sizes"].items())
-        again = f" (--seed {document['sizes_seed']} draws these again)" if document["sizes_seed"] else ""
+        again = f" (--seed {document['sizes_seed']} repeats them)" if document["sizes_seed"] else ""
         say(f"Sizes tried: {tried}{again}.")
     for remark in document["remarks"]:
-        say(f"Output {remark}.")
+        say(sentence(remark))
     for way in document["ways"]:
         if way["reason"]:
             say(f"Not verified: {way['way']}: {way['reason']}")
@@ -164,18 +163,17 @@ def _show(document: dict[str, Any], directory: Path) -> None:
 def _show_bisected(found: Bisected | None, directory: Path) -> None:
     say = partial(print_line, stdout_console(quiet=False))
     if found is None:
-        say("Nothing is wrong, so there was nothing to bisect.")
+        say("Nothing is wrong: there is nothing to bisect.")
         return
     if not found.nodes:
-        say(f"Bisected at {found.case}: {found.reason}.")
+        say(f"Bisection found no wrong part{f' at {found.case}' if found.case else ''}: {found.reason}.")
         return
-    count = len(found.nodes)
-    left = "" if found.complete else "; the time was over, a further call with the same --output goes on"
-    say(f"Bisected at {found.case} in {found.trials} trials, {found.seconds:.0f} s{left}:")
+    left = "" if found.complete else "; time limit reached, run again with the same --output to continue"
+    say(f"Bisected at {found.case} in {counted(found.trials, 'trial')}, {found.seconds:.0f} s{left}:")
     nodes = ", ".join(f"{operator} {name}" for operator, name in zip(found.operators, found.nodes, strict=True))
-    say(f"  {'crash' if found.crash else 'wrong'} by {'itself' if count == 1 else 'themselves'}: {nodes}")
+    say(f"  smallest {'crashing' if found.crash else 'wrong'} part: {nodes}")
     say(f"  {found.crash}" if found.crash else f"  first wrong tensor: {found.first_wrong}")
-    say(f"  reproduce it: python {directory / 'bisect' / 'reproduce.py'}; the bug report: report.md beside it")
+    say(f"  reproduce: python {directory / 'bisect' / 'reproduce.py'}; bug report: report.md next to it")
 
 
 def _short(reasons: str) -> str:

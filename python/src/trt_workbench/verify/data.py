@@ -53,7 +53,7 @@ class Data:
                 found.setdefault(tuple(sorted(sizes.items())), []).append(sample.inputs)
         if not found:
             shapes = "; ".join(f"{name} {list(array.shape)}" for name, array in self._samples[0].inputs.items())
-            raise UsageProblem(f"No sample of --inputs has shapes that are offered; the first one has {shapes}.")
+            raise UsageProblem(f"No sample of --inputs has shapes that the target accepts; the first one has {shapes}.")
         fixed = []
         for key, samples in found.items():
             here = {name: Range(size, size, size) for name, size in key}
@@ -106,14 +106,14 @@ def _images(sources: Sequence[str], specs: Sequence[TensorSpec], model: Model | 
     # by its name: scoring detectors verifies their engines, and no two packages import each other
     calibration = importlib.import_module("trt_workbench.vision.calibration")
     if model is None:
-        raise UsageProblem(f"How the images become inputs is told by the model; name it with --model: {path}")
+        raise UsageProblem(f"The preprocessing of images is read from the model; pass it with --model: {path}")
     try:
         images = calibration.calibration_images(model, path)
     except UsageProblem as problem:  # its advice is an option of other commands
         why = str(problem).partition(" Pass --")[0].replace("; pass --imgsz", "")
         raise UsageProblem(f"{why} Give the inputs as .npy or .npz files: {path}") from problem
     if images is None or len(specs) != 1:
-        raise UsageProblem(f"Images are inputs of a model with one input; this one has {len(specs)}: {path}")
+        raise UsageProblem(f"Images can only be passed to a model with one input; this one has {len(specs)}: {path}")
     files = calibration_files(path)[:_MOST_IMAGES]
     return [Sample(str(file), {specs[0].name: images.read(file)[None].astype(specs[0].dtype)}) for file in files]
 

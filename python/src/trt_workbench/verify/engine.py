@@ -59,7 +59,7 @@ def verify_plan(request: PlanRequest, note: Note = lambda _: None, step: Note = 
     """
     manifest = read_manifest(request.plan)
     if manifest is None:
-        raise UsageProblem(f"The plan has no manifest to keep a verdict in: {request.plan}")
+        raise UsageProblem(f"The plan has no manifest to store a verdict in: {request.plan}")
     reason = _beyond(manifest)
     try:
         found = None if reason else _verified(request, manifest, note, step)
@@ -127,9 +127,9 @@ def _beyond(manifest: Manifest) -> str:
     if options.get("strip_weights"):
         return "it was built without weights; refit it first"
     if manifest.calibration_sha256:
-        return "its ranges were calibrated on data that drawn inputs are not like; verify it with --inputs DATA"
+        return "it was calibrated on data that random inputs do not resemble; verify it with --inputs DATA"
     if any(options.get(name) for name in ("io_types", "io_formats", "direct_io")):
-        return "its inputs and outputs are not those of the model (--io-type, --io-format, --direct-io)"
+        return "its inputs and outputs differ from those of the model (--io-type, --io-format, --direct-io)"
     if any("=" in profile for profile in manifest.profiles):
-        return "values of its inputs decide shapes, and are not drawn; verify it with --inputs DATA"
+        return "its shapes depend on input values, which are not drawn at random; verify it with --inputs DATA"
     return ""

@@ -1,4 +1,4 @@
-"""`trtw verify --fix`: ways around a wrong engine, tried, written and shown."""
+"""`trtw verify --fix`: workarounds for a wrong engine are tried, written and shown."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def run_fix(
 
     notes, folder = stderr_console(), directory / FIX
     folder.mkdir(exist_ok=True)
-    with waiting("Ways around") as update:
+    with waiting("Trying workarounds") as update:
         note = partial(print_note, notes)
         tried = fixed(
             request,
@@ -55,7 +55,7 @@ def run_fix(
             every=ways.fix_all,
             seconds=ways.fix_seconds,
             note=note,
-            step=lambda name: update(f"Way around: {name}"),
+            step=lambda name: update(f"Workaround: {name}"),
         )
     if tried.chosen:
         for path in (folder / result_name(request), *([ways.fix_out] if ways.fix_out else [])):
@@ -78,7 +78,7 @@ def fix_build(wrong: Verification, plan: Path, model: Path, destination: Path | 
         The plan that is right.
 
     Raises:
-        CheckFailed: no way around makes it right.
+        CheckFailed: no workaround fixes it.
     """
     from trt_workbench.core.files import scratch_folder
     from trt_workbench.verify.engine import PlanRequest, verify_plan
@@ -104,18 +104,17 @@ def show_fixed(tried: Fixed, directory: Path) -> None:
     from rich.table import Table
 
     console = stdout_console(quiet=False)
-    plain = tried.plain_milliseconds
-    print_line(console, f"Ways around it; a call of the wrong engine takes {_ms(plain)}:")
-    table = Table("way", "verdict", "a call takes", "of the wrong one's time", "why not")
+    print_line(console, f"Workarounds (latency of the wrong engine: {_ms(tried.plain_milliseconds)}):")
+    table = Table("workaround", "verdict", "latency", "relative to the wrong engine", "why not")
     for one in tried.tried:
         cost, why = tried.cost(one), one.reason.split("; ")[0]
         times = "-" if cost is None else f"{cost:.2f}"
         table.add_row(one.name, one.verdict, _ms(one.milliseconds), times, why)
     console.print(table)
     if tried.time_over:
-        print_line(console, f"Not tried, as the time was over (--fix-seconds): {', '.join(tried.left) or 'none'}")
+        print_line(console, f"Not tried, time limit reached (--fix-seconds): {', '.join(tried.left) or 'none'}")
     elif tried.left:
-        print_line(console, f"Not tried, as one is right (--fix-all tries them): {', '.join(tried.left)}")
+        print_line(console, f"Not tried, as one is correct (--fix-all tries them): {', '.join(tried.left)}")
     if tried.chosen:
         print_line(console, f"Fixed by {tried.chosen.name}: {directory / FIX}")
 

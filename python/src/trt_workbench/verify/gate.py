@@ -35,7 +35,7 @@ def let_through(marks: Iterable[Mark | None]) -> list[str]:
         marks: `verification` of records and metrics.
     """
     allowed = {(one["engine"], one["text"]) for one in marks if one and one["allowed"]}
-    return [f"Not verified, let through by {ALLOW}: {engine} is {text}." for engine, text in sorted(allowed)]
+    return [f"Not verified, accepted by {ALLOW}: {engine} is {text}." for engine, text in sorted(allowed)]
 
 
 Verify = Callable[[PlanRequest, Note], Verification]
@@ -103,7 +103,7 @@ def require_verified(
     kept = _kept(engine)
     problem = _problem(kept, engine, needed, sha256_of(model) if is_model else None)
     if problem and not allow_unverified and is_model and engine.has_manifest and not _is_wrong(kept):
-        note(f"Verifying the engine beside {model.name} on ort-cpu.")
+        note(f"Verifying the engine against {model.name} on ort-cpu.")
         kept = verify(PlanRequest(engine.plan, model, needed=tuple(needed), device=device), note)
         problem = _problem(kept, engine, needed, None)
     if problem and not allow_unverified:
@@ -168,18 +168,18 @@ def _problem(kept: Verification | None, engine: Engine, needed: Sequence[Shapes]
     if kept.verdict in (WRONG, UNVERIFIED):
         return f"{kept.verdict}: {kept.reason}"
     if kept.gpu != engine.gpu:
-        return f"{UNVERIFIED} here: it was verified on {kept.gpu}, this is {engine.gpu}"
+        return f"{UNVERIFIED} here: it was verified on {kept.gpu}, this GPU is {engine.gpu}"
     if model_sha256 and kept.model_sha256 and kept.model_sha256 != model_sha256:
-        return f"{UNVERIFIED}: it was verified beside another model"
+        return f"{UNVERIFIED}: it was verified against another model"
     if missing := [shapes for shapes in needed if not kept.covers(shapes)]:
         shown = ", ".join(f"{name} {list(shape)}" for name, shape in missing[0].items())
-        return f"{UNVERIFIED} at the shapes that are used ({shown})"
+        return f"{UNVERIFIED} at the shapes in use ({shown})"
     return ""
 
 
 def _refusal(problem: str, engine: Engine, model: Path, *, is_wrong: bool) -> str:
     if is_wrong:
-        fix = f"Find the place with `trtw verify {engine.plan.name} --bisect`, and a way around with `--fix`"
+        fix = f"Locate the fault with `trtw verify {engine.plan.name} --bisect`, find a workaround with `--fix`"
     elif model.suffix == MODEL_SUFFIX:
         fix = f"Verify it with `trtw verify {engine.plan} --model {model}`"
     else:

@@ -80,7 +80,7 @@ class Opened:
             refuse_random(model, "verified")
         self.record = self._open_record()
         if request.target.suffix != MODEL_SUFFIX and not request.runs_plans:
-            raise UsageProblem(f"A plan is executed by backend trt, not {request.backend}: {request.target}")
+            raise UsageProblem(f"A plan runs on backend trt, not {request.backend}: {request.target}")
         self._note = note
         self._in_profile: tuple[int, Session] | None = None
         try:
@@ -143,9 +143,7 @@ class Opened:
     def recorder(self, folder: Path) -> CallRecorder:
         """Return what keeps the reference's side in a folder. Raises UsageProblem where there is no reference."""
         if self.reference is None or self.graph is None:
-            raise UsageProblem(
-                "There is nothing to record without a reference on a backend; name one with --reference."
-            )
+            raise UsageProblem("--record needs a reference that a backend runs; name one with --reference.")
         return CallRecorder(
             folder,
             model_sha256=self.graph.sha256,
@@ -186,8 +184,8 @@ class Opened:
         if known and lacking:
             of = self.graph.path if self.graph else self._request.reference
             raise UsageProblem(
-                f"The reference ({known.name}) has no output {lacking[0]}, which the target has; name the model that "
-                f"the target was made from with --model, or record that: {of}"
+                f"The target has an output {lacking[0]}, the reference ({known.name}) does not; pass the model that "
+                f"the target was made from with --model, or record that one: {of}"
             )
 
     def _open_reference(self) -> LiveReference | None:
@@ -195,7 +193,7 @@ class Opened:
         if request.reference == NO_REFERENCE:
             return None
         if graph is None:
-            self._note("The model of the plan is not at hand (--model names it): properties alone are verified.")
+            self._note("The model of the plan was not found (pass it with --model): only properties are verified.")
             return None
         session = open_reference(request.reference, graph.path)
         self._sessions.append(session)
@@ -206,7 +204,7 @@ class Opened:
         """Return the pairs that the option `state` names."""
         state = self._request.options.get(_STATE) or {}
         if not isinstance(state, Mapping):
-            raise UsageProblem(f'Option state is a JSON object such as {{"h_next": "h"}}, not {state!r}.')
+            raise UsageProblem(f'Option state takes a JSON object such as {{"h_next": "h"}}, not {state!r}.')
         return {str(output): str(fed) for output, fed in state.items()}
 
     @property
@@ -281,8 +279,8 @@ def of_model(request: VerifyRequest) -> VerifyRequest:
     model = request.model or (own.path if own else None)
     if model is None or manifest is None:
         raise UsageProblem(
-            "Looking for the place of a fault, and for a way around it, takes the model that the plan was built from: "
-            f"name it (--model), and keep the manifest beside {request.target}"
+            "--bisect and --fix need the model that the plan was built from: pass it with --model, and keep the "
+            f"manifest next to {request.target}"
         )
     plain = BuildSettings().model_dump(mode="json")
     asked = {key: value for key, value in manifest.options.items() if key in plain and value != plain[key]}

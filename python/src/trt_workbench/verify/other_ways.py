@@ -43,9 +43,9 @@ def ways(opened: Opened, trial: CallTrial, device: int) -> Iterator[OtherWay]:
         try:
             findings = worst(run())
         except (UsageProblem, DeviceFailure, MemoryError) as error:
-            yield OtherWay(name, trial, (), f"it could not be run: {str(error) or 'out of memory'}")
+            yield OtherWay(name, trial, (), f"it could not run: {str(error) or 'out of memory'}")
             continue
-        yield OtherWay(name, trial, findings, "" if findings else "rounding alone turns every output over")
+        yield OtherWay(name, trial, findings, "" if findings else "rounding alone can exceed the limit of every output")
 
 
 def _ways(opened: Opened, trial: CallTrial, device: int) -> dict[str, Callable[[], Iterator[PropertyResult]]]:

@@ -89,7 +89,7 @@ def permuted_rows_permute(run: Run, trial: CallTrial) -> Iterator[PropertyResult
     order = np.roll(np.arange(trial.case.batch), 1)
     found = run(_rows(trial, lambda array: array[order]))
     expected = {name: array[order] for name, array in trial.outputs.items() if trial.rows[name]}
-    yield from _compared("permuted rows", "rows moved on by one", trial, expected, found, order=list(order))
+    yield from _compared("permuted rows", "rows rotated by one", trial, expected, found, order=list(order))
 
 
 def other_rows_do_not_matter(run: Run, trial: CallTrial) -> Iterator[PropertyResult]:
@@ -162,7 +162,7 @@ def calls_at_once(run: Run, trial: CallTrial, count: int) -> Iterator[PropertyRe
         results = [call.result() for call in calls]
     for number, found in enumerate(results):
         expected, concurrent = (trial.outputs, alone) if number % 2 == 0 else (alone, trial.outputs)
-        earlier = {"one that was in flight beside it": concurrent}
+        earlier = {"another in flight at the same time": concurrent}
         yield from _compared(f"{count} calls at once", f"call {number + 1}", trial, expected, found, earlier)
 
 

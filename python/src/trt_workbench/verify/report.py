@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import read_document
 from trt_workbench.model.precision import precision_label
 from trt_workbench.verify.document import BisectFindings, CaseFindings, FixFindings, OutputFindings, VerifyFindings
@@ -40,7 +41,7 @@ def view(directory: Path) -> dict[str, Any]:
         "said": [
             headline(document),
             *([f"Wrong {document['where']}."] if document["where"] else []),
-            *(f"Output {remark}." for remark in document.get("remarks", ())),
+            *map(sentence, document.get("remarks", ())),
         ],
         "fix": read_document(fix, FixFindings) if fix.is_file() else None,
         "name": Path(document["target"]).name,
@@ -55,16 +56,21 @@ def view(directory: Path) -> dict[str, Any]:
 
 def headline(document: Mapping[str, Any]) -> str:
     """Return the verdict of a verification in one line."""
-    reference = f"beside {document['reference']}" if document["reference"] else "by properties alone"
+    reference = f" compared with {document['reference']}" if document["reference"] else ", only properties checked"
     if document.get("compared_with_itself"):
         reference += (
-            ", the same file on the same runtime: its calls agree with one another, and nothing else was compared "
-            "(--reference names another runtime)"
+            ", the same file on the same runtime: this only shows that its calls agree (--reference names another "
+            "runtime)"
         )
     return (
         f"{Path(document['target']).name}: {document['verdict'].upper()} on {document['backend']} "
-        f"({_computed(document)}), {document['cases_tried']} shapes {reference}"
+        f"({_computed(document)}), {counted(document['cases_tried'], 'shape')}{reference}"
     )
+
+
+def sentence(remark: str) -> str:
+    """Return a remark of a document as a sentence."""
+    return f"{remark[:1].upper()}{remark[1:]}."
 
 
 def _computed(document: Mapping[str, Any]) -> str:

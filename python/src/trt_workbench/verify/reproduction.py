@@ -16,6 +16,7 @@ from trt_workbench.backends.registry import AUTO, get_backend, require_backend
 from trt_workbench.backends.reproduction import Reproduction
 from trt_workbench.backends.samples import file_name
 from trt_workbench.core.array_files import writable
+from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import write_json
 from trt_workbench.core.elements import Kind, is_finite, kind, widened
 from trt_workbench.core.files import write_text
@@ -27,7 +28,7 @@ from trt_workbench.verify.opening import MODEL_SUFFIX, VerifyRequest
 
 MODEL, SCRIPT = "minimal.onnx", "reproduce.py"
 
-_BEGIN = '''"""{title}. Needs {needs}; exit code 1 where the result is wrong."""
+_BEGIN = '''"""{title}. Needs {needs}; exit code 1 if the result is wrong."""
 import pathlib, sys, urllib.parse
 {imports}
 
@@ -131,8 +132,8 @@ def _with_workbench(request: VerifyRequest, profile: Profile | None, extra: Mapp
 
 def title(request: VerifyRequest, found: Bisected) -> str:
     """Return the heading of a bug report."""
-    counted = Counter(found.operators)
-    operators = ", ".join(name if count == 1 else f"{count} {name}" for name, count in counted.items())
+    counts = Counter(found.operators)
+    operators = ", ".join(name if count == 1 else f"{count} {name}" for name, count in counts.items())
     return f"{_runtime(request)}: {'crash' if found.crash else 'wrong result'} of {operators} in {request.precision}"
 
 
@@ -154,19 +155,18 @@ def report(request: VerifyRequest, found: Bisected) -> str:
         for node in outcome.cut.model.graph.node
     ]
     hides = {
-        True: "Marking every inner tensor of the model as an output hides it: it needs the nodes to be fused.",
-        False: "It shows with every inner tensor of the model marked as an output too.",
+        True: "Marking every inner tensor of the model as an output hides the fault: the nodes must be fused.",
+        False: "The fault also shows with every inner tensor of the model marked as an output.",
         None: "",
     }[found.marking_hides]
-    what = f"crash: {found.crash}" if found.crash else "give another result than there. No error is reported"
-    left = "" if found.complete else " The search ended before its time limit allowed more: fewer nodes may do."
+    what = f"the result is a crash: {found.crash}" if found.crash else "the result differs from theirs without an error"
+    left = "" if found.complete else " The search reached its time limit: fewer nodes may be enough."
     return "\n".join(
         [
             f"# {title(request, found)}",
             "",
-            f"{len(found.nodes)} node{'s' * (len(found.nodes) != 1)} of `{request.target.name}` "
-            f"({found.case}), cut out and fed with the values that ONNX Runtime's CPU provider computes, {what}. "
-            f"{hides}{left}".rstrip(),
+            f"{counted(len(found.nodes), 'node')} of `{request.target.name}` ({found.case}), cut out and fed with "
+            f"values from ONNX Runtime's CPU provider: {what}. {hides}{left}".rstrip(),
             "",
             "## Versions",
             "",
@@ -175,9 +175,9 @@ def report(request: VerifyRequest, found: Bisected) -> str:
             "## How to reproduce",
             "",
             f"`python {SCRIPT}` loads `{MODEL}` and `inputs/`, and prints how far the outputs are from `expected/`.",
-            "What was found here lies in `actual/`.",
+            "The outputs measured here are in `actual/`.",
             "",
-            f"Asked for: precision {request.precision}"
+            f"Options: precision {request.precision}"
             + "".join(f", {name}={value}" for name, value in sorted(request.options.items())),
             "",
             "## Differences",

@@ -110,8 +110,8 @@ def verify(
     tried = [row for row in rows if row["verdict"] != UNVERIFIED]
     if not tried:
         reason = rows[0]["reason"] if rows else "there are no shapes"
-        drawn = "" if request.inputs or opened.record else " with drawn inputs (--inputs takes yours)"
-        msg = f"No shape could be run{drawn}; the first answer was: {reason}"
+        drawn = "" if request.inputs or opened.record else " with random inputs (pass your own with --inputs)"
+        msg = f"No shape could be run{drawn}. The first problem: {reason}"
         raise DeviceFailure(msg) if any(row["device_failed"] for row in rows) else UsageProblem(msg)
     open_questions = unproven(rows)
     document = {
@@ -230,7 +230,7 @@ class _Run:
         except UsageProblem as error:
             if expected is None:
                 raise
-            reason = f"it fails where the model itself runs: {error}"
+            reason = f"it fails, but the model itself runs: {error}"
             self._fail(case, "all", f"{label} inputs: {reason}", {"inputs": inputs, "expected": expected})
             row = {"inputs": label, "inputs_sha256": digest, "output": "all", "properties": []}
             yield {**row, "verdict": WRONG, "reason": reason}
@@ -268,7 +268,7 @@ class _Run:
             yield {**row, "inputs": label, "inputs_sha256": digest, "output": name, "shape": shape}
         self._earlier = {f"{label} inputs at {case.label}": (found, expected)}
         if expected is not None:
-            self._earlier[f"{label} inputs at {case.label} as the reference has it"] = (expected, expected)
+            self._earlier[f"{label} inputs at {case.label}, as the reference computes it"] = (expected, expected)
 
     def _judged(
         self,
@@ -305,14 +305,14 @@ class _Run:
         if reasons:
             return {**row, "verdict": WRONG, "reason": "; ".join(reasons)}
         if overflow:
-            reason = f"values that {own.precision} does not hold become NaN inside of the model; give real inputs"
+            reason = f"values beyond the range of {own.precision} become NaN inside the model; pass real inputs"
             return {**row, "verdict": UNDECIDED, "reason": reason}
         if not own.decides:
             change = f"changes this output by {own.noise:.2g}" if np.isfinite(own.noise) else _BEYOND
-            reason = f"rounding to {own.precision} alone {change}; give real inputs"
+            reason = f"rounding to {own.precision} alone {change}; pass real inputs"
             return {**row, "verdict": UNDECIDED, "reason": reason}
-        left = ", ".join(map(str, own.left_out))
-        reason = f"not compared, as rounding alone turns them over: rows {left}" if left else ""
+        left = f"row{'s' * (len(own.left_out) > 1)} {', '.join(map(str, own.left_out))}"
+        reason = f"{left} not compared: rounding alone can exceed the limit" if own.left_out else ""
         return {**row, "verdict": verdict, "reason": reason}
 
     def _expected(self, reference: Reference | None, label: str, inputs: Arrays) -> Arrays | None:
@@ -325,7 +325,7 @@ class _Run:
                 self._session.run(inputs)
             except UsageProblem:
                 raise _Refused(str(error)) from error
-            raise UsageProblem(f"{error}; the target does, and nothing was proven of it") from error
+            raise UsageProblem(f"{error}; the target does, so its outputs were not verified") from error
 
     def _limits(
         self, session: Session, inputs: Arrays, expected: Arrays | None, rows: Mapping[str, bool], *, closely: bool

@@ -10,7 +10,7 @@ from typing import Annotated
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.settings import MORE, BackendOptions, Device, Seed, Setting, Trust, pairs
 
-_WAYS = "Ways around"
+_WAYS = "Workarounds"
 
 
 @dataclass(frozen=True)
@@ -43,17 +43,18 @@ class VerifySettings:
 
     target: Annotated[Path, Setting("ONNX model, or TensorRT plan.", argument=True, metavar="MODEL|PLAN")]
     backend: Annotated[str, Setting("Runtime to verify: trt, ort-trt, ort-cuda, torch, torch-compile.")] = "trt"
-    precision: Annotated[str, Setting("Precision that the backend is asked for.")] = "fp32"
+    precision: Annotated[str, Setting("Precision requested from the backend.")] = "fp32"
     reference: Annotated[
-        str, Setting("Reference: ort-cpu, torch, the run directory of a --record, or none for properties alone.")
+        str, Setting("Reference: ort-cpu, torch, the run directory of a --record, or none to check properties only.")
     ] = "ort-cpu"
     # None for the target itself where it is a model, or for the one that a plan's manifest names where it is the same.
     model: Annotated[
-        Path | None, Setting("ONNX model for the reference; found by a plan's manifest where it lies beside it.", MORE)
+        Path | None,
+        Setting("ONNX model of the reference; default: the one next to the plan that its manifest names.", MORE),
     ] = None
     inputs: Annotated[
         tuple[str, ...],
-        Setting("FILE, FOLDER, NAME=FILE or NAME=FOLDER of .npy or .npz, or images; repeatable; random without it."),
+        Setting("FILE, FOLDER, NAME=FILE or NAME=FOLDER of .npy or .npz, or images; repeatable; random by default."),
     ] = ()
     # By symbol or `input.axis`.
     ranges: Annotated[
@@ -70,13 +71,17 @@ class VerifySettings:
 
 @dataclass(frozen=True)
 class FixSettings:
-    """Which ways around a wrong engine are tried, for how long, and where the right one is written to."""
+    """Which workarounds for a wrong engine are tried, for how long, and where the correct one is written to."""
 
-    fix: Annotated[bool, Setting("Try ways around a wrong engine until one is right; exit code 0 then.", _WAYS)] = False
-    fix_all: Annotated[bool, Setting("With --fix: try and time the other ways too when one is right.", _WAYS)] = False
-    fix_out: Annotated[Path | None, Setting("With --fix: write the right engine, or model, here too.", _WAYS)] = None
+    fix: Annotated[
+        bool, Setting("Try workarounds for a wrong engine until one is correct; exit code 0 then.", _WAYS)
+    ] = False
+    fix_all: Annotated[bool, Setting("With --fix: also try and time the workarounds after a correct one.", _WAYS)] = (
+        False
+    )
+    fix_out: Annotated[Path | None, Setting("With --fix: also write the correct engine or model here.", _WAYS)] = None
     fix_seconds: Annotated[
-        float, Setting("With --fix: time for the ways; those that are left are listed.", _WAYS, min=0)
+        float, Setting("With --fix: time limit, seconds; workarounds not tried are listed.", _WAYS, min=0)
     ] = 900.0
 
     @property

@@ -20,6 +20,7 @@ from pydantic import ValidationError
 from trt_workbench.backends.registry import require_backend
 from trt_workbench.core.array_files import load_arrays, save_arrays
 from trt_workbench.core.compare import Difference
+from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import Strict, append_lines, json_values
 from trt_workbench.core.elements import Kind, kind
 from trt_workbench.core.errors import BackendFailure, DeviceFailure
@@ -157,7 +158,9 @@ class Trials:
             return self._known[key]
         if self.elapsed > self._seconds:
             raise OutOfTime
-        self._step(f"bisecting: {self.left} nodes left, {self.count} trials, {self.elapsed:.0f} s")
+        self._step(
+            f"bisecting: {counted(self.left, 'node')} left, {counted(self.count, 'trial')}, {self.elapsed:.0f} s"
+        )
         began = time.monotonic()
         cut = self._source.cut(nodes, form, marked)
         lasting = True

@@ -87,7 +87,7 @@ def where(cases: Sequence[dict[str, Any]]) -> str:
     labels = {row["inputs"] for row in rows}
     spoiled = {row["inputs"] for row in rows if row["verdict"] == WRONG}
     if 0 < len(spoiled) < len(labels) and len(spoiled) == 1:
-        texts.append(f"with {spoiled.pop()} inputs alone")
+        texts.append(f"only with {spoiled.pop()} inputs")
     return ", ".join(texts)
 
 
@@ -108,7 +108,7 @@ def less_exact(cases: Sequence[dict[str, Any]], precision: str, strength: float)
         points = [(case["values"], point) for case in tried for point in _errors(case, output, precision, strength)]
         for name in dict.fromkeys(name for values, _ in points for name in values):
             if said := _from_size_on([(values[name], *point) for values, point in points if name in values], name):
-                found.append(f"{output}: {said}")
+                found.append(f"output {output}: {said}")
                 break
     return found
 
@@ -123,7 +123,7 @@ def as_exact(tried: Sequence[dict[str, Any]], asked: str, record: Mapping[str, A
     """
     ran = (record.get("precision_ran") or {}).get("shares") or ()
     shown = asked in (FINEST, *ran) or any(row["verdict"] != RIGHT for row in tried)
-    return [] if shown else [f"every result is as exact as in {FINEST}: nothing shows that it computes in {asked}"]
+    return [] if shown else [f"every output is as exact as in {FINEST}: nothing shows that it computes in {asked}"]
 
 
 def _errors(case: dict[str, Any], output: str, precision: str, strength: float) -> Iterator[tuple[float, float]]:
@@ -147,8 +147,8 @@ def _from_size_on(points: Sequence[tuple[int, float, float]], name: str) -> str:
         ends = [f"{end(error for _, error, _ in high):.1g}" for end in (min, max)]
         return (
             f"a less exact kernel from {name}={size} on: relative L2 {' to '.join(dict.fromkeys(ends))} there, at most "
-            f"{max(error for _, error, _ in low):.1g} up to {name}={max(one[0] for one in low)}; plain rounding to the "
-            f"precision makes {max(plain for *_, plain in high):.1g}"
+            f"{max(error for _, error, _ in low):.1g} up to {name}={max(one[0] for one in low)}; rounding to the "
+            f"precision alone gives {max(plain for *_, plain in high):.1g}"
         )
     return ""
 

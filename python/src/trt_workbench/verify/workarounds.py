@@ -217,7 +217,7 @@ def fixed(
     time_over = False
     with scratch_folder("trtw-fix-") as scratch, Isolated(Path(scratch) / "log") as worker:
         trial = _Trial(worker, end, note)
-        step("the engine as it is")
+        step("timing the wrong engine")
         plain = trial.plain(request)
         for way in ways(request, model, nodes, _right_batches(found)):
             time_over = time_over or time.monotonic() >= end
@@ -233,11 +233,11 @@ def require_chosen(found: Fixed, target: Path) -> WorkaroundResult:
     """Return the chosen workaround.
 
     Raises:
-        CheckFailed: none of them is right.
+        CheckFailed: none of them is correct.
     """
     if found.chosen is None:
         names = ", ".join(one.name for one in found.tried) or "none fits the model"
-        raise CheckFailed(f"No way around makes it right; tried: {names}. {target}")
+        raise CheckFailed(f"No workaround fixes it; tried: {names}. {target}")
     return found.chosen
 
 
@@ -252,7 +252,7 @@ class _Trial:
         try:
             return float(self._ask("time", request)["milliseconds"])
         except Exception as error:  # whatever a wrong engine does
-            self._note(f"The engine as it is cannot be timed: {error}")
+            self._note(f"The wrong engine cannot be timed: {error}")
         return None
 
     def judged(self, name: str, request: VerifyRequest) -> WorkaroundResult:

@@ -48,11 +48,11 @@ def _ran_on(records: Iterable[Record], envs: Sequence[Mapping[str, Any]]) -> lis
     return [
         "Made by `measure.py report` from `records.jsonl`; the machines are in `env*.json`.",
         f"{', '.join(gpus)}; {stack}; commit {', '.join(sorted({str(env['git']['commit'])[:8] for env in envs}))}.",
-        "Weights are random but for the embedded models'; what is reduced of an architecture says `measure.py list`.",
-        "Batches 1, 2, 3 and 4, ends of every other free dimension, two sets of random inputs, all properties, beside",
+        "Weights are random, except the embedded models'; `measure.py list` says how an architecture was reduced.",
+        "Batches 1, 2, 3 and 4, ends of every other free dimension, two sets of random inputs, all properties, against",
         "ONNX Runtime's CPU provider. TensorRT builds without cuBLAS, cuDNN and compiled convolutions, for the sake of",
         "the builds' time. A share is the largest relative L2 error over what the precision explains; above 1 an",
-        "output is wrong, and others than floats do not count. `right` alone is within what fp32 explains; where fp16",
+        "output is wrong, and only floats count. `right` alone is within what fp32 explains; where fp16",
         "was asked for, the engine then computed in fp32, as it may.",
     ]
 

@@ -103,7 +103,7 @@ def _language() -> list[Entry]:
         for kind, ranges in _GRAPHS.items():
             what = f"{family}, 2 layers, width 128, the {kind} graph, {_SLOTS[kind]}"
             found.append(Entry(f"{family}-{kind}", "language", what, partial(_language_model, family, kind), ranges))
-        what = f"{family}, the step graph with a mask for each row, as it was before the way around"
+        what = f"{family}, the step graph with a mask for each row, as it was before the workaround"
         write = partial(_language_model, family, "step", mask_for_each_row=True)
         found.append(Entry(f"{family}-step-row-masks", "language", what, write, _GRAPHS["step"]))
     return found

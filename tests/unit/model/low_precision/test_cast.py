@@ -198,7 +198,7 @@ def test_branches_and_what_they_capture(tmp_path: Path, *, flag: bool) -> None:
 def test_what_is_to_stay_stays(tmp_path: Path) -> None:
     text = "g (float[2,4] x) => (float[2,4] y) { [one] a = MatMul(x, w) [two] y = MatMul(a, w) }"
     result = lowered(write_onnx(tmp_path / "a.onnx", text, weights(w=(4, 4))), keep=("two",))
-    assert result.kept == {"two": "asked for"}
+    assert result.kept == {"two": "requested"}
     assert input_types(result.model)["one"] == [TensorProto.FLOAT16] * 2
     assert input_types(result.model)["two"] == [TensorProto.FLOAT] * 2
 

@@ -287,7 +287,7 @@ class _Caster:
     def _reason(self, node: onnx.NodeProto, scope: _Scope, places: list[int], rules: NodeTypes) -> str | None:
         """Return why a node that computes on floats has to stay in fp32, if it has to."""
         if node.name in self._keep or node.op_type in self._operators:
-            return "asked for"
+            return "requested"
         if not places:
             return None
         if not rules.known or (node.op_type in PRODUCTS and not rules.output_may_be(0, self._low)):
