@@ -130,7 +130,7 @@ def test_bisect_names_the_nodes_and_a_later_call_goes_on(masked_attention: Path,
     assert result.exit_code == 1
     text = " ".join(result.stdout.split())
     assert "Bisected at N=2 in " in text
-    assert "wrong by themselves: Add /add_26, Softmax /softmax_27, MatMul /matmul_35" in text
+    assert "smallest wrong part: Add /add_26, Softmax /softmax_27, MatMul /matmul_35" in text
     assert "attention.onnx is wrong" in result.stderr
     page = (tmp_path / "run" / "report.html").read_text()
     assert "/softmax_27" in page
