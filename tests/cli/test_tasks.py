@@ -74,3 +74,30 @@ def test_poses(head: Any) -> None:
     assert predicted(coco)[0]["keypoints"] == pytest.approx(np.ravel(points).tolist(), abs=1e-4)
     annotate(coco, keypoints=[1, 2, 2] * 17)
     coco.assert_refused(coco.invoke("--backend", "ort-cpu"), "finds 5 keypoints", "have 17", left=["one", "seen"])
+
+
+def test_oriented_boxes(head: Any) -> None:
+    coco = head("obb", (16, 16, 18, 6), (0.5,))
+    turn = np.array([[np.cos(0.5), np.sin(0.5)], [-np.sin(0.5), np.cos(0.5)]])
+    corners = (np.array([[9, 3], [9, -3], [-9, -3], [-9, 3]]) @ turn + 16).ravel().tolist()
+    low, high = np.reshape(corners, (4, 2)).min(0), np.reshape(corners, (4, 2)).max(0)
+    annotate(coco, segmentation=[corners], bbox=[*low, *(high - low)], area=108)
+    metrics = scored(coco)
+    assert (metrics["model"]["family"], metrics["model"]["task"]) == ("yolov10-obb", "rotated")
+    assert (metrics["AP"], metrics["AP75_ci95"], metrics["AP_small"], metrics["AR_100"]) == (
+        1.0,
+        [1.0, 1.0],
+        None,
+        None,
+    )
+    matrix = json.loads((coco.output / "confusion.json").read_text())["matrix"]
+    assert matrix == [[3, 0, 1], [0, 0, 0], [0, 0, 0]]  # one score is below 0.25
+    assert "reaches AP 1.0000" in (coco.output / "report.html").read_text()
+    line = predicted(coco)[0]
+    assert line["rbox"] == pytest.approx([16, 16, 18, 6, 0.5], abs=1e-4)
+    assert line["segmentation"][0] == pytest.approx(corners, abs=1e-3)
+    written = (coco.root / "runs" / "seen" / "dota" / "Task1_square.txt").read_text().splitlines()
+    assert written[0].split()[:2] == ["1", f"{line['score']:.5f}"]
+    assert [*map(float, written[0].split()[2:])] == pytest.approx(corners, abs=2e-3)
+    annotate(coco, segmentation=[corners[:6]])
+    coco.assert_refused(coco.invoke("--backend", "ort-cpu"), "four corners", left=["one", "seen"])

@@ -161,10 +161,8 @@ def test_an_unknown_family_gets_near_matches() -> None:
     "metadata",
     [
         {"task": "semantic"},
-        {"task": "obb"},
         {"task": "classify"},
         {"task": "depth"},
-        {"head": "OBB"},
         {"channels": "1"},
     ],
 )

@@ -17,7 +17,7 @@ _FAR = 10_000.0
 
 
 class DrawnBox(NamedTuple):
-    """A box: x1, y1, x2, y2 in pixels of the picture, its label, the index of its colour, the width of its line."""
+    """A box: x1, y1, x2, y2 in pixels of the picture, label, index of its colour, width of its line (0 for none)."""
 
     corners: tuple[float, float, float, float]
     label: str
@@ -32,7 +32,8 @@ def draw_boxes(image: NDArray[np.uint8], boxes: Sequence[DrawnBox]) -> None:
     for box in reversed(boxes):
         left, top_edge, right, bottom = (round(min(max(value, -_FAR), _FAR)) for value in box.corners)
         colour = bgr(box.colour)
-        cv2.rectangle(image, (left, top_edge), (right, bottom), colour, box.line, cv2.LINE_AA)
+        if box.line:
+            cv2.rectangle(image, (left, top_edge), (right, bottom), colour, box.line, cv2.LINE_AA)
         # OpenCV crashes on halves of surrogate pairs
         label = printable(box.label, 100)
         (text_width, text_height), baseline = cv2.getTextSize(label, cv2.FONT_HERSHEY_SIMPLEX, 0.45, 1)

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-from hotcoco import mask
 from numpy.typing import NDArray
 
 from trt_workbench.vision.dataset import Category, GroundTruth
 from trt_workbench.vision.detections import DetectionTable
+from trt_workbench.vision.measure import BOXES, Measure
 
 SCORE_THRESHOLD: Final = 0.25
 """Detections below it are neither shown nor counted here."""
@@ -43,7 +43,11 @@ class Confusion:
 
 
 def confuse(
-    image_ids: NDArray[np.int64], categories: tuple[Category, ...], truth: GroundTruth, detections: DetectionTable
+    image_ids: NDArray[np.int64],
+    categories: tuple[Category, ...],
+    truth: GroundTruth,
+    detections: DetectionTable,
+    measure: Measure = BOXES,
 ) -> Confusion:
     """Match detections and ground truth image by image.
 
@@ -56,6 +60,7 @@ def confuse(
         categories: of the dataset.
         truth: annotations of these images.
         detections: of these images, sorted by image id.
+        measure: of what overlaps.
     """
     ids = np.array([category.id for category in categories], np.int64)
     truth = truth.select(np.argsort(truth.image_ids, kind="stable"))
@@ -69,15 +74,11 @@ def confuse(
     truth_bounds, found_bounds = _bounds(image_ids, truth.image_ids), _bounds(image_ids, detections.image_ids)
     for index in range(len(image_ids)):
         own, found = slice(*truth_bounds[index : index + 2]), slice(*found_bounds[index : index + 2])
-        kept = detections.scores[found] >= SCORE_THRESHOLD
-        pairs = _match_image(
-            truth.boxes[own],
-            true_classes[own],
-            truth.crowd[own],
-            detections.boxes[found][kept].astype(np.float64),
-            found_classes[found][kept],
-            background,
-        )
+        kept = found.start + np.flatnonzero(detections.scores[found] >= SCORE_THRESHOLD)
+        rows, overlaps = np.arange(own.start, own.stop), np.zeros((len(kept), own.stop - own.start))
+        if overlaps.size:
+            overlaps = measure.overlaps(detections, kept, truth, rows)
+        pairs = _match_image(overlaps, true_classes[own], truth.crowd[own], found_classes[kept], background)
         np.add.at(matrix, (pairs[:, 0], pairs[:, 1]), 1)
         right = int(np.count_nonzero(pairs[:, 0] == pairs[:, 1]))
         objects = int(np.count_nonzero(~truth.crowd[own]))
@@ -92,23 +93,21 @@ def _bounds(image_ids: NDArray[np.int64], owners: NDArray[np.int64]) -> list[int
 
 
 def _match_image(
-    true_boxes: NDArray[np.float64],
+    overlaps: NDArray[np.float64],
     true_classes: NDArray[np.int64],
     crowd: NDArray[np.bool_],
-    found_boxes: NDArray[np.float64],
     found_classes: NDArray[np.int64],
     background: int,
 ) -> NDArray[np.int64]:
     """Pairs (ground-truth class, predicted class) [P,2], each object and detection in one; see `confuse`."""
-    if not len(true_boxes) or not len(found_boxes):
+    if not overlaps.size:
         rows = [(int(label), background) for label in true_classes[~crowd]]
         rows += [(background, int(label)) for label in found_classes]
         return np.array(rows, np.int64).reshape(-1, 2)
-    overlaps: NDArray[np.float64] = mask.iou(found_boxes, true_boxes, crowd.astype(np.uint8).tolist())
     same = found_classes[:, None] == true_classes[None, :]
     near = (overlaps >= IOU_THRESHOLD) & ~crowd[None, :]
-    truth_of = np.full(len(found_boxes), -1)
-    taken = np.zeros(len(true_boxes), np.bool_)
+    truth_of = np.full(len(found_classes), -1)
+    taken = np.zeros(len(true_classes), np.bool_)
     for allowed in (near & same, near & ~same):
         rows_, columns = np.nonzero(allowed)
         for place in np.argsort(-overlaps[rows_, columns], kind="stable"):

@@ -30,7 +30,8 @@ class DetectionRecord(TypedDict):
     score: FiniteFloat
     class_id: NonNegativeInt
     class_name: str
-    segmentation: NotRequired[RunLengths]
+    segmentation: NotRequired[RunLengths | list[list[FiniteFloat]]]
+    rbox: NotRequired[list[FiniteFloat]]
     keypoints: NotRequired[list[FiniteFloat]]
 
 

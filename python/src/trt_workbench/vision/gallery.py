@@ -166,6 +166,7 @@ def _draw(image: NDArray[np.uint8], objects: list[Box], scale: float, names: dic
             label = f"{printable(label, 90)} {item['score']:.2f}"
         place, line = order.get(item["category_id"], 0), 1 if item.get("iscrowd") else 2
         task.paint(image, item, scale, bgr(place))
+        line = line if task.framed else 0
         boxes.append(DrawnBox((x, y, x + width, y + height), label, place, line))
     draw_boxes(image, boxes)
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from trt_workbench.core.statistics.bootstrap import draw_counts
 from trt_workbench.vision.dataset import CocoDataset
 from trt_workbench.vision.detections import DetectionTable
+from trt_workbench.vision.document import FIGURES
 from trt_workbench.vision.matches import CocoMatches, ResampledFigures
 from trt_workbench.vision.scores import CocoScores, score_detections
 from trt_workbench.vision.tasks.base import Task
@@ -33,7 +34,8 @@ class Judged:
     def document(self) -> dict[str, Any]:
         """Return the part of metrics.json that is of scores."""
         intervals = dict(self._prefixed(lambda scores, resampled: resampled.intervals(scores.figures)))
-        return {**self.figures, **intervals, "resamples": len(self.resampled[0].class_ap)}
+        absent = {name: None for name in FIGURES if name not in self.figures}  # of a task that has fewer than COCO's
+        return {**self.figures, **absent, **intervals, "resamples": len(self.resampled[0].class_ap)}
 
     def per_class(self) -> list[dict[str, Any]]:
         """Return one JSON object for every category."""
@@ -72,7 +74,8 @@ def judge(
     for measure in task.measures:
         found = score_detections(dataset.truth, dataset.categories, detections, measure)
         matches = CocoMatches(image_ids, dataset.truth, dataset.categories, detections, measure)
-        matches.require_agreement(found.figures)
+        if measure.exact:
+            matches.require_agreement(found.figures)
         scores.append(found)
         resampled.append(matches.figures(counts))
     return Judged(task, tuple(scores), tuple(resampled))

@@ -18,6 +18,7 @@ from trt_workbench.vision.document import FIGURES
 from trt_workbench.vision.keypoints import Keypoints
 from trt_workbench.vision.masks import Masks
 from trt_workbench.vision.oks import sigmas, similarities
+from trt_workbench.vision.rotated import RotatedBoxes, overlaps
 
 Rows = NDArray[np.intp]
 
@@ -31,13 +32,15 @@ class Measure(abc.ABC):
         words: what is scored, in the plural.
         figures: their meanings by name, in the order of COCOeval's `stats`.
         most: how many detections of an image and category count.
+        exact: whether the overlaps here are hotcoco's to the last bit.
     """
 
-    kind: ClassVar[Literal["bbox", "segm", "keypoints"]]
+    kind: ClassVar[Literal["bbox", "segm", "keypoints", "obb"]]
     prefix: ClassVar[str]
     words: ClassVar[str]
     figures: ClassVar[Mapping[str, str]]
     most: ClassVar[int] = 100
+    exact: ClassVar[bool] = True
 
     @abc.abstractmethod
     def overlaps(self, found: DetectionTable, rows: Rows, truth: GroundTruth, objects: Rows) -> NDArray[np.float64]:
@@ -173,6 +176,54 @@ class _Keypoints(Measure):
         return made
 
 
+class _Rotated(Measure):
+    """Rotated boxes by the exact area that they share, as DOTA's evaluation has it, and hotcoco's iouType "obb"."""
+
+    kind = "obb"
+    prefix: ClassVar[str] = ""
+    words: ClassVar[str] = "rotated boxes"
+    exact: ClassVar[bool] = False
+    figures: ClassVar[Mapping[str, str]] = {
+        name: f"{FIGURES[name]}, of rotated boxes" for name in ("AP", "AP50", "AP75")
+    }
+
+    def overlaps(self, found: DetectionTable, rows: Rows, truth: GroundTruth, objects: Rows) -> NDArray[np.float64]:
+        return overlaps(rotated_of(found).take(rows), rotated_of(truth).take(objects), truth.crowd[objects])
+
+    def areas(self, found: DetectionTable) -> NDArray[np.float64]:
+        return rotated_of(found).areas()
+
+    def evaluation(
+        self, named: tuple[list[Any], list[Any]], truth: GroundTruth, found: DetectionTable, places: Sequence[Rows]
+    ) -> COCOeval:
+        columns = {
+            "image_id": places[0],
+            "category_id": places[1],
+            "bbox": truth.boxes,
+            "area": truth.areas,
+            "iscrowd": truth.crowd.astype(int),
+            "obb": rotated_of(truth).boxes,
+        }
+        expected = COCO({"images": named[0], "categories": named[1], "annotations": _entries(columns, numbered=True)})
+        best = _best(found, places, self.most)
+        columns = {
+            "image_id": places[2][best],
+            "category_id": places[3][best],
+            "score": found.scores[best].astype(np.float64),
+            "obb": rotated_of(found).boxes[best].astype(np.float64),
+        }
+        return COCOeval(expected, expected.load_res(_entries(columns) if len(best) else np.empty((0, 7))), self.kind)
+
+
+def rotated_of(table: DetectionTable | GroundTruth) -> RotatedBoxes:
+    """Return the rotated boxes of detections or annotations; none where nothing was found."""
+    if table.extra is None:
+        assert not len(table)  # as of masks
+        return RotatedBoxes(np.empty((0, 5)))
+    assert isinstance(table.extra, RotatedBoxes)
+    return table.extra
+
+
 def masks_of(table: DetectionTable | GroundTruth) -> Masks:
     """Return the masks of detections or annotations; none where nothing was found."""
     if table.extra is None:
@@ -211,4 +262,4 @@ def _best(found: DetectionTable, places: Sequence[Rows], most: int) -> Rows:
     return np.sort(order[ranks < most])
 
 
-BOXES, MASKS, KEYPOINTS = _Boxes(), _Masks(), _Keypoints()
+BOXES, MASKS, KEYPOINTS, ROTATED = _Boxes(), _Masks(), _Keypoints(), _Rotated()

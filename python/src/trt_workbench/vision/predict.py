@@ -28,6 +28,7 @@ from trt_workbench.vision.extras import Restored
 from trt_workbench.vision.families import Detections, DetrLogits
 from trt_workbench.vision.image_sources import SourceImage, Sources, find_sources
 from trt_workbench.vision.settings import PredictSettings
+from trt_workbench.vision.tasks.registry import task_of
 
 COCO_NAMES: Final = (
     "person", "bicycle", "car", "motorcycle", "airplane", "bus", "train", "truck", "boat", "traffic light",
@@ -122,7 +123,7 @@ class Predictor(AbstractContextManager["Predictor"]):
             KeyboardInterrupt: before any picture was done.
         """
         single, counts, milliseconds, empty = SingleImages(self.detector), Counter[str](), list[float](), 0
-        images = ImageReader(self.request.exif)
+        images, task = ImageReader(self.request.exif), task_of(self.detector.family.task)
         (folder / DETECTIONS).touch()
         status = "complete"
         try:
@@ -132,6 +133,8 @@ class Predictor(AbstractContextManager["Predictor"]):
                 milliseconds.append((time.perf_counter() - start) * 1e3)
                 lines = list(self._lines(picture, found))
                 append_lines(folder / DETECTIONS, lines)
+                frame = "" if picture.frame is None else f"-{picture.frame:06}"
+                task.append(folder, picture.path.stem + frame, lines)
                 counts.update(line["class_name"] for line in lines)
                 empty += not lines
                 if show:

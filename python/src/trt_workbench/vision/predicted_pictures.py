@@ -56,7 +56,7 @@ class PredictedPictures(AbstractContextManager["PredictedPictures"]):
 
         for one in reversed(found):
             self._task.paint(picture.pixels, one, 1.0, bgr(one["class_id"]))
-        draw_boxes(picture.pixels, [_drawn(one) for one in found])
+        draw_boxes(picture.pixels, [_drawn(one, 2 if self._task.framed else 0) for one in found])
         if picture.frame is None:
             suffix = ".jpg" if max(picture.pixels.shape) <= _JPEG_SIDE else ".png"
             written, encoded = cv2.imencode(suffix, picture.pixels, [cv2.IMWRITE_JPEG_QUALITY, _QUALITY])
@@ -106,5 +106,5 @@ class PredictedPictures(AbstractContextManager["PredictedPictures"]):
             )
 
 
-def _drawn(found: DetectionRecord) -> DrawnBox:
-    return DrawnBox(found["box"], f"{found['class_name']} {found['score']:.2f}", found["class_id"])
+def _drawn(found: DetectionRecord, line: int) -> DrawnBox:
+    return DrawnBox(found["box"], f"{found['class_name']} {found['score']:.2f}", found["class_id"], line)

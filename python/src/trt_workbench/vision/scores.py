@@ -96,14 +96,14 @@ def score_detections(
     true_classes, found_classes = (np.searchsorted(classes, one.category_ids) + 1 for one in (truth, detections))
     places = (true_images, true_classes, found_images, found_classes)
     evaluation = measure.evaluation((images, named), truth, detections, places)
-    evaluation.evaluate()
-    evaluation.accumulate()
     with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():  # it prints its table
-        warnings.simplefilter("ignore")  # of tolerances other than COCO's, which a note tells
+        warnings.simplefilter("ignore")  # of what is not COCO's own, which notes and guides tell
+        evaluation.evaluate()
+        evaluation.accumulate()
         evaluation.summarize()
-    figures = {
-        name: None if value == -1 else value for name, value in zip(measure.figures, evaluation.stats, strict=True)
-    }
+    # of rotated boxes the first three are taken
+    pairs = zip(measure.figures, evaluation.stats, strict=False)
+    figures = {name: None if value == -1 else value for name, value in pairs}
     accumulated = evaluation.eval
     assert accumulated is not None  # as it was accumulated
     precision = np.asarray(accumulated["precision"])[:, :, :, _ALL_AREAS, _MOST]

@@ -14,7 +14,7 @@ from trt_workbench.vision.tasks.names import TaskName
 
 # What a head of Ultralytics' is for, by a word in its name, where `task` is not given.
 _HEADS = (("Segment", "segment"), ("Pose", "pose"), ("OBB", "obb"), ("Classify", "classify"))
-_TASKS: dict[str, TaskName] = {"detect": "boxes", "segment": "masks", "pose": "keypoints"}
+_TASKS: dict[str, TaskName] = {"detect": "boxes", "segment": "masks", "pose": "keypoints", "obb": "rotated"}
 _OTHERS = {
     "semantic": "semantic segmentation",
     "pose": "key points",

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
-from trt_workbench.vision.extras import Columns, Extra
+from trt_workbench.vision.extras import Columns
 from trt_workbench.vision.families.base import (
     DecodeSettings,
     Detections,
@@ -24,6 +24,7 @@ from trt_workbench.vision.families.base import (
     shape_of,
 )
 from trt_workbench.vision.families.prototypes import prototypes_of, with_masks
+from trt_workbench.vision.families.rotated_rows import rotated_detections
 from trt_workbench.vision.keypoints import Keypoints
 from trt_workbench.vision.tasks.names import TaskName
 
@@ -59,14 +60,19 @@ class YoloV10(Family):
         """Return how many values of a row follow score and class, or raise DoesNotFit."""
         return 0
 
-    def _extra(self, values: NDArray[np.float32]) -> Extra:
-        """Return what is added to boxes: float32 [K, values] as the output has them."""
-        return Columns(values)
+    def _made(
+        self,
+        boxes: NDArray[np.float32],
+        scores: NDArray[np.float32],
+        labels: NDArray[np.int64],
+        more: NDArray[np.float32],
+    ) -> Detections:
+        """Return candidates of boxes [K, 4] and further values [K, more], as the output has them."""
+        return Detections(boxes, scores, labels, Columns(more) if more.shape[1] else None)
 
     def _candidates(self, image: NDArray[np.float32], conf: float) -> Detections:
-        more = self.more(self.output, self.facts)
-        rows, scores, labels = row_detections(self, image, conf, more)
-        return Detections(rows[:, :4], scores, labels, self._extra(rows[:, 6:]) if more else None)
+        rows, scores, labels = row_detections(self, image, conf, self.more(self.output, self.facts))
+        return self._made(rows[:, :4], scores, labels, rows[:, 6:])
 
 
 @dataclass(frozen=True)
@@ -103,5 +109,37 @@ class YoloV10Keypoints(YoloV10):
         """Return how many values the keypoints of a box have, or raise DoesNotFit."""
         return math.prod(shape_of(facts))
 
-    def _extra(self, values: NDArray[np.float32]) -> Extra:
-        return Keypoints.of_model(values, shape_of(self.facts))
+    def _made(
+        self,
+        boxes: NDArray[np.float32],
+        scores: NDArray[np.float32],
+        labels: NDArray[np.int64],
+        more: NDArray[np.float32],
+    ) -> Detections:
+        plain = super()._made(boxes, scores, labels, more)
+        return plain._replace(extra=Keypoints.of_model(more, shape_of(self.facts)))
+
+
+@dataclass(frozen=True)
+class YoloV10Rotated(YoloV10):
+    """The same with boxes as centre and size, at an angle in radians, which stands last; they are not clipped."""
+
+    name: ClassVar[str] = "yolov10-obb"
+    task: ClassVar[TaskName] = "rotated"
+    by_shape: ClassVar[bool] = False
+    clips_boxes: ClassVar[bool] = False
+    shape_text: ClassVar[str] = "[N, K, 7] (centre x, centre y, width, height, score, class, angle)"
+
+    @classmethod
+    def more(cls, output: TensorSpec, facts: DetectorFacts) -> int:  # noqa: ARG003 - as of every family
+        """Return that there is an angle."""
+        return 1
+
+    def _made(
+        self,
+        boxes: NDArray[np.float32],
+        scores: NDArray[np.float32],
+        labels: NDArray[np.int64],
+        more: NDArray[np.float32],
+    ) -> Detections:
+        return rotated_detections(self, boxes, scores, labels, more)

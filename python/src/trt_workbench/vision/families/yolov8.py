@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.vision.extras import Columns, Extra
+from trt_workbench.vision.extras import Columns
 from trt_workbench.vision.families.base import (
     DecodeSettings,
     Detections,
@@ -25,6 +25,7 @@ from trt_workbench.vision.families.base import (
     shape_of,
 )
 from trt_workbench.vision.families.prototypes import prototypes_of, with_masks
+from trt_workbench.vision.families.rotated_rows import rotated_detections, rotated_survivors
 from trt_workbench.vision.keypoints import Keypoints
 from trt_workbench.vision.tasks.names import TaskName
 
@@ -75,9 +76,15 @@ class YoloV8(Family):
         """Return how many channels follow those of the scores, or raise DoesNotFit."""
         return 0
 
-    def _extra(self, values: NDArray[np.float32]) -> Extra:
-        """Return what is added to boxes: float32 [K, values] as the output has them."""
-        return Columns(values)
+    def _made(
+        self,
+        boxes: NDArray[np.float32],
+        scores: NDArray[np.float32],
+        labels: NDArray[np.int64],
+        more: NDArray[np.float32],
+    ) -> Detections:
+        """Return candidates of boxes [K, 4] and further values [K, more], as the output has them."""
+        return Detections(corners(*boxes.T), scores, labels, Columns(more) if more.shape[1] else None)
 
     def _candidates(self, image: NDArray[np.float32], conf: float) -> Detections:
         head, more = image.T if self.transposed else image, self.more(self.output, self.facts)
@@ -95,8 +102,8 @@ class YoloV8(Family):
         if len(found) > _MAX_CANDIDATES:
             best = np.sort(np.argpartition(-found, _MAX_CANDIDATES - 1)[:_MAX_CANDIDATES])
             anchors, labels, found = anchors[best], labels[best], found[best]
-        extra = self._extra(head[4 + self.class_count :, anchors].T) if more else None
-        return Detections(corners(*head[:4, anchors]), found, labels.astype(np.int64, copy=False), extra)
+        labels = labels.astype(np.int64, copy=False)
+        return self._made(head[:4, anchors].T, found, labels, head[4 + self.class_count :, anchors].T)
 
 
 @dataclass(frozen=True)
@@ -133,8 +140,46 @@ class YoloV8Keypoints(YoloV8):
         """Return how many values the keypoints of a box have, or raise DoesNotFit."""
         return math.prod(shape_of(facts))
 
-    def _extra(self, values: NDArray[np.float32]) -> Extra:
-        return Keypoints.of_model(values, shape_of(self.facts))
+    def _made(
+        self,
+        boxes: NDArray[np.float32],
+        scores: NDArray[np.float32],
+        labels: NDArray[np.int64],
+        more: NDArray[np.float32],
+    ) -> Detections:
+        plain = super()._made(boxes, scores, labels, more)
+        return plain._replace(extra=Keypoints.of_model(more, shape_of(self.facts)))
+
+
+@dataclass(frozen=True)
+class YoloV8Rotated(YoloV8):
+    """The same with boxes as centre and size, at an angle in radians, which stands last; they are not clipped.
+
+    Source: `non_max_suppression(rotated=True)`: a better box of a probabilistic IoU above the threshold drops another.
+    """
+
+    name: ClassVar[str] = "yolov8-obb"
+    task: ClassVar[TaskName] = "rotated"
+    by_shape: ClassVar[bool] = False
+    clips_boxes: ClassVar[bool] = False
+    shape_text: ClassVar[str] = "[N, 4 + classes + 1, A] (centre x, centre y, width, height, scores, angle)"
+
+    @classmethod
+    def more(cls, output: TensorSpec, facts: DetectorFacts) -> int:  # noqa: ARG003 - as of every family
+        """Return that there is an angle."""
+        return 1
+
+    def _made(
+        self,
+        boxes: NDArray[np.float32],
+        scores: NDArray[np.float32],
+        labels: NDArray[np.int64],
+        more: NDArray[np.float32],
+    ) -> Detections:
+        return rotated_detections(self, boxes, scores, labels, more)
+
+    def _survivors(self, found: Detections, iou: float, limit: int) -> NDArray[np.intp]:
+        return rotated_survivors(found, iou, limit)
 
 
 def _class_count(channels: int | None, anchors: int | None, facts: DetectorFacts, more: int, *, any_grid: bool) -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
     from trt_workbench.vision.families.base import Family
     from trt_workbench.vision.measure import Measure
 
-Sizes = Mapping[int, tuple[int | None, int | None]]
-"""(height, width) in pixels by image id, None where the annotation file does not say."""
+FAR: Final = 10_000.0
+"""Pixels outside of every picture, which OpenCV's integers still hold."""
 
 
 class Task(abc.ABC):
@@ -30,12 +31,14 @@ class Task(abc.ABC):
         words: what its models are for.
         keys: of an annotation, beside those of its box: they are read.
         measures: how detections are scored; the last one's AP is what models are compared by.
+        framed: whether the boxes themselves are drawn.
     """
 
     name: ClassVar[TaskName]
     words: ClassVar[str]
     keys: ClassVar[frozenset[str]] = frozenset()
     measures: ClassVar[tuple[Measure, ...]]
+    framed: ClassVar[bool] = True
 
     @property
     def decided_by(self) -> str:
@@ -72,6 +75,15 @@ class Task(abc.ABC):
             UsageProblem: they do not fit each other.
         """
         return []
+
+    def append(self, folder: Path, image: str, rows: Sequence[Mapping[str, Any]]) -> None:  # noqa: B027 - most write none
+        """Append what `predict` found on an image to files of the task's own format.
+
+        Args:
+            folder: of the run.
+            image: the file's name without its suffix, of a video with the number of the frame.
+            rows: as detections.jsonl has them.
+        """
 
     def paint(  # noqa: B027 - most have nothing to draw
         self, image: NDArray[np.uint8], entry: Mapping[str, Any], scale: float, colour: tuple[int, int, int]

@@ -14,7 +14,7 @@ from trt_workbench.core.errors import UsageProblem
 from trt_workbench.vision.keypoints import Keypoints
 from trt_workbench.vision.measure import BOXES, KEYPOINTS, Measure
 from trt_workbench.vision.oks import COCO_SIGMAS
-from trt_workbench.vision.tasks.base import Task, changed, described
+from trt_workbench.vision.tasks.base import FAR, Task, changed, described
 from trt_workbench.vision.tasks.names import TaskName
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from trt_workbench.vision.families.base import Family
 
 _SHOWN = 0.5  # visibility of a model's point that is drawn
-_FAR = 10_000.0  # pixels outside of every picture, which OpenCV's integers still hold
 # Limbs of COCO's 17 points, as chains.
 _LIMBS = ((9, 7, 5, 6, 8, 10), (5, 11, 13, 15), (6, 12, 14, 16), (11, 12), (3, 1, 0, 2, 4))
 
@@ -80,7 +79,7 @@ class Poses(Task):
         if not isinstance(flat, list) or not flat or len(flat) % 3:
             return
         points = np.array(flat, np.float64).reshape(-1, 3)
-        places = (points[:, :2] * scale).clip(-_FAR, _FAR).round().astype(int).tolist()
+        places = (points[:, :2] * scale).clip(-FAR, FAR).round().astype(int).tolist()
         shown = points[:, 2] >= (_SHOWN if "score" in entry else 1)
         limbs = [pair for chain in _LIMBS for pair in pairwise(chain)] if len(points) == len(COCO_SIGMAS) else []
         for first, second in limbs:

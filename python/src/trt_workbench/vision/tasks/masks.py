@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 
 from trt_workbench.vision.masks import Masks
 from trt_workbench.vision.measure import BOXES, MASKS, Measure
-from trt_workbench.vision.tasks.base import Task, changed, described
+from trt_workbench.vision.tasks.base import FAR, Task, changed, described
 from trt_workbench.vision.tasks.names import TaskName
 
 _SHARE = 0.45  # of the colour in a painted pixel
-_FAR = 10_000.0  # pixels outside of every picture, which OpenCV's integers still hold
 
 
 class InstanceMasks(Task):
@@ -57,7 +56,7 @@ class InstanceMasks(Task):
                 shown = np.asarray(cv2.resize(plane, image.shape[1::-1], interpolation=cv2.INTER_NEAREST), np.uint8)
             else:
                 corners = [np.array(polygon, np.float64).reshape(-1, 2) * scale for polygon in found or ()]
-                cv2.fillPoly(shown, [one.round().clip(-_FAR, _FAR).astype(np.int32) for one in corners], (1,))
+                cv2.fillPoly(shown, [one.round().clip(-FAR, FAR).astype(np.int32) for one in corners], (1,))
         except (ValueError, TypeError):  # an annotation file that was changed since
             return
         pixels = shown.astype(np.bool_)
