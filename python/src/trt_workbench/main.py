@@ -59,11 +59,11 @@ def _code(module: str) -> int:
     except KeyboardInterrupt:
         from trt_workbench.core.errors import INTERRUPTED
 
-        return _said("Interrupted; nothing was begun.", INTERRUPTED)
+        return _said("Interrupted before the command started.", INTERRUPTED)
     except MemoryError:
-        return _said("Out of memory while starting; allow the process more.", 4)
+        return _said("Out of memory at start; allow the process more memory.", 4)
     except (ImportError, OSError) as error:
-        return _said(f"The command cannot start, a library cannot be loaded ({error}); install it again.", 3)
+        return _said(f"The command cannot start because a library cannot be loaded ({error}); reinstall it.", 3)
     return 0
 
 

@@ -105,8 +105,8 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 _FIXES = {
-    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "make room or choose another place with --output"),
-    **dict.fromkeys((errno.EEXIST, errno.ENOTDIR), "a folder is needed there, so choose another place"),
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "make room, or choose another place with --output"),
+    **dict.fromkeys((errno.EEXIST, errno.ENOTDIR), "a folder is needed there; choose another place"),
 }
 
 COMMON = "Common options"
@@ -136,7 +136,7 @@ def handled(command: Callable[..., R]) -> Callable[..., R]:
             with ended_as_interrupted(heard), pulse():
                 found = command(**_with_embedded(kwargs))
             if heard:  # and the command ended normally: a library took it for its own error
-                fail("Interrupted; it was done by then.", INTERRUPTED)
+                fail("Interrupted, but the command had already finished.", INTERRUPTED)
             return found
         except typer.Exit:
             raise
@@ -150,16 +150,16 @@ def handled(command: Callable[..., R]) -> Callable[..., R]:
             fail(f"{error.strerror or error}{fix}{where}", UsageProblem.exit_code)
         except MemoryError as error:
             reason = f" ({error})" if str(error) else ""
-            fail(f"Out of memory{reason}; ask for smaller shapes or a smaller batch.", DeviceFailure.exit_code)
+            fail(f"Out of memory{reason}; use smaller shapes or a smaller batch.", DeviceFailure.exit_code)
         except ImportError as error:  # a library that is absent or broken; our own modules are tested
             fail(
-                f"A library cannot be loaded ({error}); install it again, or allow the process more memory.",
+                f"A library cannot be loaded ({error}); reinstall it, or allow the process more memory.",
                 ComponentMissing.exit_code,
             )
         except RecursionError:
             fail("The input is nested too deeply.", UsageProblem.exit_code)
         except UnicodeEncodeError as error:  # bytes of a command line that are no UTF-8
-            fail(f"An argument or name is no text: {error.object!r}", UsageProblem.exit_code)
+            fail(f"An argument or name is not valid text: {error.object!r}", UsageProblem.exit_code)
         except (KeyboardInterrupt, Exception) as error:
             if not heard and isinstance(error, Exception):
                 raise  # a defect
@@ -187,7 +187,9 @@ def _require_current_folder() -> None:
     try:
         Path.cwd()
     except OSError as error:
-        raise UsageProblem(f"The current folder cannot be found ({error.strerror}); go to another one.") from error
+        raise UsageProblem(
+            f"The current folder does not exist ({error.strerror}); change to another folder."
+        ) from error
 
 
 def _kept() -> Path | None:
@@ -203,7 +205,7 @@ def _fail(message: str, exit_code: int, *, before: Path | None, heard: list[int]
     sys.stderr.write(f"error: {printable(message)}\n")
     directory = _kept()
     if directory and directory is not before and str(directory) not in message:
-        sys.stderr.write(f"note: What was measured is kept: {directory}\n")
+        sys.stderr.write(f"note: The measurements are kept: {directory}\n")
     raise typer.Exit(INTERRUPTED if heard else exit_code)
 
 
@@ -340,7 +342,7 @@ def say(text: str) -> None:
 def say_if_allowed(*, allow_unverified: bool) -> None:
     """Say first of all that `--allow-unverified` was given."""
     if allow_unverified:
-        say("--allow-unverified: TensorRT engines are let through although they are wrong or not verified.")
+        say("--allow-unverified: TensorRT engines are accepted even if they are wrong or not verified.")
 
 
 def print_json(document: Any) -> None:

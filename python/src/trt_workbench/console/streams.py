@@ -59,5 +59,5 @@ def finish(code: int) -> int:
     problem = getattr(failure, "failure", None)
     if code or problem is None or problem.errno == errno.EPIPE:
         return code
-    sys.stderr.write(f"error: The output cannot be written ({problem.strerror}).\n")
+    sys.stderr.write(f"error: The output is not writable ({problem.strerror}).\n")
     return _BAD_OUTPUT

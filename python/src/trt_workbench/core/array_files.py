@@ -38,7 +38,7 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
 
         found = getattr(ml_dtypes, name, None)
         if found is None:
-            raise UsageProblem(f"A tensor has the type {name!r:.40}, of which there are no arrays.") from None
+            raise UsageProblem(f"A tensor has the type {name!r:.40}, which no array can hold.") from None
         made: np.dtype[Any] = np.dtype(found)
         return made
 
@@ -50,7 +50,7 @@ def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
         UsageProblem: it is neither, is truncated, or holds Python objects, which are never loaded.
     """
     if path.suffix not in ARRAY_SUFFIXES:
-        raise UsageProblem(f"Arrays are read from .npy and .npz files, not from this one: {path}")
+        raise UsageProblem(f"Only .npy and .npz files are read as arrays: {path}")
     try:
         with open_regular(path) as file:
             if path.suffix == ".npy":
@@ -71,15 +71,15 @@ def _read_archive(archive: zipfile.ZipFile, size: int) -> dict[str, NDArray[Any]
     """
     members = archive.infolist()
     if any(member.compress_type not in _PACKINGS for member in members):
-        raise ValueError("it is packed in another way than numpy packs; use np.savez_compressed")
+        raise ValueError("it is compressed by a method that numpy does not use; use np.savez_compressed")
     stored = [member for member in members if member.compress_type == zipfile.ZIP_STORED]
     claimed = sum(max(member.file_size, member.compress_size) for member in stored)
     if claimed > size:
-        raise ValueError(f"its arrays have {claimed} bytes by its own account, and the file has {size}")
+        raise ValueError(f"it declares arrays of {claimed} bytes, but the file has {size}")
     packed = sum(member.file_size for member in members if member.compress_type != zipfile.ZIP_STORED)
     if packed > _MOST_UNPACKED:
         raise ValueError(
-            f"its compressed arrays have {packed} bytes, and at most {_MOST_UNPACKED} are unpacked; use np.savez"
+            f"its compressed arrays unpack to {packed} bytes, more than the {_MOST_UNPACKED} allowed; use np.savez"
         )
     arrays = {}
     for member in members:
@@ -97,7 +97,7 @@ def _read_array(file: IO[bytes], size: int) -> NDArray[Any]:
     while len(content) < declared and (more := file.read(min(_CHUNK, declared - len(content)))):
         content += more
     if len(content) < declared:
-        raise ValueError(f"the header declares an array of {declared} bytes, and {len(content)} follow")
+        raise ValueError(f"the header declares an array of {declared} bytes, but {len(content)} follow")
     values = np.frombuffer(content, dtype) if declared else np.zeros(math.prod(shape), dtype)
     return values.reshape(shape, order="F" if fortran else "C")
 
@@ -106,15 +106,15 @@ def _read_header(file: IO[bytes], size: int) -> tuple[tuple[int, ...], bool, np.
     """Return shape, order and type of the array in an open `.npy` of `size` bytes. Raises ValueError."""
     version = npy.read_magic(file)
     if version not in _HEADERS:
-        raise ValueError(f"version {version} of the format is not known")
+        raise ValueError(f"version {version} of the format is unknown")
     shape, fortran, dtype = _HEADERS[version](file)
     if math.prod(shape) and not dtype.itemsize:  # numpy makes a byte or more of each
-        raise ValueError(f"the header declares elements of no bytes ({dtype.str})")
+        raise ValueError(f"the header declares elements of 0 bytes ({dtype.str})")
     declared = math.prod(shape) * dtype.itemsize
     follow = size - file.tell()
     if min(shape, default=0) < 0 or dtype.hasobject or declared > follow:
         what = "Python objects, which are never loaded" if dtype.hasobject else f"an array of {declared} bytes"
-        raise ValueError(f"the header declares {what}, and {follow} bytes follow")
+        raise ValueError(f"the header declares {what}, but {follow} bytes follow")
     return shape, fortran, dtype
 
 
@@ -154,7 +154,7 @@ def count_rows(path: Path) -> int:
     if not shape:
         raise UsageProblem(f"The file holds no array with samples along its first axis: {path}")
     if shape[0] and not math.prod(shape):  # of rows that hold nothing there may be any number
-        raise UsageProblem(f"The array's samples hold no numbers, its shape is {list(shape)}: {path}")
+        raise UsageProblem(f"The samples of the array are empty (shape {list(shape)}): {path}")
     return shape[0]
 
 

@@ -178,5 +178,5 @@ def foreign_files(directory: Path) -> Iterator[None]:
         raise
     except Exception as error:
         raise UsageProblem(
-            f"The files of this run directory do not fit together or were changed ({error!r}): {directory}"
+            f"The files of this run directory do not match each other or were changed ({error!r}): {directory}"
         ) from error

@@ -76,7 +76,7 @@ class RunDirectory:
             self.destination.parent.mkdir(parents=True, exist_ok=True)
             if not self._lock.acquire():
                 raise UsageProblem(
-                    "Another process is writing this run or goes on with it; wait for its end, or choose another "
+                    "Another process is writing this run or resuming it; wait until it ends, or choose another "
                     f"folder with --output: {self.destination}"
                 )
             self._restore()
@@ -84,7 +84,7 @@ class RunDirectory:
             self.path.mkdir()
             write_json(self.path / "env.json", collect_environment(sys.argv))
         except OSError as error:
-            raise UsageProblem(f"The output folder cannot be written ({error.strerror}): {self.destination}") from error
+            raise UsageProblem(f"The output folder is not writable ({error.strerror}): {self.destination}") from error
 
     def commit(self, status: Status, **facts: Any) -> Path:
         """Write `run.json` and put everything in the place of `destination`, in one step.
@@ -122,8 +122,8 @@ class RunDirectory:
             except OSError as error:
                 self._kept = True
                 raise UsageProblem(
-                    f"The finished run cannot be put in its place {self.destination} ({error.strerror}); its files are "
-                    f"kept: {self.path}"
+                    f"The finished run cannot be moved to {self.destination} ({error.strerror}); its files are kept: "
+                    f"{self.path}"
                 ) from error
             _finished = self.destination
             for left in _stagings(self.destination):
@@ -192,22 +192,23 @@ def _require_ours(folder: Path, command: str) -> None:
     if not folder.is_dir():
         raise UsageProblem(f"The output folder is a file; choose another with --output: {folder}")
     if folder.is_mount() or folder.resolve() in (Path.cwd(), *Path.cwd().parents):
-        what = "a mount point" if folder.is_mount() else "the current folder, or one above it"
+        what = "a mount point" if folder.is_mount() else "the current folder or one of its parents"
         raise UsageProblem(
-            f"The output folder is {what}, which a run cannot replace; name a folder in it with --output: {folder}"
+            f"The output folder is {what}, which a run cannot replace; choose a folder inside it with --output: "
+            f"{folder}"
         )
     if not any(folder.iterdir()):
         return
     earlier = _command_of(folder)
     if earlier is None:
         raise UsageProblem(
-            "The output folder holds other files, of which a run could replace some; choose a new or an empty one "
-            f"with --output: {folder}"
+            "The output folder holds other files that a run could overwrite; choose a new or empty folder with "
+            f"--output: {folder}"
         )
     if earlier != command:
         raise UsageProblem(
-            f"The output folder holds a run of {earlier}, whose files would be mixed with those of {command}; "
-            f"choose another with --output: {folder}"
+            f"The output folder holds a run of {earlier}, and {command} would mix its files with it; choose another "
+            f"folder with --output: {folder}"
         )
 
 

@@ -103,7 +103,7 @@ def _text(path: Path) -> str:
     try:
         return read_text(path)
     except UnicodeDecodeError as error:
-        raise UsageProblem(f"{path.name} is no text in UTF-8 ({error}): {path}") from error
+        raise UsageProblem(f"{path.name} is not UTF-8 text ({error}): {path}") from error
     except OSError as error:
         if not path.parent.is_dir():
             what = "is a file, not a run directory" if path.parent.exists() else "does not exist"
@@ -127,7 +127,7 @@ def _validated(text: str, kind: Any, name: str, advice: str, place: object) -> A
         if key.endswith("schema_version") and first["type"] != "missing":
             what = f"has schema version {first['input']!r:.40}, which this release does not read"
     except ValueError as error:
-        what = f"is damaged or cut short, no JSON ({error})"
+        what = f"is not JSON; it is damaged or truncated ({error})"
     raise UsageProblem(f"{name} {what}{f'; {advice}' if advice else ''}: {place}")
 
 

@@ -130,11 +130,11 @@ def load_extension(entry: EntryPoint, kind: type[Kind], name: str) -> type[Kind]
             raise
         raise broken(entry, error) from error
     if not (isinstance(found, type) and issubclass(found, kind)) or inspect.isabstract(found):
-        raise broken(entry, f"{entry.value} is no {kind.__name__} that can be used")
+        raise broken(entry, f"{entry.value} is not a usable {kind.__name__}")
     if name != entry.name:
         raise broken(entry, f"the name {entry.name} is taken")
     if name != (said := getattr(found, "name", None)):
-        raise broken(entry, f"{entry.value} calls itself {said!r}, not {name!r}")
+        raise broken(entry, f"{entry.value} names itself {said!r}, not {name!r}")
     return found
 
 

@@ -49,8 +49,8 @@ def refuse_foreign(path: Path, is_ours: Callable[[Path], object]) -> None:
 def foreign(path: Path) -> UsageProblem:
     """Return the error for refusing to overwrite another's file."""
     return UsageProblem(
-        "There is something at the output that trt-workbench did not write, or that was changed since; it is left "
-        f"alone. Choose another name, or move it away: {path}"
+        "The output path holds something that trt-workbench did not write, or that was changed since. It is left "
+        f"alone. Choose another name, or move it: {path}"
     )
 
 
@@ -218,5 +218,5 @@ def path_within(folder: Path, name: str) -> Path:
     """
     inner = PurePosixPath(name)
     if inner.is_absolute() or ".." in inner.parts or not inner.parts:
-        raise ValueError(f"the name {name!r} leads out of its folder")
+        raise ValueError(f"the name {name!r} points outside its folder")
     return folder / inner

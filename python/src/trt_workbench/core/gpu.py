@@ -12,7 +12,7 @@ from typing import Any
 # Of the kernel's driver; of WSL 2. A container may show them without NVML.
 _DEVICE_FILES = ("/dev/nvidia[0-9]*", "/dev/dxg")
 
-GPU_ADVICE = "Install NVIDIA's driver; a container has to be started with the GPUs."
+GPU_ADVICE = "Install NVIDIA's driver; start a container with access to the GPUs."
 
 
 def driver_report() -> dict[str, Any]:

@@ -52,10 +52,10 @@ def require_regular(path: Path, status: os.stat_result | None = None) -> None:
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if not stat.S_ISREG(mode):
-        kind = next((words for test, words in _KINDS if test(mode)), "it is something else")
+        kind = next((words for test, words in _KINDS if test(mode)), "it is not a file")
         raise OSError(errno.EINVAL, f"{kind}, not a regular file", str(path))
     if status.st_dev in _made_up():
-        raise OSError(errno.EINVAL, "it is made up by the system, not a regular file", str(path))
+        raise OSError(errno.EINVAL, "it is a file of the operating system, not a regular file", str(path))
 
 
 @functools.cache
@@ -85,7 +85,7 @@ def _require_text(file: io.BufferedReader, path: Path, limit: int) -> None:
     if os.fstat(file.fileno()).st_size <= limit:
         while data := file.read(_CHUNK):
             if b"\0" in data:
-                raise OSError(errno.EINVAL, "it holds zero bytes, so it is no text", str(path))
+                raise OSError(errno.EINVAL, "it is empty (0 bytes)", str(path))
         file.seek(0)
 
 
@@ -97,7 +97,7 @@ def read_all(file: io.BufferedReader, path: Path, limit: int = MOST_BYTES) -> by
     while size < len(data) <= limit and (more := file.read(_CHUNK)):
         data += more
     if max(size, len(data)) > limit:
-        raise OSError(errno.EFBIG, f"it has more than the {limit} bytes that are read of such a file", str(path))
+        raise OSError(errno.EFBIG, f"it exceeds the limit of {limit} bytes", str(path))
     return data
 
 

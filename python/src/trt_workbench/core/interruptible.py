@@ -76,7 +76,7 @@ def call_interruptibly(call: Callable[[], T], limit_s: float | None = None) -> T
         if done.done():
             raise  # of the call itself
         _abandon(done, CheckFailed.exit_code)
-        raise CheckFailed(f"The limit of {limit_s} s is over.") from error
+        raise CheckFailed(f"The limit of {limit_s} s was exceeded.") from error
 
 
 def _abandon(done: Future[T], exit_code: int) -> None:

@@ -41,7 +41,7 @@ def recalled(path: Path, kind: type[T], note: Note) -> T | None:
             return kind.model_validate(found.document)
     except (UsageProblem, ValueError):
         pass
-    note(f"{path.name} was damaged or changed since it was written, and is made anew: {path}")
+    note(f"{path.name} was damaged or changed since it was written; it is created again: {path}")
     return None
 
 
@@ -71,7 +71,7 @@ def sealed(files: Sequence[Path], note: Note = lambda _: None) -> bool:
     if there == found.files:
         return True
     changed = sorted({name for name, _ in there.items() ^ found.files.items()})
-    note(f"{', '.join(changed)} changed since it was made, and is made anew: {files[0].parent}")
+    note(f"{', '.join(changed)} changed since it was written; it is created again: {files[0].parent}")
     return False
 
 

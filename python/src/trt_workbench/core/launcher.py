@@ -144,7 +144,7 @@ def _outside(command: str) -> str:
 def _remake(started: Launcher) -> str:
     if started.kind == "pixi":
         return f"Install the environment again: `pixi clean -e {started.environment}`, then the same command."
-    return f"Remove tmp/venvs/{started.environment} and run the same command again, which makes it anew."
+    return f"Remove tmp/venvs/{started.environment}, then run the same command again, which creates it."
 
 
 def _gpu_environments() -> tuple[str, ...]:

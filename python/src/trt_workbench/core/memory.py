@@ -28,7 +28,10 @@ def too_little() -> str:
     if limit == resource.RLIM_INFINITY or limit >= _LEAST:
         return ""
     least = _LEAST // 2**20
-    return f"The address space is limited to {limit // 2**20} MiB, and libraries alone need {least}: raise `ulimit -v`."
+    return (
+        f"The address space is limited to {limit // 2**20} MiB, but the libraries alone need {least}; raise `ulimit "
+        "-v`."
+    )
 
 
 def available_bytes() -> int:
@@ -79,8 +82,8 @@ def require_room(what: str, shape: Sequence[int], bytes_each: int) -> None:
     wanted = math.prod(max(1, size) for size in shape) * bytes_each
     if wanted > _SMALL and wanted > (available := available_bytes()):
         raise UsageProblem(
-            f"{what} of shape {_sizes(shape)} takes {wanted / 2**30:,.1f} GiB, and {available / 2**30:,.1f} GiB of "
-            "memory are free; ask for smaller shapes or a smaller batch."
+            f"{what} of shape {_sizes(shape)} needs {wanted / 2**30:,.1f} GiB, but only {available / 2**30:,.1f} GiB "
+            "of memory are free; use smaller shapes or a smaller batch."
         )
 
 

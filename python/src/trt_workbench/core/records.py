@@ -110,7 +110,7 @@ class Record(Strict):
     def _takes_time(cls, latency: Summary | None) -> Summary | None:
         figures = {name: value for name, value in (latency or {}).items() if isinstance(value, int | float)}
         if wrong := [f"{name} {value:g}" for name, value in figures.items() if value <= 0]:
-            raise ValueError(f"a latency is above 0, not {wrong[0]}")
+            raise ValueError(f"a latency must be above 0, not {wrong[0]}")
         return latency
 
 
@@ -138,7 +138,7 @@ def read_records(path: Path) -> list[Record]:
     """
     records: list[Record] = read_lines(path, Record, "remove it to use the others")
     if not records:
-        raise UsageProblem(f"There is no record in this file; the run ended before its first measurement: {path}")
+        raise UsageProblem(f"The file has no records; the run ended before its first measurement: {path}")
     return records
 
 

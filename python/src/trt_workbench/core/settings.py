@@ -128,7 +128,7 @@ def with_flags(options: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str
         UsageProblem: an option has a flag of its own, whatever that was set to: which of the two counts is not guessed.
     """
     if taken := sorted(flags.keys() & options.keys()):
-        raise UsageProblem(f"Option {taken[0]} has a flag of its own here: --{taken[0].replace('_', '-')}.")
+        raise UsageProblem(f"Option {taken[0]} has its own flag: --{taken[0].replace('_', '-')}.")
     return {**options, **flags}
 
 
@@ -152,7 +152,7 @@ def shapes(option: str, texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
 BackendOptions = Annotated[
     Mapping[str, Any],
     Setting(
-        "An option of the backend, such as device=1; may be repeated.",
+        "An option of the backend, such as device=1; repeatable.",
         MORE,
         flags="--option",
         read=values,
@@ -162,7 +162,7 @@ BackendOptions = Annotated[
 OptionsByBackend = Annotated[
     Mapping[str, Mapping[str, Any]],
     Setting(
-        "An option of one backend, such as trt:optimization_level=1; may be repeated.",
+        "An option of one backend, such as trt:optimization_level=1; repeatable.",
         MORE,
         flags="--option",
         read=values_by_backend,
@@ -173,15 +173,17 @@ Shapes = Annotated[
     Mapping[str, tuple[int, ...]],
     Setting("NAME:1x3x640x640: shape of a random input; repeatable.", flags="--shape", read=shapes),
 ]
-Seed = Annotated[int, Setting("Seed of everything that is drawn at random.", MORE, min=0)]
+Seed = Annotated[int, Setting("Seed of all random numbers.", MORE, min=0)]
 AllowUnverified = Annotated[
     bool, Setting("Accept TensorRT engines that are wrong or not verified; the first line says so.", MORE)
 ]
 Trust = Annotated[bool, Setting("Load a plan without a matching manifest. A plan is executable code.", LOADING)]
-HostCode = Annotated[bool, Setting("Let a version-compatible plan run the code it carries.", LOADING)]
+HostCode = Annotated[bool, Setting("Allow a version-compatible plan to run the code that it contains.", LOADING)]
 Plugins = Annotated[
     tuple[Path, ...],
-    Setting("Plugin library to load first; repeatable. No other is opened.", LOADING, flags="--plugin"),
+    Setting("Plugin library to load first; repeatable. No other is loaded.", LOADING, flags="--plugin"),
 ]
 Device = Annotated[int, Setting("Index of the CUDA device.", LOADING, min=0)]
-ProfileIndex = Annotated[int | None, Setting("Optimisation profile; chosen by the shapes by default.", LOADING, min=0)]
+ProfileIndex = Annotated[
+    int | None, Setting("Optimisation profile; by default the one that fits the shapes.", LOADING, min=0)
+]

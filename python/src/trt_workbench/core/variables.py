@@ -40,7 +40,7 @@ def settle_variables() -> str:
     for name in _OPENCV_NUMBERS:
         value = os.environ.get(name, "1")
         if not re.fullmatch("[1-9][0-9]{0,17}", value):
-            return f"The variable {name} is no whole number above 0: {value!r:.40}; unset it, or set a number."
+            return f"The variable {name} must be a whole number above 0, not {value!r:.40}; unset it or set a number."
     return ""
 
 

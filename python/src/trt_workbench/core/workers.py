@@ -175,7 +175,7 @@ class WorkerProcess:
         with self._log_path.open("rb") as log:
             log.seek(self._log_start)
             said = log.read().decode(errors="replace").strip()[-_TAIL_CHARACTERS:]
-        return f"the process {ended}" + (f"; its last words: {said}" if said else "")
+        return f"the process {ended}" + (f"; its last output: {said}" if said else "")
 
 
 class Workers:
@@ -282,7 +282,7 @@ def ask_python(code: str, *arguments: str, timeout_s: float = 120, environment: 
     try:
         return json.loads(ended.stdout.splitlines()[-1])
     except (ValueError, IndexError) as error:
-        raise WorkerFailure("no answer that can be read", CRASH, alive=False) from error
+        raise WorkerFailure("its answer cannot be read", CRASH, alive=False) from error
 
 
 def ended_how(code: int) -> str:
@@ -293,4 +293,4 @@ def ended_how(code: int) -> str:
         name = signal.Signals(-code).name
     except ValueError:
         name = f"signal {-code}"
-    return f"was killed by {name}" + (", as the system does where memory runs out" if name == "SIGKILL" else "")
+    return f"was killed by {name}" + (", probably because memory ran out" if name == "SIGKILL" else "")

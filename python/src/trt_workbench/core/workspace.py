@@ -56,7 +56,7 @@ def output_root() -> Path:
         return chosen
     folder = Path.cwd() / "tmp"
     if not os.access(folder if os.path.lexists(folder) else Path.cwd(), os.W_OK):
-        raise UsageProblem(f"The current folder cannot be written; name another place with --output: {Path.cwd()}")
+        raise UsageProblem(f"The current folder is not writable; choose another with --output: {Path.cwd()}")
     return folder
 
 
@@ -73,7 +73,7 @@ def cache_root() -> Path:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise UsageProblem(
-            f"The folder for caches cannot be made ({error.strerror}); set XDG_CACHE_HOME to another: {folder}"
+            f"The cache folder cannot be created ({error.strerror}); set XDG_CACHE_HOME to another: {folder}"
         ) from error
     return folder
 
@@ -114,14 +114,14 @@ def _users_cache() -> Path:
             chosen.append(Path(pwd.getpwuid(os.getuid()).pw_dir, ".cache"))
     folder = next((one / _NAME for one in chosen if one.is_absolute()), None)
     if folder is None:
-        raise UsageProblem(f"User {os.getuid()} has no home for caches; set XDG_CACHE_HOME to an absolute path.")
+        raise UsageProblem(f"User {os.getuid()} has no home folder for caches; set XDG_CACHE_HOME to an absolute path.")
     with contextlib.suppress(OSError):
         found = folder.stat()
         if found.st_uid not in (0, os.getuid()) or found.st_mode & stat.S_IWOTH:
-            whose = "can be written by anybody" if found.st_mode & stat.S_IWOTH else "is another user's"
+            whose = "is writable by everybody" if found.st_mode & stat.S_IWOTH else "belongs to another user"
             raise UsageProblem(
-                f"The folder for caches {whose}, and its files would be loaded; set XDG_CACHE_HOME to one "
-                f"of yours that others cannot write: {folder}"
+                f"The cache folder {whose}, and its files would be loaded; set XDG_CACHE_HOME to a folder that only "
+                f"you can write: {folder}"
             )
     return folder
 
@@ -158,6 +158,6 @@ def _existing(part: Path, what: str, instead: str) -> Path:
     path = models_dir() / part
     if not (path / "model.safetensors" if path.is_dir() else path).is_file():
         raise ComponentMissing(
-            f"{what} is missing; install trt-workbench again, or restore it with git, or pass {instead}: {path}"
+            f"{what} is missing; reinstall trt-workbench, restore it with git, or pass {instead}: {path}"
         )
     return path

@@ -86,11 +86,11 @@ def read_yaml(file: Path, noun: str) -> tuple[dict[str, Any], dict[Location, int
             f"The file of {noun} is not YAML ({getattr(error, 'problem', None) or error}): {file}{where}"
         ) from error
     except RecursionError as error:
-        raise UsageProblem(f"The file of {noun} is nested too deeply, or a part of it holds itself: {file}") from error
+        raise UsageProblem(f"The file of {noun} is nested too deeply or contains itself: {file}") from error
     if document is None:
         return {}, {}
     if not isinstance(document, dict):
-        raise UsageProblem(f"The file of {noun} must hold `key: value` lines: {file}")
+        raise UsageProblem(f"The file of {noun} must contain `key: value` lines: {file}")
     return document, _lines(node, file)
 
 
@@ -125,7 +125,7 @@ def _require_small(root: yaml.Node | None) -> None:
         return sizes[id(node)]
 
     if root is not None and size(root) > _MOST_VALUES:
-        raise ValueError(f"it has more than {_MOST_VALUES} values once its aliases are filled in")
+        raise ValueError(f"it has more than {_MOST_VALUES} values after its aliases are expanded")
 
 
 def _lines(node: yaml.Node | None, file: Path) -> dict[Location, int]:
@@ -195,7 +195,7 @@ def _reason(details: ErrorDetails) -> str:
     if details["type"] == "value_error":
         return str(details["ctx"]["error"])
     if details["type"] == "too_short":
-        return f"it needs {details['ctx']['min_length']} or more entries"
+        return f"it needs at least {details['ctx']['min_length']} entries"
     return details["msg"][0].lower() + details["msg"][1:]
 
 

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 from trt_workbench.core.precision import names
 from trt_workbench.core.settings import MORE, Setting, pairs, signed
 
-_PRECISION, _KERNELS, _IO = "Precision", "Search for kernels", "Inputs and outputs"
+_PRECISION, _KERNELS, _IO = "Precision", "Kernel search", "Inputs and outputs"
 _KIND, _INT8, _TIMINGS = "Kind of plan", "INT8 calibration", "Timing cache"
 _NONE: Any = {}
 
@@ -56,7 +56,7 @@ Profiles = Annotated[
     Any,
     BuildSetting(
         "Optimisation profile NAME:MIN/OPT/MAX,…, such as images:1x3x640x640/8x3x640x640/16x3x640x640; "
-        "NAME=MIN/OPT/MAX for a shape tensor's values; repeatable.",
+        "NAME=MIN/OPT/MAX for the values of a shape tensor; repeatable.",
         _IO,
         "--profile",
         kind=list[str],
@@ -65,7 +65,7 @@ Profiles = Annotated[
 ]
 MaxBatch = Annotated[
     int | None,
-    Setting("Instead of --profile, for a model whose batch alone is dynamic: one profile 1 to this.", min=1),
+    Setting("Instead of --profile, if only the batch is dynamic: one profile from 1 to this.", min=1),
 ]
 
 
@@ -77,16 +77,16 @@ class BuildOptions:
     precision: Annotated[
         Any,
         BuildSetting(
-            f"Types that layers may use: {', '.join(BUILT)}; several with +.",
+            f"Types that layers may use: {', '.join(BUILT)}; join several with +.",
             kind=str,
             native=False,
         ),
     ]
     strongly_typed: Annotated[
-        bool, BuildSetting("Let the graph's types decide.", _PRECISION, "--strongly-typed/--weakly-typed")
+        bool, BuildSetting("Take all types from the graph.", _PRECISION, "--strongly-typed/--weakly-typed")
     ] = False
     precision_constraints: Annotated[
-        Literal["none", "prefer", "obey"], BuildSetting("How far --layer-precision binds.", _PRECISION)
+        Literal["none", "prefer", "obey"], BuildSetting("How strictly --layer-precision applies.", _PRECISION)
     ] = "none"
     layer_precisions: Annotated[
         dict[str, str],
@@ -102,19 +102,23 @@ class BuildOptions:
     ] = _NONE
     io_types: Annotated[
         dict[str, str],
-        BuildSetting("NAME=TYPE of an input or output; repeatable.", _IO, "--io-type", read=pairs),
+        BuildSetting("NAME=TYPE: data type of an input or output; repeatable.", _IO, "--io-type", read=pairs),
     ] = _NONE
     io_formats: Annotated[
         dict[str, tuple[str, ...]],
         BuildSetting(
-            "NAME=FORMAT+FORMAT… of an input or output; repeatable.", _IO, "--io-format", read=_formats, native=False
+            "NAME=FORMAT+FORMAT…: formats of an input or output; repeatable.",
+            _IO,
+            "--io-format",
+            read=_formats,
+            native=False,
         ),
     ] = _NONE
     profiles: Profiles
     workspace_mib: Annotated[
         float | None,
         BuildSetting(
-            "Scratch memory that a layer may use, in MiB; all of the device's by default.",
+            "Scratch memory that a layer may use, in MiB; by default all of the device's memory.",
             _KERNELS,
             "--workspace",
             above=0,
@@ -131,13 +135,13 @@ class BuildOptions:
         int | None, BuildSetting("0 (fast build) to 5 (thorough search).", _KERNELS, min=0, max=5)
     ] = None
     avg_timing_iterations: Annotated[int | None, BuildSetting("How often a kernel is timed.", _KERNELS, min=1)] = None
-    max_tactics: Annotated[int | None, BuildSetting("How many kernels are timed a layer.", _KERNELS, min=1)] = None
+    max_tactics: Annotated[int | None, BuildSetting("How many kernels are timed per layer.", _KERNELS, min=1)] = None
     max_aux_streams: Annotated[
-        int | None, BuildSetting("How many further streams the engine may use.", _KERNELS, min=0)
+        int | None, BuildSetting("How many auxiliary streams the engine may use.", _KERNELS, min=0)
     ] = None
     max_threads: Annotated[
         int | None,
-        BuildSetting("Threads of the builder; all processors by default.", _KERNELS, min=1, in_key=False, native=False),
+        BuildSetting("Threads of the builder; by default all processors.", _KERNELS, min=1, in_key=False, native=False),
     ] = None
     tactic_sources: Annotated[
         tuple[str, ...],
@@ -153,27 +157,28 @@ class BuildOptions:
         BuildSetting("+NAME or -NAME: preview feature; repeatable.", _KERNELS, "--preview-feature", read=signed),
     ] = _NONE
     tiling_optimization_level: Annotated[
-        Literal["none", "fast", "moderate", "full"] | None, BuildSetting("Effort for tiling.", _KERNELS)
+        Literal["none", "fast", "moderate", "full"] | None, BuildSetting("Effort of the tiling optimisation.", _KERNELS)
     ] = None
-    build_route: Annotated[str | None, BuildSetting("A build route as TensorRT 11.1 writes it.", _KERNELS)] = None
+    build_route: Annotated[str | None, BuildSetting("A build route in the notation of TensorRT 11.1.", _KERNELS)] = None
     hardware_compatibility: Annotated[
-        Literal["none", "ampere_plus", "same_compute_capability"], BuildSetting("Run on other GPUs too.", _KIND)
+        Literal["none", "ampere_plus", "same_compute_capability"],
+        BuildSetting("Allow other GPUs to run the plan.", _KIND),
     ] = "none"
-    version_compatible: Annotated[bool, BuildSetting("Run on newer TensorRT versions too.", _KIND)] = False
-    exclude_lean_runtime: Annotated[
-        bool, BuildSetting("Leave the runtime out of a version-compatible plan.", _KIND)
-    ] = False
-    strip_weights: Annotated[bool, BuildSetting("A plan without weights, to be refitted.", _KIND)] = False
+    version_compatible: Annotated[bool, BuildSetting("Allow newer TensorRT versions to run the plan.", _KIND)] = False
+    exclude_lean_runtime: Annotated[bool, BuildSetting("Omit the runtime from a version-compatible plan.", _KIND)] = (
+        False
+    )
+    strip_weights: Annotated[bool, BuildSetting("Build a plan without weights, to refit later.", _KIND)] = False
     refit: Annotated[
         Literal["none", "full", "identical", "individual"], BuildSetting("Which weights can be replaced later.", _KIND)
     ] = "none"
     weight_streaming: Annotated[bool, BuildSetting("Allow weights that exceed the device's memory.", _KIND)] = False
-    sparse_weights: Annotated[bool, BuildSetting("Use structured sparsity where weights have it.", _KERNELS)] = False
+    sparse_weights: Annotated[bool, BuildSetting("Use structured sparsity if the weights have it.", _KERNELS)] = False
     distributive_independence: Annotated[
         bool, BuildSetting("Bitwise equal results at every position of a batch.", _KIND)
     ] = False
     strict_nans: Annotated[bool, BuildSetting("Keep NaN through every optimisation.", _KIND)] = False
-    direct_io: Annotated[bool, BuildSetting("No reformatting of inputs and outputs.", _IO)] = False
+    direct_io: Annotated[bool, BuildSetting("Do not reformat inputs and outputs.", _IO)] = False
     native_instance_norm: Annotated[
         bool | None,
         BuildSetting(
@@ -184,7 +189,7 @@ class BuildOptions:
     ] = None
     profiling_verbosity: Annotated[
         Literal["none", "layer_names_only", "detailed"],
-        BuildSetting("What `inspect-engine` can report about layers.", _KIND),
+        BuildSetting("How much detail of the layers `inspect-engine` can report.", _KIND),
     ] = "detailed"
     timing_cache: Annotated[
         Path | None,
@@ -194,22 +199,22 @@ class BuildOptions:
     ] = None
     timing_cache_strict: Annotated[
         bool,
-        BuildSetting("A kernel that the timing cache lacks is an error.", _TIMINGS, in_key=False, native=False),
+        BuildSetting("Fail if the timing cache lacks a kernel.", _TIMINGS, in_key=False, native=False),
     ] = False
-    editable_timing_cache: Annotated[bool, BuildSetting("Make a timing cache that can be edited.", _TIMINGS)] = False
+    editable_timing_cache: Annotated[bool, BuildSetting("Write a timing cache that can be edited.", _TIMINGS)] = False
     calibration: Any
     plugins: Annotated[
         tuple[Path, ...], BuildSetting("Plugin library to load; repeatable.", _KIND, "--plugin", native=False)
     ] = ()
-    serialize_plugins: Annotated[bool, BuildSetting("Put the plugin libraries into the plan.", _KIND, native=False)] = (
+    serialize_plugins: Annotated[bool, BuildSetting("Embed the plugin libraries in the plan.", _KIND, native=False)] = (
         False
     )
     dla_core: Annotated[int | None, BuildSetting("Core of Jetson's Deep Learning Accelerator.", _KIND, min=0)] = None
-    gpu_fallback: Annotated[bool, BuildSetting("Let the GPU run what the DLA cannot.", _KIND)] = False
+    gpu_fallback: Annotated[bool, BuildSetting("Let the GPU run layers that the DLA cannot.", _KIND)] = False
     device: Annotated[int, BuildSetting("Index of the CUDA device.", MORE, min=0, in_key=False)] = 0
     verbosity: Annotated[
         Literal["error", "warning", "info", "verbose"],
-        BuildSetting("How much of TensorRT's log is kept.", MORE, in_key=False, native=False),
+        BuildSetting("How much of TensorRT's log to keep.", MORE, in_key=False, native=False),
     ] = "warning"
 
 
@@ -221,7 +226,7 @@ class CalibrationOptions:
         Setting(".npy or .npz file, or a folder of them or of images (TensorRT 8 and 10).", _INT8, "--calibration"),
     ]
     # None for what the model's inputs have, or 8 where their batch is dynamic.
-    batch: Annotated[int | None, Setting("Samples a batch.", _INT8, min=1)] = None
+    batch: Annotated[int | None, Setting("Samples per batch.", _INT8, min=1)] = None
     # "entropy2" for convolutional networks, "minmax" for transformers.
-    algorithm: Annotated[Literal["entropy2", "minmax"], Setting("How ranges are found.", _INT8)] = "entropy2"
-    limit: Annotated[int | None, Setting("Samples to use at most.", _INT8, min=1)] = None
+    algorithm: Annotated[Literal["entropy2", "minmax"], Setting("How ranges are computed.", _INT8)] = "entropy2"
+    limit: Annotated[int | None, Setting("Largest number of samples to use.", _INT8, min=1)] = None

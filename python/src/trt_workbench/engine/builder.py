@@ -16,6 +16,7 @@ from trt_workbench.core.files import write_bytes
 from trt_workbench.core.hashing import hash_bytes
 from trt_workbench.core.interruptible import call_interruptibly
 from trt_workbench.core.precision import names
+from trt_workbench.core.words import counted
 from trt_workbench.engine import cache, native, timing_cache
 from trt_workbench.engine.build_phases import BuildPhases, Progress
 from trt_workbench.engine.calibration import (
@@ -233,7 +234,7 @@ def _from_cache(digest: str, target: Target, note: Note) -> BuiltEngine | None:
         checked = read_plan(path)
         check_target(checked, target)
     except UsageProblem as error:
-        note(f"The cached engine cannot be used and is built again. {error}")
+        note(f"The cached engine cannot be used; it is built again. {error}")
         return None
     return BuiltEngine(checked, built=False)
 
@@ -258,9 +259,7 @@ def _build(
     prepared.model.require_unchanged()  # TensorRT reads the file itself, and the manifest names what was hashed
     manifest = _manifest(prepared, digest, result, libraries)
     if result.skipped_tactics:
-        notes.append(
-            f"{result.skipped_tactics} kernels were not tried for want of device memory; the engine may be slow."
-        )
+        notes.append(f"{counted(result.skipped_tactics, 'kernel')} skipped: out of GPU memory; the engine may be slow.")
     if settings.verbosity in ("info", "verbose"):
         notes += [f"TensorRT ({severity}): {text}" for severity, text in native.require("drain_log")()]
     # at once, before anything else can fail
@@ -288,9 +287,9 @@ def _run_build(prepared: PreparedBuild, options: Any, progress: Progress | None,
         if not phases.is_over:
             raise
         raise CheckFailed(
-            f"The build was ended at its limit of {time_limit_s:g} s, in the phase {phases.text}. Give it more time "
-            "(--time-limit), let it try less (--optimization-level 0 to 2, fewer types in --precision, "
-            f"--tactic-source -JIT_CONVOLUTIONS), or free the machine of other work: {prepared.model.path}"
+            f"The build was stopped at its limit of {time_limit_s:g} s, in the phase {phases.text}. Allow it more "
+            "time (--time-limit), reduce the search (--optimization-level 0 to 2, fewer types in --precision, "
+            f"--tactic-source -JIT_CONVOLUTIONS), or stop other work on the machine: {prepared.model.path}"
         ) from error
 
 
@@ -314,7 +313,7 @@ def _merge_timings(result: Any, first: bytes, second: bytes) -> bytes:
 def _add_calibration(options: Any, prepared: PreparedBuild) -> list[str]:
     calibration = prepared.settings.calibration
     if calibration is None or prepared.model.facts.is_quantized:
-        return ["The model carries its own scales; the calibration data is not used."] if calibration else []
+        return ["The model has its own scales; the calibration data is ignored."] if calibration else []
     inputs = [tensor.name for tensor in prepared.model.facts.inputs]
     options.calibration = native.require("Calibration")(
         algorithm=calibration.algorithm,
@@ -322,7 +321,9 @@ def _add_calibration(options: Any, prepared: PreparedBuild) -> list[str]:
     )
     samples = count_samples(calibration)
     if samples < FEW_SAMPLES:
-        return [f"INT8 ranges come from {samples} samples only; {FEW_SAMPLES} or more give better accuracy."]
+        return [
+            f"INT8 ranges come from only {counted(samples, 'sample')}; use {FEW_SAMPLES} or more for better accuracy."
+        ]
     return []
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from trt_workbench.core.array_files import ARRAY_SUFFIXES, count_rows, load_arrays
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.hashing import hash_file, hash_folder
+from trt_workbench.core.words import counted
 from trt_workbench.engine.options import Calibration
 from trt_workbench.model.facts import ModelTensor
 
@@ -115,7 +116,9 @@ def fit_calibration(
     samples = count_samples(calibration)
     batch = _fitting_batch(calibration, inputs, samples)
     if samples < batch:
-        raise UsageProblem(f"The calibration data hold {samples} samples, no batch of {batch}: {calibration.data}")
+        raise UsageProblem(
+            f"The calibration data has {counted(samples, 'sample')}, less than one batch of {batch}: {calibration.data}"
+        )
     return calibration.model_copy(update={"batch": batch})
 
 
@@ -125,14 +128,15 @@ def _fitting_batch(calibration: Calibration, inputs: Sequence[ModelTensor], samp
     if len(sizes) > 1:
         shapes = ", ".join(f"{name} {size}" for name, size in fixed.items())
         raise UsageProblem(
-            f"The model's inputs have batches of their own ({shapes}), which calibration data cannot be cut into."
+            f"The model's inputs have different batch sizes ({shapes}), so calibration data cannot be split into "
+            "batches."
         )
     asked = calibration.batch
     if sizes and asked not in (None, sizes[0]):
         name = next(iter(fixed))
         raise UsageProblem(
-            f"A calibration batch of {asked} does not fit the input {name}, whose batch is {sizes[0]}; leave the batch "
-            "out, and the one that fits is chosen."
+            f"A calibration batch of {asked} does not fit the input {name}, whose batch is {sizes[0]}; omit the "
+            "batch, and a fitting one is chosen."
         )
     return sizes[0] if sizes else asked or max(1, min(_BATCH, samples))
 
@@ -147,9 +151,9 @@ def check_sample(path: Path, sample: NDArray[Any], tensor: ModelTensor) -> None:
     if not fits:
         assert wanted is not None
         dims = ", ".join("?" if dim is None else str(dim) for dim in wanted[1:])
-        problem = f"are of shape {list(sample.shape)}, a sample of the model's is [{dims}]"
+        problem = f"have shape {list(sample.shape)}, but the model takes [{dims}] per sample"
     elif sample.dtype.name != tensor.dtype:
-        problem = f"are {sample.dtype.name}, the model takes {tensor.dtype}"
+        problem = f"are {sample.dtype.name}, but the model takes {tensor.dtype}"
     else:
         return
     raise UsageProblem(f"The samples of the input {tensor.name} {problem}: {path}")
@@ -166,7 +170,8 @@ def _file_samples(path: Path, inputs: Sequence[str], read_image: ImageReader | N
         return
     if read_image is None or len(inputs) != 1:
         raise UsageProblem(
-            f"Images calibrate detectors with one input; give .npz files with {', '.join(inputs)} instead: {path}"
+            f"Images can calibrate only detectors with one input; give .npz files with {', '.join(inputs)} instead: "
+            f"{path}"
         )
     yield {inputs[0]: read_image(path)}
 
@@ -187,7 +192,7 @@ def array_columns(path: Path, inputs: Sequence[str]) -> Batch:
         arrays = {inputs[0]: arrays[""]}
     if arrays.keys() != set(inputs):
         found = "one array" if arrays.keys() == {""} else sorted(arrays)
-        raise UsageProblem(f"The calibration file holds {found}, the model takes {sorted(inputs)}: {path}")
+        raise UsageProblem(f"The calibration file holds {found}, but the model takes {sorted(inputs)}: {path}")
     if len({array.shape[:1] for array in arrays.values()}) > 1 or any(array.ndim == 0 for array in arrays.values()):
-        raise UsageProblem(f"The inputs in the calibration file differ in their number of samples: {path}")
+        raise UsageProblem(f"The inputs in the calibration file have different numbers of samples: {path}")
     return {name: arrays[name] for name in inputs}

@@ -38,10 +38,10 @@ def request_document(prepared: PreparedBuild) -> dict[str, Any]:
 
 def _conclusion(prepared: PreparedBuild, where: str | None) -> str:
     if prepared.target.missing:
-        return "Nothing can be built here until what is missing is there; the cache key depends on it."
+        return "The cache key is unknown until the missing parts are installed; nothing can be built before."
     if prepared.cached is not None:
         return f"The cache holds this engine: {where}"
-    return f"It would be built and kept here: {where}"
+    return f"The engine would be built and kept here: {where}"
 
 
 def _tensor(tensor: Any) -> dict[str, Any]:

@@ -207,15 +207,15 @@ def read_layers(text: str) -> tuple[tuple[dict[str, Any], ...], tuple[str, ...]]
     except (KeyError, TypeError):
         found = None
     if not isinstance(found, list):
-        return (), (_unreadable(f"it has no list of layers and begins {text[:80]!r}"),)
+        return (), (_unreadable(f"it has no list of layers and begins with {text[:80]!r}"),)
     layers = tuple(layer if isinstance(layer, dict) else {"Name": str(layer)} for layer in found)
     if layers and all(layer.keys() == {"Name"} for layer in layers):
-        return layers, ("The engine tells layer names only; build it with --profiling-verbosity detailed for more.",)
+        return layers, ("The engine reports only layer names; build it with --profiling-verbosity detailed for more.",)
     return layers, ()
 
 
 def _unreadable(reason: str) -> str:
-    return f"What TensorRT's engine inspector returned cannot be read: {reason}"
+    return f"The output of TensorRT's engine inspector cannot be read: {reason}"
 
 
 def _ranges(tensor: Any) -> TensorRanges:

@@ -99,7 +99,7 @@ def read_plan(path: Path, *, trust: bool = False, advise_trust: bool = True) -> 
     if not trust:
         size = f"{len(data)} bytes instead of {manifest.engine.size_bytes}, " if _other_size(data, manifest) else ""
         raise UsageProblem(
-            f"The plan is not the one that its manifest describes ({size}SHA-256 {digest[:16]}… instead of "
+            f"The plan does not match its manifest ({size}SHA-256 {digest[:16]}… instead of "
             f"{manifest.engine.sha256[:16]}…): it was truncated, replaced or tampered with. {REBUILD} "
             f"{TRUST + ' ' if advise_trust else ''}{path}"
         )
@@ -118,14 +118,14 @@ def check_target(plan: CheckedPlan, target: Target) -> tuple[str, ...]:
     options = made.options
     if made.tensorrt_version != target.tensorrt_version and not options.get("version_compatible"):
         raise UsageProblem(
-            f"The plan was built by TensorRT {made.tensorrt_version}, this machine has {target.tensorrt_version}; "
-            f"a plan runs on the version that built it. {REBUILD} {plan.path}"
+            f"The plan was built by TensorRT {made.tensorrt_version}, but this machine has "
+            f"{target.tensorrt_version}; a plan runs only on the version that built it. {REBUILD} {plan.path}"
         )
     compatible = options.get("hardware_compatibility", "none")
     if made.gpu.compute_capability != target.compute_capability and compatible != "ampere_plus":
         raise UsageProblem(
-            f"The plan was built for compute capability {made.gpu.compute_capability} ({made.gpu.name}), this GPU has "
-            f"{target.compute_capability} ({target.gpu_name}). {REBUILD} {plan.path}"
+            f"The plan was built for compute capability {made.gpu.compute_capability} ({made.gpu.name}), but this "
+            f"GPU has {target.compute_capability} ({target.gpu_name}). {REBUILD} {plan.path}"
         )
     if made.gpu.name != target.gpu_name:
         return (f"The plan was tuned on {made.gpu.name} and may run slower on this {target.gpu_name}.",)
@@ -158,7 +158,7 @@ def load_engine(
     if plan.manifest and plan.manifest.options.get("strip_weights"):
         # TensorRT would run it, and return zeros
         raise UsageProblem(
-            f"The plan was built without weights; put them in first: `trtw refit-engine {plan.path.name} MODEL.onnx`. "
+            f"The plan was built without weights; add them first: `trtw refit-engine {plan.path.name} MODEL.onnx`. "
             f"{plan.path}"
         )
     return load_checked(
@@ -184,7 +184,7 @@ def load_checked(
     streams = bool(plan.manifest and plan.manifest.options.get("weight_streaming"))
     if streams and weight_streaming_budget is None:
         notes.append(
-            "The plan was built with weight streaming, and all of its weights are put on the device: no "
+            "The plan was built with weight streaming, but all of its weights stay on the device because no "
             "weight_streaming_budget is given."
         )
     with opened_plugins(plugins) as libraries:
@@ -220,13 +220,13 @@ def plugin_libraries(plan: CheckedPlan, given: Sequence[PluginLibrary]) -> tuple
         for library in given:
             if library.path.name == Path(plugin.path).name:
                 raise UsageProblem(
-                    f"The plugin library is not the one that the plan was built with (SHA-256 {library.sha256[:16]}… "
-                    f"instead of {plugin.sha256[:16]}…): {library.path}. Build the plan again, or name the right "
-                    f"library: {plan.path}"
+                    "The plugin library differs from the one that the plan was built with (SHA-256 "
+                    f"{library.sha256[:16]}… instead of {plugin.sha256[:16]}…): {library.path}. Build the plan "
+                    f"again, or name the right library: {plan.path}"
                 )
         raise UsageProblem(
-            f"The plan was built with the plugin library {plugin.path} (SHA-256 {plugin.sha256[:16]}…), and only "
-            "libraries that you name are opened, as they are code. Name it with --plugin (`--option plugins=…` where a "
+            f"The plan needs the plugin library {plugin.path} (SHA-256 {plugin.sha256[:16]}…). Plugin libraries are "
+            "code, so only libraries that you name are loaded. Name it with --plugin (`--option plugins=…` where a "
             f"backend loads the plan): {plan.path}"
         )
     return tuple(given)

@@ -136,7 +136,7 @@ class Manifest(Strict):
     def _with_precisions(cls, value: dict[str, Any]) -> dict[str, Any]:
         names = value.get("precision", [])
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise ValueError("precision is no list of names")
+            raise ValueError("precision is not a list of names")
         return value
 
     @property
@@ -158,7 +158,7 @@ def check_destination(plan: Path, sources: Iterable[Path]) -> None:
             plan is made from, and its timing cache.
     """
     if plan.is_dir():
-        raise UsageProblem(f"The plan's name is that of a folder; name a file, such as {plan / 'model.plan'}")
+        raise UsageProblem(f"The plan's path is a folder; name a file, such as {plan / 'model.plan'}")
     taken = {source.resolve() for source in sources}
     if taken & {plan.resolve(), manifest_path(plan).resolve()}:
         raise UsageProblem(

@@ -111,7 +111,7 @@ def tensorrt_problem(status: Mapping[str, Any]) -> tuple[str, str]:
     library = find_library(folder, "libnvinfer") if folder else None
     if library and headers and _major(library.name.removeprefix("libnvinfer.so.")) != _major(headers):
         # to the core the file of its own version is absent
-        reason = f"the native core was built for TensorRT {headers} and has to be built again for {library}"
+        reason = f"the native core was built for TensorRT {headers} and must be rebuilt for {library}"
         return reason, build_advice()
     if "build-native" in reason:
         return reason.rstrip("."), build_advice()

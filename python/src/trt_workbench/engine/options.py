@@ -43,8 +43,8 @@ class BuildSettings(BuildOptions, BaseModel):
     @classmethod
     def _known_precisions(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         if not value or (unknown := sorted(set(value) - set(BUILT))):
-            named = f"{', '.join(unknown)} is none of" if value else "name at least one of"
-            raise ValueError(f"{named} {', '.join(BUILT)}; several are joined by +, such as int8+fp16")
+            named = f"unknown type {', '.join(unknown)}; choose from" if value else "choose at least one of"
+            raise ValueError(f"{named} {', '.join(BUILT)}; join several with +, such as int8+fp16")
         # one spelling for one meaning, so that one engine has one cache key
         chosen = tuple(name for name in BUILT if name in value and name != "fp32")
         return chosen or ("fp32",)
@@ -67,7 +67,7 @@ class BuildSettings(BuildOptions, BaseModel):
                 bool(self.layer_precisions or self.layer_output_types) and self.precision_constraints == "none",
                 "layer_precisions and layer_output_types need precision_constraints prefer or obey",
             ),
-            (self.calibration is not None and "int8" not in self.precision, "calibration needs the precision int8"),
+            (self.calibration is not None and "int8" not in self.precision, "calibration needs precision int8"),
             (self.serialize_plugins and not self.plugins, "serialize_plugins needs plugins"),
             (self.gpu_fallback and self.dla_core is None, "gpu_fallback needs dla_core"),
             (self.workspace_mib is not None and MemoryPool.workspace in self.memory_pools, "workspace is set twice"),

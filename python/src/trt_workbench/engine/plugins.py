@@ -49,5 +49,5 @@ def opened_plugins(paths: Sequence[Path], expected: Sequence[str] | None = None)
             found.setdefault(digest, PluginLibrary(path, digest, f"/proc/self/fd/{file.fileno()}"))
         if expected is not None and list(found) != list(expected):
             changed = ", ".join(map(str, paths))
-            raise UsageProblem(f"A plugin library changed while its engine was prepared; try again: {changed}")
+            raise UsageProblem(f"A plugin library changed while its engine was being prepared; try again: {changed}")
         yield tuple(found.values())

@@ -30,7 +30,7 @@ class ShapeRange(BaseModel):
     @model_validator(mode="after")
     def _ordered(self) -> Self:
         if not len(self.min) == len(self.opt) == len(self.max):
-            raise ValueError(f"min, opt and max must have one rank each, not {self}")
+            raise ValueError(f"min, opt and max must have the same rank, not {self}")
         if not all(low <= best <= high for low, best, high in zip(self.min, self.opt, self.max, strict=True)):
             raise ValueError(f"min <= opt <= max must hold in every dimension, not {self}")
         return self
@@ -72,7 +72,7 @@ class Profile(BaseModel):
     @model_validator(mode="after")
     def _not_empty(self) -> Self:
         if not self.shapes and not self.values:
-            raise ValueError("a profile names at least one input")
+            raise ValueError("a profile must name at least one input")
         return self
 
     @model_serializer

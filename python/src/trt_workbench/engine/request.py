@@ -36,14 +36,14 @@ def check_request(model: Model, settings: BuildSettings) -> None:
     if dynamic and not settings.profiles:
         shapes = ", ".join(f"{tensor.name} {_shape_text(tensor.shape)}" for tensor in dynamic)
         batch_alone = batch_profile([(tensor.name, tensor.shape) for tensor in facts.inputs], 1)
-        short = " or, as the batch alone is dynamic, --max-batch N" if batch_alone else ""
+        short = " or, because only the batch is dynamic, --max-batch N" if batch_alone else ""
         raise UsageProblem(
-            f"The model has dynamic inputs ({shapes}); give each its range with --profile NAME:MIN/OPT/MAX"
-            f"{short}: {path}"
+            f"The model has dynamic inputs ({shapes}); set the range of each with --profile NAME:MIN/OPT/MAX{short}: "
+            f"{path}"
         )
     if "int8" in settings.precision and "int8" not in facts.formats and settings.calibration is None:
         raise UsageProblem(
-            "INT8 needs scales: give calibration data (--calibration FOLDER, TensorRT 8 and 10), or a model with "
+            "INT8 needs scales: give calibration data (--calibration FOLDER, TensorRT 8 and 10) or a model with "
             f"QuantizeLinear and DequantizeLinear nodes: {path}"
         )
 
@@ -55,10 +55,12 @@ def check_formats(model: Model, settings: BuildSettings, target: Target) -> None
     lacking = [row for row in facts.rows if release is not None and not row.is_built_by(release)]
     if lacking:
         has = (
-            f"TensorRT {max(row.tensorrt for row in lacking)} has, and " if all(row.tensorrt for row in lacking) else ""
+            f"TensorRT {max(row.tensorrt for row in lacking)} supports it, and "
+            if all(row.tensorrt for row in lacking)
+            else ""
         )
         raise UsageProblem(
-            f"The model is in {' and '.join(row.name for row in lacking)}, which TensorRT {version} does not have; "
+            f"The model uses {' and '.join(row.name for row in lacking)}, which TensorRT {version} does not support; "
             f"{has}ort-cpu runs the model: {model.path}"
         )
     typed = settings.strongly_typed or release is None or release >= STRONGLY_TYPED_FROM
@@ -67,7 +69,7 @@ def check_formats(model: Model, settings: BuildSettings, target: Target) -> None
     kind = next((row.flag for row in facts.rows if row.is_quantised and row.flag), "int8")
     wider = kind if settings.precision == ("fp32",) else f"{kind}+{settings.precision_text}"
     raise UsageProblem(
-        f"The model has QuantizeLinear nodes, and TensorRT {version} builds it only if their type is allowed; ask for "
+        f"The model has QuantizeLinear nodes, which TensorRT {version} builds only if their type is allowed; use "
         f"--precision {wider}: {model.path}"
     )
 
@@ -80,7 +82,7 @@ def _check_range(model: Path, number: int, profile: Profile, tensor: ModelTensor
     elif given is None or shape is None:
         return
     elif len(given.opt) != len(shape):
-        problem = f"gives {len(given.opt)} dimensions ({given}) to"
+        problem = f"gives {len(given.opt)} dimensions ({given}) for"
     elif any(
         isinstance(dim, int) and {low, high} != {dim}
         for low, dim, high in zip(given.min, shape, given.max, strict=True)

@@ -9,6 +9,7 @@ from typing import Any
 from trt_workbench.core.errors import ComponentMissing
 from trt_workbench.core.gpu import GPU_ADVICE, driver_report, why_no_gpu
 from trt_workbench.core.launcher import task
+from trt_workbench.core.words import counted
 from trt_workbench.engine import native
 from trt_workbench.engine.tensorrt import current_root, setup_advice
 
@@ -114,19 +115,24 @@ def _cuda_device(index: int, driver: Mapping[str, Any], missing: list[Missing]) 
         missing.append(_no_gpu(reason, driver, module.build_info().get("cuda")))
         return None
     if index >= len(found):
-        missing.append(Missing(f"CUDA device {index} was asked for, but there are {len(found)}.", "Use --device 0."))
+        missing.append(
+            Missing(
+                f"CUDA device {index} does not exist; this process sees {counted(len(found), 'device')}.",
+                "Use --device 0.",
+            )
+        )
         return None
     return found[index]
 
 
 def _no_gpu(reason: str, driver: Mapping[str, Any], built_with: str | None) -> Missing:
     """Distinguish no driver from one that is too old: CUDA has one error for both."""
-    fix = f"Run {task('doctor')} for the driver's state."
+    fix = f"Run {task('doctor')} to check the driver."
     if "InsufficientDriver" in reason and "error" in driver:
         reason = driver["error"]
         fix = GPU_ADVICE
     elif "InsufficientDriver" in reason:
         serves = driver.get("cuda_driver_version")
-        reason = f"the driver serves CUDA up to {serves}, and the native core was built with CUDA {built_with}"
+        reason = f"the driver supports CUDA up to {serves}, but the native core was built with CUDA {built_with}"
         fix = "Install a newer NVIDIA driver."
     return Missing(f"No GPU can be used: {reason.rstrip('.')}.", fix)

@@ -188,11 +188,11 @@ def examine_tensorrt(compute_capabilities: Iterable[str] = ()) -> list[tuple[str
     if root is None or not (named or root.is_dir()):
         return [("TensorRT", "absent", "not set up", setup_advice())]
     unset = (
-        "TENSORRT_HOME names it: name another TensorRT, or unset it and use the one that "
-        f"{launcher.task('setup-tensorrt')} makes."
+        "TENSORRT_HOME points to it: set it to another TensorRT, or unset it and use the one that "
+        f"{launcher.task('setup-tensorrt')} installs."
     )
     if not root.is_dir():
-        return [("TensorRT", "problem", f"TENSORRT_HOME names a folder that does not exist: {root}", unset)]
+        return [("TensorRT", "problem", f"TENSORRT_HOME points to a folder that does not exist: {root}", unset)]
     tree = examine_tree(root)
     archive = launcher.task("setup-tensorrt", "--from", "DIR")
     rows = [
@@ -204,7 +204,7 @@ def examine_tensorrt(compute_capabilities: Iterable[str] = ()) -> list[tuple[str
             "trtexec",
             "linked" if tree.trtexec else None,
             tree.trtexec,
-            f"Only comparisons need it: {archive} links that of an archive.",
+            f"It is needed only for comparisons: {archive} links that of an archive.",
         ),
     ]
     fix = unset if named else f"{setup_advice()} Use --from DIR to choose another TensorRT."

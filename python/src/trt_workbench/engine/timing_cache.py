@@ -35,7 +35,7 @@ def load_timing_cache(path: Path, *, strict: bool) -> bytes:
         UsageProblem: `strict` demands a cache and there is none, or the path is a folder.
     """
     if path.is_dir():
-        raise UsageProblem(f"The timing cache is a file, and this is a folder; name a file in it: {path}")
+        raise UsageProblem(f"The timing cache must be a file, but this is a folder; name a file in it: {path}")
     refuse_special(path)
     with _lock(path):
         if path.is_file():
@@ -84,7 +84,9 @@ def save_timing_cache(path: Path, earlier: bytes, built: bytes, merge: Merge) ->
             ours = max(now, ours, key=len)
             if path not in _said:
                 known = "" if "myelinCache" in str(error) else f" ({error})"
-                note = f"TensorRT cannot join this build's timings with another's{known}; the larger are kept: {path}"
+                note = (
+                    f"TensorRT cannot merge this build's timings with another's{known}; the larger set is kept: {path}"
+                )
                 _said.add(path)
 
 
@@ -99,11 +101,13 @@ def _refuse_other(path: Path, data: bytes) -> None:
         Model.open(path)
     except UsageProblem:
         is_text = b"\n" in data and b"\0" not in data and data.decode(errors="ignore").encode() == data
-        what = "is a text" if is_text else describe_file(path)
+        what = "is a text file" if is_text else describe_file(path)
         if "TensorRT engine" in what and not (path.suffix in _ENGINES or manifest_path(path).exists()):
             return
-    if not any(words in what for words in ("no model format known here", "starts as one", "is empty")):
-        raise UsageProblem(f"The file named as timing cache {what.split(';')[0]}, which a build would replace: {path}")
+    if not any(words in what for words in ("no known model format", "starts like one", "is empty")):
+        raise UsageProblem(
+            f"The file given as timing cache {what.split(';')[0]}, and a build would overwrite it: {path}"
+        )
 
 
 def _lock(path: Path) -> filelock.BaseFileLock:

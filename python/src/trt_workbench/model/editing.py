@@ -148,9 +148,7 @@ def in_order(model: onnx.ModelProto) -> list[tuple[str, str]]:
             sorter.prepare()
         except CycleError as error:
             circle = ", ".join(names[place] for place in error.args[1][1:])
-            raise UsageProblem(
-                f"Nodes of the model read one another's outputs in a circle: {circle}; export it again."
-            ) from error
+            raise UsageProblem(f"The nodes of the model form a cycle: {circle}; export it again.") from error
         ready, order = list[int](), list[int]()
         while sorter.is_active():
             for place in sorter.get_ready():

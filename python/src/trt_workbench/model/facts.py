@@ -188,16 +188,16 @@ def _check_external(path: Path, tensors: Iterable[onnx.TensorProto]) -> list[str
         try:
             start, length = int(entries.get("offset", "0")), int(entries.get("length", str(wanted)))
         except ValueError as error:
-            raise UsageProblem(f"Tensor {tensor.name} has no valid place in its external data: {path}") from error
+            raise UsageProblem(f"The external data of tensor {tensor.name} has an invalid location: {path}") from error
         if length != wanted:
             raise UsageProblem(
-                f"Tensor {tensor.name} needs {wanted} bytes of external data, and {length} are named: {path}"
+                f"Tensor {tensor.name} needs {wanted} bytes of external data, but {length} are declared: {path}"
             )
         end = start + length
         if min(start, length) < 0 or end > sizes[location]:
             raise UsageProblem(
-                f"The external data {location} has {sizes[location]} bytes, tensor {tensor.name} ends at {end}: it is "
-                f"truncated or belongs to another model: {path}"
+                f"The external data {location} has {sizes[location]} bytes, but tensor {tensor.name} ends at {end}: "
+                f"it is truncated or belongs to another model: {path}"
             )
     return list(sizes)
 
@@ -210,10 +210,10 @@ def _external_size(path: Path, location: str) -> int:
     # not resolve(): on a ring of links it raises RuntimeError
     if not inside or not Path(os.path.realpath(file)).is_relative_to(folder):
         raise UsageProblem(
-            f"The model's external data {location!r} leaves its folder; copy the file beside the model: {path}"
+            f"The external data {location!r} is outside the model's folder; copy the file next to the model: {path}"
         )
     if not file.is_file():
-        raise UsageProblem(f"The model's external data {location} is missing; put it beside the model: {path}")
+        raise UsageProblem(f"The external data {location} is missing; put it next to the model: {path}")
     return file.stat().st_size
 
 

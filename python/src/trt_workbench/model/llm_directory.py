@@ -119,14 +119,16 @@ def examine_llm_directory(path: Path | str) -> LlmDirectory:
     folder = Path(path)
     if not folder.is_dir():
         raise UsageProblem(
-            f"A model is a local folder here, nothing is downloaded by name. For a model of a hub, run "
-            f"`hf download NAME --local-dir DIR` and name that folder. There is no folder: {folder}"
+            "A model is a local folder; no model is downloaded by name. For a model from a hub, run `hf download "
+            f"NAME --local-dir DIR` and pass that folder. The folder does not exist: {folder}"
         )
-    config = _read_json(folder / "config.json", "The folder is no model in Hugging Face's format: it lacks config.json")
+    config = _read_json(
+        folder / "config.json", "The folder is not a model in Hugging Face's format: it lacks config.json"
+    )
     _check_architecture(folder, config)
     directory = LlmDirectory(folder, config, _find_weights(folder))
     if (layers := directory.layers) and layers > _MOST_LAYERS:
-        raise UsageProblem(f"config.json names {layers} layers, more than any model has: {folder}")
+        raise UsageProblem(f"config.json declares {layers} layers, more than any model has: {folder}")
     return directory
 
 
@@ -134,7 +136,7 @@ def _check_architecture(folder: Path, config: Mapping[str, Any]) -> None:
     kind = config.get("model_type")
     if "auto_map" in config and not (isinstance(kind, str) and is_known(kind)):
         raise UsageProblem(
-            f"The model needs Python code from its own folder (auto_map), which is never executed here, as "
+            "The model needs Python code from its own folder (auto_map), which is never executed, because "
             f"transformers has no class for its model_type {kind!r}: {folder}"
         )
     if not isinstance(kind, str):
@@ -145,8 +147,8 @@ def _check_architecture(folder: Path, config: Mapping[str, Any]) -> None:
     names = [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
     if names and not config.get("is_decoder") and all(name.endswith(_NOT_CAUSAL) for name in names):
         raise UsageProblem(
-            f"config.json names {names[0]}, which is no causal language model: it does not predict a token from those "
-            f"before it alone, so a perplexity or generated text of it means nothing: {folder}"
+            f"config.json names {names[0]}, which is not a causal language model: a token's prediction does not "
+            f"depend only on earlier tokens, so its perplexity and its generated text mean nothing: {folder}"
         )
 
 
@@ -164,9 +166,7 @@ def _find_weights(folder: Path) -> tuple[Path, ...]:
     if outside := [name for name in names if Path(name).name != name]:
         raise UsageProblem(f"The index names a file outside the model's folder, {outside[0]!r}: {index}")
     if missing := [name for name in names if not (folder / name).is_file()]:
-        raise UsageProblem(
-            f"{len(missing)} of {len(names)} weight files are missing, the first is {missing[0]}: {folder}"
-        )
+        raise UsageProblem(f"{len(missing)} of {len(names)} weight files are missing, such as {missing[0]}: {folder}")
     return tuple(folder / name for name in names)
 
 
@@ -175,8 +175,8 @@ def _no_weights(folder: Path) -> UsageProblem:
     if not pickles:
         return UsageProblem(f"The folder holds no weights (model.safetensors): {folder}")
     return UsageProblem(
-        f"The weights are pickles ({pickles[0]}), which can execute code while loading, so they are refused. If you "
-        f"trust their origin, convert them once: load them with torch.load(..., weights_only=True) and write "
+        f"The weights are pickles ({pickles[0]}). They are refused because pickles can execute code while loading. "
+        "If you trust their origin, convert them once: load them with torch.load(..., weights_only=True) and write "
         f"model.safetensors with safetensors.torch.save_model: {folder}"
     )
 

@@ -47,12 +47,12 @@ class _Content:
         try:
             put_back(model, path, partial(self.part, path), is_small)
         except (OSError, ValueError) as error:
-            raise UsageProblem(f"The model's external data does not fit ({error}): {path}") from error
+            raise UsageProblem(f"The model's external data does not match it ({error}): {path}") from error
         if self.facts.external_locations:
             require_sound(path, model)  # once more, with what was outside
         self.proto = take_out(model, data)
         if self.stamps != self.stamps_now(path):
-            raise UsageProblem(f"The model changes while it is read; wait until it is written: {path}")
+            raise UsageProblem(f"The model changed while it was read; wait until it is written: {path}")
         self.parts[OWN_FILE] = data
 
     def part(self, path: Path, location: str) -> bytes | None:
@@ -158,7 +158,7 @@ class Model:
             put_back(model, self.path, partial(self._content.part, self.path))
             check_model(model)
         except (OSError, ValueError, onnx.checker.ValidationError) as error:
-            raise UsageProblem(f"The model's external data does not fit ({error}): {self.path}") from error
+            raise UsageProblem(f"The model's external data does not match it ({error}): {self.path}") from error
         self.require_unchanged()
         return model
 
@@ -166,7 +166,7 @@ class Model:
         """Raise UsageProblem if a file has changed since the model was opened: after what reads the file by itself."""
         pairs = zip(self._content.stamps_now(self.path), self._content.stamps, strict=True)
         if not all(now and before and now.has_content_of(before) for now, before in pairs):
-            raise UsageProblem(f"The model has changed on disk since it was opened; start again: {self.path}")
+            raise UsageProblem(f"The model changed on disk since it was opened; start again: {self.path}")
 
     def __str__(self) -> str:
         """Return the path, which names the model in messages."""
@@ -210,7 +210,9 @@ def checked_on_error(model: Model) -> Iterator[None]:
             onnx.checker.check_model(model.path)
             onnx.shape_inference.infer_shapes(model.proto, strict_mode=True, data_prop=True)
         except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError, ValueError, RuntimeError) as reason:
-            raise UsageProblem(f"The file is no sound ONNX model ({reason}); export it again: {model.path}") from error
+            raise UsageProblem(
+                f"The file is not a valid ONNX model ({reason}); export it again: {model.path}"
+            ) from error
         raise
 
 

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from trt_workbench.core.words import counted
 from trt_workbench.model.index import GraphIndex
 
 
@@ -150,7 +151,9 @@ def split_small(
     for place, label in enumerate(labels):
         if providers[place] == asked and sizes[label] < minimum:
             providers[place] = fallback
-            reasons[place] = f"size: its subgraph has {sizes[label]} nodes, the least is {minimum}"
+            reasons[place] = (
+                f"size: its subgraph has {counted(sizes[label], 'node')}, fewer than the minimum of {minimum}"
+            )
 
 
 def _labels(index: GraphIndex, providers: Sequence[str], groups: Sequence[int | None]) -> list[int]:

@@ -58,7 +58,7 @@ class Precision:
     @property
     def _types(self) -> str:
         if not self.shares:
-            return f"{' or '.join(self.may_choose)}, not told" if self.may_choose else "unknown"
+            return f"{' or '.join(self.may_choose)}, not reported" if self.may_choose else "unknown"
         parts = "+".join(sorted((name for name in self.shares if self._counts(name)), key=_width))
         parts += "".join(f" or {name}" for name in self.may_choose if name not in self.shares)
         narrowest = min(map(_width, self.shares))
@@ -71,7 +71,7 @@ class Precision:
     def text(self) -> str:
         """The label with shares, such as "int8+fp16 (61 % of layers int8, 39 % fp16)"."""
         if not self.shares:
-            return f"{self.label} (no {self.unit} to tell it by)"
+            return f"{self.label} (no {self.unit} to judge by)"
         partly = f"; {share(self.native)} % of the low ones computed natively" if 0 < self.native < 1 else ""
         if len(self.shares) == 1:
             return self.label + (f" ({partly[2:]})" if partly else "")
@@ -137,7 +137,7 @@ def rounding_of(record: Mapping[str, Any], asked: str) -> str:
     found = carried(record.get("precision_ran"), asked + built, always=True)
     if not found:
         every = ", ".join(reversed(names()))
-        raise UsageProblem(f"There is no yardstick for precision {asked!r}; known are {every}.")
+        raise UsageProblem(f"There are no limits for precision {asked!r}; known are {every}.")
     return "+".join(row.name for row in found)
 
 

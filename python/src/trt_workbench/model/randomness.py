@@ -83,9 +83,9 @@ def refuse_random(model: Model, done: str, otherwise: str = "") -> None:
     """
     if found := random_operators(model.proto):
         raise UsageProblem(
-            f"The model is random by design ({', '.join(found)}): two right runs of it differ, whatever its seeds are, "
-            f"so nothing can be {done}. Export it without (for inference), or cut it before"
-            f"{'; ' + otherwise if otherwise else ''}: {model.path}"
+            f"The model is nondeterministic ({', '.join(found)}): two correct runs differ for any seed, so it cannot "
+            f"be {done}. Export it for inference, without these operators, or cut it before "
+            f"them{'; ' + otherwise if otherwise else ''}: {model.path}"
         )
 
 

@@ -31,12 +31,12 @@ _WIDE: dict[int, int] = {onnx.TensorProto.COMPLEX64: 2, onnx.TensorProto.COMPLEX
 def check_dims(name: str, dims: Sequence[int]) -> None:
     """Raise ValueError for a rank that numpy does not have, a negative dimension, or more elements than can exist."""
     if len(dims) > _MOST_DIMS:
-        raise ValueError(f"tensor {name} has {len(dims)} dimensions, numpy takes {_MOST_DIMS}")
+        raise ValueError(f"tensor {name} has {len(dims)} dimensions, but numpy allows at most {_MOST_DIMS}")
     if min(dims, default=0) < 0:
         raise ValueError(f"tensor {name} has the negative dimension {min(dims)}")
     # 16 bytes is the largest element: beyond this no address is left
     if math.prod(max(dim, 1) for dim in dims) >= 2**59:
-        raise ValueError(f"tensor {name} of shape {list(dims)} has more elements than any memory can hold")
+        raise ValueError(f"tensor {name} of shape {list(dims)} has more elements than fit into any memory")
 
 
 def check_value(value: onnx.ValueInfoProto) -> None:
@@ -60,7 +60,7 @@ def check_tensor(tensor: onnx.TensorProto) -> None:
         raise ValueError(f"tensor {tensor.name} has the element type {tensor.data_type}, which ONNX does not have")
     check_dims(tensor.name, tensor.dims)
     if tensor.HasField("segment"):
-        raise ValueError(f"tensor {tensor.name} is a segment of another, which no runtime reads")
+        raise ValueError(f"tensor {tensor.name} is a segment of another, which no runtime supports")
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
         if tensor.data_type == onnx.TensorProto.STRING:
             raise ValueError(f"tensor {tensor.name} holds text in external data, which ONNX does not have")
@@ -168,7 +168,7 @@ def read_file(path: Path) -> tuple[bytes, str]:
     try:
         str(path).encode()
     except UnicodeEncodeError as error:
-        raise UsageProblem(f"The model's path is not UTF-8 text, which the runtimes need; rename it: {path}") from error
+        raise UsageProblem(f"The model's path is not UTF-8, which the runtimes require; rename it: {path}") from error
     try:
         return read_hashed(path)
     except FileNotFoundError as error:
@@ -186,10 +186,10 @@ def parse_model(path: Path, data: bytes) -> onnx.ModelProto:
     try:
         model = onnx.load_model_from_string(data)
     except DecodeError as error:
-        raise UsageProblem(f"The file is not a whole ONNX model: it {describe_file(path)}. File: {path}") from error
+        raise UsageProblem(f"The file is not a complete ONNX model: it {describe_file(path)}. File: {path}") from error
     # Protobuf takes an empty file, and some others, for a message without any field.
     if not model.graph.node and not model.graph.output:
-        raise UsageProblem(f"The file holds no ONNX graph: it {describe_file(path)}. File: {path}")
+        raise UsageProblem(f"The file has no ONNX graph: it {describe_file(path)}. File: {path}")
     require_sound(path, model)
     return model
 
@@ -199,7 +199,7 @@ def require_sound(path: Path, model: onnx.ModelProto) -> None:
     try:
         check_model(model)
     except (ValueError, RecursionError) as error:
-        raise UsageProblem(f"The file is no sound ONNX model ({error}); export it again: {path}") from error
+        raise UsageProblem(f"The file is not a valid ONNX model ({error}); export it again: {path}") from error
 
 
 def check_model(model: onnx.ModelProto) -> None:
@@ -246,7 +246,7 @@ def _check_names(model: onnx.ModelProto, graphs: list[onnx.GraphProto]) -> None:
     places = (entry for tensor in all_tensors(model, graphs) for entry in tensor.external_data)
     for name in (*_names(model, graphs), *(text for entry in places for text in (entry.key, entry.value))):
         if isinstance(name, bytes) or "\0" in name:
-            raise ValueError(f"the name {name!r} is not UTF-8 text")
+            raise ValueError(f"the name {name!r} is not UTF-8")
 
 
 def _names(model: onnx.ModelProto, graphs: Iterable[onnx.GraphProto]) -> Iterator[str | bytes]:
@@ -275,7 +275,7 @@ def _check_functions(model: onnx.ModelProto) -> None:
     """Raise ValueError if two functions have one name, or one calls itself, directly or through others."""
     known = Counter((one.domain, one.name, getattr(one, "overload", "")) for one in model.functions)
     if twice := next((key for key, count in known.items() if count > 1), None):
-        raise ValueError(f"it has two functions called {'::'.join(filter(None, twice[:2]))}")
+        raise ValueError(f"it has two functions named {'::'.join(filter(None, twice[:2]))}")
     calls: dict[tuple[str, str], set[tuple[str, str]]] = {}
     for function in model.functions:
         key = (function.domain, function.name)
@@ -291,12 +291,15 @@ def _check_references(model: onnx.ModelProto) -> None:
     """Raise ValueError if an attribute outside of every function refers to one of a function."""
     for node in nodes_within(model.graph.node):
         if found := next((one.name for one in node.attribute if one.ref_attr_name), None):
-            raise ValueError(f"the attribute {found} of {node.op_type} refers to a function's, and is in none")
+            raise ValueError(
+                f"the attribute {found} of {node.op_type} refers to an attribute of a function, but is outside of "
+                "every function"
+            )
 
 
 def _check_operator_sets(model: onnx.ModelProto, graphs: Iterable[onnx.GraphProto]) -> None:
     versions = {entry.version for entry in model.opset_import if entry.domain in STANDARD}
     if len(versions) > 1 or not all(1 <= version < 2**31 for version in versions):
-        raise ValueError(f"it imports the versions {sorted(versions)} of the standard operator set")
+        raise ValueError(f"it imports several versions of the standard operator set: {sorted(versions)}")
     if not versions and (node := next((one for graph in graphs for one in graph.node if one.domain in STANDARD), None)):
-        raise ValueError(f"it uses {node.op_type} and imports no version of the standard operator set")
+        raise ValueError(f"it uses {node.op_type} but imports no version of the standard operator set")

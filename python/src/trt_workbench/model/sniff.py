@@ -17,14 +17,14 @@ _SIGNATURES = (
     (0, b"ftrt", "a TensorRT engine; use the backend trt"),
     (0, b"ptrt", "a TensorRT engine; use the backend trt"),
     (4, b'{"', "a TensorRT engine behind a JSON header, as Ultralytics writes it; use the backend trt"),
-    (4, b"ORTM", "a model in ONNX Runtime's own format; use the ONNX file it was made from"),
+    (4, b"ORTM", "a model in ONNX Runtime's own format; use the ONNX file that it was made from"),
     (4, b"TFL3", "a TensorFlow Lite model; convert it to ONNX"),
-    (8, b'{"', "a safetensors file, which holds weights alone; export the model to ONNX"),
+    (8, b'{"', "a safetensors file, which holds only weights; export the model to ONNX"),
     (0, b"\x1f\x8b", "a gzip archive; unpack it"),
-    (0, b"\x93NUMPY", "an array of NumPy, which holds data alone; name the model"),
+    (0, b"\x93NUMPY", "a NumPy array, which holds only data; pass the model"),
     (0, b"\x89HDF", "an HDF5 file, such as a Keras model; convert it to ONNX"),
     (0, b"<", "an HTML or XML page, often the answer to a failed download; fetch the model again"),
-    (0, b"{", "a JSON document; name the ONNX file instead"),
+    (0, b"{", "a JSON document; pass the ONNX file instead"),
 )
 _LONGEST = max(offset + len(magic) for offset, magic, _ in _SIGNATURES)
 
@@ -32,7 +32,7 @@ _LONGEST = max(offset + len(magic) for offset, magic, _ in _SIGNATURES)
 def other_than_engine(path: Path) -> str | None:
     """Say what a file is that is known not to be a TensorRT engine, as `describe_file`; None of all others."""
     found = describe_file(path)
-    return None if "TensorRT engine" in found or "no model format known here" in found else found
+    return None if "TensorRT engine" in found or "no known model format" in found else found
 
 
 def describe_file(path: Path) -> str:
@@ -53,5 +53,5 @@ def describe_file(path: Path) -> str:
             return f"is {meaning}"
     # The IR version is field 1, and exporters write fields in order.
     if head.startswith(b"\x08"):
-        return "starts as one but is truncated or damaged; fetch or export it again"
-    return f"begins with {head[:8].hex(' ')}, which is no model format known here; fetch or export it again"
+        return "starts like one but is truncated or damaged; fetch or export it again"
+    return f"begins with {head[:8].hex(' ')}, which is no known model format; fetch or export it again"

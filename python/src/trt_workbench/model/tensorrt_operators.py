@@ -172,7 +172,7 @@ def _unlike_table(use: OperatorUse) -> str:
         return f"dtype: {dtype} is not among {', '.join(sorted(types))}"
     for index in _CONSTANT_INPUTS.get(use.operator, ()):
         if index < len(use.constant_inputs) and use.input_types[index] is not None and not use.constant_inputs[index]:
-            return f"shape: input {index} has to be a constant and is computed"
+            return f"shape: input {index} must be a constant but is computed"
     return ""
 
 
@@ -276,14 +276,14 @@ def _dynamic(use: OperatorUse) -> bool:
 _MODES = ("half_pixel", "pytorch_half_pixel", "tf_half_pixel_for_nn", "asymmetric", "align_corners")
 RESTRICTIONS: tuple[Restriction, ...] = (
     Restriction("AveragePool MaxPool", _rank(0, 4, 5), "shape: 2-D or 3-D pooling only, the input has rank"),
-    Restriction("AveragePool MaxPool LpPool", _dilated, "attribute: dilations have to be 1"),
-    Restriction("MaxPool", lambda use: use.outputs > 1, "output: the indices are not offered"),
-    Restriction("LpPool LpNormalization", _other("p", 2, 1, 2), "attribute: p has to be 1 or 2, not"),
+    Restriction("AveragePool MaxPool LpPool", _dilated, "attribute: dilations must be 1"),
+    Restriction("MaxPool", lambda use: use.outputs > 1, "output: the indices are not supported"),
+    Restriction("LpPool LpNormalization", _other("p", 2, 1, 2), "attribute: p must be 1 or 2, not"),
     Restriction("LayerNormalization", lambda use: use.outputs > 1, "output: only the first one is supported"),
-    Restriction("BatchNormalization", _other("training_mode", 0, 0), "attribute: training_mode has to be 0, not"),
+    Restriction("BatchNormalization", _other("training_mode", 0, 0), "attribute: training_mode must be 0, not"),
     Restriction("BatchNormalization", lambda use: use.outputs > 1, "output: only the first one is supported"),
-    Restriction("Dropout", _trains, "input: its training mode has to be false"),
-    Restriction("Dropout", _computed(2), "input: its training mode has to be a constant"),
+    Restriction("Dropout", _trains, "input: its training mode must be false"),
+    Restriction("Dropout", _computed(2), "input: its training mode must be a constant"),
     Restriction("Resize", _other("mode", "nearest", "nearest", "linear"), "attribute: mode"),
     Restriction(
         "Resize",
@@ -296,22 +296,22 @@ RESTRICTIONS: tuple[Restriction, ...] = (
             use.text("coordinate_transformation_mode", "") == "tf_half_pixel_for_nn"
             and use.text("nearest_mode", "round_prefer_floor") != "round_prefer_floor"
         ),
-        "attribute: nearest_mode has to be round_prefer_floor with tf_half_pixel_for_nn",
+        "attribute: nearest_mode must be round_prefer_floor with tf_half_pixel_for_nn",
     ),
-    Restriction("Resize", _other("antialias", 0, 0), "attribute: antialias has to be 0, not"),
+    Restriction("Resize", _other("antialias", 0, 0), "attribute: antialias must be 0, not"),
     Restriction(
         "Resize",
         _other("keep_aspect_ratio_policy", "stretch", "stretch"),
-        "attribute: keep_aspect_ratio_policy has to be stretch, not",
+        "attribute: keep_aspect_ratio_policy must be stretch, not",
     ),
     Restriction(
         "Resize",
         _unordered_axes,
-        "attribute: axes have to be in order, and all of them where the scales are computed, not",
+        "attribute: axes must be in order, and complete if the scales are computed, not",
     ),
     Restriction("Resize", _scales_beyond, "input: linear scales of more than the last 3 dimensions", _IMPORTER),
     Restriction("Upsample", _other("mode", "nearest", "nearest", "linear", "bilinear"), "attribute: mode"),
-    Restriction("QuantizeLinear DequantizeLinear", _not_zero, "input: the zero point has to be 0"),
+    Restriction("QuantizeLinear DequantizeLinear", _not_zero, "input: the zero point must be 0"),
     Restriction(  # no check of 10.15: read in the importer of 10.1, which warns and computes int8 in its place
         "QuantizeLinear",
         lambda use: len(use.input_types) > 2 and use.input_types[2] == "uint8",
@@ -321,8 +321,8 @@ RESTRICTIONS: tuple[Restriction, ...] = (
     Restriction("QuantizeLinear", _made_type(_QUANTIZED, "output_dtype"), "dtype: TensorRT does not quantise to"),
     Restriction("Cast", _made_type(_ANY | {"uint8"}, "to"), "dtype: TensorRT does not cast to"),
     Restriction("EyeLike", _made_type(_ANY, "dtype"), "dtype: TensorRT does not make"),
-    Restriction("EyeLike", _dynamic, "shape: the input has to have a fixed shape"),
-    Restriction("EyeLike", _rank(0, 2), "shape: the input has to be of rank 2, not", _IMPORTER),
+    Restriction("EyeLike", _dynamic, "shape: the input must have a fixed shape"),
+    Restriction("EyeLike", _rank(0, 2), "shape: the input must be of rank 2, not", _IMPORTER),
     Restriction("ConstantOfShape", _value_type, "dtype: TensorRT does not make"),
     Restriction(
         "RandomNormal RandomNormalLike RandomUniform RandomUniformLike",
@@ -337,21 +337,21 @@ RESTRICTIONS: tuple[Restriction, ...] = (
     Restriction(
         "TopK",
         lambda use: f"{use.constant_values[1]:g}" if use.constant_values.get(1, 0) >= _LARGEST_K else None,
-        f"size: K has to be below {_LARGEST_K}, not",
+        f"size: K must be below {_LARGEST_K}, not",
     ),
-    Restriction("TopK", _other("sorted", 1, 1), "attribute: sorted has to be 1, not"),
-    Restriction("ScatterND", _other("reduction", "none", "none"), "attribute: reduction has to be none, not"),
-    Restriction("GridSample", _rank(0, 4), "shape: the input has to be of rank 4, not"),
+    Restriction("TopK", _other("sorted", 1, 1), "attribute: sorted must be 1, not"),
+    Restriction("ScatterND", _other("reduction", "none", "none"), "attribute: reduction must be none, not"),
+    Restriction("GridSample", _rank(0, 4), "shape: the input must be of rank 4, not"),
     Restriction("DeformConv", _rank(0, 3, 4), "shape: 1-D or 2-D convolutions only, the input has rank"),
-    Restriction("DeformConv", _spatial, "attribute: pads have to be the same at both ends, not"),
+    Restriction("DeformConv", _spatial, "attribute: pads must be the same at both ends, not"),
     Restriction("ConvTranspose", _rank(0, 3, 4, 5), "shape: 1-D to 3-D only, the input has rank", _IMPORTER),
-    Restriction("DepthToSpace SpaceToDepth", _rank(0, 4), "shape: the input has to be of rank 4, not", _IMPORTER),
+    Restriction("DepthToSpace SpaceToDepth", _rank(0, 4), "shape: the input must be of rank 4, not", _IMPORTER),
     Restriction("GRU LSTM RNN", _unlike_directions, "attribute: both directions need the same activations"),
-    Restriction("LSTM", _other("input_forget", 0, 0), "attribute: input_forget has to be 0, not"),
-    Restriction("LSTM", _other("layout", 0, 0), "attribute: layout has to be 0, not"),
-    Restriction("Einsum", _odd_letters, "attribute: the equation may have small letters alone, not"),
-    Restriction("STFT", _computed(1), "input: frame_step has to be a constant"),
-    Restriction("STFT", _computed(2), "input: the window has to be a constant"),
+    Restriction("LSTM", _other("input_forget", 0, 0), "attribute: input_forget must be 0, not"),
+    Restriction("LSTM", _other("layout", 0, 0), "attribute: layout must be 0, not"),
+    Restriction("Einsum", _odd_letters, "attribute: the equation may contain only small letters, not"),
+    Restriction("STFT", _computed(1), "input: frame_step must be a constant"),
+    Restriction("STFT", _computed(2), "input: the window must be a constant"),
     Restriction("RoiAlign", _other("mode", "avg", "avg", "max"), "attribute: mode"),
     Restriction("Attention", lambda use: use.outputs > 1, "output: only the first one is supported"),
     Restriction(
@@ -359,22 +359,19 @@ RESTRICTIONS: tuple[Restriction, ...] = (
         lambda use: any(use.given(place) for place in (4, 5, 6)),
         "input: past keys and values, and nonpad_kv_seqlen, are not supported",
     ),
-    Restriction("Attention", _other("softcap", 0.0, 0.0), "attribute: softcap has to be 0, not"),
+    Restriction("Attention", _other("softcap", 0.0, 0.0), "attribute: softcap must be 0, not"),
     Restriction(
         "Attention",
         lambda use: bool({"softmax_precision", "qk_matmul_output_mode"} & use.attributes.keys()),
         "attribute: softmax_precision and qk_matmul_output_mode are not supported",
     ),
-    *[
-        Restriction("Attention", _rank(place, 4), f"shape: input {place} has to be of rank 4, not")
-        for place in range(4)
-    ],
-    Restriction("TensorScatter", _rank(0, 4), "shape: the cache has to be of rank 4, not"),
-    Restriction("TensorScatter", _other("axis", -2, -2), "attribute: axis has to be -2, not"),
+    *[Restriction("Attention", _rank(place, 4), f"shape: input {place} must be of rank 4, not") for place in range(4)],
+    Restriction("TensorScatter", _rank(0, 4), "shape: the cache must be of rank 4, not"),
+    Restriction("TensorScatter", _other("axis", -2, -2), "attribute: axis must be -2, not"),
     Restriction(
         "RotaryEmbedding",
         lambda use: use.given(3) and use.input_types[3] not in ("int64", None),
-        "dtype: position_ids have to be int64",
+        "dtype: position_ids must be int64",
     ),
 )
 _BY_OPERATOR: Mapping[str, tuple[Restriction, ...]] = {

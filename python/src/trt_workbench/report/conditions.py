@@ -17,9 +17,12 @@ def measuring_conditions(environment: Environment) -> list[str]:
 
 def _cpu(cpu: Cpu) -> Iterator[str]:
     if cpu.governor is None:
-        yield "The CPU's frequency governor is not visible, so its clock may have moved while measuring."
+        yield "The CPU's frequency governor is not readable, so the clock may have changed during the measurement."
     elif cpu.governor != "performance":
-        yield f"The CPU's frequency governor is {cpu.governor}; `cpupower frequency-set -g performance` steadies it."
+        yield (
+            f"The CPU's frequency governor is {cpu.governor}; `cpupower frequency-set -g performance` stabilises the "
+            "clock."
+        )
     if cpu.processors_available and cpu.processors and cpu.processors_available < cpu.processors:
         yield f"The process could use {cpu.processors_available} of {cpu.processors} processors."
 
@@ -34,14 +37,16 @@ def _gpus(driver: Driver) -> Iterator[str]:
             yield f"{name}: {used_by} used it when the run began."
         used, total = gpu.memory_used_bytes, gpu.memory_total_bytes
         if used and total and used / total > _BUSY_MEMORY_SHARE and not others:
-            yield f"{name}: {used / 2**30:.1f} GiB of its memory was in use when the run began, by whom is not visible."
+            yield (
+                f"{name}: {used / 2**30:.1f} GiB of its memory was in use when the run began; its user is not visible."
+            )
         if gpu.sm_clock_mhz and gpu.sm_clock_max_mhz:
             yield (
-                f"{name}: clocks are not locked by the workbench; {gpu.sm_clock_mhz} MHz of at most "
-                f"{gpu.sm_clock_max_mhz} MHz when the run began. Each record holds the clocks that were seen beside it."
+                f"{name}: the workbench did not lock the clocks; {gpu.sm_clock_mhz} MHz of at most "
+                f"{gpu.sm_clock_max_mhz} MHz when the run began. Each record holds the clocks during its measurement."
             )
         if gpu.persistence_mode == 0:
-            yield f"{name}: persistence mode is off, so the first run may include the driver's start."
+            yield f"{name}: persistence mode is off, so the first run may include the start of the driver."
         if gpu.power_limit_w:
             yield f"{name}: power limit {gpu.power_limit_w:.0f} W."
 

@@ -54,7 +54,7 @@ def write_report(directory: Path) -> Path:
     """
     command = command_of(directory)
     if command not in REPORTS:
-        raise UsageProblem(f"A run of {command} has no report; there are reports of {', '.join(REPORTS)}: {directory}")
+        raise UsageProblem(f"`{command}` has no report; these commands have one: {', '.join(REPORTS)}: {directory}")
     module, templates = REPORTS[command]
     values = {"environment": read_environment(directory), **importlib.import_module(module).view(directory)}
     for template in templates:

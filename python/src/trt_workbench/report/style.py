@@ -79,8 +79,8 @@ def plots_folder(directory: Path) -> Path:
     folder = directory / "plots"
     for place in (folder, folder / "gallery"):
         if place.is_symlink() or (place.exists() and not place.is_dir()):
-            what = "a link, so that pictures would be written elsewhere" if place.is_symlink() else "no folder"
-            raise UsageProblem(f"The folder of the run's pictures is {what}; remove it: {place}")
+            what = "a link, so figures would be written elsewhere" if place.is_symlink() else "not a folder"
+            raise UsageProblem(f"The folder for the run's figures is {what}; remove it: {place}")
     return folder
 
 

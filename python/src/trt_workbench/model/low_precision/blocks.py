@@ -17,6 +17,7 @@ from onnx import TensorProto, helper
 
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.precision import HEAD, Format, read
+from trt_workbench.core.words import counted
 from trt_workbench.model.constants import constants
 from trt_workbench.model.editing import Names, NodeWriter, remove_unread, replace_nodes
 from trt_workbench.model.low_precision import formats
@@ -92,13 +93,13 @@ def _reason(group: PrecisionGroup, node: onnx.NodeProto, shapes: dict[str, tuple
         return f"{precision} has no convolutions"
     shape = shapes[group.weight]
     if len(shape) != 2:
-        return f"its weights have {len(shape)} dimensions, {precision} takes matrices"
+        return f"its weights have {counted(len(shape), 'dimension')}, but {precision} takes matrices"
     if integer(node, "transA"):
         return "its activations are transposed"
     inner = shape[1] if integer(node, "transB") else shape[0]
     row, _ = read(precision)
     if _is_dynamic(row) and inner % row.block:
-        return f"{inner} inputs are no whole number of blocks of {row.block}"
+        return f"{inner} inputs are not a multiple of the block size {row.block}"
     return ""
 
 
@@ -138,8 +139,8 @@ class _Writer(NodeWriter):
         values = self._values[group.weight].astype(np.float32)
         if not np.isfinite(values).all():
             raise UsageProblem(
-                f"The weights {group.weight} of {group.op_type} {group.name} hold NaN or infinite values; they cannot "
-                "be quantised."
+                f"The weights {group.weight} of {group.op_type} {group.name} contain NaN or infinity and cannot be "
+                "quantised."
             )
         # the same matrix as [outputs, inputs] and as [inputs, outputs] has other blocks, as in a tied autoencoder
         key = (group.weight, (transposed, node.op_type if self._dynamic else ""))

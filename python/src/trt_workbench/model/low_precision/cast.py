@@ -68,8 +68,7 @@ def cast_model(
     oldest = max(row.since, _OLDEST)
     if opset(model) < oldest:
         raise UsageProblem(
-            f"The model is written in operator set {opset(model)}; {precision} needs {oldest} or newer: export it "
-            "again."
+            f"The model uses operator set {opset(model)}; {precision} needs {oldest} or newer: export it again."
         )
     copy = onnx.ModelProto()
     copy.CopyFrom(inlined(model))
@@ -81,7 +80,7 @@ def cast_model(
     floats = [one for one in copy.graph.initializer if one.data_type in _HALVES and one.name in computed]
     if floats:
         kind = TensorProto.DataType.Name(floats[0].data_type).lower()
-        raise UsageProblem(f"The model is in a lower precision already: {floats[0].name} is {kind}.")
+        raise UsageProblem(f"The model is already in a lower precision: {floats[0].name} is {kind}.")
     result = Lowered(copy)
     caster = _Caster(result, row, frozenset(keep), frozenset(operators))
     caster.graph(copy.graph, inferred.graph, _Scope())
@@ -90,16 +89,18 @@ def cast_model(
         if caster.unasked:
             lost = "range or digits" if row.exponent_bits < get("fp32").exponent_bits else "digits"
             reasons.append(
-                "squares, sums and what is computed of them or of integers alone are beyond "
-                f"{precision}'s {lost}: {', '.join(caster.unasked)}"
+                f"squares, sums and their results, or integers alone, exceed {precision}'s {lost}: "
+                f"{', '.join(caster.unasked)}"
             )
         if reasons:
             words = "; ".join(reasons)
-            raise DoesNotApply(f"Nothing becomes {precision}, as all that computes in fp32 stays there ({words}).")
-        raise DoesNotApply(f"Nothing in the model computes in fp32 and could be in {precision}.")
+            raise DoesNotApply(
+                f"No node becomes {precision}, because everything that computes in fp32 stays there ({words})."
+            )
+        raise DoesNotApply(f"The model has no fp32 computation that {precision} could replace.")
     if caster.clamped:
         names = ", ".join(caster.clamped[:5]) + (f" and {len(caster.clamped) - 5} more" if caster.clamped[5:] else "")
-        result.notes.append(f"Constants beyond {row.largest:g} that stand for infinity became that: {names}.")
+        result.notes.append(f"Constants beyond {row.largest:g} that mean infinity were replaced by it: {names}.")
     return result
 
 
@@ -293,16 +294,16 @@ class _Caster:
         if not rules.known or (node.op_type in PRODUCTS and not rules.output_may_be(0, self._low)):
             return f"{node.op_type} has no form in {self._row.name} in operator set {self._opset}"
         if any(attribute.name == "block_size" for attribute in node.attribute):
-            return "it widens blocks of a narrower format"
+            return "it expands blocks of a narrower format"
         for place in places:
             value = scope.constants.get(node.input[place])
             if value is None or not rules.input_may_be(place, self._low):
                 continue
             beyond = self._beyond(value)
             if beyond.size and (node.op_type in PRODUCTS or beyond.min() < _AS_GOOD_AS_INFINITE):
-                return f"{node.input[place]} has {float(beyond.max()):g}, beyond {self._row.largest:g}"
+                return f"{node.input[place]} contains {float(beyond.max()):g}, beyond {self._row.largest:g}"
             if value.size == 1 and value.any() and not self._converted(value).any():
-                return f"{node.input[place]} is {float(value.reshape(-1)[0]):g}, which is 0 in {self._row.name}"
+                return f"{node.input[place]} is {float(value.reshape(-1)[0]):g}, which becomes 0 in {self._row.name}"
         return None
 
     def _retyped(self, node: onnx.NodeProto, scope: _Scope) -> bool:

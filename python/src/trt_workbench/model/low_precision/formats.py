@@ -156,5 +156,5 @@ def blocked_values(codes: Codes, scales: NDArray[np.float32]) -> NDArray[np.floa
 
 def _blocks(values: Floats, block: int) -> NDArray[np.float32]:
     if values.shape[-1] % block:
-        raise ValueError(f"{values.shape[-1]} values are no whole number of blocks of {block}")
+        raise ValueError(f"{values.shape[-1]} values are not a multiple of the block size {block}")
     return values.astype(np.float32).reshape(*values.shape[:-1], -1, block)

@@ -101,17 +101,19 @@ def _differs(name: str, mine: InputStatistics, other: InputStatistics) -> InputM
     if ratio > _SPREADS or apart > _MEANS:
         certain = mine.image and other.image and ratio > _NO_IMAGES
         may = "were" if certain else "may have been"
-        here, there = (f"a mean of {_listed(one.mean)} and a spread of {_listed(one.spread)}" for one in (mine, other))
+        here, there = (
+            f"mean {_listed(one.mean)} and standard deviation {_listed(one.spread)}" for one in (mine, other)
+        )
         return InputMismatch(
-            f"{name} has {here} in the calibration data, {there} in what is scored: they {may} normalised in different "
-            "ways. Prepare both as inference does.",
+            f"{name} has {here} in the calibration data, but {there} in the evaluation data: they {may} normalised "
+            "differently. Prepare both as inference does.",
             certain,
         )
     if mine.tilt and other.tilt and _swapped(mine.tilt, other.tilt, min(spreads)):
         above = " and ".join(f"{one.tilt[0]:.3g}" for one in (mine, other) if one.tilt)
         return InputMismatch(
-            f"The channels of {name} may be in opposite orders, RGB and BGR, in the calibration data and in what is "
-            f"scored: the first is {above} above the last.",
+            f"The channels of {name} may be in opposite orders (RGB and BGR) in the calibration and evaluation data: "
+            f"the first exceeds the last by {above}.",
             certain=False,
         )
     return None

@@ -109,7 +109,7 @@ def refuse_quantised(model: Model) -> None:
     found = sorted(name for name in operators if name in QUANTIZERS or any(part in name for part in _QUANTISED))
     if found:
         raise UsageProblem(
-            f"The model is quantised already (it has {', '.join(found)}); give the float model: {model.path}"
+            f"The model is already quantised (it has {', '.join(found)}); pass the float model: {model.path}"
         )
 
 
@@ -128,8 +128,8 @@ def raise_opset(model: onnx.ModelProto, precision: str, path: Path) -> onnx.Mode
         except (RuntimeError, ValueError, IndexError, version_converter.ConvertError) as error:
             reason = " ".join(str(error).split())[:200]
             raise UsageProblem(
-                f"{precision} needs operator set {needed}, the model has {old}, and ONNX cannot convert it ({reason}); "
-                f"export it with opset {needed} or newer: {path}"
+                f"{precision} needs operator set {needed}, but the model has {old} and ONNX cannot convert it "
+                f"({reason}); export it with opset {needed} or newer: {path}"
             ) from error
         _name_as_before(model.graph, known)
     model.ir_version = max(model.ir_version, row.ir_version)

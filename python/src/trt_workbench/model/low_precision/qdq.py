@@ -135,8 +135,8 @@ class _Writer(NodeWriter):
             values = self._values[group.weight]
             if not np.isfinite(values).all():
                 raise UsageProblem(
-                    f"The weights {group.weight} of {group.op_type} {group.name} hold NaN or infinite "
-                    "values; they cannot be quantised."
+                    f"The weights {group.weight} of {group.op_type} {group.name} contain NaN or infinity and cannot "
+                    "be quantised."
                 )
             codes, scales = quantised_weight(values.astype(np.float32), group.axis, self._precision)
             scale, zero = self._scale(group.weight, scales)

@@ -72,7 +72,7 @@ def simulated(model: onnx.ModelProto, halves: Collection[str] = ("bf16",)) -> on
     for value in (*model.graph.input, *model.graph.output):
         if value.type.tensor_type.elem_type in kinds & {*_NAMES}:
             kind = _NAMES[value.type.tensor_type.elem_type]
-            raise UsageProblem(f"{value.name} is in {kind}, which cannot be exchanged with numpy; let it be fp32.")
+            raise UsageProblem(f"{value.name} is in {kind}, which cannot be exchanged with numpy; make it fp32.")
     copy = onnx.ModelProto()
     copy.CopyFrom(inlined(model))
     writer = NodeWriter(Names.of(copy), "simulated")
@@ -185,8 +185,8 @@ class _Rewriter:
         operator = node.op_type
         if not integer(node, "saturate", 1) and output_type(node, self._at.types) in _CAST:
             raise UsageProblem(
-                f"{operator} {node.name} has saturate=0: what is beyond the range becomes NaN or infinite, which has "
-                "no simulation on the CPU."
+                f"{operator} {node.name} has saturate=0: values beyond the range become NaN or infinity, which "
+                "cannot be simulated on the CPU."
             )
         standard, ours = node.domain in STANDARD, node.domain == TENSORRT_DOMAIN
         kinds = [self._at.types.get(name, 0) for name in node.input]
@@ -204,7 +204,7 @@ class _Rewriter:
             if any(kind in _NARROW for kind in kinds) and operator not in _PASSES_ON and not has_subgraph(node):
                 kind = next(_NAMES[one] for one in kinds if one in _NARROW)
                 raise UsageProblem(
-                    f"{operator} {node.name} computes with {kind} codes themselves, which has no simulation on the CPU."
+                    f"{operator} {node.name} computes with {kind} codes directly, which cannot be simulated on the CPU."
                 )
             self._other(node)
 
@@ -350,14 +350,14 @@ class _Rewriter:
         axis, rank = integer(node, "axis", -1), self._at.ranks.get(node.input[0])
         if axis != -1 and (rank is None or axis != rank - 1):
             raise UsageProblem(
-                f"{node.op_type} {node.name} has blocks along axis {axis}; the simulation takes the last."
+                f"{node.op_type} {node.name} has blocks along axis {axis}; only the last axis can be simulated."
             )
 
     def _plain_zero(self, node: onnx.NodeProto) -> None:
         zero = self._constant_of(node.input[2]) if len(node.input) > 2 else None
         if zero is not None and zero.astype(np.float32).any():
             raise UsageProblem(
-                f"{node.op_type} {node.name} has a zero point other than 0, which no floating format has."
+                f"{node.op_type} {node.name} has a zero point other than 0, which no floating-point format has."
             )
 
 

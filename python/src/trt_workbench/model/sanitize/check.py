@@ -36,18 +36,18 @@ def compare(
     for arrays in inputs:
         expected, found = _expected(before, run, arrays), _found(after, run, arrays)
         if list(expected) != list(found):
-            raise CheckFailed(f"The outputs are {list(found)}, before they were {list(expected)}: {before}")
+            raise CheckFailed(f"The outputs are {list(found)} instead of {list(expected)}: {before}")
         for name, want in expected.items():
             got = found[name]
             if (got.dtype, got.shape) != (want.dtype, want.shape):
                 raise CheckFailed(
-                    f"Output {name} is {got.dtype} {got.shape}, before it was {want.dtype} {want.shape}: {before}"
+                    f"Output {name} is {got.dtype} {got.shape} instead of {want.dtype} {want.shape}: {before}"
                 )
             one, record = deviation(got, want, rtol, atol), largest.setdefault(name, {"max_abs": 0.0, "max_rel": 0.0})
             if not one.passed:
                 largest_error = "" if one.max_abs_error is None else f" by up to {one.max_abs_error:.3g}"
                 more = f" ({one.note})" if one.note else ""
-                raise CheckFailed(f"Output {name} differs{largest_error} from that of the model before{more}: {before}")
+                raise CheckFailed(f"Output {name} differs{largest_error} from the original model's{more}: {before}")
             record["max_abs"] = max(record["max_abs"], one.max_abs_error or 0.0)
             record["max_rel"] = max(record["max_rel"], one.max_rel_error or 0.0)
     return {"input_sets": len(inputs), "rtol": rtol, "atol": atol, "outputs": largest}
@@ -57,10 +57,12 @@ def _expected(before: Path, run: Runner, arrays: Arrays) -> Mapping[str, NDArray
     try:
         return run(before, arrays)
     except NotLoaded as error:
-        raise UsageProblem(f"The model cannot be checked; --no-check writes the result unchecked. {error}") from error
+        raise UsageProblem(
+            f"The model cannot be checked; --no-check writes the result without a check. {error}"
+        ) from error
     except UsageProblem as error:
         raise UsageProblem(
-            f"The model does not run on inputs drawn for the check; give --size, --shape or --no-check. {error}"
+            f"The model does not run on the random inputs of the check; pass --size, --shape or --no-check. {error}"
         ) from error
 
 
@@ -69,6 +71,6 @@ def _found(after: Path, run: Runner, arrays: Arrays) -> Mapping[str, NDArray[Any
         return run(after, arrays)
     except UsageProblem as error:
         raise CheckFailed(
-            "The rewritten model does not run; leave out the rewrite that is to blame with --skip. "
+            "The rewritten model does not run; exclude the faulty rewrite with --skip. "
             + str(error).replace(str(after), "the rewritten model")
         ) from error

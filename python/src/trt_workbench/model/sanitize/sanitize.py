@@ -101,15 +101,15 @@ def _free_sizes(value: onnx.ValueInfoProto) -> list[str]:
 
 def _reason(sources: _Sources, value: Array | None) -> str:
     if value is not None:
-        return "it stays although its condition is constant; inline-if puts the branch that is taken in its place"
+        return "it stays although its condition is constant; inline-if replaces it by the branch taken"
     if sources.loop:
-        return "it stays, as its condition changes from round to round of the loop around it"
+        return "it stays because its condition changes between iterations of the enclosing loop"
     if sources.values:
-        return f"it stays, as its condition depends on the values of {', '.join(sorted(sources.values))}"
+        return f"it stays because its condition depends on the values of {', '.join(sorted(sources.values))}"
     if sources.sizes:
         names = ", ".join(sorted(sources.sizes))
-        return f"it stays, as its condition depends on sizes that are not fixed ({names}); --dim NAME=VALUE fixes one"
-    return "it stays, as its condition cannot be computed here"
+        return f"it stays because its condition depends on dynamic sizes ({names}); --dim NAME=VALUE fixes one"
+    return "it stays because its condition cannot be computed statically"
 
 
 # One rewrite gives work to another: a frozen dimension lets shapes be folded, folded shapes leave nodes unused.
@@ -160,7 +160,7 @@ def chosen_rewrites(only: Sequence[str] = (), also: Sequence[str] = (), skip: Se
     """
     _check_names([*only, *also, *skip])
     if only and also:
-        raise UsageProblem("Give either --only or --also, not both: --only runs nothing else.")
+        raise UsageProblem("Give either --only or --also, not both: --only runs no other rewrite.")
     return tuple(name for name in (only or (*default_rewrites(), *also)) if name not in skip)
 
 
@@ -177,7 +177,7 @@ def sanitize(
     symbols = {dim for tensor in source.facts.inputs for dim in tensor.shape or () if isinstance(dim, str)}
     if missing := sorted(settings.dims.keys() - symbols):
         raise UsageProblem(
-            f"The inputs have no dimension called {', '.join(missing)}; there are: {', '.join(sorted(symbols))}. "
+            f"The inputs have no dimension named {', '.join(missing)}; there are: {', '.join(sorted(symbols))}. "
             f"{source.path}"
         )
     model = source.load()
@@ -223,7 +223,7 @@ def _rewrite(model: onnx.ModelProto, rewrites: Sequence[str], settings: Sanitize
 
 def _check_names(names: Sequence[str]) -> None:
     if unknown := [name for name in names if name not in REWRITES]:
-        raise UsageProblem(f"There is no rewrite called {unknown[0]}; {did_you_mean(unknown[0], REWRITES)}")
+        raise UsageProblem(f"There is no rewrite named {unknown[0]}; {did_you_mean(unknown[0], REWRITES)}")
 
 
 def _operators(model: onnx.ModelProto) -> dict[str, int]:
@@ -239,10 +239,13 @@ def _findings(model: onnx.ModelProto) -> list[str]:
     places = [place for place in range(len(index.nodes)) if "float64" in index.use(place).input_types]
     if wide := [f"{index.operator(place)} {index.nodes[place].name}" for place in places]:
         more = f" and {len(wide) - 1} more" if wide[1:] else ""
-        found.append(f"{wide[0]}{more} in fp64, which TensorRT narrows: fp32 may not hold all of their values exactly")
+        found.append(
+            f"{wide[0]}{more} in fp64, which TensorRT converts to fp32: it may not represent all of their values "
+            "exactly"
+        )
     for name, value in constants(model.graph).items():
         if value.dtype == np.int64 and outside_int32(value):
-            found.append(f"constant {name} leaves the range of int32, to which TensorRT before 10 clamps")
+            found.append(f"constant {name} exceeds the range of int32, to which TensorRT before 10 clamps")
     return found + staying_ifs(model)
 
 
