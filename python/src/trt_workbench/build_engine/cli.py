@@ -40,10 +40,10 @@ Verify = Literal["quick", "full", "fix", "off"]
 
 @handled
 def build_engine(
-    model: Annotated[Path, typer.Argument(help="ONNX file; its external data lies beside it.")],
+    model: Annotated[Path, typer.Argument(help="ONNX file, with its external data next to it.")],
     *,
     plan: Annotated[
-        Path | None, typer.Option("--plan", "-o", help="Also write the plan here, with its manifest beside it.")
+        Path | None, typer.Option("--plan", "-o", help="Also write the plan here, with its manifest next to it.")
     ] = None,
     asked: Annotated[dict[str, Any], Given(BuildOptions)],
     max_batch: MaxBatch = None,
@@ -51,28 +51,32 @@ def build_engine(
     family: Annotated[
         str | None,
         Setting(
-            "Detector family that decides how calibration images are prepared; recognised by default.",
+            "Detector family, which decides how calibration images are prepared; recognised by default.",
             "INT8 calibration",
         ),
     ] = None,
     exif: Annotated[
         Literal["apply", "ignore"],
-        Setting("What becomes of an EXIF rotation of calibration images.", "INT8 calibration"),
+        Setting("How to treat an EXIF rotation of calibration images.", "INT8 calibration"),
     ] = "ignore",
     verify: Annotated[
         Verify,
         typer.Option(
-            help="How much of the engine is verified beside the model on ort-cpu; fix: and a way around built."
+            help="How much of the engine to verify against the model on ort-cpu; fix: also build a workaround."
         ),
     ] = "quick",
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be built and under which key; build nothing.")
+        bool, typer.Option("--dry-run", help="Show what would be built and its cache key; build nothing.")
     ] = False,
-    config: Annotated[Path | None, typer.Option(help="YAML file with build settings; options here go first.")] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="YAML file with build settings; options on the command line take precedence.")
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Build even if the cache holds this engine.")] = False,
     time_limit: Annotated[
         float | None,
-        typer.Option(min=0.001, max=1e6, help="Seconds that TensorRT may take; then the build ends with exit code 1."),
+        typer.Option(
+            min=0.001, max=1e6, help="Time limit of TensorRT's build in seconds; past it, the exit code is 1."
+        ),
     ] = None,
     as_json: JsonOption = False,
     debug: DebugOption = False,
@@ -92,7 +96,7 @@ def build_engine(
     images = calibration_images(opened, data, family, exif=exif) if data else None
     if family is not None and images is None:
         raise UsageProblem(
-            "Option --family tells how calibration images are prepared; give a folder of them with --calibration."
+            "Option --family decides how calibration images are prepared; pass a folder of them with --calibration."
         )
     reader = images.read if images else None
     prepared = prepare_build(opened, settings, images.description if images else "", reader)
@@ -148,7 +152,8 @@ def with_batch_profile(model: Model, settings: BuildSettings, max_batch: int | N
     made = batch_profile([(tensor.name, tensor.shape) for tensor in model.facts.inputs], max_batch)
     if made is None:
         raise UsageProblem(
-            f"--max-batch is for a model whose batch alone is dynamic; give each range with --profile: {model.path}"
+            "--max-batch is for models with only a dynamic batch; set the range of each input with --profile: "
+            f"{model.path}"
         )
     return settings.model_copy(update={"profiles": (made,)})
 
@@ -185,11 +190,11 @@ def _require_right(found: Verification, plan: Path, model: Path, *, debug: bool)
         from trt_workbench.console.drawing import draw
 
         draw(directory, debug=debug)
-        page = f" All of it: {directory / 'report.html'}."
+        page = f" Full report: {directory / 'report.html'}."
     again = shlex.join(["verify", str(plan), "--model", str(model)])
     raise CheckFailed(
         f"The engine is wrong: {found.reason}. It is kept, and its manifest says so. Find the first wrong layer with "
-        f"`trtw {again} --bisect`, and a way around with `trtw {again} --fix`.{page} {plan}"
+        f"`trtw {again} --bisect`, and a workaround with `trtw {again} --fix`.{page} {plan}"
     )
 
 
@@ -206,7 +211,7 @@ def _show_request(prepared: PreparedBuild, *, as_json: bool) -> None:
     from rich.table import Table
 
     console = stdout_console(quiet=False)
-    table = Table("part of the key", "value", title="What would be built")
+    table = Table("part of the cache key", "value", title="What would be built")
     optional = ("calibration_sha256", "plugins_sha256")
     for name, value in document["key"].items():
         table.add_row(name, escape(str(value or ("-" if name in optional else "unknown here"))))

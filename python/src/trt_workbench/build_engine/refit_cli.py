@@ -16,7 +16,7 @@ def refit_engine(
     plan: Annotated[Path, typer.Argument(help="Plan that was built with --refit or --strip-weights.")],
     model: Annotated[Path, typer.Argument(help="ONNX file with the new weights.")],
     *,
-    output: Annotated[Path, typer.Option("--plan", "-o", help="The new plan; its manifest is written beside it.")],
+    output: Annotated[Path, typer.Option("--plan", "-o", help="The new plan; its manifest is written next to it.")],
     plugins: Plugins = (),
     device: Device = 0,
     as_json: JsonOption = False,

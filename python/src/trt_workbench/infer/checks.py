@@ -47,7 +47,7 @@ def read_expected(folder: Path, sample: str, outputs: list[str], *, only: bool) 
         if all(file.is_file() for file in files.values()):
             return {name: load_arrays(file)[""] for name, file in files.items()}
     raise UsageProblem(
-        f"The reference outputs of sample {sample} are missing: {sample}/{file_name(outputs[0])}.npy and the like, or "
+        f"The reference outputs of sample {sample} are missing: {sample}/{file_name(outputs[0])}.npy and so on, or "
         f"{sample}.npz, in {folder}"
     )
 
@@ -156,7 +156,7 @@ class SampleRun:
         if nonfinite and self._request.check_finite:
             reason = "" if self.failures else self._session.explained([sample.inputs])
             self.failures.append(
-                f"Output {name} of sample {sample.name} holds {nonfinite} NaN or infinite values{reason}."
+                f"Output {name} of sample {sample.name} has NaN or infinite values ({nonfinite}){reason}."
             )
         if expected is not None:
             result = deviation(array, expected, self._request.rtol, self._request.atol)

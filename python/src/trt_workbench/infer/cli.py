@@ -23,6 +23,7 @@ from trt_workbench.console.options import marked, spelled
 from trt_workbench.console.progress import waiting
 from trt_workbench.core.errors import CheckFailed, UsageProblem
 from trt_workbench.core.settings import Setting
+from trt_workbench.core.words import counted
 from trt_workbench.infer.settings import InferOutcome, InferRequest, MeasureSettings, Native, OfModels
 
 
@@ -42,17 +43,16 @@ def refuse_misplaced(context: typer.Context, request: InferRequest) -> None:
     is_native = runs_plans(backend)
     if not is_model and not is_native and backend != AUTO:
         raise UsageProblem(
-            f"A plan runs on TensorRT alone, not on {backend}; leave --backend out, or name the ONNX file: {model}"
+            f"A plan runs only on TensorRT, not on {backend}; omit --backend, or pass the ONNX file: {model}"
         )
     if not is_model and (misplaced := [name for name in given if name in of_models]):
         flag, _ = of_models[misplaced[0]]
         raise UsageProblem(
-            f"{flag} is for models, and this is a plan, built as it is; leave it out, or name the ONNX file: {model}"
+            f"{flag} applies to models, but this is a plan, which is already built; omit it, or pass the ONNX file: "
+            f"{model}"
         )
     if is_native and "cpu_threads" in given:
-        raise UsageProblem(
-            "--cpu-threads is for backends that compute on the processor; TensorRT does not. Leave it out."
-        )
+        raise UsageProblem("--cpu-threads is for backends that compute on the CPU, which TensorRT does not. Omit it.")
     if is_model and not is_native and (misplaced := [name for name in given if name in native]):
         if "device" in misplaced and backend != AUTO:
             get_backend(backend).device_option(request.device)
@@ -60,7 +60,7 @@ def refuse_misplaced(context: typer.Context, request: InferRequest) -> None:
         which = f"Backend {backend}" if backend != AUTO else "Backend auto, which never builds an engine,"
         instead = f"; {marker.instead}" if marker.instead else ""
         raise UsageProblem(
-            f"{which} has no {flags}: that is of TensorRT's own runner and bench (a plan, or --backend trt), and a "
+            f"{which} has no {flags}: only TensorRT's own runner and bench have that (a plan, or --backend trt); a "
             f"session is measured by single calls{instead}."
         )
 
@@ -89,7 +89,7 @@ def infer_engine(
     request: InferRequest,
     *,
     bench: Annotated[
-        bool | None, Setting("Measure; by default if no inputs are given.", "Measuring", "--bench/--no-bench")
+        bool | None, Setting("Measure; the default without inputs.", "Measuring", "--bench/--no-bench")
     ] = None,
     settings: MeasureSettings,
     output: OutputOption = None,
@@ -105,7 +105,7 @@ def infer_engine(
 
     if request.expect is None and (request.rtol, request.atol) != (InferRequest.rtol, InferRequest.atol):
         raise UsageProblem(
-            "--rtol and --atol are tolerances of a comparison; name the reference outputs with --expect."
+            "--rtol and --atol are tolerances of a comparison; pass the reference outputs with --expect."
         )
     if not request.inputs if bench is None else bench:
         request = replace(request, measure=settings)
@@ -124,7 +124,7 @@ def infer_engine(
         print_outcome(outcome, directory)
     if outcome.failures:
         more = f" And {len(outcome.failures) - 1} more like it." if len(outcome.failures) > 1 else ""
-        raise CheckFailed(f"{outcome.failures[0]}{more} All of them: {directory / 'metrics.json'}")
+        raise CheckFailed(f"{outcome.failures[0]}{more} Full report: {directory / 'metrics.json'}")
 
 
 def _run(request: InferRequest, output: Path | None) -> tuple[InferOutcome, Path]:
@@ -135,7 +135,7 @@ def _run(request: InferRequest, output: Path | None) -> tuple[InferOutcome, Path
 
     with run_directory("infer-engine", output) as directory, waiting("Loading") as update:
         note = partial(print_note, notes)
-        outcome = infer(request, directory.path, note, lambda number: update(f"{number} samples done"))
+        outcome = infer(request, directory.path, note, lambda number: update(f"{counted(number, 'sample')} done"))
         return outcome, directory.commit("complete", passed=not outcome.failures, backend=outcome.metrics["backend"])
 
 

@@ -16,6 +16,7 @@ from trt_workbench.backends.trt.opening import whole_batches
 from trt_workbench.backends.trt.options import RunnerChoice
 from trt_workbench.backends.trt.session import TrtSession
 from trt_workbench.core.settings import with_flags
+from trt_workbench.core.words import counted
 from trt_workbench.engine import native
 from trt_workbench.engine.loading import load_engine, read_plan
 from trt_workbench.engine.profiles import fixed_profile
@@ -108,7 +109,10 @@ def _from_plan(request: InferRequest, say: Note) -> TrtSession:
         say(text)
     around = loaded.plan.manifest.way_around if loaded.plan.manifest else None
     if around and around.rows:
-        say(f"This engine is right in calls of at most {around.rows} rows; infer-engine does not split larger ones.")
+        say(
+            f"This engine is correct only in calls of at most {counted(around.rows, 'row')}; "
+            "infer-engine does not split larger ones."
+        )
     return TrtSession(loaded, RunnerChoice(**_running(request)), 1)
 
 

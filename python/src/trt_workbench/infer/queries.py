@@ -35,8 +35,8 @@ def initial_state(specs: Sequence[TensorSpec]) -> dict[str, NDArray[Any]]:
         shape = tuple(dim for dim in spec.shape if dim is not None)
         if len(shape) != len(spec.shape):
             raise UsageProblem(
-                f"State starts from zeros here, and the shape of input {spec} is dynamic. "
-                "Build the engine with a fixed shape of it."
+                f"State starts from zeros, but the shape of input {spec} is dynamic. Build the engine with a fixed "
+                "shape for it."
             )
         zeros[spec.name] = np.zeros(shape, numpy_dtype(spec.dtype))
     return zeros
@@ -214,11 +214,11 @@ def _notes(result: Any, metrics: Mapping[str, Any]) -> list[str]:
     if enqueue > _ENQUEUE_BOUND * compute:
         notes.append("Launching takes most of the compute time: the GPU waits for the host (try --cuda-graph).")
     if max(float(np.median(result.h2d_ms)), float(np.median(result.d2h_ms))) >= compute:
-        notes.append("A transfer takes longer than the engine: throughput is bound by copies, not by compute.")
+        notes.append("A transfer takes longer than the engine: copies limit the throughput, not compute.")
     if metrics["compute_variation_percent"] > _UNSTABLE_PERCENT:
         notes.append(
-            f"Compute time varies by {metrics['compute_variation_percent']:.1f} %: lock the GPU's clocks for figures "
-            "that can be compared."
+            f"Compute time varies by {metrics['compute_variation_percent']:.1f} %: lock the GPU's clocks for "
+            "comparable results."
         )
     if result.graph_fallback:
         notes.append(f"No CUDA graph was used: {result.graph_fallback}")

@@ -111,7 +111,7 @@ def open_model(request: InferRequest, say: Note) -> ModelSession:
         if spec.dtype == "object":
             session.close()
             raise UsageProblem(
-                f"infer-engine reads and writes numbers alone, and the model has the text {spec}: {request.model}"
+                f"infer-engine reads and writes only numbers, but the model has the text tensor {spec}: {request.model}"
             )
     return ModelSession(request, backend.name, session)
 
@@ -156,7 +156,7 @@ def infer(request: InferRequest, folder: Path, say: Note = lambda _: None, step:
         DeviceFailure: the device failed or is out of memory.
     """
     if request.inputs and request.shapes:
-        raise UsageProblem("--shape is for random inputs; arrays that are given have their own shapes.")
+        raise UsageProblem("--shape is for random inputs; the given arrays have their own shapes.")
     if request.expect is not None and not request.expect.is_dir():
         raise UsageProblem(f"The folder of reference outputs does not exist: {request.expect}")
     if request.expect is not None and request.is_model:
@@ -171,7 +171,7 @@ def infer(request: InferRequest, folder: Path, say: Note = lambda _: None, step:
             step(number)
         measured = None
         if opened.session.simulated:
-            say("Not timed: it computes in simulated formats, so that its times say nothing about them.")
+            say("Not timed: the formats are simulated, so times would say nothing about them.")
         else:
             measured = _measured(opened, run.first, request.measure, say)
         append_lines(folder / "records.jsonl", measured.records if measured else ())

@@ -64,7 +64,7 @@ def read_state(option: str, texts: Sequence[str]) -> dict[str, str]:
         if not output or not name:
             raise UsageProblem(f"Option {option} takes OUTPUT=INPUT, such as h_next=h, not {text!r}.")
         if output in pairs:
-            raise UsageProblem(f"Option {option} names the output {output!r} twice; one output feeds one input.")
+            raise UsageProblem(f"Option {option} names the output {output!r} twice; one output feeds only one input.")
         pairs[output] = name
     return pairs
 
@@ -75,7 +75,7 @@ def read_budget(option: str, text: str) -> int | Literal["auto"]:
         return "auto"
     if text.isascii() and text.isdecimal() and len(text) <= _DIGITS:
         return int(text)
-    raise UsageProblem(f"{option} is a number of bytes or auto, not {text!r}.")
+    raise UsageProblem(f"{option} must be a number of bytes or auto, not {text!r}.")
 
 
 _CudaGraph = Annotated[
@@ -88,7 +88,7 @@ _CudaGraph = Annotated[
 ]
 _Spin = Annotated[
     bool,
-    Setting("Wait by polling (least latency, a busy core) or asleep.", _RUNNING, "--spin/--block"),
+    Setting("Wait by polling (lowest latency, one busy core) instead of sleeping.", _RUNNING, "--spin/--block"),
     Native("ort-cpu has --option allow_spinning=true"),
 ]
 
@@ -97,22 +97,24 @@ _Spin = Annotated[
 class MeasureSettings:
     """How to measure. `warmup_ms` is device time, for single calls host time."""
 
-    warmup_ms: Annotated[float, Setting("Milliseconds before anything counts.", _BENCH, "--warmup", min=0.0)] = 200.0
-    duration_s: Annotated[float, Setting("Least seconds of measuring.", _BENCH, "--duration", min=0.0)] = 3.0
-    iterations: Annotated[int, Setting("Least number of queries a stream.", _BENCH, min=1)] = 10
-    streams: Annotated[int, Setting("Inference streams at once.", _BENCH, min=1), Native()] = 1
+    warmup_ms: Annotated[float, Setting("Warm-up in milliseconds.", _BENCH, "--warmup", min=0.0)] = 200.0
+    duration_s: Annotated[float, Setting("Shortest measurement in seconds.", _BENCH, "--duration", min=0.0)] = 3.0
+    iterations: Annotated[int, Setting("Fewest queries per stream.", _BENCH, min=1)] = 10
+    streams: Annotated[int, Setting("Number of concurrent inference streams.", _BENCH, min=1), Native()] = 1
     threads: Annotated[
         bool,
-        Setting("One host thread for each stream, or one for all.", _BENCH, "--threads/--no-threads"),
+        Setting("One host thread per stream, or one for all.", _BENCH, "--threads/--no-threads"),
         Native("--cpu-threads sets the processors of a backend"),
     ] = False
-    depth: Annotated[int, Setting("Queries in flight a stream; 1 exposes the transfers.", _BENCH, min=1), Native()] = 2
+    depth: Annotated[
+        int, Setting("Queries in flight per stream; 1 exposes the transfers.", _BENCH, min=1), Native()
+    ] = 2
     spin: _Spin = True
     cuda_graph: _CudaGraph = True
-    transfers: Annotated[bool, Setting("Copy inputs and outputs at every query.", _BENCH), Native()] = True
+    transfers: Annotated[bool, Setting("Copy inputs and outputs in every query.", _BENCH), Native()] = True
     profiler: Annotated[
         bool,
-        Setting("Bound the timed part for Nsight (cudaProfilerStart and -Stop).", _BENCH),
+        Setting("Mark the timed part for Nsight (cudaProfilerStart and -Stop).", _BENCH),
         Native("`trtw profile` runs Nsight Systems on every backend"),
     ] = False
     single_calls: Annotated[
@@ -126,7 +128,7 @@ class MeasureSettings:
     percentiles: Annotated[
         tuple[float, ...],
         Setting(
-            "Further percentiles, such as 75,99.9; 50, 90, 95 and 99 are always there.",
+            "Further percentiles, such as 75,99.9; always included: 50, 90, 95 and 99.",
             _BENCH,
             kind=str,
             read=read_percentiles,
@@ -150,12 +152,12 @@ class InferRequest:
     ]
     backend: Annotated[
         str,
-        Setting("Runtime that executes a model, see `trtw backends`; trt builds an engine. Plans run on trt."),
+        Setting("Runtime for a model, see `trtw backends`; trt builds an engine. Plans run on trt."),
     ] = "auto"
-    precision: Annotated[str, Setting("Precision that the backend is asked for."), OfModels()] = "fp32"
+    precision: Annotated[str, Setting("Precision to request from the backend."), OfModels()] = "fp32"
     options: Annotated[BackendOptions, OfModels()] = field(default_factory=dict)
     cpu_threads: Annotated[
-        int | None, Setting("Processors that the backend may use; all by default.", MORE, min=1), OfModels()
+        int | None, Setting("Processors that the backend may use; by default all.", MORE, min=1), OfModels()
     ] = None
     inputs: Annotated[
         tuple[str, ...],
@@ -167,14 +169,14 @@ class InferRequest:
     # Dynamic ones take the profile's best-tuned shape by default, or, without a profile, a batch of 1.
     shapes: Shapes = field(default_factory=dict)
     save: Annotated[bool, Setting("Write outputs/SAMPLE/NAME.npy into the run directory.", _DATA)] = True
-    expect: Annotated[Path | None, Setting("Folder of reference outputs; exit code 1 if they differ.")] = None
+    expect: Annotated[Path | None, Setting("Folder of reference outputs; exit code 1 if the outputs differ.")] = None
     rtol: Annotated[float, Setting("Relative tolerance.", _CHECKS, min=0.0)] = 1e-3
     atol: Annotated[float, Setting("Absolute tolerance.", _CHECKS, min=0.0)] = 1e-4
-    check_finite: Annotated[bool, Setting("Exit code 1 if an output holds NaN or infinity.", _CHECKS)] = False
+    check_finite: Annotated[bool, Setting("Exit code 1 if an output has NaN or infinity.", _CHECKS)] = False
     measure: MeasureSettings | None = None
     export_times: Annotated[
         Path | None,
-        Setting("Also write every query's times as trtexec's --exportTimes does.", _BENCH),
+        Setting("Also write the times of every query like trtexec's --exportTimes.", _BENCH),
         Native("the run directory's records.jsonl keeps every call"),
     ] = None
     cuda_graph: _CudaGraph = True
@@ -184,7 +186,10 @@ class InferRequest:
     state: Annotated[
         Mapping[str, str],
         Setting(
-            "OUTPUT=INPUT: stays on the device, from zeros; samples are one sequence; repeatable.",
+            (
+                "OUTPUT=INPUT: state that stays on the device and starts from zeros; the samples are one sequence; "
+                "repeatable."
+            ),
             _RUNNING,
             read=read_state,
         ),
@@ -194,7 +199,7 @@ class InferRequest:
     allow_host_code: Annotated[HostCode, Native()] = False
     plugins: Annotated[
         tuple[Path, ...],
-        Setting("Plugin library to load first; repeatable. No other is opened.", _RUNNING, "--plugin"),
+        Setting("Plugin library to load first; repeatable. No other is loaded.", _RUNNING, "--plugin"),
         Native(),
     ] = ()
     weight_streaming_budget: Annotated[

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trt_workbench.console.common import print_line, stdout_console
+from trt_workbench.core.words import counted
 from trt_workbench.model.precision import precision_label
 
 if TYPE_CHECKING:
@@ -47,8 +48,8 @@ def _about_engine(metrics: Mapping[str, Any]) -> list[str]:
         f"{_samples(metrics)} on {where['gpu']}, TensorRT {where['tensorrt']}",
         f"Precision: {precision_label(where, 'text')}",
         f"CUDA graph in this process: {where['cuda_graph']}",
-        f"Memory: plan {memory['plan_bytes'] / _MIB:.1f} MiB, scratch {memory['context_scratch_bytes'] / _MIB:.1f} MiB "
-        f"a context, runner {buffers / _MIB:.1f} MiB, device in all {used / _MIB:.1f} MiB",
+        f"Memory: plan {memory['plan_bytes'] / _MIB:.1f} MiB, scratch {memory['context_scratch_bytes'] / _MIB:.1f} "
+        f"MiB per context, runner {buffers / _MIB:.1f} MiB, device in total {used / _MIB:.1f} MiB",
     ]
 
 
@@ -56,7 +57,7 @@ def _about_model(metrics: Mapping[str, Any]) -> list[str]:
     memory, where = metrics["memory"], metrics["provenance"]
     asked = " (chosen by auto)" if metrics["backend"] != metrics["backend_requested"] else ""
     device = f", device {memory['device_bytes'] / _MIB:.1f} MiB" if memory["device_bytes"] is not None else ""
-    outside = f"; {len(where['fallback_nodes'])} nodes elsewhere" if where.get("fallback_nodes") else ""
+    outside = f"; {counted(len(where['fallback_nodes']), 'node')} elsewhere" if where.get("fallback_nodes") else ""
     first = metrics["first_run_ms"]
     return [
         f"{_samples(metrics)} on {metrics['backend']}{asked}{outside}",
@@ -114,4 +115,4 @@ def _print_benchmark(console: Console, measured: Mapping[str, Any]) -> None:
 
 
 def _samples(metrics: Mapping[str, Any]) -> str:
-    return "1 sample" if metrics["samples"] == 1 else f"{metrics['samples']} samples"
+    return counted(metrics["samples"], "sample")

@@ -10,6 +10,7 @@ import typer
 from trt_workbench.console.common import DebugOption, JsonOption, handled, print_json, print_line, stdout_console
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.settings import Device, HostCode, Plugins, Trust
+from trt_workbench.core.words import counted
 from trt_workbench.inspect.engine_cli import ManifestOnly, show_plan
 
 _MIB = 1 << 20
@@ -55,7 +56,7 @@ def inspect(
     flags |= {"plugins": "plugin", "device": "device"}
     given = {flag: context.get_parameter_source(name) for name, flag in flags.items()}
     if wrong := [flag for flag, source in given.items() if source is not None and source.name == "COMMANDLINE"]:
-        raise UsageProblem(f"--{wrong[0]} is for engines, and this is a model; leave it out: {model}")
+        raise UsageProblem(f"--{wrong[0]} is for engines, but this is a model; omit it: {model}")
     from trt_workbench.inspect.model_facts import language_model_facts, model_facts
 
     if model.is_dir():
@@ -81,21 +82,23 @@ def _show_model(document: dict[str, Any]) -> None:
                 "unknown rank" if dims is None else f"[{', '.join('?' if one is None else str(one) for one in dims)}]"
             )
             tensors.add_row(kind, escape(tensor["name"]), tensor["dtype"], escape(shape))
-    operators = Table("operator", "nodes", title=f"{document['nodes']} nodes")
+    operators = Table("operator", "nodes", title=f"{counted(document['nodes'], 'node')}")
     for name, count in document["operators"].items():
         operators.add_row(escape(name), str(count))
     console.print(tensors, _properties(_facts(document)), operators)
     refused = document["tensorrt"]["refused"]
     if refused:
-        table = Table("operator", "nodes", "why", "such as", title="What TensorRT may refuse")
+        table = Table("operator", "nodes", "why", "example", title="What TensorRT may refuse")
         for row in refused:
             table.add_row(escape(row["operator"]), str(row["nodes"]), escape(row["reason"]), escape(row["named"][0]))
         console.print(table)
     else:
-        print_line(console, "TensorRT: no known restriction of its ONNX parser is against any node.")
+        print_line(console, "TensorRT: no known restriction of its ONNX parser applies to any node.")
     if inner := document["tensorrt"]["nodes_inside_others"]:
-        print_line(console, f"{inner} nodes inside others (If, Loop, functions) are not part of that prediction.")
-    print_line(console, f"Predicted by: {document['tensorrt']['basis']}")
+        print_line(
+            console, f"{counted(inner, 'node')} inside others (If, Loop, functions) not included in that prediction."
+        )
+    print_line(console, f"Prediction from: {document['tensorrt']['basis']}")
 
 
 def _facts(document: dict[str, Any]) -> list[tuple[str, str]]:
@@ -120,7 +123,7 @@ def _facts(document: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _family(detector: dict[str, Any]) -> str:
     height, width = detector["input_size"]
-    classes = f"{detector['classes']} classes" if detector["classes"] else "classes not known"
+    classes = f"{counted(detector['classes'], 'class', 'classes')}" if detector["classes"] else "classes unknown"
     return f"{detector['family']}, {classes}{' with names' if detector['names'] else ''}, input {height}x{width}"
 
 

@@ -20,7 +20,7 @@ from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.settings import Device, HostCode, Plugins, Trust
 
 ManifestOnly = Annotated[
-    bool, typer.Option("--manifest-only", help="Show the manifest alone; needs neither TensorRT nor a GPU.")
+    bool, typer.Option("--manifest-only", help="Show only the manifest; needs neither TensorRT nor a GPU.")
 ]
 
 
@@ -61,7 +61,7 @@ def show_plan(
     """Print what the manifest of a plan says, and, unless that is all that is asked for, what TensorRT says of it."""
     if manifest_only and trust:
         raise UsageProblem(
-            f"--manifest-only shows what a matching manifest says, which --trust does without; leave one out: {plan}"
+            f"--manifest-only shows a matching manifest, which --trust skips; pass only one of them: {plan}"
         )
     from trt_workbench.engine.inspection import inspect_plan
     from trt_workbench.engine.loading import read_plan

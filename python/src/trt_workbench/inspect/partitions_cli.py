@@ -18,6 +18,7 @@ from trt_workbench.console.common import (
     stdout_console,
 )
 from trt_workbench.console.drawing import draw
+from trt_workbench.core.words import counted
 
 if TYPE_CHECKING:
     from trt_workbench.model.partitions import Partitions
@@ -31,10 +32,10 @@ def partitions(
     *,
     backend: Annotated[str, typer.Option(help="ort-trt, ort-cuda or ort-cpu.")] = "ort-trt",
     predict: Annotated[
-        bool, typer.Option("--predict", help="Predict from documents what ort-trt would take; needs no GPU.")
+        bool, typer.Option("--predict", help="Predict from documentation what ort-trt would take; needs no GPU.")
     ] = False,
     min_subgraph_size: Annotated[int, typer.Option(min=1, help="Fewest nodes of a TensorRT subgraph.")] = 1,
-    exclude: Annotated[str, typer.Option(help="Operators kept from TensorRT, separated by commas.")] = "",
+    exclude: Annotated[str, typer.Option(help="Operators to keep from TensorRT, separated by commas.")] = "",
     output: OutputOption = None,
     as_json: JsonOption = False,
     debug: DebugOption = False,
@@ -90,16 +91,16 @@ def _show(found: Partitions, directory: Path) -> None:
     console.print(table)
     fallen = [node for node in found.nodes if node.reason]
     if fallen:
-        table = Table("node", "operator", "provider", "types", "why", title="Nodes that fell out")
+        table = Table("node", "operator", "provider", "types", "why", title="Nodes outside of subgraphs")
         for node in fallen[:_LISTED]:
             types = ", ".join(kind or "?" for kind in node.types)
             table.add_row(node.name, node.operator, node.provider, types, node.reason)
         console.print(table)
     left = max(len(found.subgraphs) - _LISTED, 0) + max(len(fallen) - _LISTED, 0)
     if left:
-        say(f"{left} more rows are in partitions.json.")
+        say(f"{counted(left, 'more row')} in partitions.json.")
     counts = ", ".join(f"{provider} {count}" for provider, count in found.counts().items())
-    say(f"{len(found.nodes)} nodes: {counts}")
+    say(f"{counted(len(found.nodes), 'node')}: {counts}")
     say(f"Run directory: {directory}")
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trt_workbench.core.files import atomic_writer
+from trt_workbench.core.words import counted
 from trt_workbench.report.style import label, settings
 
 if TYPE_CHECKING:
@@ -46,7 +47,9 @@ def _draw(partitions: Partitions, index: GraphIndex, path: Path) -> None:
     for provider, count in partitions.counts().items():
         chosen = [place for place, node in enumerate(partitions.nodes) if node.provider == provider]
         x, y = zip(*(places[place] for place in chosen), strict=True)
-        axes.scatter(x, y, s=26, color=_COLOURS.get(provider, _OTHER), label=f"{provider}: {count} nodes", zorder=3)
+        axes.scatter(
+            x, y, s=26, color=_COLOURS.get(provider, _OTHER), label=f"{provider}: {counted(count, 'node')}", zorder=3
+        )
     for place in [place for place, node in enumerate(partitions.nodes) if node.reason][:_LABELLED]:
         node = partitions.nodes[place]
         axes.annotate(
@@ -58,7 +61,7 @@ def _draw(partitions: Partitions, index: GraphIndex, path: Path) -> None:
             rotation=25,
         )
     borders = len(partitions.subgraphs)
-    axes.set_title(f"{partitions.asked}, {partitions.source}: {borders} subgraphs", loc="left", fontsize=10)
+    axes.set_title(f"{partitions.asked}, {partitions.source}: {counted(borders, 'subgraph')}", loc="left", fontsize=10)
     axes.set_xlabel("depth (longest path from an input, nodes)")
     axes.set_yticks([])
     axes.spines[["left", "right", "top"]].set_visible(False)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 
 from trt_workbench.console.common import print_line
+from trt_workbench.core.words import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,7 +31,7 @@ def print_manifest(console: Console, manifest: Manifest) -> None:
         facts.add_row(name, escape(value))
     console.print(tensors, facts)
     for warning in manifest.warnings:
-        print_line(console, f"TensorRT's warning: {warning}")
+        print_line(console, f"TensorRT warning: {warning}")
 
 
 def _facts(manifest: Manifest) -> list[tuple[str, str]]:
@@ -41,14 +42,14 @@ def _facts(manifest: Manifest) -> list[tuple[str, str]]:
         ("model", f"{manifest.model.file} (SHA-256 {manifest.model.sha256[:16]}…)"),
         ("precision", "+".join(manifest.precision)),
         *profiles,
-        ("layers of the network", str(manifest.layer_count)),
+        ("layers in the network", str(manifest.layer_count)),
         ("size", f"{manifest.engine.size_bytes / _MIB:.1f} MiB"),
         ("build time", f"{manifest.build_s:.1f} s"),
         ("built at", manifest.created_at),
         ("TensorRT", manifest.tensorrt_version),
         ("GPU", f"{manifest.gpu.name} (compute capability {manifest.gpu.compute_capability})"),
         ("SHA-256", manifest.engine.sha256),
-        *([("way around", manifest.way_around.name)] if manifest.way_around else []),
+        *([("workaround", manifest.way_around.name)] if manifest.way_around else []),
         ("verified", kept.text if (kept := kept_verdict(manifest)) else "no"),
     ]
 
@@ -65,10 +66,10 @@ def print_inspection(console: Console, found: Inspection) -> None:
     for tensor in found.tensors:
         for number, (low, best, high) in enumerate(tensor.profiles):
             ranges.add_row(str(number), escape(tensor.name), *(escape(str(list(dims))) for dims in (low, best, high)))
-    properties = Table("property", "value", title="As TensorRT tells it")
+    properties = Table("property", "value", title="Reported by TensorRT")
     for name, value in found.summary.items():
         properties.add_row(name, escape(", ".join(value) if isinstance(value, list) else str(value)))
-    layers = Table("#", "layer", "type", "outputs", title=f"{len(found.layers)} layers")
+    layers = Table("#", "layer", "type", "outputs", title=f"{counted(len(found.layers), 'layer')}")
     for number, layer in enumerate(found.layers):
         layers.add_row(str(number), *_layer(layer))
     console.print(ranges, properties, layers)

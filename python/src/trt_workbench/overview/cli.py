@@ -15,9 +15,9 @@ def report(
     *,
     directories: Annotated[list[Path], typer.Argument(metavar="RUN_DIR", help="Run directories.")],
     output: Annotated[
-        Path | None, typer.Option(help="Folder for one overview of all of them: accuracy beside speed.")
+        Path | None, typer.Option(help="Folder for one overview of all runs: accuracy and speed.")
     ] = None,
-    max_loss: Annotated[float, typer.Option(min=0.0, max=1.0, help="Loss of AP that is acceptable.")] = 0.005,
+    max_loss: Annotated[float, typer.Option(min=0.0, max=1.0, help="Acceptable loss of AP.")] = 0.005,
     as_json: JsonOption = False,
     debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
 ) -> None:

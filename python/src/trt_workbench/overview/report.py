@@ -15,6 +15,7 @@ from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import foreign, write_text
 from trt_workbench.core.percent import share
 from trt_workbench.core.verification import Mark
+from trt_workbench.core.words import counted
 from trt_workbench.llm import LlmMetrics
 from trt_workbench.model.precision import precision_label
 from trt_workbench.report.page import evidence_from, is_our_page, render, small
@@ -58,7 +59,7 @@ def check_folder(output: Path) -> None:
         raise UsageProblem(f"The output is a file; name a folder: {output}")
     if os.path.lexists(output / "run.json"):
         raise UsageProblem(
-            f"The output is a run directory, whose files would be replaced; name another folder: {output}"
+            f"The output is a run directory, whose files would be overwritten; name another folder: {output}"
         )
     if not is_our_page(output / "overview.html"):
         for name in ("overview.html", "overview.md", "decision.html", "decision.json", "plots"):
@@ -115,7 +116,7 @@ def _said(overview: Overview) -> list[str]:
             sentences.append(f"{model} on {low['backend']} in {low['precision']}: {figure}.")
         else:
             to = high["figures"][0].split()[-1]
-            sentences.append(f"{model}: {figure} to {to} over {len(mine)} rows.")
+            sentences.append(f"{model}: {figure} to {to} over {counted(len(mine), 'row')}.")
     return sentences
 
 

@@ -12,6 +12,7 @@ from trt_workbench.console.common import DebugOption, JsonOption, handled, print
 from trt_workbench.core.errors import UsageProblem, whole_number
 from trt_workbench.core.settings import Seed, pairs
 from trt_workbench.core.settings import shapes as read_shapes
+from trt_workbench.core.words import counted
 
 
 @handled
@@ -19,14 +20,14 @@ def sanitize_onnx(
     model: Annotated[Path, typer.Argument(help="ONNX file.")],
     *,
     output: Annotated[Path, typer.Option("--output", "-o", help="File to write.")],
-    only: Annotated[list[str] | None, typer.Option(help="Run this rewrite and no other; repeatable.")] = None,
-    also: Annotated[list[str] | None, typer.Option(help="Run this rewrite too; repeatable.")] = None,
-    skip: Annotated[list[str] | None, typer.Option(help="Leave out this rewrite; repeatable.")] = None,
+    only: Annotated[list[str] | None, typer.Option(help="Run only this rewrite; repeatable.")] = None,
+    also: Annotated[list[str] | None, typer.Option(help="Also run this rewrite; repeatable.")] = None,
+    skip: Annotated[list[str] | None, typer.Option(help="Skip this rewrite; repeatable.")] = None,
     dim: Annotated[list[str] | None, typer.Option(help="Fix a dimension: NAME=VALUE; repeatable.")] = None,
     shape: Annotated[
         list[str] | None, typer.Option(help="NAME:1x3x64x64: shape of an input for the check; repeatable.")
     ] = None,
-    size: Annotated[list[str] | None, typer.Option(help="Size of a dimension in the check alone: NAME=VALUE.")] = None,
+    size: Annotated[list[str] | None, typer.Option(help="Size of a dimension in the check only: NAME=VALUE.")] = None,
     check: Annotated[bool, typer.Option(help="Compare both models in ONNX Runtime on random inputs.")] = True,
     rtol: Annotated[float, typer.Option(min=0, help="Relative tolerance of the check.")] = 1e-4,
     atol: Annotated[float, typer.Option(min=0, help="Absolute tolerance of the check.")] = 1e-5,
@@ -78,15 +79,18 @@ def _show(document: dict[str, Any]) -> None:
     for finding in document["findings"]:
         say(f"TensorRT may refuse: {finding}")
     if document["check"] is None:
-        say("Not checked against the model before (--no-check).")
+        say("Not compared with the original model (--no-check).")
     else:
         largest = max((entry["max_abs"] for entry in document["check"]["outputs"].values()), default=0.0)
-        say(f"Check passed: largest difference {largest:.3g} on {document['check']['input_sets']} sets of inputs")
+        say(
+            f"Check passed: largest difference {largest:.3g} on {counted(document['check']['input_sets'], 'set')} of "
+            "inputs"
+        )
     say(f"Written: {document['output']}")
 
 
 def _number(text: str, name: str) -> int:
     size = whole_number(text)
     if not size:
-        raise UsageProblem(f"The size of {name} is a whole number from 1 on, not {text!r}.")
+        raise UsageProblem(f"The size of {name} must be a whole number of at least 1, not {text!r}.")
     return size

@@ -159,7 +159,7 @@ def check_parity(before: Model, after: onnx.ModelProto, request: ParityRequest) 
     for tensor in tensors:
         names[tensor.name] = tensor.shape or request.shapes.get(tensor.name, ())
         if tensor.shape is None and tensor.name not in request.shapes:
-            raise UsageProblem(f"Input {tensor.name} has no known rank; pass --shape {tensor.name}:1x3x64x64.")
+            raise UsageProblem(f"The rank of input {tensor.name} is unknown; pass --shape {tensor.name}:1x3x64x64.")
         dims = tuple(dim if isinstance(dim, int) else None for dim in names[tensor.name])
         specs.append(TensorSpec(tensor.name, tensor.dtype, dims, tensor.below))
     inputs = []
@@ -182,5 +182,5 @@ def _check_names(what: str, given: Iterable[str], known: set[str]) -> None:
     for name in given:
         if name not in known:
             raise UsageProblem(
-                f"The model has no {what} called {name!r} to check with; {did_you_mean(name, sorted(known))}"
+                f"The model has no {what} named {name!r} for the check; {did_you_mean(name, sorted(known))}"
             )

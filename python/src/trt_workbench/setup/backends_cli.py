@@ -22,7 +22,7 @@ def backends(*, as_json: JsonOption = False, debug: DebugOption = False) -> None
         print_json({name: asdict(state) for name, state in found.items()})
         return
     console = stdout_console(quiet=False)
-    table = Table("backend", "serves here", "versions")
+    table = Table("backend", "available", "versions")
     for name, state in found.items():
         versions = ", ".join(f"{package} {version}" for package, version in state.versions.items())
         table.add_row(name, "yes" if state.ok else "no", versions)

@@ -36,26 +36,28 @@ def setup_tensorrt(
     *,
     folder: Annotated[
         Path | None,
-        typer.Option("--from", help="An installed TensorRT: unpacked archive, /usr of Debian packages or a container."),
+        typer.Option(
+            "--from", help="An installed TensorRT: unpacked archive, /usr for Debian packages, or a container."
+        ),
     ] = None,
     source: Annotated[
         Origin,
         typer.Option(
             "--source",
-            help="Kind of source where no folder is named: auto takes what the environment has, else the pinned wheel.",
+            help="Kind of source if no folder is given: auto takes the environment's TensorRT, else the pinned wheel.",
         ),
     ] = Origin.auto,
     index_url: Annotated[
-        str | None, typer.Option(help="Package index to download the wheel from; NVIDIA's for the pinned one.")
+        str | None, typer.Option(help="Package index for the wheel; by default NVIDIA's for the pinned one.")
     ] = None,
     headers_git: Annotated[
         str, typer.Option(help="Repository with TensorRT's include/ at a tag per version: URL or path.")
     ] = HEADERS_GIT,
     parser_headers_git: Annotated[
-        str, typer.Option(help="Repository with NvOnnxParser.h, for versions whose tag lacks it: URL or path.")
+        str, typer.Option(help="Repository with NvOnnxParser.h for versions whose tag lacks it: URL or path.")
     ] = PARSER_GIT,
-    copy: Annotated[bool, typer.Option("--copy", help="Copy the libraries instead of linking to them.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Make the tree again even if it is whole.")] = False,
+    copy: Annotated[bool, typer.Option("--copy", help="Copy the libraries instead of linking them.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Create the tree again even if it is complete.")] = False,
     as_json: JsonOption = False,
     debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
 ) -> None:
@@ -122,4 +124,4 @@ def _print_result(result: Any) -> None:
     state = "Set up" if result.changed else "Already set up"
     print_line(console, f"{state}: {document['root']}")
     if result.changed:
-        print_line(console, f"Next: build the native core against it: {task('build-native')}.")
+        print_line(console, f"Next, build the native core against it: {task('build-native')}.")

@@ -87,7 +87,7 @@ def _cudnn() -> list[DoctorRow]:
         return [DoctorRow("cuDNN", "absent", "no wheel of it is installed", fix)]
     found = ", ".join(f"{name} {version}" for name, version in sorted(packages.items()))
     if len(packages) > 1:
-        fix = repair("Keep the one for the CUDA in use: pip uninstall the other.")
+        fix = repair("Keep the one for the CUDA in use and uninstall the other with pip.")
         return [DoctorRow("cuDNN", "problem", found, fix)]
     return [DoctorRow("cuDNN", "ok", found)]
 

@@ -27,7 +27,7 @@ def doctor(*, as_json: JsonOption = False, debug: DebugOption = False) -> None: 
     state, text, fix = examine_core()
     findings.append(DoctorRow("C++ core", cast(State, state), text, fix))
     for name, found in availabilities().items():
-        text = "serves here" if found.ok else found.reason
+        text = "available" if found.ok else found.reason
         findings.append(DoctorRow(f"backend {name}", "ok" if found.ok else "absent", text, found.fix))
     broken = any(finding.state == "problem" for finding in findings)
     if as_json:

@@ -64,9 +64,9 @@ def _check_source(build: BuildSteps, request: BuildRequest) -> None:
         check_command(build.source, step.words[2:])
     wanted, found = request.tag.removeprefix("v"), source_version(build.source)
     if found != wanted and not request.other_version:
-        is_found = f"ONNX Runtime {found}" if found else "of no version"
+        is_found = f"ONNX Runtime {found}" if found else "of unknown version"
         raise UsageProblem(
-            f"The source tree is {is_found}, not {wanted}; --other-version takes it all the same: {build.source}"
+            f"The source tree is {is_found}, not {wanted}; pass --other-version to build it anyway: {build.source}"
         )
 
 
@@ -85,7 +85,7 @@ def _configure(build: BuildSteps, say: Say) -> None:
 def _wheel(build: BuildSteps) -> Path:
     wheels = sorted(build.wheel_folder.glob("onnxruntime*.whl"), key=lambda path: path.stat().st_mtime)
     if not wheels:
-        raise ComponentMissing(f"The build ended without a wheel: {build.wheel_folder}")
+        raise ComponentMissing(f"The build finished without a wheel: {build.wheel_folder}")
     return wheels[-1]
 
 
@@ -94,11 +94,11 @@ def _install(build: BuildSteps, wheel: Path, say: Say) -> None:
     install = _required(build, "install")
     _run(BuildStep("install", (*install.words[:-1], str(wheel))), say)
     check = _required(build, "check")
-    say("Checking that the provider opens the TensorRT that was set up")
+    say("Checking that the provider loads this TensorRT")
     answer = subprocess.run(check.words, capture_output=True, text=True, check=False)
     if answer.returncode:
         lines = answer.stderr.strip().splitlines() or [f"exit code {answer.returncode}"]
-        raise CheckFailed(f"The installed ONNX Runtime does not serve: {lines[-1]}. Wheel: {wheel}")
+        raise CheckFailed(f"The installed ONNX Runtime does not work: {lines[-1]}. Wheel: {wheel}")
     say(answer.stdout.strip().splitlines()[-1])
 
 
@@ -111,9 +111,9 @@ def _run(step: BuildStep, say: Say) -> None:
     try:
         subprocess.run(step.words, check=True)
     except FileNotFoundError as error:
-        raise ComponentMissing(f"The step {step.name} cannot start: {step.words[0]} is not there.") from error
+        raise ComponentMissing(f"The step {step.name} cannot start: {step.words[0]} does not exist.") from error
     except subprocess.CalledProcessError as error:
         raise ComponentMissing(
-            f"The step {step.name} failed with exit code {error.returncode}; its output is above. Run the same command "
-            "again to go on from here; fewer compilers at once (--jobs) need less memory."
+            f"The step {step.name} failed with exit code {error.returncode}; see its output above. Run the same "
+            "command again to resume; fewer parallel compilers (--jobs) need less memory."
         ) from error

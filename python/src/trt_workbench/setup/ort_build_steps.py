@@ -16,6 +16,7 @@ from trt_workbench.core.environment import available_processors
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.gpu import driver_report
 from trt_workbench.core.memory import available_bytes
+from trt_workbench.core.words import counted
 from trt_workbench.core.workers import python_command
 from trt_workbench.core.workspace import extern_root, tensorrt_root
 from trt_workbench.engine.tensorrt import current_root, setup_advice
@@ -58,7 +59,7 @@ def known_flags(source: Path) -> frozenset[str]:
     """
     path = source / ARGUMENTS
     if not path.is_file():
-        raise UsageProblem(f"This is no source tree of ONNX Runtime: it has no {ARGUMENTS}: {source}")
+        raise UsageProblem(f"The folder is not a source tree of ONNX Runtime: it has no {ARGUMENTS}: {source}")
     flags = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "add_argument":
@@ -80,7 +81,7 @@ def check_command(source: Path, words: Sequence[str]) -> None:
     unknown = [word for word in words if word.startswith("--") and word not in known]
     if unknown:
         raise UsageProblem(
-            f"The build script of this source tree does not take {', '.join(unknown)}: {source / ARGUMENTS}"
+            f"The build script of this source tree does not support {', '.join(unknown)}: {source / ARGUMENTS}"
         )
     definitions = [match[1] for word in words if (match := _DEFINE.match(word))]
     text = "\n".join(
@@ -187,11 +188,11 @@ def prepare_steps(request: BuildRequest) -> BuildSteps:
         UsageProblem: an option is out of range.
     """
     if request.jobs is not None and request.jobs < 1:
-        raise UsageProblem(f"At least one compiler has to run, not {request.jobs}.")
+        raise UsageProblem(f"--jobs must be at least 1, not {request.jobs}.")
     if wrong := [name for name in request.architectures if not _ARCHITECTURE.fullmatch(name)]:
         raise UsageProblem(f"A CUDA architecture is a number such as 120 or 90a, not {wrong[0]!r}.")
     if request.source is not None and not (request.source / SCRIPT).is_file():
-        raise UsageProblem(f"--source is no source tree of ONNX Runtime, it lacks {SCRIPT}: {request.source}")
+        raise UsageProblem(f"--source is not a source tree of ONNX Runtime: it lacks {SCRIPT}: {request.source}")
     missing: list[str] = []
     notes: list[str] = []
     root = extern_root() / "onnxruntime"
@@ -199,7 +200,7 @@ def prepare_steps(request: BuildRequest) -> BuildSteps:
     build_dir = request.build_dir or root / f"build-{request.tag}{'-minimal' if request.minimal_cuda else ''}"
     tensorrt = request.tensorrt_home or current_root() or tensorrt_root() / "current"
     if not (tensorrt / "include" / "NvInfer.h").is_file():
-        missing.append(f"TensorRT's headers are not in {tensorrt / 'include'}. {setup_advice()}")
+        missing.append(f"TensorRT's headers are missing in {tensorrt / 'include'}. {setup_advice()}")
     arguments = [
         *_homes(request, tensorrt, missing),
         *_settings(request, missing, notes),
@@ -283,10 +284,13 @@ def _homes(request: BuildRequest, tensorrt: Path, missing: list[str]) -> list[st
 def _settings(request: BuildRequest, missing: list[str], notes: list[str]) -> list[str]:
     architectures = request.architectures or _architectures()
     if not architectures:
-        missing.append("No GPU says for which architecture to build; pass --arch, such as --arch 120 for an RTX 5090.")
+        missing.append("Without a GPU, the architecture is unknown; pass --arch, such as --arch 120 for an RTX 5090.")
     jobs = request.jobs or _jobs(request.minimal_cuda)
     processors = available_processors()
-    notes.append(f"{jobs} compilers at once: {available_bytes() / 2**30:.0f} GiB of memory, {processors} processors.")
+    notes.append(
+        f"{counted(jobs, 'compiler')} in parallel: {available_bytes() / 2**30:.0f} GiB of memory, "
+        f"{counted(processors, 'processor')}."
+    )
     words = ["--parallel", str(jobs), "--nvcc_threads", "1", "--build_wheel", "--skip_tests", "--skip_submodule_sync"]
     words += ["--compile_no_warning_as_error", "--cmake_generator", "Ninja"]
     for tool in ("cmake", "ninja"):
@@ -294,7 +298,7 @@ def _settings(request: BuildRequest, missing: list[str], notes: list[str]) -> li
     if shutil.which("ccache"):
         words.append("--use_cache")
     else:
-        notes.append("ccache is not there: a build that is started anew compiles everything again.")
+        notes.append("ccache is missing: a restarted build compiles everything again.")
     if os.geteuid() == 0:
         words.append("--allow_running_as_root")
     joined = ";".join(architectures) or "ARCH"

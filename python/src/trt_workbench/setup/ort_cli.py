@@ -23,26 +23,30 @@ from trt_workbench.console.common import (
 @handled
 def build_ort(
     *,
-    source: Annotated[Path | None, typer.Option(help="Source tree to build; a clone of the tag by default.")] = None,
+    source: Annotated[Path | None, typer.Option(help="Source tree to build; by default a clone of the tag.")] = None,
     git: Annotated[str | None, typer.Option(help="Repository to clone: URL or path.")] = None,
-    tag: Annotated[str | None, typer.Option(help="Tag to clone; the pinned version by default.")] = None,
+    tag: Annotated[str | None, typer.Option(help="Tag to clone; by default the pinned version.")] = None,
     minimal_cuda: Annotated[
-        bool, typer.Option("--minimal-cuda", help="TensorRT provider alone: no CUDA kernels, no cuDNN.")
+        bool, typer.Option("--minimal-cuda", help="Only the TensorRT provider: no CUDA kernels, no cuDNN.")
     ] = False,
     arch: Annotated[
         list[str] | None,
-        typer.Option(help="CUDA architecture such as 120, may be repeated; that of the GPU by default."),
+        typer.Option(help="CUDA architecture such as 120, repeatable; by default that of the GPU."),
     ] = None,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Compilers at once; as many as the memory holds.")] = None,
-    tensorrt_home: Annotated[Path | None, typer.Option(help="TensorRT; extern/tensorrt/current by default.")] = None,
-    cuda_home: Annotated[Path | None, typer.Option(help="CUDA toolkit; $CUDA_HOME or that of nvcc by default.")] = None,
-    cudnn_home: Annotated[Path | None, typer.Option(help="cuDNN; $CUDNN_HOME by default.")] = None,
-    build_dir: Annotated[Path | None, typer.Option(help="Where to build; extern/onnxruntime/build-TAG.")] = None,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Parallel compilers; by default as many as fit into memory.")
+    ] = None,
+    tensorrt_home: Annotated[Path | None, typer.Option(help="TensorRT; by default extern/tensorrt/current.")] = None,
+    cuda_home: Annotated[Path | None, typer.Option(help="CUDA toolkit; by default $CUDA_HOME or that of nvcc.")] = None,
+    cudnn_home: Annotated[Path | None, typer.Option(help="cuDNN; by default $CUDNN_HOME.")] = None,
+    build_dir: Annotated[
+        Path | None, typer.Option(help="Build folder; by default extern/onnxruntime/build-TAG.")
+    ] = None,
     install: Annotated[bool, typer.Option(help="Install the wheel and check it.")] = True,
     other_version: Annotated[
         bool, typer.Option("--other-version", help="Accept a source tree of another version.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print every command and do nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print every command without running it.")] = False,
     as_json: JsonOption = False,
     debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
 ) -> None:

@@ -38,7 +38,7 @@ from trt_workbench.setup.tensorrt_sources import Source, installed_sources, requ
 from trt_workbench.setup.tensorrt_wheel import LIBRARY_PATTERNS, OLD, PINNED, Progress, Wheel, download_wheel
 
 RECORD = "setup.json"
-OLD_WARNING = "TensorRT 8.6.0 dates from 2023, knows no GPU newer than Hopper and misses security fixes."
+OLD_WARNING = "TensorRT 8.6.0 dates from 2023, supports no GPU newer than Hopper and lacks security fixes."
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def setup_tensorrt(
         note(f"TensorRT {format_version(version)} from {source.kind}: {source.libraries}")
         if source.kind == "wheels" and version[:2] != PINNED.version[:2]:
             pinned = format_version(PINNED.version)
-            note(f"ONNX Runtime {ONNXRUNTIME_VERSION} links TensorRT {pinned}: --source {PINNED.kind} fetches it.")
+            note(f"ONNX Runtime {ONNXRUNTIME_VERSION} links TensorRT {pinned}: fetch it with --source {PINNED.kind}.")
         destination = request.root / format_version(version)
         if not request.force and _is_whole(destination, source):
             _point_current(request.root, destination.name)
@@ -146,11 +146,13 @@ def setup_tensorrt(
             raise ComponentMissing(f"TensorRT was not set up: {' '.join(problems)} Nothing was changed: {request.root}")
         if examined.headers_version and examined.headers_version != version:
             found = format_version(examined.headers_version)
-            notes.append(f"The headers are {found}: patch releases of {version[0]}.{version[1]} share one interface.")
+            notes.append(
+                f"The headers are {found}: all patch releases of {version[0]}.{version[1]} have the same interface."
+            )
         write_json(tree / RECORD, _record(source, version, headers))
         _swap(tree, destination, work)
         _point_current(request.root, destination.name)
-        note(f"Checked headers against libraries; {request.root / 'current'} is now {destination.name}")
+        note(f"Headers match the libraries; {request.root / 'current'} is now {destination.name}")
         return SetupResult(examine_tree(destination), version, source.kind, changed=True, notes=notes)
 
 
@@ -174,7 +176,7 @@ def _choose(request: SetupRequest) -> Source | Wheel:
     if request.source in ("auto", PINNED.kind):
         return PINNED
     raise ComponentMissing(
-        f"The active environment holds no TensorRT of {request.source}. {task('setup-tensorrt')} fetches "
+        f"The active environment has no TensorRT of {request.source}. {task('setup-tensorrt')} fetches "
         f"{format_version(PINNED.version)}; --from DIR takes an unpacked archive."
     )
 
@@ -183,7 +185,7 @@ def _require_known_gpu(wheel: Wheel) -> None:
     gpu = first_gpu()
     capability = gpu and gpu["compute_capability"]
     if capability and (problems := unknown_gpus(wheel.version, [capability])):
-        raise UsageProblem(f"{problems[0]} Leave --source out to take {format_version(PINNED.version)}.")
+        raise UsageProblem(f"{problems[0]} Omit --source to take {format_version(PINNED.version)}.")
 
 
 def _download(
@@ -233,7 +235,7 @@ def _place_headers(
             shutil.copytree(source.headers / "impl", include / "impl")
     elif not request.force and (earlier := headers_version(existing / "include")) and earlier[:2] == version[:2]:
         made = _read_record(existing)
-        origin = made.headers if made else "an earlier set-up"
+        origin = made.headers if made else "an earlier setup"
         shutil.copytree(existing / "include", include, symlinks=True)
     else:
         note(f"Fetching the headers of TensorRT {format_version(version)} from {request.headers_git}")
@@ -286,7 +288,7 @@ def _problems(tree: Path) -> list[str]:
 
 def _read_record(tree: Path) -> SetupRecord | None:
     path = tree / RECORD
-    return read_document(path, SetupRecord, "--force makes the tree again") if path.is_file() else None
+    return read_document(path, SetupRecord, "--force creates the tree again") if path.is_file() else None
 
 
 def _swap(tree: Path, destination: Path, work: Path) -> None:

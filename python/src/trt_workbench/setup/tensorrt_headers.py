@@ -37,7 +37,7 @@ def fetch_headers(version: Version, url: str, destination: Path) -> str:
     same = [(abs(found[2] - version[2]), ref) for ref, found in tags if found[:2] == version[:2]]
     if not same:
         raise UsageProblem(
-            f"No tag of TensorRT {format_version(version)} is there; name another with --headers-git: {url}"
+            f"There is no tag for TensorRT {format_version(version)}; pass another repository with --headers-git: {url}"
         )
     ref = min(same)[1]
     _checkout(url, ref, "include", destination)
@@ -45,7 +45,7 @@ def fetch_headers(version: Version, url: str, destination: Path) -> str:
     if found is None or found[:2] != version[:2]:
         state = format_version(found) if found else "no version"
         raise UsageProblem(
-            f"Tag {ref.removeprefix('refs/tags/')} holds headers of {state}, not {format_version(version)}: {url}"
+            f"Tag {ref.removeprefix('refs/tags/')} has headers of {state}, not {format_version(version)}: {url}"
         )
     return ref.removeprefix("refs/tags/")
 
@@ -70,7 +70,8 @@ def fetch_parser_header(version: Version, url: str, destination: Path) -> str:
     ]
     if not fitting:
         raise UsageProblem(
-            f"No parser for TensorRT {format_version(version)} is there; name another with --parser-headers-git: {url}"
+            f"There is no parser for TensorRT {format_version(version)}; pass another repository with "
+            f"--parser-headers-git: {url}"
         )
     ref = min(fitting)[2]
     _checkout(url, ref, PARSER_HEADER, destination)
@@ -128,7 +129,7 @@ def _git(*arguments: str) -> str:
             cwd="/",
         )
     except FileNotFoundError as error:
-        raise ComponentMissing("git is not installed; it is needed to fetch TensorRT's headers.") from error
+        raise ComponentMissing("git is not installed, but is needed to fetch TensorRT's headers.") from error
     return done.stdout
 
 

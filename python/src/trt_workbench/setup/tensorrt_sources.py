@@ -76,7 +76,7 @@ def require_source(folder: Path) -> Source:
         return found
     places = ", ".join(place or "." for place in _LIBRARY_FOLDERS)
     raise UsageProblem(
-        f"No libnvinfer.so.N was found (looked in {places}); name the folder that TensorRT was unpacked to: {folder}"
+        f"No libnvinfer.so.N was found (searched {places}); name the folder that TensorRT was unpacked to: {folder}"
     )
 
 

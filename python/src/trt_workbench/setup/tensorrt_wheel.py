@@ -81,7 +81,7 @@ def download_wheel(wheel: Wheel, folder: Path, index: str | None = None, progres
     code, log = _run_pip([*command, wheel.requirement], folder, progress or (lambda *_: None))
     wheels = sorted(download.glob("*.whl"))
     if code or not wheels:
-        lines = [line for line in log.splitlines() if line.strip()] or ["no wheel arrived"]
+        lines = [line for line in log.splitlines() if line.strip()] or ["pip downloaded no wheel"]
         errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
         reason = (errors or lines[-1:])[0].rstrip(".")
         raise ComponentMissing(

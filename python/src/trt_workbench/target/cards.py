@@ -69,12 +69,12 @@ def architectures(names: str, served: Iterable[str]) -> tuple[Architecture, ...]
     for name in filter(None, (part.strip() for part in names.split(","))):
         wanted.setdefault(_architecture(name), []).append(name)
     if not wanted:
-        raise UsageProblem("Option --gpu names no card; write --gpu rtx5090 or --gpu sm120,sm89,sm86.")
+        raise UsageProblem("Option --gpu names no card; pass --gpu rtx5090 or --gpu sm120,sm89,sm86.")
     found = tuple(Architecture(sm, tuple(asked)) for sm, asked in wanted.items())
     if refused := [one for one in found if one.sm not in (known := tuple(served))]:
         raise UsageProblem(
-            f"TensorRT-RTX builds for {', '.join(known)}, not for {', '.join(map(str, refused))}; TensorRT itself "
-            "builds for that card, on it (`build-engine`)."
+            f"TensorRT-RTX builds for {', '.join(known)}, not for {', '.join(map(str, refused))}; build for that "
+            "card with TensorRT itself, on the card (`build-engine`)."
         )
     return found
 
@@ -87,6 +87,4 @@ def _architecture(name: str) -> str:
     card = _MAKER.sub("", re.sub("[ _-]", "", lower))
     if sm := known.get(card) or known.get(_SUFFIX.sub("", card)):
         return sm
-    raise UsageProblem(
-        f"No card is known as {name!r}; name it by its architecture, such as sm120, or {did_you_mean(card, known)}"
-    )
+    raise UsageProblem(f"Unknown card {name!r}; name its architecture, such as sm120, or {did_you_mean(card, known)}")

@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
 @handled
 def check_target(
-    model: Annotated[Path, typer.Argument(help="ONNX file; its external data lies beside it.")],
+    model: Annotated[Path, typer.Argument(help="ONNX file, with its external data next to it.")],
     *,
     gpu: Annotated[
         str, typer.Option(help="Cards or architectures, separated by commas: rtx5090, or sm120,sm89,sm86.")
     ] = "rtx5090",
     profiles: Profiles = None,
     max_batch: MaxBatch = None,
-    time_limit: Annotated[float, typer.Option(min=0.001, max=1e6, help="Seconds that one build may take.")] = 1800.0,
+    time_limit: Annotated[float, typer.Option(min=0.001, max=1e6, help="Time limit of one build in seconds.")] = 1800.0,
     output: OutputOption = None,
     as_json: JsonOption = False,
     debug: DebugOption = False,
@@ -80,10 +80,10 @@ def check_target(
     else:
         _show(found, directory)
     if stopped := [target for target in found.targets if target.outcome != "built"]:
-        more = f" The same or another for {', '.join(one.name for one in stopped[1:])}." if stopped[1:] else ""
+        more = f" Also failed: {', '.join(one.name for one in stopped[1:])}." if stopped[1:] else ""
         raise CheckFailed(
-            f"{model.name} was not built for {stopped[0].name}: {stopped[0].reason.rstrip('.')}.{more} "
-            f"All of it: {directory / 'report.html'}"
+            f"{model.name} was not built for {stopped[0].name}: {stopped[0].reason.rstrip('.')}.{more} Full report: "
+            f"{directory / 'report.html'}"
         )
     drawing.end()
 
@@ -116,5 +116,5 @@ def _show(found: TargetCheck, directory: Path) -> None:
     for one in found.targets:
         if one.reason:
             say(f"{one.name}: {one.reason}")
-    say(f"Compiled by {found.compiler} {found.compiler_version or '(no answer)'}; nothing was run on a card.")
+    say(f"Compiled by {found.compiler} {found.compiler_version or '(no answer)'}; nothing ran on a card.")
     say(f"Run directory: {directory}")

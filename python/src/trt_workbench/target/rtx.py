@@ -51,8 +51,8 @@ def require_compiler() -> None:
     """Raise ComponentMissing where the package is not installed; it is not imported."""
     if importlib.util.find_spec(MODULE) is None:
         raise ComponentMissing(
-            f"check-target compiles with TensorRT-RTX's package ({MODULE}), which is not installed. It needs neither a "
-            f"GPU nor a driver; install it (95 MB): {task('setup-rtx')}."
+            f"check-target compiles with TensorRT-RTX's package ({MODULE}), which is not installed. It needs neither "
+            f"a GPU nor a driver; install it (95 MB): {task('setup-rtx')}."
         )
 
 
@@ -99,7 +99,7 @@ def _module() -> Any:
     try:
         return importlib.import_module(MODULE)
     except (ImportError, OSError) as error:
-        raise ComponentMissing(f"TensorRT-RTX's package cannot be opened ({error}); install it again.") from error
+        raise ComponentMissing(f"TensorRT-RTX's package cannot be loaded ({error}); reinstall it.") from error
 
 
 def _config(trt: Any, builder: Any, sm: str, profiles: Sequence[Profile]) -> Any:

@@ -78,7 +78,7 @@ def parser_refusal(complaints: Sequence[Complaint], graph: onnx.GraphProto) -> R
     node = graph.node[first.index] if 0 <= first.index < len(graph.node) else None
     name = first.name or (_label(node) if node else None)
     if sentence in ("false", first.text.strip()) and first.function.startswith("check"):
-        sentence = "TensorRT-RTX does not have this operator"
+        sentence = "TensorRT-RTX does not support this operator"
     return Refusal(
         reason=sentence.removeprefix(f"{_trt_name(node)}").lstrip(": ") if node else sentence,
         layer=name,
@@ -109,13 +109,13 @@ def _unread_tensor(complaint: Complaint, sentence: str, graph: onnx.GraphProto) 
     if complaint.function == "importInput":
         value = next((one for one in graph.input if one.name == complaint.file), None)
         types = (_type_name(value.type.tensor_type.elem_type),) if value else ()
-        return Refusal(reason="an input of this type cannot be read", layer=complaint.file or None, types=types)
+        return Refusal(reason="inputs of this type are not supported", layer=complaint.file or None, types=types)
     name = complaint.text.rpartition(": ")[2].strip()
     tensor = next((one for one in graph.initializer if one.name == name), None)
     if tensor is None:
         return Refusal(reason=sentence)
     node = next((node for node in graph.node if name in node.input), None)
-    reason = f"the initializer {name} of this type cannot be read"
+    reason = f"initializer {name}: this type is not supported"
     return Refusal(reason=reason, types=(_type_name(tensor.data_type),), **_place(node))
 
 

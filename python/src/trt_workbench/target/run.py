@@ -95,7 +95,7 @@ def _target(asked: Architecture, compiled: Compiled | WorkerFailure, *, calibrat
     if isinstance(compiled, WorkerFailure):
         ended = {
             CRASH: "the compiler crashed: ",
-            TIMEOUT: "the compiler was ended at its limit (--time-limit): ",
+            TIMEOUT: "the compiler was stopped at its limit (--time-limit): ",
         }
         reason = f"{ended.get(compiled.kind, '')}{compiled}"
         return CheckedTarget(sm=asked.sm, asked=asked.asked, outcome="failed", reason=reason)
