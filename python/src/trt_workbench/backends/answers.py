@@ -22,14 +22,14 @@ def wrong_trait(kind: type[Backend]) -> str | None:
     texts = {name: getattr(kind, name, None) for name in ("file_kinds", "precisions", "devices")}
     for name, found in texts.items():
         if not isinstance(found, tuple) or not _are_texts(found):
-            return f"its {name} are no tuple of texts but {found!r}"
+            return f"its {name} must be a tuple of texts, not {found!r}"
     if not kind.file_kinds or not kind.devices or not set(kind.devices) <= {"cpu", "cuda"}:
-        return f"its file_kinds are {kind.file_kinds}, its devices {kind.devices}; of both there has to be one"
+        return f"its file_kinds are {kind.file_kinds} and its devices {kind.devices}; both need at least one entry"
     switches = {name: getattr(kind, name) for name in ("plans", "times_kernels", "state", "language")}
     if odd := {name: found for name, found in switches.items() if not isinstance(found, bool)}:
-        return f"{next(iter(odd))} is neither True nor False but {next(iter(odd.values()))!r}"
+        return f"{next(iter(odd))} must be True or False, not {next(iter(odd.values()))!r}"
     if kind.gpu_option is not None and not isinstance(kind.gpu_option, str):
-        return f"its gpu_option is no text but {kind.gpu_option!r}"
+        return f"its gpu_option must be a text, not {kind.gpu_option!r}"
     return None
 
 
@@ -61,7 +61,7 @@ def _availability(_: Guard, __: Any, found: Any) -> Availability:
         raise _no("an Availability", found)
     texts = (found.reason, found.fix, *found.versions, *found.versions.values())
     if not isinstance(found.ok, bool) or not _are_texts(texts):
-        raise WrongAnswer("it returned an Availability with something else than True or False, and texts")
+        raise WrongAnswer("it returned an Availability whose fields are not True or False, and texts")
     return found
 
 
@@ -73,7 +73,7 @@ def _session(guard: Guard, _: Any, found: Any) -> Session:
         _check_specs(name, getattr(found, name, None))
     metadata = getattr(found, "metadata", None)
     if not isinstance(metadata, Mapping) or not _are_texts([*metadata, *metadata.values()]):
-        raise WrongAnswer("the session's metadata are no texts by name")
+        raise WrongAnswer("the session's metadata must map texts to texts")
     provenance = getattr(found, "provenance", None)
     try:
         json.dumps({**provenance}, allow_nan=False)  # type: ignore[dict-item]
@@ -89,17 +89,17 @@ def _check_specs(what: str, specs: Any) -> None:
     import numpy as np
 
     if not isinstance(specs, Sequence) or not all(isinstance(one, TensorSpec) for one in specs):
-        raise WrongAnswer(f"the session's {what} are no tuple of TensorSpecs")
+        raise WrongAnswer(f"the session's {what} must be a tuple of TensorSpecs")
     names = [one.name for one in specs]
     if len(set(names)) < len(names) or not all(isinstance(name, str) for name in names):
-        raise WrongAnswer(f"the session's {what} have no names of their own: {names}")
+        raise WrongAnswer(f"the names of the session's {what} are not unique: {names}")
     for one in specs:
         if not isinstance(one.shape, tuple) or not all(dim is None or _is_size(dim) for dim in one.shape):
             raise WrongAnswer(f"the shape of {one.name} in the session's {what} is {one.shape!r}")
         try:
             np.dtype(str(one.dtype))  # that of None is float64
         except TypeError as error:
-            raise WrongAnswer(f"{one.name} in the session's {what} is of no dtype of numpy's: {one.dtype!r}") from error
+            raise WrongAnswer(f"{one.name} in the session's {what} has no dtype of numpy: {one.dtype!r}") from error
 
 
 def _is_size(dim: Any) -> bool:
@@ -112,7 +112,7 @@ def _outputs(_: Guard, session: Session, found: Any) -> dict[str, NDArray[Any]]:
     names = {spec.name for spec in session.outputs}
     if names != found.keys():
         raise WrongAnswer(
-            f"outputs are missing or unknown: it returned {sorted(map(str, found))}, the model has {sorted(names)}"
+            f"outputs are missing or unknown: it returned {sorted(map(str, found))}, but the model has {sorted(names)}"
         )
     arrays = {spec.name: _array(found[spec.name]) for spec in session.outputs}
     if session.refuses_misfits:
@@ -142,7 +142,7 @@ def _samples(_: Guard, __: Any, found: Any) -> Any:
     columns = [latency, *map(np.asarray, found.split_ms.values())]
     sound = all(one.shape == (latency.size,) and np.isfinite(one).all() and (one >= 0).all() for one in columns)
     if not (sound and latency.size and np.isfinite(found.wall_s) and found.wall_s > 0):
-        raise WrongAnswer("it returned samples that are no milliseconds, one for each call")
+        raise WrongAnswer("it did not return one time in milliseconds per call")
     return found
 
 
@@ -166,7 +166,7 @@ def _profiled(_: Guard, __: Any, found: Any) -> Any:
     if not isinstance(found, Profiled):
         raise _no("a Profiled", found)
     if not all(isinstance(one, Operation) for one in found.operations):
-        raise WrongAnswer("it returned operations that are none")
+        raise WrongAnswer("it returned invalid operations")
     return found
 
 

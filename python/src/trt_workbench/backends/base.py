@@ -70,7 +70,7 @@ class Availability:
 
     def error(self, backend: str) -> ComponentMissing:
         """Return the error that says why `backend` cannot serve, and what fixes it."""
-        return ComponentMissing(f"Backend {backend} cannot serve here: {self.reason} {self.fix}".rstrip())
+        return ComponentMissing(f"Backend {backend} is not available: {self.reason} {self.fix}".rstrip())
 
 
 @dataclass(frozen=True)
@@ -224,7 +224,7 @@ class Session(abc.ABC):
             ran = self.record()["precision_ran"]["text"]
             raise UsageProblem(
                 f"It computes in {ran}: with the format's values, in wider floats. Its time would say nothing about "
-                "the format; take a runtime that has it."
+                "the format; use a runtime that supports it."
             )
 
     def explained(self, samples: Iterable[Mapping[str, NDArray[Any]]]) -> str:
@@ -307,8 +307,8 @@ class Backend(abc.ABC):
         if self.precisions and precision not in self.precisions:
             if self.precisions == ("fp32",):
                 raise UsageProblem(
-                    f"Backend {self.name} runs a model in the precision it was exported in and cannot be asked for "
-                    f"{precision!r}; leave the precision out or name a file that has it."
+                    f"Backend {self.name} runs a model only in the precision of its export, not in {precision!r}; "
+                    "omit the precision, or pass a file that has it."
                 )
             *others, last = self.precisions
             raise UsageProblem(f"Backend {self.name} runs {', '.join(others)} or {last}, not {precision!r}.")
@@ -325,12 +325,11 @@ class Backend(abc.ABC):
         """
         if index and "cuda" not in self.devices:
             raise UsageProblem(
-                f"Backend {self.name} computes on the processor alone and has no CUDA device {index}; leave --device "
-                "out."
+                f"Backend {self.name} computes only on the CPU and has no CUDA device {index}; omit --device."
             )
         if index and not self.plans:
-            instead = f"give --option {self.gpu_option.format(index)}" if self.gpu_option else "leave it out"
-            raise UsageProblem(f"--device is of TensorRT engines, and {self.name} has none; {instead}.")
+            instead = f"pass --option {self.gpu_option.format(index)}" if self.gpu_option else "omit it"
+            raise UsageProblem(f"--device applies to TensorRT engines, which {self.name} does not use; {instead}.")
         return {"device": index} if self.plans else {}
 
     def profile(self, model: Path, options: SessionOptions, runs: ProfiledRuns) -> Profiled:  # noqa: ARG002
@@ -349,7 +348,7 @@ class Backend(abc.ABC):
         from trt_workbench.backends.profiling import NoProfiler
 
         raise NoProfiler(
-            f"Backend {self.name} has no profiler by layer; use trt or one of ONNX Runtime's, or --nsys or --ncu."
+            f"Backend {self.name} has no profiler by layer; use trt or a backend of ONNX Runtime, or --nsys or --ncu."
         )
 
     def partitions(self, request: PartitionRequest) -> Partitions:  # noqa: ARG002
@@ -360,7 +359,7 @@ class Backend(abc.ABC):
             ComponentMissing: the provider cannot serve here and no prediction was requested.
         """
         raise UsageProblem(
-            f"Backend {self.name} executes every node itself; name a backend with several providers, such as ort-trt."
+            f"Backend {self.name} executes every node itself; choose a backend with several providers, such as ort-trt."
         )
 
     def reproduction(self, options: SessionOptions, provenance: Mapping[str, Any]) -> Reproduction | None:  # noqa: ARG002
@@ -380,7 +379,7 @@ class Backend(abc.ABC):
             ComponentMissing: the runtime is missing.
             DeviceFailure: there is not enough memory.
         """
-        raise UsageProblem(f"Backend {self.name} runs exported graphs and loads no folder: {directory.path}")
+        raise UsageProblem(f"Backend {self.name} runs exported graphs and cannot load a folder: {directory.path}")
 
     def check_language_options(self, options: Mapping[str, Any]) -> None:  # noqa: B027
         """Raise UsageProblem for an option that this backend takes only for other models."""
@@ -394,7 +393,7 @@ class Backend(abc.ABC):
             DeviceFailure: the device ran out of memory or failed.
         """
         if model.suffix not in self.file_kinds:
-            raise UsageProblem(f"Backend {self.name} loads {' or '.join(self.file_kinds)} files, not this one: {model}")
+            raise UsageProblem(f"Backend {self.name} loads only {' or '.join(self.file_kinds)} files: {model}")
         if not model.is_file():
             raise UsageProblem(f"The model file does not exist: {model}")
         options = options or SessionOptions()
@@ -414,7 +413,7 @@ class Backend(abc.ABC):
             found, known = ({one.name for one in getattr(of, what)} for of in (session, facts))
             if found != known:
                 raise BackendFailure(
-                    f"Backend {self.name} has loaded {what} {sorted(found)}, the model has {sorted(known)}: {model}"
+                    f"Backend {self.name} loaded {what} {sorted(found)}, but the model has {sorted(known)}: {model}"
                 )
 
     @abc.abstractmethod
@@ -454,7 +453,7 @@ def checked_array(
     """Return an array that has the dtype of its spec, native byte order and a shape that fits; raise `error` if not."""
     dtype, shape = array.dtype, array.shape
     if not dtype.isnative:
-        raise error(f"{what} {spec.name} is in foreign byte order ({dtype.str}); use .astype({spec.dtype!r}).")
+        raise error(f"{what} {spec.name} has foreign byte order ({dtype.str}); use .astype({spec.dtype!r}).")
     if _dtype_name(dtype) != spec.dtype:
         raise error(f"{what} {spec.name} is {dtype.name}, the model {does} {spec}; convert it first.")
     fits = shape == spec.shape or (

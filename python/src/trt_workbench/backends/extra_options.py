@@ -52,7 +52,7 @@ def _checked(backend: str, name: str, option: Option, value: Any) -> Any:
     converted = _converted(option.kind, value)
     if converted is None or (option.minimum is not None and converted < option.minimum):
         floor = "" if option.minimum is None else f", at least {option.minimum:g}"
-        raise UsageProblem(f"Option {name} of backend {backend} is {_wording(option.kind)}{floor}, not {value!r}.")
+        raise UsageProblem(f"Option {name} of backend {backend} must be {_wording(option.kind)}{floor}, not {value!r}.")
     return converted
 
 

@@ -63,7 +63,7 @@ def model_in_precision(
         return model, {"precision": "as exported", "quantized": True}
     if precision != "fp16":
         *others, last = PRECISIONS
-        raise UsageProblem(f"A model can be had in {', '.join(others)} or {last} for {backend}, not {precision!r}.")
+        raise UsageProblem(f"Backend {backend} can run a model in {', '.join(others)} or {last}, not {precision!r}.")
     if "fp16" in read_precision(model).shares:
         return model, {"precision": "as exported", "exported_in": "fp16"}
     converted, record = _converted(model, keep_fp32)

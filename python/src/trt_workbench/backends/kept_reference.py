@@ -108,10 +108,10 @@ class KeptRecord(Generic[IndexT]):
         path, command = self._folder / _INDEX, _COMMANDS[index.model_fields["kind"].default]
         make = f"make one with `{command} --record`"
         if not path.is_file():
-            raise UsageProblem(f"The folder holds no record to compare with; {make}: {directory}")
+            raise UsageProblem(f"The folder has no record to compare with; {make}: {directory}")
         found = read_document(path, _Kind).kind
         if _COMMANDS.get(found) != command:
-            raise UsageProblem(f"The record is one of {_COMMANDS.get(found, found)}; {make}: {path}")
+            raise UsageProblem(f"The record was made by {_COMMANDS.get(found, found)}; {make}: {path}")
         self.index = read_document(path, index)
         if self.index.sha256 != self.index.hash():
             raise UsageProblem(f"The record was changed after it was made; record it again: {path}")
@@ -163,8 +163,8 @@ class KeptRecord(Generic[IndexT]):
         ):
             shown = ", ".join("?" if one is None else str(one) for one in sizes)
             raise UsageProblem(
-                f"The record does not fit the target: {name} is {dtype} [{shown}], and was kept as {array.dtype} "
-                f"{list(array.shape)}; record it again: {self._folder / file.file}"
+                f"The record does not match the target: {name} is {dtype} [{shown}], but was recorded as "
+                f"{array.dtype} {list(array.shape)}; record it again: {self._folder / file.file}"
             )
 
     def is_of(self, reference: str, versions: Mapping[str, str]) -> bool:
@@ -177,10 +177,10 @@ class KeptRecord(Generic[IndexT]):
     def require_model(self, sha256: str | None, place: Path) -> None:
         """Raise UsageProblem if the hash of the target's model, None if unknown, differs from the record's."""
         if sha256 != self.index.model_sha256:
-            other = "of another model" if sha256 else "of a model that the target may not be made from"
+            other = "of another model" if sha256 else "of a model that may not be the target's source"
             raise UsageProblem(
-                f"The record is {other} ({self.index.model_sha256[:12]}); name its own with --model, or record again: "
-                f"{place}"
+                f"The record is {other} ({self.index.model_sha256[:12]}); pass its own model with --model, or record "
+                f"again: {place}"
             )
 
     def _read(self, file: KeptFile) -> Arrays:
@@ -218,10 +218,10 @@ def record_folder(asked: str, brought: str = "") -> Path | None:
         return None
     if Path(asked).is_dir():
         if brought:
-            raise UsageProblem(f"A record has its own; leave out {brought}, or name a backend with --reference.")
+            raise UsageProblem(f"A record has its own settings; omit {brought}, or choose a backend with --reference.")
         return Path(asked)
     if len(Path(asked).parts) > 1:
-        raise UsageProblem(f"The reference does not exist; name the run directory of a --record: {asked}")
+        raise UsageProblem(f"The reference does not exist; pass the run directory of a --record: {asked}")
     require_backend(asked, ".onnx")  # says what there is
     return None
 
@@ -244,7 +244,7 @@ def require_kept(record: Path, output: Path | None) -> None:
     """Raise UsageProblem if a run in `output` would replace the record that it is compared with."""
     kept = record.resolve()
     if output and record.is_dir() and output.resolve() in (kept, *kept.parents):
-        raise UsageProblem(f"The output would replace the reference; choose another folder with --output: {output}")
+        raise UsageProblem(f"The output would overwrite the reference; choose another folder with --output: {output}")
 
 
 def _key(part: str, name: str) -> str:

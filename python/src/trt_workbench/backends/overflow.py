@@ -55,7 +55,7 @@ class Overflow:
     def __str__(self) -> str:
         """Return the form used in messages."""
         what = f"{self.watched.tensor} ({self.watched.node})"
-        return f"{what} goes from {self.low:.5g} to {self.high:.5g}" if self.size >= _beyond(get(self.name)) else what
+        return f"{what} ranges from {self.low:.5g} to {self.high:.5g}" if self.size >= _beyond(get(self.name)) else what
 
 
 def overflows(model: Path, precision: str, samples: Iterable[Inputs]) -> list[Overflow]:
@@ -106,7 +106,7 @@ def _underflow(model: onnx.ModelProto, infinite: Overflow, least: Mapping[str, t
         row, size = least.get(name, (None, 0.0))
         if row and 0 < size <= smallest / 2:  # the half is rounded to even, which is 0
             what = f"{row.tensor} ({row.node}) underflows to 0"
-            return f"{what}: its least magnitude is {size:.5g}, {infinite.name}'s {smallest:.5g}"
+            return f"{what}: its smallest magnitude is {size:.5g}; the smallest of {infinite.name} is {smallest:.5g}"
         waiting += [one for one in (makers[name].input if name in makers else ()) if one not in waiting]
     return ""
 
@@ -127,7 +127,7 @@ def words(found: list[Overflow]) -> str:
     if not found:
         return ""
     if found[0].underflow:
-        return f": {found[0]} is infinite, as {found[0].underflow}"
+        return f": {found[0]} is infinite because {found[0].underflow}"
     name, more = found[0].name, f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
     return f": beyond {name}'s {get(name).largest:g}, {', '.join(map(str, found[:_NAMED]))}{more}"
 

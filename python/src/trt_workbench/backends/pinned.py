@@ -71,7 +71,7 @@ class PinnedHost:
         code = self._runtime.cudaHostAlloc(ctypes.byref(address), ctypes.c_size_t(size), ctypes.c_uint(0))
         if code or not address.value:
             raise cuda_error(code)(
-                f"CUDA gave no {size} bytes of page-locked memory (error {code}); use a smaller batch."
+                f"CUDA did not allocate {size} bytes of page-locked memory (error {code}); use a smaller batch."
             )
         block = (ctypes.c_byte * size).from_address(address.value)
         weakref.finalize(block, self._runtime.cudaFreeHost, address)

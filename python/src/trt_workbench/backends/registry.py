@@ -42,9 +42,9 @@ _AUTO = {
 
 # Options of a backend that a comparison of several cannot take.
 _NOT_COMPARED = {
-    "precision": "the precision is part of what is compared",
-    "config": "a settings file may name a precision, which is part of what is compared",
-    "force": "an engine is built once for everything that is done with it",
+    "precision": "the comparison sets the precision",
+    "config": "the precision is part of the comparison, and a settings file may set it",
+    "force": "all steps use the same engine, built once",
 }
 
 
@@ -142,7 +142,7 @@ def check_backend_options(asked: Collection[str], given: Mapping[str, Mapping[st
     """
     for name, options in given.items():
         if name not in asked:
-            raise UsageProblem(f"--option names {name}, which is not run; there are: {', '.join(asked)}.")
+            raise UsageProblem(f"--option names {name}, which does not run; there are: {', '.join(asked)}.")
         for key in options:
             if key in _NOT_COMPARED:
                 raise UsageProblem(f"--option {name}:{key} cannot be given here: {_NOT_COMPARED[key]}.")
@@ -174,7 +174,7 @@ def _first_that_serves(suffix: str, say: Callable[[str], None]) -> Backend:
     if suffix not in _AUTO:
         kind = f"a {suffix} file" if suffix else "a file without a suffix"
         raise UsageProblem(
-            f"No backend is chosen by itself for {kind}, only for {', '.join(_AUTO)}; name one with --backend."
+            f"No backend is chosen automatically for {kind}, only for {', '.join(_AUTO)}; choose one with --backend."
         )
     refused: dict[str, Availability] = {}
     for name in _AUTO[suffix]:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.core.array_files import ARRAY_SUFFIXES, load_arrays
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.words import counted
 
 
 @dataclass(frozen=True)
@@ -85,11 +86,9 @@ def _matched(parts: Sequence[tuple[str | None, Path]], specs: Sequence[TensorSpe
     for _, folder in parts[1:]:
         others = {path.name for path in folder.iterdir() if path.suffix in ARRAY_SUFFIXES}
         if alone := sorted(others ^ set(names)):
-            raise UsageProblem(
-                f"The folders of the inputs do not hold the same files; {alone[0]} lacks its partner: {folder}"
-            )
+            raise UsageProblem(f"The input folders do not have the same files; {alone[0]} has no counterpart: {folder}")
     if not names:
-        raise UsageProblem(f"The folder holds no .npy or .npz file: {parts[0][1]}")
+        raise UsageProblem(f"The folder has no .npy or .npz file: {parts[0][1]}")
     for name in names:
         yield _one(Path(name).stem, [(tensor, folder / name) for tensor, folder in parts], specs)
 
@@ -103,9 +102,9 @@ def _folder(folder: Path, specs: Sequence[TensorSpec]) -> Iterator[Sample]:
         return
     if stems := [path.stem for path in (*arrays, *found)]:
         if twice := sorted({stem for stem in stems if stems.count(stem) > 1}):
-            raise UsageProblem(f"Two samples are called {twice[0]}; rename one: {folder}")
+            raise UsageProblem(f"Two samples are named {twice[0]}; rename one: {folder}")
     else:
-        raise UsageProblem(f"The folder holds no .npy or .npz file: {folder}")
+        raise UsageProblem(f"The folder has no .npy or .npz file: {folder}")
     for path in sorted((*arrays, *found)):
         inside = sorted(path.glob("*.np[yz]")) if path.is_dir() else []
         named = [(_named(file, specs), file) for file in inside] if path.is_dir() else [(None, path)]
@@ -125,7 +124,7 @@ def _one(name: str, parts: Sequence[tuple[str | None, Path]], specs: Sequence[Te
         for key, array in load_arrays(path).items():
             chosen = tensor or (key if key in known else None)
             if chosen is None and key and not key.startswith("arr_"):
-                raise UsageProblem(f"The file holds {key!r}, the model takes {'; '.join(map(str, specs))}: {path}")
+                raise UsageProblem(f"The file has {key!r}, but the model takes {'; '.join(map(str, specs))}: {path}")
             if chosen is None:
                 unnamed.append(array)
             elif chosen in named:
@@ -135,9 +134,9 @@ def _one(name: str, parts: Sequence[tuple[str | None, Path]], specs: Sequence[Te
     left = [spec.name for spec in specs if spec.name not in named]
     if len(left) != len(unnamed):
         count = len(named) + len(unnamed)
-        have = "1 array" if count == 1 else f"{count} arrays"
+        have = counted(count, "array")
         where = parts[0][1] if parts else name
-        raise UsageProblem(f"Sample {name} holds {have}, the model takes {'; '.join(map(str, specs))}: {where}")
+        raise UsageProblem(f"Sample {name} has {have}, but the model takes {'; '.join(map(str, specs))}: {where}")
     named |= dict(zip(left, unnamed, strict=True))
     return Sample(name, {spec.name: named[spec.name] for spec in specs})
 

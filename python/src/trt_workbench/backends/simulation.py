@@ -144,7 +144,7 @@ def runnable_model(model: Model, *, exact: bool = False) -> tuple[Model, dict[st
                     rewritten = simulated(rewritten, ("bf16", *(["fp16"] if "fp16" in found else [])))
             with_zero_points(rewritten)
         except UsageProblem as error:
-            raise UsageProblem(f"The model is in {' and '.join(found)} and cannot be simulated. {error}") from error
+            raise UsageProblem(f"The model uses {' and '.join(found)} and cannot be simulated. {error}") from error
         save_model(rewritten, path)
         write_json(record, {"schema_version": 1, **key})
         seal(files)
@@ -191,8 +191,8 @@ def refuse_formats(backend: str, model: Model, runs: Collection[str] = ()) -> No
         built = ""
         if all(row.tensorrt for row in lacking):
             release = max(row.tensorrt for row in lacking)
-            built = f", and TensorRT {release} or newer builds it for GPUs that have the format"
+            built = f", and TensorRT {release} or newer builds it for GPUs that support the format"
         raise UsageProblem(
-            f"The model is in {' and '.join(row.name for row in lacking)}, which {backend} does not have; ort-cpu runs "
-            f"it simulated{built}: {model.path}"
+            f"The model uses {' and '.join(row.name for row in lacking)}, which {backend} does not support; ort-cpu "
+            f"simulates it{built}: {model.path}"
         )

@@ -18,11 +18,13 @@ def forbid_tf32() -> str:
     """
     chosen = os.environ.setdefault(VARIABLE, "0")
     if chosen != "0":
-        raise UsageProblem(f"TF32 is to be off and {VARIABLE} is {chosen!r}; unset it or set it to 0.")
+        raise UsageProblem(f"TF32 should be off, but {VARIABLE} is {chosen!r}; unset it or set it to 0.")
     return f"off by {VARIABLE}=0, for the whole process"
 
 
 def check_tf32_allowed() -> None:
     """Raise UsageProblem if TF32 was asked for and the process forbids it."""
     if os.environ.get(VARIABLE) == "0":
-        raise UsageProblem(f"TF32 was asked for and {VARIABLE}=0 forbids it in this process; unset it and start again.")
+        raise UsageProblem(
+            f"TF32 was requested, but {VARIABLE}=0 forbids it in this process; unset it and start again."
+        )

@@ -22,9 +22,9 @@ def unused_gpu(reason: str, advice: str) -> str | None:
     if gpu is None:
         return None
     capability, driver = gpu["compute_capability"], driver_report()["cuda_driver_version"]
-    what = f"{gpu['name']} (compute capability {capability}, driver for CUDA {driver}) is left unused"
+    what = f"{gpu['name']} (compute capability {capability}, driver for CUDA {driver}) is not used"
     if capability and _numbers(capability) < _CAPABILITY:
-        return f"{what}: CUDA 13 serves compute capability 7.5 and newer."
+        return f"{what}: CUDA 13 supports compute capability 7.5 and newer."
     if _numbers(driver) < _CUDA:
         return (
             f"{what}: ONNX Runtime for GPUs needs a driver for CUDA 13.0. Install NVIDIA's driver 580 or newer, then: "

@@ -15,6 +15,7 @@ from trt_workbench.backends.base import TensorSpec
 from trt_workbench.core.array_files import numpy_dtype
 from trt_workbench.core.errors import UsageProblem, whole_number
 from trt_workbench.core.memory import require_room
+from trt_workbench.core.words import counted
 from trt_workbench.engine.loading import LoadedEngine
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def with_image_size(dims: Mapping[str, int], shapes: Symbols, imgsz: tuple[int, 
             elif shape[axis] != size:
                 raise UsageProblem(f"The model was exported for {shape[axis]} pixels along axis {axis}, not {size}.")
     if not images:
-        raise UsageProblem("imgsz is for models with images, inputs of four dimensions; this one has none.")
+        raise UsageProblem("imgsz is for models with image inputs (four dimensions); this model has none.")
     return found
 
 
@@ -149,7 +150,7 @@ def complete_shapes(
             if shape[axis] is None:
                 example = "x".join("8" if dim is None else str(dim) for dim in spec.shape)
                 fix = hint.format(input=spec.name, shape=example)
-                raise UsageProblem(f"Dimension {names[axis]} of input {spec} has no size; {fix}.")
+                raise UsageProblem(f"The size of dimension {names[axis]} of input {spec} is unknown; {fix}.")
         shapes[spec.name] = tuple(dim for dim in shape if dim is not None)
     return shapes
 
@@ -162,7 +163,7 @@ def input_shapes(
     Raises:
         UsageProblem: as `complete_shapes`; or a size of `dims` is not used, or the batch does not fit.
     """
-    shapes = complete_shapes(specs, symbols, dims, "give it one under dims of the scenario", batch=batch)
+    shapes = complete_shapes(specs, symbols, dims, "set it under dims of the scenario", batch=batch)
     used = {
         name
         for spec in specs
@@ -175,7 +176,7 @@ def input_shapes(
     first = {shape[0] for shape in shapes.values() if shape}
     if first and batch not in first:
         raise UsageProblem(
-            f"The model takes batches of exactly {min(first)}, not {batch}: it was exported with a fixed batch."
+            f"The model takes only batches of {min(first)}, not {batch}: it was exported with a fixed batch."
         )
     return shapes
 
@@ -188,7 +189,7 @@ def random_inputs(
     *,
     ranges: Ranges | None = None,
     below: int = SMALLEST_VOCABULARY,
-    hint: str = "give arrays of your own",
+    hint: str = "pass your own arrays",
 ) -> Arrays:
     """Return one array an input, by what it means: images, token ids, boxes, masks with padding, lengths, positions.
 
@@ -221,7 +222,7 @@ def random_inputs(
         elif numpy_dtype(spec.dtype).kind in "biu":
             arrays[spec.name] = _integers(spec, shapes[spec.name], below, generator)
         else:
-            raise UsageProblem(f"Input {spec} is of a type for which no values can be drawn; {hint}.")
+            raise UsageProblem(f"Random values cannot be drawn for the type of input {spec}; {hint}.")
     return arrays
 
 
@@ -291,7 +292,7 @@ def _mask(shape: tuple[int, ...], generator: np.random.Generator) -> NDArray[np.
 
 
 Shapes = dict[str, tuple[int, ...]]
-SHAPE_HINT = "give its shape, such as --shape {input}:{shape}"
+SHAPE_HINT = "set its shape, such as --shape {input}:{shape}"
 
 
 def engine_shapes(loaded: LoadedEngine, asked: Mapping[str, tuple[int, ...]], profile: int | None) -> Shapes:
@@ -305,7 +306,9 @@ def engine_shapes(loaded: LoadedEngine, asked: Mapping[str, tuple[int, ...]], pr
         raise UsageProblem(f"The engine has no input {unknown[0]!r}; it takes {', '.join(inputs)}.")
     count = loaded.engine.num_profiles
     if profile is not None and not 0 <= profile < max(1, count):
-        raise UsageProblem(f"The engine has {count} profiles, counted from 0; there is no profile {profile}.")
+        raise UsageProblem(
+            f"Profile {profile} does not exist: the engine has {counted(count, 'profile')}, counted from 0."
+        )
     shapes = {}
     for name, tensor in inputs.items():
         if name in asked:
@@ -343,6 +346,7 @@ def engine_inputs(
 def _shape_values(tensor: Any, shape: tuple[int, ...], profile: int) -> NDArray[Any]:
     if len(tensor.values) <= profile:
         raise UsageProblem(
-            f"The values of {tensor.name} decide shapes and cannot be drawn; give them with --input {tensor.name}=FILE."
+            f"The values of {tensor.name} decide shapes and cannot be random; pass them with --input "
+            f"{tensor.name}=FILE."
         )
     return np.array(tensor.values[profile][1], tensor.dtype).reshape(shape)

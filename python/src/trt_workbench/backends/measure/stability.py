@@ -9,6 +9,7 @@ from trt_workbench.backends.measure.telemetry import Telemetry
 from trt_workbench.core.percent import share
 from trt_workbench.core.statistics.comparison import ALPHA, Interval, median_interval
 from trt_workbench.core.statistics.rank_tests import mann_whitney
+from trt_workbench.core.words import counted
 
 WINDOWS = 5
 DRIFT = 0.10
@@ -37,10 +38,10 @@ def instabilities(latency_ms: Sequence[float], telemetry: Telemetry) -> list[str
     """
     reasons = []
     if (drift := window_drift(latency_ms)) is not None and drift > DRIFT:
-        reasons.append(f"the median moved by {share(drift)}% between windows of the run")
+        reasons.append(f"the median changed by {share(drift)}% between windows of the run")
     clock, low, high = telemetry.sm_clock_mhz, telemetry.sm_clock_min_mhz, telemetry.sm_clock_max_mhz
     if clock and low is not None and high is not None and (high - low) / clock > CLOCK_SPREAD:
-        reasons.append(f"the SM clock moved between {low:.0f} and {high:.0f} MHz")
+        reasons.append(f"the SM clock changed between {low:.0f} and {high:.0f} MHz")
     reasons += [f"throttled: {text}" for text in telemetry.throttles]
     return reasons + _contended(telemetry)
 
@@ -101,11 +102,11 @@ def between_repetitions(medians: Sequence[Interval]) -> list[str]:
     spread = (max(values) - min(values)) / median(values)
     if spread > DRIFT and max(one.low for one in medians) > min(one.high for one in medians):
         reasons.append(
-            f"its repetitions differ by {share(spread)}% ({min(values):.3f} to {max(values):.3f} ms), which the noise "
-            "within them does not explain"
+            f"its repetitions differ by {share(spread)}% ({min(values):.3f} to {max(values):.3f} ms), more than the "
+            "noise within them explains"
         )
     if (drift := repetition_drift(values)) is not None and drift > DRIFT:
-        reasons.append(f"the median drifted by {share(drift)}% from its first repetitions to its last")
+        reasons.append(f"the median drifted by {share(drift)}% from the first repetitions to the last")
     return reasons
 
 
@@ -125,12 +126,12 @@ def _contended(telemetry: Telemetry) -> list[str]:
     waited, others, stolen = seen.cpu_wait_share or 0.0, seen.cpu_others, seen.cpu_steal_share or 0.0
     # without others, a process that starts more threads than there are processors waits for itself
     if waited > WAITED and (others is None or others > _OTHERS):
-        competing = "" if others is None else f" beside programs that kept {others:.1f} processors busy"
+        competing = "" if others is None else f" while other programs kept {others:.1f} processors busy"
         reasons.append(f"its threads waited for a processor {share(waited)}% of the time{competing}")
     if stolen > STOLEN:
         reasons.append(f"the hypervisor took {share(stolen)}% of the processors' time")
     count, percent = telemetry.gpu_other_processes, telemetry.gpu_others_percent
     if count and percent != 0:
         how = "" if percent is None else f" and used up to {percent:.0f} % of it"
-        reasons.append(f"{count} other process{'es' if count > 1 else ''} held the GPU{how}")
+        reasons.append(f"{counted(count, 'other process', 'other processes')} held the GPU{how}")
     return reasons

@@ -118,7 +118,7 @@ class BoundSession(Session):
         if self._closed:
             raise closed()
         if not self.state_inputs:
-            raise UsageProblem("The session keeps no state; name its pairs in the option state.")
+            raise UsageProblem("The session has no state; name its pairs in the option state.")
         try:
             slot = self._slots.get_nowait()
         except queue.Empty:
@@ -171,10 +171,10 @@ def _check_graph(shapes: OutputShapes, on_host: Collection[str], model: Path) ->
     if shapes.unknown:
         names = ", ".join(shapes.unknown)
         raise UsageProblem(
-            f"A CUDA graph needs outputs of a known shape, and these depend on the data: {names}. File: {model}"
+            f"A CUDA graph needs outputs of known shape, but these depend on the data: {names}. File: {model}"
         )
     if on_host:
         names = ", ".join(sorted(on_host))
         raise UsageProblem(
-            f"A CUDA graph reads no host memory, and these inputs are read there: {names}. File: {model}"
+            f"A CUDA graph cannot read host memory, but these inputs are read there: {names}. File: {model}"
         )

@@ -65,7 +65,9 @@ def release(version: str) -> tuple[int, ...]:
 def check_counts(options: SessionOptions) -> None:
     """Raise UsageProblem if the threads or the concurrency that were requested are below 1."""
     if options.concurrency < 1 or (options.threads is not None and options.threads < 1):
-        raise UsageProblem(f"Threads and concurrency are at least 1, not {options.threads} and {options.concurrency}.")
+        raise UsageProblem(
+            f"Threads and concurrency must be at least 1, not {options.threads} and {options.concurrency}."
+        )
 
 
 def session_config(
@@ -121,7 +123,7 @@ def cpu_session(ort: Any, model: Model, config: ort.SessionOptions) -> tuple[ort
     record: dict[str, Any] = {}
     if lacks_kernel(model.proto):
         config.add_session_config_entry("session.disable_quant_qdq", "1")
-        record = {"simulated": True, "int8_products": "in fp32: no kernel takes scales along their axis"}
+        record = {"simulated": True, "int8_products": "in fp32: no kernel supports scales along their axis"}
     try:
         return ort.InferenceSession(model.path, config, providers=[CPU_PROVIDER], enable_fallback=0), record
     except Exception as error:
@@ -156,10 +158,12 @@ def translated(error: Exception, what: str, model: Path) -> WorkbenchError | Non
         return kind(f"{device_message(kind, what, text)}: {model}")
     if absent := _ABSENT_DEVICE.search(text):
         count = int(absent[2])
-        seen = f"GPUs 0 to {count - 1}" if count > 1 else "GPU 0 alone" if count else "no GPU"
-        return UsageProblem(f"{what}: the option device_id={absent[1]} was given and ONNX Runtime sees {seen}: {model}")
+        seen = f"GPUs 0 to {count - 1}" if count > 1 else "only GPU 0" if count else "no GPU"
+        return UsageProblem(
+            f"{what}: the option device_id={absent[1]} was given, but ONNX Runtime sees {seen}: {model}"
+        )
     if refused := _REFUSED_OPTION.search(text):
-        return UsageProblem(f"{what}: its provider does not take the option {refused[1]} ({refused[2]}): {model}")
+        return UsageProblem(f"{what}: its provider does not accept the option {refused[1]} ({refused[2]}): {model}")
     # a bound run raises plain RuntimeErrors
     if type(error).__module__.startswith("onnxruntime") or text.startswith("Error in execution"):
         return UsageProblem(f"{what} ({text}): {model}")

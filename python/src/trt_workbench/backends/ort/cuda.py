@@ -19,10 +19,10 @@ from trt_workbench.backends.tf32 import check_tf32_allowed
 # the session's options.
 CUDA_OPTIONS: Mapping[str, Option] = {
     "device_id": Option(int, default=0, minimum=0, help="Index of the GPU."),
-    "gpu_mem_limit": Option(int, minimum=1, help="Most bytes of the arena."),
+    "gpu_mem_limit": Option(int, minimum=1, help="Largest size of the arena in bytes."),
     "arena_extend_strategy": Option(("kNextPowerOfTwo", "kSameAsRequested"), help="How the arena grows."),
     "cudnn_conv_algo_search": Option(("EXHAUSTIVE", "HEURISTIC", "DEFAULT"), help="How cuDNN chooses an algorithm."),
-    "cudnn_conv_use_max_workspace": Option(bool, help="Let cuDNN use as much workspace as it wants."),
+    "cudnn_conv_use_max_workspace": Option(bool, help="Let cuDNN use as much workspace as it needs."),
     "cudnn_conv1d_pad_to_nc1d": Option(bool, help="Pad 1-D convolutions as [N, C, 1, D]."),
     "do_copy_in_default_stream": Option(bool, help="Copy in the compute stream."),
     "enable_skip_layer_norm_strict_mode": Option(bool, help="Accumulate SkipLayerNormalization in fp32."),

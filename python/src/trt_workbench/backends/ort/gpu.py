@@ -63,14 +63,12 @@ def _check_together(extra: Mapping[str, Any], concurrency: int) -> None:
     """Raise UsageProblem where requested features exclude each other: CUDA graphs, state, several runs at once."""
     if extra["cuda_graph"] and concurrency > 1:
         raise UsageProblem(
-            "CUDA graphs of one session cannot be replayed at once; use a concurrency of 1 or cuda_graph=false."
+            "CUDA graphs of one session cannot be replayed concurrently; use concurrency 1 or cuda_graph=false."
         )
     if extra["state"] and concurrency > 1:
-        raise UsageProblem(
-            "State belongs to one sequence of calls; use a concurrency of 1, and a session for each sequence."
-        )
+        raise UsageProblem("State belongs to one sequence of calls; use concurrency 1, and one session per sequence.")
     if extra["state"] and (extra["cuda_graph"] or extra.get("trt_cuda_graph_enable")):
-        raise UsageProblem("A CUDA graph replays fixed addresses, and those of state alternate; leave out one of them.")
+        raise UsageProblem("A CUDA graph replays fixed addresses, but those of state alternate; use only one of them.")
 
 
 def load_gpu_session(request: LoadRequest, options: SessionOptions) -> BoundSession:
@@ -158,8 +156,9 @@ def _session(ort: Any, request: LoadRequest, config: Any) -> ort.InferenceSessio
     missing = [name for name in names if name not in session.get_providers()]
     if missing:
         raise ComponentMissing(
-            f"ONNX Runtime did not load {', '.join(missing)} and would have run the model on "
-            f"{', '.join(session.get_providers())} instead; `trtw backends` says what is missing: {request.source.path}"
+            f"ONNX Runtime did not load {', '.join(missing)} and would run the model on "
+            f"{', '.join(session.get_providers())} instead; `trtw backends` says what is missing: "
+            f"{request.source.path}"
         )
     return session
 
@@ -168,6 +167,6 @@ def _pinned_host(ort: Any) -> PinnedHost:
     major = cuda_major(ort)
     if major is None:
         raise ComponentMissing(
-            f"This ONNX Runtime was not built with CUDA, so {CUDA_PROVIDER} has no page-locked memory."
+            f"This ONNX Runtime was built without CUDA, so {CUDA_PROVIDER} has no page-locked memory."
         )
     return PinnedHost(major)

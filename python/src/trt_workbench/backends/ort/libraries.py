@@ -136,7 +136,7 @@ def _examine(provider: str) -> Availability:
         return Availability(ok=False, reason=reason, fix=wheel_advice, versions=versions)
     folder = Path(ort.__file__).parent / "capi"
     if provider not in ort.get_available_providers() or not (folder / _FILES[provider]).is_file():
-        reason = f"the installed {_wheel_name()} {ort.__version__} has no {provider}: {_FILES[provider]} is not in it."
+        reason = f"the installed {_wheel_name()} {ort.__version__} has no {provider}: it lacks {_FILES[provider]}."
         return Availability(ok=False, reason=reason, fix=wheel_advice, versions=versions)
     versions["cuda_of_wheel"] = str(getattr(ort, "cuda_version", "") or "unknown")
     return _judged(probe_provider(folder, provider), provider, versions)
@@ -152,7 +152,7 @@ def _judged(found: dict[str, Any], provider: str, versions: dict[str, str]) -> A
         return Availability(ok=False, reason=reason, fix=fix, versions=versions)
 
     if error := found.get("error"):
-        return no(f"{_FILES[provider]} could not be tried ({error}).", package("onnxruntime-gpu"))
+        return no(f"{_FILES[provider]} could not be tested ({error}).", package("onnxruntime-gpu"))
     if error := found.get("provider"):
         missing = _MISSING.match(error)
         name = missing[1] if missing else ""
@@ -162,9 +162,9 @@ def _judged(found: dict[str, Any], provider: str, versions: dict[str, str]) -> A
         fix = _tensorrt_advice() if name.startswith("libnv") else _cuda_advice()
         return no(f"{what}, which {_FILES[provider]} ({wheel}) links.", fix)
     if "cudnn" in found:
-        return no(f"libcudnn.so.9 is missing ({found['cudnn']}), which convolutions of {wheel} need.", _cuda_advice())
+        return no(f"libcudnn.so.9 is missing ({found['cudnn']}); convolutions of {wheel} need it.", _cuda_advice())
     if found.get("cuda_error"):
-        reason = f"CUDA answers error {found['cuda_error']} ({found['cuda_error_text']}) to {wheel}."
+        reason = f"CUDA returns error {found['cuda_error']} ({found['cuda_error_text']}) to {wheel}."
         return no(reason, _driver_advice())
     if not found.get("devices"):
         return no("there is no CUDA device.", _driver_advice())
@@ -192,16 +192,16 @@ def _driver_advice() -> str:
 
 
 def _cuda_advice() -> str:
-    return f"{package('onnxruntime-gpu')} Or put the folder with the CUDA libraries on LD_LIBRARY_PATH."
+    return f"{package('onnxruntime-gpu')} Or add the folder with the CUDA libraries to LD_LIBRARY_PATH."
 
 
 def _tensorrt_advice() -> str:
     # the environments for GPUs are activated with what setup-tensorrt makes
     source = "" if launcher().environment else " and `source tasks/activate-tensorrt.sh`"
     if source and not repository():
-        source = f" and put {tensorrt_root()}/current/lib on LD_LIBRARY_PATH"
+        source = f" and add {tensorrt_root()}/current/lib to LD_LIBRARY_PATH"
     return (
-        f"Run {task('setup-tensorrt')}{source}; for another major version of TensorRT than the wheel links, build ONNX "
+        f"Run {task('setup-tensorrt')}{source}; if the wheel links another major version of TensorRT, build ONNX "
         f"Runtime with {task('build-ort')}."
     )
 

@@ -15,6 +15,7 @@ from trt_workbench.backends.ort.backend import OrtBackend
 from trt_workbench.backends.ort.common import CPU_PROVIDER, CUDA_PROVIDER, TENSORRT_PROVIDER, session_config, translated
 from trt_workbench.backends.ort.libraries import preload
 from trt_workbench.core.errors import CheckFailed, ComponentMissing, UsageProblem, WorkbenchError, did_you_mean
+from trt_workbench.core.words import counted
 from trt_workbench.model.index import GraphIndex
 from trt_workbench.model.opened import Model
 from trt_workbench.model.partitions import PartitionRequest, Partitions, make_partitions, split_small
@@ -101,7 +102,7 @@ def check_assignment(
     if not allow_fallback:
         if data:
             raise CheckFailed(
-                f"{len(data)} of {sum(counts.values())} nodes were not taken by {' or '.join(providers)}: "
+                f"{' or '.join(providers)} did not take {len(data)} of {counted(sum(counts.values()), 'node')}: "
                 f"{_listed(data)}. Pass the option allow_fallback=true to run them elsewhere; `trtw partitions` says "
                 f"why: {model}"
             )
@@ -133,7 +134,7 @@ def ort_partitions(backend: OrtBackend, request: PartitionRequest) -> Partitions
     """Return where the nodes of the model go, as `Backend.partitions` describes."""
     provider = backend.provider
     if provider != TENSORRT_PROVIDER and (request.exclude or request.minimum > 1):
-        raise UsageProblem(f"--exclude and --min-subgraph-size are of ort-trt; {backend.name} takes neither.")
+        raise UsageProblem(f"--exclude and --min-subgraph-size are options of ort-trt; {backend.name} has neither.")
     index = Model.open(request.model).index
     operators = {index.operator(place) for place in range(len(index.nodes))}
     if unknown := [name for name in request.exclude if name not in operators]:
@@ -145,8 +146,8 @@ def ort_partitions(backend: OrtBackend, request: PartitionRequest) -> Partitions
     if provider != CPU_PROVIDER:
         found = backend.availability()
         if not found.ok:
-            hint = " --predict gives a prediction from documents instead." if provider == TENSORRT_PROVIDER else ""
-            raise ComponentMissing(f"{provider} cannot be asked here: {found.reason} {found.fix}{hint}")
+            hint = " --predict makes a prediction from documentation instead." if provider == TENSORRT_PROVIDER else ""
+            raise ComponentMissing(f"{provider} is not available: {found.reason} {found.fix}{hint}")
     return _assigned(request, index, provider)
 
 
@@ -207,7 +208,8 @@ def _provider_options(request: PartitionRequest, provider: str) -> dict[str, str
 def _predicted(request: PartitionRequest, index: GraphIndex, provider: str) -> Partitions:
     if provider != TENSORRT_PROVIDER:
         raise UsageProblem(
-            f"Only TensorRT's assignment can be predicted, from its parser's documents; {provider} has to be asked."
+            f"Only TensorRT's assignment can be predicted, from its parser's documentation; {provider} itself must "
+            "be asked."
         )
     asked = _asked_parser(index)
     reasons = [_tensorrt_reason(request, index, place, asked) for place in range(len(index.nodes))]
@@ -261,7 +263,7 @@ def _reasons(request: PartitionRequest, index: GraphIndex, provider: str, placed
 
 def _tensorrt_reason(request: PartitionRequest, index: GraphIndex, place: int, asked: _Parser | None = None) -> str:
     if index.operator(place) in request.exclude:
-        return f"excluded: {index.operator(place)} was asked to be kept from TensorRT (trt_op_types_to_exclude)"
+        return f"excluded: {index.operator(place)} is excluded from TensorRT (trt_op_types_to_exclude)"
     if asked and index.operator(place) in asked.refused:
         return f"operator: TensorRT's parser here does not import it (release {asked.version})"
     reason = why_not(index.use(place))

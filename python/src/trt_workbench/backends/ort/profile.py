@@ -102,7 +102,7 @@ def read_trace(path: Path, warmup: int, model: ModelNodes) -> OrtTrace:
     except (OSError, ValueError) as error:
         # ONNX Runtime writes on without a word where the disk is full
         raise UsageProblem(
-            f"ONNX Runtime's profile cannot be read ({error}); is there room where --output points to? File: {path}"
+            f"ONNX Runtime's profile cannot be read ({error}); check the free space where --output points. File: {path}"
         ) from error
     events = [event for event in document if isinstance(event, dict) and event.get("ph") == "X"]
     runs = sorted(
@@ -110,7 +110,7 @@ def read_trace(path: Path, warmup: int, model: ModelNodes) -> OrtTrace:
         key=lambda event: float(event["ts"]),
     )[warmup:]
     if not runs:
-        raise UsageProblem(f"ONNX Runtime's profile holds no run of the model after {warmup} to warm up: {path}")
+        raise UsageProblem(f"ONNX Runtime's profile has no run of the model after the warm-up of {warmup}: {path}")
     nodes = _collect(events, runs)
     operations = [_operation(node, len(runs), model, place) for place, node in enumerate(nodes)]
     return OrtTrace([float(run["dur"]) / 1e3 for run in runs], operations)
@@ -210,8 +210,8 @@ def profiled_runs(
     request = backend.prepare(model, options)
     if formats := request.provenance.get("simulated_formats"):
         raise UsageProblem(
-            f"{backend.name} only simulates {' and '.join(formats)}, so that times of its nodes say nothing about the "
-            f"format; profile the model on a runtime that has it: {model}"
+            f"{backend.name} only simulates {' and '.join(formats)}, so times of its nodes say nothing about the "
+            f"format; profile the model on a runtime that supports it: {model}"
         )
     earlier = set(folder.glob(TRACES))
     level, spinning = request.extra["graph_optimization_level"], request.extra["allow_spinning"]

@@ -21,6 +21,7 @@ from trt_workbench.backends.tf32 import check_tf32_allowed, forbid_tf32
 from trt_workbench.core.errors import ComponentMissing, UsageProblem
 from trt_workbench.core.gpu import GPU_ADVICE, driver_report, why_no_gpu
 from trt_workbench.core.launcher import task
+from trt_workbench.core.words import counted
 from trt_workbench.core.workers import WorkerFailure, ask_python
 
 if TYPE_CHECKING:
@@ -35,14 +36,14 @@ _FROM = (12, 0)
 _SHAPES = ("nv_profile_min_shapes", "nv_profile_opt_shapes", "nv_profile_max_shapes")
 PROVIDER_OPTIONS: Mapping[str, Option] = {
     "enable_cuda_graph": Option(bool, help="Capture and replay a CUDA graph; shapes must be fixed."),
-    "nv_max_workspace_size": Option(int, minimum=0, help="Most bytes of workspace."),
-    "nv_max_shared_mem_size": Option(int, minimum=0, help="Most bytes of shared memory of a kernel."),
+    "nv_max_workspace_size": Option(int, minimum=0, help="Largest workspace in bytes."),
+    "nv_max_shared_mem_size": Option(int, minimum=0, help="Largest shared memory of a kernel in bytes."),
     "nv_dump_subgraphs": Option(bool, help="Write the subgraphs that it takes into the current folder."),
     "nv_detailed_build_log": Option(bool, help="Log the build in detail."),
     **{name: Option(str, help="input:1x3x640x640;other:1x77, for ranges of shapes.") for name in _SHAPES},
     "nv_multi_profile_enable": Option(bool, help="Several ranges of shapes."),
     "nv_use_external_data_initializer": Option(bool, help="Keep weights out of the engine."),
-    "nv_runtime_cache_path": Option(str, help="Folder that keeps what was compiled on this card."),
+    "nv_runtime_cache_path": Option(str, help="Folder for kernels compiled on this card."),
     "nv_weight_streaming_budget": Option(str, help="Memory for streamed weights: -1 (automatic), bytes, 512M, 50%."),
     "nv_op_types_to_exclude": Option(str, help="Operators left to other providers, separated by commas."),
     "nv_enable_profiling": Option(bool, help="Time layers."),
@@ -58,7 +59,7 @@ LEFT_OUT = frozenset(
     | {"VkExternalComputeQueueDataParamsNV_data", "nv_target_sm"}
 )
 RTX_OPTIONS: Mapping[str, Option] = {
-    "device_id": Option(int, default=0, minimum=0, help="Which of the cards that the provider serves."),
+    "device_id": Option(int, default=0, minimum=0, help="Which of the supported cards to use."),
     "allow_fallback": Option(bool, default=False, help="Run nodes that the provider does not take elsewhere."),
     "graph_optimization_level": Option(tuple(LEVELS), default="all", help="How far ONNX Runtime rewrites the graph."),
     "allow_spinning": Option(bool, default=False, help="Whether idle CPU threads poll instead of sleeping."),
@@ -99,7 +100,7 @@ class OrtRtxBackend(Backend):
             return Availability(ok=False, reason=f"No GPU can be used: {reason.rstrip('.')}.", fix=GPU_ADVICE)
         if not any(_is_served(gpu) for gpu in report["gpus"]):
             names = ", ".join(f"{gpu['name']} ({gpu['compute_capability']})" for gpu in report["gpus"])
-            reason = f"TensorRT-RTX serves cards of compute capability 8.6, 8.9 and from 12.0 on, not {names}."
+            reason = f"TensorRT-RTX supports cards of compute capability 8.6, 8.9 and 12.0 or newer, not {names}."
             return Availability(ok=False, reason=reason, fix="Use `ort-cuda`, `ort-trt` or `trt` on this card.")
         if importlib.util.find_spec(PACKAGE) is None:
             reason = "the package onnxruntime-ep-nv-tensorrt-rtx is not installed."
@@ -200,12 +201,12 @@ def _opened() -> Availability:
         return plain
     found = probe_plugin()
     versions = {**plain.versions, **({"ort_rtx_plugin": found["plugin"]} if "plugin" in found else {})}
-    doctor = f"{task('doctor')} shows the driver; it has to serve CUDA 13 (580 or newer)."
+    doctor = f"{task('doctor')} shows the driver; it must support CUDA 13 (580 or newer)."
     if problem := found.get("error"):
         reason = f"ONNX Runtime {versions['onnxruntime']} cannot open the provider ({problem})."
         return Availability(ok=False, reason=reason, fix=doctor, versions=versions)
     if not found.get("devices"):
-        reason = "the provider was opened and sees no card that it serves."
+        reason = "the provider loads, but sees no supported card."
         return Availability(ok=False, reason=reason, fix=doctor, versions=versions)
     return Availability(ok=True, versions=versions)
 
@@ -228,9 +229,11 @@ def _device(ort: Any, index: int) -> Any:
     _register(ort)
     devices: Sequence[Any] = [one for one in ort.get_ep_devices() if one.ep_name == RTX_PROVIDER]
     if not devices:
-        raise ComponentMissing("TensorRT-RTX's provider sees no card that it serves.")
+        raise ComponentMissing("TensorRT-RTX's provider sees no supported card.")
     if index >= len(devices):
-        raise UsageProblem(f"There is no card {index}: TensorRT-RTX's provider serves {len(devices)}, from 0 on.")
+        raise UsageProblem(
+            f"There is no card {index}: TensorRT-RTX's provider sees {counted(len(devices), 'card')}, counted from 0."
+        )
     return devices[index]
 
 
@@ -240,7 +243,7 @@ def _register(ort: Any) -> None:
     try:
         ort.register_execution_provider_library(RTX_PROVIDER, plugin.get_library_path())
     except Exception as error:
-        raise ComponentMissing(f"TensorRT-RTX's provider cannot be opened ({error}).") from error
+        raise ComponentMissing(f"TensorRT-RTX's provider cannot be loaded ({error}).") from error
 
 
 def _ranges(profile: Profile) -> dict[str, str]:

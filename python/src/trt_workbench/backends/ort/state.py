@@ -138,7 +138,7 @@ def state_pairs(
         if output in inputs:
             # ONNX Runtime hands the input itself out and writes nothing into what is bound
             raise UsageProblem(
-                f"The output {output!r} is an input of the same name, so no run writes it as state: {model}"
+                f"The output {output!r} has the same name as an input, so no run writes it as state: {model}"
             )
         if fed in pairs:
             raise UsageProblem(
@@ -171,6 +171,6 @@ def _check_fixed(kind: str, node: ort.NodeArg, model: Path) -> None:
         if not (isinstance(dim, int) and dim >= 0):
             name = f"{dim!r}, " if dim else ""
             raise UsageProblem(
-                f"State needs fixed shapes, and dimension {axis} ({name}of the {kind} {node.name!r}) is dynamic; "
-                f"export the model with a fixed size of it: {model}"
+                f"State needs fixed shapes, but dimension {axis} ({name}of the {kind} {node.name!r}) is dynamic; "
+                f"export the model with a fixed size for it: {model}"
             )

@@ -28,10 +28,12 @@ from trt_workbench.engine.tensorrt import decode_version
 # that ONNX Runtime does not: one folder for everything that can change an engine.
 TRT_OPTIONS: Mapping[str, Option] = {
     "device_id": Option(int, default=0, minimum=0, help="Index of the GPU."),
-    "trt_max_partition_iterations": Option(int, minimum=1, help="Most attempts at partitioning the graph."),
+    "trt_max_partition_iterations": Option(
+        int, minimum=1, help="Largest number of attempts at partitioning the graph."
+    ),
     "trt_min_subgraph_size": Option(int, minimum=1, help="Fewest nodes of a subgraph given to TensorRT."),
     "trt_op_types_to_exclude": Option(str, help="Operators kept from TensorRT, separated by commas."),
-    "trt_max_workspace_size": Option(int, minimum=1, help="Most bytes of workspace; all the memory by default."),
+    "trt_max_workspace_size": Option(int, minimum=1, help="Largest workspace in bytes; by default all the memory."),
     "trt_fp16_enable": Option(bool, help="Allow fp16 tactics; follows the precision by default."),
     "trt_bf16_enable": Option(bool, help="Allow bf16 tactics; follows the precision by default."),
     "trt_int8_enable": Option(bool, help="Allow int8 tactics; follows the precision by default."),
@@ -39,10 +41,10 @@ TRT_OPTIONS: Mapping[str, Option] = {
     "trt_int8_use_native_calibration_table": Option(bool, help="The table is TensorRT's own, not ONNX Runtime's."),
     "trt_layer_norm_fp32_fallback": Option(bool, help="Keep Pow and Reduce of layer normalisation in fp32."),
     "trt_dla_enable": Option(bool, help="Use the deep-learning accelerator of a Jetson."),
-    "trt_dla_core": Option(int, minimum=0, help="Which of them."),
+    "trt_dla_core": Option(int, minimum=0, help="Index of the accelerator."),
     "trt_engine_cache_enable": Option(bool, default=True, help="Keep engines between processes."),
     "trt_engine_cache_path": Option(str, help="Folder of the engines; one per hash of all inputs by default."),
-    "trt_engine_cache_prefix": Option(str, help="Start of the engines' file names."),
+    "trt_engine_cache_prefix": Option(str, help="Prefix of the engines' file names."),
     "trt_engine_hw_compatible": Option(bool, help="Engines for every GPU from Ampere on; slower."),
     "trt_weight_stripped_engine_enable": Option(bool, help="Engines without weights, refitted at load."),
     "trt_onnx_model_folder_path": Option(str, help="Folder of the model that refits a stripped engine."),
@@ -65,8 +67,8 @@ TRT_OPTIONS: Mapping[str, Option] = {
     "trt_cuda_graph_enable": Option(bool, help="Replay CUDA graphs; follows cuda_graph by default."),
     "trt_dump_subgraphs": Option(bool, help="Write each subgraph as ONNX into the current folder."),
     "trt_dump_ep_context_model": Option(bool, help="Write an ONNX file that holds or names the engines."),
-    "trt_ep_context_file_path": Option(str, help="Where that file is written."),
-    "trt_ep_context_embed_mode": Option(int, minimum=0, help="1 holds the engine in that file, 0 names it."),
+    "trt_ep_context_file_path": Option(str, help="Path of that file."),
+    "trt_ep_context_embed_mode": Option(int, minimum=0, help="1 embeds the engine in that file, 0 refers to it."),
     "trt_detailed_build_log": Option(bool, help="Log each step of a build."),
 }
 
@@ -191,7 +193,7 @@ class OrtTrtBackend(OrtBackend):
         chosen = sorted(name for name in _FLAGS.values() if extra[name])
         if asked == "fp32" and chosen:
             raise UsageProblem(
-                f"{', '.join(chosen)} was set and fp32 asked for; ask for the precision itself (fp16, bf16, int8)."
+                f"{', '.join(chosen)} was set, but fp32 requested; request the precision itself (fp16, bf16, int8)."
             )
         # of quantised files TensorRT takes the types from the graph
         if asked == "fp32" or get(asked).is_quantised or tensorrt >= _TYPED_FROM:
@@ -203,7 +205,7 @@ class OrtTrtBackend(OrtBackend):
         if flag and tensorrt < _TYPED_FROM and extra[flag] is None:
             extra[flag] = True
         if flag and extra[flag] is False and tensorrt < _TYPED_FROM:
-            raise UsageProblem(f"{asked} was asked for and {flag} forbids it; leave one of them out.")
+            raise UsageProblem(f"{asked} was requested, but {flag} forbids it; omit one of them.")
         return loaded, record
 
 
@@ -216,10 +218,10 @@ def _check_profiles(extra: Mapping[str, Any], model: Model) -> None:
     shapes: list[dict[str, list[int]]] = []
     for option in given:
         if not _PROFILE.match(extra[option]):
-            raise UsageProblem(f"{option} is written input:1x3x640x640,other:1x77, not {extra[option]!r}.")
+            raise UsageProblem(f"{option} must have the form input:1x3x640x640,other:1x77, not {extra[option]!r}.")
         parts = dict(part.rsplit(":", 1) for part in extra[option].split(","))
         if unknown := sorted(parts.keys() - names):
-            raise UsageProblem(f"{option} names {unknown}, the model's inputs are {sorted(names)}: {model.path}")
+            raise UsageProblem(f"{option} names {unknown}, but the model's inputs are {sorted(names)}: {model.path}")
         shapes.append({name: [int(dim) for dim in shape.split("x")] for name, shape in parts.items()})
     for name in shapes[0] if shapes else ():
         lowest, best, highest = (part.get(name, []) for part in shapes)
@@ -228,7 +230,7 @@ def _check_profiles(extra: Mapping[str, Any], model: Model) -> None:
         )
         if not ordered:
             raise UsageProblem(
-                f"The profile of {name} is not min <= opt <= max in every dimension: {lowest}, {best}, {highest}."
+                f"The profile of {name} must satisfy min <= opt <= max in every dimension: {lowest}, {best}, {highest}."
             )
 
 

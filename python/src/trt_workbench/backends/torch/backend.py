@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 Module = Callable[..., tuple["torch_module.Tensor", ...]]
 
 _OPTIONS: Mapping[str, Option] = {
-    "device": Option(str, help="cpu, cuda or cuda:N; the GPU if there is one by default."),
-    "channels_last": Option(bool, default=False, help="Hold images and filters with the channels innermost."),
-    "trust": Option(bool, default=False, help="Load a .pt2 file, which can carry code."),
+    "device": Option(str, help="cpu, cuda or cuda:N; by default the GPU if there is one."),
+    "channels_last": Option(bool, default=False, help="Store images and filters with the channels last."),
+    "trust": Option(bool, default=False, help="Load a .pt2 file, which can contain code."),
 }
 _MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 _COMPILE_OPTIONS: Mapping[str, Option] = {
     **_OPTIONS,
     "mode": Option(_MODES, default="default", help="reduce-overhead captures CUDA graphs."),
     "dynamic": Option(bool, help="Compile for any size; by default a size that varies becomes dynamic."),
-    "fullgraph": Option(bool, help="Fail instead of running a part uncompiled; by default wherever that is possible."),
+    "fullgraph": Option(bool, help="Fail instead of running a part uncompiled; on by default where possible."),
 }
 _COMPILERS = ("g++", "clang++", "c++")
 _SWITCHES = ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE")
@@ -73,7 +73,7 @@ class TorchBackend(Backend):
     def check_language_options(self, options: Mapping[str, Any]) -> None:
         """Raise UsageProblem for any option but `device`."""
         if unknown := options.keys() - {"device"}:
-            raise UsageProblem(f"{self.name} has no option {min(unknown)!r} for language models, other than device.")
+            raise UsageProblem(f"{self.name} has no option {min(unknown)!r} for language models, only device.")
 
     def load_language(self, directory: LlmDirectory, options: SessionOptions) -> TorchLlm:
         """Load a language model by transformers; the option `device` may be "auto"."""
@@ -152,11 +152,12 @@ class TorchCompileBackend(TorchBackend):
         """Say whether PyTorch serves, may compile, and has the C++ compiler that generated code needs."""
         found = torch_availability()
         if found.ok and (switch := next((name for name in _SWITCHES if os.environ.get(name) == "1"), None)):
-            reason = f"{switch}=1 switches torch.compile off, so that everything would run uncompiled."
+            reason = f"{switch}=1 disables torch.compile, so everything would run uncompiled."
             return Availability(ok=False, reason=reason, fix=f"Unset {switch}.", versions=found.versions)
         if found.ok and compiler() is None:
             named = os.environ.get("CXX")
-            reason = f"torch.compile needs a C++ compiler, and {named or 'none of ' + ', '.join(_COMPILERS)} is there."
+            absent = f"{named} is not" if named else f"none of {', '.join(_COMPILERS)} is"
+            reason = f"torch.compile needs a C++ compiler, but {absent} installed."
             fix = "Install one (`apt-get install g++`, or `cxx-compiler` from conda-forge) or set CXX to it."
             return Availability(ok=False, reason=reason, fix=fix, versions=found.versions)
         return found

@@ -52,9 +52,9 @@ def chosen_device(name: str | None) -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError as error:
-        raise UsageProblem(f"The device is cpu, cuda or cuda:N, not {name!r}.") from error
+        raise UsageProblem(f"The device must be cpu, cuda or cuda:N, not {name!r}.") from error
     if device.type == "cuda" and not torch.cuda.is_available():
-        built = f"CUDA {torch.version.cuda}" if torch.version.cuda else "the CPU alone"
+        built = f"CUDA {torch.version.cuda}" if torch.version.cuda else "only the CPU"
         raise ComponentMissing(
             f"PyTorch {torch.__version__}, built for {built}, has no CUDA device here; "
             f"{task('doctor')} shows the driver."
@@ -125,8 +125,8 @@ def not_compiled(error: Exception) -> str | None:
         from torch._dynamo import config
 
         return (
-            f"it was compiled for {config.recompile_limit} kinds of inputs, such as lengths, the most that PyTorch "
-            "compiles for (recompile_limit), and would run uncompiled for any other"
+            f"it was compiled for {config.recompile_limit} kinds of inputs, such as lengths, PyTorch's limit "
+            "(recompile_limit), and would run uncompiled for any other"
         )
     return f"it cannot be compiled ({_shortened(error)})"
 

@@ -16,6 +16,7 @@ from trt_workbench.core.device_errors import device_error, device_message
 from trt_workbench.core.errors import ComponentMissing, UsageProblem
 from trt_workbench.core.launcher import package
 from trt_workbench.core.variables import wait_policy
+from trt_workbench.core.words import counted
 from trt_workbench.model.llm_directory import LlmDirectory
 from trt_workbench.model.precision import Precision
 
@@ -148,7 +149,7 @@ class TorchLlm:
             DeviceFailure: the device is out of memory or failed.
         """
         if self._cache is None:
-            raise UsageProblem("A sequence starts with prefill; there is none to append to.")
+            raise UsageProblem("A sequence starts with prefill; there is nothing to append to.")
         with self._inference():
             inputs = {"input_ids": self._to_device(tokens[:, None]), "past_key_values": self._cache, "use_cache": True}
             if self._compiled_step is None:
@@ -198,19 +199,19 @@ class TorchLlm:
             except Exception as error:
                 if why := not_compiled(error):
                     raise UsageProblem(
-                        f"torch-compile cannot run this {self._model_type} model so: {why}. Leave torch-compile out "
-                        "here; torch runs the model uncompiled."
+                        f"torch-compile cannot run this {self._model_type} model in this way: {why}. Omit "
+                        "torch-compile here; torch runs the model uncompiled."
                     ) from error
                 if not isinstance(error, REFUSALS):
                     raise
                 raise UsageProblem(
-                    f"transformers cannot run this {self._model_type} model so ({_first_line(error)})."
+                    f"transformers cannot run this {self._model_type} model in this way ({_first_line(error)})."
                 ) from error
 
     def _no_cache(self) -> UsageProblem:
         return UsageProblem(
-            f"This {self._model_type} model takes no keys and values that are kept, so it cannot generate with a "
-            f"cache; leave generate-cached out."
+            f"This {self._model_type} model accepts no cached keys and values, so it cannot generate with a cache; "
+            "omit generate-cached."
         )
 
 
@@ -269,14 +270,14 @@ def choose_device(device: str) -> str:
         return "cuda" if available else "cpu"
     kind, colon, number = device.partition(":")
     if device != "cpu" and not (kind == "cuda" and (number.isdecimal() or not colon)):
-        raise UsageProblem(f"PyTorch's device is auto, cpu, cuda or cuda:N, not {device!r}.")
+        raise UsageProblem(f"PyTorch's device must be auto, cpu, cuda or cuda:N, not {device!r}.")
     if kind == "cuda" and not available:
         raise ComponentMissing(
             f"PyTorch {torch.__version__} sees no GPU, so {device} cannot be used; pass --device cpu."
         )
     if number and int(number) >= torch.cuda.device_count():
         raise ComponentMissing(
-            f"PyTorch sees {torch.cuda.device_count()} GPUs, so there is no {device}; they count from 0."
+            f"PyTorch sees {counted(torch.cuda.device_count(), 'GPU')}, counted from 0; there is no {device}."
         )
     return device
 

@@ -13,6 +13,7 @@ from trt_workbench.core.elements import errors, is_finite
 from trt_workbench.core.errors import ComponentMissing, UsageProblem
 from trt_workbench.core.launcher import package
 from trt_workbench.core.variables import keep_compiled_code
+from trt_workbench.core.words import counted
 from trt_workbench.model.llm_directory import LlmDirectory
 
 if TYPE_CHECKING:
@@ -103,25 +104,25 @@ def _check_complete(directory: LlmDirectory, info: dict[str, Any], note: Callabl
     # transformers fills what is missing with random numbers and continues
     if missing := sorted(map(str, info["missing_keys"])):
         raise UsageProblem(
-            f"The checkpoint lacks {len(missing)} weights of the model, the first is {missing[0]}: {where}"
+            f"The checkpoint lacks {counted(len(missing), 'weight')} of the model, such as {missing[0]}: {where}"
         )
     if wrong := sorted(info["mismatched_keys"]):
         name, found, expected = wrong[0]
         raise UsageProblem(
-            f"{len(wrong)} weights have another shape than config.json says, the first is {name}, "
+            f"The shapes of {counted(len(wrong), 'weight')} differ from config.json, such as {name}: "
             f"{list(found)} instead of {list(expected)}: {where}"
         )
     further = sorted(map(str, info["unexpected_keys"]))
     if not further:
         return
     unused = (
-        f"transformers' own {directory.model_type} has no place for {len(further)} of its weights, the first is "
+        f"transformers' own {directory.model_type} has no place for {len(further)} of its weights, such as "
         f"{further[0]}: {where}"
     )
     # code that comes with a model may compute more than the class of the same name
     if directory.brings_code:
-        raise UsageProblem(f"The checkpoint brings code of its own (auto_map), which is never executed, and {unused}")
-    note(f"The checkpoint may hold another model than config.json says: with it, {unused}")
+        raise UsageProblem(f"The checkpoint contains its own code (auto_map), which is never executed, and {unused}")
+    note(f"The checkpoint may hold another model than config.json declares: with it, {unused}")
 
 
 def _check_causal(directory: LlmDirectory, model: PreTrainedModel) -> None:
@@ -146,8 +147,8 @@ def _check_causal(directory: LlmDirectory, model: PreTrainedModel) -> None:
     one, other = logits.float().cpu().numpy()
     if errors(other, one).max() > _CAUSAL_TOLERANCE * max(np.abs(one[is_finite(one)]).max(initial=0), 1e-6):
         raise UsageProblem(
-            f"This {directory.model_type} model is not causal: later tokens change its logits of earlier ones, so a "
-            f"perplexity or generated text of it means nothing. A decoder of this architecture has is_decoder in "
+            f"This {directory.model_type} model is not causal: later tokens change the logits of earlier ones, so "
+            "its perplexity and its generated text mean nothing. A decoder of this architecture has is_decoder in "
             f"config.json: {directory.path}"
         )
 

@@ -77,8 +77,8 @@ def other_tokens(directory: LlmDirectory, tokenizer: LlmTokenizer, text: str, en
     if encoded.ids.tolist() == ids:
         return None
     return (
-        f"transformers reads the tokenizer as {tokenizer.kind}, which cuts the text into other tokens "
-        f"({len(encoded.ids)}) than tokenizer.json says ({len(ids)}), by which other programs go."
+        f"transformers reads the tokenizer as {tokenizer.kind}, which splits the text into {len(encoded.ids)} "
+        f"tokens, not into the {len(ids)} of tokenizer.json, which other programs use."
     )
 
 
@@ -91,7 +91,7 @@ def load_tokenizer(directory: LlmDirectory) -> LlmTokenizer:
     """
     if not directory.has_tokenizer:
         raise UsageProblem(
-            f"The model's folder has no tokenizer, so text cannot be turned into tokens. Copy tokenizer.json and "
+            "The model's folder has no tokenizer, so text cannot be converted to tokens. Copy tokenizer.json and "
             f"tokenizer_config.json of the model into it: {directory.path}"
         )
     keep_compiled_code()

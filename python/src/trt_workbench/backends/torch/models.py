@@ -53,7 +53,7 @@ def load_model(path: Path, precision: torch.dtype, *, trust: bool = False) -> To
         return _from_onnx(path, precision)
     if not trust:
         raise UsageProblem(
-            f"A .pt2 file can carry code that runs when it is loaded; pass trust=true if you know its origin: {path}"
+            f"A .pt2 file can contain code that runs when it is loaded; pass trust=true if you know its origin: {path}"
         )
     return _from_export(path, precision)
 
@@ -89,13 +89,13 @@ def _from_export(path: Path, precision: torch.dtype) -> TorchModel:
 
     if precision != torch.float32:
         raise UsageProblem(
-            f"A .pt2 program computes in the precision it was exported in; export it anew or ask for fp32: {path}"
+            f"A .pt2 program computes in the precision of its export; export it again or request fp32: {path}"
         )
     try:
         program = torch.export.load(path)
     except Exception as error:  # zip, JSON and schema errors of many kinds
         raise UsageProblem(
-            f"The file is no program that torch.export saved ({' '.join(str(error).split())[:300]}): {path}"
+            f"The file is not a program saved by torch.export ({' '.join(str(error).split())[:300]}): {path}"
         ) from error
     values = {node.name: node.meta.get("val") for node in program.graph.nodes}
     signature = program.graph_signature
@@ -109,7 +109,9 @@ def _export_spec(name: Any, value: Any, path: Path) -> TensorSpec:
     import torch
 
     if not isinstance(value, torch.Tensor):
-        raise UsageProblem(f"{name} of the exported program is no tensor; export a program of tensors alone: {path}")
+        raise UsageProblem(
+            f"{name} of the exported program is not a tensor; export a program with only tensors: {path}"
+        )
     dims = tuple(dim if isinstance(dim, int) else None for dim in value.shape)
     return TensorSpec(str(name), str(value.dtype).removeprefix("torch."), dims)
 

@@ -192,7 +192,8 @@ def _refuse_build_options(plan: Path, options: SessionOptions) -> None:
     building = (BuildSettings.model_fields.keys() | {"config", "force"}) - {"device", "verbosity", "plugins"}
     if asked := sorted(building & options.extra.keys()):
         raise UsageProblem(
-            f"Option {asked[0]} is for building, and this is a plan; name the ONNX file instead, or drop it: {plan}"
+            f"Option {asked[0]} is for building, but this is a plan; pass the ONNX file instead, or omit the option: "
+            f"{plan}"
         )
 
 
@@ -205,5 +206,5 @@ def _check_precision(loaded: LoadedEngine, options: SessionOptions) -> None:
     made = "+".join(manifest.precision)
     if asked != made:
         raise UsageProblem(
-            f"The plan was built with {made}, not {asked}; build another one, or name the ONNX file: {loaded.plan.path}"
+            f"The plan was built with {made}, not {asked}; build another one, or pass the ONNX file: {loaded.plan.path}"
         )

@@ -55,7 +55,7 @@ def whole_batches(session: Session) -> TrtSession:
     if isinstance(session, TrtSession):
         return session
     session.close()
-    raise UsageProblem("infer-engine times whole calls of an engine; leave out --option rows, which splits them.")
+    raise UsageProblem("infer-engine times whole calls of an engine; omit --option rows, which splits them.")
 
 
 class FencedTrtSession(TrtSession):
@@ -119,7 +119,8 @@ class RowsSession(Session):
         sizes = {len(inputs[name]) for name in self._batched}
         if len(sizes) > 1:
             raise UsageProblem(
-                f"Inputs have {' and '.join(map(str, sorted(sizes)))} rows; with rows={self._rows} all have as many."
+                f"Inputs have {' and '.join(map(str, sorted(sizes)))} rows; with rows={self._rows} all must have the "
+                "same number."
             )
         parts = [
             self.inner.run({k: v[first : first + self._rows] if k in self._batched else v for k, v in inputs.items()})

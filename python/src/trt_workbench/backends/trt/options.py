@@ -73,7 +73,7 @@ def split_options(options: SessionOptions) -> tuple[RunnerChoice, BuildSettings]
         overrides["precision"] = f"{options.precision}+tf32" if options.tf32 else options.precision
     settings = load_settings(choice.config, overrides)
     if choice.slots is not None and choice.slots < options.concurrency:
-        raise UsageProblem(f"{options.concurrency} calls at once need as many slots, not {choice.slots}.")
+        raise UsageProblem(f"{options.concurrency} concurrent calls need as many slots, not {choice.slots}.")
     return choice, settings
 
 

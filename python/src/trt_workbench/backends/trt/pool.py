@@ -115,5 +115,5 @@ def most_rows(engine: Any, name: str, shape: Sequence[int], axis: int) -> int | 
         if all(low[place] <= size <= high[place] for place, size in enumerate(shape) if place != axis)
     ]
     if ranges and not fits:
-        raise UsageProblem(f"No profile of the engine takes {name} as {list(shape)}, whatever its batch.")
+        raise UsageProblem(f"No profile of the engine accepts {name} with shape {list(shape)}, for any batch.")
     return max(fits, default=None)

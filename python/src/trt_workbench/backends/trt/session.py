@@ -18,6 +18,7 @@ from trt_workbench.backends.trt.options import RunnerChoice
 from trt_workbench.backends.trt.pool import TrtStreamPool, most_rows
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.precision import FORMATS
+from trt_workbench.core.words import counted
 from trt_workbench.engine import native
 from trt_workbench.engine.inspection import engine_precision
 from trt_workbench.engine.loading import LoadedEngine
@@ -135,12 +136,13 @@ class TrtSession(StateSession):
             raise closed()
         if len(self.inputs) != 1 or len(self.inputs[0].shape) != 4:
             raise UsageProblem(
-                f"Images are for a model with one input of four dimensions, not {list(map(str, self.inputs))}."
+                f"Images need a model with one input of four dimensions, not {list(map(str, self.inputs))}."
             )
         fixed, count = self.inputs[0].shape[0], len(images)
         if fixed is not None and count > fixed:
             raise UsageProblem(
-                f"The engine takes batches of exactly {fixed}, not {count} images; build one with a dynamic batch."
+                f"The engine takes only batches of {fixed}, not {counted(count, 'image')}; build one with a dynamic "
+                "batch."
             )
         lacking = 0 if fixed is None else fixed - count
         batch = [*images, *[_NO_IMAGE] * lacking] if lacking else images

@@ -41,4 +41,4 @@ def refuse_unknown(nodes: Iterable[onnx.NodeProto], known: Collection[str]) -> N
             unknown.setdefault(name, node.name or "(no name)")
     if unknown:
         named = ", ".join(f"{operator} (node {node})" for operator, node in sorted(unknown.items()))
-        raise UsageProblem(f"The torch backend has no counterpart of {named}.")
+        raise UsageProblem(f"The torch backend does not support {named}.")

@@ -71,4 +71,4 @@ def as_torch(array: np.ndarray[Any, Any]) -> torch.Tensor:
     try:
         return torch.from_numpy(np.array(array))
     except TypeError as error:
-        raise UsageProblem(f"Constants of type {array.dtype} have no counterpart in the torch backend.") from error
+        raise UsageProblem(f"Constants of type {array.dtype} are not supported by the torch backend.") from error

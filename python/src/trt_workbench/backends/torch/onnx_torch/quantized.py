@@ -42,7 +42,7 @@ def _along(values: Tensor, x: Tensor, axis: int) -> Tensor:
 
 def _no_blocks(operator: str, attributes: dict[str, Any]) -> None:
     if attributes.get("block_size"):
-        raise UsageProblem(f"The torch backend has no {operator} in blocks.")
+        raise UsageProblem(f"The torch backend does not support {operator} with blocks.")
 
 
 OPERATORS: dict[str, Callable[..., Any]] = {"QuantizeLinear": rounded_once(_quantize), "DequantizeLinear": _dequantize}

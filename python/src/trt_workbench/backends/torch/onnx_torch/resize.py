@@ -88,7 +88,7 @@ def resize(
     """Resize along every dimension whose size or scale differs from 1.
 
     Raises:
-        UsageProblem: antialiased or cropped resizing, which has no counterpart here.
+        UsageProblem: antialiased or cropped resizing, which is not supported by the torch backend.
     """
     if (
         mode not in ("nearest", "linear", "cubic")
@@ -96,10 +96,10 @@ def resize(
         or coordinate_transformation_mode == "tf_crop_and_resize"
     ):
         how = f"{mode}, {coordinate_transformation_mode}, antialias={antialias}"
-        raise UsageProblem(f"Resize with {how} has no counterpart in the torch backend.")
+        raise UsageProblem(f"Resize with {how} is not supported by the torch backend.")
     if keep_aspect_ratio_policy != "stretch":
         raise UsageProblem(
-            f"Resize with keep_aspect_ratio_policy {keep_aspect_ratio_policy} has no counterpart in the torch backend."
+            f"Resize with keep_aspect_ratio_policy {keep_aspect_ratio_policy} is not supported by the torch backend."
         )
     chosen = [axis % x.ndim for axis in axes] if axes is not None else list(range(x.ndim))
     source = [x.shape[axis] for axis in chosen]
