@@ -53,7 +53,7 @@ public:
     BuilderHold(const BuilderHold&) = delete;
     BuilderHold& operator=(const BuilderHold&) = delete;
 
-    /// Lets it go; calling it again does nothing.
+    /// Releases it; calling it again does nothing.
     void close();
 
 private:

@@ -24,7 +24,7 @@ class DeviceFailure(NativeError):
     """The GPU or its driver failed: out of memory, lost, or not usable at all."""
 
 class OutOfMemory(DeviceFailure):
-    """Device or page-locked memory could not be had. What was allocated before stays valid."""
+    """Device or page-locked memory ran out. Earlier allocations stay valid."""
 
 class DeviceLost(DeviceFailure):
     """The GPU failed for good: every later call of this process fails, too."""
@@ -156,7 +156,7 @@ class BuildResult:
         parse_s: seconds that parsing took.
         build_s: seconds that TensorRT's build took, calibration included.
         layer_count: layers of the network; an engine has fewer after fusion.
-        skipped_tactics: kernels not tried for want of memory, a sign of a slower engine.
+        skipped_tactics: kernels skipped because memory ran out, a sign of a slower engine.
         warnings: TensorRT's warnings and the core's, each once.
         inputs: of the network.
         outputs: of the network.
@@ -203,7 +203,7 @@ class BuilderHold:
         """
 
     def close(self) -> None:
-        """Let it go; calling it again does nothing."""
+        """Release it; calling it again does nothing."""
 
 def build_engine(
     model: str | os.PathLike[str], options: BuildOptions, progress: _ProgressCallback | None = None
@@ -211,7 +211,7 @@ def build_engine(
     """Build a plan from an ONNX file. Other Python threads go on while TensorRT works.
 
     Args:
-        model: path of the model; external data lies beside it.
+        model: path of the model; external data is next to it.
         options: what is asked for.
         progress: called with a phase's name, the steps done and the steps in all (0: unknown), from any thread; False
             ends the build. TensorRT 8 reports "parse", "calibrate" and "build" alone.

@@ -1,4 +1,4 @@
-"""The extension module. What a build lacks for want of CUDA or TensorRT headers is absent at run time."""
+"""The extension module. A build without CUDA or TensorRT headers lacks the parts that need them."""
 
 from trt_workbench_native._builder import *  # noqa: F403
 from trt_workbench_native._options import *  # noqa: F403

@@ -16,8 +16,8 @@ class BuildOptions:
         device: CUDA device index.
         profiles: ranges of input shapes, each tuned for.
         precision_constraints: none, prefer or obey.
-        layer_precisions: layer name pattern (fnmatch) to data type; the last that matches counts.
-        layer_output_types: the same for what layers give.
+        layer_precisions: layer name pattern (fnmatch) to data type; the last match applies.
+        layer_output_types: the same for the outputs of layers.
         calibration: of int8.
         memory_pools: pool name to bytes.
         optimization_level: 0 to 5.
@@ -125,16 +125,16 @@ class RunnerOptions:
     """How an engine is run.
 
     Attributes:
-        slots: calls in flight at once, 1 to 64; each has a context, streams and buffers of its own.
+        slots: calls in flight at once, 1 to 64; each has its own context, streams and buffers.
         cuda_graph: capture a call of the same shapes at its second use and replay it from the third on.
-        spin: wait by polling (least latency, a busy core) instead of asleep.
-        timing: take the device's time by stage; costs four to six event records a call.
-        graph_includes_transfers: copies and compute in one stream and one graph, or each in a stream of its own;
-            without a value the former for inputs of up to 2 MiB in all.
-        profile: always this optimisation profile; else chosen by the shapes of each call.
+        spin: wait by polling (lowest latency, one busy core) instead of sleeping.
+        timing: measure device time by stage; costs four to six event records per call.
+        graph_includes_transfers: copies and compute in one stream and one graph, or each in its own stream; by default
+            the former for inputs of up to 2 MiB in total.
+        profile: always this optimisation profile; by default the one that fits the shapes of each call.
         state: output name to input name: values that stay on the device and feed the next call. One slot only.
-        outputs: names of the outputs that are copied to the host; default all but the state outputs.
-        graph_cache: kinds of calls (shapes, addresses, choices) that each slot remembers; the oldest graph goes first.
+        outputs: names of the outputs to copy to the host; by default all but the state outputs.
+        graph_cache: kinds of calls (shapes, addresses, choices) that each slot remembers; the oldest graph is dropped.
             With state, whose two buffers change roles, there are two graphs of each kind.
     """
 
@@ -165,17 +165,17 @@ class BenchOptions:
     """What `bench` does; the method is trtexec's.
 
     Attributes:
-        iterations: least number of queries a stream after the warm-up.
-        duration_s: least duration after the warm-up, in seconds.
-        warmup_ms: of GPU time; queries that begin in it are dropped.
-        streams: inference streams, each with a context and buffers of its own.
-        threads: a host thread for each stream; else one serves them in turn.
-        depth: queries in flight a stream; 1 exposes the transfers.
-        spin: wait by polling instead of asleep.
+        iterations: fewest queries per stream after the warm-up.
+        duration_s: shortest duration after the warm-up, in seconds.
+        warmup_ms: warm-up in GPU time; its queries are dropped.
+        streams: inference streams, each with its own context and buffers.
+        threads: one host thread per stream; otherwise one for all.
+        depth: queries in flight per stream; 1 exposes the transfers.
+        spin: wait by polling instead of sleeping.
         transfers: copy inputs and outputs at every query.
         cuda_graph: launch the engine as a captured graph; copies stay outside.
-        profiler: bound the timed part with cudaProfilerStart and -Stop.
-        profile: optimisation profile; else chosen by the shapes.
+        profiler: mark the timed part with cudaProfilerStart and -Stop.
+        profile: optimisation profile; by default the one that fits the shapes.
     """
 
     iterations: int

@@ -117,7 +117,7 @@ class DeviceArray:
 
 # ---- letterbox -------------------------------------------------------------------------------------
 class LetterboxGeometry:
-    """Where an image lies in the input, in pixels: x_input = x_source * new_width / source_width + left, y alike."""
+    """Where an image is in the input, in pixels: x_input = x_source * new_width / source_width + left, y alike."""
 
     @property
     def source_height(self) -> int: ...
@@ -133,7 +133,7 @@ class LetterboxGeometry:
     def left(self) -> int: ...
 
 def letterbox_geometry(height: int, width: int, spec: LetterboxSpec) -> LetterboxGeometry:
-    """Return where an image of `height` by `width` pixels lands. Raises UsageProblem for an empty image."""
+    """Return the position of an image of `height` by `width` pixels. Raises UsageProblem for an empty image."""
 
 def letterbox_cpu(image: Image, spec: LetterboxSpec) -> HostArray:
     """Letterbox one image on the CPU: [3, H, W] or [H, W, 3] of the spec's dtype. Raises UsageProblem."""
@@ -201,7 +201,7 @@ class EngineTensor:
         """Of an input: the shapes that each optimisation profile allows. Of an output: empty."""
     @property
     def values(self) -> tuple[ShapeRange, ...]:
-        """Of a shape tensor: the values that each profile allows, where this TensorRT version tells them."""
+        """Of a shape tensor: the values that each profile allows, where this TensorRT version reports them."""
 
 class Engine:
     """A deserialised plan. Immutable; runners and benches share it and keep it alive.
@@ -265,7 +265,7 @@ class CallTiming:
         """Host time from the start of submit to the end of wait, without the copy into arrays of the caller's."""
 
 class GraphStatus:
-    """Whether CUDA graphs are in use; as text one line such as "on: 2 graphs captured"."""
+    """Whether CUDA graphs are in use; `str` gives one line such as "on: 2 graphs captured"."""
 
     @property
     def graphs(self) -> int:
@@ -354,7 +354,7 @@ class Runner:
         """
 
     def timing(self) -> CallTiming:
-        """Of the call that the calling thread finished last; UsageProblem if there was none."""
+        """Return the times of the last call that this thread finished; UsageProblem if there was none."""
     def graph_status(self) -> GraphStatus: ...
     def input_buffer(self, name: str, shape: Sequence[int] | None = None, *, slot: int = 0) -> HostArray:
         """Return a writable view of a slot's pinned input buffer; passing it to `run` saves a copy on that slot.
@@ -386,13 +386,13 @@ class Runner:
             DeviceFailure: the device failed or is out of memory.
         """
     def memory_bytes(self) -> dict[str, int]:
-        """Return what all slots hold, graphs and weights left out.
+        """Return the memory of all slots, without graphs and weights.
 
         `device_scratch`, `device_inputs`, `device_outputs`, `device_state`, `device_images`, `pinned_inputs`,
         `pinned_outputs`, `pinned_images`.
         """
     def counters(self) -> dict[str, int]:
-        """Return how often calls took what way.
+        """Return how many calls took which path.
 
         `strided_copies`: inputs that had to be made contiguous. `in_place_inputs`: written in place by the caller.
         `page_locked_images`: read from the caller's page-locked memory.
@@ -406,7 +406,7 @@ class Runner:
     def __exit__(self, *error: object) -> None: ...
 
 class Ticket:
-    """A call in flight, and the runner's slot that it has. Made by `Runner.submit`. Thread-safe.
+    """A call in flight, with its slot of the runner. Made by `Runner.submit`. Thread-safe.
 
     The slot is free again once the result is taken. A ticket that is dropped waits for the device and frees it, too.
     `await ticket` gives the result in asyncio; where that is cancelled, the ticket still has it.
@@ -445,7 +445,7 @@ class Ticket:
 
 # ---- measuring -------------------------------------------------------------------------------------
 class BenchResult:
-    """Every query of a measurement, by start, the warm-up left out. Arrays are float64 [len(self)]; times in ms."""
+    """Every query of a measurement after the warm-up, ordered by start. Arrays are float64 [len(self)]; times in ms."""
 
     def __len__(self) -> int: ...
     @property
@@ -486,7 +486,7 @@ class BenchResult:
         """Host clock over the same queries."""
     @property
     def throughput_qps(self) -> float:
-        """Queries a second over `wall_ms`, as trtexec reports it; a batch is one query."""
+        """Queries/s over `wall_ms`, as trtexec reports it; a batch is one query."""
     @property
     def warmup_queries(self) -> int:
         """How many were dropped."""

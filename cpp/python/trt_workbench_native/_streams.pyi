@@ -58,7 +58,7 @@ class StreamPool:
         Args:
             engine: outputs whose shape depends on the data are refused by the push.
             state: the state tensors; every other dimension than the batch has one size, which the engine or `initial`
-                tells.
+                sets.
             batch_axes: batch axis of each other input and output that has a row a stream; what it says of state is not
                 looked at. An input without one is the same for all streams of a push; an output without one is returned
                 as the last run of the push gave it.
@@ -120,7 +120,7 @@ class StreamPool:
             DeviceFailure: the device failed.
         """
     def memory_bytes(self) -> dict[str, int]:
-        """Return what the pool holds, graphs and weights left out.
+        """Return the memory of the pool, without graphs and weights.
 
         `arena`: the state of all streams and of the spare row. `buffers`: gathered state, inputs and outputs, on the
         device. `contexts`: the scratch memory that all contexts share. `pinned`: page-locked host memory. `per_stream`:

@@ -71,7 +71,8 @@ Built build_engine(const py::object& model, const BuildOptions& given, const std
 py::bytes merge_timing_caches(const Built& self, const std::vector<py::bytes>& caches) {
     const std::shared_ptr<TimingCacheMerger> merger = self.rest.merger;
     if (!merger) {
-        throw UsageProblem("The timing cache of this build was disabled, and it kept no builder to merge others.");
+        throw UsageProblem(
+            "The timing cache of this build was disabled, so it has no builder that could merge others.");
     }
     const std::vector<std::string> copies{caches.begin(), caches.end()};
     std::string merged;
@@ -104,7 +105,7 @@ void bind_result(py::module_& m) {
         .def_property_readonly("layer_count", rest(&BuildResult::layer_count),
                                "Layers of the network; an engine has fewer after fusion.")
         .def_property_readonly("skipped_tactics", rest(&BuildResult::skipped_tactics),
-                               "Kernels not tried for want of memory: a sign of a slower engine.")
+                               "Kernels skipped because memory ran out: a sign of a slower engine.")
         .def_property_readonly("warnings",
                                [](const Built& self) {
                                    py::list lines;
@@ -130,7 +131,7 @@ void bind_hold(py::module_& m) {
              "Raises:\n    ComponentMissing: TensorRT's library or its builder is absent.\n"
              "    UsageProblem: The device does not exist.\n    DeviceFailure: No GPU can be used.")
         .def("close", &BuilderHold::close, py::call_guard<py::gil_scoped_release>(),
-             "Lets it go; calling it again does nothing.");
+             "Releases it; calling it again does nothing.");
 }
 
 std::vector<std::string> unsupported_operators(const std::vector<std::string>& op_types) {
@@ -158,7 +159,7 @@ void bind_builder(py::module_& m) {
     bind_hold(m);
     m.def("build_engine", &build_engine, py::arg("model"), py::arg("options"), py::arg("progress") = py::none(),
           "Builds a plan from an ONNX file. The interpreter lock is free while TensorRT works.\n\n"
-          "Args:\n    model: Path of the model; its external data lies beside it.\n    options: What is asked for.\n"
+          "Args:\n    model: Path of the model; its external data is next to it.\n    options: What is asked for.\n"
           "    progress: Called with a phase's name, the steps done and the steps in all (0: unknown), from any thread;"
           " False ends the build.\n\n"
           "Raises:\n    UsageProblem: The model or the options cannot be built.\n"

@@ -70,13 +70,13 @@ py::array pinned_empty(const Shape& shape, const py::object& dtype) {
     const py::dtype type = py::dtype::from_args(dtype);
     // numpy gives strings of no length one character each, for which there would be no memory
     if (type.itemsize() == 0 || type.attr("hasobject").cast<bool>()) {
-        throw UsageProblem("Page-locked memory is for numbers; the dtype " + py::str(type).cast<std::string>() +
-                           " holds none.");
+        throw UsageProblem("Page-locked memory holds only numbers; the dtype " + py::str(type).cast<std::string>() +
+                           " is not numeric.");
     }
     auto bytes = static_cast<std::size_t>(type.itemsize());
     for (const std::int64_t dim : shape) {
         if (dim < 0 || __builtin_mul_overflow(bytes, static_cast<std::size_t>(dim), &bytes)) {
-            throw UsageProblem("There is no array of the shape " + py::str(py::cast(shape)).cast<std::string>() + ".");
+            throw UsageProblem("An array cannot have the shape " + py::str(py::cast(shape)).cast<std::string>() + ".");
         }
     }
     std::unique_ptr<PinnedMemory> memory;
@@ -91,10 +91,10 @@ py::array pinned_empty(const Shape& shape, const py::object& dtype) {
 } // namespace
 
 void bind_device(py::module_& m) {
-    m.def("cuda_status", &cuda_status, "Tells whether a GPU can be used, and why not. Never raises.");
+    m.def("cuda_status", &cuda_status, "Returns whether a GPU can be used, and why not. Never raises.");
     m.def("devices", &devices, "Returns every visible GPU.\n\nRaises:\n    DeviceFailure: The driver failed.");
     m.def("pinned_empty", &pinned_empty, py::arg("shape"), py::arg("dtype") = "uint8",
-          "Returns an array in page-locked memory, of unset values.");
+          "Returns an uninitialised array in page-locked memory.");
     m.def("profiler_start", &trtw::profiler_start, "Begins the range that Nsight records.");
     m.def("profiler_stop", &trtw::profiler_stop, "Ends that range.");
     bind_device_array(m);

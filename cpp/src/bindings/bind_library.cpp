@@ -82,16 +82,16 @@ void set_log_level(const std::string& level) {
 
 void bind_library(py::module_& m) {
     m.def("tensorrt_status", &tensorrt_status, py::arg("library_dir") = py::none(),
-          "Opens TensorRT where it can be found and tells what it is; `error` says why not. Never raises.\n\n"
-          "Args:\n    library_dir: The only folder to look in; without it $TENSORRT_HOME/lib, then the loader's path.");
+          "Opens TensorRT if it can be found and describes it; `error` says why not. Never raises.\n\n"
+          "Args:\n    library_dir: The only folder to search; by default $TENSORRT_HOME/lib, then the loader's path.");
     m.def("load_tensorrt", &load_tensorrt, py::arg("library_dir") = py::none(), py::arg("plugins") = true,
           "Opens TensorRT once for the whole process and returns its status.\n\n"
           "Raises:\n    ComponentMissing: libnvinfer is absent or is not of the version of the core's headers.\n"
-          "    UsageProblem: Another folder is in use already; a process holds one TensorRT.");
+          "    UsageProblem: Another folder is already in use; a process can load only one TensorRT.");
 #ifdef TRTW_WITH_TENSORRT
     m.def("drain_log", &drain_log, "Returns TensorRT's log lines since the last call, as (severity, text) pairs.");
     m.def("set_log_level", &set_log_level, py::arg("level"),
-          "Sets the least grave severity that is kept: internal_error, error, warning, info (default) or verbose.");
+          "Sets the lowest severity that is kept: internal_error, error, warning, info (default) or verbose.");
 #endif
 }
 

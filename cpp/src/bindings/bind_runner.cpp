@@ -80,7 +80,7 @@ public:
     Timing timing() const {
         const auto found = timings_->find(std::this_thread::get_id());
         if (found == timings_->end()) {
-            throw UsageProblem("This thread has finished no call of the runner yet.");
+            throw UsageProblem("This thread has not finished a call of the runner yet.");
         }
         return found->second;
     }
@@ -99,7 +99,7 @@ public:
         const Shape& wanted = shape ? *shape : tensor.shape;
         if (trtw::is_dynamic(wanted)) {
             throw UsageProblem("Input '" + name + "' has the shape " + trtw::bracketed(wanted) +
-                               "; say which one the buffer is for.");
+                               "; pass the shape that the buffer is for.");
         }
         using Owner = std::shared_ptr<PinnedMemory>;
         auto owner = std::make_unique<Owner>();
@@ -157,7 +157,7 @@ private:
 
     [[nodiscard]] std::shared_ptr<Runner> open_with_state() const {
         if (options_.state.empty()) {
-            throw UsageProblem("The runner keeps no state; name its pairs in RunnerOptions.state.");
+            throw UsageProblem("The runner has no state; name its pairs in RunnerOptions.state.");
         }
         return runner_.get();
     }
@@ -196,7 +196,7 @@ private:
                                               std::vector<py::object>& keep) const {
         const std::size_t index = input_index(name);
         if (!trtw::feeds(options_.state, name)) {
-            throw UsageProblem("Input '" + name + "' is no state of this runner.");
+            throw UsageProblem("Input '" + name + "' is not a state of this runner.");
         }
         return {index, make_input(*plan_, plan_->inputs()[index], value, keep)};
     }
@@ -226,7 +226,7 @@ void bind_reports(py::module_& m) {
         .def_property_readonly("compute_ms", milliseconds(&Timing::compute_ms))
         .def_property_readonly("d2h_ms", milliseconds(&Timing::d2h_ms))
         .def_property_readonly("end_to_end_ms", milliseconds(&Timing::end_to_end_ms));
-    py::class_<GraphStatus>(m, "GraphStatus", "Whether CUDA graphs are in use; as text one line.")
+    py::class_<GraphStatus>(m, "GraphStatus", "Whether CUDA graphs are in use; `str` gives one line.")
         .def_readonly("graphs", &GraphStatus::graphs)
         .def_property_readonly("fallback", [](const GraphStatus& s) { return text_or_none(s.fallback); })
         .def("__str__", [](const GraphStatus& s) { return s.text; });
@@ -270,7 +270,7 @@ void bind_py_runner(py::module_& m) {
              "Starts a call and returns its Ticket.")
         .def("measure", &PyRunner::measure, py::arg("inputs"), py::arg("options") = py::none(),
              "Measures single calls, one after the other.")
-        .def("timing", &PyRunner::timing, "Of the call that the calling thread finished last.")
+        .def("timing", &PyRunner::timing, "Returns the times of the last call that this thread finished.")
         .def("graph_status",
              [](const PyRunner& runner) {
                  const SlotStatus status = runner.status();
@@ -282,7 +282,7 @@ void bind_py_runner(py::module_& m) {
              "Forgets all state, then sets the named values.")
         .def("take_state", &PyRunner::take_state, py::arg("other"),
              "Copies what the next call of another runner reads, on the device.")
-        .def("memory_bytes", &memory_bytes, "Returns what all slots hold, graphs and weights left out.")
+        .def("memory_bytes", &memory_bytes, "Returns the memory of all slots, without graphs and weights.")
         .def("counters", &counters, "Returns strided_copies, in_place_inputs and page_locked_images.")
         .def("close", &PyRunner::close, "Waits for the calls in flight and releases memory; safe to call twice.")
         .def("__enter__", [](py::object self) { return self; })

@@ -42,7 +42,7 @@ auto column(Field Sample::* field) {
 }
 
 void bind_result(py::module_& m) {
-    py::class_<BenchResult>(m, "BenchResult", "Every query of a measurement, by start, the warm-up left out.")
+    py::class_<BenchResult>(m, "BenchResult", "Every query of a measurement after the warm-up, ordered by start.")
         .def("__len__", [](const BenchResult& r) { return r.samples.size(); })
         .def_property_readonly("start_ms", column<double>(&Sample::start_ms))
         .def_property_readonly("compute_start_ms", column<double>(&Sample::compute_start_ms))

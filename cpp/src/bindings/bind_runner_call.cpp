@@ -78,15 +78,15 @@ void check_place(const Plan& plan, const TensorInfo& tensor, const void* address
         status == cudaSuccess && (attributes.type == cudaMemoryTypeDevice || attributes.type == cudaMemoryTypeManaged);
     if (!on_device) {
         static_cast<void>(cudaGetLastError());
-        throw UsageProblem("Input '" + tensor.name + "' says that it lies on a GPU, but its address does not.");
+        throw UsageProblem("Input '" + tensor.name + "' claims to be on a GPU, but its address is not.");
     }
     if (attributes.type == cudaMemoryTypeDevice && attributes.device != plan.device()) {
-        throw UsageProblem("Input '" + tensor.name + "' lies on GPU " + std::to_string(attributes.device) +
-                           ", the engine on GPU " + std::to_string(plan.device()) + ".");
+        throw UsageProblem("Input '" + tensor.name + "' is on GPU " + std::to_string(attributes.device) +
+                           ", but the engine is on GPU " + std::to_string(plan.device()) + ".");
     }
     if (reinterpret_cast<std::uintptr_t>(address) % alignment != 0) {
         throw UsageProblem("Input '" + tensor.name +
-                           "' lies on the GPU at an address that is no multiple of 256, which TensorRT demands; pass a "
+                           "' is on the GPU at an address that is not a multiple of 256, as TensorRT requires; pass a "
                            "copy (.clone()).");
     }
 }
@@ -97,7 +97,7 @@ Input from_device(const Plan& plan, const TensorInfo& tensor, const ForeignArray
     }
     if (!array.contiguous) {
         throw UsageProblem("Input '" + tensor.name +
-                           "' lies on the GPU with gaps or in another order than row-major; "
+                           "' is on the GPU with gaps or not in row-major order; "
                            "pass a contiguous copy (.contiguous()).");
     }
     Input input;
@@ -127,7 +127,7 @@ void refuse_unknown(const Plan& plan, const py::dict& values) {
 std::size_t output_index(const Plan& plan, const std::string& name) {
     const auto found = trtw::index_of(plan.outputs(), name);
     if (!found) {
-        throw UsageProblem("The engine has no output '" + name + "'; it gives " +
+        throw UsageProblem("The engine has no output '" + name + "'; it has " +
                            trtw::joined(plan.outputs(), ", ", described) + ".");
     }
     return *found;
@@ -189,7 +189,7 @@ Input make_input(const Plan& plan, const TensorInfo& tensor, const py::handle& v
     }
     const auto array = py::array::ensure(value);
     if (!array) {
-        throw UsageProblem("Input '" + tensor.name + "' is no array but " +
+        throw UsageProblem("Input '" + tensor.name + "' is not an array but " +
                            py::str(py::type::of(value)).cast<std::string>() + ".");
     }
     keep.push_back(array);
@@ -227,7 +227,7 @@ Request host_request(const Plan& plan, const py::object& inputs, const std::map<
     Request request = make_request(plan, inputs, state);
     for (const Input& input : request.call.inputs) {
         if (input.source != Source::host && input.source != Source::state) {
-            throw UsageProblem("A measurement starts from arrays in host memory; pass numpy arrays.");
+            throw UsageProblem("A measurement needs arrays in host memory; pass numpy arrays.");
         }
     }
     return request;
@@ -249,14 +249,14 @@ Selection select_outputs(const Plan& plan, const std::vector<bool>& default_to_h
         }
         if (plan.outputs()[o].on_host) {
             throw UsageProblem("Output '" + plan.outputs()[o].name +
-                               "' is written in host memory by TensorRT; it cannot be had on the device.");
+                               "' is written to host memory by TensorRT; it is not available on the device.");
         }
         selection.to_host[o] = false;
     }
     for (const auto& [name, index] : at.value_or(std::map<std::string, std::int64_t>{})) {
         const std::size_t o = output_index(plan, name);
         if (selection.to_device[o]) {
-            throw UsageProblem("Output '" + name + "' is asked for on the device and at one index on the host.");
+            throw UsageProblem("Output '" + name + "' is requested both on the device and at one index on the host.");
         }
         selection.at.resize(plan.outputs().size());
         selection.at[o] = index;
@@ -269,9 +269,9 @@ std::vector<std::optional<Shape>> room_of(const Plan& plan, const Selection& sel
     std::vector<std::optional<Shape>> room(out ? plan.outputs().size() : 0);
     for (const auto& [name, array] : out.value_or(std::map<std::string, py::array>{})) {
         const std::size_t o = output_index(plan, name);
-        const std::string what = "The array to write output '" + name + "' into";
+        const std::string what = "The array for output '" + name + "'";
         if (!selection.to_host[o]) {
-            throw UsageProblem(what + " stays empty: the call does not copy this output to the host.");
+            throw UsageProblem(what + " would stay empty: the call does not copy this output to the host.");
         }
         require_native_order(array.dtype(), what);
         const bool is_row_major = (array.flags() & py::array::c_style) != 0;

@@ -56,7 +56,7 @@ using PlanPointer = std::shared_ptr<Plan>;
 PlanPointer load_bytes(PlanOptions options, const py::buffer& plan) {
     const py::buffer_info bytes = plan.request();
     if (bytes.ndim != 1 || (bytes.size > 0 && bytes.strides[0] != bytes.itemsize)) {
-        throw UsageProblem("A plan is given as contiguous bytes.");
+        throw UsageProblem("A plan must be contiguous bytes.");
     }
     const std::span<const std::byte> view{static_cast<const std::byte*>(bytes.ptr),
                                           static_cast<std::size_t>(bytes.size * bytes.itemsize)};

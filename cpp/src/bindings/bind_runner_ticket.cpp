@@ -21,7 +21,7 @@ Clock::time_point deadline_after(std::optional<double> timeout_s) {
         return Clock::time_point::max();
     }
     if (!(*timeout_s >= 0)) {
-        throw UsageProblem("A timeout is a number of seconds from 0 on.");
+        throw UsageProblem("A timeout must be a number of seconds, 0 or more.");
     }
     return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(*timeout_s));
 }
@@ -43,7 +43,7 @@ bool PyTicket::wait(std::optional<double> timeout_s) const {
 
 py::dict PyTicket::result(std::optional<double> timeout_s, bool copy, const OutputArrays& out) {
     if (ticket_ && timeout_s && !wait(timeout_s)) {
-        PyErr_SetString(PyExc_TimeoutError, "The call is still in flight; its ticket is as good as before.");
+        PyErr_SetString(PyExc_TimeoutError, "The call is still in flight; its ticket stays valid.");
         throw py::error_already_set();
     }
     if (!ticket_) {
@@ -77,8 +77,8 @@ void PyTicket::close(const std::string& why) {
 }
 
 void bind_ticket(py::module_& m) {
-    py::class_<PyTicket, std::shared_ptr<PyTicket>>(m, "Ticket", "A call in flight, and the runner's slot that it has.")
-        .def("done", &PyTicket::done, "Returns whether the result can be had without waiting.")
+    py::class_<PyTicket, std::shared_ptr<PyTicket>>(m, "Ticket", "A call in flight, with its slot of the runner.")
+        .def("done", &PyTicket::done, "Returns whether the result is ready.")
         .def("wait", &PyTicket::wait, py::arg("timeout") = py::none(),
              "Waits for the call; returns whether it is done.")
         .def("result", &PyTicket::result, py::arg("timeout") = py::none(), py::kw_only(), py::arg("copy") = true,

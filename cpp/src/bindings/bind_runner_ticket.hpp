@@ -41,7 +41,7 @@ private:
     Selection selection_;
     std::vector<pybind11::object> keep_;
     std::shared_ptr<Runner::Ticket> ticket_; ///< null once the result was asked for
-    std::string closed_ = "The ticket's result was taken already.";
+    std::string closed_ = "The ticket's result was already taken.";
 };
 
 void bind_ticket(pybind11::module_& m);

@@ -35,7 +35,8 @@ py::object narrowed(const TensorInfo& tensor, const py::handle& value) {
     using Limits = std::numeric_limits<std::int32_t>;
     if (array.size() > 0 && (array.attr("min")().cast<std::int64_t>() < Limits::min() ||
                              array.attr("max")().cast<std::int64_t>() > Limits::max())) {
-        throw UsageProblem("State '" + tensor.name + "' holds values that int32, which the engine takes, cannot hold.");
+        throw UsageProblem("State '" + tensor.name +
+                           "' has values that do not fit into int32, which the engine takes.");
     }
     return array.attr("astype")("int32");
 }
@@ -131,7 +132,7 @@ public:
         for (const auto& item : state) {
             const std::string name = py::str(item.first);
             if (!trtw::feeds(state_, name)) {
-                throw UsageProblem("The pool keeps no state '" + name + "'.");
+                throw UsageProblem("The pool has no state '" + name + "'.");
             }
             values.emplace_back(*trtw::index_of(plan_->inputs(), name), state_value(*plan_, name, item.second, keep));
         }
@@ -225,10 +226,10 @@ void bind_stream_pool(py::module_& m) {
         .def("warm_up", &PyStreamPool::warm_up, py::arg("inputs"), "Runs every bucket until its graph is captured.")
         .def("save", &PyStreamPool::save, py::arg("stream"), "Returns a stream's state by the names of its inputs.")
         .def("restore", &PyStreamPool::restore, py::arg("stream"), py::arg("state"), "Sets a stream's state.")
-        .def("memory_bytes", &memory_bytes, "Returns what the pool holds, graphs and weights left out.")
+        .def("memory_bytes", &memory_bytes, "Returns the memory of the pool, without graphs and weights.")
         .def("graph_status", [](const PyStreamPool& pool) { return pool.usable()->graph_status(); })
         .def("timing", &timing, "Milliseconds of the last push.")
-        .def("release", &PyStreamPool::release, "Closes every stream and gives all memory back; safe to call twice.")
+        .def("release", &PyStreamPool::release, "Closes every stream and frees all memory; safe to call twice.")
         .def("__enter__", [](py::object self) { return self; })
         .def("__exit__", [](PyStreamPool& pool, const py::args&) { pool.release(); });
 }

@@ -131,7 +131,7 @@ void bind_spec(py::module_& m) {
 }
 
 void bind_geometry(py::module_& m) {
-    py::class_<Geometry>(m, "LetterboxGeometry", "Where an image lies in the input, in pixels.")
+    py::class_<Geometry>(m, "LetterboxGeometry", "The position of an image in the input, in pixels.")
         .def_readonly("source_height", &Geometry::source_height)
         .def_readonly("source_width", &Geometry::source_width)
         .def_readonly("new_height", &Geometry::new_height)
@@ -139,7 +139,7 @@ void bind_geometry(py::module_& m) {
         .def_readonly("top", &Geometry::top)
         .def_readonly("left", &Geometry::left);
     m.def("letterbox_geometry", &trtw::letterbox_geometry, py::arg("height"), py::arg("width"), py::arg("spec"),
-          "Returns where an image of height by width pixels lands.\n\nRaises:\n    UsageProblem: A size is not "
+          "Returns the position of an image of height by width pixels.\n\nRaises:\n    UsageProblem: A size is not "
           "positive.");
 }
 
@@ -206,7 +206,7 @@ ImageBatch image_batch(const py::sequence& images, const LetterboxSpec& spec) {
         batch.views.push_back(view_of(batch.arrays.back()));
     }
     if (batch.views.empty()) {
-        throw UsageProblem("A batch of images holds at least one.");
+        throw UsageProblem("A batch of images must have at least one image.");
     }
     return batch;
 }

@@ -10,7 +10,7 @@ namespace {
 
 void check_range(std::string_view option, const std::optional<int>& value, int low, int high) {
     if (value && (*value < low || *value > high)) {
-        throw UsageProblem(std::string{option} + " is " + std::to_string(*value) + ", but it goes from " +
+        throw UsageProblem(std::string{option} + " is " + std::to_string(*value) + ", but must be from " +
                            std::to_string(low) + " to " + std::to_string(high) + ".");
     }
 }
@@ -42,7 +42,7 @@ void check_combinations(const BuildOptions& o) {
     check_together(o.error_on_timing_cache_miss && (!o.timing_cache || o.timing_cache->empty()),
                    "error_on_timing_cache_miss needs a filled timing_cache: every kernel would be a miss.");
     check_together(o.exclude_lean_runtime && !o.version_compatible, "exclude_lean_runtime needs version_compatible.");
-    check_together(o.calibration && !o.int8, "Calibration is given, but int8 is not asked for.");
+    check_together(o.calibration && !o.int8, "Calibration is given, but int8 is not requested.");
     check_together(o.calibration && !o.calibration->open && !o.calibration->cache,
                    "Calibration needs batches or the cache of an earlier calibration.");
     check_together(o.calibration && o.strongly_typed,
@@ -51,7 +51,7 @@ void check_combinations(const BuildOptions& o) {
                    "A strongly typed network takes its types from the graph; precision_constraints, layer_precisions "
                    "and layer_output_types have no effect on it.");
     check_together(any_precision_rule(o) && o.precision_constraints == PrecisionConstraints::none,
-                   "layer_precisions and layer_output_types need precision_constraints 'prefer' or 'obey'; without, "
+                   "layer_precisions and layer_output_types need precision_constraints 'prefer' or 'obey'; otherwise "
                    "TensorRT may ignore them.");
     check_together(o.gpu_fallback && !o.dla_core, "gpu_fallback needs dla_core.");
 }

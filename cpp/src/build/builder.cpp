@@ -197,7 +197,7 @@ private:
 void check_device(int index) {
     const DeviceStatus status = device_status();
     if (!status.ok) {
-        throw DeviceFailure("No GPU can be used, and TensorRT builds on the GPU that the engine is for: " +
+        throw DeviceFailure("No GPU can be used, but TensorRT builds on the GPU that the engine is for: " +
                             status.error + ". `trtw doctor` shows the driver.");
     }
     if (index >= status.device_count) {

@@ -229,10 +229,11 @@ std::vector<std::string> apply_tactic_sources(nvinfer1::IBuilderConfig& config, 
         const std::string problem = check ? tactic_library_problem(name, folder) : std::string{};
         if (!problem.empty() && asked != o.tactic_sources.end()) {
             throw ComponentMissing("The tactic source '" + name +
-                                   "' was asked for, but its library cannot be used: " + problem);
+                                   "' was requested, but its library cannot be used: " + problem);
         }
         if (!problem.empty()) {
-            warnings.push_back("the tactic source '" + name + "' is off, as its library cannot be used: " + problem);
+            warnings.push_back("the tactic source '" + name +
+                               "' is off because its library cannot be used: " + problem);
         }
         sources = on && problem.empty() ? (sources | bit) : (sources & ~bit);
     }

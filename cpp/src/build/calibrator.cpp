@@ -118,7 +118,7 @@ void CalibrationFeed::check_batch() const {
         const auto first = first_shapes_.find(input.name);
         if (first != first_shapes_.end() && first->second != found->second.shape) {
             misfit(input.name, "is " + shape_text(found->second.shape) + ", but the first batch was " +
-                                   shape_text(first->second) + "; all batches have one shape");
+                                   shape_text(first->second) + "; all batches must have the same shape");
         }
     }
     for (const auto& [name, tensor] : batch_) {

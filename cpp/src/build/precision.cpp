@@ -71,7 +71,7 @@ void check_strongly_typed(const NetworkTypes& types, const BuildOptions& options
         }
         if (!types.tensors.contains(*request.type) && !types.quantized.contains(*request.type)) {
             throw UsageProblem(std::string{request.name} +
-                               " is asked for, but a strongly typed network takes its "
+                               " is requested, but a strongly typed network takes its "
                                "types from the graph, and no tensor of this model is " +
                                std::string{dtype_name(*request.type)} +
                                ". Convert the ONNX model to that precision first.");
@@ -83,16 +83,16 @@ void check_weakly_typed(const NetworkTypes& types, const BuildOptions& options) 
     for (const Request& request : precision_requests) {
         if (request.type && types.quantized.contains(*request.type) && !(options.*request.asked)) {
             throw UsageProblem("The model has Q/DQ nodes of type " + std::string{dtype_name(*request.type)} + ", but " +
-                               std::string{request.name} + " is not asked for.");
+                               std::string{request.name} + " is not requested.");
         }
     }
     const bool explicit_int8 = types.quantized.contains(DataType::kINT8);
     if (options.int8 && !explicit_int8 && !options.calibration) {
-        throw UsageProblem("int8 is asked for, but the model has no Q/DQ nodes and no calibration data is given; "
+        throw UsageProblem("int8 is requested, but the model has no Q/DQ nodes and no calibration data is given; "
                            "quantize the model, or give calibration batches or a calibration cache.");
     }
     if (options.calibration && !types.quantized.empty()) {
-        throw UsageProblem("Calibration is given, but the model has Q/DQ nodes, which set its scales; drop one.");
+        throw UsageProblem("Calibration is given, but the model has Q/DQ nodes, which set its scales; omit one.");
     }
 }
 
@@ -158,7 +158,7 @@ void apply_io_types(const nvinfer1::INetworkDefinition& network, const BuildOpti
         }
 #endif
         throw UsageProblem("io_types: '" + name + "' is " + std::string{dtype_name(tensor.getType())} +
-                           " in the graph, and a strongly typed network keeps it; insert a Cast in the ONNX model.");
+                           " in the graph, and a strongly typed network keeps it; insert a Cast into the ONNX model.");
     }
 }
 

@@ -92,7 +92,7 @@ void check_input(std::size_t number, const Profile& profile, const ProfileInput&
     if (shape != profile.shapes.end()) {
         check_shape(number, input, shape->second);
     } else if (is_dynamic(input.shape)) {
-        fail(number, input.name, "is dynamic (" + shape_text(input.shape) + "), but the profile gives it no range");
+        fail(number, input.name, "is dynamic (" + shape_text(input.shape) + "), but the profile has no range for it");
     }
     const auto values = profile.values.find(input.name);
     if (values != profile.values.end()) {

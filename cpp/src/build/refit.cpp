@@ -86,7 +86,7 @@ SharedBytes refit_from_onnx(const Plan& plan, const std::string& model_path) {
 #if TRTW_TRT_PARSER_REFITTER
     const EntryPoints& entry = entry_points();
     if (entry.create_parser_refitter == nullptr) {
-        throw ComponentMissing("libnvonnxparser was not found beside libnvinfer; run `setup-tensorrt`.");
+        throw ComponentMissing("libnvonnxparser was not found next to libnvinfer; run `setup-tensorrt`.");
     }
     check_model_file(model_path);
     const CallGate::Closed closed{plan.gate()};
@@ -115,7 +115,7 @@ SharedBytes refit_from_onnx(const Plan& plan, const std::string& model_path) {
 
 SharedBytes refit_from_values(const Plan& plan, const std::map<std::string, WeightValues>& weights) {
     if (weights.empty()) {
-        throw UsageProblem("No weights to refit are given.");
+        throw UsageProblem("No weights to refit were given.");
     }
     const CallGate::Closed closed{plan.gate()};
     const DeviceScope scope{plan.device()};

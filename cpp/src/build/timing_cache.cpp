@@ -24,7 +24,7 @@ std::string reason(const LogCapture& capture) {
         return errors;
     }
     const auto warnings = capture.warnings();
-    return warnings.empty() ? "it was made by another TensorRT version or GPU, or is damaged" : warnings.back();
+    return warnings.empty() ? "it comes from another TensorRT version or GPU, or is damaged" : warnings.back();
 }
 
 void start_empty(nvinfer1::IBuilderConfig& config, std::unique_ptr<nvinfer1::ITimingCache>& cache) {
@@ -63,7 +63,7 @@ std::vector<std::string> apply_timing_cache(nvinfer1::IBuilderConfig& config, co
             throw UsageProblem(problem);
         }
         start_empty(config, cache);
-        return {problem + "; the build began with an empty one"};
+        return {problem + "; the build started with an empty one"};
     }
     start_empty(config, cache);
     return {};

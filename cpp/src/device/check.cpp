@@ -42,7 +42,8 @@ bool poisons_process(cudaError_t status) noexcept {
 }
 
 std::string lost_device(cudaError_t status) {
-    return "CUDA reports " + described(status) + ". Every later call of this process will fail too; start it again.";
+    return "CUDA reports " + described(status) +
+           ". Every later call of this process will fail too; start a new process.";
 }
 
 void raise_cuda(cudaError_t status, const char* call) {

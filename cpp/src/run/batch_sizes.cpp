@@ -46,7 +46,7 @@ BatchSizes::Range BatchSizes::range(std::size_t profile) const {
             }
         }
         throw UsageProblem("Profile " + std::to_string(profile) +
-                           " of the engine allows its inputs no common batch size:" + told +
+                           " of the engine allows no common batch size for its inputs:" + told +
                            ". The batch axes may be wrong.");
     }
     return range;

@@ -17,7 +17,7 @@ namespace {
 void check_options(const BenchOptions& options) {
     if (options.iterations < 1 || options.duration_s < 0.0 || options.warmup_ms < 0.0 || options.streams < 1 ||
         options.streams > 64 || options.depth < 1 || options.depth > 16) {
-        throw UsageProblem("A bench takes at least 1 iteration, no negative duration or warm-up, 1 to 64 streams and "
+        throw UsageProblem("A bench needs at least 1 iteration, no negative duration or warm-up, 1 to 64 streams and "
                            "a depth of 1 to 16.");
     }
 }

@@ -24,7 +24,7 @@ BenchStream::BenchStream(std::shared_ptr<const Plan> plan, const std::vector<Inp
     const int profile = choose_profile(plan_->inputs(), call_shapes(), options_.profile);
     execution_ = Execution::create(plan_, profile, scratch_.data(), compute_.get());
     if (!execution_) {
-        throw UsageProblem("The engine allows one context a profile, so it can be measured with one inference stream "
+        throw UsageProblem("The engine allows one context per profile, so it can be measured with one inference stream "
                            "only. Build it with profile sharing for more.");
     }
     bind();

@@ -12,7 +12,7 @@ void check_images(const TensorInfo& tensor, const Input& input) {
 #ifdef TRTW_WITH_KERNELS
     input.spec.validate();
     if (input.images.empty()) {
-        throw UsageProblem("A letterbox batch holds at least one image.");
+        throw UsageProblem("A letterbox batch must have at least one image.");
     }
     for (const ImageView& image : input.images) {
         static_cast<void>(letterbox_geometry(image.height, image.width, input.spec));
@@ -34,7 +34,7 @@ void check_images(const TensorInfo& tensor, const Input& input) {
 void check_tensors(const std::vector<TensorInfo>& tensors) {
     for (const TensorInfo& tensor : tensors) {
         if (!tensor.is_linear) {
-            throw UsageProblem("Tensor '" + tensor.name + "' is laid out as " + tensor.format +
+            throw UsageProblem("Tensor '" + tensor.name + "' has the format " + tensor.format +
                                "; the runner takes row-major tensors. Build the engine without I/O formats.");
         }
         if (tensor.bits == 0 || tensor.bits % 8 != 0) {
@@ -85,7 +85,7 @@ void check_call(const std::vector<TensorInfo>& inputs, std::size_t outputs, cons
     check_inputs(inputs, call.inputs);
     const auto misfits = [&](const auto& entries) { return !entries.empty() && entries.size() != outputs; };
     if ((call.to_host && call.to_host->size() != outputs) || misfits(call.at) || misfits(call.room)) {
-        throw UsageProblem("The call's to_host, at or room has not one entry for each of the engine's " +
+        throw UsageProblem("The call's to_host, at or room lacks one entry for each of the engine's " +
                            std::to_string(outputs) + " outputs.");
     }
 }

@@ -67,7 +67,7 @@ void CallMemory::take_state(const Call& call, const Prepared& entry, const std::
 void CallMemory::reset_state(const std::vector<std::pair<std::size_t, Input>>& values, Lanes& lanes) {
     for (const auto& [input, value] : values) {
         if (input >= plan_->inputs().size() || !is_state_input(input)) {
-            throw UsageProblem("Input " + std::to_string(input) + " of the engine is no state of this runner.");
+            throw UsageProblem("Input " + std::to_string(input) + " of the engine is not a state of this runner.");
         }
         state_.check(input, value);
     }

@@ -29,7 +29,7 @@ void CallPlanner::check(const Call& call) const {
         if (!memory_->is_state_input(i)) {
             if (!is_given) {
                 throw UsageProblem("Input '" + plan_->inputs()[i].name +
-                                   "' is no state of this runner: it needs a value in every call.");
+                                   "' is not a state of this runner: it needs a value in every call.");
             }
         } else if (is_given) {
             memory_->state().check(i, call.inputs[i]);
@@ -163,7 +163,7 @@ void CallPlanner::work_out(const Call& call, Prepared& entry) {
     } else if (std::any_of(plan_->outputs().begin(), plan_->outputs().end(),
                            [](const TensorInfo& output) { return output.on_host; })) {
         // A replay would leave what another call wrote there.
-        entry.no_graph = "TensorRT writes an output in host memory while it enqueues, which a graph does not repeat";
+        entry.no_graph = "TensorRT writes an output to host memory during the enqueue, which a graph does not repeat";
     } else if (plan_->streams_weights()) {
         entry.no_graph = no_graph_of_streamed_weights;
     }

@@ -119,7 +119,7 @@ void Execution::set_shapes(std::span<const Shape> shapes) {
     }
     const std::int32_t unresolved = context_->inferShapes(0, nullptr);
     if (unresolved != 0) {
-        throw UsageProblem("TensorRT cannot work out the shapes of this call: " + capture.errors());
+        throw UsageProblem("TensorRT cannot compute the shapes of this call: " + capture.errors());
     }
 }
 
@@ -156,7 +156,7 @@ void Execution::bind_allocator(std::size_t output, OutputAllocator& allocator) {
     adapters_.resize(plan_->outputs().size());
     adapters_[output] = std::move(adapter);
     if (!taken) {
-        throw DeviceFailure("TensorRT takes no output allocator for '" + name + "'.");
+        throw DeviceFailure("TensorRT accepts no output allocator for '" + name + "'.");
     }
 }
 

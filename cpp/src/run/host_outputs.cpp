@@ -19,8 +19,8 @@ std::vector<bool> default_outputs(const Plan& plan, const RunnerOptions& options
 
 void check_room(const TensorInfo& output, const std::optional<Shape>& room, const Shape& shape) {
     if (room && *room != shape) {
-        throw UsageProblem("The array to write output '" + output.name + "' into has the shape " + bracketed(*room) +
-                           ", the output " + bracketed(shape) + ".");
+        throw UsageProblem("The array for output '" + output.name + "' has the shape " + bracketed(*room) +
+                           ", but the output has " + bracketed(shape) + ".");
     }
 }
 
@@ -32,7 +32,7 @@ std::size_t HostOutputs::bytes(const Call& call, std::size_t output, const Shape
     }
     if (tensor.on_host) {
         throw UsageProblem("Output '" + tensor.name +
-                           "' is written in host memory by TensorRT; it can be had as a whole only.");
+                           "' is written to host memory by TensorRT; only the whole output is available.");
     }
     return slice_at(tensor, shape, *at).bytes();
 }

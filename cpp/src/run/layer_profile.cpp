@@ -39,7 +39,7 @@ private:
 std::vector<LayerTime> profile_layers(const std::shared_ptr<const Plan>& plan, const std::vector<Input>& inputs,
                                       int iterations, std::optional<int> profile) {
     if (iterations < 1) {
-        throw UsageProblem("A layer profile takes at least 1 iteration; got " + std::to_string(iterations) + ".");
+        throw UsageProblem("A layer profile needs at least 1 iteration; got " + std::to_string(iterations) + ".");
     }
     const DeviceScope scope{plan->device()};
     const CallGate::Call running{plan->gate()};

@@ -27,7 +27,7 @@ RunnerOptions checked(RunnerOptions options, const Plan& plan) {
 std::size_t state_input(const Runner& runner, const std::string& name) {
     const auto input = index_of(runner.plan().inputs(), name);
     if (!input || !feeds(runner.options().state, name)) {
-        throw UsageProblem("The other runner keeps no state '" + name + "'.");
+        throw UsageProblem("The other runner has no state '" + name + "'.");
     }
     return *input;
 }
@@ -124,7 +124,7 @@ Runner::Finished Runner::Ticket::result() {
         scope.emplace(runner->plan_->device()); // before the ticket gives its slot away: it may fail
     }
     if (runner == nullptr || runner_.exchange(nullptr) == nullptr) {
-        throw UsageProblem("The ticket's result was taken already.");
+        throw UsageProblem("The ticket's result was already taken.");
     }
     runner->pool_->unpark(slot_);
     return runner->finish(slot_);

@@ -294,7 +294,7 @@ void Slot::publish(const std::string& fallback) {
     if (!fallback.empty()) {
         status_.graph_fallback = fallback;
     } else if (contexts.profiles_are_exclusive() && status_.graph_fallback.empty()) {
-        status_.graph_fallback = "the engine allows one context a profile, so only the last shape keeps its graph";
+        status_.graph_fallback = "the engine allows one context per profile, so only the last shape keeps its graph";
     }
     published_generation_ = memory_.generation();
     memory_grew_ = false;

@@ -32,8 +32,8 @@ void SlotPool::wait_for_slot(std::unique_lock<std::mutex>& lock) {
             end = Clock::now() + patience_;
         } else if (Clock::now() >= end) {
             throw UsageProblem("Every slot of the runner (" + std::to_string(parked_.size()) +
-                               ") holds a call that was submitted and nobody waits for: whoever submitted one waits "
-                               "for a slot. Take an earlier ticket's result first, or make the runner with more "
+                               ") holds a submitted call whose result nobody waits for, so no slot becomes free. Take "
+                               "an earlier ticket's result first, or make the runner with more "
                                "slots.");
         }
         if (while_waiting_) {

@@ -49,7 +49,7 @@ StateStore::StateStore(const Plan& plan, const std::map<std::string, std::string
         const auto aliased = plan.aliased_input(pair.output);
         pair.in_place = aliased == pair.input;
         if (aliased && !pair.in_place) {
-            throw UsageProblem("State output '" + output_name + "' is written in the memory of input '" +
+            throw UsageProblem("State output '" + output_name + "' shares the memory of input '" +
                                plan.outputs()[pair.output].aliased_input + "'; it can feed that input only.");
         }
         if (by_input_[pair.input] >= 0) {
@@ -81,7 +81,7 @@ void StateStore::check(std::size_t input, const Input& value) const {
     const TensorInfo& tensor = plan_->inputs()[input];
     check_input(tensor, value);
     if (value.source == Source::images || value.source == Source::state) {
-        throw UsageProblem("State input '" + tensor.name + "' takes an array, no images.");
+        throw UsageProblem("State input '" + tensor.name + "' takes an array, not images.");
     }
     bool fits = value.shape.size() == tensor.shape.size();
     for (std::size_t d = 0; fits && d < tensor.shape.size(); ++d) {
@@ -99,7 +99,7 @@ const Shape& StateStore::next_shape(std::size_t input) const {
     if (!pair.has_value && is_dynamic(tensor.shape)) {
         throw UsageProblem("State input '" + tensor.name + "' has no value yet and a dynamic shape, " +
                            bracketed(tensor.shape) +
-                           "; give its first value with reset_state or among the inputs of the first call.");
+                           "; set its first value with reset_state or in the inputs of the first call.");
     }
     return pair.has_value ? pair.shape : tensor.shape;
 }

@@ -34,7 +34,7 @@ Shape row_shape(const TensorInfo& input, const StreamState& state) {
     }
     if (is_dynamic(shape)) {
         throw UsageProblem("State input '" + input.name + "' has the shape " + bracketed(input.shape) +
-                           ", whose open dimensions the engine's profiles do not settle; give it an initial value.");
+                           ", whose dynamic dimensions the engine's profiles do not fix; give it an initial value.");
     }
     return shape;
 }
@@ -97,7 +97,7 @@ StateArena::Tensor StateArena::make(const StreamState& state) const {
     tensor.stride = (tensor.row_bytes + alignment - 1) / alignment * alignment;
     if (tensor.row_bytes > most_row_words) {
         throw UsageProblem("State '" + input.name + "' takes " + std::to_string(tensor.row_bytes) +
-                           " bytes a stream; a pool takes less than 2 GiB.");
+                           " bytes per stream; a pool takes less than 2 GiB.");
     }
     return tensor;
 }
@@ -124,7 +124,7 @@ void StateArena::check_outputs(const std::vector<Shape>& outputs, std::size_t ro
         if (outputs[tensor.output] != expected) {
             throw UsageProblem("State output '" + plan_->outputs()[tensor.output].name + "' has the shape " +
                                bracketed(outputs[tensor.output]) + " in a batch of " + std::to_string(rows) +
-                               ", and input '" + plan_->inputs()[tensor.input].name + "' needs " + bracketed(expected) +
+                               ", but input '" + plan_->inputs()[tensor.input].name + "' needs " + bracketed(expected) +
                                ". State keeps its shape; the batch axes may be wrong.");
         }
     }
@@ -189,7 +189,7 @@ std::vector<std::byte> StateArena::packed(const Tensor& tensor, const Input& val
     const TensorInfo& input = plan_->inputs()[tensor.input];
     check_input(input, value);
     if (value.source != Source::host || value.shape != tensor.shape) {
-        throw UsageProblem("State '" + input.name + "' of one stream is an array in host memory of the shape " +
+        throw UsageProblem("State '" + input.name + "' of one stream must be an array in host memory of the shape " +
                            bracketed(tensor.shape) + "; got " + bracketed(value.shape) + ".");
     }
     std::vector<std::byte> bytes(tensor.row_bytes);

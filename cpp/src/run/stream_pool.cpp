@@ -38,7 +38,7 @@ class StreamPool::Turn {
 public:
     explicit Turn(const StreamPool& pool) : lock_{pool.mutex_, std::try_to_lock}, scope_{pool.plan_->device()} {
         if (!lock_) {
-            throw UsageProblem("Another thread is using the stream pool; one thread at a time may.");
+            throw UsageProblem("Another thread is using the stream pool; only one thread at a time may use it.");
         }
     }
 
@@ -150,11 +150,11 @@ void StreamPool::check(const std::vector<Input>& inputs, std::size_t streams) co
         const TensorInfo& tensor = plan_->inputs()[i];
         if (state[i].has_value() != (inputs[i].source == Source::state)) {
             throw UsageProblem("Input '" + tensor.name +
-                               (state[i] ? "' is state of the pool: `restore` sets it, no push."
-                                         : "' is no state of the pool: it needs a value in every push."));
+                               (state[i] ? "' is a state of the pool: set it with `restore`, not with a push."
+                                         : "' is not a state of the pool: it needs a value in every push."));
         }
         if (!state[i] && inputs[i].source != Source::host) {
-            throw UsageProblem("Input '" + tensor.name + "' has to be an array in host memory for a stream pool.");
+            throw UsageProblem("Input '" + tensor.name + "' must be an array in host memory for a stream pool.");
         }
         if (const auto axis = input_axes_[i]) {
             const Shape& shape = inputs[i].shape;
@@ -193,7 +193,7 @@ Call StreamPool::call_of(const std::vector<Input>& inputs, std::size_t rows) con
 std::vector<Shape> StreamPool::prepare(const std::vector<Input>& inputs, std::size_t rows, std::size_t streams) {
     const Prepared& entry = slot_->prepare(call_of(inputs, rows));
     if (entry.data_dependent) {
-        throw UsageProblem("An output's shape depends on the data; a stream pool cannot tell its rows apart.");
+        throw UsageProblem("An output's shape depends on the data; a stream pool cannot separate its rows.");
     }
     arena_->check_outputs(entry.output_shapes, rows);
     std::vector<Shape> shapes = entry.output_shapes;
@@ -259,8 +259,8 @@ void StreamPool::push(std::span<const std::int64_t> streams, const std::vector<I
     const std::vector<BatchPart> parts = split(rows.size(), batch_sizes(inputs, rows.size()));
     const std::vector<Shape> shapes = prepare(inputs, parts.back().rows, rows.size());
     if (parts.front().rows != parts.back().rows && prepare(inputs, parts.front().rows, rows.size()) != shapes) {
-        throw UsageProblem("Outputs have other shapes in a batch of " + std::to_string(parts.front().rows) +
-                           " than in one of " + std::to_string(parts.back().rows) + ". The batch axes may be wrong.");
+        throw UsageProblem("Outputs have different shapes in a batch of " + std::to_string(parts.front().rows) +
+                           " and in one of " + std::to_string(parts.back().rows) + ". The batch axes may be wrong.");
     }
     std::vector<void*> targets(shapes.size());
     for (std::size_t o = 0; o < shapes.size(); ++o) {
@@ -331,7 +331,7 @@ StreamPoolMemory StreamPool::memory() const {
 Timing StreamPool::timing() const {
     const Turn turn{*this};
     if (!options_.timing || !timing_) {
-        throw UsageProblem(options_.timing ? "Nothing was pushed yet." : "The pool was made without timing.");
+        throw UsageProblem(options_.timing ? "Nothing was pushed yet." : "The pool was created without timing.");
     }
     return *timing_;
 }

@@ -13,7 +13,7 @@ StreamTable::StreamTable(std::int32_t capacity) : capacity_{capacity} {
 std::int64_t StreamTable::open() {
     if (free_.empty()) {
         throw UsageProblem("The pool holds " + std::to_string(capacity_) +
-                           " streams, and all are open. Close one first, or make a pool of a larger capacity.");
+                           " streams, and all are open. Close one first, or create a pool with a larger capacity.");
     }
     rows_.emplace(last_ + 1, free_.back());
     free_.pop_back();
@@ -44,7 +44,7 @@ std::int32_t StreamTable::row(std::int64_t stream) const {
 
 std::vector<std::int32_t> StreamTable::rows(std::span<const std::int64_t> streams) const {
     if (streams.empty()) {
-        throw UsageProblem("A push names at least one stream.");
+        throw UsageProblem("A push must name at least one stream.");
     }
     std::vector<std::int32_t> rows;
     std::vector<bool> named(static_cast<std::size_t>(capacity_), false);

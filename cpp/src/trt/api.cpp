@@ -68,7 +68,7 @@ std::unique_ptr<nvonnxparser::IParser> create_parser(nvinfer1::INetworkDefinitio
     const EntryPoints& entry = entry_points();
     if (entry.create_parser == nullptr) {
         const LibraryStatus status = library_status();
-        throw ComponentMissing("libnvonnxparser could not be opened beside libnvinfer; run `setup-tensorrt`. " +
+        throw ComponentMissing("libnvonnxparser could not be opened next to libnvinfer; run `setup-tensorrt`. " +
                                (status.notes.empty() ? std::string{} : status.notes.front()));
     }
     return std::unique_ptr<nvonnxparser::IParser>{create<nvonnxparser::IParser>(

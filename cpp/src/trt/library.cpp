@@ -129,7 +129,7 @@ fs::path home_from_environment() {
 void check_standard_library() {
     if (has_static_libstdcxx()) {
         throw ComponentMissing(
-            "The core has libstdc++ linked into it, and TensorRT brings libstdc++.so.6: two copies of it "
+            "The core is linked statically with libstdc++, and TensorRT loads libstdc++.so.6: two copies of it "
             "in one process crash. Build the core again (`build-native`) with a compiler that links "
             "libstdc++ dynamically, such as CXX=g++, and without -static-libstdc++. Built: " +
             file_of(reinterpret_cast<void*>(&check_standard_library), "unknown").string());
@@ -261,7 +261,7 @@ void check_same_folder(const State& s, const fs::path& folder) {
         return files.empty() ? fs::path{} : fs::canonical(files.front(), ignored);
     }();
     if (wanted_file != s.nvinfer_path) {
-        throw UsageProblem("TensorRT is already loaded from another folder, and a process holds one TensorRT. "
+        throw UsageProblem("TensorRT is already loaded from another folder, and a process can load only one. "
                            "Start a new process to use " +
                            folder.string() + ". Loaded: " + s.nvinfer_path.string());
     }

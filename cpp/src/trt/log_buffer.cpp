@@ -40,7 +40,7 @@ Severity parse_severity(std::string_view name) {
     const auto* const found = std::find(severity_names.begin(), severity_names.end(), name);
     if (found == severity_names.end()) {
         throw UsageProblem("Unknown log severity '" + std::string{name} +
-                           "'; it is one of internal_error, error, warning, info, verbose.");
+                           "'; use internal_error, error, warning, info or verbose.");
     }
     return static_cast<Severity>(found - severity_names.begin());
 }

@@ -26,7 +26,7 @@ void check_device(int wanted) {
         throw DeviceFailure("No GPU can be used here: " + status.error + ". `trtw doctor` shows the driver.");
     }
     if (wanted >= status.device_count) {
-        throw UsageProblem("Device " + std::to_string(wanted) + " does not exist: this machine shows " +
+        throw UsageProblem("Device " + std::to_string(wanted) + " does not exist: this process sees " +
                            std::to_string(status.device_count) + ".");
     }
 }
@@ -55,10 +55,11 @@ void read_ranges(nvinfer1::ICudaEngine& engine, TensorInfo& tensor, int profiles
         const LogCapture capture{logger().buffer()};
         const auto context = create_context(engine); // without scratch memory: enough to ask it for shapes
         if (!context) {
-            throw UsageProblem("TensorRT makes no execution context of the engine, nor tells the shape of its input '" +
-                               tensor.name + "'. Where shapes depend on the data, an engine needs an optimisation " +
-                               "profile even if its inputs are fixed: build it again with this version. " +
-                               "TensorRT says: " + capture.errors());
+            throw UsageProblem(
+                "TensorRT creates no execution context for the engine and hides the shape of its input '" +
+                tensor.name + "'. Where shapes depend on the data, an engine needs an optimisation " +
+                "profile even if its inputs are fixed: build it again with this version. " +
+                "TensorRT says: " + capture.errors());
         }
         const nvinfer1::Dims dims = context->getTensorShape(name);
         if (dims.nbDims > 0) {
@@ -125,7 +126,7 @@ void set_weight_budget([[maybe_unused]] nvinfer1::ICudaEngine& engine, [[maybe_u
     const std::int64_t streamable = engine.getStreamableWeightsSize();
     if (streamable <= 0) {
         throw UsageProblem("A weight streaming budget is given, but the engine has no weights to stream. Build it with "
-                           "weight streaming (`build-engine --weight-streaming`), or drop the budget.");
+                           "weight streaming (`build-engine --weight-streaming`), or omit the budget.");
     }
     const LogCapture capture{logger().buffer()};
     const std::int64_t bytes = budget == WeightBudget::automatic
@@ -162,11 +163,11 @@ void check_plan_options(const PlanOptions& options) {
         return;
     }
     if (!TRTW_TRT_WEIGHT_BUDGET) {
-        throw UsageProblem("TensorRT " TRTW_TRT_VERSION_TEXT " has no weight streaming budget; 10.1 and later have.");
+        throw UsageProblem("TensorRT " TRTW_TRT_VERSION_TEXT " has no weight streaming budget; use 10.1 or later.");
     }
     const auto bytes = static_cast<std::int64_t>(*options.weight_streaming_budget);
     if (bytes < 0 && options.weight_streaming_budget != WeightBudget::automatic) {
-        throw UsageProblem("A weight streaming budget is a number of bytes, not " + std::to_string(bytes) + ".");
+        throw UsageProblem("A weight streaming budget must be a number of bytes, not " + std::to_string(bytes) + ".");
     }
 }
 
@@ -183,7 +184,7 @@ std::string explain_refusal(const std::string& log, const std::string& library) 
     if (mentions_any(log, {"getPluginCreator", "Plugin not found", "plugin"})) {
         return "The engine uses a plugin that is not loaded. Load its library first. Loaded: " + library + "." + said;
     }
-    return "TensorRT cannot read the engine: it is damaged, cut short, or no engine at all. Build it again. Loaded: " +
+    return "TensorRT cannot read the engine: it is damaged, truncated, or not an engine. Build it again. Loaded: " +
            library + "." + said;
 }
 

@@ -68,7 +68,7 @@ PlanBytes read_plan(std::span<const std::byte> bytes) {
         throw UsageProblem("The engine file is empty; build it again.");
     }
     if (const std::string_view kind = foreign_kind(as_text(bytes)); !kind.empty()) {
-        throw UsageProblem("This is no TensorRT engine but " + std::string{kind} + ".");
+        throw UsageProblem("This is not a TensorRT engine but " + std::string{kind} + ".");
     }
     if (bytes.size() <= length_bytes || bytes[length_bytes] != std::byte{'{'}) {
         return {bytes, {}};
@@ -76,7 +76,7 @@ PlanBytes read_plan(std::span<const std::byte> bytes) {
     const std::size_t length = little_endian(bytes);
     const auto rest = bytes.subspan(length_bytes);
     if (length < 2 || length >= rest.size() || rest[length - 1] != std::byte{'}'}) {
-        throw UsageProblem("The engine starts with a metadata header that is damaged or cut short: it announces " +
+        throw UsageProblem("The engine starts with a metadata header that is damaged or truncated: it declares " +
                            std::to_string(length) + " bytes of JSON in a file of " + std::to_string(bytes.size()) +
                            ".");
     }

@@ -21,7 +21,7 @@ RegularFile::RegularFile(const std::string& path, const std::string& what)
     }
     if (!S_ISREG(found.st_mode)) {
         ::close(descriptor_);
-        throw UsageProblem(what + " is no regular file but " +
+        throw UsageProblem(what + " is not a regular file but " +
                            (S_ISDIR(found.st_mode)    ? "a folder"
                             : S_ISFIFO(found.st_mode) ? "a pipe"
                                                       : "a device or a socket") +
@@ -48,7 +48,7 @@ std::vector<std::byte> RegularFile::read() const {
             continue;
         }
         if (got <= 0) {
-            throw UsageProblem(what_ + " cannot be read to its end: " + name_);
+            throw UsageProblem(what_ + " cannot be read completely: " + name_);
         }
         done += static_cast<std::size_t>(got);
     }

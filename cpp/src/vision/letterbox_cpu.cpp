@@ -123,17 +123,17 @@ void LetterboxSpec::validate() const {
                            std::to_string(height) + "x" + std::to_string(width) + ".");
     }
     if (pad_value < 0 || pad_value > 255) {
-        throw UsageProblem("The pad value is a grey level of 0 to 255; got " + std::to_string(pad_value) + ".");
+        throw UsageProblem("The pad value must be a grey level of 0 to 255; got " + std::to_string(pad_value) + ".");
     }
     if (std::any_of(std.begin(), std.end(), [](double s) { return s == 0.0 || !std::isfinite(s); }) ||
         !std::all_of(mean.begin(), mean.end(), [](double m) { return std::isfinite(m); }) || !std::isfinite(scale)) {
-        throw UsageProblem("Scale, mean and std of a letterbox must be finite, and no std zero.");
+        throw UsageProblem("Scale, mean and std of a letterbox must be finite, and std must not be 0.");
     }
     if (dtype == Element::uint8) {
         const Affine normalisation = affine(*this);
         for (std::size_t c = 0; c < 3; ++c) {
             if (normalisation.factor[c] != 1.0F || normalisation.offset[c] != 0.0F) {
-                throw UsageProblem("A uint8 input tensor holds grey levels as they are; set scale 1, mean 0 and "
+                throw UsageProblem("A uint8 input tensor holds unscaled grey levels; set scale 1, mean 0 and "
                                    "std 1.");
             }
         }

@@ -92,7 +92,7 @@ std::size_t LetterboxGpu::enqueue(std::span<const ImageView> images, const Lette
     const Range range{"letterbox"};
     spec.validate();
     if (images.empty()) {
-        throw UsageProblem("A letterbox batch holds at least one image.");
+        throw UsageProblem("A letterbox batch must have at least one image.");
     }
     std::vector<DeviceImage> items;
     std::vector<Way> ways;

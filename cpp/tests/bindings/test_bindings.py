@@ -101,8 +101,8 @@ def read_only() -> Any:
 
 
 BAD_TARGETS = {
-    "another shape": ({"y": np.zeros(3, np.float32)}, r"has the shape \[3\], the output \[4\]"),
-    "another rank": ({"y": np.zeros((4, 1), np.float32)}, r"has the shape \[4, 1\], the output \[4\]"),
+    "another shape": ({"y": np.zeros(3, np.float32)}, r"has the shape \[3\], but the output has \[4\]"),
+    "another rank": ({"y": np.zeros((4, 1), np.float32)}, r"has the shape \[4, 1\], but the output has \[4\]"),
     "another type": ({"y": np.zeros(4, np.int32)}, "must be float32"),
     "another size": ({"y": np.zeros(4, np.float64)}, "must be float32"),
     "foreign": ({"y": np.zeros(4, ">f4")}, "foreign byte order"),
@@ -150,7 +150,7 @@ def test_an_output_whose_shape_depends_on_the_data_is_checked_before_state_moves
     runner = native.Runner(engine, native.RunnerOptions(state={"h_next": "h"}))
     runner.reset_state({"h": 10 * ONES})
     for inputs in ({"x": ONES}, {"x": ONES, "h": ONES}):
-        with pytest.raises(native.UsageProblem, match=r"\[3\], the output \[4\]"):
+        with pytest.raises(native.UsageProblem, match=r"\[3\], but the output has \[4\]"):
             runner.run(inputs, out={"y": np.zeros(3, np.float32)})
     assert runner.run({"x": ONES})["y"].tolist() == [12] * 4
 

@@ -74,7 +74,7 @@ TEST_CASE("int8 needs scales, from Q/DQ nodes or calibration, and not from both"
     const NetworkTypes scaled{{DataType::kINT8}, {DataType::kFLOAT}};
     BuildOptions options;
     CHECK_NOTHROW(check_precision_of(plain, options));
-    CHECK_THROWS_WITH_AS(check_precision_of(scaled, options), doctest::Contains("int8 is not asked for"), UsageProblem);
+    CHECK_THROWS_WITH_AS(check_precision_of(scaled, options), doctest::Contains("int8 is not requested"), UsageProblem);
     options.int8 = true;
     CHECK_NOTHROW(check_precision_of(scaled, options));
     CHECK_THROWS_WITH_AS(check_precision_of(plain, options), doctest::Contains("no Q/DQ nodes"), UsageProblem);
@@ -82,7 +82,7 @@ TEST_CASE("int8 needs scales, from Q/DQ nodes or calibration, and not from both"
     CHECK_NOTHROW(check_precision_of(scaled, options));
     options.calibration = std::make_shared<Calibration>();
     CHECK_NOTHROW(check_precision_of(plain, options));
-    CHECK_THROWS_WITH_AS(check_precision_of(scaled, options), doctest::Contains("drop one"), UsageProblem);
+    CHECK_THROWS_WITH_AS(check_precision_of(scaled, options), doctest::Contains("omit one"), UsageProblem);
 }
 #endif
 

@@ -111,7 +111,7 @@ void Execution::set_shapes(std::span<const Shape> shapes) {
     }
     for (const Shape& shape : shapes) {
         if (shape != shapes.front()) {
-            throw UsageProblem("TensorRT cannot work out the shapes of this call: lengths differ");
+            throw UsageProblem("TensorRT cannot compute the shapes of this call: lengths differ");
         }
     }
     context_->output_shapes.assign(plan_->outputs().size(), context_->shapes.front());

@@ -138,7 +138,7 @@ TEST_CASE("a call that has room for another shape than an output's keeps the sta
         for (const bool given : {false, true}) {
             Call call = call_of({host(ones), given ? host(ones) : state()});
             call.room = {trtw::Shape{3}, std::nullopt};
-            CHECK_THROWS_WITH_AS(runner.run(call), doctest::Contains("'y' into has the shape [3], the output [4]"),
+            CHECK_THROWS_WITH_AS(runner.run(call), doctest::Contains("'y' has the shape [3], but the output has [4]"),
                                  UsageProblem);
             CHECK_THROWS_AS(static_cast<void>(runner.submit(call)), UsageProblem);
         }

@@ -96,9 +96,9 @@ TEST_CASE("a refused push changes no state of any stream") {
     const Values h(6, 0);
     CHECK_THROWS_WITH_AS(
         pool.push(first, {array(x, {1, 4}), array(h, {2, 1, 3}), fake::state(), array(one, {1})}, none),
-        doctest::Contains("'h' is state"), UsageProblem);
+        doctest::Contains("'h' is a state"), UsageProblem);
     CHECK_THROWS_WITH_AS(pool.push(first, {fake::state(), fake::state(), fake::state(), array(one, {1})}, none),
-                         doctest::Contains("'x' is no state"), UsageProblem);
+                         doctest::Contains("'x' is not a state"), UsageProblem);
     for (std::size_t s = 0; s < streams.size(); ++s) {
         check_state(pool, streams[s], {static_cast<float>(4 * (4 * s + 1) + 6)});
     }

@@ -41,8 +41,8 @@ TEST_CASE("a plan that TensorRT refuses for another cause is told that one") {
         "6: The engine plan file is generated on an incompatible device, expecting compute 9.0 got compute 8.6",
         "built for another GPU"));
     CHECK(explained("1: getPluginCreator could not find plugin: Custom version: 1", "plugin that is not loaded"));
-    CHECK(explained("1: Serialization (Serialization assertion plan->header.size == blobSize failed.)", "cut short"));
-    CHECK(explained("", "no engine at all"));
+    CHECK(explained("1: Serialization (Serialization assertion plan->header.size == blobSize failed.)", "truncated"));
+    CHECK(explained("", "not an engine"));
 }
 
 TEST_CASE("a weight streaming budget needs a version that has one, and is no negative number") {

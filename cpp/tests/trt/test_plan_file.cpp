@@ -52,9 +52,9 @@ TEST_CASE("a metadata header is taken off") {
 }
 
 TEST_CASE("a damaged header is refused") {
-    CHECK(refusal(with_header(500, "{\"a\": 1}plan")).find("damaged or cut short") != std::string::npos);
-    CHECK(refusal(with_header(5, "{\"a\": 1}plan")).find("damaged or cut short") != std::string::npos);
-    CHECK(refusal(with_header(8, "{\"a\": 1}")).find("damaged or cut short") != std::string::npos);
+    CHECK(refusal(with_header(500, "{\"a\": 1}plan")).find("damaged or truncated") != std::string::npos);
+    CHECK(refusal(with_header(5, "{\"a\": 1}plan")).find("damaged or truncated") != std::string::npos);
+    CHECK(refusal(with_header(8, "{\"a\": 1}")).find("damaged or truncated") != std::string::npos);
 }
 
 TEST_CASE("other kinds of files are named") {

@@ -60,8 +60,8 @@ TEST_CASE("folders, pipes, devices and nothing are refused at once") {
     const auto refused = [](const fs::path& path, const char* words) {
         CHECK_THROWS_WITH_AS((RegularFile{path, "The engine file"}), doctest::Contains(words), UsageProblem);
     };
-    refused(folder.path, "The engine file is no regular file but a folder: ");
-    refused(pipe, "no regular file but a pipe: ");
-    refused("/dev/null", "no regular file but a device or a socket: ");
+    refused(folder.path, "The engine file is not a regular file but a folder: ");
+    refused(pipe, "not a regular file but a pipe: ");
+    refused("/dev/null", "not a regular file but a device or a socket: ");
     refused(folder.path / "absent", "cannot be opened (No such file or directory): ");
 }

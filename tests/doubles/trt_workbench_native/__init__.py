@@ -388,7 +388,7 @@ def _spoiled(array: Any) -> Any:
     if fault == "abort":
         os.abort()
     if fault == "crash":
-        raise DeviceLost("The GPU failed. Every later call of this process will fail too; start it again.")
+        raise DeviceLost("The GPU failed. Every later call of this process will fail too; start a new process.")
     if fault.isdecimal() and array.dtype.kind == "f" and array.ndim and len(array) >= int(fault):
         return np.concatenate([array[:1], array[1:] / 2])
     return array
@@ -408,15 +408,15 @@ def _require_native_order(array: Any, what: str) -> None:
 
 def _require_room(out: Mapping[str, Any], copied: Mapping[str, Any]) -> None:
     for name, target in out.items():
-        what = f"The array to write output '{name}' into"
+        what = f"The array for output '{name}'"
         if name not in copied:
-            raise UsageProblem(f"{what} stays empty: the call does not copy this output to the host.")
+            raise UsageProblem(f"{what} would stay empty: the call does not copy this output to the host.")
         _require_native_order(target, what)
         value, flags = copied[name], target.flags
         if target.dtype != value.dtype or not (flags.c_contiguous and flags.writeable):
             raise UsageProblem(f"{what} must be {value.dtype}, C-contiguous and writeable.")
         if target.shape != value.shape:
-            raise UsageProblem(f"{what} has the shape {list(target.shape)}, the output {list(value.shape)}.")
+            raise UsageProblem(f"{what} has the shape {list(target.shape)}, but the output has {list(value.shape)}.")
 
 
 def _zeros(engine: Engine, pairs: Mapping[str, str]) -> dict[str, Any]:

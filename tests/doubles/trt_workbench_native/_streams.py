@@ -169,7 +169,7 @@ class StreamPool:
     def _plan(self, count: int, inputs: Mapping[str, Any]) -> list[int]:
         """Check a push; return the buckets that the profiles allow for its shapes, ascending."""
         if not count:
-            raise UsageProblem("A push names at least one stream.")
+            raise UsageProblem("A push must name at least one stream.")
         wanted = self._inputs.keys() - self._initial.keys()
         if inputs.keys() != wanted:
             raise UsageProblem(f"The push has the inputs {sorted(inputs)}; the engine takes {sorted(wanted)}.")
@@ -238,7 +238,7 @@ class StreamPool:
 
     def timing(self) -> dict[str, float]:
         if not self._timing or self._times is None:
-            raise UsageProblem("The pool was made without timing, or nothing was pushed yet.")
+            raise UsageProblem("The pool was created without timing, or nothing was pushed yet.")
         return dict(self._times)
 
     def release(self) -> None:

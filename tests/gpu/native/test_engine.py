@@ -90,7 +90,7 @@ def test_every_kind_of_buffer_and_a_file_will_do(native: Any, plans: Plans, tmp_
 @pytest.mark.parametrize("kept", [0.02, 0.5, 0.99])
 def test_a_plan_cut_short_is_refused(native: Any, plans: Plans, kept: float) -> None:
     plan = plans("fixed")
-    with pytest.raises(native.UsageProblem, match=r"damaged, cut short|another version"):
+    with pytest.raises(native.UsageProblem, match=r"damaged, truncated|another version"):
         native.Engine(plan[: int(len(plan) * kept)])
 
 
@@ -100,7 +100,7 @@ def test_a_plan_cut_short_is_refused(native: Any, plans: Plans, kept: float) -> 
         (b"", "empty"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:0", "Git LFS pointer"),
         (b"PK\x03\x04" + bytes(60), "zip archive"),
-        (b"\x00" * 256, "damaged, cut short"),
+        (b"\x00" * 256, "damaged, truncated"),
     ],
 )
 def test_other_files_are_named(native: Any, data: bytes, words: str) -> None:
@@ -144,7 +144,7 @@ def test_from_file_takes_regular_files_alone(native: Any, tmp_path: Path) -> Non
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     for path, words in ((tmp_path, "but a folder"), (pipe, "but a pipe"), (Path("/dev/null"), "but a device")):
-        with pytest.raises(native.UsageProblem, match=f"engine file is no regular file {words}"):
+        with pytest.raises(native.UsageProblem, match=f"engine file is not a regular file {words}"):
             native.Engine.from_file(path)
     with pytest.raises(native.UsageProblem, match="cannot be opened"):
         native.Engine.from_file(tmp_path / "absent")
@@ -162,7 +162,7 @@ def test_a_plugin_library_is_loaded_through_its_descriptor(native: Any, plans: P
     assert str(tmp_path / "renamed.so") in maps
     with pytest.raises(native.ComponentMissing, match=r"could not be opened.*libplugin.so"):
         native.Engine(plans("fixed"), plugins=[str(library)])
-    with pytest.raises(native.UsageProblem, match="plugin library is no regular file but a folder"):
+    with pytest.raises(native.UsageProblem, match="plugin library is not a regular file but a folder"):
         native.Engine(plans("fixed"), plugins=[str(tmp_path)])
 
 

@@ -37,7 +37,7 @@ def test_a_ticket_has_one_result(native: Any, engines: Engines) -> None:
         assert ticket.result()
         assert ticket.done()
         assert ticket.wait(0)
-        with pytest.raises(native.UsageProblem, match="taken already"):
+        with pytest.raises(native.UsageProblem, match="already taken"):
             ticket.result()
 
 
@@ -74,7 +74,7 @@ def test_a_result_is_waited_for_as_long_as_asked(native: Any, engines: Engines, 
             assert ticket.wait(60)
             assert ticket.done()
             np.testing.assert_array_equal(ticket.result(timeout=0)["y"], linear_answer(host))
-            with pytest.raises(native.UsageProblem, match="from 0 on"):
+            with pytest.raises(native.UsageProblem, match="0 or more"):
                 runner.submit({"x": x}).result(timeout=-1)
 
 
@@ -88,7 +88,7 @@ def test_tickets_in_asyncio(native: Any, engines: Engines) -> None:
         x = integers(4, WIDTH)
         ticket = runner.submit({"x": x})
         np.testing.assert_array_equal((await asyncio.wait_for(ticket, 60))["y"], linear_answer(x))
-        with pytest.raises(native.UsageProblem, match="taken already"):
+        with pytest.raises(native.UsageProblem, match="already taken"):
             await ticket
 
     with native.Runner(engines("fixed"), native.RunnerOptions(slots=4)) as runner:
@@ -210,7 +210,7 @@ def test_a_refused_target_keeps_the_tickets_result(native: Any, engines: Engines
     with native.Runner(engines("fixed")) as runner:
         ticket = runner.submit({"x": x})
         for wrong in (np.empty((4, 6), np.float32), np.empty((4, 5), ">f4"), np.empty((4, 5))):
-            with pytest.raises(native.UsageProblem, match="to write output 'y' into"):
+            with pytest.raises(native.UsageProblem, match="array for output 'y'"):
                 ticket.result(out={"y": wrong})
         assert ticket.result(out={"y": target})["y"] is target
         np.testing.assert_array_equal(target, linear_answer(x))

@@ -137,7 +137,7 @@ def test_a_refused_push_changes_nothing(native: Any, engines: Engines) -> None:
             ([], good, "at least one"),
             (two, {"scale": SCALE}, "'x' is missing"),
             (two, {**good, "z": x}, "no input 'z'"),
-            (two, {**good, "h": integers(2, 2, 3)}, "'h' is state"),
+            (two, {**good, "h": integers(2, 2, 3)}, "'h' is a state"),
             (two, {**good, "x": x.astype(np.float64)}, "dtype float64"),
             (two, {**good, "x": integers(3, 4)}, "for 2 streams axis 0"),
             (two, {**good, "x": integers(2, 4, 1)}, "for 2 streams axis 0"),

@@ -68,7 +68,7 @@ private:
             throw UsageProblem("The engine is being refitted by another thread.");
         }
         throw UsageProblem("The engine has " + std::to_string(calls) + (calls == 1 ? " call" : " calls") +
-                           " in flight, and TensorRT leaves a refit undefined then. Wait for their tickets first, or "
+                           " in flight, during which a refit is undefined. Wait for their tickets first, or "
                            "refit an engine that no runner has.");
     }
 

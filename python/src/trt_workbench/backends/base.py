@@ -453,7 +453,7 @@ def checked_array(
     """Return an array that has the dtype of its spec, native byte order and a shape that fits; raise `error` if not."""
     dtype, shape = array.dtype, array.shape
     if not dtype.isnative:
-        raise error(f"{what} {spec.name} has foreign byte order ({dtype.str}); use .astype({spec.dtype!r}).")
+        raise error(f"{what} {spec.name} is in foreign byte order ({dtype.str}); use .astype({spec.dtype!r}).")
     if _dtype_name(dtype) != spec.dtype:
         raise error(f"{what} {spec.name} is {dtype.name}, the model {does} {spec}; convert it first.")
     fits = shape == spec.shape or (

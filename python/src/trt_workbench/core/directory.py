@@ -42,7 +42,7 @@ class RunDirectory:
     """A run directory while it is being filled; `run_directory` opens and closes it.
 
     Attributes:
-        path: where files are put now (a staging folder beside `destination`).
+        path: where files are put now (a staging folder next to `destination`).
         destination: where they will be found.
     """
 

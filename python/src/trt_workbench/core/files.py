@@ -56,7 +56,7 @@ def foreign(path: Path) -> UsageProblem:
 
 @contextlib.contextmanager
 def atomic_writer(path: Path, mode: str = "wb") -> Iterator[IO[Any]]:
-    """Open a temporary file beside `path` that takes its name when the block ends without an error.
+    """Open a temporary file next to `path` that takes its name when the block ends without an error.
 
     Args:
         path: the file to write; its folder is made if it is absent.

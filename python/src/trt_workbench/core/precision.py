@@ -273,7 +273,7 @@ def names(wanted: Callable[[Format], object] = lambda _: True) -> tuple[str, ...
 
 
 def precisions(modes: Callable[[Format], Iterable[str]] = lambda one: one.modes) -> tuple[str, ...]:
-    """Return what a model can be had in, from the finest to the coarsest: formats, each with its modes."""
+    """Return what a model can be run in, from the finest to the coarsest: formats, each with its modes."""
     return tuple(one.made(mode) for one in reversed(FORMATS) for mode in modes(one))
 
 

@@ -175,12 +175,12 @@ def _is_ours(plan: Path) -> bool:
 
 
 def write_manifest(plan: Path, manifest: Manifest) -> None:
-    """Write the manifest beside `plan`, whole or not at all. Raises OSError."""
+    """Write the manifest next to `plan`, whole or not at all. Raises OSError."""
     write_json(manifest_path(plan), manifest)
 
 
 def read_manifest(plan: Path) -> Manifest | None:
-    """Return the manifest beside `plan`; None without one.
+    """Return the manifest next to `plan`; None without one.
 
     Raises:
         UsageProblem: the manifest is damaged or of another schema.

@@ -16,7 +16,7 @@ def kept_verdict(manifest: Manifest | None) -> Verification | None:
 
 
 def keep_verdict(plan: Path, found: Verification) -> bool:
-    """Write a verdict into the manifest beside `plan`, and into that of the engine cache if it holds the same engine.
+    """Write a verdict into the manifest next to `plan`, and into that of the engine cache if it holds the same engine.
 
     A verdict `wrong` stands until a verification against a reference says otherwise: properties do not show what
     is always wrong in the same way. `unverified` replaces only itself.

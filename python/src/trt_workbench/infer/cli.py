@@ -31,7 +31,7 @@ def refuse_misplaced(context: typer.Context, request: InferRequest) -> None:
     """Raise UsageProblem if an option was given that the plan, or the backend of the model, does not have.
 
     Args:
-        context: tells the options that were given from defaults.
+        context: separates the options that were given from defaults.
         request: names the plan or the model, and the backend as it was given.
     """
     from trt_workbench.backends.registry import AUTO, get_backend, runs_plans
@@ -98,7 +98,7 @@ def infer_engine(
 ) -> None:
     """Run an engine or a model on arrays, check it, or measure it.
 
-    Everything lands in a run directory.
+    All results are written to a run directory.
     """
     refuse_misplaced(context, request)
     from trt_workbench.infer.run import check_times, write_times

@@ -32,10 +32,10 @@ def inspect(
     as_json: JsonOption = False,
     debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
 ) -> None:
-    """Show what a model or an engine is, without running it.
+    """Describe a model or an engine without running it.
 
-    Of a model: inputs and outputs, detector family, types, quantisation, operators and those that TensorRT lacks.
-    Of an engine: what its manifest and TensorRT's engine inspector say.
+    A model: inputs, outputs, detector family, types, quantisation, operators, and those that TensorRT may refuse.
+    An engine: its manifest and the output of TensorRT's engine inspector.
     """
     if not model.is_dir() and model.suffix != ".onnx":
         from trt_workbench.model.sniff import other_than_engine

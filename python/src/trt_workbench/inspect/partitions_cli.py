@@ -42,10 +42,10 @@ def partitions(
 ) -> None:
     """Show which nodes of a model go to which provider, and why.
 
-    The subgraphs, their borders and every node that fell out, as a table, JSON and a drawn graph.
+    The subgraphs, their borders and the nodes on other providers, as a table, JSON and a drawn graph.
 
-    ONNX Runtime is asked for the assignment it really makes. Without its provider here, --predict answers from the
-    documents of TensorRT's parser and is marked as a prediction.
+    ONNX Runtime reports its actual assignment. Where its provider is not available, --predict predicts one from the
+    documentation of TensorRT's parser and marks it as a prediction.
     """
     from trt_workbench.backends.registry import get_backend
     from trt_workbench.core.directory import run_directory
@@ -91,7 +91,7 @@ def _show(found: Partitions, directory: Path) -> None:
     console.print(table)
     fallen = [node for node in found.nodes if node.reason]
     if fallen:
-        table = Table("node", "operator", "provider", "types", "why", title="Nodes outside of subgraphs")
+        table = Table("node", "operator", "provider", "types", "why", title="Nodes on other providers")
         for node in fallen[:_LISTED]:
             types = ", ".join(kind or "?" for kind in node.types)
             table.add_row(node.name, node.operator, node.provider, types, node.reason)

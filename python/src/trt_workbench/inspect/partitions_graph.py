@@ -26,7 +26,7 @@ _LABELLED = 40
 
 
 def draw_partitions(partitions: Partitions, index: GraphIndex, path: Path) -> None:
-    """Write an SVG: depth from left to right, one dot a node, lines for tensors, names of nodes that fell out.
+    """Write an SVG: depth from left to right, one dot a node, lines for tensors, names of nodes on other providers.
 
     Raises:
         OSError: the file cannot be written.

@@ -23,8 +23,8 @@ def report(
 ) -> None:
     """Write the reports of runs again, and an overview of them.
 
-    Each run directory gets its report.html from its own files; --output DIR gets the overview. Where two or more are
-    evaluations of one data set, one of them in fp32, the folder gets the page of `decide`, too.
+    Each run directory gets its report.html from its own files; --output DIR gets the overview. If two or more are
+    evaluations of one data set, one of them in fp32, the folder also gets the page of `decide`.
     """
     from trt_workbench.core.artefacts import foreign_files
     from trt_workbench.decide import write_decision

@@ -35,9 +35,9 @@ def sanitize_onnx(
     as_json: JsonOption = False,
     debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
 ) -> None:
-    """Rewrite what TensorRT refuses in an ONNX file, and check it.
+    """Rewrite what TensorRT refuses in an ONNX file, and check the result.
 
-    Named rewrites are applied; what changed and what TensorRT may still refuse is reported. Nothing is written if the
+    It applies named rewrites, and reports what changed and what TensorRT may still refuse. It writes nothing if the
     check fails.
     """
     from trt_workbench.engine.written_models import check_model_output, write_model

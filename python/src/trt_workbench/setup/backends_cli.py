@@ -9,9 +9,9 @@ from trt_workbench.console.common import DebugOption, JsonOption, handled, print
 
 @handled
 def backends(*, as_json: JsonOption = False, debug: DebugOption = False) -> None:  # noqa: ARG001 - read by `handled`
-    """List every backend and whether it can serve here.
+    """List every backend and whether it is available here.
 
-    With its versions, or with the reason why it cannot and the command that fixes it.
+    With its versions, or with the reason and the command that fixes it.
     """
     from rich.table import Table
 

@@ -63,7 +63,7 @@ def setup_tensorrt(
 ) -> None:
     """Bring TensorRT's libraries and headers into this workspace.
 
-    It makes extern/tensorrt/VERSION/{include,lib} and the link `current`, in the repository or else in the user's
+    It creates extern/tensorrt/VERSION/{include,lib} and the link `current`, in the repository or else in the user's
     cache. Safe to run again.
     """
     from trt_workbench.core.workspace import tensorrt_root

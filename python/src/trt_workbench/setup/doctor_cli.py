@@ -15,7 +15,7 @@ _STYLES = {"ok": "green", "absent": "yellow", "problem": "red"}
 
 @handled
 def doctor(*, as_json: JsonOption = False, debug: DebugOption = False) -> None:  # noqa: ARG001 - read by `handled`
-    """Examine this machine: driver, GPU, libraries, backends. Exit code 3 if something there does not fit."""
+    """Check this machine: driver, GPU, libraries, backends. Exit code 3 if something does not match."""
     from rich.markup import escape
     from rich.table import Table
 

@@ -52,7 +52,7 @@ def build_ort(
 ) -> None:
     """Build ONNX Runtime with its TensorRT provider from source.
 
-    The steps: clone, configure, compile, install, check. Run again after an interruption, it goes on where it stopped.
+    The steps: clone, configure, compile, install, check. After an interruption, run it again to resume.
     """
     from trt_workbench.setup.ort_build import build_ort as build
     from trt_workbench.setup.ort_build_steps import REPOSITORY, VERSION, BuildRequest, prepare_steps

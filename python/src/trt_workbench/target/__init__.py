@@ -1,4 +1,4 @@
-"""`check-target`: whether a model can be compiled for RTX cards that are not here, by TensorRT-RTX.
+"""`check-target`: whether a model can be compiled for RTX cards that this machine does not have, by TensorRT-RTX.
 
 In: `run.check_targets`. Out: `document.py`: the engine's layers, or the layer, operator and type that stop it.
 

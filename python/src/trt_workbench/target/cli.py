@@ -1,4 +1,4 @@
-"""`trtw check-target`: whether a model can be compiled for RTX cards that are not here."""
+"""`trtw check-target`: whether a model can be compiled for RTX cards that this machine does not have."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def check_target(
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
-    """Compile a model for RTX cards that are not here.
+    """Compile a model for RTX cards that this machine does not have.
 
     TensorRT-RTX compiles ahead of time for each architecture, without a GPU or a driver. Exit code 1 if one of them
-    refuses the model: the layer and the type that stop it are named.
+    refuses the model: the message names the layer and the type.
     """
     from trt_workbench.core.directory import run_directory
     from trt_workbench.core.documents import json_values, write_json
