@@ -136,7 +136,7 @@ def _show_language_model(document: dict[str, Any]) -> None:
         ("parameters", f"{document['parameters']:,} ({by_type})"),
         ("weights", f"{size / _MIB:.1f} MiB in {', '.join(one['file'] for one in document['weights'])}"),
         ("tokenizer", "there" if document["tokenizer"] else "none"),
-        ("code of its own", "yes; it is never executed" if document["brings_code"] else "none"),
+        ("own code", "yes; it is never executed" if document["brings_code"] else "none"),
     ]
     stdout_console(quiet=False).print(_properties(rows))
 

@@ -137,7 +137,7 @@ def rounding_of(record: Mapping[str, Any], asked: str) -> str:
     found = carried(record.get("precision_ran"), asked + built, always=True)
     if not found:
         every = ", ".join(reversed(names()))
-        raise UsageProblem(f"There are no limits for precision {asked!r}; known are {every}.")
+        raise UsageProblem(f"There are no limits for precision {asked!r}; choose from {every}.")
     return "+".join(row.name for row in found)
 
 

@@ -326,7 +326,7 @@ class _Converter:
         """Convert both branches, with what they read as their inputs; sizes stay on the host through them."""
         if any(not value.type.HasField("tensor_type") for graph in branches for value in graph.output):
             raise UsageProblem(
-                f"If (node {node.name}) with results that are no tensors is not supported by the torch backend."
+                f"If (node {node.name}) whose results are not tensors is not supported by the torch backend."
             )
         names = dict.fromkeys(name for graph in branches for name in captured(graph))
         read = {name: self._value(name) for name in names}
