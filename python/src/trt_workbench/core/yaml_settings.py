@@ -13,6 +13,7 @@ from pydantic_core import ErrorDetails
 
 from trt_workbench.core.errors import LARGEST_NUMBER, UsageProblem
 from trt_workbench.core.input_files import read_text
+from trt_workbench.core.words import counted
 
 Location = tuple[int | str, ...]
 M = TypeVar("M", bound=BaseModel)
@@ -195,7 +196,7 @@ def _reason(details: ErrorDetails) -> str:
     if details["type"] == "value_error":
         return str(details["ctx"]["error"])
     if details["type"] == "too_short":
-        return f"it needs at least {details['ctx']['min_length']} entries"
+        return f"it needs at least {counted(details['ctx']['min_length'], 'entry', 'entries')}"
     return details["msg"][0].lower() + details["msg"][1:]
 
 
