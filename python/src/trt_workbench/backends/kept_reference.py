@@ -218,7 +218,7 @@ def record_folder(asked: str, brought: str = "") -> Path | None:
         return None
     if Path(asked).is_dir():
         if brought:
-            raise UsageProblem(f"A record has its own settings; omit {brought}, or choose a backend with --reference.")
+            raise UsageProblem(f"The record already sets {brought}; omit it, or choose a backend with --reference.")
         return Path(asked)
     if len(Path(asked).parts) > 1:
         raise UsageProblem(f"The reference does not exist; pass the run directory of a --record: {asked}")
