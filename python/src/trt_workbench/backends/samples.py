@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.core.array_files import ARRAY_SUFFIXES, load_arrays
+from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.core.words import counted
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import LARGEST_NUMBER, UsageProblem
 from trt_workbench.core.input_files import read_text
-from trt_workbench.core.words import counted
 
 Location = tuple[int | str, ...]
 M = TypeVar("M", bound=BaseModel)

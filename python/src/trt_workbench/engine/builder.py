@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from trt_workbench import __version__
+from trt_workbench.core.counts import counted
 from trt_workbench.core.environment import available_processors
 from trt_workbench.core.errors import CheckFailed, ComponentMissing, UsageProblem
 from trt_workbench.core.files import write_bytes
 from trt_workbench.core.hashing import hash_bytes
 from trt_workbench.core.interruptible import call_interruptibly
 from trt_workbench.core.precision import names
-from trt_workbench.core.words import counted
 from trt_workbench.engine import cache, native, timing_cache
 from trt_workbench.engine.build_phases import BuildPhases, Progress
 from trt_workbench.engine.calibration import (

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.core.array_files import ARRAY_SUFFIXES, count_rows, load_arrays
+from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.hashing import hash_file, hash_folder
-from trt_workbench.core.words import counted
 from trt_workbench.engine.options import Calibration
 from trt_workbench.model.facts import ModelTensor
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import ComponentMissing
 from trt_workbench.core.gpu import GPU_ADVICE, driver_report, why_no_gpu
 from trt_workbench.core.launcher import task
-from trt_workbench.core.words import counted
 from trt_workbench.engine import native
 from trt_workbench.engine.tensorrt import current_root, setup_advice
 

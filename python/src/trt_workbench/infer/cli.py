@@ -21,9 +21,9 @@ from trt_workbench.console.common import (
 )
 from trt_workbench.console.options import marked, spelled
 from trt_workbench.console.progress import waiting
+from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import CheckFailed, UsageProblem
 from trt_workbench.core.settings import Setting
-from trt_workbench.core.words import counted
 from trt_workbench.infer.settings import InferOutcome, InferRequest, MeasureSettings, Native, OfModels
 
 

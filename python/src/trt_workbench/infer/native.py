@@ -15,8 +15,8 @@ from trt_workbench.backends.trt.backend import TrtBackend
 from trt_workbench.backends.trt.opening import whole_batches
 from trt_workbench.backends.trt.options import RunnerChoice
 from trt_workbench.backends.trt.session import TrtSession
+from trt_workbench.core.counts import counted
 from trt_workbench.core.settings import with_flags
-from trt_workbench.core.words import counted
 from trt_workbench.engine import native
 from trt_workbench.engine.loading import load_engine, read_plan
 from trt_workbench.engine.profiles import fixed_profile

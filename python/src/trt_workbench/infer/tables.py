@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trt_workbench.console.common import print_line, stdout_console
-from trt_workbench.core.words import counted
+from trt_workbench.core.counts import counted
 from trt_workbench.model.precision import precision_label
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from trt_workbench.console.common import (
     stdout_console,
 )
 from trt_workbench.console.drawing import draw
-from trt_workbench.core.words import counted
+from trt_workbench.core.counts import counted
 
 if TYPE_CHECKING:
     from trt_workbench.model.partitions import Partitions

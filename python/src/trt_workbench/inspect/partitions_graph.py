@@ -6,8 +6,8 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trt_workbench.core.counts import counted
 from trt_workbench.core.files import atomic_writer
-from trt_workbench.core.words import counted
 from trt_workbench.report.style import label, settings
 
 if TYPE_CHECKING:

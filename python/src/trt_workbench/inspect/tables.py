@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 
 from trt_workbench.console.common import print_line
-from trt_workbench.core.words import counted
+from trt_workbench.core.counts import counted
 
 if TYPE_CHECKING:
     from rich.console import Console

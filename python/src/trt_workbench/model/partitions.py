@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from trt_workbench.core.words import counted
+from trt_workbench.core.counts import counted
 from trt_workbench.model.index import GraphIndex
 
 

@@ -10,12 +10,12 @@ from typing import Any
 
 from trt_workbench.bench import Table, Winner, leaders, problems, tables, unstable, winners
 from trt_workbench.core.artefacts import RunDocument, command_of, foreign_files, read_bench_run, read_environment
+from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import read_document
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import foreign, write_text
 from trt_workbench.core.percent import share
 from trt_workbench.core.verification import Mark
-from trt_workbench.core.words import counted
 from trt_workbench.llm import LlmMetrics
 from trt_workbench.model.precision import precision_label
 from trt_workbench.report.page import evidence_from, is_our_page, render, small

@@ -9,10 +9,10 @@ from typing import Annotated, Any
 import typer
 
 from trt_workbench.console.common import DebugOption, JsonOption, handled, print_json, print_line, stdout_console
+from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem, whole_number
 from trt_workbench.core.settings import Seed, pairs
 from trt_workbench.core.settings import shapes as read_shapes
-from trt_workbench.core.words import counted
 
 
 @handled

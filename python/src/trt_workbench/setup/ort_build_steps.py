@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from trt_workbench.core.counts import counted
 from trt_workbench.core.environment import available_processors
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.gpu import driver_report
 from trt_workbench.core.memory import available_bytes
-from trt_workbench.core.words import counted
 from trt_workbench.core.workers import python_command
 from trt_workbench.core.workspace import extern_root, tensorrt_root
 from trt_workbench.engine.tensorrt import current_root, setup_advice

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.core.array_files import numpy_dtype
+from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem, whole_number
 from trt_workbench.core.memory import require_room
-from trt_workbench.core.words import counted
 from trt_workbench.engine.loading import LoadedEngine
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from statistics import median
 
 from trt_workbench.backends.measure.telemetry import Telemetry
+from trt_workbench.core.counts import counted
 from trt_workbench.core.percent import share
 from trt_workbench.core.statistics.comparison import ALPHA, Interval, median_interval
 from trt_workbench.core.statistics.rank_tests import mann_whitney
-from trt_workbench.core.words import counted
 
 WINDOWS = 5
 DRIFT = 0.10

@@ -14,8 +14,8 @@ from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.ort.backend import OrtBackend
 from trt_workbench.backends.ort.common import CPU_PROVIDER, CUDA_PROVIDER, TENSORRT_PROVIDER, session_config, translated
 from trt_workbench.backends.ort.libraries import preload
+from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import CheckFailed, ComponentMissing, UsageProblem, WorkbenchError, did_you_mean
-from trt_workbench.core.words import counted
 from trt_workbench.model.index import GraphIndex
 from trt_workbench.model.opened import Model
 from trt_workbench.model.partitions import PartitionRequest, Partitions, make_partitions, split_small

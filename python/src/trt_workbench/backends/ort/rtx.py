@@ -18,10 +18,10 @@ from trt_workbench.backends.ort.cpu import OrtCpuBackend, OrtCpuSession
 from trt_workbench.backends.ort.gpu import provider_text, shape_keys
 from trt_workbench.backends.ort.partitions import RECORD_ENTRY, check_assignment, read_assignment
 from trt_workbench.backends.tf32 import check_tf32_allowed, forbid_tf32
+from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import ComponentMissing, UsageProblem
 from trt_workbench.core.gpu import GPU_ADVICE, driver_report, why_no_gpu
 from trt_workbench.core.launcher import task
-from trt_workbench.core.words import counted
 from trt_workbench.core.workers import WorkerFailure, ask_python
 
 if TYPE_CHECKING:

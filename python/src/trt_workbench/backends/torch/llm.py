@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from trt_workbench.backends.base import closed
 from trt_workbench.backends.torch.common import PRECISIONS, not_compiled, plain_strides
 from trt_workbench.backends.torch.llm_model import REFUSALS, load_causal_lm, quiet_transformers
+from trt_workbench.core.counts import counted
 from trt_workbench.core.device_errors import device_error, device_message
 from trt_workbench.core.errors import ComponentMissing, UsageProblem
 from trt_workbench.core.launcher import package
 from trt_workbench.core.variables import wait_policy
-from trt_workbench.core.words import counted
 from trt_workbench.model.llm_directory import LlmDirectory
 from trt_workbench.model.precision import Precision
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from trt_workbench.core.counts import counted
 from trt_workbench.core.device_errors import device_error, device_message
 from trt_workbench.core.elements import errors, is_finite
 from trt_workbench.core.errors import ComponentMissing, UsageProblem
 from trt_workbench.core.launcher import package
 from trt_workbench.core.variables import keep_compiled_code
-from trt_workbench.core.words import counted
 from trt_workbench.model.llm_directory import LlmDirectory
 
 if TYPE_CHECKING:

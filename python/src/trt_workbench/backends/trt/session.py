@@ -16,9 +16,9 @@ from trt_workbench.backends.pooling import PooledState
 from trt_workbench.backends.state_session import StateSession
 from trt_workbench.backends.trt.options import RunnerChoice
 from trt_workbench.backends.trt.pool import TrtStreamPool, most_rows
+from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.precision import FORMATS
-from trt_workbench.core.words import counted
 from trt_workbench.engine import native
 from trt_workbench.engine.inspection import engine_precision
 from trt_workbench.engine.loading import LoadedEngine

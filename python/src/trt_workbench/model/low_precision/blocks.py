@@ -15,9 +15,9 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
+from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.precision import HEAD, Format, read
-from trt_workbench.core.words import counted
 from trt_workbench.model.constants import constants
 from trt_workbench.model.editing import Names, NodeWriter, remove_unread, replace_nodes
 from trt_workbench.model.low_precision import formats
