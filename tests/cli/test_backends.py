@@ -32,7 +32,7 @@ def test_doctor_names_every_backend() -> None:
     found = {row["component"]: row for row in document["findings"]}
     assert found["backend ort-cpu"]["state"] == "ok"
     for name, state in availabilities().items():
-        assert found[f"backend {name}"]["found"] == ("serves here" if state.ok else state.reason)
+        assert found[f"backend {name}"]["found"] == ("available" if state.ok else state.reason)
         assert found[f"backend {name}"]["fix"] == state.fix
 
 

@@ -115,7 +115,7 @@ def test_a_build_that_does_not_end_is_ended(model: Path) -> None:
     code, found, err = document(model, "--gpu", "l4", "--time-limit", "0.5")
     assert code == 1
     assert found["targets"][0]["outcome"] == "failed"
-    assert "ended at its limit (--time-limit): no answer within 0.5 s" in err
+    assert "stopped at its limit (--time-limit): no answer within 0.5 s" in err
 
 
 @pytest.mark.usefixtures("recorded")

@@ -25,7 +25,7 @@ def test_missing_images(coco: Any) -> None:
     ("content", "text"),
     [
         ("{", "not JSON"),
-        (b"\xff\xfe\x00", "holds zero bytes, so it is no text"),
+        (b"\xff\xfe\x00", "is empty (0 bytes)"),
         ("[]", "not in COCO's"),
         ('{"images": []}', "missing key 'categories'"),
     ],
@@ -40,7 +40,7 @@ def test_images_outside_of_their_folder(coco: Any, name: str) -> None:
     (coco.images / "1.png").rename(coco.root / "secret.png")
     (coco.images / "a").mkdir()
     coco.rewrite(images=[{"id": 1, "file_name": name.format(root=coco.root)}], annotations=[])
-    coco.assert_refused(coco.invoke(), "leads out of its folder", str(coco.annotations))
+    coco.assert_refused(coco.invoke(), "points outside its folder", str(coco.annotations))
 
 
 def test_absent_annotation_file(coco: Any) -> None:

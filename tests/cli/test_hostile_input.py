@@ -138,7 +138,7 @@ def test_other_divisions_of_constants_are_taken(dividend: int, divisor: int, tmp
 def test_text_outputs_are_refused(tmp_path: Path) -> None:
     (tmp_path / "m.onnx").write_bytes(text_output())
     refused(
-        "infer-engine", tmp_path / "m.onnx", "--backend", "ort-cpu", "--output", tmp_path / "run", text="numbers alone"
+        "infer-engine", tmp_path / "m.onnx", "--backend", "ort-cpu", "--output", tmp_path / "run", text="only numbers"
     )
 
 

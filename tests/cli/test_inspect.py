@@ -96,7 +96,7 @@ def test_people_read_the_same(model: Path) -> None:
         "What TensorRT may refuse",
     ):
         assert text in shown
-    assert "Predicted by: operator table" in " ".join(shown.split())
+    assert "Prediction from: operator table" in " ".join(shown.split())
 
 
 def test_a_detector_is_recognised_as_eval_coco_does() -> None:

@@ -43,7 +43,7 @@ def test_excluded_operators_and_small_subgraphs_fall_out(model: Path, tmp_path: 
     words = ("--predict", "--exclude", "Relu", "--min-subgraph-size", 2, "--output", tmp_path / "run")
     reasons = {node["operator"]: node["reason"] for node in json_of("partitions", model, *words)["fallen_out"]}
     assert reasons["Relu"].startswith("excluded")
-    assert reasons["Conv"].startswith("size: its subgraph has 1 nodes, the least is 2")
+    assert reasons["Conv"].startswith("size: its subgraph has 1 node, fewer than the minimum of 2")
 
 
 def test_the_runtime_is_asked_where_it_can_serve(model: Path, tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ def layers(path: Path, *inputs: str) -> str:
     [
         ((INT8, INT8, FP16), "int8+fp16", MIXED),
         ((FP32,), "fp32", "fp32"),
-        (None, "fp16 or fp32, not told", "fp16 or fp32, not told (no layers to tell it by)"),
+        (None, "fp16 or fp32, not reported", "fp16 or fp32, not reported (no layers to judge by)"),
     ],
 )
 def test_an_engine_says_what_its_layers_compute_in(

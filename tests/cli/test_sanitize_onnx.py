@@ -51,7 +51,7 @@ def test_a_failed_check_writes_nothing(model: Path, tmp_path: Path, monkeypatch:
     held(stderr_of("sanitize-onnx", model, "-o", tmp_path / "out.onnx", code=1))
     assert not (tmp_path / "out.onnx").exists()
     printed = stdout_of("sanitize-onnx", model, "-o", tmp_path / "out.onnx", "--no-check")
-    assert "Not checked" in printed
+    assert "Not compared with the original model" in printed
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_sizes_that_do_not_go_together_are_asked_for(tmp_path: Path) -> None:
 def test_every_command_that_predicts_says_the_same_of_a_node(tmp_path: Path) -> None:
     text = 'g (float[1,3,8,8] x) => (float[1,3,a,b] y) { [r] y = Resize<mode = "linear", antialias = 1>(x, , scales) }'
     path = write_onnx(tmp_path / "m.onnx", text, {"scales": np.float32([1, 1, 0.5, 0.5])}, 18)
-    reason = "attribute: antialias has to be 0, not 1 (release 10.15)"
+    reason = "attribute: antialias must be 0, not 1 (release 10.15)"
     assert json_of("inspect", path)["tensorrt"]["refused"][0]["reason"] == reason
     assert f"Resize r: {reason}" in json_of("sanitize-onnx", path, "-o", tmp_path / "o.onnx")["findings"]
     assert json_of("build-engine", path, "--dry-run")["may_refuse"] == [f"Resize r: {reason}"]

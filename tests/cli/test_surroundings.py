@@ -102,7 +102,7 @@ def test_no_file_of_the_users_decides_how_plots_look(kind: str, tmp_path: Path) 
 @pytest.mark.parametrize("name", ["PIXELS", "WIDTH", "HEIGHT"])
 def test_a_limit_of_images_that_is_no_number(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(f"OPENCV_IO_MAX_IMAGE_{name}", value)
-    assert f"OPENCV_IO_MAX_IMAGE_{name} is no whole number" in settle_variables()
+    assert f"OPENCV_IO_MAX_IMAGE_{name} must be a whole number" in settle_variables()
 
 
 def test_variables_that_end_opencv_are_not_seen_by_it(coco: CocoSetup, tmp_path: Path) -> None:

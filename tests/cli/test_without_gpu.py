@@ -25,7 +25,7 @@ def model(tmp_path: Path) -> Path:
 
 def unused(command: str) -> str:
     return (
-        "GPU (compute capability 8.9, driver for CUDA 13.0) is left unused: the environment default is for the CPU. "
+        "GPU (compute capability 8.9, driver for CUDA 13.0) is not used: the environment default is for the CPU. "
         f"Use an environment that has it: `pixi run -e gpu {command}`."
     )
 

@@ -150,7 +150,7 @@ def test_a_folder_is_no_name_for_a_plan(model: Path, tmp_path: Path) -> None:
 
 def test_a_dynamic_batch_gets_its_profile(tmp_path: Path) -> None:
     model = write_model(tmp_path / "dynamic.onnx", "N")
-    assert "give each its range with --profile" in trtw("build-engine", model).stderr
+    assert "set the range of each with --profile" in trtw("build-engine", model).stderr
     plan = tmp_path / "dynamic.plan"
     document = json.loads(trtw("build-engine", model, "--max-batch", "4", "-o", plan, "--json").stdout)
     assert document["manifest"]["profiles"] == ["x:1x3/4x3/4x3,y:1x3/4x3/4x3"]
@@ -171,7 +171,7 @@ def test_calibration_data_is_recorded_and_too_little_of_it_is_told(model: Path, 
     words = ("build-engine", model, "--precision", "int8", "--calibration", data, "--calibration-batch", "2")
     first = json.loads(trtw(*words, "--json").stdout)
     assert first["manifest"]["calibration_sha256"]
-    assert "16 samples only" in first["notes"][0]
+    assert "only 16 samples" in first["notes"][0]
 
 
 def test_without_a_terminal_a_line_now_and_then_tells_of_the_build(

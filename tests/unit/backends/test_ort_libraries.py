@@ -34,7 +34,7 @@ def test_the_cpu_wheel_is_told_from_the_gpu_wheel(provider: str, gpus: Callable[
         ({"cudnn": "libcudnn.so.9: cannot open"}, r"libcudnn\.so\.9 is missing", "pip"),
         ({"cuda_error": 35, "cuda_error_text": "driver version is insufficient"}, "error 35 .*insufficient", "driver"),
         ({"cuda_error": 0, "devices": 0}, "no CUDA device", "driver"),
-        ({"error": "Timeout"}, "could not be tried", "pip"),
+        ({"error": "Timeout"}, "could not be tested", "pip"),
     ],
 )
 def test_each_missing_piece_is_named_with_its_mend(found: dict[str, Any], reason: str, fix: str) -> None:

@@ -111,7 +111,7 @@ def test_without_the_package_the_command_that_installs_it_is_named(
     ("answer", "reason"),
     [
         ({"plugin": "0.5.0", "error": "libcuda.so.1: cannot open"}, "cannot open the provider (libcuda.so.1"),
-        ({"plugin": "0.5.0", "devices": 0}, "sees no card that it serves"),
+        ({"plugin": "0.5.0", "devices": 0}, "sees no supported card"),
         ({"error": "Segmentation fault"}, "cannot open the provider (Segmentation fault)"),
         ({"plugin": "0.5.0", "devices": 1}, ""),
     ],

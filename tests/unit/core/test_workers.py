@@ -148,7 +148,7 @@ def test_last_words_are_those_of_the_worker_not_of_one_before(
     (tmp_path / "log").write_text("of another one\n")
     with start() as worker, pytest.raises(WorkerFailure) as failed:
         worker.ask({"verb": "die", "signal": 9}, 60)
-    assert str(failed.value).endswith("its last words: begins\nits last word")
+    assert str(failed.value).endswith("its last output: begins\nits last word")
 
 
 def test_an_end_within_an_answer_is_a_crash(start: Callable[..., WorkerProcess]) -> None:

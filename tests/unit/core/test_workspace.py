@@ -122,7 +122,7 @@ def test_a_current_folder_that_cannot_be_written_is_a_sentence(tmp_path: Path) -
         [sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
     )
     tmp_path.chmod(0o755)
-    assert f"The current folder cannot be written; name another place with --output: {tmp_path}" in done.stderr
+    assert f"The current folder is not writable; choose another with --output: {tmp_path}" in done.stderr
 
 
 def test_the_embedded_models_are_those_of_the_repository() -> None:

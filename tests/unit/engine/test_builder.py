@@ -182,7 +182,7 @@ def test_calibration_data_are_part_of_the_key(make_model: MakeModel, native_doub
     model = make_model(batch="N")
     notes: list[str] = []
     build(prepare_build(Model.open(model), settings), note=notes.append)
-    assert "16 samples only" in notes[-1]
+    assert "only 16 samples" in notes[-1]
     batches = list(native_double.builds[0][1].calibration.batches())
     assert [batch["x"].shape for batch in batches] == [(8, 4), (8, 4)]
     assert not build(prepare_build(Model.open(model), settings)).built

@@ -34,8 +34,8 @@ class Loose(Open):
 
 
 DAMAGE = [
-    (b"\xff\xfe", "is no text in UTF-8"),
-    (b'{"count": 1', "cut short, no JSON"),
+    (b"\xff\xfe", "is not UTF-8 text"),
+    (b'{"count": 1', "is not JSON; it is damaged or truncated"),
     (b"[" * 100_000, "nested too deeply"),
     (b'{"count": ' + b"9" * 5000 + b"}", "no JSON .*digits"),
     (b'{"count": 1, "share": NaN}', "not finite: NaN"),

@@ -68,5 +68,5 @@ def test_layers_by_name_are_told_to_be_that() -> None:
 def test_what_cannot_be_read_is_told_with_its_place(text: str, reason: str) -> None:
     layers, (note,) = read_layers(text)
     assert layers == ()
-    assert note.startswith("What TensorRT's engine inspector returned cannot be read: ")
+    assert note.startswith("The output of TensorRT's engine inspector cannot be read: ")
     assert re.search(reason, note)

@@ -66,13 +66,13 @@ def test_names_alone_do_not_tell_what_ran() -> None:
     layers = read_layers((SAMPLES / "inspector-names.json").read_text())[0]
     assert layer_precision(layers).label == "unknown"
     found = layer_precision(layers, ["fp16"])
-    assert (found.label, found.source, found.shares) == ("fp16 or fp32, not told", "build options", {})
+    assert (found.label, found.source, found.shares) == ("fp16 or fp32, not reported", "build options", {})
 
 
 def test_a_region_that_is_compiled_as_a_whole_may_have_chosen() -> None:
     region = layer("{ForeignNode[/attention/MatMul.../Add_1]}", FP32, FP32, kind="Myelin")
     alone = layer_precision([region], ["fp16"])
-    assert (alone.label, alone.source, alone.shares) == ("fp16 or fp32, not told", "build options", {})
+    assert (alone.label, alone.source, alone.shares) == ("fp16 or fp32, not reported", "build options", {})
     beside = layer_precision([layer("c1", FP32, weights="Float"), region], ["fp16"])
     assert (beside.label, beside.source, beside.shares) == ("fp32 or fp16", "engine layers", {"fp32": 1.0})
     narrow = layer_precision([layer("c1", FP16, weights="Half"), region], ["fp16"])

@@ -45,7 +45,7 @@ def test_one_shape_stands_for_all_three() -> None:
         ("x:1x3/2x3", "expected min/opt/max"),
         ("x:1x3/2x3/axb", "expected min/opt/max"),
         ("x:4x3/2x3/8x3", "min <= opt <= max"),
-        ("x:1/1x3/8x3", "one rank"),
+        ("x:1/1x3/8x3", "the same rank"),
         ("1x3/2x3/4x3", "NAME:MIN/OPT/MAX"),
         ("x:1,x:2", "twice"),
         ("", "at least one"),

@@ -24,9 +24,9 @@ REFUSED = {
     "mxfp8 with scales that it does not read": (
         "TRT_MXFP8DequantizeLinear (unnamed, makes v) (float8e8m0): the initializer s of this type cannot be read"
     ),
-    "no such operator": "Det the_node: TensorRT-RTX does not have this operator",
+    "no such operator": "Det the_node: TensorRT-RTX does not support this operator",
     "a foreign operator": "Own the_node: Plugin not found, are the plugin name, version, and namespace correct?",
-    "text": "x (string): an input of this type cannot be read",
+    "text": "x (string): inputs of this type are not supported",
     "two types": (
         "Add add (fp16, fp32): ElementWiseOperation SUM must have same input types. But they are of types Half and"
     ),

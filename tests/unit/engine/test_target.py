@@ -15,7 +15,7 @@ from trt_workbench.engine.target import examine_target
         ({"error": "no NVIDIA driver answers", "gpus": []}, "used: no NVIDIA driver answers. Install NVIDIA's driver"),
         (
             {"driver_version": "535.1", "cuda_driver_version": "12.2", "gpus": []},
-            "the driver serves CUDA up to 12.2, and the native core was built with CUDA 13.0. Install a newer NVIDIA",
+            "the driver supports CUDA up to 12.2, but the native core was built with CUDA 13.0. Install a newer NVIDIA",
         ),
     ],
 )
@@ -34,7 +34,7 @@ def test_cuda_has_one_error_for_no_driver_and_an_old_one(
         (
             "libnvinfer.so.10",
             "libnvinfer (TensorRT) could not be opened: no such file. Run `setup-tensorrt`, or name the folder",
-            "built for TensorRT 8.6.0 and has to be built again for {folder}/libnvinfer.so.10. Build it:",
+            "built for TensorRT 8.6.0 and must be rebuilt for {folder}/libnvinfer.so.10. Build it:",
         ),
         (
             "libnvinfer.so.8",

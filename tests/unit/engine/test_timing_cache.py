@@ -98,7 +98,7 @@ def test_what_is_known_not_to_be_joined_is_said_once_in_a_line(tmp_path: Path) -
         notes.append(save_timing_cache(tmp_path / "t", b"a", b"abc", reject))
     path = tmp_path / "t"
     assert notes == [
-        f"TensorRT cannot join this build's timings with another's; the larger are kept: {path}",
+        f"TensorRT cannot merge this build's timings with another's; the larger set is kept: {path}",
         None,
         None,
     ]

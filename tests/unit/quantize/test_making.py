@@ -66,4 +66,4 @@ def test_a_kept_candidate_that_changed_is_made_anew(
     assert again.evidence == first.evidence
     assert {file.name: file.read_bytes() for file in first.path.parent.iterdir()} == files
     assert bool(notes) is not (harm is removed and name.endswith("seal.json")), "without a seal there is nothing kept"
-    assert all("made anew" in note for note in notes)
+    assert all("created again" in note for note in notes)

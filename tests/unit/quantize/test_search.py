@@ -134,7 +134,7 @@ def test_kept_trials_that_changed_are_made_anew(tmp_path: Path, harm: str) -> No
     notes: list[str] = []
     again = search(tmp_path, notes).run()
     assert plain(again) == plain(first)
-    assert sum("damaged or changed since it was written, and is made anew" in note for note in notes) == len(files)
+    assert sum("damaged or changed since it was written; it is created again" in note for note in notes) == len(files)
     if harm == "loss":  # times apart, as they were
         assert len(before) == len(sorted(search(tmp_path).trials.iterdir()))
 

@@ -44,16 +44,16 @@ def test_what_is_not_proven_is_named() -> None:
 @pytest.mark.parametrize(
     ("asked", "ran", "verdict", "is_said"),
     [
-        ("fp16", "fp16 or fp32, not told", "right", True),
+        ("fp16", "fp16 or fp32, not reported", "right", True),
         ("fp16", None, "right", True),
         ("fp16", "fp16", "right", False),
         ("fp16", "fp16 (simulated)", "right", False),
-        ("fp16", "fp16 or fp32, not told", "right within fp16", False),
+        ("fp16", "fp16 or fp32, not reported", "right within fp16", False),
         ("int8", "int8+fp32", "right", False),
         ("int8", "int8+fp32 (partly simulated)", "right", False),
         ("int8", "fp32", "right", True),
         ("fp32", "fp32", "right", False),
-        ("fp32", "fp32, not told", "right", False),
+        ("fp32", "fp32, not reported", "right", False),
     ],
 )
 def test_results_that_show_nothing_of_the_precision_are_named(
@@ -61,8 +61,8 @@ def test_results_that_show_nothing_of_the_precision_are_named(
 ) -> None:
     cases = [case(1, {"random": "right"}), case(2, {"random": verdict})]
     types = (ran or "").split(" (")[0]
-    shares = {} if "not told" in types else dict.fromkeys(types.split("+"), 1 / 2)
-    may_choose = types.split(",")[0].split(" or ") if "not told" in types else []
+    shares = {} if "not reported" in types else dict.fromkeys(types.split("+"), 1 / 2)
+    may_choose = types.split(",")[0].split(" or ") if "not reported" in types else []
     record = {"precision_ran": {"label": ran, "shares": shares, "may_choose": may_choose}} if ran else {}
     assert bool(as_exact(cases, asked, record)) == is_said
     document = {"target": "m.onnx", "verdict": "right", "backend": "trt", "precision": asked, "reference": "ort-cpu"}

@@ -177,7 +177,7 @@ def test_what_has_no_form_is_named(path: Path) -> None:
     )
     model, groups = prepare(Model.open(odd))
     assert without_form(model, groups, "mxfp8") == {
-        "few": "24 inputs are no whole number of blocks of 32",
+        "few": "24 inputs are not a multiple of the block size 32",
         "turned": "its activations are transposed",
     }
     assert without_form(model, groups, "int4-weights") == {"turned": "its activations are transposed"}

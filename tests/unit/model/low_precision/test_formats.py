@@ -152,5 +152,5 @@ def test_a_block_beside_a_huge_one_becomes_zeros_and_keeps_a_scale():
 
 
 def test_a_part_of_a_block_is_refused():
-    with pytest.raises(ValueError, match="no whole number of blocks of 32"):
+    with pytest.raises(ValueError, match="not a multiple of the block size 32"):
         formats.mxfp8(np.zeros((2, 40), np.float32))

@@ -78,7 +78,7 @@ def test_no_alarm_on_scenes_that_are_far_from_photographs() -> None:
 def test_another_normalisation_is_told(photographs: list[Image], mine: str, other: str, *, certain: bool) -> None:
     found = difference(statistics(photographs[::2], mine), statistics(photographs[1::2], other))
     assert found.certain == certain
-    assert "normalised in different ways" in found.words
+    assert "normalised differently" in found.words
 
 
 def test_swapped_channels_are_told_where_photographs_lean_to_one(photographs: list[Image]) -> None:

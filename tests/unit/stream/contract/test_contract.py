@@ -170,7 +170,7 @@ def test_an_initial_value_that_does_not_fit(array: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("init", "said"),
     [
-        ({"file": "../h.npy"}, "state.0.init.file.file: the name '../h.npy' leads out of its folder"),
+        ({"file": "../h.npy"}, "state.0.init.file.file: the name '../h.npy' points outside its folder"),
         ("C +", "state.0.init.expression: 'C +' is no expression (invalid syntax)"),
         (True, "state.0.init.expression: "),
     ],
