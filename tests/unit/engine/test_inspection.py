@@ -60,7 +60,7 @@ def test_layers_by_name_are_told_to_be_that() -> None:
     [
         (RAW.replace('"pool",', '"a "quoted" pool",'), r"Expecting ',' delimiter: line 23 column 15 .* near .*quoted"),
         ("", r"Expecting value: line 1 column 1 \(char 0\)"),
-        ('{"Bindings": []}', r'no list of layers and begins .\{"Bindings'),
+        ('{"Bindings": []}', r'no list of layers and begins with .\{"Bindings'),
         ('{"Layers": null}', "no list of layers"),
         ("[]", "no list of layers"),
     ],

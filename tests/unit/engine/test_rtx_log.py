@@ -22,7 +22,7 @@ REFUSED = {
     "mxfp8, sm86": f"TRT_MXFP8DynamicQuantize (unnamed, makes q) (fp8): {NO_FP8}",
     "nvfp4, sm86": ("DequantizeLinear scales (fp4, fp8): the architecture has no arithmetic in fp4_e2m1 or fp8_e4m3"),
     "mxfp8 with scales that it does not read": (
-        "TRT_MXFP8DequantizeLinear (unnamed, makes v) (float8e8m0): the initializer s of this type cannot be read"
+        "TRT_MXFP8DequantizeLinear (unnamed, makes v) (float8e8m0): initializer s: this type is not supported"
     ),
     "no such operator": "Det the_node: TensorRT-RTX does not support this operator",
     "a foreign operator": "Own the_node: Plugin not found, are the plugin name, version, and namespace correct?",

@@ -152,7 +152,7 @@ def setup_tensorrt(
         write_json(tree / RECORD, _record(source, version, headers))
         _swap(tree, destination, work)
         _point_current(request.root, destination.name)
-        note(f"Headers match the libraries; {request.root / 'current'} is now {destination.name}")
+        note(f"Checked headers against libraries; {request.root / 'current'} is now {destination.name}")
         return SetupResult(examine_tree(destination), version, source.kind, changed=True, notes=notes)
 
 

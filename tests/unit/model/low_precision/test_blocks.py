@@ -187,7 +187,7 @@ def test_what_has_no_form_is_named(path: Path) -> None:
         {"w": np.ones((2, 32, 4), np.float32)},
     )
     model, groups = prepare(Model.open(deep))
-    assert without_form(model, groups, "mxfp8") == {"deep": "its weights have 3 dimensions, mxfp8 takes matrices"}
+    assert without_form(model, groups, "mxfp8") == {"deep": "its weights have 3 dimensions, but mxfp8 takes matrices"}
 
 
 def test_a_product_that_makes_an_output_is_a_head(tmp_path: Path) -> None:

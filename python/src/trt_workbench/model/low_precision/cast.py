@@ -301,9 +301,9 @@ class _Caster:
                 continue
             beyond = self._beyond(value)
             if beyond.size and (node.op_type in PRODUCTS or beyond.min() < _AS_GOOD_AS_INFINITE):
-                return f"{node.input[place]} contains {float(beyond.max()):g}, beyond {self._row.largest:g}"
+                return f"{node.input[place]} has {float(beyond.max()):g}, beyond {self._row.largest:g}"
             if value.size == 1 and value.any() and not self._converted(value).any():
-                return f"{node.input[place]} is {float(value.reshape(-1)[0]):g}, which becomes 0 in {self._row.name}"
+                return f"{node.input[place]} is {float(value.reshape(-1)[0]):g}, which is 0 in {self._row.name}"
         return None
 
     def _retyped(self, node: onnx.NodeProto, scope: _Scope) -> bool:
