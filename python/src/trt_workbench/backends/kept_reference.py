@@ -218,7 +218,9 @@ def record_folder(asked: str, brought: str = "") -> Path | None:
         return None
     if Path(asked).is_dir():
         if brought:
-            raise UsageProblem(f"The record already sets {brought}; omit it, or choose a backend with --reference.")
+            raise UsageProblem(
+                f"{brought} cannot be combined with a record; omit it, or choose a backend with --reference."
+            )
         return Path(asked)
     if len(Path(asked).parts) > 1:
         raise UsageProblem(f"The reference does not exist; pass the run directory of a --record: {asked}")
