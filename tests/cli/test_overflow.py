@@ -43,10 +43,10 @@ def decide(model: Path, data: Path, folder: Path, *more: object) -> tuple[Any, d
 def test_decide_fails_what_overflows(grown: Callable[[str], tuple[Path, Path]], tmp_path: Path) -> None:
     result, decision = decide(*grown("Relu"), tmp_path / "run", "--accept-simulated")
     assert result.exit_code == 1
-    assert "beyond fp16's 65504, a (MatMul up) goes from " in " ".join(result.output.split())
+    assert "beyond fp16's 65504, a (MatMul up) ranges from " in " ".join(result.output.split())
     row = decision["rows"][1]
     assert (row["state"], row["simulated"], row["score"]) == ("failed", False, None)
-    assert "a (MatMul up) goes from" in row["reason"]
+    assert "a (MatMul up) ranges from" in row["reason"]
 
 
 def test_decide_notes_what_is_infinite_inside(grown: Callable[[str], tuple[Path, Path]], tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_eval_coco_names_the_layer(coco: Any) -> None:
     onnx.save(model, coco.model)
     result = coco.invoke()
     assert result.exit_code == 1
-    assert "beyond fp16's 65504, twice (Add twice) goes from 0 to" in " ".join(result.stderr.split())
+    assert "beyond fp16's 65504, twice (Add twice) ranges from 0 to" in " ".join(result.stderr.split())
 
 
 def test_eval_llm_names_the_layer(llm_folder: Callable[[str], Path], tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_verify_names_the_layer(grown: Callable[[str], tuple[Path, Path]], tmp_p
     result = trtw("verify", tmp_path / "h.onnx", *words)
     assert result.exit_code == 1
     assert "H.ONNX: WRONG ON ORT-CPU (FP16, SIMULATED)" in result.stdout.upper()
-    assert "beyond fp16's 65504, a (MatMul up) goes from" in " ".join(result.stderr.split())
+    assert "beyond fp16's 65504, a (MatMul up) ranges from" in " ".join(result.stderr.split())
 
 
 def test_quantize_writes_nothing_that_overflows_on_random_inputs(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_quantize_writes_nothing_that_overflows_on_random_inputs(tmp_path: Path)
     model = write_onnx(tmp_path / "m.onnx", GROWN.format("Relu"), weights)
     result = trtw("quantize", model, "--to", "fp16", "-o", tmp_path / "h.onnx")
     assert result.exit_code == 1
-    assert "beyond fp16's 65504, a (MatMul up) goes from" in " ".join(result.stderr.split())
+    assert "beyond fp16's 65504, a (MatMul up) ranges from" in " ".join(result.stderr.split())
     assert not (tmp_path / "h.onnx").exists()
 
 
@@ -140,7 +140,7 @@ def test_infer_engine_names_the_layer(grown: Callable[[str], tuple[Path, Path]],
     )
     result = trtw(*words, "--check-finite")
     assert result.exit_code == 1
-    assert "values: beyond fp16's 65504, a (MatMul up) goes from" in " ".join(result.stderr.split())
+    assert "values: beyond fp16's 65504, a (MatMul up) ranges from" in " ".join(result.stderr.split())
     assert "Not timed: the formats are simulated" in " ".join(result.stderr.split())
     metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
     assert (metrics["benchmark"], metrics["latency_ms"], metrics["first_run_ms"]) == (None, None, None)
@@ -160,5 +160,5 @@ def test_eval_stream_names_the_layer(tmp_path: Path) -> None:
     (lane,) = [one for one in lanes if one["mode"] == "closed-loop"]
     assert (lane["precision_ran"]["label"], lane["latency_ms"], lane["first_call_ms"]) == ("fp16 (simulated)", {}, None)
     (gate,) = [one for one in lane["gates"] if one["gate"] == "finite"]
-    assert "beyond fp16's 65504, b (Mul up) goes from" in gate["text"]
+    assert "beyond fp16's 65504, b (Mul up) ranges from" in gate["text"]
     assert "simulated" in result.stdout

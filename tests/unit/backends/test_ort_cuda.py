@@ -153,7 +153,7 @@ ABSENT = "provider_info.cc:71 operator() Invalid device ID: 63, must be between 
 @pytest.mark.parametrize(
     ("error", "raised", "text"),
     [
-        (RuntimeError(REFUSED.format("device_id", ABSENT.format(1))), UsageProblem, "device_id=63 .* sees GPU 0 alone"),
+        (RuntimeError(REFUSED.format("device_id", ABSENT.format(1))), UsageProblem, "device_id=63 .* sees only GPU 0"),
         (RuntimeError(REFUSED.format("device_id", ABSENT.format(4))), UsageProblem, "device_id=63 .* sees GPUs 0 to 3"),
         (RuntimeError(REFUSED.format("device_id", ABSENT.format(0))), UsageProblem, "device_id=63 .* sees no GPU"),
         (RuntimeError(REFUSED.format("gpu_mem_limit", "no number")), UsageProblem, r"gpu_mem_limit \(no number\)"),

@@ -85,9 +85,9 @@ def test_backends_of_other_packages_stand_after_our_own(tmp_path: Path, outside_
     [
         ("absent", "no_such_module:Nothing", "ModuleNotFoundError: No module named 'no_such_module'"),
         ("nothing", "silent_module:Nothing", "AttributeError.*'Nothing'"),
-        ("other-class", "silent_module:Availability", "silent_module:Availability is no Backend that can be used"),
-        ("unfinished", "silent_module:Unfinished", "silent_module:Unfinished is no Backend that can be used"),
-        ("other", "silent_module:Silent", "silent_module:Silent calls itself 'silent', not 'other'"),
+        ("other-class", "silent_module:Availability", "silent_module:Availability is not a usable Backend"),
+        ("unfinished", "silent_module:Unfinished", "silent_module:Unfinished is not a usable Backend"),
+        ("other", "silent_module:Silent", "silent_module:Silent names itself 'silent', not 'other'"),
         ("addon:ort-cpu", "silent_module:Silent", "the name ort-cpu is taken"),
     ],
 )

@@ -92,7 +92,7 @@ def test_a_point_whose_repetitions_differ_is_unstable() -> None:
     [
         (
             {"contention": Contention(cpu_wait_share=0.4, cpu_others=1.5)},
-            "waited for a processor 40% of the time beside",
+            "waited for a processor 40% of the time while",
         ),
         ({"contention": Contention(cpu_wait_share=0.4, cpu_others=0.01)}, None),  # more threads than processors
         ({"contention": Contention(cpu_wait_share=0.01, cpu_others=60.0)}, None),  # there are enough processors
