@@ -97,7 +97,7 @@ def test_one_refusal_fails_the_check_and_says_layer_and_type(model: Path) -> Non
     assert found["targets"][1]["refusal"] == {
         "reason": "it cannot be", "layer": "mm", "operator": "MatMul", "types": ["fp8"]
     }  # fmt: skip
-    assert err.startswith("error: m.onnx was not built for sm86 (a10): MatMul mm (fp8): it cannot be. All of it: ")
+    assert err.startswith("error: m.onnx was not built for sm86 (a10): MatMul mm (fp8): it cannot be. Full report: ")
     assert err.count("\n") == 1
 
 
@@ -106,7 +106,7 @@ def test_a_crash_of_the_compiler_is_one_sentence_and_the_others_go_on(model: Pat
     code, found, err = document(model, "--gpu", "a100,sm120")
     assert code == 1
     assert [target["outcome"] for target in found["targets"]] == ["failed", "built"]
-    assert "the compiler crashed: the process was killed by SIGABRT; its last words: a last word" in err
+    assert "the compiler crashed: the process was killed by SIGABRT; its last output: a last word" in err
     assert err.count("\n") == 1
 
 

@@ -98,7 +98,7 @@ def test_options_reach_the_backend_and_are_recorded(coco: Any) -> None:
 @pytest.mark.parametrize("name", [name for name, state in availabilities().items() if not state.ok])
 def test_a_backend_that_cannot_serve_says_why(coco: Any, name: str) -> None:
     result = coco.invoke("--backend", name)
-    coco.assert_refused(result, f"Backend {name} cannot serve here", availability(name).reason, exit_code=3)
+    coco.assert_refused(result, f"Backend {name} is not available", availability(name).reason, exit_code=3)
 
 
 @pytest.mark.parametrize("backend", ["auto", "trt"])

@@ -188,7 +188,7 @@ def test_what_cannot_be_profiled_is_refused_in_one_paragraph(words: list[str], m
 
 def test_a_plan_without_its_runtime_is_refused(tmp_path: Path) -> None:
     (tmp_path / "m.plan").write_bytes(b"plan")
-    assert "Backend trt cannot serve here" in stderr_of("profile", tmp_path / "m.plan", code=3)
+    assert "Backend trt is not available" in stderr_of("profile", tmp_path / "m.plan", code=3)
 
 
 def test_a_precision_that_the_backend_cannot_do_is_refused_before_anything_runs(model: Path) -> None:

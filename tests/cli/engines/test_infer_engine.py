@@ -112,7 +112,7 @@ def test_nan_and_infinity_fail_the_check(plan: Path, tmp_path: Path) -> None:
     [
         (("-i", "z=x.npy"), "has no input 'z'"),
         (("-i", "absent.npy"), "does not exist"),
-        (("-i", "{x}"), "holds 1 array, the model takes x float32"),
+        (("-i", "{x}"), "has 1 array, but the model takes x float32"),
         (("-i", "x={x}", "-i", "x={y}"), "given twice"),
         (("-i", "{wide}", "-i", "{y}"), r"has shape [2, 4]"),
         (("-i", "{double}", "-i", "{y}"), "is float64, the model takes"),

@@ -223,7 +223,7 @@ def test_a_plan_may_name_its_backend(plan: Path) -> None:
 def test_a_backend_that_is_missing_is_told_with_its_mend(model: Path, backend: str) -> None:
     if availability(backend).ok:
         pytest.skip(f"{backend} can serve here")
-    assert f"Backend {backend} cannot serve here" in stderr_of("infer-engine", model, "--backend", backend, code=3)
+    assert f"Backend {backend} is not available" in stderr_of("infer-engine", model, "--backend", backend, code=3)
 
 
 def test_models_that_cannot_be_run(model: Path, tmp_path: Path) -> None:

@@ -146,7 +146,7 @@ def test_what_is_missing_is_named_root_cause_first(
 
     gpus()
     said = stderr_of(*call, code=3)
-    first = r"error: (Backend trt cannot serve here: )?No GPU can be used: the driver sees no GPU\. "
+    first = r"error: (Backend trt is not available: )?No GPU can be used: the driver sees no GPU\. "
     assert re.match(first, said.lstrip())  # an older rich ends a progress bar with an empty line
 
     gpus("9.0")

@@ -147,7 +147,7 @@ def test_labels_of_a_turned_image_are_shares_of_what_is_decoded(write: Write, tm
         ("val: images/val\nnames: [cat]\nkpt_shape: [17]\n", "kpt_shape: .* is not"),
         ("train: images/val\nnames: [cat]\n", r"no split 'val' \(--split: train\)"),
         ("val: images/val\nnames: !!python/object/apply:os.getcwd []\n", "not YAML .*:2$"),
-        ("[1, 2]\n", "must hold `key: value` lines"),
+        ("[1, 2]\n", "must contain `key: value` lines"),
     ],
 )
 def test_what_cannot_be_used_is_named_with_its_line(write: Write, text: str, problem: str) -> None:
