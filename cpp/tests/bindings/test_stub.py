@@ -151,7 +151,7 @@ def test_calibration_reads_batches_or_a_cache_and_ends_with_what_is_raised(model
     for batches, text in (
         ([], "no batches"),
         ([{"y": np.ones(2)}], "is missing"),
-        ([batch(1, 2), batch(3)], "all batches have one shape"),
+        ([batch(1, 2), batch(3)], "all batches must have the same shape"),
         ([{"x": np.ones(2, ">f4")}], "byte order"),
     ):
         with pytest.raises(native.UsageProblem, match=text):
