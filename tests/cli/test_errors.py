@@ -44,7 +44,7 @@ def test_a_file_in_place_of_a_folder_is_told_with_a_mend() -> None:
         (ImportError("libx.so: failed to map segment from shared object"), 3, "failed to map segment"),
         (RecursionError("maximum recursion depth exceeded"), 2, "nested too deeply"),
         (BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE)), 2, "Broken pipe"),
-        (UnicodeEncodeError("utf-8", "b\udcff", 1, 2, "surrogates not allowed"), 2, "is no text: 'b\\udcff'"),
+        (UnicodeEncodeError("utf-8", "b\udcff", 1, 2, "surrogates not allowed"), 2, "is not valid text: 'b\\udcff'"),
         (UsageProblem("\x1b[31mred\x1b[0m\0 \udcff"), 2, "error: red\\x00 \\udcff\n"),
     ],
 )
