@@ -10,6 +10,7 @@ from tests.onnx_text import write_onnx
 from typer.testing import CliRunner
 
 from trt_workbench.console.common import single_command_app
+from trt_workbench.quantize import coco_scores
 from trt_workbench.vision.predict_cli import predict
 
 NAMES = {"task": "segment", "names": "['square', 'circle']", "end2end": "True"}
@@ -53,6 +54,16 @@ def test_boxes_and_masks_are_scored_and_shown(masks: Any) -> None:
     report = (masks.output / "report.html").read_text()
     assert "reaches mask_AP 1.0000 (mask_AP50 1.0000, boxes: AP 1.0000)" in report
     assert "of masks" in report
+    assert coco_scores(masks.output, 0).resampled == pytest.approx(1.0)
+
+
+def test_some_images_alone_are_scored(masks: Any) -> None:
+    document = json.loads(masks.annotations.read_text())
+    broken = {**document["annotations"][3], "segmentation": [[1, 2, 3, 4]]}  # of an image that is left out
+    masks.rewrite(annotations=[*document["annotations"][:3], broken])
+    result = masks.invoke("--backend", "ort-cpu", "--limit", "2", "--no-report")
+    assert result.exit_code == 0, result.output
+    assert json.loads((masks.output / "metrics.json").read_text())["mask_AP"] == 1.0
 
 
 def test_masks_are_predicted_and_drawn(masks: Any) -> None:

@@ -11,6 +11,7 @@ from tests.onnx_text import write_onnx
 from typer.testing import CliRunner
 
 from trt_workbench.console.common import single_command_app
+from trt_workbench.quantize import coco_scores
 from trt_workbench.vision.predict_cli import predict
 
 NAMES = {"names": "['square', 'circle']", "end2end": "True"}
@@ -51,6 +52,13 @@ def scored(coco: Any) -> dict[str, Any]:
     return found
 
 
+def read_back(coco: Any) -> tuple[str, float]:
+    """What decide reads of the run: its score and resamples of it are those of the task, with further figures."""
+    found = coco_scores(coco.output, 0)
+    assert found.resampled == pytest.approx(found.value)
+    return [*found.figures][-1], found.value
+
+
 def predicted(coco: Any) -> list[dict[str, Any]]:
     output = coco.root / "runs" / "seen"
     arguments = [str(coco.model), str(coco.images), "--output", str(output), "--backend", "ort-cpu", "--conf", "0.1"]
@@ -69,6 +77,7 @@ def test_poses(head: Any) -> None:
     assert (metrics["model"]["family"], metrics["model"]["task"]) == ("yolov10-pose", "keypoints")
     assert (metrics["AP"], metrics["keypoint_AP"], metrics["keypoint_AR_medium"]) == (1.0, 1.0, 1.0)
     assert "keypoint_AP_small" not in metrics
+    assert read_back(coco) == ("keypoint_AR75", 1.0)
     assert any("each of these 5 has 1/5" in note for note in metrics["notes"])
     assert "reaches keypoint_AP 1.0000" in (coco.output / "report.html").read_text()
     assert predicted(coco)[0]["keypoints"] == pytest.approx(np.ravel(points).tolist(), abs=1e-4)
@@ -92,6 +101,7 @@ def test_oriented_boxes(head: Any) -> None:
     )
     matrix = json.loads((coco.output / "confusion.json").read_text())["matrix"]
     assert matrix == [[3, 0, 1], [0, 0, 0], [0, 0, 0]]  # one score is below 0.25
+    assert read_back(coco) == ("AP75", 1.0)
     assert "reaches AP 1.0000" in (coco.output / "report.html").read_text()
     line = predicted(coco)[0]
     assert line["rbox"] == pytest.approx([16, 16, 18, 6, 0.5], abs=1e-4)

@@ -20,12 +20,10 @@ from trt_workbench.llm import LlmMetrics
 from trt_workbench.model.precision import precision_label
 from trt_workbench.report.page import evidence_from, is_our_page, render, small
 from trt_workbench.verify import VerifyFindings
-from trt_workbench.vision import CocoMetrics
+from trt_workbench.vision import CocoMetrics, task_of
 
-# How the figures of an evaluation are shown.
+# How the figures of an evaluation are shown, where not as their name and four digits.
 _FIGURES: dict[str, Callable[[float], str]] = {
-    "AP": "AP {:.4f}".format,
-    "AP50": "AP50 {:.4f}".format,
     "images_per_s": "{:.1f} images/s".format,
     "perplexity": "perplexity {:.4f}".format,
     "relative_difference": lambda value: f"change {small(100 * value, signed=True)} %",
@@ -180,7 +178,9 @@ def _wrong(document: VerifyFindings) -> dict[str, Any]:
 
 def _coco(metrics: CocoMetrics) -> dict[str, Any]:
     precision = precision_label(metrics) or metrics["settings"].get("precision")
-    return _scored(metrics, metrics["model"], precision, metrics.get("verification"), ("AP", "AP50", "images_per_s"))
+    name = task_of(metrics["model"].get("task", "boxes")).decided_by
+    figures = (name, f"{name}50", "images_per_s")
+    return _scored(metrics, metrics["model"], precision, metrics.get("verification"), figures)
 
 
 def _llm(metrics: LlmMetrics) -> list[dict[str, Any]]:
@@ -207,5 +207,7 @@ def _scored(
         "precision": precision,
         "verification": mark,
         "scored": row[figures[0]],
-        "figures": [_FIGURES[name](row[name]) for name in figures if row[name] is not None],
+        "figures": [
+            _FIGURES.get(name, f"{name} {{:.4f}}".format)(row[name]) for name in figures if row[name] is not None
+        ],
     }

@@ -48,10 +48,10 @@ class Masks(Restored):
         pairs = zip(self.sizes[rows].tolist(), self.counts[rows], strict=True)
         return [{"segmentation": {"size": size, "counts": counts.decode("ascii")}} for size, counts in pairs]
 
-    def encoded(self, rows: NDArray[np.intp] | slice = slice(None)) -> list[dict[str, Any]]:
-        """Return some masks as hotcoco and pycocotools take them."""
-        places = np.arange(len(self))[rows]
-        return [{"size": self.sizes[place].tolist(), "counts": self.counts[place]} for place in places]
+    def encoded(self) -> list[dict[str, Any]]:
+        """Return the masks as hotcoco and pycocotools take them."""
+        pairs = zip(self.sizes.tolist(), self.counts, strict=True)
+        return [{"size": size, "counts": counts} for size, counts in pairs]
 
     def areas(self) -> NDArray[np.float64]:
         """Return how many pixels each has."""

@@ -101,7 +101,9 @@ class _Masks(Measure):
 
     def overlaps(self, found: DetectionTable, rows: Rows, truth: GroundTruth, objects: Rows) -> NDArray[np.float64]:
         crowd = truth.crowd[objects].tolist()
-        return np.asarray(mask_iou(masks_of(found).encoded(rows), masks_of(truth).encoded(objects), crowd))
+        return np.asarray(
+            mask_iou(masks_of(found).take(rows).encoded(), masks_of(truth).take(objects).encoded(), crowd)
+        )
 
     def areas(self, found: DetectionTable) -> NDArray[np.float64]:
         return masks_of(found).areas()

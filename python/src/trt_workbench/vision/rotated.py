@@ -15,7 +15,7 @@ from trt_workbench.vision.letterbox import Geometry
 
 _EPS: Final = np.float32(1e-7)  # of Ultralytics' `batch_probiou`
 _AT_ONCE = 4096  # pairs of boxes whose shared area is worked out together
-_BLOCK = 512  # candidates that are compared with all better ones together
+_BLOCK = 1024  # candidates that are compared with as many better ones together
 
 
 @dataclass(frozen=True)
@@ -164,9 +164,12 @@ def rotated_nms(
         survivors = 0
         for start in range(0, len(mine), _BLOCK):
             block = mine[start : start + _BLOCK]
-            alike = probabilistic_iou(boxes[mine[: start + len(block)]], boxes[block]) > iou
-            better = np.arange(len(alike))[:, None] < np.arange(start, start + len(block))
-            kept.append(block[~(alike & better).any(axis=0)])
+            dropped, end = np.zeros(len(block), np.bool_), start + len(block)
+            for first in range(0, end, _BLOCK):
+                better = np.arange(first, min(first + _BLOCK, end))
+                alike = probabilistic_iou(boxes[mine[better]], boxes[block]) > iou
+                dropped |= (alike & (better[:, None] < np.arange(start, end))).any(axis=0)
+            kept.append(block[~dropped])
             survivors += len(kept[-1])
             if survivors >= limit:
                 break
