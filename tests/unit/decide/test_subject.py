@@ -14,8 +14,10 @@ from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.workspace import embedded_model
 from trt_workbench.decide.settings import DecideSettings
 from trt_workbench.decide.subject import subject_of
+from trt_workbench.decide.task import Detection
 from trt_workbench.model.opened import Model
 from trt_workbench.quantize.candidates import make_candidate
+from trt_workbench.quantize.held_out import labels_of
 from trt_workbench.quantize.settings import CalibrationSettings, SearchSettings
 
 
@@ -42,6 +44,26 @@ def test_a_detector_is_searched_on_calibration_images_that_have_annotations(tmp_
     assert found.search == SearchSettings(annotations=annotations, keep_score=0.01)
     with refused(UsageProblem):
         subject_of(embedded_model(), asked, CalibrationSettings(), lambda _: None)
+
+
+def test_a_data_set_is_scored_by_its_split_and_searched_on_another(tmp_path: Path) -> None:
+    scored, other, _ = pictures(tmp_path)
+    for folder in (scored, other):
+        (folder / "0.txt").write_text("0 0.5 0.5 0.5 0.5\n")
+    described = tmp_path / "data.yaml"
+    described.write_text("test: scored\ntrain: other\nnames: [a]\n")
+    asked = DecideSettings(data=described, split="test", calibration_annotations=described)
+    notes: list[str] = []
+    found = subject_of(embedded_model(), asked, CalibrationSettings(calibration=str(other)), notes.append)
+    assert isinstance(found.task, Detection)
+    assert (found.task.annotations, found.task.split, found.task.overlap) == (described, "test", False)
+    assert notes == [f"Data: {described}, split test"]
+    assert len(list(found.task.samples_of(Model.open(embedded_model())))) == 3
+    assert found.search is not None
+    labels = labels_of(found.search, found.calibration)
+    assert (labels.folder, labels.split) == (other, "train")
+    with refused(UsageProblem):
+        subject_of(embedded_model(), DecideSettings(data=scored, split="test"), CalibrationSettings(), notes.append)
 
 
 @pytest.mark.parametrize(("data", "overlap"), [(None, True), ("./a.npy", True), ("b.npy", False)])

@@ -53,7 +53,7 @@ class DecideSettings:
 
     data: Annotated[
         Path | None,
-        Setting("Images of a detector, or .npy or .npz files or a text of another model; embedded scenes by default."),
+        Setting("Images or a data set of a detector, or .npy or .npz files or a text; embedded scenes by default."),
     ] = None
     annotations: Annotated[Path | None, Setting("COCO annotation file of the images.")] = None
     backends: Annotated[
@@ -70,9 +70,10 @@ class DecideSettings:
         ),
     ] = DEFAULT_PRECISIONS
     max_loss: Annotated[float, Setting("Acceptable loss of the score.", min=0.0, max=1.0)] = 0.005
+    split: Annotated[str | None, Setting("Split of --data where that is a data set; val by default.")] = None
     calibration_annotations: Annotated[
         Path | None,
-        Setting("COCO annotation file of the --calibration images, for the search for int8-mixed."),
+        Setting("Annotations (COCO's, data.yaml) of the --calibration images, for the search for int8-mixed."),
     ] = None
     score: Annotated[
         Literal["ap", "top1", "cosine", "perplexity"] | None,

@@ -31,9 +31,11 @@ from trt_workbench.quantize import (
     require_batch_first,
 )
 from trt_workbench.vision import (
+    DataPlace,
     embedded_dataset,
     family_of,
     fits_embedded_dataset,
+    look_for_data,
     make_calibration_scenes,
     make_embedded_dataset,
     read_dataset,
@@ -41,7 +43,7 @@ from trt_workbench.vision import (
 )
 
 
-def images_overlap(calibration: str | None, images: Path, annotations: Path) -> bool:
+def images_overlap(calibration: str | None, images: Path, annotations: Path, split: str | None = None) -> bool:
     """Whether one of the calibration images is, by its bytes, one that an annotation file lists.
 
     Arrays are never treated as images: their preprocessing is unknown.
@@ -54,7 +56,7 @@ def images_overlap(calibration: str | None, images: Path, annotations: Path) -> 
         return calibration != RANDOM
     if not holds_images(path):
         return False
-    listed = read_dataset(images, annotations, allow_missing=True)
+    listed = read_dataset(images, annotations, split=split, allow_missing=True)
     scored = [file for image in listed.images if (file := listed.path(image)).is_file()]
     return _share_files(calibration_files(path), scored)
 
@@ -147,27 +149,41 @@ def subject_of(
         raise UsageProblem("--annotations needs --data, the folder of their images.")
     if not settings.data.exists():
         raise UsageProblem(f"The data to score (--data) do not exist: {settings.data}")
+    place = _data_set(settings.data, settings)
+    if place and place.words:
+        note(f"Data: {place.words}")
     if calibration.calibration is None:
-        calibration = replace(calibration, calibration=str(settings.data))
-    if settings.annotations is None:
+        calibration = replace(calibration, calibration=str(place.images if place else settings.data))
+    if place is None:
         likeness = _likeness(model, settings, settings.data, calibration)
         return _searched(Subject(model, likeness, calibration), settings, SearchSettings(score=likeness.kind))
     if settings.score not in (None, "ap"):
         raise UsageProblem(f"--score {settings.score} is for models without --annotations; remove one of them.")
-    overlap = images_overlap(calibration.calibration, settings.data, settings.annotations)
+    overlap = images_overlap(calibration.calibration, place.images, place.annotations, place.split)
     task = Detection(
-        settings.data,
-        settings.annotations,
+        place.images,
+        place.annotations,
         calibration.family,
         calibration.imgsz,
         overlap,
         calibration.exif,
         calibration.classes,
         figure=task_of(family_of(model, calibration.family, calibration.imgsz).task).decided_by,
+        split=place.split,
     )
     return _searched(
         Subject(model, task, calibration), settings, SearchSettings(annotations=settings.calibration_annotations)
     )
+
+
+def _data_set(data: Path, settings: DecideSettings) -> DataPlace | None:
+    """Return the data set of a detector; None of samples without annotations."""
+    if settings.annotations is not None:
+        return DataPlace(data, settings.annotations)
+    found = look_for_data(data, settings.split) if data.is_file() or holds_images(data) else None
+    if found is None and settings.split is not None:
+        raise UsageProblem(f"--split is of a data set, which --data is not: {data}")
+    return found
 
 
 def backends_of(settings: DecideSettings) -> tuple[str, ...]:

@@ -85,6 +85,7 @@ class Detection:
         exif: what becomes of an EXIF orientation of images.
         classes: how classes meet categories; None for the default.
         figure: of metrics.json that models are compared by.
+        split: of `data.yaml`.
     """
 
     images: Path
@@ -97,6 +98,7 @@ class Detection:
     name: str = "detection"
     figure: str = "AP"
     unit: str = "images"
+    split: str | None = None
 
     @property
     def data(self) -> str:
@@ -122,6 +124,7 @@ class Detection:
                 "family": self.family,
                 "imgsz": self.imgsz,
                 "exif": self.exif,
+                "split": self.split,
                 "classes": self.classes,
                 "limit": settings.limit,
                 "allow_unverified": settings.allow_unverified,
@@ -136,8 +139,8 @@ class Detection:
 
     def samples_of(self, model: Model) -> Iterator[Sample]:
         """Yield images of the set, evenly chosen, as inference prepares them."""
-        prepared = calibration_images(model, self.images, self.family, self.imgsz, self.exif)
-        listed = read_dataset(self.images, self.annotations, allow_missing=True)
+        listed = read_dataset(self.images, self.annotations, split=self.split, allow_missing=True)
+        prepared = calibration_images(model, listed.folder, self.family, self.imgsz, self.exif)
         files = [file for image in listed.images if (file := listed.path(image)).is_file()]
         name = model.facts.inputs[0].name
         if prepared is not None:

@@ -75,7 +75,8 @@ def quantize(
 
 def _require_a_bound(settings: SearchSettings) -> None:
     """Raise UsageProblem where something of a search is asked for, but none."""
-    given = {"--annotations": settings.annotations, "--score": settings.score, "--profile": settings.profile}
+    given = {"--annotations": settings.annotations, "--split": settings.split}
+    given |= {"--score": settings.score, "--profile": settings.profile}
     if settings.keep_score is None and (names := [name for name, value in given.items() if value is not None]):
         raise UsageProblem(f"Pass --keep-score (the allowed loss of the score) with {', '.join(names)}.")
 

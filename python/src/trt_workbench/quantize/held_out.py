@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from trt_workbench.backends.registry import REFERENCE
 from trt_workbench.core.documents import write_json
@@ -17,10 +16,21 @@ from trt_workbench.quantize.data import HALVES, CalibrationData, Half, calibrati
 from trt_workbench.quantize.figures import FIGURE_NAMES, Figure, array_scores, score_samples
 from trt_workbench.quantize.scores import ResampledScore, coco_scores
 from trt_workbench.quantize.settings import CalibrationSettings, ScoreSettings
-from trt_workbench.vision import CocoEvaluation, CocoRequest, family_of, read_dataset, task_of
+from trt_workbench.vision import (
+    TASK_KEYS,
+    CocoDataset,
+    CocoEvaluation,
+    CocoRequest,
+    Exif,
+    family_of,
+    read_dataset,
+    read_form,
+    task_of,
+)
 
 RANGES, HELD_OUT = HALVES
 """The halves of the calibration data: ranges are found on one, and candidates scored on the other."""
+_SPLIT = "train"  # of data.yaml, as calibration images are
 
 
 class Scorer(Protocol):
@@ -65,10 +75,10 @@ def scorer_of(
     if settings.annotations is not None:
         if settings.score is not None:
             raise UsageProblem("With --annotations the score is AP; remove --score.")
-        images = Path(calibration.calibration or "")
-        annotations = _of_half(images, settings.annotations, data, folder / f"half-{half}.json")
+        listed = labels_of(settings, calibration)
+        annotations = _of_half(listed, calibration.exif, data, folder / f"half-{half}.json")
         task = task_of(family_of(model, calibration.family, calibration.imgsz).task)
-        return _Detection(images, annotations, calibration, task.decided_by)
+        return _Detection(listed.folder, annotations, calibration, task.decided_by)
     if holds_images(Path(calibration.calibration or "")) and settings.score is None:
         raise UsageProblem(
             "Images of a detector need --annotations for AP; --score cosine compares outputs with the float model's."
@@ -124,17 +134,28 @@ class _Likeness:
         return array_scores(folder, self.kind, self.seed)
 
 
-def _of_half(images: Path, annotations: Path, data: CalibrationData, path: Path) -> Path:
-    """Write the annotations of the images of one half into `path`, which is returned."""
+def labels_of(settings: ScoreSettings, calibration: CalibrationSettings) -> CocoDataset:
+    """Return the calibration images that have annotations.
+
+    Raises:
+        UsageProblem: the annotations cannot be used.
+    """
+    images, annotations = Path(calibration.calibration or ""), settings.annotations
+    assert annotations is not None  # as the score is AP
     if not images.is_dir():
         raise UsageProblem(f"With --annotations, --calibration must be the folder of their images: {images}")
-    listed = read_dataset(images, annotations, allow_missing=True)
+    split = settings.split or _SPLIT
+    return read_dataset(images, annotations, split=split, exif=calibration.exif, allow_missing=True)
+
+
+def _of_half(listed: CocoDataset, exif: Exif, data: CalibrationData, path: Path) -> Path:
+    """Write the annotations of the images of one half into `path`, which is returned."""
     names = {Path(name).resolve() for name in data.names}
     ids = {image.id for image in listed.images if listed.path(image).resolve() in names}
     if not ids:
-        raise UsageProblem(f"The annotations list none of the calibration images: {annotations}")
-    document: dict[str, Any] = json.loads(annotations.read_bytes())
-    document["images"] = [one for one in document["images"] if one["id"] in ids]
-    document["annotations"] = [one for one in document["annotations"] if one["image_id"] in ids]
-    write_json(path, document)
+        raise UsageProblem(f"The annotations list none of the calibration images: {listed.annotations}")
+    document = read_form(listed.folder, listed.annotations, listed.split, exif, TASK_KEYS).document
+    images = [one for one in document["images"] if one["id"] in ids]
+    rows = [one for one in document["annotations"] if one["image_id"] in ids]
+    write_json(path, {**document, "images": images, "annotations": rows})
     return path

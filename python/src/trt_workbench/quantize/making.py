@@ -18,6 +18,7 @@ from trt_workbench.model.opened import Model
 from trt_workbench.quantize.calibrate import Calibrated, calibrate
 from trt_workbench.quantize.candidates import Candidate, candidate_files, evidence_path, make_candidate
 from trt_workbench.quantize.data import data_hash
+from trt_workbench.quantize.held_out import labels_of
 from trt_workbench.quantize.mixed import MixedSearch
 from trt_workbench.quantize.settings import CalibrationSettings, PlacementSettings, SearchSettings
 
@@ -97,7 +98,7 @@ class Candidates:
             key |= {"data": self._data_sha256, "tokenizer": self._tokenizer()}
             key |= {"calibration": {**asdict(self._settings), "threads": None, "calibration": ""}}
         if search:
-            labels = hash_file(search.annotations) if search.annotations else None
+            labels = labels_of(search, self._settings).sha256 if search.annotations else None
             key |= {"search": {**asdict(search), "annotations": labels}}
         text = {name: str(value) for name, value in key.items()}
         return cache_root() / "candidates" / hash_document(text)[:16]

@@ -85,8 +85,9 @@ class ScoreSettings:
     """What candidates are scored by, on the half of the calibration data on which no ranges are found."""
 
     annotations: Annotated[
-        Path | None, Setting("COCO annotation file of the calibration images: the score is AP.", _SCORE)
+        Path | None, Setting("Annotations of the calibration images, COCO's or data.yaml: the score is AP.", _SCORE)
     ] = None
+    split: Annotated[str | None, Setting("Split of a data.yaml; train by default.", _SCORE)] = None
     score: Annotated[
         Literal["top1", "cosine", "perplexity"] | None,
         Setting(

@@ -1,6 +1,9 @@
 from .artefacts import predictions_of as predictions_of
 from .calibration import calibration_images as calibration_images
+from .dataset import TASK_KEYS as TASK_KEYS
+from .dataset import CocoDataset as CocoDataset
 from .dataset import read_dataset as read_dataset
+from .dataset import read_form as read_form
 from .decode import Exif as Exif
 from .detections import read_predictions as read_predictions
 from .document import LEAST_ANNOTATIONS as LEAST_ANNOTATIONS
@@ -10,6 +13,8 @@ from .families import DecodeSettings as DecodeSettings
 from .families import recognise as recognise
 from .families.recognise import ADVICE as ADVICE
 from .families.recognise import family_of as family_of
+from .forms.found import DataPlace as DataPlace
+from .forms.found import look_for_data as look_for_data
 from .gallery import GalleryEntry as GalleryEntry
 from .gallery import f1 as f1
 from .gallery import image_path as image_path

@@ -25,7 +25,8 @@ from trt_workbench.vision.forms.yolo import DEFAULT_SPLIT, SUFFIXES, read_yolo
 from trt_workbench.vision.tasks.base import Task
 
 NAMES_SHOWN = 5  # how many absent images a message names
-_LARGE = frozenset({"segmentation", "keypoints"})  # what makes an annotation file large
+TASK_KEYS = frozenset({"segmentation", "keypoints"})
+"""Of annotations, what tasks read beside boxes, and what makes an annotation file large."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +247,7 @@ def _read(path: Path) -> bytes:
 
 def _parse(data: bytes, path: Path, keys: frozenset[str]) -> dict[str, Any]:
     # Masks are nine tenths of the file: what is not scored is dropped as each annotation is parsed.
-    unused = _LARGE - keys
+    unused = TASK_KEYS - keys
 
     def light(entry: dict[str, Any]) -> dict[str, Any]:
         for key in unused & entry.keys():

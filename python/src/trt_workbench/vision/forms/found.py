@@ -48,13 +48,20 @@ def find_data(path: Path, split: str | None = None) -> DataPlace:
     """
     if not path.exists():
         raise UsageProblem(f"The data set does not exist: {path}")
+    if (found := look_for_data(path, split)) is None:
+        what = f"--data found no data set of split {split or DEFAULT_SPLIT}"
+        raise UsageProblem(f"{what}; it takes one of these files or its folder: {_KNOWN}: {path}")
+    return found
+
+
+def look_for_data(path: Path, split: str | None = None) -> DataPlace | None:
+    """Return the data set as `find_data`; None where there is none. Raises UsageProblem if several could be meant."""
     found = [*_descriptions(path), *_coco_files(path, split)] if path.is_dir() else [path]
     if len(found) > 1:
         names = ", ".join(str(file.relative_to(path)) for file in found)
         raise UsageProblem(f"The folder has several data sets ({names}); pass one of these files: {path}")
     if not found or found[0].suffix.lower() not in (*SUFFIXES, ".json"):
-        what = f"--data found no data set of split {split or DEFAULT_SPLIT}"
-        raise UsageProblem(f"{what}; it takes one of these files or its folder: {_KNOWN}: {path}")
+        return None
     (file,) = found
     if file.suffix.lower() in SUFFIXES:
         wanted = split or DEFAULT_SPLIT
