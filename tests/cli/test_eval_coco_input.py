@@ -116,3 +116,10 @@ def test_imgsz_that_disagrees_with_the_model(coco: Any) -> None:
 def test_imgsz_missing_for_a_model_of_any_size(coco: Any) -> None:
     coco.write_model(size="side")
     coco.assert_refused(coco.invoke(), "--imgsz")
+
+
+def test_classes_of_images_are_nothing_for_a_detector(coco: Any) -> None:
+    (coco.root / "classes").mkdir()
+    coco.images.rename(coco.root / "classes" / "square")
+    command = ["--model", str(coco.model), "--data", str(coco.root / "classes"), "--output", str(coco.output)]
+    coco.assert_refused(coco.invoke_exactly(command), "a class for each image, and the model is for")

@@ -180,7 +180,10 @@ def _data_set(data: Path, settings: DecideSettings) -> DataPlace | None:
     """Return the data set of a detector; None of samples without annotations."""
     if settings.annotations is not None:
         return DataPlace(data, settings.annotations)
-    found = look_for_data(data, settings.split) if data.is_file() or holds_images(data) else None
+    may_be = data.suffix != ".txt" if data.is_file() else holds_images(data)
+    found = look_for_data(data, settings.split) if may_be else None
+    if found and found.of_images:
+        found = None
     if found is None and settings.split is not None:
         raise UsageProblem(f"--split is of a data set, which --data is not: {data}")
     return found

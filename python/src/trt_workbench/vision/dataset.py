@@ -20,6 +20,7 @@ from trt_workbench.core.hashing import hash_bytes
 from trt_workbench.core.input_files import parse_json, read_bytes
 from trt_workbench.vision.decode import Exif
 from trt_workbench.vision.extras import Restored
+from trt_workbench.vision.forms.classes import LISTS, read_classes
 from trt_workbench.vision.forms.form import Form
 from trt_workbench.vision.forms.yolo import DEFAULT_SPLIT, SUFFIXES, read_yolo
 from trt_workbench.vision.tasks.base import Task
@@ -104,6 +105,7 @@ class CocoDataset:
         annotated: how many annotations the file has.
         unlisted: how many of them are of no image that the file lists.
         split: that was read of a data set in another form than COCO's; None of COCO's.
+        of_images: whether annotations are classes of whole images, as large as these.
         notes: what reading that form found, in sentences.
     """
 
@@ -117,6 +119,7 @@ class CocoDataset:
     annotated: int = 0
     unlisted: int = 0
     split: str | None = None
+    of_images: bool = False
     notes: tuple[str, ...] = ()
 
     def path(self, image: ImageEntry) -> Path:
@@ -144,8 +147,9 @@ def read_dataset(
     """Read annotations in COCO's form, or in another one as if they were, and find their images.
 
     Args:
-        folder: where the images' `file_name` are looked for; `data.yaml` itself says where they are.
-        annotations: COCO's annotation file ("instances"), or Ultralytics' `data.yaml`.
+        folder: where the images' `file_name` are looked for; other forms than COCO's say themselves where they are.
+        annotations: COCO's annotation file ("instances"), Ultralytics' `data.yaml`, a folder of folders of classes, or
+            a list of images with their classes.
         split: of `data.yaml`; None for its default.
         exif: what becomes of an EXIF orientation, for labels that are shares of an image.
         limit: take only this many images, those with the lowest ids.
@@ -185,6 +189,7 @@ def read_dataset(
         annotated=len(truth),
         unlisted=int((~np.isin(truth.image_ids, [image.id for image in listed])).sum()),
         split=form.split,
+        of_images=form.of_images,
         notes=form.notes,
     )
     dataset = whole.subset(np.array([image.id for image in present], np.int64))
@@ -204,7 +209,7 @@ def _reading(annotations: Path) -> Iterator[None]:
         yield
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
         why = f"missing key {error}" if isinstance(error, KeyError) else str(error)
-        other = annotations.suffix.lower() in SUFFIXES
+        other = annotations.is_dir() or annotations.suffix.lower() in (*SUFFIXES, *LISTS)
         what = "The data set cannot be used" if other else "The annotation file is not in COCO's detection format"
         raise UsageProblem(f"{what} ({why}): {annotations}") from error
 
@@ -230,6 +235,8 @@ def read_form(
     """
     if annotations.suffix.lower() in SUFFIXES:
         return read_yolo(annotations, split or DEFAULT_SPLIT, exif)
+    if annotations.is_dir() or annotations.suffix.lower() in LISTS:
+        return read_classes(annotations, exif)
     if not folder.is_dir():
         raise UsageProblem(
             f"The images folder does not exist; pass the folder with the files that the annotations name: {folder}"

@@ -122,6 +122,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
             self._model_sha256 = sha256_of(request.model)
             family = self.detector.family
             self.task = task_of(family.task)
+            self._require_labels()
             if self.task.keys:  # what the model is for is known only now
                 self.dataset = self._read_dataset(family.task)
             self.classes = map_classes(family.class_count, family.names, self.dataset.categories, request.classes)
@@ -183,6 +184,14 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
         status: Literal["complete", "partial"] = "complete" if result.done.all() else "partial"
         metrics = write_run(folder, dataset, result, detections, judged, confusion, self._facts(status))
         return CocoOutcome(status, metrics)
+
+    def _require_labels(self) -> None:
+        """Raise UsageProblem where the labels are of images and the model finds objects, or the other way round."""
+        if self.dataset.of_images != self.task.of_images:
+            labels = "a class for each image" if self.dataset.of_images else "objects in images"
+            raise UsageProblem(
+                f"The data set has {labels}, and the model is for {self.task.words}: {self.request.annotations}"
+            )
 
     def _read_dataset(self, task: TaskName) -> CocoDataset:
         request = self.request

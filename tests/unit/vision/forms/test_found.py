@@ -54,7 +54,7 @@ def test_a_description_is_found_in_its_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("files", "split", "problem"),
     [
-        ((), None, "no data set of split val; it takes one of these files or its folder: data.yaml"),
+        ((), None, "no data set of split val; it takes a folder with one of these, or the file: data.yaml"),
         (("train/_annotations.coco.json",), None, "no data set of split val"),
         (("data.yaml", "val.json"), None, r"several data sets \(data.yaml, val.json\)"),
         (("a.yml", "b.yaml"), None, r"\(a.yml, b.yaml\); pass one"),
@@ -73,8 +73,8 @@ def test_what_is_missing_or_could_be_two(tmp_path: Path, files: Any, split: str 
 def test_files_that_are_no_data_sets(tmp_path: Path) -> None:
     with pytest.raises(UsageProblem, match="does not exist"):
         find_data(tmp_path / "none")
-    with pytest.raises(UsageProblem, match="it takes one of"):
-        find_data(add(tmp_path / "a.csv"))
+    with pytest.raises(UsageProblem, match="it takes a folder"):
+        find_data(add(tmp_path / "a.zip"))
     add(tmp_path / "a.jpg")
     with pytest.raises(UsageProblem, match="has no splits; remove --split"):
         find_data(add(tmp_path / "b.json", coco("a.jpg")), "val")

@@ -16,6 +16,7 @@ class Form:
         document: `images`, `categories` and `annotations`.
         sha256: of the labels with the names of their images, and of the classes.
         split: that was read; None of what has no splits.
+        of_images: whether annotations are classes of whole images, not objects in them.
         notes: what the user should know about it, in sentences.
     """
 
@@ -23,4 +24,5 @@ class Form:
     document: dict[str, Any]
     sha256: str
     split: str | None = None
+    of_images: bool = False
     notes: tuple[str, ...] = ()

@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.input_files import read_bytes
+from trt_workbench.vision.forms.classes import LISTS, class_folders
 from trt_workbench.vision.forms.yolo import DEFAULT_SPLIT, SUFFIXES, split_names
 
 _ROBOFLOW = "_annotations.coco.json"
@@ -17,7 +19,10 @@ _ROBOFLOW = "_annotations.coco.json"
 _OTHERS = ("captions", "person", "keypoints", "panoptic", "stuff", "image")
 _FILE_NAME = re.compile(rb'"file_name"\s*:\s*("(?:[^"\\]|\\.)*")')
 _NAMES = re.compile(rb"^names\s*:", re.MULTILINE)
-_KNOWN = "data.yaml (Ultralytics), SPLIT/_annotations.coco.json (Roboflow), annotations/instances_SPLIT.json (COCO)"
+_KNOWN = (
+    "data.yaml (Ultralytics), SPLIT/_annotations.coco.json (Roboflow), annotations/instances_SPLIT.json (COCO), "
+    "SPLIT/CLASS/ (classification)"
+)
 
 
 class DataPlace(NamedTuple):
@@ -28,12 +33,14 @@ class DataPlace(NamedTuple):
         annotations: annotation file, or `data.yaml`.
         split: of `data.yaml`; None of COCO's form.
         words: what was found, for the user.
+        of_images: whether it has a class for each image.
     """
 
     images: Path
     annotations: Path
     split: str | None = None
     words: str = ""
+    of_images: bool = False
 
 
 def find_data(path: Path, split: str | None = None) -> DataPlace:
@@ -50,7 +57,7 @@ def find_data(path: Path, split: str | None = None) -> DataPlace:
         raise UsageProblem(f"The data set does not exist: {path}")
     if (found := look_for_data(path, split)) is None:
         what = f"--data found no data set of split {split or DEFAULT_SPLIT}"
-        raise UsageProblem(f"{what}; it takes one of these files or its folder: {_KNOWN}: {path}")
+        raise UsageProblem(f"{what}; it takes a folder with one of these, or the file: {_KNOWN}: {path}")
     return found
 
 
@@ -60,16 +67,30 @@ def look_for_data(path: Path, split: str | None = None) -> DataPlace | None:
     if len(found) > 1:
         names = ", ".join(str(file.relative_to(path)) for file in found)
         raise UsageProblem(f"The folder has several data sets ({names}); pass one of these files: {path}")
-    if not found or found[0].suffix.lower() not in (*SUFFIXES, ".json"):
-        return None
+    if not found:
+        return _by_class(path, split)
     (file,) = found
     if file.suffix.lower() in SUFFIXES:
         wanted = split or DEFAULT_SPLIT
         return DataPlace(file.parent, file, wanted, f"{file}, split {wanted}")
+    if file.suffix.lower() not in (".json", *LISTS):
+        return None
     if split and file == path:
-        raise UsageProblem(f"An annotation file in COCO's form has no splits; remove --split: {path}")
+        raise UsageProblem(f"A file of this form has no splits; remove --split: {path}")
+    if file.suffix.lower() in LISTS:
+        return DataPlace(file.parent, file, None, f"{file}, a class for each image", of_images=True)
     images = _images_of(file)
     return DataPlace(images, file, None, f"{file}, images in {images}")
+
+
+def _by_class(path: Path, split: str | None) -> DataPlace | None:
+    """Return the folder whose folders are classes: that of the split, or `path` itself."""
+    places = [path / name for name in split_names(split or DEFAULT_SPLIT)] + ([] if split else [path])
+    for place in places:
+        if classes := class_folders(place):
+            words = f"{place}, {counted(len(classes), 'folder')} of classes"
+            return DataPlace(place, place, None, words, of_images=True)
+    return None
 
 
 def _descriptions(folder: Path) -> list[Path]:

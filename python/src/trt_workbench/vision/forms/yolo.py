@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,9 +12,9 @@ from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.hashing import hash_bytes, hash_document, hash_parts
 from trt_workbench.core.input_files import read_text
 from trt_workbench.core.yaml_settings import Location, read_yaml
-from trt_workbench.engine.calibration import IMAGE_SUFFIXES
 from trt_workbench.vision.decode import Exif, image_size
 from trt_workbench.vision.forms.form import Form
+from trt_workbench.vision.forms.image_files import images_below, is_image
 from trt_workbench.vision.forms.yolo_labels import LabelReader, Labels
 
 SUFFIXES = (".yaml", ".yml")
@@ -75,7 +75,7 @@ def read_yolo(file: Path, split: str = DEFAULT_SPLIT, exif: Exif = "ignore") -> 
         (image["file_name"], hash_bytes(one.data or b"")) for image, one in zip(document["images"], labels, strict=True)
     )
     whole = hash_document({"names": names, "keypoints": keypoints})
-    return Form(folder, document, hash_parts([("", whole), *hashes]), split, tuple(notes))
+    return Form(folder, document, hash_parts([("", whole), *hashes]), split, notes=tuple(notes))
 
 
 def split_names(split: str) -> tuple[str, ...]:
@@ -154,7 +154,7 @@ def _split(described: _Yaml, split: str, notes: list[str]) -> _Listed:
     images: list[Path] = []
     places = [_place(described, key, value, notes) for value in values]
     for place in places:
-        images += _walk(place) if place.is_dir() else _from_list(place, described, notes)
+        images += images_below(place) if place.is_dir() else _from_list(place, described, notes)
     if not images:
         raise described.wrong(key, f"there is no image in {', '.join(map(str, places))}")
     if repeated := len(images) - len(unique := sorted(set(images))):
@@ -189,21 +189,6 @@ def _plain(path: Path) -> Path:
     return Path(os.path.normpath(path))
 
 
-def _walk(folder: Path) -> Iterator[Path]:
-    """Yield the images in a folder and below. Links are followed, each folder once."""
-    seen = set()
-    for here, below, files in os.walk(folder, followlinks=True):
-        real = os.path.realpath(here)
-        below[:] = [name for name in below if not name.startswith(".")] if real not in seen else []
-        if real not in seen:
-            yield from (Path(here, name) for name in files if _is_image(name))
-        seen.add(real)
-
-
-def _is_image(name: str) -> bool:
-    return not name.startswith(".") and Path(name).suffix.lower() in IMAGE_SUFFIXES
-
-
 def _from_list(file: Path, described: _Yaml, notes: list[str]) -> list[Path]:
     """Return the images that a .txt names, a line each."""
     try:
@@ -216,7 +201,7 @@ def _from_list(file: Path, described: _Yaml, notes: list[str]) -> list[Path]:
     for number, line in enumerate(lines, 1):
         if not (text := line.strip()):
             continue
-        if not _is_image(Path(text).name) or "\0" in text:
+        if not is_image(Path(text).name) or "\0" in text:
             raise UsageProblem(f"{text!r:.80} is not the path of an image: {file}:{number}")
         place = file.parent / text
         if not place.is_file() and (other := _elsewhere(text, (file.parent, described.file.absolute().parent))):

@@ -30,6 +30,7 @@ class Task(abc.ABC):
         name: as families give it.
         words: what its models are for.
         keys: of an annotation, beside those of its box: they are read.
+        of_images: whether its annotations are classes of whole images.
         measures: how detections are scored; the last one's AP is what models are compared by.
         framed: whether the boxes themselves are drawn.
     """
@@ -37,6 +38,7 @@ class Task(abc.ABC):
     name: ClassVar[TaskName]
     words: ClassVar[str]
     keys: ClassVar[frozenset[str]] = frozenset()
+    of_images: ClassVar[bool] = False
     measures: ClassVar[tuple[Measure, ...]]
     framed: ClassVar[bool] = True
 

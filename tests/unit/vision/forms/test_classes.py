@@ -1,0 +1,73 @@
+"""Images with one class each: a folder a class, or a list."""
+
+from pathlib import Path
+
+import pytest
+from tests.unit.vision.forms.test_yolo import add_image
+
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.vision.dataset import CocoDataset, read_dataset
+from trt_workbench.vision.forms.found import find_data
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in ("dog/b.JPEG", "cat/deep/a.png", "cat/.hidden.png"):
+        add_image(tmp_path / "val" / name, None)
+    (tmp_path / "val" / "bird").mkdir()
+    (tmp_path / "val" / ".cache").mkdir()
+    add_image(tmp_path / "train" / "cat" / "c.png", None)
+    return tmp_path
+
+
+def read(path: Path, split: str | None = None) -> CocoDataset:
+    place = find_data(path, split)
+    assert place.of_images
+    return read_dataset(place.images, place.annotations)
+
+
+def test_folders_are_classes_by_name(folder: Path) -> None:
+    data = read(folder)
+    assert [one.name for one in data.categories] == ["bird", "cat", "dog"]
+    assert [image.file_name for image in data.images] == ["cat/deep/a.png", "dog/b.JPEG"]
+    assert data.truth.category_ids.tolist() == [1, 2]
+    assert data.truth.boxes[0].tolist() == [0, 0, 20, 10]
+    assert (data.of_images, data.notes) == (True, ("1 class without an image: bird.",))
+    assert len(read(folder / "val").images) == 2
+    assert [one.name for one in read(folder, "train").categories] == ["cat"]
+
+
+@pytest.mark.parametrize("text", ["dog/b.JPEG 002\ncat/deep/a.png 1\n", "cat/deep/a.png,1\n\ndog/b.JPEG,2\n"])
+def test_a_list_with_numbers(folder: Path, text: str) -> None:
+    (folder / "val" / "list.csv").write_text(text)
+    data = read(folder / "val" / "list.csv")
+    assert [one.name for one in data.categories] == ["0", "1", "2"]
+    assert data.truth.category_ids.tolist() == [1, 2]
+
+
+def test_a_list_with_names_and_paths_with_blanks(folder: Path) -> None:
+    add_image(folder / "my dog.png", None)
+    (folder / "list.txt").write_text(f"my dog.png dog\n{folder}/val/cat/deep/a.png cat\n")
+    data = read(folder / "list.txt")
+    assert [one.name for one in data.categories] == ["cat", "dog"]
+    assert [image.file_name for image in data.images] == ["my dog.png", "val/cat/deep/a.png"]
+    assert data.truth.category_ids.tolist() == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "There is no image with a class"),
+        ("a.png\n", "is not the path of an image and a class: .*:1$"),
+        ("\na.md 3\n", "'a.md 3' is not the path of an image and a class: .*:2$"),
+        ("a.png 3\na.png 4\n", "has two classes, 3 and 4: .*:2$"),
+        ("a.png 100000\n", "Class 100000 is above"),
+        ("/elsewhere/a.png 1\n", "is not in the folder of the list: .*:1$"),
+        ("../a.png 1\n", "leads out of its folder"),
+        ("a.png 1\n", r"missing \(1 of 1: a.png\)"),
+    ],
+)
+def test_what_is_no_list(tmp_path: Path, text: str, problem: str) -> None:
+    (tmp_path / "list.txt").write_text(text)
+    with pytest.raises(UsageProblem, match=problem):
+        read(tmp_path / "list.txt")
