@@ -213,6 +213,7 @@ def test_help_names_every_option() -> None:
 def test_a_data_set_in_ultralytics_form_has_the_score_of_its_coco_form(coco: Any) -> None:
     labels = coco.root / "labels"
     labels.mkdir()
+    coco.annotations.unlink()
     x, y, width, height = (value / coco.side for value in coco.box)
     for number in range(1, 5):
         (labels / f"{number}.txt").write_text(f"0 {x + width / 2} {y + height / 2} {width} {height}\n")

@@ -15,7 +15,7 @@ from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.statistics.bootstrap import draw_counts, share_interval
 from trt_workbench.core.statistics.summary import interval
 from trt_workbench.quantize.document import ClassLoss, RowScore
-from trt_workbench.vision import CocoMatches, CocoMetrics, read_dataset, read_predictions, task_of
+from trt_workbench.vision import CocoMatches, CocoMetrics, measures_of, read_dataset, read_predictions, task_of
 
 # Recall says little that AP and AR_100 do not.
 _LEFT_OUT = ("AR_1", "AR_10", "AR_small", "AR_medium", "AR_large")
@@ -129,7 +129,7 @@ def coco_scores(directory: Path, seed: int) -> ResampledScore:
         raise UsageProblem(
             f"There are predictions for images that were not evaluated; the run has been changed: {directory}"
         )
-    matches = CocoMatches(image_ids, dataset.truth, dataset.categories, found, task.measures[-1])
+    matches = CocoMatches(image_ids, dataset.truth, dataset.categories, found, measures_of(task, dataset)[-1])
     resampled = matches.average_precision(draw_counts(len(image_ids), seed))
     classes = cast("list[dict[str, Any]]", metrics["per_class"])
     rated = [place for place, row in enumerate(classes) if row[decided_by] is not None]

@@ -25,6 +25,7 @@ from .gallery import side_by_side as side_by_side
 from .letterbox import Geometry as Geometry
 from .letterbox import find_geometry as find_geometry
 from .letterbox import preprocess as preprocess
+from .lvis import measures_of as measures_of
 from .matches import CocoMatches as CocoMatches
 from .run import INFINITE_INSIDE as INFINITE_INSIDE
 from .run import CocoEvaluation as CocoEvaluation

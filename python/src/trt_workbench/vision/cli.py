@@ -154,6 +154,7 @@ def _show(metrics: dict[str, Any], directory: Path) -> None:
     from trt_workbench.core.statistics.summary import DRAWN, claimed, too_few
     from trt_workbench.model.precision import precision_label
     from trt_workbench.verify import let_through
+    from trt_workbench.vision.lvis import figures_of
     from trt_workbench.vision.tasks.registry import task_of
 
     console = stdout_console(quiet=False)
@@ -161,7 +162,7 @@ def _show(metrics: dict[str, Any], directory: Path) -> None:
     for sentence in let_through([mark]):
         print_line(console, sentence)
     figures = Table("figure", "value", "95 % interval", title="COCO figures")
-    for name in task_of(metrics["model"]["task"]).figures:
+    for name in figures_of(task_of(metrics["model"]["task"]), metrics):
         value, ends = metrics[name], metrics[f"{name}_ci95"]
         figures.add_row(
             name, "-" if value is None else f"{value:.4f}", f"{ends[0]:.4f} to {ends[1]:.4f}" if ends else "-"

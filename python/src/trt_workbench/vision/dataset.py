@@ -20,6 +20,7 @@ from trt_workbench.core.hashing import hash_bytes
 from trt_workbench.core.input_files import parse_json, read_bytes
 from trt_workbench.vision.decode import Exif
 from trt_workbench.vision.extras import Restored
+from trt_workbench.vision.federation import Federation, name_of, read_federation
 from trt_workbench.vision.forms.classes import LISTS, read_classes
 from trt_workbench.vision.forms.form import Form
 from trt_workbench.vision.forms.yolo import DEFAULT_SPLIT, SUFFIXES, read_yolo
@@ -27,7 +28,7 @@ from trt_workbench.vision.tasks.base import Task
 
 NAMES_SHOWN = 5  # how many absent images a message names
 TASK_KEYS = frozenset({"segmentation", "keypoints"})
-"""Of annotations, what tasks read beside boxes, and what makes an annotation file large."""
+"""Of annotations, what tasks read in addition to boxes, and what makes an annotation file large."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +38,14 @@ class Category:
     Attributes:
         parent: the name of what it belongs to (`supercategory`), "" where the file does not say.
         annotated: whether any annotation of the file is of it.
+        frequency: in LVIS's training set: "r", "c" or "f".
     """
 
     id: int
     name: str
     parent: str = ""
     annotated: bool = True
+    frequency: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +110,7 @@ class CocoDataset:
         split: that was read of a data set in another form than COCO's; None of COCO's.
         of_images: whether annotations are classes of whole images, as large as these.
         notes: what reading that form found, in sentences.
+        federation: what was looked for in which image, of LVIS; None where everything was.
     """
 
     folder: Path
@@ -121,6 +125,7 @@ class CocoDataset:
     split: str | None = None
     of_images: bool = False
     notes: tuple[str, ...] = ()
+    federation: Federation | None = None
 
     def path(self, image: ImageEntry) -> Path:
         """Return the path of an image file."""
@@ -164,6 +169,7 @@ def read_dataset(
     with _reading(annotations):
         categories = _categories(_rows(document, "categories"))
         listed = _images(_rows(document, "images"))
+        federation = read_federation(_rows(document, "images"), _whole)
         rows = _rows(document, "annotations")
         truth = _truth(rows)
     used = set(truth.category_ids.tolist())
@@ -191,6 +197,7 @@ def read_dataset(
         split=form.split,
         of_images=form.of_images,
         notes=form.notes,
+        federation=federation,
     )
     dataset = whole.subset(np.array([image.id for image in present], np.int64))
     if task is None:
@@ -280,7 +287,8 @@ def _rows(document: dict[str, Any], key: str) -> list[dict[str, Any]]:
 
 
 def _categories(rows: list[dict[str, Any]]) -> tuple[Category, ...]:
-    made = (Category(_whole(row["id"]), _name(row["name"]), str(row.get("supercategory") or "")) for row in rows)
+    made = [Category(_whole(row["id"]), _name(row["name"]), str(row.get("supercategory") or "")) for row in rows]
+    made = [replace(one, frequency=str(row.get("frequency") or "")) for one, row in zip(made, rows, strict=True)]
     found = sorted(made, key=lambda item: item.id)
     _require_unique([category.id for category in found], "categories")
     if not found:
@@ -290,7 +298,7 @@ def _categories(rows: list[dict[str, Any]]) -> tuple[Category, ...]:
 
 def _images(rows: list[dict[str, Any]]) -> list[ImageEntry]:
     found = [
-        ImageEntry(_whole(row["id"]), _file_name(row["file_name"]), _size(row.get("width")), _size(row.get("height")))
+        ImageEntry(_whole(row["id"]), _file_name(name_of(row)), _size(row.get("width")), _size(row.get("height")))
         for row in rows
     ]
     found.sort(key=lambda item: item.id)

@@ -41,6 +41,11 @@ class DetectionTable:
     def __len__(self) -> int:
         return len(self.scores)
 
+    def select(self, rows: NDArray[np.intp]) -> DetectionTable:
+        """Return the detections at some places, int [K]."""
+        extra = self.extra and self.extra.take(rows)
+        return DetectionTable(self.image_ids[rows], self.category_ids[rows], self.boxes[rows], self.scores[rows], extra)
+
 
 class _Part(NamedTuple):
     """The detections of one image, as `DetectionTable` has them; labels are class indices of the model."""

@@ -13,7 +13,9 @@ from trt_workbench.core.statistics.bootstrap import draw_counts
 from trt_workbench.vision.dataset import CocoDataset
 from trt_workbench.vision.detections import DetectionTable
 from trt_workbench.vision.document import FIGURES
+from trt_workbench.vision.lvis import measures_of
 from trt_workbench.vision.matches import CocoMatches, ResampledFigures
+from trt_workbench.vision.measure import Measure
 from trt_workbench.vision.scores import CocoScores, score_detections
 from trt_workbench.vision.tasks.base import Task
 
@@ -23,6 +25,7 @@ class Judged:
     """Scores and resampled figures of each measure of a task, in their order."""
 
     task: Task
+    measures: tuple[Measure, ...]
     scores: tuple[CocoScores, ...]
     resampled: tuple[ResampledFigures, ...]
 
@@ -34,13 +37,13 @@ class Judged:
     def document(self) -> dict[str, Any]:
         """Return the part of metrics.json that is of scores."""
         intervals = dict(self._prefixed(lambda scores, resampled: resampled.intervals(scores.figures)))
-        absent = {name: None for name in FIGURES if name not in self.figures}  # of a task that has fewer than COCO's
+        absent = {name: None for name in FIGURES if name not in self.figures}  # of a task or data set without them
         return {**self.figures, **absent, **intervals, "resamples": len(self.resampled[0].class_ap)}
 
     def per_class(self) -> list[dict[str, Any]]:
         """Return one JSON object for every category."""
         rows: list[dict[str, Any]] = [{} for _ in self.scores[0].categories]
-        for measure, scores, resampled in zip(self.task.measures, self.scores, self.resampled, strict=True):
+        for measure, scores, resampled in zip(self.measures, self.scores, self.resampled, strict=True):
             classes = scores.per_class()
             ends = resampled.class_intervals(row["AP"] for row in classes)
             for row, found, interval in zip(rows, classes, ends, strict=True):
@@ -50,10 +53,10 @@ class Judged:
 
     def curves(self) -> dict[str, Any]:
         """Return the curves of what the task is decided by."""
-        return {"of": self.task.measures[-1].words, **self.scores[-1].curves()}
+        return {"of": self.measures[-1].words, **self.scores[-1].curves()}
 
     def _prefixed(self, named: Callable[[CocoScores, ResampledFigures], dict[str, Any]]) -> Iterator[tuple[str, Any]]:
-        for measure, scores, resampled in zip(self.task.measures, self.scores, self.resampled, strict=True):
+        for measure, scores, resampled in zip(self.measures, self.scores, self.resampled, strict=True):
             yield from ((f"{measure.prefix}{name}", value) for name, value in named(scores, resampled).items())
 
 
@@ -71,11 +74,12 @@ def judge(
     """
     scores, resampled = [], []
     counts = draw_counts(len(image_ids), seed)
-    for measure in task.measures:
+    measures = measures_of(task, dataset)
+    for measure in measures:
         found = score_detections(dataset.truth, dataset.categories, detections, measure)
         matches = CocoMatches(image_ids, dataset.truth, dataset.categories, detections, measure)
         if measure.exact:
             matches.require_agreement(found.figures)
         scores.append(found)
         resampled.append(matches.figures(counts))
-    return Judged(task, tuple(scores), tuple(resampled))
+    return Judged(task, measures, tuple(scores), tuple(resampled))

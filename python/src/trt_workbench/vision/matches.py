@@ -19,6 +19,7 @@ from trt_workbench.core.compare import difference
 from trt_workbench.core.statistics.summary import interval
 from trt_workbench.vision.dataset import Category, GroundTruth
 from trt_workbench.vision.detections import DetectionTable
+from trt_workbench.vision.federation import FREQUENCIES
 from trt_workbench.vision.measure import BOXES, Measure
 
 _THRESHOLDS: Final = np.linspace(0.5, 0.95, 10)
@@ -26,9 +27,9 @@ _RECALLS: Final = np.linspace(0.0, 1.0, 101)
 # Square pixels: all, small, medium, large.
 _AREAS: Final = np.array([(0, 1e10), (0, 32**2), (32**2, 96**2), (96**2, 1e10)])
 # Of a figure: kind, threshold, and area or most detections; their places in the arrays below.
-_NAME: Final = re.compile("(AP|AR)(50|75)?_?(small|medium|large|1|10|100)?")
+_NAME: Final = re.compile("(AP|AR)(50|75)?_?(small|medium|large|rare|common|frequent|1|10|100|300)?")
 _AT: Final = {None: slice(None), "50": slice(1), "75": slice(5, 6)}
-_PARTS: Final = {None: 0, "100": 0, "small": 1, "medium": 2, "large": 3, "1": 4, "10": 5}
+_PARTS: Final = {None: 0, "100": 0, "300": 0, "small": 1, "medium": 2, "large": 3, "1": 4, "10": 5}
 _AT_ONCE: Final = 1_000_000  # numbers of an intermediate array
 
 
@@ -98,7 +99,9 @@ class CocoMatches:
             detections: of these images.
             measure: what is scored.
         """
+        detections = measure.scored(truth, detections)
         self.images, self._figures, areas = len(image_ids), tuple(measure.figures), measure.areas(detections)
+        self._frequencies = np.array([one.frequency for one in categories])
         self._classes = [_match(image_ids, truth, one.id, detections, areas, measure) for one in categories]
 
     def figures(self, counts: NDArray[np.int32]) -> ResampledFigures:
@@ -113,7 +116,9 @@ class CocoMatches:
         figures = {}
         for name in self._figures:
             kind, at, part = _NAME.fullmatch(name).groups()  # type: ignore[union-attr]
-            values = (precision if kind == "AP" else recall)[:, _PARTS[part]]
+            values = (precision if kind == "AP" else recall)[:, _PARTS.get(part, 0)]
+            if part in FREQUENCIES:
+                values = values[..., self._frequencies == FREQUENCIES[part]]
             figures[name] = _mean(values[:, _AT[at]])
         return ResampledFigures(figures, precision[:, 0].mean(axis=1))
 

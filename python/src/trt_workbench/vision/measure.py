@@ -12,7 +12,7 @@ from hotcoco import COCO, COCOeval
 from hotcoco.primitives import bbox_iou, mask_iou
 from numpy.typing import NDArray
 
-from trt_workbench.vision.dataset import GroundTruth
+from trt_workbench.vision.dataset import Category, GroundTruth
 from trt_workbench.vision.detections import DetectionTable
 from trt_workbench.vision.document import FIGURES
 from trt_workbench.vision.keypoints import Keypoints
@@ -33,6 +33,7 @@ class Measure(abc.ABC):
         figures: their meanings by name, in the order of COCOeval's `stats`.
         most: how many detections of an image and category count.
         exact: whether the overlaps here are hotcoco's to the last bit.
+        lvis: whether hotcoco scores by LVIS's rules.
     """
 
     kind: ClassVar[Literal["bbox", "segm", "keypoints", "obb"]]
@@ -41,6 +42,7 @@ class Measure(abc.ABC):
     figures: ClassVar[Mapping[str, str]]
     most: ClassVar[int] = 100
     exact: ClassVar[bool] = True
+    lvis: ClassVar[bool] = False
 
     @abc.abstractmethod
     def overlaps(self, found: DetectionTable, rows: Rows, truth: GroundTruth, objects: Rows) -> NDArray[np.float64]:
@@ -53,6 +55,17 @@ class Measure(abc.ABC):
     def ignored(self, truth: GroundTruth) -> NDArray[np.bool_]:
         """Return which annotations are not to be found, bool [N]."""
         return truth.crowd
+
+    def scored(self, truth: GroundTruth, found: DetectionTable) -> DetectionTable:  # noqa: ARG002 - of all data sets
+        """Return the detections that count, as right or wrong."""
+        return found
+
+    def named(
+        self, image_ids: NDArray[np.int64], categories: Sequence[Category]
+    ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """Return images and categories, ascending by id, as hotcoco takes them: by their places from 1."""
+        images = [{"id": place} for place in range(1, len(image_ids) + 1)]
+        return images, [{"id": place, "name": str(place)} for place in range(1, len(categories) + 1)]
 
     @abc.abstractmethod
     def evaluation(
@@ -68,7 +81,7 @@ class Measure(abc.ABC):
         """
 
 
-class _Boxes(Measure):
+class BoxMeasure(Measure):
     """Boxes, by iouType "bbox"."""
 
     kind = "bbox"
@@ -77,21 +90,24 @@ class _Boxes(Measure):
     figures: ClassVar[Mapping[str, str]] = FIGURES
 
     def overlaps(self, found: DetectionTable, rows: Rows, truth: GroundTruth, objects: Rows) -> NDArray[np.float64]:
+        """Return the overlap of boxes."""
         return np.asarray(bbox_iou(found.boxes[rows].astype(np.float64), truth.boxes[objects], truth.crowd[objects]))
 
     def areas(self, found: DetectionTable) -> NDArray[np.float64]:
+        """Return the areas of boxes."""
         sides: NDArray[np.float64] = found.boxes[:, 2:].astype(np.float64).prod(axis=1)
         return sides
 
     def evaluation(
         self, named: tuple[list[Any], list[Any]], truth: GroundTruth, found: DetectionTable, places: Sequence[Rows]
     ) -> COCOeval:
+        """Return hotcoco's evaluation of boxes."""
         columns: dict[str, Any] = {"area": truth.areas, "iscrowd": truth.crowd}
         expected = COCO.from_arrays(named[0], named[1], places[0], places[1], truth.boxes, **columns)
-        return COCOeval(expected, expected.load_res(_results(found, places)), self.kind)
+        return COCOeval(expected, expected.load_res(_results(found, places)), self.kind, lvis_style=self.lvis)
 
 
-class _Masks(Measure):
+class MaskMeasure(Measure):
     """Masks, by iouType "segm". A detection is as large as its mask, as in COCO's own results, which hold no boxes."""
 
     kind = "segm"
@@ -100,23 +116,26 @@ class _Masks(Measure):
     figures: ClassVar[Mapping[str, str]] = {name: f"{text}, of masks" for name, text in FIGURES.items()}
 
     def overlaps(self, found: DetectionTable, rows: Rows, truth: GroundTruth, objects: Rows) -> NDArray[np.float64]:
+        """Return the overlap of masks."""
         crowd = truth.crowd[objects].tolist()
         return np.asarray(
             mask_iou(masks_of(found).take(rows).encoded(), masks_of(truth).take(objects).encoded(), crowd)
         )
 
     def areas(self, found: DetectionTable) -> NDArray[np.float64]:
+        """Return the areas of masks."""
         return masks_of(found).areas()
 
     def evaluation(
         self, named: tuple[list[Any], list[Any]], truth: GroundTruth, found: DetectionTable, places: Sequence[Rows]
     ) -> COCOeval:
+        """Return hotcoco's evaluation of masks."""
         own, theirs = masks_of(truth), masks_of(found)
         columns: dict[str, Any] = {"area": truth.areas, "iscrowd": truth.crowd, "segmentation": own.encoded()}
         expected = COCO.from_arrays(named[0], named[1], places[0], places[1], truth.boxes, **columns)
         results = expected.load_res(_results(found, places), segmentation=[*theirs.encoded()])
         results.update_anns(ids=np.arange(1, len(found) + 1), area=theirs.areas())
-        return COCOeval(expected, results, self.kind)
+        return COCOeval(expected, results, self.kind, lvis_style=self.lvis)
 
 
 class _Keypoints(Measure):
@@ -264,4 +283,4 @@ def _best(found: DetectionTable, places: Sequence[Rows], most: int) -> Rows:
     return np.sort(order[ranks < most])
 
 
-BOXES, MASKS, KEYPOINTS, ROTATED = _Boxes(), _Masks(), _Keypoints(), _Rotated()
+BOXES, MASKS, KEYPOINTS, ROTATED = BoxMeasure(), MaskMeasure(), _Keypoints(), _Rotated()

@@ -14,6 +14,7 @@ from trt_workbench.verify import let_through
 from trt_workbench.vision.artefacts import CocoArtefacts, read_artefacts
 from trt_workbench.vision.document import LEAST_ANNOTATIONS, STAGES, CocoMetrics
 from trt_workbench.vision.gallery import build_gallery
+from trt_workbench.vision.lvis import figures_of
 from trt_workbench.vision.plots import READABLE_CLASSES, write_plots
 
 _CARDS = ("AP", "AP50", "AP75")
@@ -38,7 +39,7 @@ def view(directory: Path) -> dict[str, Any]:
         "metrics": run.metrics,
         "summary": summarise(run),
         "evidence": evidence_from(directory),
-        "figures": run.task.figures,
+        "figures": figures_of(run.task, cast("dict[str, Any]", run.metrics)),
         "of": run.task.measures[-1].words,
         "by_class": [f"{one.prefix}AP" for one in run.task.measures],
         "cards": [f"{one.prefix}{name}" for one in run.task.measures[::-1] for name in _CARDS],

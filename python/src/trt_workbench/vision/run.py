@@ -177,7 +177,8 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
             self.notes.append(f"The model detected nothing, so AP is 0; {self._why_nothing()}.")
         done = image_ids[result.done]
         judged = judge(self.task, done, dataset, detections, self.request.seed)
-        confusion = confuse(done, dataset.categories, dataset.truth, detections, self.task.measures[0])
+        scored = judged.measures[0].scored(dataset.truth, detections)
+        confusion = confuse(done, dataset.categories, dataset.truth, scored, judged.measures[0])
         sizes = {int(key): (int(h), int(w)) for key, (h, w) in zip(done, result.sizes[result.done], strict=True)}
         ap50, turned = judged.figures["AP50"], self._images.ignored
         self.notes += check_found(dataset, sizes, detections, confusion, ap50=ap50, turned=turned)

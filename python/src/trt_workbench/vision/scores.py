@@ -90,12 +90,11 @@ def score_detections(
     # hotcoco makes floats of ids, which are exact up to 2^53: it gets places among all ids instead, from 1.
     # Images with neither an annotation nor a detection change nothing.
     image_ids, classes = np.union1d(truth.image_ids, detections.image_ids), np.sort(ids)
-    images = [{"id": place} for place in range(1, len(image_ids) + 1)]
-    named = [{"id": place, "name": str(place)} for place in range(1, len(classes) + 1)]
+    named = measure.named(image_ids, sorted(categories, key=lambda one: one.id))
     true_images, found_images = (np.searchsorted(image_ids, one.image_ids) + 1 for one in (truth, detections))
     true_classes, found_classes = (np.searchsorted(classes, one.category_ids) + 1 for one in (truth, detections))
     places = (true_images, true_classes, found_images, found_classes)
-    evaluation = measure.evaluation((images, named), truth, detections, places)
+    evaluation = measure.evaluation(named, truth, detections, places)
     with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():  # it prints its table
         warnings.simplefilter("ignore")  # of what is not COCO's own, which notes and guides tell
         evaluation.evaluate()

@@ -46,7 +46,7 @@ def read_classes(place: Path, exif: Exif = "ignore") -> Form:
     folder = place if place.is_dir() else place.parent
     rows, names, notes = _folders(place) if place.is_dir() else _listed(place)
     if not rows:
-        raise UsageProblem(f"There is no image with a class: {place}")
+        raise UsageProblem(f"No image has a class; expected a folder of images a class, or a list: {place}")
     document: dict[str, Any] = {"images": [], "annotations": []}
     document["categories"] = [{"id": number, "name": name} for number, name in enumerate(names)]
     for number, (name, label) in enumerate(sorted(rows), 1):

@@ -15,9 +15,10 @@ from trt_workbench.vision.forms.classes import LISTS, class_folders
 from trt_workbench.vision.forms.yolo import DEFAULT_SPLIT, SUFFIXES, split_names
 
 _ROBOFLOW = "_annotations.coco.json"
-# COCO's files beside "instances": other tasks, or no annotations.
+# COCO's files of other tasks than "instances", or no annotations.
 _OTHERS = ("captions", "person", "keypoints", "panoptic", "stuff", "image")
-_FILE_NAME = re.compile(rb'"file_name"\s*:\s*("(?:[^"\\]|\\.)*")')
+_FILE_NAME = re.compile(rb'"file_name"\s*:\s*"((?:[^"\\]|\\.)*)"')
+_ADDRESS = re.compile(rb'"coco_url"\s*:\s*"[^"]*/([^"/]+/[^"/]+)"')
 _NAMES = re.compile(rb"^names\s*:", re.MULTILINE)
 _KNOWN = (
     "data.yaml (Ultralytics), SPLIT/_annotations.coco.json (Roboflow), annotations/instances_SPLIT.json (COCO), "
@@ -123,9 +124,10 @@ def _text(file: Path) -> bytes:
 
 def _images_of(file: Path) -> Path:
     """Return the folder that the first image of an annotation file is in, of those where people keep them."""
-    said = _FILE_NAME.search(_text(file))
+    data = _text(file)
+    said = _FILE_NAME.search(data) or _ADDRESS.search(data)
     try:
-        first = str(json.loads(said[1])) if said else ""
+        first = str(json.loads(b'"%b"' % said[1])) if said else ""
     except ValueError:  # what reads the file says so
         first = ""
     tried = [*dict.fromkeys(_folders(file))]
