@@ -17,6 +17,7 @@ pytest.importorskip("transformers")
 from tests.texts import refused
 
 from trt_workbench.backends.measuring import SamplingLimits
+from trt_workbench.backends.preparation import AS_THE_MODEL_SAYS
 from trt_workbench.backends.registry import backend_names
 from trt_workbench.bench import llm
 from trt_workbench.bench.config import load_config
@@ -55,7 +56,7 @@ def test_tokens_are_the_items(llm_folder: Folders, backend: str, kind: str, dims
     folder, one = llm_folder("llama"), point(kind, backend, dims)
     model = load_model(one, folder, {})
     try:
-        scenario = make_scenario(model, folder, None, one.work, seed=1)
+        scenario = make_scenario(model, folder, AS_THE_MODEL_SAYS, one.work, seed=1)
         scenario.once()
         samples = scenario.measure(PLAN)
     finally:
@@ -103,7 +104,7 @@ def test_no_cuda_graph_is_captured_while_it_is_timed(
     folder, one = llm_folder("llama"), point(kind, "trt", dims)
     model = load_model(one, folder, {})
     try:
-        scenario = make_scenario(model, folder, None, one.work, seed=1)
+        scenario = make_scenario(model, folder, AS_THE_MODEL_SAYS, one.work, seed=1)
         scenario.once()
         for warmup_ms in (0, 50):
             ready = captured.read_text()
@@ -129,7 +130,7 @@ def test_generations_warm_up_by_their_first_tokens(llm_folder: Folders, kind: st
 
     model = load_model(one, folder, {})
     model.model = Faulty(model.model, counted)
-    scenario = make_scenario(model, folder, None, one.work, seed=1)
+    scenario = make_scenario(model, folder, AS_THE_MODEL_SAYS, one.work, seed=1)
     scenario.once()
     before = len(calls)
     samples = scenario.measure(SamplingLimits(warmup_ms=1, duration_s=0.0, min_iterations=2))
@@ -233,7 +234,7 @@ def test_what_is_wrong_is_a_failure_of_the_worker(
     document["work"]["batch"] = batch
     plan = {"warmup_ms": 0, "duration_s": 0.0, "min_iterations": 2}
     load = {"verb": "load", "point": document, "model": str(llm_folder("llama"))}
-    load |= {"ranges": {}, "family": None, "graphs": None, "contract": None, "seed": 1}
+    load |= {"ranges": {}, "preparation": {}, "graphs": None, "contract": None, "seed": 1}
     measure = {"verb": "measure", "limits": plan, "samples": str(tmp_path / "samples.npz")}
     answers = io.StringIO()
     serve(Worker(), io.StringIO("".join(json.dumps(request) + "\n" for request in (load, measure))), answers)

@@ -15,6 +15,7 @@ from tests.texts import refused
 
 from trt_workbench.backends.base import Session
 from trt_workbench.backends.measuring import SamplingLimits
+from trt_workbench.backends.preparation import AS_THE_MODEL_SAYS
 from trt_workbench.backends.registry import get_backend
 from trt_workbench.bench.bench_run import prepare_bench
 from trt_workbench.bench.config import load_config
@@ -43,7 +44,7 @@ def opened(folder: Path, name: str = "attention") -> tuple[Session, Path]:
 
 
 def scenario(session: Session, contract: Path, one: Work, seed: int = 0) -> StreamWork:
-    found = make_scenario(session, Path("m.onnx"), None, one, seed, contract)
+    found = make_scenario(session, Path("m.onnx"), AS_THE_MODEL_SAYS, one, seed, contract)
     assert isinstance(found, StreamWork)
     return found
 
@@ -120,7 +121,7 @@ def test_a_worker_measures_and_compares_with_the_reference(tmp_path: Path) -> No
     model, contract = MODELS["attention"][0](tmp_path), write_contract(tmp_path / "c.json", contract_of("attention"))
     path = config(tmp_path, "path: attention.onnx, contract: c.json", "kind: stream, batch: 3")
     (point,) = expand(load_config(path))
-    request = {"point": asdict(point), "model": str(model), "contract": str(contract), "family": None, "seed": 0}
+    request = {"point": asdict(point), "model": str(model), "contract": str(contract), "preparation": {}, "seed": 0}
     worker, reference, expected = Worker(), Worker(), str(tmp_path / "expected.npz")
     try:
         loaded = worker.load({**request, "graphs": None, "ranges": {}})
@@ -226,7 +227,7 @@ def test_tokens_are_drawn_within_the_table(tmp_path: Path) -> None:
     }
     contract = write_contract(tmp_path / "c.json", document)
     with get_backend("ort-cpu").load(model) as session:
-        found = make_scenario(session, model, None, work(2), 0, contract)
+        found = make_scenario(session, model, AS_THE_MODEL_SAYS, work(2), 0, contract)
         assert isinstance(found, StreamWork)
         outputs = found.outputs()
     assert set(outputs["y"].reshape(-1, 2)[:, 0] / 2) == set(range(7))

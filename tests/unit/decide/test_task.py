@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from tests.onnx_text import write_onnx
 
+from trt_workbench.backends.preparation import Preparation
 from trt_workbench.decide.task import Detection, Likeness
 from trt_workbench.decide.tried import DraftRow
 from trt_workbench.model.opened import Model
@@ -19,7 +20,7 @@ def test_a_timed_call_has_the_dimensions_of_a_sample(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", ids=np.zeros((9, 17), np.int64), x=np.zeros((9, 3), np.float32))
     task = Likeness(Model.open(model), CalibrationSettings(calibration=str(tmp_path / "a.npz")), "cosine")
     assert task.sizes() == {"dims": {"sequence": 17}}
-    assert Detection(tmp_path, tmp_path, imgsz=(64, 96)).sizes() == {"imgsz": (64, 96)}
+    assert Detection(tmp_path, tmp_path, preparation=Preparation(imgsz=(64, 96))).sizes() == {"imgsz": (64, 96)}
     assert Detection(tmp_path, tmp_path).sizes() == {}
 
 

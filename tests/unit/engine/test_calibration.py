@@ -43,9 +43,9 @@ def test_images_go_through_the_given_transform(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(name.encode())
     seen = []
 
-    def read(path: Path) -> np.ndarray:
+    def read(path: Path) -> dict[str, np.ndarray]:
         seen.append(path.name)
-        return np.full((3, 2, 2), len(seen), np.float32)
+        return {"images": np.full((3, 2, 2), len(seen), np.float32)}
 
     (batch,) = calibration_batches(Calibration(data=tmp_path, batch=2), ["images"], read)
     assert seen == ["a.PNG", "b.jpg"]
@@ -92,7 +92,8 @@ def test_inputs_of_different_length(tmp_path: Path) -> None:
 def fitted(data: Path, *shapes: tuple[int | str | None, ...], batch: int | None = None) -> int | None:
     inputs = [ModelTensor(f"x{number}", "float32", shape) for number, shape in enumerate(shapes)]
     calibration = Calibration(data=data, batch=batch)
-    return fit_calibration(calibration, inputs, lambda _: np.zeros((3, 2, 2), np.float32)).batch
+    images = dict.fromkeys(("x0", "x1"), np.zeros((3, 2, 2), np.float32))
+    return fit_calibration(calibration, inputs, lambda _: images).batch
 
 
 def test_the_batch_fits_the_model_and_the_data(tmp_path: Path) -> None:
@@ -120,7 +121,7 @@ def test_images_are_tried_before_the_build(tmp_path: Path) -> None:
     with refused(UsageProblem):
         fitted(tmp_path, (1, 3, 4, 4))
     with refused(UsageProblem):
-        fitted(tmp_path, (1, 3, 2, 2), (1, 3, 2, 2))
+        fitted(tmp_path, (1, 3, 2, 2), (1, 4, 2, 2))
 
 
 def test_every_file_is_looked_at(tmp_path: Path) -> None:

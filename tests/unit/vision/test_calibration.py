@@ -12,6 +12,7 @@ from PIL import Image
 from tests.onnx_text import write_onnx
 from tests.texts import refused
 
+from trt_workbench.backends.preparation import Preparation
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.engine.builder import prepare_build
 from trt_workbench.engine.calibration import calibration_batches
@@ -62,6 +63,9 @@ def test_another_transform_is_another_key(model: Path, pictures: Path) -> None:
         for text in (images.description, "another")
     }
     assert len(keys) == 2
+    said = ({"normalize": "imagenet"}, {"resize": "stretch"}, {"channel_order": "bgr"})
+    made = {calibration_images(Model.open(model), pictures, Preparation(**one)).description for one in ({}, *said)}
+    assert len(made) == 4
 
 
 def test_an_exif_rotation_is_applied_or_noted_as_in_an_evaluation(model: Path, pictures: Path) -> None:
@@ -73,8 +77,8 @@ def test_an_exif_rotation_is_applied_or_noted_as_in_an_evaluation(model: Path, p
     marked.save(pictures / "0.png", exif=exif)
     tensors, hashed = {}, {}
     for choice in ("ignore", "apply"):
-        images = calibration_images(Model.open(model), pictures, exif=choice)
-        tensors[choice] = images.read(pictures / "0.png")
+        images = calibration_images(Model.open(model), pictures, Preparation(exif=choice))
+        tensors[choice] = images.read(pictures / "0.png")["images"]
         hashed[choice] = images.description
         assert len(images.notes()) == 1
         made = family_of(Model.open(model)).transform()
@@ -91,4 +95,4 @@ def test_arrays_need_no_preparation(model: Path, tmp_path: Path) -> None:
 
 def test_a_model_of_no_known_family_cannot_take_images(model: Path, pictures: Path) -> None:
     with refused(UsageProblem):
-        calibration_images(Model.open(model), pictures, "yolov99")
+        calibration_images(Model.open(model), pictures, Preparation(family="yolov99"))

@@ -10,6 +10,7 @@ import pytest
 from tests.texts import refused
 
 from trt_workbench.backends.base import TensorSpec
+from trt_workbench.backends.preparation import Preparation
 from trt_workbench.core.errors import NotFinite, UsageProblem
 from trt_workbench.model.opened import Model
 from trt_workbench.vision.families import DecodeSettings, Family, recognise
@@ -25,7 +26,7 @@ def specs(boxes: Any = (None, 3, 4), logits: Any = (None, 3, 2), names: Any = ("
 
 
 def family(**given: Any) -> Family:
-    return recognise(IMAGE, specs(**given), {}, normalize="none")
+    return recognise(IMAGE, specs(**given), {}, Preparation(normalize="none"))
 
 
 def logit(score: Any) -> Any:
@@ -53,15 +54,15 @@ def test_the_names_of_the_outputs_are_certain(names: tuple[str, str], logits: An
 def test_outputs_that_cannot_be_boxes_and_logits_are_refused(outputs: Any) -> None:
     for asked in (None, "detr-logits"):
         with refused(UsageProblem):
-            recognise(IMAGE, outputs, {}, family=asked)
+            recognise(IMAGE, outputs, {}, Preparation(family=asked))
 
 
 def test_another_family_is_not_read_from_one_of_the_two_outputs() -> None:
     for asked in ("detr", "yolov10"):
         with refused(UsageProblem):
-            recognise(IMAGE, specs(logits=(None, 3, 6)), {}, family=asked)
+            recognise(IMAGE, specs(logits=(None, 3, 6)), {}, Preparation(family=asked))
     with refused(UsageProblem):
-        recognise(IMAGE, (TensorSpec("output0", "float32", (1, 3, 6)),), {}, family="detr-logits")
+        recognise(IMAGE, (TensorSpec("output0", "float32", (1, 3, 6)),), {}, Preparation(family="detr-logits"))
 
 
 def test_names_of_another_count_are_refused() -> None:
@@ -71,14 +72,12 @@ def test_names_of_another_count_are_refused() -> None:
 
 def test_the_normalisation_is_said_and_never_guessed() -> None:
     with refused(UsageProblem):
-        recognise(IMAGE, specs(), {}).transform()
+        recognise(IMAGE, specs(), {}).preparation()
     with refused(UsageProblem):
         recognise(IMAGE, specs(), {"normalize": "mean"})
-    with refused(UsageProblem):
-        recognise(IMAGE, (TensorSpec("output0", "float32", (1, 3, 6)),), {}, normalize="none")
-    own = recognise(IMAGE, specs(), {"normalize": "imagenet"}).transform()
+    own = recognise(IMAGE, specs(), {"normalize": "imagenet"}).preparation()
     assert (own.placement, own.channels, own.mean, own.std[2]) == ("stretch", "rgb", (0.485, 0.456, 0.406), 0.225)
-    users = recognise(IMAGE, specs(), {"normalize": "imagenet"}, normalize="none").transform()
+    users = recognise(IMAGE, specs(), {"normalize": "imagenet"}, Preparation(normalize="none")).preparation()
     assert (users.mean, users.std) == ((0, 0, 0), (1, 1, 1))
 
 

@@ -5,18 +5,22 @@ from typing import Any
 
 import cv2
 import numpy as np
-import onnx
 import pytest
-from tests.onnx_text import parse_onnx
+from tests.onnx_text import write_onnx
 from tests.texts import refused
 
 from trt_workbench.backends.base import TensorSpec
+from trt_workbench.backends.preparation import Preparation
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.engine.calibration import calibration_batches
+from trt_workbench.engine.options import Calibration
 from trt_workbench.model.opened import Model
+from trt_workbench.verify.data import Data
 from trt_workbench.vision.calibration import calibration_images
 from trt_workbench.vision.families import Family, recognise
 from trt_workbench.vision.letterbox import find_geometry
 
+INPUTS = ("images", "orig_target_sizes")
 IMAGE, SIZES = TensorSpec("images", "float32", (None, 3, 64, 96)), TensorSpec("orig_target_sizes", "int64", (None, 2))
 
 
@@ -57,7 +61,7 @@ def test_boxes_are_in_pixels_of_the_original_image() -> None:
 def test_other_outputs_are_refused(given: Any) -> None:
     for asked in (None, "detr-pixels"):
         with refused(UsageProblem):
-            recognise((IMAGE, SIZES), given, {}, family=asked)
+            recognise((IMAGE, SIZES), given, {}, Preparation(family=asked))
 
 
 def test_other_inputs_are_refused() -> None:
@@ -65,11 +69,11 @@ def test_other_inputs_are_refused() -> None:
         with refused(UsageProblem):
             recognise(inputs, outputs(), {})
     with refused(UsageProblem):
-        recognise((IMAGE,), outputs(), {}, family="detr-pixels")
+        recognise((IMAGE,), outputs(), {}, Preparation(family="detr-pixels"))
     with refused(UsageProblem):
-        recognise((IMAGE, SIZES), outputs(), {}, family="detr")
+        recognise((IMAGE, SIZES), outputs(), {}, Preparation(family="detr"))
     with refused(UsageProblem):
-        recognise((IMAGE, SIZES), outputs(), {}).transform()
+        recognise((IMAGE, SIZES), outputs(), {}).preparation()
 
 
 def test_arrays_that_do_not_fit_are_refused() -> None:
@@ -84,15 +88,18 @@ def test_arrays_that_do_not_fit_are_refused() -> None:
         family(names="['a', 'b']").decode({"boxes": boxes, "scores": scores, "labels": np.full((1, 3), 2)})
 
 
-def test_images_do_not_calibrate_a_model_that_takes_their_sizes(tmp_path: Path) -> None:
-    cv2.imwrite(str(tmp_path / "1.png"), np.zeros((8, 8, 3), np.uint8))
+def test_images_calibrate_it_with_their_sizes(tmp_path: Path) -> None:
+    cv2.imwrite(str(tmp_path / "1.png"), np.full((8, 8, 3), 255, np.uint8))
     text = (
         "detr (float[N,3,64,96] images, int64[N,2] orig_target_sizes) => "
         "(int64[N,3] labels, float[N,3,4] boxes, float[N,3] scores) { labels = Cast <to = 7> (images) "
         "boxes = Identity(images) scores = Identity(images) none = Identity(orig_target_sizes) }"
     )
-    model = parse_onnx(text)
-    onnx.helper.set_model_props(model, {"normalize": "none"})
-    onnx.save(model, tmp_path / "m.onnx")
-    with refused(UsageProblem):
-        calibration_images(Model.open(tmp_path / "m.onnx"), tmp_path)
+    model = write_onnx(tmp_path / "m.onnx", text)
+    images = calibration_images(Model.open(model), tmp_path, Preparation(normalize="0-255"))
+    (batch,) = calibration_batches(Calibration(data=tmp_path / "1.png", batch=1), [*INPUTS], images.read)
+    assert (batch["images"].shape, batch["images"].max()) == ((1, 3, 64, 96), 255)
+    assert (batch["orig_target_sizes"].tolist(), batch["orig_target_sizes"].dtype) == ([[96, 64]], np.int64)
+    specs = [TensorSpec.of(one) for one in Model.open(model).facts.inputs]
+    (sample,) = Data([str(tmp_path / "1.png")], specs, Model.open(model), Preparation(normalize="none"))._samples
+    assert (sample.inputs["images"].max(), sample.inputs["orig_target_sizes"].tolist()) == (1, [[96, 64]])

@@ -8,6 +8,7 @@ import pytest
 from tests.texts import refused
 
 from trt_workbench.backends.base import TensorSpec
+from trt_workbench.backends.preparation import Preparation
 from trt_workbench.core.errors import CheckFailed, UsageProblem
 from trt_workbench.vision.families import DecodeSettings, Detections, Family, YoloX, recognise
 
@@ -18,7 +19,7 @@ IMAGE = TensorSpec("images", "float32", (None, 3, SIZE, SIZE))
 
 
 def family(name: str | None, shape: tuple[int | None, ...], metadata: dict[str, str] | None = None) -> Family:
-    return recognise([IMAGE], [TensorSpec("output", "float32", shape)], metadata or {}, family=name)
+    return recognise([IMAGE], [TensorSpec("output", "float32", shape)], metadata or {}, Preparation(family=name))
 
 
 def cell(stride: int, x: int, y: int) -> int:

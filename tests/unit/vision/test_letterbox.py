@@ -8,6 +8,7 @@ from tests.texts import refused
 
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.images import ImageTransform
+from trt_workbench.backends.preparation import Preparation
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.vision.families import Detections, recognise
 from trt_workbench.vision.letterbox import Geometry, find_geometry, letterbox, normalise, preprocess, restore_boxes
@@ -47,7 +48,7 @@ def test_yolox_divides_both_axes_by_one_ratio(
     height: int, width: int, rows: int, columns: int, corners: tuple[float, ...]
 ) -> None:
     image = TensorSpec("images", "float32", (1, 3, rows, columns))
-    family = recognise([image], [TensorSpec("output", "float32", (1, None, 85))], {}, family="yolox")
+    family = recognise([image], [TensorSpec("output", "float32", (1, None, 85))], {}, Preparation(family="yolox"))
     boxes = np.array([corners], np.float32) * np.float32(max(rows, columns))
     found = Detections(boxes, np.ones(1, np.float32), np.zeros(1, np.int64))
     restored = family.restore(found, find_geometry(height, width, family.transform())).boxes

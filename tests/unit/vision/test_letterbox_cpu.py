@@ -21,7 +21,9 @@ IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
 
 
 def spec_of(transform: ImageTransform) -> Any:
-    return native.LetterboxSpec(**dataclasses.asdict(transform))
+    values = dataclasses.asdict(transform)
+    assert not values.pop("antialias")
+    return native.LetterboxSpec(**values)
 
 
 def photo(height: int, width: int, seed: int = 0) -> NDArray[np.uint8]:

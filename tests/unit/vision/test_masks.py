@@ -14,6 +14,7 @@ from pycocotools.cocoeval import COCOeval
 from tests.unit.vision.test_coco_scores import CATEGORIES, detections_near, ground_truth
 
 from trt_workbench.backends.base import TensorSpec
+from trt_workbench.backends.preparation import Preparation
 from trt_workbench.core.errors import NotFinite, UsageProblem
 from trt_workbench.vision.dataset import GroundTruth
 from trt_workbench.vision.detections import DetectionTable
@@ -98,7 +99,7 @@ def test_the_task_of_the_metadata_decides() -> None:
             [TensorSpec("images", "float32", (1, 3, *SIZE))],
             [TensorSpec("output0", "float32", (1, 40, 6))],
             {"task": "segment"},
-            family="yolov10",
+            Preparation(family="yolov10"),
         )
 
 

@@ -9,6 +9,7 @@ import pytest
 from tests.texts import refused
 
 from trt_workbench.backends.base import TensorSpec
+from trt_workbench.backends.preparation import Preparation
 from trt_workbench.core.errors import BackendFailure, ComponentMissing, UsageProblem
 from trt_workbench.vision.families import DecodeSettings, Family, family_names, recognise
 
@@ -23,7 +24,7 @@ def faces(outside_package: Callable[..., None]) -> None:
 
 
 def seen(columns: int, family: str | None = None) -> Family:
-    return recognise(IMAGES, (TensorSpec("rows", "float32", (1, 3, columns)),), {}, family=family)
+    return recognise(IMAGES, (TensorSpec("rows", "float32", (1, 3, columns)),), {}, Preparation(family=family))
 
 
 @pytest.mark.parametrize("family", [None, "faces"])
@@ -39,10 +40,10 @@ def test_a_family_of_another_package_is_recognised_and_decodes(faces: None, fami
 def test_a_family_of_another_package_takes_sizes_where_it_is_named(faces: None) -> None:  # noqa: ARG001
     inputs = (*IMAGES, TensorSpec("orig_target_sizes", "int64", (1, 2)))
     rows = (TensorSpec("rows", "float32", (1, 3, 5)),)
-    found = recognise(inputs, rows, {}, family="faces")
+    found = recognise(inputs, rows, {}, Preparation(family="faces"))
     assert (found.name, found.facts.sizes) == ("faces", inputs[1])
     with refused(UsageProblem):
-        recognise(inputs, rows, {}, family="yolov8")
+        recognise(inputs, rows, {}, Preparation(family="yolov8"))
     with refused(UsageProblem):
         recognise(inputs, rows, {})
 
@@ -91,7 +92,7 @@ def test_one_that_fails_is_a_sentence_with_its_name(outside_package: Callable[..
     outside_package({"trt_workbench.families": {"odd": "odd_family:Odd"}}, EXAMPLE, tmp_path)
 
     def made(output: str, family: str | None = "odd") -> Family:
-        return recognise(IMAGES, (TensorSpec(output, "float32", (1, 3, 5)),), {}, family=family)
+        return recognise(IMAGES, (TensorSpec(output, "float32", (1, 3, 5)),), {}, Preparation(family=family))
 
     with refused(BackendFailure):
         made("raises")

@@ -5,6 +5,7 @@ import pytest
 from tests.texts import refused
 
 from trt_workbench.backends.base import TensorSpec
+from trt_workbench.backends.preparation import Preparation
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.vision.families import DecodeSettings, recognise
 from trt_workbench.vision.plausible import BoxCheck, decoded
@@ -15,7 +16,7 @@ IMAGE = TensorSpec("images", "float32", (1, 3, SIZE, SIZE))
 
 def run(family: str, rows: np.ndarray, images: int = 1) -> None:
     """Decode rows [K, 6] as `family` would and judge them."""
-    found = recognise([IMAGE], [TensorSpec("out", "float32", (1, None, 6))], {}, family=family)
+    found = recognise([IMAGE], [TensorSpec("out", "float32", (1, None, 6))], {}, Preparation(family=family))
     check = BoxCheck(found)
     outputs = {"out": rows[None].astype(np.float32)}
     for _ in range(images):
@@ -84,7 +85,7 @@ def test_a_tiny_object_and_one_wild_box_are_plausible(images: int) -> None:
 
 def test_a_verdict_is_not_passed_before_there_are_boxes_enough() -> None:
     """The first image of a dataset may be odd: 49 boxes in the corner, then usual ones."""
-    found = recognise([IMAGE], [TensorSpec("out", "float32", (1, None, 6))], {}, family="yolov10")
+    found = recognise([IMAGE], [TensorSpec("out", "float32", (1, None, 6))], {}, Preparation(family="yolov10"))
     check = BoxCheck(found)
     corner, usual = np.tile([0, 0, 1, 1, 0.9, 0], (49, 1)), np.tile([8, 8, 40, 40, 0.9, 0], (5, 1))
     for part in (corner, usual):
@@ -102,6 +103,6 @@ def test_a_refusal_of_values_names_families_that_were_tried() -> None:
     scores = np.array([[0.9, 0.1], [0.2, 0.7]])[np.arange(300) % 2]
     outputs = {"out": np.column_stack([centred(300)[:, :4], scores])[None].astype(np.float32)}
     named = {"names": "['a', 'b']"}
-    wrong = recognise([IMAGE], [TensorSpec("out", "float32", (1, None, 6))], named, family="yolov10")
+    wrong = recognise([IMAGE], [TensorSpec("out", "float32", (1, None, 6))], named, Preparation(family="yolov10"))
     with refused(UsageProblem):
         decoded(wrong, outputs, DecodeSettings())

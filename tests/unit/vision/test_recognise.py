@@ -4,6 +4,7 @@ import pytest
 from tests.texts import refused
 
 from trt_workbench.backends.base import TensorSpec
+from trt_workbench.backends.preparation import Preparation
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.vision.families import recognise
 
@@ -101,9 +102,9 @@ def test_a_second_output_is_not_certain() -> None:
     more = out(1, 9, 3, name="output1")
     with refused(UsageProblem):
         recognise([image()], [out(1, 84, 8400), more], {})
-    assert recognise([image()], [out(1, 84, 8400), more], {}, family="yolov8").output.name == "output0"
+    assert recognise([image()], [out(1, 84, 8400), more], {}, Preparation(family="yolov8")).output.name == "output0"
     with refused(UsageProblem):
-        recognise([image()], [out(1, 84, 8400), out(1, 84, 8400, name="other")], {}, family="yolov8")
+        recognise([image()], [out(1, 84, 8400), out(1, 84, 8400, name="other")], {}, Preparation(family="yolov8"))
 
 
 def test_integers_are_no_detections() -> None:
@@ -123,7 +124,7 @@ def test_integers_are_no_detections() -> None:
     ],
 )
 def test_a_named_family_is_taken_where_it_is_possible(family: str, output: Shape) -> None:
-    assert recognise([image()], [out(*output)], {}, family=family).name == family.partition("-")[0]
+    assert recognise([image()], [out(*output)], {}, Preparation(family=family)).name == family.partition("-")[0]
     base = family.partition("-")[0]
     assert recognise([image()], [out(*output)], {"family": base}).name == base
 
@@ -140,21 +141,21 @@ def test_a_named_family_is_taken_where_it_is_possible(family: str, output: Shape
 )
 def test_a_named_family_that_is_impossible_is_refused(family: str, output: Shape, metadata: dict[str, str]) -> None:
     with refused(UsageProblem) as caught:
-        recognise([image()], [out(*output)], metadata, family=family)
+        recognise([image()], [out(*output)], metadata, Preparation(family=family))
     assert "--family" in str(caught.value)
     with refused(UsageProblem):
         recognise([image()], [out(*output)], {**metadata, "family": family})
 
 
 def test_the_users_family_goes_before_that_of_the_metadata() -> None:
-    assert recognise([image()], [out(1, 8400, 6)], {"family": "yolov10"}, family="yolox").name == "yolox"
+    assert recognise([image()], [out(1, 8400, 6)], {"family": "yolov10"}, Preparation(family="yolox")).name == "yolox"
 
 
 def test_an_unknown_family_gets_near_matches() -> None:
     with refused(UsageProblem):
-        recognise([image()], [out(1, 300, 6)], {}, family="yolo-x")
+        recognise([image()], [out(1, 300, 6)], {}, Preparation(family="yolo-x"))
     with refused(UsageProblem):
-        recognise([image()], [out(1, 300, 6)], {}, family="ssd")
+        recognise([image()], [out(1, 300, 6)], {}, Preparation(family="ssd"))
 
 
 @pytest.mark.parametrize(
@@ -169,7 +170,7 @@ def test_an_unknown_family_gets_near_matches() -> None:
 def test_other_tasks_are_refused_by_name(metadata: dict[str, str]) -> None:
     for family in (None, "yolov10"):
         with refused(UsageProblem):
-            recognise([image()], [out(1, 300, 6)], metadata, family=family)
+            recognise([image()], [out(1, 300, 6)], metadata, Preparation(family=family))
 
 
 def test_a_detr_stretches_the_image() -> None:
@@ -236,11 +237,11 @@ class TestImageSize:
 
     def test_a_fixed_input_has_its_own(self) -> None:
         assert recognise([self.fixed], [out(1, 300, 6)], {}).input_size == (416, 640)
-        assert recognise([self.fixed], [out(1, 300, 6)], {}, imgsz=(416, 640)).input_size == (416, 640)
+        assert recognise([self.fixed], [out(1, 300, 6)], {}, Preparation(imgsz=(416, 640))).input_size == (416, 640)
 
     def test_a_fixed_input_takes_no_other(self) -> None:
         with refused(UsageProblem):
-            recognise([self.fixed], [out(1, 300, 6)], {}, imgsz=(640, 640))
+            recognise([self.fixed], [out(1, 300, 6)], {}, Preparation(imgsz=(640, 640)))
         with refused(UsageProblem):
             recognise([self.fixed], [out(1, 300, 6)], {"imgsz": "[640, 640]"})
 
@@ -250,14 +251,14 @@ class TestImageSize:
         assert (found.name, found.input_size) == ("yolov8", size)
 
     def test_the_user_decides_for_a_dynamic_input(self) -> None:
-        found = recognise([self.dynamic], [out(None, None, 85)], {"imgsz": "640"}, imgsz=(320, 320))
+        found = recognise([self.dynamic], [out(None, None, 85)], {"imgsz": "640"}, Preparation(imgsz=(320, 320)))
         assert (found.name, found.input_size) == ("yolox", (320, 320))
 
     def test_a_half_dynamic_input_keeps_its_fixed_side(self) -> None:
         half = image(1, 3, 320, None)
-        assert recognise([half], [out(1, 300, 6)], {}, imgsz=(320, 480)).input_size == (320, 480)
+        assert recognise([half], [out(1, 300, 6)], {}, Preparation(imgsz=(320, 480))).input_size == (320, 480)
         with refused(UsageProblem):
-            recognise([half], [out(1, 300, 6)], {}, imgsz=(480, 480))
+            recognise([half], [out(1, 300, 6)], {}, Preparation(imgsz=(480, 480)))
 
     def test_without_any_it_must_be_given(self) -> None:
         with refused(UsageProblem):
@@ -270,4 +271,4 @@ class TestImageSize:
 
     def test_dynamic_rows_of_six_could_be_two_families(self) -> None:
         with refused(UsageProblem):
-            recognise([self.dynamic], [out(None, None, 6)], {}, imgsz=(640, 640))
+            recognise([self.dynamic], [out(None, None, 6)], {}, Preparation(imgsz=(640, 640)))

@@ -31,6 +31,8 @@ class ImageTransform:
         std: divides last.
         layout: memory order of the tensor.
         dtype: "float32", "float16" or "uint8".
+        antialias: whether an image that is made smaller is smoothed, as Pillow and torchvision do; on the processor
+            alone.
     """
 
     height: int
@@ -45,6 +47,7 @@ class ImageTransform:
     std: tuple[float, float, float] = (1.0, 1.0, 1.0)
     layout: Literal["nchw", "nhwc"] = "nchw"
     dtype: Literal["float32", "float16", "uint8"] = "float32"
+    antialias: bool = False
 
     @property
     def shape(self) -> tuple[int, int, int]:

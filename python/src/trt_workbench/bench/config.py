@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from trt_workbench.backends.measuring import SamplingLimits
+from trt_workbench.backends.preparation import Background, ChannelOrder, Normalize, Resize
 from trt_workbench.core.workspace import EMBEDDED_MODELS
 from trt_workbench.core.yaml_settings import load_yaml_settings
 
@@ -73,6 +74,10 @@ class ModelEntry(_Strict):
         embedded: name of a model that comes with the workbench, instead of a path.
         needs: instead of both, a sentence on what is needed and how to get it; `--model NAME=PATH` gives the file.
         family: detector family for image-to-boxes; recognised by default.
+        normalize: how pixels are normalised for it; this and the next three are those of `eval-coco`.
+        resize: how images are resized.
+        channel_order: of the model's input.
+        background: which slot of a DETR's logits is the background.
         contract: of a streaming model, relative to the configuration file; the embedded encoder has its own.
         graphs: folder of export-llm with the graphs of a language model; exported at their first use by default.
         files: other files of the same model by name, such as candidates in a lower precision; a runtime takes one by
@@ -83,6 +88,10 @@ class ModelEntry(_Strict):
     embedded: str | None = None
     needs: str | None = None
     family: str | None = None
+    normalize: Normalize | None = None
+    resize: Resize | None = None
+    channel_order: ChannelOrder | None = None
+    background: Background | None = None
     contract: Path | None = None
     graphs: Path | None = None
     files: dict[Name, Path] = Field(default_factory=dict)

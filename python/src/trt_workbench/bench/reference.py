@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from trt_workbench.backends.preparation import Preparation
 from trt_workbench.backends.registry import REFERENCE
 from trt_workbench.bench.config import LLM_KINDS, BenchConfig
 from trt_workbench.bench.matrix import Point, Work
@@ -108,7 +109,7 @@ class ReferenceRuns:
         return {
             "verb": verb,
             "model": str(self._models[source]),
-            "family": entry.family,
+            "preparation": vars(Preparation.of(entry)),
             "contract": contract and str(contract),
             "seed": self._config.seed,
         }

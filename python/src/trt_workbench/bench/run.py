@@ -16,6 +16,7 @@ import numpy as np
 from trt_workbench.backends.measure.repetition import Slice, merged
 from trt_workbench.backends.measure.stability import instabilities, noise_interval, window_drift
 from trt_workbench.backends.measure.telemetry import TelemetrySampler, gpu_in_use
+from trt_workbench.backends.preparation import Preparation
 from trt_workbench.backends.registry import get_backend
 from trt_workbench.bench.config import BenchConfig
 from trt_workbench.bench.matrix import Point, Work, ranges, schedule
@@ -155,7 +156,7 @@ class BenchRun:
             "verb": "load",
             "point": asdict(point),
             "model": str(self._models[point.source]),
-            "family": entry.family,
+            "preparation": vars(Preparation.of(entry)),
             "graphs": entry.graphs and str(entry.graphs),
             "contract": contract and str(contract),
             "ranges": ranges(self.points, point.work),

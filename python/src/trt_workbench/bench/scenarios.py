@@ -22,6 +22,7 @@ from trt_workbench.backends.measure.inputs import (
 )
 from trt_workbench.backends.measure.loop import measure_calls
 from trt_workbench.backends.measuring import MeasuringSession, Samples, SamplingLimits
+from trt_workbench.backends.preparation import Preparation
 from trt_workbench.backends.registry import require_backend
 from trt_workbench.bench.config import LLM_KINDS, STREAM
 from trt_workbench.bench.llm import LlmWork, open_llm
@@ -85,14 +86,14 @@ class ImageToBoxes:
     A session that can letterbox on its device does so; others take the host's letterbox.
     """
 
-    def __init__(self, session: Session, work: Work, family: str | None, seed: int) -> None:
+    def __init__(self, session: Session, work: Work, preparation: Preparation, seed: int) -> None:
         """Recognise the family and draw the images. Raises UsageProblem if the model is no detector."""
         height, width = work.imgsz or (720, 1280)
         self.items = work.batch
         self._session = session
         self._device = session if isinstance(session, ImageSession) else None
-        self._family = recognise(session.inputs, session.outputs, session.metadata, family=family)
-        self._transform = self._family.transform()
+        self._family = recognise(session.inputs, session.outputs, session.metadata, preparation)
+        self._transform = self._family.preparation()
         self._images = [random_image(height, width, seed + index) for index in range(work.batch)]
         self._decoding = DecodeSettings(conf=_DEPLOYED_CONF)
         self._input = session.inputs[0]
@@ -146,7 +147,7 @@ def load_model(
 
 
 def make_scenario(
-    session: Any, model: Path, family: str | None, work: Work, seed: int, contract: Path | None = None
+    session: Any, model: Path, preparation: Preparation, work: Work, seed: int, contract: Path | None = None
 ) -> Scenario:
     """Return the work of a point, ready to run on what `load_model` returned.
 
@@ -155,7 +156,7 @@ def make_scenario(
     """
     kinds: dict[str, Callable[[], Scenario]] = {
         "arrays": lambda: Arrays(session, model, work, seed),
-        "image-to-boxes": lambda: ImageToBoxes(session, work, family, seed),
+        "image-to-boxes": lambda: ImageToBoxes(session, work, preparation, seed),
     }
     if work.kind in LLM_KINDS:
         return LlmWork(session, model, work, seed)

@@ -37,14 +37,14 @@ class Worker:
         """Load a point and run it once. Raises WorkbenchError."""
         from trt_workbench.backends.base import Session
         from trt_workbench.bench.matrix import point_from_dict
-        from trt_workbench.bench.scenarios import load_model, make_scenario
+        from trt_workbench.bench.scenarios import load_model
 
         point, model = point_from_dict(request["point"]), Path(request["model"])
         graphs, contract = (Path(request[name]) if request[name] else None for name in ("graphs", "contract"))
         started = time.perf_counter()
         self._session = load_model(point, model, request["ranges"], graphs, contract)
         loaded = time.perf_counter()
-        self._scenario = make_scenario(self._session, model, request["family"], point.work, request["seed"], contract)
+        self._scenario = _scenario(self._session, point, request)
         ready = time.perf_counter()
         self._scenario.once()
         first = time.perf_counter()
@@ -100,15 +100,13 @@ class Worker:
         from trt_workbench.backends.registry import load_reference
         from trt_workbench.bench.matrix import point_from_dict
         from trt_workbench.bench.options import session_options
-        from trt_workbench.bench.scenarios import make_scenario
         from trt_workbench.core.array_files import save_arrays
 
         point, model = point_from_dict(request["point"]), Path(request["model"])
         if self._session is None or self._model != model:
             self.close()
             self._session, self._model = load_reference(model, session_options(point, model, {})), model
-        contract = Path(request["contract"]) if request["contract"] else None
-        scenario: Any = make_scenario(self._session, model, request["family"], point.work, request["seed"], contract)
+        scenario: Any = _scenario(self._session, point, request)
         save_arrays(Path(request["outputs"]), scenario.outputs())
         return {}
 
@@ -118,13 +116,22 @@ class Worker:
         return _rounding(request)
 
 
+def _scenario(session: Any, point: Any, request: dict[str, Any]) -> Any:
+    """Return the work of a point on a session. Raises UsageProblem."""
+    from trt_workbench.backends.preparation import Preparation
+    from trt_workbench.bench.scenarios import make_scenario
+
+    contract = Path(request["contract"]) if request["contract"] else None
+    preparation = Preparation(**request["preparation"])
+    return make_scenario(session, Path(request["model"]), preparation, point.work, request["seed"], contract)
+
+
 def _rounding(request: dict[str, Any]) -> dict[str, Any]:
     """Return the rounding error of each output in a point's precisions, on the point's own inputs."""
     import contextlib
 
     from trt_workbench.bench import output_check
     from trt_workbench.bench.matrix import point_from_dict
-    from trt_workbench.bench.scenarios import make_scenario
     from trt_workbench.core.array_files import load_arrays
     from trt_workbench.core.files import scratch_folder
     from trt_workbench.model.opened import Model
@@ -134,7 +141,6 @@ def _rounding(request: dict[str, Any]) -> dict[str, Any]:
     precision = output_check.rounds_in(point.precision, model, tf32=point.tf32)
     if precision is None:
         return {"rounding": {}}
-    contract = Path(request["contract"]) if request["contract"] else None
     expected = load_arrays(Path(request["reference"]))
     limit = output_check.of_format(precision)
     any_order = output_check.chooses(model)
@@ -144,7 +150,7 @@ def _rounding(request: dict[str, Any]) -> dict[str, Any]:
     ):
         made = []
         for session in yardstick.copies(precision):
-            scenario: Any = make_scenario(session, model, request["family"], point.work, request["seed"], contract)
+            scenario: Any = _scenario(session, point, request)
             made.append(scenario.outputs())
     found = output_check.rounding_of(made, expected, limit, point.work.batch, any_order=any_order)
     return {"rounding": found}

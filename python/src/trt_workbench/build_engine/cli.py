@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from trt_workbench.backends.preparation import AS_THE_MODEL_SAYS, Preparation
 from trt_workbench.console.common import (
     DebugOption,
     JsonOption,
@@ -25,7 +26,6 @@ from trt_workbench.console.common import (
 from trt_workbench.console.options import Given, spelled
 from trt_workbench.console.progress import waiting
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.core.settings import Setting
 from trt_workbench.engine.build_options import BuildOptions, CalibrationOptions, MaxBatch
 
 if TYPE_CHECKING:
@@ -48,17 +48,7 @@ def build_engine(
     asked: Annotated[dict[str, Any], Given(BuildOptions)],
     max_batch: MaxBatch = None,
     calibration: Annotated[dict[str, Any], Given(CalibrationOptions, "calibration_")],
-    family: Annotated[
-        str | None,
-        Setting(
-            "Detector family, which decides how calibration images are prepared; recognised by default.",
-            "INT8 calibration",
-        ),
-    ] = None,
-    exif: Annotated[
-        Literal["apply", "ignore"],
-        Setting("How to treat an EXIF rotation of calibration images.", "INT8 calibration"),
-    ] = "ignore",
+    preparation: Preparation,
     verify: Annotated[
         Verify,
         typer.Option(
@@ -93,10 +83,12 @@ def build_engine(
     opened = Model.open(model)
     settings = with_batch_profile(opened, _settings(config, asked, calibration), max_batch)
     data = settings.calibration and settings.calibration.data
-    images = calibration_images(opened, data, family, exif=exif) if data else None
-    if family is not None and images is None:
+    images = calibration_images(opened, data, preparation) if data else None
+    if preparation != AS_THE_MODEL_SAYS and images is None:
+        named = next(name for name, value in vars(preparation).items() if value != getattr(AS_THE_MODEL_SAYS, name))
         raise UsageProblem(
-            "Option --family decides how calibration images are prepared; pass a folder of them with --calibration."
+            f"Option --{named.replace('_', '-')} decides how calibration images are prepared; pass a folder of them with "
+            "--calibration."
         )
     reader = images.read if images else None
     prepared = prepare_build(opened, settings, images.description if images else "", reader)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from trt_workbench.backends.preparation import Preparation
 from trt_workbench.backends.registry import REFERENCE, backend_names, check_backend_options, check_name, get_backend
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.hashing import hash_arrays, hash_file
@@ -163,12 +164,10 @@ def subject_of(
     task = Detection(
         place.images,
         place.annotations,
-        calibration.family,
-        calibration.imgsz,
+        Preparation.of(calibration),
         overlap,
-        calibration.exif,
         calibration.classes,
-        figure=task_of(family_of(model, calibration.family, calibration.imgsz).task).decided_by,
+        figure=task_of(family_of(model, calibration).task).decided_by,
         split=place.split,
     )
     return _searched(
@@ -260,13 +259,5 @@ def _embedded(
         annotations, calibration = scenes.annotations, replace(calibration, calibration=str(scenes.images))
     else:
         overlap = images_overlap(calibration.calibration, place.images, place.annotations)
-    task = Detection(
-        place.images,
-        place.annotations,
-        calibration.family,
-        calibration.imgsz,
-        overlap,
-        calibration.exif,
-        calibration.classes,
-    )
+    task = Detection(place.images, place.annotations, Preparation.of(calibration), overlap, calibration.classes)
     return _searched(Subject(model, task, calibration), settings, SearchSettings(annotations=annotations))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from trt_workbench.backends.base import SessionOptions
+from trt_workbench.backends.preparation import AS_THE_MODEL_SAYS, Preparation
 from trt_workbench.decide.settings import DecideSettings
 from trt_workbench.decide.tried import DraftRow
 from trt_workbench.model.opened import Model
@@ -21,7 +22,7 @@ from trt_workbench.quantize import (
     calibration_data,
     coco_scores,
 )
-from trt_workbench.vision import Exif, calibration_images, read_dataset
+from trt_workbench.vision import calibration_images, read_dataset
 
 SCORED_SAMPLES = 64
 """Of texts and arrays, where --limit says no number."""
@@ -79,10 +80,8 @@ class Detection:
     Attributes:
         images: folder of the images.
         annotations: COCO annotation file.
-        family: detector family; None to recognise it.
-        imgsz: input size of a model that takes any.
+        preparation: what the user says of the images.
         overlap: whether ranges are found on the images that are scored.
-        exif: what becomes of an EXIF orientation of images.
         classes: how classes meet categories; None for the default.
         figure: of metrics.json that models are compared by.
         split: of `data.yaml`.
@@ -90,10 +89,8 @@ class Detection:
 
     images: Path
     annotations: Path
-    family: str | None = None
-    imgsz: tuple[int, int] | None = None
+    preparation: Preparation = AS_THE_MODEL_SAYS
     overlap: bool = False
-    exif: Exif = "ignore"
     classes: str | None = None
     name: str = "detection"
     figure: str = "AP"
@@ -121,9 +118,7 @@ class Detection:
                 "backend": one.backend,
                 "precision": asked.precision,
                 "options": asked.extra,
-                "family": self.family,
-                "imgsz": self.imgsz,
-                "exif": self.exif,
+                **vars(self.preparation),
                 "split": self.split,
                 "classes": self.classes,
                 "limit": settings.limit,
@@ -140,16 +135,15 @@ class Detection:
     def samples_of(self, model: Model) -> Iterator[Sample]:
         """Yield images of the set, evenly chosen, as inference prepares them."""
         listed = read_dataset(self.images, self.annotations, split=self.split, allow_missing=True)
-        prepared = calibration_images(model, listed.folder, self.family, self.imgsz, self.exif)
+        prepared = calibration_images(model, listed.folder, self.preparation)
         files = [file for image in listed.images if (file := listed.path(image)).is_file()]
-        name = model.facts.inputs[0].name
         if prepared is not None:
             for file in files[:: max(1, len(files) // SCORED_SAMPLES)]:
-                yield {name: prepared.read(file)}
+                yield prepared.read(file)
 
     def sizes(self) -> dict[str, Any]:
         """Return the size of the images that a model of any size takes."""
-        return {"imgsz": self.imgsz} if self.imgsz else {}
+        return {"imgsz": self.preparation.imgsz} if self.preparation.imgsz else {}
 
 
 @dataclass(frozen=True)

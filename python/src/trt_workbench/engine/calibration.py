@@ -18,8 +18,8 @@ from trt_workbench.engine.options import Calibration
 from trt_workbench.model.facts import ModelTensor
 
 Batch = dict[str, NDArray[Any]]
-ImageReader = Callable[[Path], NDArray[Any]]
-"""Turns an image file into one input tensor without batch dimension, by the transform that inference uses."""
+ImageReader = Callable[[Path], Batch]
+"""Turns an image file into the inputs by name, without batch dimension, by the transform that inference uses."""
 
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff"})
 """File suffixes of images in a folder, in upper or lower case."""
@@ -73,7 +73,7 @@ def calibration_batches(
     Args:
         calibration: where the data lies.
         inputs: the model's input names.
-        read_image: needed where the data are images, which are for a model with one input.
+        read_image: needed where the data are images.
 
     Raises:
         UsageProblem: a file does not fit the model.
@@ -168,12 +168,9 @@ def _file_samples(path: Path, inputs: Sequence[str], read_image: ImageReader | N
     if path.suffix in ARRAY_SUFFIXES:
         yield from _array_samples(path, inputs)
         return
-    if read_image is None or len(inputs) != 1:
-        raise UsageProblem(
-            f"Images can calibrate only detectors with one input; give .npz files with {', '.join(inputs)} instead: "
-            f"{path}"
-        )
-    yield {inputs[0]: read_image(path)}
+    if read_image is None:
+        raise UsageProblem(f"Images can calibrate only detectors; give .npz files with {', '.join(inputs)} instead: {path}")
+    yield read_image(path)
 
 
 def _array_samples(path: Path, inputs: Sequence[str]) -> Iterator[Batch]:

@@ -143,7 +143,7 @@ def calibration_data(model: Model, settings: CalibrationSettings, half: Half | N
     path = Path(settings.calibration)
     if path.suffix in _TEXT and path.exists():
         return _text(model, path, inputs, settings, half)
-    images = calibration_images(model, path, settings.family, settings.imgsz, settings.exif)
+    images = calibration_images(model, path, settings)
     if images is None:
         return _arrays(model, path, inputs, settings, half)
     files = calibration_files(path)
@@ -153,8 +153,9 @@ def calibration_data(model: Model, settings: CalibrationSettings, half: Half | N
     def read() -> Iterator[Sample]:
         for file in chosen:
             sample = read_image(file)
-            check_sample(file, sample, inputs[0])
-            yield {inputs[0].name: sample}
+            for tensor in inputs:
+                check_sample(file, sample[tensor.name], tensor)
+            yield sample
 
     return CalibrationData(tuple(map(str, chosen)), len(files), images.description, False, read, images.notes)
 
@@ -250,7 +251,7 @@ def _check_values(
 def _transform(model: Model, settings: CalibrationSettings) -> ImageTransform | None:
     """Return how inference prepares images; None for a model that is no known detector."""
     try:
-        return family_of(model, settings.family, settings.imgsz).transform()
+        return family_of(model, settings).preparation()
     except (UsageProblem, ComponentMissing):
         if settings.family:
             raise

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
+from trt_workbench.backends.preparation import Preparation
 from trt_workbench.backends.registry import REFERENCE
 from trt_workbench.core.documents import write_json
 from trt_workbench.core.errors import UsageProblem
@@ -77,7 +78,7 @@ def scorer_of(
             raise UsageProblem("With --annotations the score is AP; remove --score.")
         listed = labels_of(settings, calibration)
         annotations = _of_half(listed, calibration.exif, data, folder / f"half-{half}.json")
-        task = task_of(family_of(model, calibration.family, calibration.imgsz).task)
+        task = task_of(family_of(model, calibration).task)
         return _Detection(listed.folder, annotations, calibration, task.decided_by)
     if holds_images(Path(calibration.calibration or "")) and settings.score is None:
         raise UsageProblem(
@@ -104,9 +105,7 @@ class _Detection:
             images=self.images,
             annotations=self.annotations,
             backend=REFERENCE,
-            family=settings.family,
-            imgsz=settings.imgsz,
-            exif=settings.exif,
+            **vars(Preparation.of(settings)),
             classes=settings.classes,
             threads=settings.threads,
             seed=settings.seed,

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
+from trt_workbench.backends.preparation import Preparation
 from trt_workbench.core.errors import UsageProblem, did_you_mean
 from trt_workbench.core.precision import precisions
 from trt_workbench.core.settings import Seed, Setting
 from trt_workbench.model.low_precision.kinds import Method
-from trt_workbench.vision import CLASSES, EXIF, read_size
+from trt_workbench.vision import CLASSES
 
 MADE = precisions(lambda one: one.makes)
 """What `quantize` and `sensitivity` make."""
@@ -29,7 +30,7 @@ def made_precision(option: str, text: str) -> str:
 
 
 @dataclass(frozen=True)
-class CalibrationSettings:
+class CalibrationSettings(Preparation):
     """Data that ranges of activations are found on; one run over it serves every method and candidate."""
 
     calibration: Annotated[
@@ -42,14 +43,6 @@ class CalibrationSettings:
     percentile: Annotated[
         float, Setting("Percentage of values that the method percentile keeps.", _DATA, min=50, max=100)
     ] = 99.99
-    family: Annotated[
-        str | None, Setting("Detector family that images are prepared for; recognised by default.", _DATA)
-    ] = None
-    imgsz: Annotated[
-        tuple[int, int] | None,
-        Setting("Input size of a model that takes any size: 640 or 480x640.", _DATA, kind=str, read=read_size),
-    ] = None
-    exif: Annotated[Literal["apply", "ignore"], EXIF] = "ignore"
     classes: Annotated[str | None, CLASSES] = None
     tokenizer: Annotated[
         Path | None, Setting("Folder of the tokenizer for a text; the model's folder by default.", _DATA)

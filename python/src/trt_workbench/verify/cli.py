@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from trt_workbench.backends.preparation import Preparation
 from trt_workbench.console.common import (
     DebugOption,
     JsonOption,
@@ -36,6 +37,7 @@ Pair = tuple[dict[str, Any], dict[str, Any]]
 def verify(
     settings: VerifySettings,
     *,
+    preparation: Preparation,
     bisect: Annotated[bool, Setting("Find the first wrong part of a wrong model.")] = False,
     bisect_seconds: Annotated[
         float, Setting("Seconds that --bisect may take; a later call with the same --output resumes.", min=0)
@@ -63,7 +65,7 @@ def verify(
     from trt_workbench.verify.run import verify as run_verify
 
     require_kept(Path(settings.reference), output)
-    request, name = VerifyRequest(**vars(settings)), settings.target.name
+    request, name = VerifyRequest(**vars(settings), preparation=preparation), settings.target.name
     if bisect:
         check_bisectable(request)
     if ways.wanted:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
+from trt_workbench.backends.preparation import AS_THE_MODEL_SAYS, Preparation
 from trt_workbench.backends.samples import Sample, read_samples
 from trt_workbench.core.elements import Kind, is_finite, kind
 from trt_workbench.core.errors import UsageProblem
@@ -32,13 +33,19 @@ _MOST_IMAGES = 64
 class Data:
     """Samples that fit a model, all read. Those whose shapes differ in more than the batch are kept separately."""
 
-    def __init__(self, sources: Sequence[str], specs: Sequence[TensorSpec], model: Model | None = None) -> None:
+    def __init__(
+        self,
+        sources: Sequence[str],
+        specs: Sequence[TensorSpec],
+        model: Model | None = None,
+        preparation: Preparation = AS_THE_MODEL_SAYS,
+    ) -> None:
         """Read the samples, as `infer-engine --input` does; images as calibration does.
 
         Raises:
             UsageProblem: a file is absent or does not fit the model, or its image preprocessing is unknown.
         """
-        self._samples: list[Sample] = _images(sources, specs, model) or list(read_samples(sources, specs))
+        self._samples: list[Sample] = _images(sources, specs, model, preparation) or list(read_samples(sources, specs))
 
     def spaces(self, space: Space) -> list[tuple[Space, list[Arrays]]]:
         """Return the shapes of a space that the samples have, with every size of the batch, and the samples of each.
@@ -98,7 +105,9 @@ def within(samples: Sequence[Arrays], given: Arrays, seed: int) -> Arrays:
     return inputs
 
 
-def _images(sources: Sequence[str], specs: Sequence[TensorSpec], model: Model | None) -> list[Sample]:
+def _images(
+    sources: Sequence[str], specs: Sequence[TensorSpec], model: Model | None, preparation: Preparation
+) -> list[Sample]:
     """Return images as samples, prepared as the model's family takes them; none where the source holds arrays."""
     path = Path(sources[0].removeprefix(f"{specs[0].name}="))
     if len(sources) != 1 or not path.exists() or not _holds_images(path):
@@ -107,15 +116,13 @@ def _images(sources: Sequence[str], specs: Sequence[TensorSpec], model: Model | 
     calibration = importlib.import_module("trt_workbench.vision.calibration")
     if model is None:
         raise UsageProblem(f"The preprocessing of images is read from the model; pass it with --model: {path}")
-    try:
-        images = calibration.calibration_images(model, path)
-    except UsageProblem as problem:  # its advice is an option of other commands
-        why = str(problem).partition(" Pass --")[0].replace("; pass --imgsz", "")
-        raise UsageProblem(f"{why} Give the inputs as .npy or .npz files: {path}") from problem
-    if images is None or len(specs) != 1:
-        raise UsageProblem(f"Images can only be passed to a model with one input; this one has {len(specs)}: {path}")
-    files = calibration_files(path)[:_MOST_IMAGES]
-    return [Sample(str(file), {specs[0].name: images.read(file)[None].astype(specs[0].dtype)}) for file in files]
+    images = calibration.calibration_images(model, path, preparation)
+    assert images is not None  # as the path holds some
+    types = {spec.name: spec.dtype for spec in specs}
+    return [
+        Sample(str(file), {name: array[None].astype(types[name]) for name, array in images.read(file).items()})
+        for file in calibration_files(path)[:_MOST_IMAGES]
+    ]
 
 
 def _holds_images(path: Path) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from trt_workbench.backends.preparation import Preparation
 from trt_workbench.core.errors import DeviceFailure, DeviceLost
 from trt_workbench.core.files import scratch_folder
 from trt_workbench.core.verification import Verification
@@ -25,7 +26,7 @@ from trt_workbench.verify.opening import VerifyRequest
 from trt_workbench.verify.run import Verified
 from trt_workbench.verify.settings import VerifySettings
 
-_SETTINGS = TypeAdapter(VerifySettings)
+_SETTINGS, _PREPARATION = TypeAdapter(VerifySettings), TypeAdapter(Preparation)
 TARGET = "trt_workbench.verify.worker:Verifier"
 
 
@@ -76,7 +77,8 @@ def document_of(request: VerifyRequest) -> dict[str, Any]:
 def request_of(document: dict[str, Any]) -> VerifyRequest:
     """Return the request that `document_of` was given."""
     settings = vars(_SETTINGS.validate_python({**document, "budget": None}))
-    return VerifyRequest(**settings, sizes_seed=document["sizes_seed"])
+    preparation = _PREPARATION.validate_python(document["preparation"])
+    return VerifyRequest(**settings, preparation=preparation, sizes_seed=document["sizes_seed"])
 
 
 # A verification at all shapes has no limit of its own.

@@ -12,6 +12,7 @@ from typing import Any
 from trt_workbench.backends.base import Session, SessionOptions, TensorSpec
 from trt_workbench.backends.kept_reference import open_reference, record_folder
 from trt_workbench.backends.measure.inputs import with_limits
+from trt_workbench.backends.preparation import AS_THE_MODEL_SAYS, Preparation
 from trt_workbench.backends.registry import require_backend, runs_plans
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.settings import with_flags
@@ -35,10 +36,12 @@ class VerifyRequest(VerifySettings):
     """What is asked for, and how long it may take.
 
     Attributes:
+        preparation: how images become inputs.
         budget: None for as long as it takes. Within one, the first wrong shape is the last.
         sizes_seed: what draws sizes between those that are always tried.
     """
 
+    preparation: Preparation = AS_THE_MODEL_SAYS
     budget: Budget | None = None
     # Of the sizes that no rule names: others in every run, but for --seed.
     sizes_seed: int = field(default_factory=lambda: secrets.randbits(31) | 1, repr=False, compare=False)

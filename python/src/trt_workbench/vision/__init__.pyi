@@ -4,7 +4,6 @@ from .dataset import TASK_KEYS as TASK_KEYS
 from .dataset import CocoDataset as CocoDataset
 from .dataset import read_dataset as read_dataset
 from .dataset import read_form as read_form
-from .decode import Exif as Exif
 from .detections import read_predictions as read_predictions
 from .document import LEAST_ANNOTATIONS as LEAST_ANNOTATIONS
 from .document import CocoMetrics as CocoMetrics
@@ -35,7 +34,5 @@ from .scenes.dataset import fits_embedded_dataset as fits_embedded_dataset
 from .scenes.dataset import make_calibration_scenes as make_calibration_scenes
 from .scenes.dataset import make_embedded_dataset as make_embedded_dataset
 from .settings import CLASSES as CLASSES
-from .settings import EXIF as EXIF
-from .settings import read_size as read_size
 from .tasks.base import Task as Task
 from .tasks.registry import task_of as task_of

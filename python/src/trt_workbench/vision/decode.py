@@ -15,12 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from trt_workbench.backends.preparation import Exif
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.input_files import open_regular, read_bytes
-
-Exif = Literal["apply", "ignore"]
-"""What becomes of an EXIF orientation."""
 
 _TAG, _SHORT = 0x0112, 3
 _ON_SIDE = (5, 6, 7, 8)

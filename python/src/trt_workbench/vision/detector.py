@@ -20,6 +20,7 @@ from trt_workbench.verify import require_verified
 from trt_workbench.vision.families import DecodeSettings, Detections, Family, recognise
 from trt_workbench.vision.feed import Feed, make_feed
 from trt_workbench.vision.plausible import BoxCheck, decoded
+from trt_workbench.vision.preparation import SAID
 from trt_workbench.vision.settings import DetectorSettings
 
 Note = Callable[[str], None]
@@ -67,11 +68,9 @@ class Detector(AbstractContextManager["Detector"]):
                 self.session.inputs,
                 self.session.outputs,
                 self.session.metadata,
-                family=settings.family,
-                imgsz=settings.imgsz,
-                normalize=settings.normalize,
+                settings,
             )
-            self.transform: ImageTransform = self.family.transform()
+            self.transform: ImageTransform = self.family.preparation()
         except BaseException:
             self.session.close()
             raise
@@ -94,6 +93,11 @@ class Detector(AbstractContextManager["Detector"]):
         tensor = self.session.inputs[0]
         asked = self._shapes_asked.get(tensor.name)
         return asked.opt[0] if asked and asked.min[0] == asked.max[0] else tensor.shape[0]
+
+    @property
+    def said(self) -> dict[str, str | None]:
+        """What the user or the metadata says of the images, for records."""
+        return {name: getattr(self.family.facts.said, name) for name in SAID}
 
     def prepare(self, batch: int, images: int) -> None:
         """Make the feed, run it once, and require a TensorRT engine to be verified at the shapes that will be used.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from trt_workbench.vision.decode import Exif
+    from trt_workbench.backends.preparation import Exif
     from trt_workbench.vision.tasks.base import Task
 
 PER_GROUP = 4

@@ -14,6 +14,9 @@ from trt_workbench.backends.images import ImageTransform
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.memory import require_room
 
+# Of Pillow's weights.
+_WEIGHT_BITS = 22
+
 
 @dataclass(frozen=True)
 class Geometry:
@@ -86,11 +89,11 @@ def _fit(
 
 
 def letterbox(image: NDArray[np.uint8], transform: ImageTransform) -> tuple[NDArray[np.uint8], Geometry]:
-    """Resize `image` bilinearly into a padded canvas.
+    """Resize `image` bilinearly into a padded canvas, where asked for with antialiasing.
 
     Args:
         image: uint8 [h, w, 3], BGR.
-        transform: its size, placement, padding value and `scale_up` are used.
+        transform: its size, placement, padding value, `scale_up` and `antialias` are used.
 
     Returns:
         uint8 [transform.height, transform.width, 3] in BGR, and where the image lies in it.
@@ -105,9 +108,34 @@ def letterbox(image: NDArray[np.uint8], transform: ImageTransform) -> tuple[NDAr
     inside = canvas[geometry.top : geometry.top + height, geometry.left : geometry.left + width]
     if (height, width) == geometry.source:
         inside[...] = image
+    elif transform.antialias:
+        inside[...] = _smoothed(_smoothed(image, width, 1), height, 0)
     else:
         cv2.resize(image, (width, height), dst=inside, interpolation=cv2.INTER_LINEAR)
     return canvas, geometry
+
+
+def _smoothed(image: NDArray[np.uint8], size: int, axis: int) -> NDArray[np.uint8]:
+    """Resize along one axis with a triangle as wide as the ratio: Pillow's BILINEAR, bit by bit."""
+    if image.shape[axis] == size:
+        return image
+    total = np.full((), 1 << (_WEIGHT_BITS - 1), np.int32)  # rounds
+    for places, weights in zip(*_taps(image.shape[axis], size), strict=True):
+        total = total + image.take(places, axis) * weights.reshape((-1, 1, 1) if axis == 0 else (-1, 1))
+    return (total >> _WEIGHT_BITS).astype(np.uint8)
+
+
+@functools.lru_cache(maxsize=64)
+def _taps(source: int, target: int) -> tuple[NDArray[np.intp], NDArray[np.int32]]:
+    """Return the places in the source of every pixel's neighbours and their weights, [neighbours, target] each."""
+    ratio = source / target
+    reach = max(ratio, 1.0)
+    centres = (np.arange(target) + 0.5) * ratio
+    places = np.floor(centres - reach).astype(np.intp) + np.arange(2 * int(np.ceil(reach)) + 2)[:, None]
+    weights = np.maximum(1 - np.abs(places + 0.5 - centres) / reach, 0)
+    weights[(places < 0) | (places >= source)] = 0
+    weights = weights / weights.sum(axis=0) * (1 << _WEIGHT_BITS)
+    return places.clip(0, source - 1), np.floor(weights + 0.5).astype(np.int32)
 
 
 def normalise(canvas: NDArray[np.uint8], transform: ImageTransform, out: NDArray[Any] | None = None) -> NDArray[Any]:

@@ -220,6 +220,7 @@ class Predictor(AbstractContextManager["Predictor"]):
             "verification": detector.mark,
             "settings": {
                 **{name: value for name, value in settings.items() if name not in left_out},
+                **detector.said,
                 "imgsz": [detector.transform.height, detector.transform.width],
                 "preprocess": detector.feed.place,
                 "clip_boxes": detector.family.clips_boxes,

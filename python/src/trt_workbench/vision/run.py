@@ -300,6 +300,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
                 "options": dict(request.options),
                 "preprocess": detector.feed.place,
                 "limit": request.limit,
+                **detector.said,
                 "exif": request.exif,
                 "classes": request.classes,
                 "seed": request.seed,

@@ -6,18 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
-from trt_workbench.core.errors import UsageProblem, whole_number
+from trt_workbench.backends.preparation import Preparation
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.settings import MORE, AllowUnverified, BackendOptions, Seed, Setting
 
 _DATA, _DETECTOR, _SPEED = "Data", "Boxes", "Precision and speed"
-
-
-def read_size(option: str, text: str) -> tuple[int, int]:
-    """Return (height, width) of `640` or `480x640`. Raises UsageProblem for another form."""
-    sides = [whole_number(side) for side in text.lower().split("x")]
-    if len(sides) > 2 or not all(sides):
-        raise UsageProblem(f"{option} takes one number or height x width, such as 640 or 480x640, not {text!r}.")
-    return sides[0] or 0, sides[-1] or 0
 
 
 BY_NAME, BY_ORDER, BY_ID = "by-name", "by-order", "by-id"
@@ -28,8 +21,6 @@ CLASSES = Setting(
     kind=str,
     metavar="by-name|by-order|by-id|FILE",
 )
-
-EXIF = Setting("Apply or ignore the EXIF rotation of images; COCO's tools ignore it.", _DETECTOR)
 
 
 @dataclass(frozen=True)
@@ -46,41 +37,15 @@ class DataSettings:
 
 
 @dataclass(frozen=True)
-class DetectorSettings:
+class DetectorSettings(Preparation):
     """How a detector is run; None where the default is to be chosen."""
 
     backend: Annotated[str, Setting("Runtime that executes the model; see `trtw backends`.")] = "auto"
     conf: Annotated[float, Setting("Score threshold.", min=0.0, max=1.0)] = 0.001
-    family: Annotated[
-        str | None,
-        Setting(
-            "Family (yolov10, yolov8, yolox, detr, detr-logits, detr-pixels, yolov8-seg, yolov10-seg, detr-masks, "
-            "yolov8-pose, yolov10-pose, yolov8-obb, yolov10-obb); "
-            "recognised by default.",
-            _DETECTOR,
-        ),
-    ] = None
     iou: Annotated[
         float | None, Setting("NMS IoU threshold; the family's own by default.", _DETECTOR, min=0.0, max=1.0)
     ] = None
     max_dets: Annotated[int, Setting("Maximum boxes per image.", _DETECTOR, min=1)] = 300
-    imgsz: Annotated[
-        tuple[int, int] | None,
-        Setting(
-            "Input size, 640 or 480x640 (height x width), for a model with dynamic input size.",
-            _DETECTOR,
-            kind=str,
-            read=read_size,
-        ),
-    ] = None
-    normalize: Annotated[
-        Literal["none", "imagenet"] | None,
-        Setting(
-            "Normalisation of pixels from 0 to 1 for detr-logits, detr-masks and detr-pixels: none, or ImageNet's mean "
-            "and standard deviation.",
-            _DETECTOR,
-        ),
-    ] = None
     precision: Annotated[str, Setting("Precision requested from the backend.", _SPEED)] = "fp32"
     threads: Annotated[int | None, Setting("Processors that the runtime may use; all by default.", _SPEED, min=1)] = (
         None
@@ -90,7 +55,6 @@ class DetectorSettings:
         Literal["device", "host"] | None,
         Setting("Where images are letterboxed; on the device by default if the backend supports it.", _SPEED),
     ] = None
-    exif: Annotated[Literal["apply", "ignore"], EXIF] = "ignore"
     allow_unverified: AllowUnverified = False
 
 

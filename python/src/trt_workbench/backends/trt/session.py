@@ -233,7 +233,10 @@ class TrtSession(StateSession):
         """Return the core's form of `transform`; that of the last one is kept, as a caller seldom changes it."""
         last = self._last_spec  # read once: calls of other threads may replace it
         if last is None or (last[0] is not transform and last[0] != transform):
-            last = self._last_spec = (transform, native.require("LetterboxSpec")(**dataclasses.asdict(transform)))
+            values = dataclasses.asdict(transform)
+            if values.pop("antialias"):
+                raise UsageProblem("the device resizes without antialiasing.")
+            last = self._last_spec = (transform, native.require("LetterboxSpec")(**values))
         return last[1]
 
     def _typed(self, outputs: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

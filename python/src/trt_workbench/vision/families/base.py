@@ -15,17 +15,15 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.images import ImageTransform
+from trt_workbench.backends.preparation import AS_THE_MODEL_SAYS, Preparation
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import NotFinite, UsageProblem
 from trt_workbench.vision.extras import Extra
 from trt_workbench.vision.families.nms import class_aware_nms
 from trt_workbench.vision.letterbox import Geometry, restore_boxes
+from trt_workbench.vision.preparation import applied
 from trt_workbench.vision.tasks.names import TaskName
 
-Normalize = Literal["none", "imagenet"]
-"""Of pixels from 0 to 1: as they are, or with ImageNet's mean and deviation."""
-
-_IMAGENET_MEAN, _IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 # Three levels; with P6 for large inputs; with P2 for small objects.
 _LEVELS = ((8, 16, 32), (8, 16, 32, 64), (4, 8, 16, 32))
 
@@ -122,7 +120,7 @@ class DetectorFacts:
         head: class of the last layer as Ultralytics writes it, such as "Detect" or "RTDETRDecoder"; None if unknown.
         outputs: of the model, for a family that reads more than one.
         sizes: the second input, of the images' sizes; None where the image is the only one.
-        normalize: how pixels are normalised, by the user or the metadata; None if nobody says.
+        said: how images are prepared, by the user or the metadata.
         end_to_end: whether the rows are boxes that need no suppression, by Ultralytics' `end2end` and `args`; None if
             the metadata does not say.
         forced: the family was named, by the user or by the model's metadata: only what is impossible is refused.
@@ -141,7 +139,7 @@ class DetectorFacts:
     forced: bool = False
     outputs: tuple[TensorSpec, ...] = ()
     sizes: TensorSpec | None = None
-    normalize: Normalize | None = None
+    said: Preparation = AS_THE_MODEL_SAYS
     task: TaskName | None = None
     keypoints: tuple[int, int] | None = None
 
@@ -187,7 +185,8 @@ class Family(abc.ABC):
         default_iou: overlap threshold of the family's own evaluation; None where the model needs no suppression.
         clips_boxes: whether the family's own evaluation confines boxes to the image before it scores them.
         one_ratio: whether it maps both axes back by one ratio, although the resized sides are whole pixels.
-        asks_normalize: whether the normalisation of its pixels is for `facts.normalize` to say.
+        asks_normalize: whether only the user or the metadata can say how its pixels are normalised.
+        has_background: whether one of its slots of classes may be the background.
         output: the output tensor that holds the boxes.
         class_count: how many classes the model distinguishes, None where neither its shape nor its metadata says so.
         facts: what the model says of itself.
@@ -201,6 +200,7 @@ class Family(abc.ABC):
     clips_boxes: ClassVar[bool]
     one_ratio: ClassVar[bool] = False
     asks_normalize: ClassVar[bool] = False
+    has_background: ClassVar[bool] = False
     shape_text: ClassVar[str]
 
     output: TensorSpec
@@ -223,11 +223,7 @@ class Family(abc.ABC):
         return self.facts.names
 
     def transform(self, height: int | None = None, width: int | None = None) -> ImageTransform:
-        """Return the family's own preprocessing for an input of this size, by default the model's.
-
-        Raises:
-            UsageProblem: the preprocessing depends on what neither the user nor the model says.
-        """
+        """Return the family's own preprocessing for an input of this size, by default the model's."""
         return ImageTransform(
             height=height or self.facts.input_size[0],
             width=width or self.facts.input_size[1],
@@ -236,6 +232,20 @@ class Family(abc.ABC):
             layout=self.facts.layout,
             dtype=self.facts.dtype,
         )
+
+    def preparation(self) -> ImageTransform:
+        """Return how images become the input: `transform`, changed as the user and the metadata say.
+
+        Raises:
+            UsageProblem: neither says what the family asks for.
+        """
+        if self.asks_normalize and self.facts.said.normalize is None and self.facts.dtype != "uint8":
+            raise UsageProblem(
+                f"Family {self.name} takes pixels from 0 to 1, unchanged or normalised with ImageNet's mean and "
+                "standard deviation, and this model does not say which. Pass --normalize none or --normalize imagenet, "
+                "as in its training, or set `normalize` to none or imagenet in its metadata."
+            )
+        return applied(self.facts.said, self.transform())
 
     def constants(self, batch: int) -> dict[str, NDArray[Any]]:  # noqa: ARG002 - for those that override it
         """Return the model's inputs other than the images, by name, for a batch of so many; most have none."""
@@ -323,20 +333,8 @@ class Stretched(Family):
     asks_normalize: ClassVar[bool] = True
 
     def transform(self, height: int | None = None, width: int | None = None) -> ImageTransform:
-        """Return its preprocessing: stretched to the input, without padding, normalised as was said.
-
-        Raises:
-            UsageProblem: nobody says how.
-        """
-        how = self.facts.normalize
-        if how is None:
-            raise UsageProblem(
-                f"Family {self.name} takes pixels from 0 to 1, unchanged or normalised with ImageNet's mean and "
-                "standard deviation, and this model does not say which. Pass --normalize none or --normalize imagenet, "
-                "as in its training, or set `normalize` to none or imagenet in its metadata."
-            )
-        plain = dataclasses.replace(super().transform(height, width), placement="stretch")
-        return plain if how == "none" else dataclasses.replace(plain, mean=_IMAGENET_MEAN, std=_IMAGENET_STD)
+        """Return its preprocessing: stretched to the input, without padding."""
+        return dataclasses.replace(super().transform(height, width), placement="stretch")
 
 
 def not_finite(output: TensorSpec) -> NotFinite:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, cast
 
 from trt_workbench.backends.base import TensorSpec
+from trt_workbench.backends.preparation import Preparation
 from trt_workbench.core.errors import UsageProblem, is_text
 from trt_workbench.core.input_files import parse_json
-from trt_workbench.vision.families.base import DetectorFacts, Normalize
+from trt_workbench.vision.families.base import DetectorFacts
+from trt_workbench.vision.preparation import with_metadata
 from trt_workbench.vision.tasks.names import TaskName
 
 # What a head of Ultralytics' is for, by a word in its name, where `task` is not given.
@@ -30,8 +32,7 @@ def read_facts(
     inputs: Sequence[TensorSpec],
     outputs: Sequence[TensorSpec],
     metadata: Mapping[str, str],
-    imgsz: tuple[int, int] | None,
-    normalize: Normalize | None = None,
+    said: Preparation,
     *,
     forced: bool,
 ) -> DetectorFacts:
@@ -42,9 +43,9 @@ def read_facts(
         outputs: the session's outputs.
         metadata: the model's own. Of what Ultralytics' exporter writes, `task`, `head`, `kpt_shape`, `channels`,
             `end2end`, `args`, `names`, `imgsz`, `author` and `description` say how the outputs are read; `version`,
-            `date`, `license`, `docs`, `stride`, `batch`, `dla` and `kpt_names` do not. `normalize` is our own key.
-        imgsz: (height, width) asked for by the user, None for the model's own.
-        normalize: what the user says of it, None for the metadata's.
+            `date`, `license`, `docs`, `stride`, `batch`, `dla` and `kpt_names` do not. `normalize`, `resize`,
+            `channel_order` and `background` are our own keys.
+        said: what the user says of the images.
         forced: whether the family was named.
 
     Raises:
@@ -56,7 +57,7 @@ def read_facts(
     dims = spec.shape[2:4] if layout == "nchw" else spec.shape[1:3]
     exporter = f"{metadata.get('author', '')} {metadata.get('description', '')}".lower()
     return DetectorFacts(
-        input_size=_resolve_size(dims, _metadata_size(metadata), imgsz),
+        input_size=_resolve_size(dims, _metadata_size(metadata), said.imgsz),
         fixed_size=None not in dims,
         layout=layout,
         dtype=cast("Literal['float32', 'float16', 'uint8']", spec.dtype),
@@ -67,7 +68,7 @@ def read_facts(
         forced=forced,
         outputs=tuple(outputs),
         sizes=sizes,
-        normalize=normalize or _normalize(metadata),
+        said=with_metadata(said, metadata),
         task=task,
         keypoints=_keypoints(metadata),
     )
@@ -125,13 +126,6 @@ def _keypoints(metadata: Mapping[str, str]) -> tuple[int, int] | None:
         case [int(count), 2 | 3 as values] if count > 0:
             return count, values
     raise UsageProblem(f"The model's metadata `kpt_shape` is not the number of keypoints and 2 or 3: {text[:80]}")
-
-
-def _normalize(metadata: Mapping[str, str]) -> Normalize | None:
-    text = metadata.get("normalize", "")
-    if text and text not in get_args(Normalize):
-        raise UsageProblem(f"The model's metadata `normalize` must be none or imagenet, not {text[:80]!r}.")
-    return cast("Normalize", text) if text else None
 
 
 def _end_to_end(metadata: Mapping[str, str]) -> bool | None:

@@ -8,11 +8,12 @@ from typing import Literal
 
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.images import ImageTransform
+from trt_workbench.backends.preparation import AS_THE_MODEL_SAYS, Preparation
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import ComponentMissing, DeviceFailure, UsageProblem, did_you_mean
 from trt_workbench.core.extensions import FAMILIES, Answer, Guard, WrongAnswer, extensions, load_extension, package_of
 from trt_workbench.model.opened import Model
-from trt_workbench.vision.families.base import Detections, DetectorFacts, DoesNotFit, Family, Normalize
+from trt_workbench.vision.families.base import Detections, DetectorFacts, DoesNotFit, Family
 from trt_workbench.vision.families.detr import Detr
 from trt_workbench.vision.families.detr_logits import DetrLogits, pair_of
 from trt_workbench.vision.families.detr_masks import DetrMasks, masks_among
@@ -46,10 +47,7 @@ def recognise(
     inputs: Sequence[TensorSpec],
     outputs: Sequence[TensorSpec],
     metadata: Mapping[str, str],
-    *,
-    family: str | None = None,
-    imgsz: tuple[int, int] | None = None,
-    normalize: Normalize | None = None,
+    said: Preparation = AS_THE_MODEL_SAYS,
 ) -> Family:
     """Determine how a detector's outputs become boxes.
 
@@ -62,16 +60,14 @@ def recognise(
         inputs: the session's inputs.
         outputs: the session's outputs.
         metadata: the model's own key-value metadata.
-        family: one of `family_names()`, or None to recognise it.
-        imgsz: (height, width) in pixels for a model that takes any size.
-        normalize: how pixels are normalised, for a family that asks; None for what the metadata says.
+        said: what the user says of it: the family, one of `family_names()`, and how images are prepared.
 
     Raises:
         UsageProblem: the family is unknown, does not fit or is not certain; the message says what was seen.
         ComponentMissing: the package that the named family comes from cannot be used.
     """
-    asked, pair = family or metadata.get("family"), pair_of(outputs)
-    source = "--family" if family else "the model's metadata"
+    asked, pair = said.family or metadata.get("family"), pair_of(outputs)
+    source = "--family" if said.family else "the model's metadata"
     if pair and asked in _OWN_NAMES and not issubclass(_kind(asked), DetrLogits):
         raise UsageProblem(
             f"Outputs {pair[0].name} and {pair[1].name} belong to family {DetrLogits.name}, a DETR with separate boxes "
@@ -83,18 +79,18 @@ def recognise(
         asked, source = DetrPixels.name, "the names of its inputs"
     elif pair and not asked:
         asked, source = (DetrMasks if masks_among(outputs) else DetrLogits).name, "the names of its outputs"
-    facts = read_facts(inputs, outputs, metadata, imgsz, normalize, forced=bool(asked))
+    facts = read_facts(inputs, outputs, metadata, said, forced=bool(asked))
     found = _named(asked, source, outputs, facts) if asked else _guessed(outputs, facts)
-    if normalize and not found.asks_normalize:
-        raise UsageProblem(f"--normalize has no effect: family {found.name} has a fixed normalisation.")
+    if said.background and not found.has_background:
+        raise UsageProblem(f"--background has no meaning for family {found.name}, whose classes are all objects.")
     return found
 
 
-def family_of(model: Model, family: str | None = None, imgsz: tuple[int, int] | None = None) -> Family:
+def family_of(model: Model, said: Preparation = AS_THE_MODEL_SAYS) -> Family:
     """Determine how the outputs of an ONNX model become boxes, as `recognise`."""
     facts = model.facts
     inputs, outputs = (tuple(map(TensorSpec.of, tensors)) for tensors in (facts.inputs, facts.outputs))
-    return recognise(inputs, outputs, facts.metadata, family=family, imgsz=imgsz)
+    return recognise(inputs, outputs, facts.metadata, said)
 
 
 def others(family: Family) -> list[tuple[str, Family]]:
