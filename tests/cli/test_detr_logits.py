@@ -12,6 +12,8 @@ from typer.testing import CliRunner
 from trt_workbench.console.common import single_command_app
 from trt_workbench.vision.predict_cli import predict
 
+ASKS = "Pass --normalize (none, imagenet or 0-255) and --channel-order (rgb or bgr)"
+
 
 @pytest.fixture
 def detr(coco: Any) -> Any:
@@ -40,7 +42,7 @@ def test_scored_by_the_ids_of_the_categories(detr: Any) -> None:
 
 def test_what_is_not_said_is_asked_for(detr: Any) -> None:
     result = detr.invoke("--classes", "by-id", "--backend", "ort-cpu")
-    detr.assert_refused(result, "Pass --normalize none or --normalize imagenet")
+    detr.assert_refused(result, ASKS)
     result = detr.invoke("--normalize", "none", "--backend", "ort-cpu")
     detr.assert_refused(result, "91 classes", "--classes by-id")
 
@@ -76,7 +78,7 @@ def test_a_detr_with_its_postprocessing_inside(coco: Any, batch: str) -> None:
     classes = np.array([[0, 1]])
     write_onnx(coco.model, text, {**weights, "shares": shares, "gain": gain, "classes": classes}, 18)
 
-    coco.assert_refused(coco.invoke("--backend", "ort-cpu"), "Pass --normalize none or --normalize imagenet")
+    coco.assert_refused(coco.invoke("--backend", "ort-cpu"), ASKS)
     arguments = ["--normalize", "none", "--backend", "ort-cpu"]
     result = coco.invoke(*arguments, "--no-report")
     assert result.exit_code == 0, result.output

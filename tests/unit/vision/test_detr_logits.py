@@ -67,7 +67,7 @@ def test_another_family_is_not_read_from_one_of_the_two_outputs() -> None:
 
 def test_names_of_another_count_are_refused() -> None:
     with refused(UsageProblem):
-        recognise(IMAGE, specs(), {"names": "['a']"})
+        recognise(IMAGE, specs(logits=(None, 3, 4)), {"names": "['a', 'b']"})
 
 
 def test_the_normalisation_is_said_and_never_guessed() -> None:
@@ -79,6 +79,30 @@ def test_the_normalisation_is_said_and_never_guessed() -> None:
     assert (own.placement, own.channels, own.mean, own.std[2]) == ("stretch", "rgb", (0.485, 0.456, 0.406), 0.225)
     users = recognise(IMAGE, specs(), {"normalize": "imagenet"}, Preparation(normalize="none")).preparation()
     assert (users.mean, users.std) == ((0, 0, 0), (1, 1, 1))
+
+
+@pytest.mark.parametrize(("background", "labels"), [("last", [1, 0]), ("first", [1, 0]), ("none", [2, 2])])
+def test_a_background_slot_is_left_out_before_the_best_pairs_are_chosen(background: str, labels: list[int]) -> None:
+    boxes = np.full((1, 2, 4), 0.5, np.float32)
+    scores = np.array([[[0.1, 0.4, 0.9], [0.3, 0.2, 0.9]]])
+    outputs = {"pred_boxes": boxes, "logits": logit(np.roll(scores, 1, axis=2) if background == "first" else scores)}
+    found = recognise(IMAGE, specs(logits=(None, 2, 3), boxes=(None, 2, 4)), {}, Preparation(background=background))
+    assert found.class_count == (3 if background == "none" else 2)
+    (own,) = found.decode(outputs, ALL)
+    assert own.labels.tolist() == labels
+    assert own.scores.tolist() == pytest.approx([0.9, 0.9] if background == "none" else [0.4, 0.3])
+
+
+def test_the_background_is_the_slot_that_has_no_name() -> None:
+    names = {"names": "['a', 'b']", "normalize": "none"}
+    open_to_both = recognise(IMAGE, specs(logits=(None, 3, 3)), names)
+    with refused(UsageProblem):
+        open_to_both.preparation()
+    assert recognise(IMAGE, specs(logits=(None, 3, 3)), {**names, "background": "last"}).preparation()
+    with refused(UsageProblem):
+        recognise(IMAGE, specs(logits=(None, 3, 3)), names, Preparation(background="none"))
+    with refused(UsageProblem):
+        recognise(IMAGE, specs(logits=(None, 3, 1)), {}, Preparation(background="first"))
 
 
 def test_the_best_pairs_count_as_many_as_there_are_queries() -> None:

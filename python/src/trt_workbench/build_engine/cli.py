@@ -87,8 +87,8 @@ def build_engine(
     if preparation != AS_THE_MODEL_SAYS and images is None:
         named = next(name for name, value in vars(preparation).items() if value != getattr(AS_THE_MODEL_SAYS, name))
         raise UsageProblem(
-            f"Option --{named.replace('_', '-')} decides how calibration images are prepared; pass a folder of them with "
-            "--calibration."
+            f"Option --{named.replace('_', '-')} decides how calibration images are prepared; pass a folder of them "
+            "with --calibration."
         )
     reader = images.read if images else None
     prepared = prepare_build(opened, settings, images.description if images else "", reader)

@@ -169,7 +169,8 @@ def _file_samples(path: Path, inputs: Sequence[str], read_image: ImageReader | N
         yield from _array_samples(path, inputs)
         return
     if read_image is None:
-        raise UsageProblem(f"Images can calibrate only detectors; give .npz files with {', '.join(inputs)} instead: {path}")
+        names = ", ".join(inputs)
+        raise UsageProblem(f"Images can calibrate only detectors; give .npz files with {names} instead: {path}")
     yield read_image(path)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from trt_workbench.backends.preparation import Preparation
+from trt_workbench.backends.preparation import Exif, Preparation
 from trt_workbench.backends.registry import REFERENCE
 from trt_workbench.core.documents import write_json
 from trt_workbench.core.errors import UsageProblem
@@ -22,7 +22,6 @@ from trt_workbench.vision import (
     CocoDataset,
     CocoEvaluation,
     CocoRequest,
-    Exif,
     family_of,
     read_dataset,
     read_form,

@@ -58,7 +58,12 @@ def eval_coco(
         raise UsageProblem(f"The model was given twice; leave out --model: {model}")
     model, data = _inputs(file or model, place)
     request = CocoRequest(
-        model=model, images=data.images, annotations=data.annotations, split=data.split, **vars(settings)
+        model=model,
+        images=data.images,
+        annotations=data.annotations,
+        split=data.split,
+        find_out=True,
+        **vars(settings),
     )
     outcome, directory = _evaluate(request, output)
 

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trt_workbench.backends.preparation import Exif
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem, is_text
 from trt_workbench.core.files import path_within
 from trt_workbench.core.hashing import hash_bytes
 from trt_workbench.core.input_files import parse_json, read_bytes
-from trt_workbench.vision.decode import Exif
 from trt_workbench.vision.extras import Restored
 from trt_workbench.vision.federation import Federation, name_of, read_federation
 from trt_workbench.vision.forms.classes import LISTS, read_classes

@@ -33,13 +33,14 @@ class Detector(AbstractContextManager["Detector"]):
         backend: that it runs on.
         session: the loaded model.
         family: of the model.
-        transform: how images become its input.
+        transform: how images become its input; after `prepare`.
         decoding: thresholds.
         feed: how images get into the model; after `prepare`.
         mark: how the engine is verified, None for other runtimes; after `prepare`.
         notes: what the user should know, in sentences.
     """
 
+    transform: ImageTransform
     feed: Feed[Any]
     mark: Mark | None
 
@@ -70,7 +71,6 @@ class Detector(AbstractContextManager["Detector"]):
                 self.session.metadata,
                 settings,
             )
-            self.transform: ImageTransform = self.family.preparation()
         except BaseException:
             self.session.close()
             raise
@@ -111,10 +111,7 @@ class Detector(AbstractContextManager["Detector"]):
             CheckFailed: the TensorRT engine is wrong, or not verified for these shapes.
             DeviceFailure: the device failed.
         """
-        fixed = self.fixed_batch
-        self.feed, refusal = make_feed(
-            self.session, self.transform, batch, fixed, self._settings.preprocess, self.family.constants
-        )
+        self.take(self.family, batch)
         self.mark = require_verified(
             self.session.provenance,
             self._model,
@@ -123,7 +120,19 @@ class Detector(AbstractContextManager["Detector"]):
             device=int(self._settings.options.get("device", 0)) if self.backend.plans else 0,
             note=self._note,
         )
-        if refusal:
+
+    def take(self, family: Family, batch: int) -> None:
+        """Prepare images, and read outputs, as this family does from now on.
+
+        Raises:
+            UsageProblem: the family does not know how, or the model cannot run the batch.
+            DeviceFailure: the device failed.
+        """
+        self.family, self.transform = family, family.preparation()
+        self.feed, refusal = make_feed(
+            self.session, self.transform, batch, self.fixed_batch, self._settings.preprocess, family.constants
+        )
+        if refusal and refusal not in self.notes:
             self.notes.append(refusal)
 
     def _shapes(self, batch: int, images: int) -> list[Shapes]:

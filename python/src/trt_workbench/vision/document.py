@@ -134,6 +134,7 @@ class CocoMetrics(Figures, Intervals):
     precision_ran: NotRequired[dict[str, Any] | None]
     verification: NotRequired[Mark | None]
     settings: Annotated[dict[str, Any], having("batch", "workers", "concurrency", "seed")]
+    probe: NotRequired[Annotated[dict[str, Any], having("images", "chosen", "ways")] | None]
     images: NonNegativeInt
     images_per_s: FiniteFloat | None
     latency_ms: Annotated[dict[str, Summary], having(*STAGES, "total")] | None

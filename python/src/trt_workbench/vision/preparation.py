@@ -20,9 +20,23 @@ SAID: Final[Mapping[str, tuple[str, ...]]] = {
 _IMAGENET_MEAN, _IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
+FINDS_OUT: Final = "`trtw eval-coco MODEL --images DIR --annotations FILE` finds out which options to pass."
+
+
 def flag(name: str) -> str:
     """Return the option of a setting."""
     return f"--{name.replace('_', '-')}"
+
+
+def values_of(name: str) -> str:
+    """Return the values of a setting in words."""
+    *others, last = SAID[name]
+    return f"{', '.join(others)} or {last}"
+
+
+def options_of(chosen: Mapping[str, str]) -> str:
+    """Return settings as they are typed."""
+    return " ".join(f"{flag(name)} {value}" for name, value in chosen.items())
 
 
 def with_metadata(said: Preparation, metadata: Mapping[str, str]) -> Preparation:
@@ -35,8 +49,7 @@ def with_metadata(said: Preparation, metadata: Mapping[str, str]) -> Preparation
     for name, values in SAID.items():
         text = metadata.get(name) or None
         if text is not None and text not in values:
-            known = f"{', '.join(values[:-1])} or {values[-1]}"
-            raise UsageProblem(f"The model's metadata `{name}` must be {known}, not {text[:80]!r}.")
+            raise UsageProblem(f"The model's metadata `{name}` must be {values_of(name)}, not {text[:80]!r}.")
         found[name] = getattr(said, name) or text
     return dataclasses.replace(Preparation.of(said), **found)
 

@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -23,17 +24,19 @@ from trt_workbench.engine.profiles import Profile
 from trt_workbench.model.low_precision.evidence import calibration_inputs
 from trt_workbench.model.low_precision.input_statistics import difference, input_statistics
 from trt_workbench.model.opened import sha256_of
-from trt_workbench.vision.class_map import map_classes
+from trt_workbench.vision.class_map import ClassMap
 from trt_workbench.vision.confusion import SCORE_THRESHOLD, confuse
 from trt_workbench.vision.dataset import CocoDataset, read_dataset
 from trt_workbench.vision.dataset_check import check_annotations, check_found
 from trt_workbench.vision.decode import ImageReader
-from trt_workbench.vision.detections import DetectionStore
+from trt_workbench.vision.detections import DetectionStore, DetectionTable
 from trt_workbench.vision.detector import Detector
 from trt_workbench.vision.files import write_run
 from trt_workbench.vision.judged import judge
 from trt_workbench.vision.letterbox import preprocess
 from trt_workbench.vision.loop import EvaluationLoop, LoopSettings
+from trt_workbench.vision.preparation import FINDS_OUT, options_of
+from trt_workbench.vision.probe import IMAGES, Way, chosen, open_ways, probe, split, table
 from trt_workbench.vision.settings import CocoSettings
 from trt_workbench.vision.tasks.names import TaskName
 from trt_workbench.vision.tasks.registry import task_of
@@ -64,6 +67,7 @@ class CocoRequest(CocoSettings):
         annotations: COCO annotation file, or `data.yaml`.
         split: of `data.yaml`; None for its default.
         shapes: that the model is loaded for; a batch of one size is filled up. None to take what fits the dataset.
+        find_out: whether what nobody says of the images is found out, on images that are not scored.
     """
 
     model: Path
@@ -71,6 +75,7 @@ class CocoRequest(CocoSettings):
     annotations: Path
     split: str | None = None
     shapes: Profile | None = None
+    find_out: bool = False
 
 
 @dataclass(frozen=True)
@@ -92,10 +97,12 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
         detector: the loaded model, ready for images.
         settings: how the loop spreads the work.
         notes: what the user should know about this evaluation, in sentences.
+        probe: what was found out of the images, and on which; None where nothing had to be.
         overflow: which inner values of a simulated model leave its format's range although its outputs are finite, as
             the end of a sentence.
     """
 
+    probe: dict[str, Any] | None = None
     overflow: str = ""
 
     def __init__(self, request: CocoRequest, on_note: Callable[[str], None] | None = None) -> None:
@@ -114,7 +121,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
         self.request, self._images = request, ImageReader(request.exif)
         backend = require_backend(request.backend, request.model.suffix, on_note)
         self.backend = backend.name
-        self.dataset = self._read_dataset("boxes")
+        self.dataset = self._read_dataset("boxes", request.limit)
         self._of_dataset = check_annotations(self.dataset)
         options = _session_options(request, backend, on_note)
         self.detector = Detector(request.model, request, backend, options, on_note)
@@ -124,9 +131,9 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
             self.task = task_of(family.task)
             self._require_labels()
             if self.task.keys:  # what the model is for is known only now
-                self.dataset = self._read_dataset(family.task)
-            self.classes = map_classes(family.class_count, family.names, self.dataset.categories, request.classes)
+                self.dataset = self._read_dataset(family.task, request.limit)
             self.settings = self._loop_settings()
+            self.classes = self._understood(on_note or (lambda _: None))
             self.detector.prepare(self.settings.batch, len(self.dataset.images))
             self.notes = self._notes()
         except BaseException:
@@ -160,11 +167,8 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
         store = DetectionStore(image_ids, self.classes.ids, self.classes.kept)
         paths = [self.dataset.path(image) for image in self.dataset.images]
         detector = self.detector
-        loop = EvaluationLoop(
-            detector.feed, detector.family, detector.decoding, paths, store, self.settings, self._images
-        )
         try:
-            result = loop.run(on_images)
+            result = self._loop(paths, store).run(on_images)
         except NotFinite as error:
             raise NotFinite(error.what, self._explained()) from error
         self.notes += self._images.notes()
@@ -194,16 +198,54 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
                 f"The data set has {labels}, and the model is for {self.task.words}: {self.request.annotations}"
             )
 
-    def _read_dataset(self, task: TaskName) -> CocoDataset:
+    def _read_dataset(self, task: TaskName, limit: int | None) -> CocoDataset:
         request = self.request
         return read_dataset(
             request.images,
             request.annotations,
             split=request.split,
             exif=request.exif,
-            limit=request.limit,
+            limit=limit,
             allow_missing=request.allow_missing,
             task=task_of(task),
+        )
+
+    def _understood(self, say: Callable[[str], None]) -> ClassMap:
+        """Settle how images are prepared, and return the categories of the classes."""
+        request, detector = self.request, self.detector
+        ways = open_ways(detector.family, self.dataset.categories, request.classes)
+        way = ways[0]
+        if len(ways) > 1:
+            if not request.find_out:
+                detector.family.preparation()  # says what is to be passed
+                raise UsageProblem(f"The model does not say which slot is the background. {FINDS_OUT}")
+            whole = self._read_dataset(detector.family.task, None)
+            on, self.dataset = split(whole, self.dataset, request.seed, [*way.tried])
+            say(f"Trying {counted(len(ways), 'way')} to prepare images, on {IMAGES} images that are not scored.")
+            detector.family = way.family
+            detector.prepare(self.settings.batch, IMAGES)
+            rows = probe(ways, on, partial(self._detected, on), request.seed)
+            for line in table(rows, [*way.tried]):
+                say(line)
+            found = chosen(rows, [*way.tried])
+            way = next(one for one in ways if one.tried == found)
+            self.probe = {"images": [image.id for image in on.images], "chosen": found, "ways": rows}
+        detector.family = way.family
+        return way.classes
+
+    def _detected(self, dataset: CocoDataset, way: Way) -> DetectionTable:
+        """Return what the model detects on some images when they are prepared in one way."""
+        self.detector.take(way.family, self.settings.batch)
+        ids = np.array([image.id for image in dataset.images], np.int64)
+        store = DetectionStore(ids, way.classes.ids, way.classes.kept)
+        if self._loop([dataset.path(image) for image in dataset.images], store).run().interrupted:
+            raise KeyboardInterrupt
+        return store.collect()
+
+    def _loop(self, paths: list[Path], store: DetectionStore) -> EvaluationLoop:
+        detector = self.detector
+        return EvaluationLoop(
+            detector.feed, detector.family, detector.decoding, paths, store, self.settings, self._images
         )
 
     def _loop_settings(self) -> LoopSettings:
@@ -223,6 +265,11 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
             notes.append("auto does not build an engine; pass --backend trt to evaluate the model in TensorRT.")
         if self.request.conf > COMPARABLE_CONF:
             notes.append(f"AP at --conf {self.request.conf} is lower than at 0.001 and not comparable with it.")
+        if self.probe:
+            notes.append(
+                f"Images are prepared with {options_of(self.probe['chosen'])}, as {IMAGES} images show that are not "
+                "scored. Pass these options to other commands."
+            )
         if self.dataset.missing:
             notes.append(f"Skipped {counted(len(self.dataset.missing), 'missing image')}.")
         notes += self.task.notes(self.detector.family, self.dataset.truth)
@@ -306,6 +353,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
                 "seed": request.seed,
                 "transform": dataclasses.asdict(detector.transform),
             },
+            "probe": self.probe,
             "notes": self.notes,
         }
 

@@ -21,7 +21,7 @@ from trt_workbench.core.errors import NotFinite, UsageProblem
 from trt_workbench.vision.extras import Extra
 from trt_workbench.vision.families.nms import class_aware_nms
 from trt_workbench.vision.letterbox import Geometry, restore_boxes
-from trt_workbench.vision.preparation import applied
+from trt_workbench.vision.preparation import FINDS_OUT, SAID, applied
 from trt_workbench.vision.tasks.names import TaskName
 
 # Three levels; with P6 for large inputs; with P2 for small objects.
@@ -239,13 +239,21 @@ class Family(abc.ABC):
         Raises:
             UsageProblem: neither says what the family asks for.
         """
-        if self.asks_normalize and self.facts.said.normalize is None and self.facts.dtype != "uint8":
+        if "normalize" in self.left_open():
             raise UsageProblem(
                 f"Family {self.name} takes pixels from 0 to 1, unchanged or normalised with ImageNet's mean and "
                 "standard deviation, and this model does not say which. Pass --normalize none or --normalize imagenet, "
-                "as in its training, or set `normalize` to none or imagenet in its metadata."
+                "as in its training, or set `normalize` to none or imagenet in its metadata. "
+                f"{FINDS_OUT}"
             )
         return applied(self.facts.said, self.transform())
+
+    def left_open(self) -> dict[str, tuple[str, ...]]:
+        """Return the values of settings that neither the user nor the metadata says and no default is certain for."""
+        said = self.facts.said
+        if not self.asks_normalize or said.normalize or self.facts.dtype == "uint8":
+            return {}
+        return {name: SAID[name] for name in ("normalize", "channel_order") if getattr(said, name) is None}
 
     def constants(self, batch: int) -> dict[str, NDArray[Any]]:  # noqa: ARG002 - for those that override it
         """Return the model's inputs other than the images, by name, for a batch of so many; most have none."""

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
+from trt_workbench.backends.images import ImageTransform
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.vision.extras import Extra
 from trt_workbench.vision.families.base import (
@@ -20,10 +21,13 @@ from trt_workbench.vision.families.base import (
     Stretched,
     not_finite,
 )
+from trt_workbench.vision.preparation import FINDS_OUT, SAID
 
 _BOXES, _LOGITS = ("pred_boxes", "dets"), ("logits", "pred_logits", "labels")
 # A head with softmax has "no object" last: most queries are of it, by far more than of any class (a factor of 20).
 _BY_FAR, _MOST = 3.0, 0.5
+# The slots that are classes, by where the background is.
+_CLASSES = {"first": slice(1, None), "last": slice(None, -1)}
 
 
 def pair_of(outputs: Sequence[TensorSpec]) -> tuple[TensorSpec, TensorSpec] | None:
@@ -38,7 +42,8 @@ class DetrLogits(Stretched):
 
     A score is the sigmoid of a logit. The best pairs of query and class count, as many as there are queries, so that a
     query may give several classes. The image is stretched. Whether pixels are normalised with ImageNet's mean is in
-    the checkpoint's configuration, not in the file.
+    the checkpoint's configuration, not in the file; nor is whether a slot of the logits is the background, which is
+    left out before the pairs are chosen: RF-DETR's fine-tunes have it last, its COCO checkpoints have none.
 
     Source: `post_process_object_detection` of transformers' image processors for RT-DETR (v1, v2), D-FINE, DEIMv2,
     LW-DETR, RF-DETR and Deformable DETR; RF-DETR's `PostProcess`. They do not clip boxes.
@@ -51,6 +56,8 @@ class DetrLogits(Stretched):
     default_iou: ClassVar[float | None] = None
     clips_boxes: ClassVar[bool] = False
     shape_text: ClassVar[str] = "boxes [N, Q, 4] (centre x, centre y, width, height as fractions) and logits [N, Q, C]"
+
+    has_background: ClassVar[bool] = True
 
     logits: TensorSpec
 
@@ -71,11 +78,35 @@ class DetrLogits(Stretched):
         if why := _why_not(boxes.shape, logits.shape):
             raise DoesNotFit(why)
         named = None if facts.names is None else len(facts.names)
-        slots = logits.shape[2]
-        if None not in (named, slots) and named != slots:
-            text = f"{logits.name} has {slots} classes, but the metadata names {named}"
+        slots, background = logits.shape[2], facts.said.background
+        count = slots and slots - (background in _CLASSES)
+        if count == 0:
+            text = f"{logits.name} has no classes but the background"
             raise DoesNotFit(text)
-        return cls(boxes, slots or named, facts, logits)
+        # one slot more than there are names may be the background, unless the user says that there is none
+        if named and count and named not in (count, None if background else count - 1):
+            text = f"{logits.name} has {count} classes, but the metadata names {named}"
+            raise DoesNotFit(text)
+        return cls(boxes, count or named, facts, logits)
+
+    def preparation(self) -> ImageTransform:
+        """Return how images become the input, as `Family.preparation`.
+
+        Raises:
+            UsageProblem: one slot of the logits has no name, and nobody says which one it is.
+        """
+        if self.facts.said.background is None and self.names and len(self.names) != self.class_count:
+            raise UsageProblem(
+                f"Output {self.logits.name} has {self.class_count} slots and the metadata names {len(self.names)} "
+                "classes. Pass --background last if the last slot is the background, as in RF-DETR's fine-tunes, or "
+                f"--background first. {FINDS_OUT}"
+            )
+        return super().preparation()
+
+    def left_open(self) -> dict[str, tuple[str, ...]]:
+        """Return what nobody says, as `Family.left_open`."""
+        found = super().left_open()
+        return found if self.facts.said.background else {**found, "background": SAID["background"]}
 
     def decode(self, outputs: Mapping[str, NDArray[Any]], settings: DecodeSettings | None = None) -> list[Detections]:
         """Turn boxes and logits of one run into the boxes of each image, as `Family.decode`."""
@@ -84,6 +115,7 @@ class DetrLogits(Stretched):
             raise UsageProblem(f"The model's outputs do not fit family {self.name}: {why}.")
         if not np.isfinite(logits).all():
             raise not_finite(self.logits)
+        logits = logits[..., _CLASSES.get(self.facts.said.background or "", slice(None))]
         rows = np.concatenate([boxes, logits], axis=2, dtype=np.float32)
         return super().decode({self.output.name: rows}, settings)
 

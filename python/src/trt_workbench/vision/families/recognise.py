@@ -22,6 +22,7 @@ from trt_workbench.vision.families.metadata import read_facts
 from trt_workbench.vision.families.yolov8 import YoloV8, YoloV8Keypoints, YoloV8Masks, YoloV8Rotated
 from trt_workbench.vision.families.yolov10 import YoloV10, YoloV10Keypoints, YoloV10Masks, YoloV10Rotated
 from trt_workbench.vision.families.yolox import YoloX
+from trt_workbench.vision.preparation import options_of
 
 _KINDS: tuple[type[Family], ...] = (
     *(YoloV10, YoloV8, YoloX, Detr, DetrLogits, DetrPixels),
@@ -91,6 +92,15 @@ def family_of(model: Model, said: Preparation = AS_THE_MODEL_SAYS) -> Family:
     facts = model.facts
     inputs, outputs = (tuple(map(TensorSpec.of, tensors)) for tensors in (facts.inputs, facts.outputs))
     return recognise(inputs, outputs, facts.metadata, said)
+
+
+def with_said(family: Family, chosen: Mapping[str, str]) -> Family:
+    """Return a family with settings of its images as if the user said them. Raises UsageProblem if that cannot be."""
+    said = dataclasses.replace(family.facts.said, **chosen)  # type: ignore[arg-type]
+    try:
+        return _create(family.name, family.output, dataclasses.replace(family.facts, said=said))
+    except DoesNotFit as reason:
+        raise UsageProblem(f"{options_of(chosen)} does not fit the model: {reason}.") from reason
 
 
 def others(family: Family) -> list[tuple[str, Family]]:

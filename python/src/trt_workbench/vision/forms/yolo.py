@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from trt_workbench.backends.preparation import Exif
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.hashing import hash_bytes, hash_document, hash_parts
 from trt_workbench.core.input_files import read_text
 from trt_workbench.core.yaml_settings import Location, read_yaml
-from trt_workbench.vision.decode import Exif, image_size
+from trt_workbench.vision.decode import image_size
 from trt_workbench.vision.forms.form import Form
 from trt_workbench.vision.forms.image_files import images_below, is_image
 from trt_workbench.vision.forms.yolo_labels import LabelReader, Labels
