@@ -78,4 +78,7 @@ def test_masks_are_predicted_and_drawn(masks: Any) -> None:
 def test_labels_of_boxes_alone_are_refused(masks: Any) -> None:
     document = json.loads(masks.annotations.read_text())
     masks.rewrite(annotations=[{**one, "segmentation": []} for one in document["annotations"]])
-    masks.assert_refused(masks.invoke("--backend", "ort-cpu"), "annotation 1 has no segmentation", "finds masks")
+    masks.assert_refused(
+        masks.invoke("--backend", "ort-cpu"),
+        "do not fit a model for instance segmentation (annotation 1 has no segmentation",
+    )

@@ -204,21 +204,21 @@ def read_dataset(
         return dataset
     sizes = {image.id: (image.height, image.width) for image in present}
     kept = [row for row, image in zip(rows, truth.image_ids.tolist(), strict=True) if image in sizes]
-    with _reading(annotations):
+    with _reading(annotations, f"The annotations do not fit a model for {task.words}"):
         extra = task.truth(kept, [sizes[image] for image in dataset.truth.image_ids.tolist()])
     return replace(dataset, truth=replace(dataset.truth, extra=extra))
 
 
 @contextlib.contextmanager
-def _reading(annotations: Path) -> Iterator[None]:
-    """Turn what is wrong with the form of an annotation file into one sentence."""
+def _reading(annotations: Path, what: str = "") -> Iterator[None]:
+    """Turn what is wrong with the form of an annotation file into one sentence, which begins with `what`."""
     try:
         yield
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
         why = f"missing key {error}" if isinstance(error, KeyError) else str(error)
         other = annotations.is_dir() or annotations.suffix.lower() in (*SUFFIXES, *LISTS)
-        what = "The data set cannot be used" if other else "The annotation file is not in COCO's detection format"
-        raise UsageProblem(f"{what} ({why}): {annotations}") from error
+        form = "The data set cannot be used" if other else "The annotation file is not in COCO's detection format"
+        raise UsageProblem(f"{what or form} ({why}): {annotations}") from error
 
 
 def read_form(
