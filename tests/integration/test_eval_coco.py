@@ -7,16 +7,21 @@ import os
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 import pytest
+from hotcoco import mask
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
 from trt_workbench.vision.dataset import read_dataset
-from trt_workbench.vision.detections import DetectionTable
+from trt_workbench.vision.detections import DetectionTable, write_predictions
 from trt_workbench.vision.document import FIGURES
+from trt_workbench.vision.masks import Masks, run_lengths
+from trt_workbench.vision.measure import MASKS
 from trt_workbench.vision.run import CocoEvaluation, CocoRequest
 from trt_workbench.vision.scores import score_detections
+from trt_workbench.vision.tasks.registry import task_of
 
 SHARED = Path(os.environ.get("TRTW_SHARED") or Path(__file__).parents[2].parent / "shared")
 MODEL = SHARED / "models" / "yolox_nano.onnx"
@@ -92,3 +97,35 @@ def test_the_ground_truth_itself_scores_one() -> None:
     figures = score_detections(dataset.truth, dataset.categories, found).figures
     assert figures["AP"] == pytest.approx(1.0, abs=1e-12)
     assert figures["AP_small"] == pytest.approx(1.0, abs=1e-12)
+
+
+def test_mask_figures_of_real_annotations_are_those_of_plain_pycocotools(tmp_path: Path) -> None:
+    """Masks of annotations, crowds too, each grown or shrunk by some pixels, as a model would find them."""
+    dataset = read_dataset(IMAGES, ANNOTATIONS, task=task_of("masks"))
+    truth = dataset.truth.select(np.argsort(dataset.truth.image_ids, kind="stable"))
+    assert isinstance(truth.extra, Masks)
+    assert truth.crowd.any()
+    rng, counts = np.random.default_rng(0), []
+    for one in truth.extra.encoded():
+        change = (cv2.erode, cv2.dilate)[rng.integers(2)]
+        plane = change(mask.decode(one), np.ones(tuple(rng.integers(1, 9, 2)), np.uint8))
+        counts.append(run_lengths(plane.astype(bool), 0, 0, tuple(one["size"])))
+    scores = rng.random(len(truth)).astype(np.float32)
+    found = DetectionTable(
+        truth.image_ids,
+        truth.category_ids,
+        truth.boxes.astype(np.float32),
+        scores,
+        Masks(truth.extra.sizes, tuple(counts)),
+    )
+    write_predictions(tmp_path / "predictions.json", found)
+    results = [{**row, "bbox": []} for row in json.loads((tmp_path / "predictions.json").read_text())]
+    with contextlib.redirect_stdout(io.StringIO()):
+        coco = COCO(str(ANNOTATIONS))
+        evaluation = COCOeval(coco, coco.loadRes(results), iouType="segm")
+        evaluation.evaluate()
+        evaluation.accumulate()
+        evaluation.summarize()
+    figures = score_detections(dataset.truth, dataset.categories, found, MASKS).figures
+    assert list(figures.values()) == evaluation.stats.tolist()
+    assert 0.1 < evaluation.stats[0] < 0.9

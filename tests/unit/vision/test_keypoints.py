@@ -74,6 +74,19 @@ def test_keypoints_are_those_of_ultralytics(end_to_end: bool, name: str, shape: 
             assert shape[1] == 3 or (own.extra.points[..., 2] == 1).all()
 
 
+def test_points_come_back_to_the_image_and_stay_in_it() -> None:
+    found, size = family((None, 40, 57)), (180, 240)
+    geometry = find_geometry(*size, found.transform())
+    points = np.random.default_rng(0).uniform(-30, 250, (40, 17, 3)).astype(np.float32)
+    placed = points * [geometry.scale_x, geometry.scale_y, 1] + [geometry.left, geometry.top, 0]
+    output = np.zeros((1, 40, 57), np.float32)
+    output[0, :, 4], output[0, :, 6:] = np.linspace(0.9, 0.1, 40), placed.reshape(40, -1)
+    (one,) = found.decode({"output0": output})
+    own = found.restore(one, geometry).extra
+    assert isinstance(own, Keypoints)
+    np.testing.assert_allclose(own.points, points.clip([0, 0, -np.inf], [240, 180, np.inf]), atol=1e-3)
+
+
 @settings(max_examples=25, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),

@@ -19,6 +19,7 @@ from trt_workbench.core.errors import NotFinite, UsageProblem
 from trt_workbench.vision.dataset import GroundTruth
 from trt_workbench.vision.detections import DetectionTable
 from trt_workbench.vision.families import Family, recognise
+from trt_workbench.vision.families.prototypes import PrototypeMasks
 from trt_workbench.vision.letterbox import find_geometry
 from trt_workbench.vision.masks import Masks
 from trt_workbench.vision.matches import CocoMatches
@@ -79,6 +80,33 @@ def test_masks_are_those_of_ultralytics(end_to_end: bool, name: str) -> None:
             assert expected.any()
             for decoded, plane in zip(own.extra.encoded(), expected, strict=True):
                 assert (mask.decode(decoded) == plane).all()
+
+
+def resized(plane: Any, shape: tuple[int, int]) -> Any:
+    """Bilinear, centres of pixels at halves."""
+    weights = []
+    for source, target in zip(plane.shape, shape, strict=True):
+        at = ((np.arange(target) + 0.5) * source / target - 0.5).clip(0, source - 1)
+        weights.append(np.maximum(0, 1 - np.abs(at[:, None] - np.arange(source))))
+    return weights[0] @ plane @ weights[1].T
+
+
+@pytest.mark.parametrize("end_to_end", [False, True])
+def test_masks_are_those_of_whole_planes(end_to_end: bool) -> None:
+    given_, size = outputs(np.random.default_rng(4), 2, end_to_end=end_to_end), (187, 243)
+    found = family((None, *given_["output0"].shape[1:]), task="segment")
+    geometry = find_geometry(*size, found.transform())
+    (height, width), (x, y) = geometry.resized, np.meshgrid(np.arange(SIZE[1]), np.arange(SIZE[0]))
+    for one, planes in zip(found.decode(given_), given_["output1"], strict=True):
+        own = found.restore(one, geometry)
+        assert isinstance(one.extra, PrototypeMasks)
+        assert isinstance(own.extra, Masks)
+        for box, more, packed in zip(one.boxes, one.extra.coefficients, own.extra.encoded(), strict=True):
+            inside = (x >= box[0]) & (x < box[2]) & (y >= box[1]) & (y < box[3])
+            input_ = (resized(np.tensordot(more, planes, 1), SIZE) > 0) & inside
+            shown = input_[geometry.top : geometry.top + height, geometry.left : geometry.left + width]
+            whole = resized(shown.astype(float), size) > 1 - 1e-6
+            assert (mask.decode(packed) != whole).sum() <= 2  # logits next to 0, summed in another order
 
 
 def test_prototypes_of_another_kind_are_refused() -> None:

@@ -17,7 +17,7 @@ from trt_workbench.vision.families import Family, recognise
 from trt_workbench.vision.letterbox import find_geometry
 from trt_workbench.vision.matches import CocoMatches
 from trt_workbench.vision.measure import ROTATED
-from trt_workbench.vision.rotated import RotatedBoxes, overlaps, probabilistic_iou
+from trt_workbench.vision.rotated import RotatedBoxes, overlaps, probabilistic_iou, rotated_nms
 from trt_workbench.vision.scores import score_detections
 from trt_workbench.vision.tasks.registry import task_of
 
@@ -72,6 +72,20 @@ def test_rotated_boxes_are_those_of_ultralytics(end_to_end: bool, name: str) -> 
             np.testing.assert_allclose(own.extra.boxes, turned.numpy(), rtol=1e-5, atol=1e-4)
             corners = ops.xywhr2xyxyxyxy(turned).numpy()
             np.testing.assert_allclose(own.extra.corners(), corners, rtol=1e-5, atol=1e-3)
+
+
+@pytest.mark.parametrize("block", [7, 1024])
+def test_a_better_box_drops_what_resembles_it(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trt_workbench.vision.rotated._BLOCK", block)
+    rng = np.random.default_rng(1)
+    made, labels = boxes(rng, 120).astype(np.float32), rng.integers(0, 2, 120)
+    scores = rng.choice([0.2, 0.4, 0.6, 0.8], 120).astype(np.float32)
+    order, alike = np.argsort(-scores, kind="stable"), probabilistic_iou(made, made) > 0.3
+    better = [[other for other in order[:place] if labels[other] == labels[one]] for place, one in enumerate(order)]
+    expected = [one for one, others in zip(order, better, strict=True) if not alike[others, one].any()]
+    assert 0 < len(expected) < 110
+    for limit in (300, 5):
+        assert rotated_nms(made, scores, labels, 0.3, limit).tolist() == expected[:limit]
 
 
 def test_probabilistic_iou_is_that_of_the_paper() -> None:
