@@ -226,3 +226,22 @@ def test_a_data_set_in_ultralytics_form_has_the_score_of_its_coco_form(coco: Any
     assert metrics["AP"] == pytest.approx(1.0)
     assert metrics["dataset"]["split"] == "val"
     assert "No gallery" not in (coco.output / "report.html").read_text()
+
+
+def test_figures_at_the_threshold_are_said_written_and_drawn(coco: Any) -> None:
+    result = coco.invoke("--threshold", "0.4")
+    assert result.exit_code == 0, result.output
+    metrics = json.loads((coco.output / "metrics.json").read_text())
+    assert [metrics[name] for name in ("f1", "precision", "recall", "best_f1")] == pytest.approx([2 / 3, 1, 0.5, 1])
+    assert metrics["best_f1_threshold"] == pytest.approx(40 / 255, abs=1e-5)
+    assert metrics["ece"] == pytest.approx((55 / 255 + 135 / 255) / 2, abs=1e-5)
+    assert [row["f1"] for row in metrics["per_class"]] == pytest.approx([2 / 3, None])
+    records = [json.loads(line) for line in (coco.output / "records.jsonl").read_text().splitlines()]
+    assert [record["true_positives"] for record in records] == [0, 1, 1, 0]
+    assert "At score 0.4: F1 0.6667" in result.stdout.replace("\n", " ")
+    page = (coco.output / "report.html").read_text()
+    assert all(text in page for text in ("At score 0.40, as it is used", "Reliability of the scores", "shipped: 0.4"))
+
+
+def test_a_threshold_below_conf_is_noted(coco: Any) -> None:
+    assert "figures at --threshold 0.25 are of boxes from 0.3 on" in coco.invoke("--conf", "0.3", "--no-report").stderr

@@ -160,6 +160,7 @@ def _show(metrics: dict[str, Any], directory: Path) -> None:
     from trt_workbench.model.precision import precision_label
     from trt_workbench.verify import let_through
     from trt_workbench.vision.lvis import figures_of
+    from trt_workbench.vision.operating import in_words
     from trt_workbench.vision.tasks.registry import task_of
 
     console = stdout_console(quiet=False)
@@ -174,6 +175,8 @@ def _show(metrics: dict[str, Any], directory: Path) -> None:
         )
     console.print(figures)
     print_line(console, f"95 % intervals: {DRAWN.format(unit='images')}.")
+    if at := in_words(metrics):
+        print_line(console, at)
     if metrics["latency_ms"]:
         columns = ("mean", "p50", "p90", "p99", "max")
         latency = Table("stage", *columns, title="Latency per image, ms")

@@ -11,23 +11,24 @@ from numpy.typing import NDArray
 from trt_workbench.vision.dataset import Category, GroundTruth
 from trt_workbench.vision.detections import DetectionTable
 from trt_workbench.vision.measure import BOXES, Measure
+from trt_workbench.vision.settings import SCORE_THRESHOLD
 
-SCORE_THRESHOLD: Final = 0.25
-"""Detections below it are neither shown nor counted here."""
 IOU_THRESHOLD: Final = 0.5
 
 
 @dataclass(frozen=True)
 class Confusion:
-    """Counts at the two thresholds above.
+    """Counts at IoU 0.5.
 
     Attributes:
+        threshold: least score of a detection that is counted.
         labels: category names in the order of the matrix, then "background".
         matrix: int64 [C+1,C+1], rows ground truth, columns predicted.
         counts: int64 [N,5] for every image: detections (of any score), ground truths, true positives,
             false positives, false negatives. Crowds are not counted as ground truths, nor are detections inside one.
     """
 
+    threshold: float
     labels: tuple[str, ...]
     matrix: NDArray[np.int64]
     counts: NDArray[np.int64]
@@ -35,7 +36,7 @@ class Confusion:
     def document(self) -> dict[str, Any]:
         """Return the content of `confusion.json`, without its schema version."""
         return {
-            "score_threshold": SCORE_THRESHOLD,
+            "score_threshold": self.threshold,
             "iou_threshold": IOU_THRESHOLD,
             "labels": list(self.labels),
             "matrix": self.matrix.tolist(),
@@ -48,6 +49,8 @@ def confuse(
     truth: GroundTruth,
     detections: DetectionTable,
     measure: Measure = BOXES,
+    *,
+    threshold: float = SCORE_THRESHOLD,
 ) -> Confusion:
     """Match detections and ground truth image by image.
 
@@ -61,6 +64,7 @@ def confuse(
         truth: annotations of these images.
         detections: of these images, sorted by image id.
         measure: of what overlaps.
+        threshold: least score of a detection that is counted.
     """
     ids = np.array([category.id for category in categories], np.int64)
     truth = truth.select(np.argsort(truth.image_ids, kind="stable"))
@@ -74,7 +78,7 @@ def confuse(
     truth_bounds, found_bounds = _bounds(image_ids, truth.image_ids), _bounds(image_ids, detections.image_ids)
     for index in range(len(image_ids)):
         own, found = slice(*truth_bounds[index : index + 2]), slice(*found_bounds[index : index + 2])
-        kept = found.start + np.flatnonzero(detections.scores[found] >= SCORE_THRESHOLD)
+        kept = found.start + np.flatnonzero(detections.scores[found] >= np.float32(threshold))
         rows, overlaps = np.arange(own.start, own.stop), np.zeros((len(kept), own.stop - own.start))
         if overlaps.size:
             overlaps = measure.overlaps(detections, kept, truth, rows)
@@ -84,7 +88,7 @@ def confuse(
         objects = int(np.count_nonzero(~truth.crowd[own]))
         wrong = int(np.count_nonzero(pairs[:, 1] != background)) - right
         counts[index] = (found.stop - found.start, objects, right, wrong, objects - right)
-    return Confusion((*(category.name for category in categories), "background"), matrix, counts)
+    return Confusion(threshold, (*(category.name for category in categories), "background"), matrix, counts)
 
 
 def _bounds(image_ids: NDArray[np.int64], owners: NDArray[np.int64]) -> list[int]:

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.percent import share
-from trt_workbench.vision.confusion import IOU_THRESHOLD, SCORE_THRESHOLD, Confusion
+from trt_workbench.vision.confusion import IOU_THRESHOLD, Confusion
 from trt_workbench.vision.dataset import NAMES_SHOWN, CocoDataset, GroundTruth
 from trt_workbench.vision.detections import DetectionTable
+from trt_workbench.vision.settings import SCORE_THRESHOLD
 
 Boxes = NDArray[np.float64]
 Sizes = Mapping[int, tuple[int, int]]

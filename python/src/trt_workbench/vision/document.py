@@ -108,8 +108,33 @@ class Intervals(TypedDict, total=False):
     resamples: NonNegativeInt
 
 
+class AtThreshold(TypedDict, total=False):
+    """Figures at the score that a detector is shipped with, IoU 0.50; absent in runs of earlier releases."""
+
+    f1: Annotated[Figure, "harmonic mean of precision and recall"]
+    precision: Annotated[Figure, "share of the detections that are right"]
+    recall: Annotated[Figure, "share of the objects that are found"]
+    best_f1: Annotated[Figure, "largest F1 of any threshold"]
+    best_f1_threshold: Annotated[Figure, "the highest threshold with it"]
+    ece: Annotated[Figure, "calibration error: mean difference between a score and the share that is right"]
+    f1_ci95: Ends
+    precision_ci95: Ends
+    recall_ci95: Ends
+    best_f1_ci95: Ends
+    best_f1_threshold_ci95: Ends
+    ece_ci95: Ends
+
+
+OPERATING: Final[dict[str, str]] = {
+    name: hint.__metadata__[0]
+    for name, hint in get_type_hints(AtThreshold, include_extras=True).items()
+    if not name.endswith("_ci95")
+}
+"""Their meanings by name."""
+
+
 @_MORE
-class ClassScores(TypedDict):
+class ClassScores(AtThreshold):
     """A row of `per_class`; tasks add figures of their own."""
 
     category_id: int
@@ -122,7 +147,7 @@ class ClassScores(TypedDict):
 
 
 @_MORE
-class CocoMetrics(Figures, Intervals):
+class CocoMetrics(Figures, Intervals, AtThreshold):
     """metrics.json; tasks add figures of their own, with intervals."""
 
     schema_version: Literal[1]
@@ -165,14 +190,34 @@ class ClassCurve(TypedDict):
     precision_50: list[FiniteFloat] | None
 
 
+class ByThreshold(TypedDict):
+    """Figures of all classes at IoU 0.50 by threshold; None where there is nothing to divide by."""
+
+    threshold: list[FiniteFloat]
+    f1: list[Figure]
+    precision: list[Figure]
+    recall: list[Figure]
+
+
+class Reliability(TypedDict):
+    """Bins of detections by score: edges of the bins, detections of each, their mean score and share that is right."""
+
+    edges: list[FiniteFloat]
+    detections: list[NonNegativeInt]
+    score: list[Figure]
+    precision: list[Figure]
+
+
 class Curves(TypedDict):
-    """curves.json: precision by recall, by IoU in the mean of all classes; absent in earlier releases is of what."""
+    """curves.json: precision by recall, by IoU in the mean of all classes; what is not required, earlier runs lack."""
 
     schema_version: Literal[1]
     of: NotRequired[str]
     recall: list[FiniteFloat]
     mean: dict[str, list[FiniteFloat]]
     classes: list[ClassCurve]
+    by_threshold: NotRequired[ByThreshold]
+    reliability: NotRequired[Reliability]
 
 
 class ConfusionMatrix(TypedDict):

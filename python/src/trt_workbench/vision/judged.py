@@ -14,20 +14,35 @@ from trt_workbench.vision.dataset import CocoDataset
 from trt_workbench.vision.detections import DetectionTable
 from trt_workbench.vision.document import FIGURES
 from trt_workbench.vision.lvis import measures_of
-from trt_workbench.vision.matches import CocoMatches, ResampledFigures
+from trt_workbench.vision.matches import CocoMatches, ResampledFigures, Verdicts
 from trt_workbench.vision.measure import Measure
+from trt_workbench.vision.operating import Operating, curves, figures_at, operate
 from trt_workbench.vision.scores import CocoScores, score_detections
+from trt_workbench.vision.settings import SCORE_THRESHOLD
 from trt_workbench.vision.tasks.base import Task
 
 
 @dataclass(frozen=True)
 class Judged:
-    """Scores and resampled figures of each measure of a task, in their order."""
+    """The scores of a run.
+
+    Attributes:
+        task: of the model.
+        measures: of the task on the data set.
+        scores: by each measure, in their order.
+        resampled: the same of resamples.
+        operating: figures at the threshold by the first measure, of all categories.
+        by_class: the same of each.
+        by_threshold: what their pictures are drawn of.
+    """
 
     task: Task
     measures: tuple[Measure, ...]
     scores: tuple[CocoScores, ...]
     resampled: tuple[ResampledFigures, ...]
+    operating: Operating
+    by_class: tuple[dict[str, float | None], ...]
+    by_threshold: dict[str, Any]
 
     @property
     def figures(self) -> dict[str, float | None]:
@@ -38,7 +53,8 @@ class Judged:
         """Return the part of metrics.json that is of scores."""
         intervals = dict(self._prefixed(lambda scores, resampled: resampled.intervals(scores.figures)))
         absent = {name: None for name in FIGURES if name not in self.figures}  # of a task or data set without them
-        return {**self.figures, **absent, **intervals, "resamples": len(self.resampled[0].class_ap)}
+        scored = {**self.figures, **absent, **intervals, **self.operating.document()}
+        return {**scored, "resamples": len(self.resampled[0].class_ap)}
 
     def per_class(self) -> list[dict[str, Any]]:
         """Return one JSON object for every category."""
@@ -49,11 +65,13 @@ class Judged:
             for row, found, interval in zip(rows, classes, ends, strict=True):
                 own = {"AP": found.pop("AP"), "AP50": found.pop("AP50"), "AP_ci95": interval}
                 row.update({**found, **{f"{measure.prefix}{name}": value for name, value in own.items()}})
+        for row, at in zip(rows, self.by_class, strict=True):
+            row.update(at)
         return rows
 
     def curves(self) -> dict[str, Any]:
-        """Return the curves of what the task is decided by."""
-        return {"of": self.measures[-1].words, **self.scores[-1].curves()}
+        """Return the curves of what the task is decided by, and those of the threshold."""
+        return {"of": self.measures[-1].words, **self.scores[-1].curves(), **self.by_threshold}
 
     def _prefixed(self, named: Callable[[CocoScores, ResampledFigures], dict[str, Any]]) -> Iterator[tuple[str, Any]]:
         for measure, scores, resampled in zip(self.measures, self.scores, self.resampled, strict=True):
@@ -61,7 +79,12 @@ class Judged:
 
 
 def judge(
-    task: Task, image_ids: NDArray[np.int64], dataset: CocoDataset, detections: DetectionTable, seed: int
+    task: Task,
+    image_ids: NDArray[np.int64],
+    dataset: CocoDataset,
+    detections: DetectionTable,
+    seed: int,
+    threshold: float = SCORE_THRESHOLD,
 ) -> Judged:
     """Score detections by every measure of a task.
 
@@ -71,8 +94,9 @@ def judge(
         dataset: cut down to them.
         detections: of them.
         seed: of the resamples.
+        threshold: score that the model is shipped with.
     """
-    scores, resampled = [], []
+    scores, resampled, verdicts = [], [], None
     counts = draw_counts(len(image_ids), seed)
     measures = measures_of(task, dataset)
     for measure in measures:
@@ -82,4 +106,8 @@ def judge(
             matches.require_agreement(found.figures)
         scores.append(found)
         resampled.append(matches.figures(counts))
-    return Judged(task, measures, tuple(scores), tuple(resampled))
+        verdicts = verdicts or matches.verdicts()
+    assert verdicts is not None  # as every task has a measure
+    pooled, by_class = Verdicts.joined(verdicts), [figures_at(one, threshold, len(image_ids)) for one in verdicts]
+    operating, drawn = operate(pooled, threshold, counts), curves(pooled, threshold)
+    return Judged(task, measures, tuple(scores), tuple(resampled), operating, tuple(by_class), drawn)

@@ -55,11 +55,47 @@ class ResampledFigures:
 
 
 @dataclass(frozen=True)
+class Verdicts:
+    """Detections that count at IoU 0.5, best score first, and objects that are to be found.
+
+    Attributes:
+        images: int [D], place of each detection's image.
+        scores: float32 [D], descending.
+        right: bool [D], whether it finds an object.
+        objects: int [G], place of each object's image.
+    """
+
+    images: NDArray[np.intp]
+    scores: NDArray[np.float32]
+    right: NDArray[np.bool_]
+    objects: NDArray[np.intp]
+
+    def at(self, threshold: float) -> Verdicts:
+        """Return the detections with at least a score."""
+        # as float32, which 0.7 is above
+        end = int(np.searchsorted(-self.scores, -np.float32(threshold), side="right"))
+        return Verdicts(self.images[:end], self.scores[:end], self.right[:end], self.objects)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Verdicts]) -> Verdicts:
+        """Return those of several categories as one."""
+        scores = np.concatenate([np.empty(0, np.float32), *(one.scores for one in parts)])
+        order = np.argsort(-scores, kind="stable")
+        images, objects = (
+            np.concatenate([np.empty(0, np.intp), *each])
+            for each in ((one.images for one in parts), (one.objects for one in parts))
+        )
+        right = np.concatenate([np.empty(0, np.bool_), *(one.right for one in parts)])
+        return cls(images[order], scores[order], right[order], objects)
+
+
+@dataclass(frozen=True)
 class _ClassMatches:
     """The detections and objects of one category; detections by score, best first.
 
     Attributes:
         images: int [D], place of each detection's image.
+        scores: float32 [D].
         ranks: int [D], place among the detections of its image.
         inside: bool [areas, D], whether it counts as a false positive where it finds nothing.
         matched: int [M], places of the detections that find something at any threshold.
@@ -70,6 +106,7 @@ class _ClassMatches:
     """
 
     images: NDArray[np.intp]
+    scores: NDArray[np.float32]
     ranks: NDArray[np.intp]
     inside: NDArray[np.bool_]
     matched: NDArray[np.intp]
@@ -77,6 +114,12 @@ class _ClassMatches:
     counted: NDArray[np.bool_]
     objects: NDArray[np.intp]
     wanted: NDArray[np.bool_]
+
+    def verdicts(self) -> Verdicts:
+        """Return what was found of objects of any size at the lowest threshold."""
+        counted, right = self.inside[0].copy(), np.zeros(len(self.images), np.bool_)
+        counted[self.matched], right[self.matched] = self.counted[0, 0], self.hits[0, 0]
+        return Verdicts(self.images[counted], self.scores[counted], right[counted], self.objects[self.wanted[0]])
 
 
 class CocoMatches:
@@ -131,6 +174,10 @@ class CocoMatches:
             if difference(found[:1].reshape(()), wanted).max_abs > 1e-9:
                 raise RuntimeError(f"{name} is {given} in COCOeval and {found[0]} in the matches of its interval")
 
+    def verdicts(self) -> list[Verdicts]:
+        """Return what was found of each category at IoU 0.5."""
+        return [one.verdicts() for one in self._classes]
+
     def average_precision(self, counts: NDArray[np.int32]) -> ResampledFigures:
         """Return only AP of resamples, in half the time of all figures."""
         precision = np.stack([_accumulate(one, counts, (0,))[0][:, 0] for one in self._classes], axis=-1)
@@ -169,6 +216,7 @@ def _match(
     ignored = np.array([found[place][1] for place in matched], np.bool_).reshape(shape).transpose(1, 2, 0)
     return _ClassMatches(
         images[order],
+        detections.scores[own][order],
         ranks[order],
         inside[:, order],
         np.argsort(order)[matched],

@@ -12,9 +12,11 @@ from trt_workbench.report.page import evidence_from
 from trt_workbench.report.style import plots_folder
 from trt_workbench.verify import let_through
 from trt_workbench.vision.artefacts import CocoArtefacts, read_artefacts
-from trt_workbench.vision.document import LEAST_ANNOTATIONS, STAGES, CocoMetrics
+from trt_workbench.vision.document import LEAST_ANNOTATIONS, OPERATING, STAGES, CocoMetrics
 from trt_workbench.vision.gallery import build_gallery
 from trt_workbench.vision.lvis import figures_of
+from trt_workbench.vision.operating import in_words
+from trt_workbench.vision.operating_plots import write_operating_plots
 from trt_workbench.vision.plots import READABLE_CLASSES, write_plots
 
 _CARDS = ("AP", "AP50", "AP75")
@@ -33,7 +35,8 @@ def view(directory: Path) -> dict[str, Any]:
     run = read_artefacts(directory)
     latency = _latency_table(run)
     folder = plots_folder(directory)
-    plots = write_plots(run, folder)
+    threshold = run.metrics["settings"].get("threshold", run.confusion["score_threshold"])
+    plots = write_plots(run, folder) | write_operating_plots(run.curves, threshold, folder)
     gallery = build_gallery(run, folder / "gallery")
     return {
         "metrics": run.metrics,
@@ -41,6 +44,9 @@ def view(directory: Path) -> dict[str, Any]:
         "evidence": evidence_from(directory),
         "figures": figures_of(run.task, cast("dict[str, Any]", run.metrics)),
         "of": run.task.measures[-1].words,
+        "operating": OPERATING if "f1" in run.metrics else {},
+        "operating_of": run.task.measures[0].words,
+        "threshold": threshold,
         "by_class": [f"{one.prefix}AP" for one in run.task.measures],
         "cards": [f"{one.prefix}{name}" for one in run.task.measures[::-1] for name in _CARDS],
         "drawn": DRAWN.format(unit="images"),
@@ -73,6 +79,8 @@ def summarise(run: CocoArtefacts) -> list[str]:
             f"Over {metrics['resamples']} resamples of {counted(metrics['images'], 'image')}, 95 % of the APs lie "
             f"between {ends[0]:.4f} and {ends[1]:.4f}: {DRAWN.format(unit='images')}."
         )
+    if at := in_words(metrics):
+        sentences.append(at)
     if ran := metrics.get("precision_ran"):
         asked = metrics["settings"]["precision"]
         sentences.append(f"It computes in {ran['text']}, read from the {ran['source']}; {asked} was requested.")

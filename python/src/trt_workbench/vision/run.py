@@ -25,7 +25,7 @@ from trt_workbench.model.low_precision.evidence import calibration_inputs
 from trt_workbench.model.low_precision.input_statistics import difference, input_statistics
 from trt_workbench.model.opened import sha256_of
 from trt_workbench.vision.class_map import ClassMap
-from trt_workbench.vision.confusion import SCORE_THRESHOLD, confuse
+from trt_workbench.vision.confusion import confuse
 from trt_workbench.vision.dataset import CocoDataset, read_dataset
 from trt_workbench.vision.dataset_check import check_annotations, check_found
 from trt_workbench.vision.decode import ImageReader
@@ -37,7 +37,7 @@ from trt_workbench.vision.letterbox import preprocess
 from trt_workbench.vision.loop import EvaluationLoop, LoopSettings
 from trt_workbench.vision.preparation import FINDS_OUT, options_of
 from trt_workbench.vision.probe import IMAGES, Way, chosen, open_ways, probe, split, table
-from trt_workbench.vision.settings import CocoSettings
+from trt_workbench.vision.settings import SCORE_THRESHOLD, CocoSettings
 from trt_workbench.vision.tasks.names import TaskName
 from trt_workbench.vision.tasks.registry import task_of
 
@@ -180,9 +180,10 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
         if not len(detections):
             self.notes.append(f"The model detected nothing, so AP is 0; {self._why_nothing()}.")
         done = image_ids[result.done]
-        judged = judge(self.task, done, dataset, detections, self.request.seed)
+        at = self.request.threshold
+        judged = judge(self.task, done, dataset, detections, self.request.seed, at)
         scored = judged.measures[0].scored(dataset.truth, detections)
-        confusion = confuse(done, dataset.categories, dataset.truth, scored, judged.measures[0])
+        confusion = confuse(done, dataset.categories, dataset.truth, scored, judged.measures[0], threshold=at)
         sizes = {int(key): (int(h), int(w)) for key, (h, w) in zip(done, result.sizes[result.done], strict=True)}
         ap50, turned = judged.figures["AP50"], self._images.ignored
         self.notes += check_found(dataset, sizes, detections, confusion, ap50=ap50, turned=turned)
@@ -270,6 +271,11 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
                 f"Images are prepared with {options_of(self.probe['chosen'])}, as {IMAGES} images show that are not "
                 "scored. Pass these options to other commands."
             )
+        if self.request.conf > self.request.threshold:
+            notes.append(
+                f"Boxes below --conf {self.request.conf:g} are not kept, so figures at --threshold "
+                f"{self.request.threshold:g} are of boxes from {self.request.conf:g} on."
+            )
         if self.dataset.missing:
             notes.append(f"Skipped {counted(len(self.dataset.missing), 'missing image')}.")
         notes += self.task.notes(self.detector.family, self.dataset.truth)
@@ -350,6 +356,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
                 **detector.said,
                 "exif": request.exif,
                 "classes": request.classes,
+                "threshold": request.threshold,
                 "seed": request.seed,
                 "transform": dataclasses.asdict(detector.transform),
             },

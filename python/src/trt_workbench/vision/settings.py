@@ -13,6 +13,8 @@ from trt_workbench.core.settings import MORE, AllowUnverified, BackendOptions, S
 _DATA, _DETECTOR, _SPEED = "Data", "Boxes", "Precision and speed"
 
 
+SCORE_THRESHOLD = 0.25
+"""Score that detectors are shipped with, and that boxes are shown from, unless another is given."""
 BY_NAME, BY_ORDER, BY_ID = "by-name", "by-order", "by-id"
 CLASSES = Setting(
     "How model classes map to categories: by-name, by-order, by-id, or a text file with the category of each class, "
@@ -79,6 +81,15 @@ class CocoSettings(DetectorSettings):
     ] = None
     classes: Annotated[str | None, CLASSES] = None
     allow_missing: Annotated[bool, Setting("Skip images that are listed but missing.", MORE)] = False
+    threshold: Annotated[
+        float,
+        Setting(
+            "Score that the model is shipped with: F1, precision, recall and calibration are of boxes from it on.",
+            _DETECTOR,
+            min=0.0,
+            max=1.0,
+        ),
+    ] = SCORE_THRESHOLD
     # Recorded, and used by the report to draw images at random.
     seed: Seed = 0
 
@@ -95,7 +106,7 @@ def read_classes(option: str, text: str) -> tuple[str, ...]:
 class PredictSettings(DetectorSettings):
     """How objects are looked for; None where the default is to be chosen."""
 
-    conf: Annotated[float, Setting("Score threshold of the boxes shown.", min=0.0, max=1.0)] = 0.25
+    conf: Annotated[float, Setting("Score threshold of the boxes shown.", min=0.0, max=1.0)] = SCORE_THRESHOLD
     classes: Annotated[
         tuple[str, ...], Setting("Classes to keep, by name or index, such as person,2.", kind=str, read=read_classes)
     ] = ()
