@@ -60,9 +60,9 @@ def test_a_backend_that_is_wrong_at_batch_two_alone(
     run = tmp_path / "run"
     result = trtw("bench", config, "--output", run)
     assert result.exit_code == 1
-    assert "1 points gave wrong outputs and are not ranked; tiny b2 on fake:" in result.stderr
-    assert "y is off by" in result.stderr
-    assert result.stdout.startswith("Wrong: 1 of 4 points gave wrong outputs")
+    assert "Wrong outputs at 1 point, not ranked; tiny b2 on fake:" in result.stderr
+    assert "y differs by" in result.stderr
+    assert result.stdout.startswith("Wrong outputs at 1 of 4 points")
     outcomes = {(one.batch, one.backend): one.status for one in measured(run)}
     assert outcomes == {(1, "ort-cpu"): "ok", (1, "fake"): "ok", (2, "ort-cpu"): "ok", (2, "fake"): "wrong"}
     matched = next(one for one in measured(run) if one.batch == 1 and one.backend == "fake").outputs
@@ -89,7 +89,7 @@ def test_a_backend_that_is_wrong_at_batch_two_alone(
 def test_what_is_not_compared_is_said(config: Path, tmp_path: Path) -> None:
     config.write_text("compare_outputs: false\n" + config.read_text())
     said = " ".join(stdout_of("bench", config, "--output", tmp_path / "run").split())
-    assert "The outputs of 4 points were not compared with a reference: the configuration says compare_out" in said
+    assert "The outputs of 4 points were not compared with a reference: the configuration sets compare_out" in said
     assert {(one.outputs or {})["state"] for one in measured(tmp_path / "run")} == {"not compared"}
 
 

@@ -84,7 +84,7 @@ def test_what_does_not_generate_is_named_and_the_rest_is_kept(llm_folder: Folder
     missed = [("ort-cuda:fp16", "generate"), ("ort-cpu:fp32", "generate-cached"), ("ort-cuda:fp16", "generate-cached")]
     for backend, mode in missed:
         assert f"failed: {backend}, {mode} (batch 1, prompt of 6 tokens): " in result.stderr
-    ending = "error: Not every backend generates what it should; the reasons stand above. Run directory: "
+    ending = "error: Not every backend generates what PyTorch generates; the reasons are above. Run directory: "
     assert result.stderr.endswith(f"{ending}{out}\n")
     assert "Traceback" not in result.stderr
     assert json.loads((out / "run.json").read_text())["status"] == "complete"
@@ -101,7 +101,7 @@ def test_what_does_not_generate_is_named_and_the_rest_is_kept(llm_folder: Folder
     assert (out / "report.html").read_text() == page
     for name in ("overview.html", "overview.md"):
         text = (both / name).read_text()
-        assert "at generate-cached b1 prompt 6: failed: The export holds no cached graph that fits" in text
+        assert "at generate-cached b1 prompt 6: failed: The export has no cached graph that fits" in text
 
     # with no result there is nothing to keep
     said = stderr_of("eval-llm", folder, "--output", tmp_path / "no", *options, *wanted[:5], "ort-cuda:fp16", code=3)
@@ -155,7 +155,7 @@ def test_an_interrupt_while_generating_keeps_a_partial_run(
     out = tmp_path / "out"
     process = interrupted(fork_server, ending, after, out, llm_folder("llama"), "--modes", modes)
     assert process.returncode == 130, process.stderr
-    assert f"Interrupted while generating (comparisons done: {done}); what was done is kept" in process.stderr
+    assert f"Interrupted while generating (comparisons done: {done}); the results so far are kept" in process.stderr
     assert "Traceback" not in process.stderr
     metrics = json.loads((out / "metrics.json").read_text())
     assert metrics["status"] == json.loads((out / "run.json").read_text())["status"] == "partial"
@@ -164,7 +164,7 @@ def test_an_interrupt_while_generating_keeps_a_partial_run(
     page = (out / "report.html").read_text()
     assert "Partial run." in page
     assert "interrupted while generating" in page
-    assert ("the perplexity is whole" in page) == ("perplexity" in modes)
+    assert ("the perplexity is complete" in page) == ("perplexity" in modes)
     stdout_of("report", out, "--output", tmp_path / "all")
     assert "partial" in (tmp_path / "all" / "overview.md").read_text()
 
@@ -194,7 +194,7 @@ def test_a_gate_that_fails(llm_folder: Folders, tmp_path: Path, monkeypatch: pyt
     out = tmp_path / "out"
     result = trtw("eval-llm", llm_folder("llama"), "--text", TEXT, "--limit", "200", "--output", out)
     assert result.exit_code == 1
-    assert "error: The gate on the perplexity failed. ort-cpu:fp32" in result.stderr
+    assert "error: The perplexity gate failed. ort-cpu:fp32" in result.stderr
     assert "failed" in result.stdout
     # the evidence is kept
     assert not json.loads((out / "metrics.json").read_text())["passed"]
@@ -340,9 +340,9 @@ def one_wrong_token(logits: Any, calls: int) -> Any:
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        (rows_after_the_first, "1 of 2 sequences differ, the first is sequence 1 at token 0, by"),
-        (a_number_that_is_none, "1 of 2 sequences differ, the first is sequence 1 at token 1, by NaN or infinity"),
-        (one_wrong_token, "Its tokens are not those of torch:fp32: sequence"),
+        (rows_after_the_first, "in 1 of 2 sequences, first in sequence 1 at token 0, by"),
+        (a_number_that_is_none, "in 1 of 2 sequences, first in sequence 1 at token 1, by NaN or infinity"),
+        (one_wrong_token, "Its tokens differ from those of torch:fp32: in sequence"),
     ],
 )
 def test_wrong_generation_is_found(

@@ -32,7 +32,7 @@ def test_the_embedded_encoder_needs_no_arguments(tmp_path: Path) -> None:
     run = tmp_path / "run"
     words = ("--chunks", 10, "--backend", "ort-cpu", "--mode", "closed-loop", "--faults", "--output", run)
     printed = stdout_of("eval-stream", *words)
-    assert "10 chunks, 5.6 s of audio, ort-cpu beside ort-cpu" in printed
+    assert "10 chunks, 5.6 s of audio, ort-cpu compared with ort-cpu" in printed
     assert "Passed." in printed
     assert {path.name for path in run.iterdir()} == {
         "env.json", "metrics.json", "plots", "records.jsonl", "report.html", "run.json",
@@ -52,9 +52,9 @@ def test_streams_in_real_time_are_compared_then_timed_and_shown(model: list[str]
     run = tmp_path / "run"
     words = ("--mode", "closed-loop", "--chunks", 6, "--streams", "1,3", "--hop-ms", 20, "--seconds", 0.1)
     printed = stdout_of("eval-stream", *model, *words, "--output", run)
-    assert "fp32 streams in batches of 1, 2, 3 beside each alone: " in printed
-    assert "A chunk right after one of the other size, beside one after its own size: first " in printed
-    assert "A chunk every 20 ms and stream" in printed
+    assert "fp32 streams in batches of 1, 2, 3 compared with each alone: " in printed
+    assert "Time of a chunk after one of the other size, compared with one after its own size: first " in printed
+    assert "One chunk per stream every 20 ms" in printed
     assert "on the host" in printed
     (paced,) = json.loads((run / "metrics.json").read_text())["streams"]
     assert [level["streams"] for level in paced["levels"]] == [1, 3]
@@ -117,21 +117,21 @@ def test_audio_of_another_sample_rate(tmp_path: Path) -> None:
     with wave.open(str(path), "wb") as file:
         file.setparams((1, 2, 44_100, 0, "NONE", ""))
         file.writeframes(b"\0" * 44_100)
-    refused(tmp_path, ("--input", path), "44100 samples a second, the contract says 16000", str(path))
+    refused(tmp_path, ("--input", path), "44100 samples/s, but the contract says 16000", str(path))
 
 
 @pytest.mark.parametrize(
     ("words", "texts"),
     [
         (["--mode", "open-loop"], ["no mode 'open-loop'", "closed-loop"]),
-        (["--mode", "functional,functional"], ["different names"]),
-        (["--precision", "fp32,,fp16"], ["different names"]),
+        (["--mode", "functional,functional"], ["distinct names"]),
+        (["--precision", "fp32,,fp16"], ["distinct names"]),
         (["--precision", "fp16"], ["ort-cpu", "fp16"]),
         (["--mode", "device"], ["keeps no state on a device"]),
         (["--input", "noise"], ["random, code, or a .npy or .wav file"]),
         (["--chunk", "8"], ["does not fit the contract"]),
         (["--chunk", "41"], ["outside every profile"]),
-        (["--chunk", "2147483647"], ["takes more memory than is drawn"]),
+        (["--chunk", "2147483647"], ["needs more memory than the limit"]),
         (["--streams", "1,0"], ["--streams takes numbers of streams from 1 to 4096"]),
         (["--streams", "4"], ["no chunking.frame_seconds", "--hop-ms"]),
         (["--reference", "nowhere"], ["no backend called 'nowhere'"]),

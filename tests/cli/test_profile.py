@@ -97,7 +97,7 @@ def test_two_models_are_compared_node_by_node_and_casts_are_named(model: Path, t
     }  # fmt: skip
     assert groups[("narrow",)]["only_in"] == "against"
     report = (Path(document["directory"]) / "report.html").read_text()
-    for text in ("What differs", "widen_x", "casts.onnx", "By role"):
+    for text in ("Differences", "widen_x", "casts.onnx", "By role"):
         assert text in report
     answer, facts = document["answer"], document["sides"]["target"]
     assert answer["target"]["median"] == facts["own_ms"]
@@ -117,7 +117,7 @@ def test_an_earlier_run_can_be_compared_with(model: Path, tmp_path: Path) -> Non
     file.write_text(json.dumps({**json.loads(file.read_text()), "cpu": {"model": "another"}}))
     elsewhere = profiled(model, "--against", before["directory"])
     assert elsewhere["answer"] is None
-    assert "of another machine (processor: another against" in elsewhere["summary"][0]
+    assert "from another machine (processor: another against" in elsewhere["summary"][0]
 
 
 def test_tables_are_printed_for_people(model: Path) -> None:

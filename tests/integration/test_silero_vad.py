@@ -36,4 +36,4 @@ def test_silero_keeps_the_contract_that_make_contract_begins(tmp_path: Path, mon
     document["state"][0]["dead"] = True
     write_contract(contract, document)
     result = trtw("check-contract", contract, MODEL, "--backend", "ort-cpu")
-    assert (result.exit_code, "state: is declared dead and is alive" in result.stderr) == (1, True)
+    assert (result.exit_code, "state: is declared dead but is live" in result.stderr) == (1, True)

@@ -245,5 +245,5 @@ def test_what_is_wrong_is_a_failure_of_the_worker(
         return
     failed = loaded if fails == "load" else measured
     assert (failed["ok"], failed["kind"], failed["exit_code"]) == (False, "Disagreement", 1)
-    assert "are not those of torch:fp32" in failed["error"]
+    assert "from those of torch:fp32" in failed["error"]
     assert not (tmp_path / "samples.npz").exists()

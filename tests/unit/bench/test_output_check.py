@@ -54,7 +54,7 @@ def test_rounding_matches_and_one_wrong_row_does_not() -> None:
 def test_figures_are_those_of_the_definition() -> None:
     want, got = np.array([[3.0, 4.0]]), np.array([[3.0, 5.0]])
     found = compare_outputs({"y": got}, {"y": want}, Tolerance(0.1, 1.0), 1, any_order=False)
-    assert (found["state"], found["reason"]) == ("far", "y is off by 0.2 (relative L2)")
+    assert (found["state"], found["reason"]) == ("far", "y differs by 0.2 (relative L2)")
     tensor = found["tensors"]["y"]
     assert tensor["relative_l2"] == pytest.approx(0.2)
     assert tensor["cosine"] == pytest.approx(29 / (5 * np.hypot(3, 5)))
@@ -89,7 +89,7 @@ def test_integers_are_counted() -> None:
     assert compare_outputs({"y": got}, {"y": want}, loose, 1, any_order=False)["state"] == "wrong"
     ones = np.ones((2, 3), bool)
     found = compare_outputs({"y": ~ones}, {"y": ones}, Tolerance(5e-2, 5e-2), 2, any_order=False)
-    assert (found["state"], found["reason"]) == ("wrong", "y is off by 1 in row 0 (share of elements that differ)")
+    assert (found["state"], found["reason"]) == ("wrong", "y differs by 1 in row 0 (share of elements that differ)")
 
 
 def test_candidates_may_come_in_another_order_where_the_model_chooses() -> None:
@@ -131,7 +131,7 @@ def test_what_rounding_explains_is_not_far() -> None:
         one = compare_outputs({"y": got}, {"y": WANT[:1]}, of_format("fp16"), 1, any_order=False, rounding=said)
         return one["state"], one["reason"]
 
-    assert found(0.127) == ("far", "y is off by 0.13 (relative L2)")
+    assert found(0.127) == ("far", "y differs by 0.13 (relative L2)")
     assert [found(error, y=0.107)[0] for error in (0.058, 0.127, 0.21, 0.22)] == [
         "matched",
         "matched",

@@ -94,7 +94,7 @@ def test_a_sweep_ends_at_the_first_batch_that_gains_less_than_the_share(
     records = measured({"ort-cpu": rates})
     repeated = [batch for batch in (1, 2, 4, 8) for _ in rates[0]]
     assert batches(records) == [batch for batch in repeated if batch <= last]
-    assert batches(records, "skipped", error="throughput no longer grew at a smaller batch") == [
+    assert batches(records, "skipped", error="throughput no longer increased at a smaller batch") == [
         batch for batch in repeated if batch > last
     ]
 

@@ -43,7 +43,7 @@ def test_the_winner_comes_first_and_what_failed_is_said() -> None:
 @pytest.mark.parametrize(("runtimes", "told"), [(13, False), (14, True)])
 def test_a_table_of_too_many_runtimes_to_separate(runtimes: int, told: bool) -> None:
     run = run_of([one for number in range(runtimes) for one in repetitions(f"r{number}", 1.0 + number)])
-    assert any("no difference of theirs" in sentence for sentence in overall(run, tables(run))) is told
+    assert any("no difference between them" in sentence for sentence in overall(run, tables(run))) is told
 
 
 def test_a_run_that_was_cut_off_tells_the_fewest_repetitions() -> None:
@@ -67,7 +67,7 @@ def test_unstable_repetitions_are_one_row_a_point_and_one_reason_a_kind() -> Non
     reasons = [["moved by 15%"], ["moved by 20%", "throttled: power cap"], [], ["moved by 31%"]]
     (row,) = unstable([record("a", number, 1.0, unstable=why) for number, why in enumerate(reasons)])
     assert (row["work"], row["runtime"], row["repetitions"], row["measured"]) == ("arrays: m b1", "a", [0, 1, 3], 4)
-    assert row["reasons"] == ["moved by 15% (and 2 alike)", "throttled: power cap"]
+    assert row["reasons"] == ["moved by 15% (and 2 similar)", "throttled: power cap"]
 
 
 def test_what_cannot_be_relied_on_is_the_first_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -120,7 +120,7 @@ def test_what_is_wrong_comes_before_what_failed(llm_folder: Folders, monkeypatch
     assert isinstance(found.error, CheckFailed)
     assert [row["error_kind"] for row in found.rows] == ["UsageProblem"] * 2 + ["Disagreement"] * 2
     for row in found.rows[2:]:
-        assert "1 of 2 sequences differ, the first is sequence 1 at token 0" in row["failure"]
+        assert "in 1 of 2 sequences, first in sequence 1 at token 0" in row["failure"]
         assert row["agreement"]["failure"] == row["failure"]
 
 

@@ -58,7 +58,7 @@ def make_run(records: list[ProfileLine], tmp_path: Path) -> Callable[..., Path]:
 def test_the_page_shows_layers_kernels_and_the_difference_with_names_escaped(make_run: Callable[..., Path]) -> None:
     page = write_report(make_run()).read_text()
     for text in (
-        "What differs", "By role", "Reformatting &lt;x&gt; [y]", "fp32 to fp16", "k&lt;1&gt;", "3.00", "DRAM read, MiB",
+        "Differences", "By role", "Reformatting &lt;x&gt; [y]", "fp32 to fp16", "k&lt;1&gt;", "3.00", "DRAM read, MiB",
         "1 without a time of their own", "ncu --x", "trtw profile &#39;a b.plan&#39;",
     ):  # fmt: skip
         assert text in page
@@ -71,12 +71,12 @@ def test_sentences_name_the_longest_the_overhead_and_the_difference(records: lis
     from trt_workbench.profile.difference import difference
 
     text = " ".join(summary(sides, difference(sides[0].operations, sides[1].operations)))
-    assert "2 layers take 0.400 ms a run; the longest" in text
+    assert "2 layers take 0.400 ms per run; the longest" in text
     assert "1 reformat layers cost 0.100 ms (25.0 %)" in text
-    assert "take 0.400 ms in sum, the layers of" in text
+    assert "take 0.400 ms in total, the layers of" in text
     assert "a, b: 0.300 ms against 0.500 ms." in text
     assert "has the reformat Reformatting <x> [y] (0.100 ms)" in text
-    assert "ncu recorded 1 kernels; 1 belong to a layer" in text
+    assert "ncu recorded 1 kernel; layers known by NVTX range for 1" in text
     assert role_rows(sides) == [
         ("compute", [(1, 0.3), (1, 0.5)]), ("reformat", [(1, 0.1), (0, 0)]), ("other", [(1, 0.0), (0, 0)]),
     ]  # fmt: skip
@@ -125,12 +125,12 @@ def test_without_a_time_of_its_own_nothing_is_claimed() -> None:
     assert "is not known" in summary(side_views(sides, []), [])[0]
     elsewhere = {"target": facts("a", (1, 1, 1), (1, 1, 1)), "against": facts("b", (2, 2, 2), (2, 2, 2))}
     elsewhere["against"]["other_machine"] = ["GPU: NVIDIA L4 against NVIDIA H200"]
-    assert "of another machine (GPU: NVIDIA L4 against" in summary(side_views(elsewhere, []), [])[0]
+    assert "from another machine (GPU: NVIDIA L4 against" in summary(side_views(elsewhere, []), [])[0]
 
 
 def test_the_page_begins_with_totals_by_operator_and_precision(make_run: Callable[..., Path]) -> None:
     page = write_report(make_run()).read_text()
-    assert page.index("by operator and precision") < page.index("In words")
+    assert page.index("by operator and precision") < page.index("Summary")
     assert page.count('<i style="width: 100.00%" title="') == 1
 
 

@@ -95,7 +95,7 @@ def test_a_state_that_is_declared_dead_and_lives(tmp_path: Path) -> None:
     document["state"][1]["dead"] = True
     checks, _ = checked(lstm(tmp_path), document)
     assert failed(checks)["live state"].startswith(
-        "c: is declared dead and is alive: noise in it before chunk 1 moves y"
+        "c: is declared dead but is live: noise in it before chunk 1 changes y"
     )
 
 
@@ -103,7 +103,7 @@ _FAULTS: dict[str, tuple[tuple[Edit, ...], str, str]] = {
     "the cache is stale": (
         (("cache_next = GatherElements <axis = 1> (keys, wide)", "cache_next = Identity(cache)"),),
         "live state",
-        "cache: carries nothing to later chunks and is not declared dead: it never leaves its initial value",
+        "cache: carries nothing to later chunks but is not declared dead: it never leaves its initial value",
     ),
     "the length is stuck": (
         (("cache_len_next = Min(longer, capacity)", "cache_len_next = Identity(cache_len)"),),
@@ -118,17 +118,17 @@ _FAULTS: dict[str, tuple[tuple[Edit, ...], str, str]] = {
     "the cache is off by one": (
         (("moved = Add(kept_row, step)", "s = Add(kept_row, step) moved = Sub(s, one)"),),
         "state shift",
-        "chunk 1, cache_next: does not hold what was there before, moved by 4",
+        "chunk 1, cache_next: does not hold its earlier entries shifted by 4",
     ),
     "the invalid part is read": (
         (("after = GreaterOrEqual(places, low)", "after = GreaterOrEqual(places, zero)"),),
         "invalid part",
-        "chunk 0, encoded: is changed by what stands in the invalid part of cache",
+        "chunk 0, encoded: is changed by the values in the invalid part of cache",
     ),
     "the padding is read": (
         (("before = Less(places, high)", "before = GreaterOrEqual(places, zero)"),),
         "padding",
-        "chunk 0, encoded: is changed by the padding behind 3 valid frames of 5",
+        "chunk 0, encoded: is changed by the padding after 3 valid frames of 5",
     ),
     "rows are mixed": (
         (("both = Add(new, context)", "mean = ReduceMean <axes = [0], keepdims = 1> (context) both = Add(new, mean)"),),
@@ -143,12 +143,12 @@ _FAULTS: dict[str, tuple[tuple[Edit, ...], str, str]] = {
             ),
         ),
         "chunk sizes",
-        "encoded: at T = 11, batch 1: dimension 2 of encoded is 4, the contract says N = 5",
+        "encoded: at T = 11, batch 1: dimension 2 of encoded is 4, but the contract says N = 5",
     ),
     "a frame too many does not run": (
         (("encoded_len = Div(less, two)", "n = Div(less, two) encoded_len = Add(n, one)"),),
         "invariants",
-        "chunk 0: the model refuses what the contract promises it takes: ONNX Runtime cannot run the model",
+        "chunk 0: the model rejects inputs that the contract allows: ONNX Runtime cannot run the model",
     ),
     "an output is no number": (
         (
@@ -202,7 +202,7 @@ def test_a_mask_that_is_wrong_is_found_beside_a_cache_that_was_never_written(tmp
     assert {name for name, check in checks.items() if check.verdict != "passed"} == {"whole streams", "padding"}
     document["inputs"]["mask"]["valid"] = "min(start + T, C) + T"
     checks, _ = checked(counted(tmp_path), document)
-    assert failed(checks)["invalid part"].startswith("chunk 0, y: is changed by what stands in the invalid part of")
+    assert failed(checks)["invalid part"].startswith("chunk 0, y: is changed by the values in the invalid part of")
 
 
 def test_what_a_state_holds_after_a_chunk_is_counted_by_the_next_chunk(tmp_path: Path) -> None:
@@ -219,7 +219,7 @@ def test_a_model_that_ends_its_stream_is_said_with_the_chunk(tmp_path: Path) -> 
     model = counted(tmp_path, ("place = Cast <to = 1> (offset)", "place = Gather(table, offset)"))
     _with(model, table=np.arange(20, dtype=np.float32))
     checks, _ = checked(model, counted_contract(), chunks=12)
-    assert failed(checks)["invariants"].startswith("chunk 7: the model refuses what the contract promises it takes")
+    assert failed(checks)["invariants"].startswith("chunk 7: the model rejects inputs that the contract allows")
 
 
 def test_a_cache_that_does_not_keep_its_shape(tmp_path: Path) -> None:
@@ -228,7 +228,7 @@ def test_a_cache_that_does_not_keep_its_shape(tmp_path: Path) -> None:
     held(said)
     assert (checks["batch"].verdict, checks["batch"].reason) == (
         "not checked",
-        "a state has another shape in an older stream",
+        "a state has a different shape in an older stream",
     )
 
 
@@ -239,7 +239,7 @@ def test_a_model_that_runs_at_some_sizes_alone(tmp_path: Path) -> None:
     checks, _ = checked(model, contract_of("convolution"))
     findings = [str(finding) for finding in checks["chunk sizes"].findings]
     assert checks["invariants"].verdict == "passed"
-    assert any("at T = 3, batch 1: the model refuses inputs that the contract promises" in one for one in findings)
+    assert any("at T = 3, batch 1: the model rejects inputs that the contract allows" in one for one in findings)
     assert any("at T = 8" in one and "B is 1 in dimension 0 of x and 2 in dimension 0 of y" in one for one in findings)
 
 
@@ -249,19 +249,19 @@ def test_a_model_that_runs_at_some_sizes_alone(tmp_path: Path) -> None:
         (
             lambda one: one["chunking"]["memory"].update(chunks=1),
             "memory",
-            "chunk 3, encoded: still holds something of a state 1 chunks before",
+            "chunk 3, encoded: still depends on a state 1 chunk earlier",
         ),
-        (lambda one: one["state"][0]["shift"].update(moves="N - 1"), "state shift", "moved by 1"),
+        (lambda one: one["state"][0]["shift"].update(moves="N - 1"), "state shift", "shifted by 1"),
         (lambda one: one["state"][0]["shift"].update(valid_at="start", moves=None), "invalid part", "invalid part"),
         (
             lambda one: one["outputs"]["encoded"]["valid"].update(by="encoded_len + 1"),
             "invariants",
-            "chunk 0, encoded: has 2 entries in dimension 2, of which encoded_len + 1 = 3 are valid",
+            "chunk 0, encoded: has 2 entries in dimension 2, fewer than the valid encoded_len + 1 = 3",
         ),
         (
             lambda one: one["state"][0]["shift"].update(by="2 * cache_len"),
             "invariants",
-            "chunk 2, cache: has 6 entries in dimension 1, of which 2 * cache_len = 12 are valid",
+            "chunk 2, cache: has 6 entries in dimension 1, fewer than the valid 2 * cache_len = 12",
         ),
         (
             lambda one: one["invariants"][4].update(check="total(encoded_len) == total(new) // 2 + 1"),

@@ -93,7 +93,7 @@ def test_a_fault_without_effect_says_that_the_state_is_dead(tmp_path: Path) -> N
         pair.pop("dead", None)
     found = evaluated(settings(tmp_path, "degenerate", document=document, faults=True, chunks=8), tmp_path / "run")
     assert found.faults.missed[:2] == ["lengths stuck", "length one short"]
-    dead = "which changes nothing: a state is dead and not declared so, or this stream leaves it as it is"
+    dead = "which changes nothing: a state is dead but not declared dead, or this stream does not change it"
     assert f"self-test: no gate catches the fault 'lengths stuck', {dead}" in found.failures
 
 

@@ -124,9 +124,9 @@ def test_an_engine_for_many_streams_is_built_for_the_largest_batches(tmp_path: P
 
 def test_a_model_beside_itself_is_said_to_be(tmp_path: Path) -> None:
     found = evaluated(settings(tmp_path), tmp_path / "run")
-    assert any("the loop alone" in note for note in found.notes)
+    assert any("only the loop is compared" in note for note in found.notes)
     other = evaluated(replace(settings(tmp_path), model=attention(tmp_path, name="copy")), tmp_path / "two")
-    assert not any("the loop alone" in note for note in other.notes)
+    assert not any("only the loop is compared" in note for note in other.notes)
 
 
 @pytest.mark.parametrize("zero", [0, 0.0, "1 - 1"])

@@ -1,4 +1,4 @@
-"""Streams in batches beside each alone: healthy models pass, and one wrong row is found and named."""
+"""Streams in batches compared with each alone: healthy models pass, and one wrong row is found and named."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -62,7 +62,7 @@ def test_a_healthy_model_passes_in_every_batch_size(name: str, tmp_path: Path) -
     assert found.chunks >= 3 * most
     assert found.rel_l2_max is not None
     assert found.rel_l2_max < 1e-6
-    assert found.text == "no bit differs" if found.bit_equal else found.tensor
+    assert found.text == "bit-identical" if found.bit_equal else found.tensor
 
 
 def _second_row(outputs: Arrays) -> None:

@@ -43,7 +43,7 @@ def require_available(reasons: Mapping[str, WorkbenchError]) -> None:
     """Raise ComponentMissing, or what asking it raised, if a backend of the matrix cannot serve here."""
     if reasons:
         name, reason = next(iter(reasons.items()))
-        others = f" Nor can {', '.join(list(reasons)[1:])}." if len(reasons) > 1 else ""
+        others = f" Also not available: {', '.join(list(reasons)[1:])}." if len(reasons) > 1 else ""
         raise type(reason)(
-            f"Backend {name} cannot serve here: {reason}{others} --skip-unavailable leaves them out and says so."
+            f"Backend {name} is not available here: {reason}{others} --skip-unavailable skips them and lists them."
         )

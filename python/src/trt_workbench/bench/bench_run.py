@@ -130,7 +130,8 @@ def prepare_bench(config: str, only: Sequence[str], models: Sequence[str] = ()) 
     shipped = shipped_configs()
     if config not in shipped and not Path(config).is_file():
         raise UsageProblem(
-            f"There is no such configuration; shipped are {', '.join(shipped)}, else name a YAML file: {config}"
+            f"There is no such configuration; the shipped ones are {', '.join(shipped)}; else pass a YAML file: "
+            f"{config}"
         )
     loaded = with_models(load_config(shipped.get(config, Path(config))), models)
     return _planned(loaded, only)

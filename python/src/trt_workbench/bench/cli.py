@@ -19,6 +19,7 @@ from trt_workbench.console.common import (
     stdout_console,
 )
 from trt_workbench.console.drawing import draw
+from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import INTERRUPTED, CheckFailed, DeviceFailure, UsageProblem, error_kind
 from trt_workbench.core.settings import AllowUnverified, Setting
 from trt_workbench.core.workers import CRASH, TIMEOUT
@@ -38,13 +39,13 @@ def bench(
     show: Annotated[bool, Setting("List the shipped configurations and stop.", flags="--list")] = False,
     dry_run: Annotated[bool, Setting("Check the configuration, list the points and stop.")] = False,
     only: Annotated[
-        tuple[str, ...], Setting("Measure points that fit a pattern (scenario/workload/runtime); repeatable.")
+        tuple[str, ...], Setting("Measure points that match a pattern (scenario/workload/runtime); repeatable.")
     ] = (),
     model: Annotated[
-        tuple[str, ...], Setting("File or folder of a model of the configuration; repeatable.", metavar="NAME=PATH")
+        tuple[str, ...], Setting("File or folder of a model in the configuration; repeatable.", metavar="NAME=PATH")
     ] = (),
     resume: Annotated[Path | None, Setting("Resume an earlier run directory.")] = None,
-    skip_unavailable: Annotated[bool, Setting("Skip backends that cannot serve here, and list them.")] = False,
+    skip_unavailable: Annotated[bool, Setting("Skip unavailable backends, and list them.")] = False,
     allow_unverified: AllowUnverified = False,
     output: OutputOption = None,
     as_json: JsonOption = False,
@@ -52,13 +53,15 @@ def bench(
 ) -> None:
     """Measure models on runtimes and rank them.
 
-    Repetitions are interleaved, each runtime has a process of its own, and the ranking has intervals.
+    Repetitions are interleaved, each runtime runs in its own process, and the ranking has intervals.
     """
     if show:
         _list()
         return
     if resume is not None and (config is not None or output is not None or model):
-        raise UsageProblem("--resume takes the configuration and the folder of the earlier run; leave out the others.")
+        raise UsageProblem(
+            "--resume uses the configuration and the folder of the earlier run; leave out other options."
+        )
     say_if_allowed(allow_unverified=allow_unverified)
     from trt_workbench.bench.bench_run import prepare_bench, resume_bench
 
@@ -81,7 +84,7 @@ def bench(
     run = read_bench_run(outcome.directory)
     _show(run, as_json=as_json)
     if outcome.status == "partial":
-        say(f"Interrupted; go on with --resume {outcome.directory}")
+        say(f"Interrupted; continue with --resume {outcome.directory}")
         raise typer.Exit(INTERRUPTED)
     _require_a_measurement(run)
     _require_right_outputs(run)
@@ -94,7 +97,7 @@ def _require_right_outputs(run: BenchArtefacts) -> None:
     wrong = {(one.work, one.runtime): one.error for one in run.records if one.status == "wrong"}
     if wrong:
         (work, runtime), error = next(iter(wrong.items()))
-        raise CheckFailed(f"{len(wrong)} points gave wrong outputs and are not ranked; {work} on {runtime}: {error}.")
+        raise CheckFailed(f"Wrong outputs at {counted(len(wrong), 'point')}, not ranked; {work} on {runtime}: {error}.")
 
 
 def _require_verified(run: BenchArtefacts) -> None:
@@ -104,7 +107,7 @@ def _require_verified(run: BenchArtefacts) -> None:
     refused = {(one.work, one.runtime): one.error for one in run.records if one.error_kind == Unverified.__name__}
     if refused:
         (work, runtime), error = next(iter(refused.items()))
-        what = f"{len(refused)} points were not measured, as their engines are not verified"
+        what = f"Not measured, as engines are not verified: {counted(len(refused), 'point')}"
         raise Unverified(f"{what}; {work} on {runtime}: {error}")
 
 
@@ -115,7 +118,7 @@ def _require_a_measurement(run: BenchArtefacts) -> None:
     first = run.records[0]
     ended = first.error_kind in (CRASH, TIMEOUT)
     kind = DeviceFailure if ended else error_kind(str(first.error_kind)) or CheckFailed
-    raise kind(f"Nothing was measured; the first reason of {run.directory / 'report.html'}: {first.error}")
+    raise kind(f"Nothing was measured; the first reason in {run.directory / 'report.html'}: {first.error}")
 
 
 def _list() -> None:
@@ -156,7 +159,7 @@ def _tables(made: list[WorkTable]) -> None:
 
     console = stdout_console(quiet=False)
     for one in made:
-        columns = ("runtime", "precision", "rank", "ms", "items/s", "x best", "interval, its coverage")
+        columns = ("runtime", "precision", "rank", "ms", "items/s", "x best", "interval (coverage)")
         table = Table(*columns, title=f"{one.scenario}: {one.work}")
         for row in one.rows:
             standing, time = row.standing, row.standing.latency_ms

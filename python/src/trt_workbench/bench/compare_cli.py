@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trt_workbench.console.common import DebugOption, JsonOption, handled, print_json, print_line, say, stdout_console
+from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import CheckFailed, UsageProblem
 from trt_workbench.core.percent import share
 
@@ -20,15 +21,13 @@ if TYPE_CHECKING:
 def compare(
     *,
     a: Annotated[Path, typer.Argument(help="Run directory of the reference.")],
-    b: Annotated[Path, typer.Argument(help="Run directory in question.")],
-    tolerance: Annotated[
-        float, typer.Option(min=0.0, help="Share by which latency may differ before it counts.")
-    ] = 0.02,
+    b: Annotated[Path, typer.Argument(help="Run directory to compare with it.")],
+    tolerance: Annotated[float, typer.Option(min=0.0, help="Relative difference in latency that is tolerated.")] = 0.02,
     allow_different_machines: Annotated[
         bool,
         typer.Option(
             "--allow-different-machines",
-            help="Compare although GPU, driver, TensorRT or processor differ; what differs is printed first.",
+            help="Compare although GPU, driver, TensorRT or processor differ; prints the differences first.",
         ),
     ] = False,
     as_json: JsonOption = False,
@@ -37,7 +36,7 @@ def compare(
     """Compare the points that two bench runs have in common.
 
     The exit code is 1 if any became slower beyond the tolerance, or failed; 2 if they have none in common, a record is
-    damaged, or the runs are of different machines.
+    damaged, or the runs are from different machines.
     """
     from trt_workbench.bench.regression import WORSE, changes
     from trt_workbench.core.artefacts import foreign_files, read_bench_run
@@ -49,8 +48,8 @@ def compare(
     deciding = [str(one) for one in differing if one.decides]
     if deciding and not allow_different_machines:
         raise UsageProblem(
-            f"The runs are of different machines ({'; '.join(deciding)}), so a difference says nothing of the code; "
-            f"--allow-different-machines compares them all the same: {b}"
+            f"The runs are from different machines ({'; '.join(deciding)}), so a difference says nothing about the "
+            f"code; --allow-different-machines compares them anyway: {b}"
         )
     with foreign_files(b):
         found = changes(before.records, after.records, tolerance)
@@ -70,8 +69,8 @@ def compare(
     if worse:
         named = "; ".join(f"{change.work} on {change.runtime}" for change in worse[:3])
         raise CheckFailed(
-            f"{len(worse)} of {len(found)} points became slower by more than {share(tolerance)}%, failed or are wrong: "
-            f"{named}."
+            f"Slower by more than {share(tolerance)}%, failed or wrong: {len(worse)} of "
+            f"{counted(len(found), 'point')}: {named}."
         )
 
 
@@ -81,27 +80,30 @@ def _warn(found: list[Change], tolerance: float) -> None:
         first = unstable[0]
         reasons = "; ".join(f"in {side}, {texts[0]}" for side, texts in first.unstable.items())
         say(
-            f"{len(unstable)} of {len(found)} points cannot be told apart, as their times are unstable; the first, "
+            f"Not comparable, as the times are unstable: {len(unstable)} of {counted(len(found), 'point')}; the first, "
             f"{first.work} on {first.runtime}: {reasons}. Measure again on a quiet machine."
         )
     untold = [one.comparison for one in found if one.outcome == "cannot tell" and not one.unstable]
     unproved = [made for made in untold if made and made.ratio > 1 + tolerance]
     if unproved:
         few = any(made.ratio_low is None for made in unproved)
-        why = "the repetitions are too few to tell; measure 9 or more" if few else "the interval of the ratio holds 1"
-        say(f"{len(unproved)} of {len(found)} points look slower by more than {share(tolerance)}%, but {why}.")
+        why = "there are too few repetitions; measure 9 or more" if few else "the interval of the ratio contains 1"
+        say(
+            f"Looks slower by more than {share(tolerance)}% without proof: {len(unproved)} of "
+            f"{counted(len(found), 'point')}; {why}."
+        )
     neither = sum(one.a_ms is None and one.b_ms is None for one in found)
     if neither:
-        say(f"{neither} of {len(found)} points have no measurement in either run and are not part of the verdict.")
+        say(f"Not in the verdict, as measured in neither run: {neither} of {counted(len(found), 'point')}.")
     gone = sum(one.outcome == "only in A" for one in found)
     if gone:
-        say(f"{gone} of {len(found)} points were measured in A alone and are not part of the verdict.")
+        say(f"Not in the verdict, as measured only in A: {gone} of {counted(len(found), 'point')}.")
 
 
 def _show(found: list[Change]) -> None:
     from rich.table import Table
 
-    table = Table("point", "A, ms", "B, ms", "B/A", "interval, its coverage", "p (Holm)", "outcome")
+    table = Table("point", "A, ms", "B, ms", "B/A", "interval (coverage)", "p (Holm)", "outcome")
     for change in found:
         made = change.comparison
         unstable = " and ".join(change.unstable) if change.outcome == "cannot tell" else ""

@@ -99,7 +99,7 @@ class ModelEntry(_Strict):
     @model_validator(mode="after")
     def _one_source(self) -> ModelEntry:
         if sum(source is not None for source in (self.path, self.embedded, self.needs)) != 1:
-            raise ValueError("a model has either path, embedded or needs")
+            raise ValueError("a model needs one of path, embedded and needs")
         if self.embedded is not None and self.embedded not in EMBEDDED_MODELS:
             raise ValueError(f"there is no embedded model {self.embedded}; there are: {', '.join(EMBEDDED_MODELS)}")
         return self
@@ -223,7 +223,7 @@ class BenchConfig(_Strict):
         labels = [runtime.label for runtime in self.runtimes]
         doubled = sorted({label for label in labels if labels.count(label) > 1})
         if doubled:
-            raise ValueError(f"two runtimes are called {doubled[0]}; give one of them a name of its own")
+            raise ValueError(f"two runtimes are called {doubled[0]}; give one of them another name")
         for name, scenario in self.scenarios.items():
             unknown = sorted(set(scenario.models or ()) - self.models.keys())
             if unknown:

@@ -151,7 +151,7 @@ def open_llm(point: Point, folder: Path, graphs: Path | None = None) -> LoadedLl
     work = point.work
     directory = examine_llm_directory(folder)
     if point.tf32 or point.concurrency > 1:
-        raise UsageProblem(f"Scenarios of the kind {work.kind} take neither tf32 nor concurrency.")
+        raise UsageProblem(f"Scenarios of kind {work.kind} support neither tf32 nor concurrency.")
     if directory.positions and _capacity(work) > directory.positions:
         raise UsageProblem(
             f"The model has {directory.positions} positions; {_capacity(work)} tokens do not fit: {folder}"

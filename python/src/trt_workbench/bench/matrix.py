@@ -116,12 +116,12 @@ def expand(config: BenchConfig, only: Sequence[str] = ()) -> list[Point]:
     for point in points:
         if point.key in seen:
             raise UsageProblem(
-                f"The point {point.label} is there twice: a list to sweep, or one of models, has two equal values."
+                f"The point {point.label} exists twice: a list to sweep, or a list of models, has duplicate values."
             )
         seen.add(point.key)
     chosen = [point for point in points if not only or any(_fits(point.label, pattern) for pattern in only)]
     if not chosen:
-        raise UsageProblem(f"No point fits --only {' '.join(only)}; there is, for example: {points[0].label}")
+        raise UsageProblem(f"No point matches --only {' '.join(only)}; a point is, for example: {points[0].label}")
     return chosen
 
 

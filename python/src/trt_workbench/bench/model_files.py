@@ -70,7 +70,7 @@ def check_contracts(config: BenchConfig, files: Mapping[str, Path]) -> None:
             if path is None:
                 raise UsageProblem(
                     f"Scenario {scenario} ({STREAM}) needs the contract of model {name}; name it in the configuration, "
-                    f"beside its path: {files[name]}"
+                    f"next to its path: {files[name]}"
                 )
             read_contract(path, read_tensors(files[name]))
 

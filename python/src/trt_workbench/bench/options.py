@@ -55,7 +55,7 @@ def session_options(point: Point, model: Path, ranges: Ranges, contract: Path | 
         contract: of a streaming model, which says its shapes.
     """
     if point.concurrency > 1 and point.work.kind == STREAM:
-        raise UsageProblem(f"Scenarios of the kind {STREAM} take no concurrency; batch is the number of streams.")
+        raise UsageProblem(f"Scenarios of kind {STREAM} do not support concurrency; batch is the number of streams.")
     extra = _without_shape(point)
     if not get_backend(point.backend).plans:
         return _asked(point, extra)
@@ -68,7 +68,7 @@ def _without_shape(point: Point) -> dict[str, Any]:
     extra = dict(point.options)
     shape = extra.pop("profile_shape", "static") if get_backend(point.backend).plans else "static"
     if shape not in ("static", "dynamic"):
-        raise UsageProblem(f"profile_shape is static or dynamic, not {shape!r}.")
+        raise UsageProblem(f"profile_shape must be static or dynamic, not {shape!r}.")
     return extra
 
 

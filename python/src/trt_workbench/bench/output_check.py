@@ -134,7 +134,7 @@ def compare_outputs(
     """
     limits = {"usual": limit.usual, "wrong": limit.wrong}
     if sorted(found) != sorted(expected):
-        reason = f"the outputs are {', '.join(found)}, those of the reference {', '.join(expected)}"
+        reason = f"the outputs are {', '.join(found)}, but the reference has {', '.join(expected)}"
         return {"state": "wrong", "reason": reason, "tolerance": limits, "tensors": {}}
     tensors: dict[str, dict[str, Any]] = {}
     wrong: list[str] = []
@@ -142,7 +142,7 @@ def compare_outputs(
     for name, want in expected.items():
         got, counted = found[name], kind(found[name], want).counted
         if got.shape != want.shape:
-            wrong.append(f"{name} has shape {list(got.shape)}, the reference {list(want.shape)}")
+            wrong.append(f"{name} has shape {list(got.shape)}, but the reference has {list(want.shape)}")
             continue
         made = (rounding or {}).get(name)
         own = Tolerance(0.0, 0.0) if counted and limit.exact else limit
@@ -160,12 +160,12 @@ def compare_outputs(
             **(made or {}),
         }
         if np.isinf(off):
-            wrong.append(f"{name} is not finite where the reference is, or the other way round")
+            wrong.append(f"{name} is not finite where the reference is, or vice versa")
         elif off > own.usual:
             which = f" in row {row}" if batch > 1 else ""
             explained = "" if made is None else f", of which rounding explains {made['rounding']:.2g}"
             figure = "share of elements that differ" if counted else "relative L2"
-            said = f"{name} is off by {off:.2g}{which} ({figure}{explained})"
+            said = f"{name} differs by {off:.2g}{which} ({figure}{explained})"
             (wrong if off > own.wrong else far).append(said)
     state = "wrong" if wrong else "far" if far else "matched"
     return {"state": state, "reason": "; ".join(wrong or far) or None, "tolerance": limits, "tensors": tensors}

@@ -315,7 +315,7 @@ def _drawn(sweep: Sweep, title: str, draw: Callable[[Axes, Panel], None], path: 
         parts.append(f"the {MOST_CURVES} fastest of {sweep.curves}")
     if sweep.settings > len(sweep.panels):
         parts.append(f"{len(sweep.panels)} of {sweep.settings} settings")
-    more = f"\n{', '.join(parts)}; the tables hold them all" if parts else ""
+    more = f"\n{', '.join(parts)}; the tables list all" if parts else ""
     names = {_wrapped(name) for panel in sweep.panels for name in panel.curves}
     with panels(path, len(sweep.panels), label(title) + more, sorted(names)) as every:
         for axes, panel in zip(every, sweep.panels, strict=True):

@@ -58,7 +58,7 @@ class ReferenceRuns:
             WorkerFailure: the point failed at its call.
         """
         if point.options.get("state"):
-            return {"state": "not compared", "reason": "state is kept on the device, and the reference has none"}
+            return {"state": "not compared", "reason": "the state stays on the device, and the reference has none"}
         if point.work.kind in LLM_KINDS:  # one that differs is not loaded, or fails its repetition
             return {"state": "matched", "reason": None, "reference": str(LLM_REFERENCE)}
         made = self._outputs(point)
@@ -88,7 +88,7 @@ class ReferenceRuns:
         """Return the file with the outputs of the reference, or why there are none."""
         work, model = point.work, self._models[point.source]
         if not self._config.compare_outputs:
-            return "the configuration says compare_outputs: false"
+            return "the configuration sets compare_outputs: false"
         if model.suffix != ".onnx":
             return f"{model.name} is an engine without its model"
         if self._made is not None and self._made[:2] == (work, point.source):

@@ -69,7 +69,7 @@ class BenchRun:
         self._models = model_files(self.config)
         for path in self._models.values() if self.config.compare_outputs else ():
             if path.suffix == ".onnx":
-                refuse_random(Model.open(path), "compared", "compare_outputs: false measures it as it is")
+                refuse_random(Model.open(path), "compared", "compare_outputs: false measures it without comparison")
         self._hashes = {name: sha256_of(path) for name, path in self._models.items()}
         self._records = self.folder / "records.jsonl"
         self._done = {(one.key, one.repetition) for one in self.kept}
@@ -94,7 +94,7 @@ class BenchRun:
                 self._write_off(point, "unavailable", self.unavailable[point.backend], "ComponentMissing")
             served = [point for point in wanted if point.backend not in self.unavailable]
             for point in [point for point in served if self._is_saturated(point)]:
-                self._write_off(point, "skipped", "throughput no longer grew at a smaller batch", None)
+                self._write_off(point, "skipped", "throughput no longer increased at a smaller batch", None)
             fresh = [point for point in served if not self._is_saturated(point)]
             for start in range(0, len(fresh), self.config.processes):
                 self._measure_together(fresh[start : start + self.config.processes])
@@ -195,7 +195,7 @@ class BenchRun:
                 self._failed(one, repetition, failure)
                 return
         if one.is_wrong:
-            error = f"its outputs are not those of {one.outputs['reference']}: {one.outputs['reason']}"
+            error = f"its outputs differ from {one.outputs['reference']}: {one.outputs['reason']}"
             self._write_off(one.point, "wrong", error, "CheckFailed", outputs=one.outputs)
         else:
             self._append(self._measured(one, repetition, found))

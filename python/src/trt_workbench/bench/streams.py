@@ -14,6 +14,7 @@ from trt_workbench.backends.measure.inputs import limited, random_inputs
 from trt_workbench.backends.measure.loop import measure_calls
 from trt_workbench.backends.measuring import Samples, SamplingLimits
 from trt_workbench.bench.matrix import Work
+from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.engine.profiles import Profile
 from trt_workbench.stream import Contract, Pieces, PooledStream, SavedStream, StreamPool, SymbolProfile, read_contract
@@ -54,7 +55,7 @@ class StreamWork:
         )
         if work.batch > self._pool.buckets[-1]:
             raise UsageProblem(
-                f"{work.batch} streams do not fit into one call: the contract's profiles take at most "
+                f"One call cannot take {counted(work.batch, 'stream')}: the contract's profiles accept at most "
                 f"{self._pool.buckets[-1]} of these chunks. {contract}"
             )
         name, declared = self._contract.signal

@@ -196,7 +196,7 @@ def _sentence(work: str, standings: Sequence[Standing]) -> str:
     time = best.latency_ms
     figure = f"{time.median:.3f} ms ({_span(time)})"
     if len(standings) == 1:
-        return f"{work}: {best.runtime} takes {figure}; there is nothing to compare it with."
+        return f"{work}: {best.runtime} takes {figure}; there is no other runtime to compare."
     tied = [standing.runtime for standing in standings[1:] if standing.rank == best.rank]
     beaten = [standing for standing in standings if standing.rank != best.rank]
     if tied:

@@ -20,7 +20,7 @@ from trt_workbench.verify import let_through
 _MOST_FAILURES = 4
 # The text for a point without a time; a batch that a saturated sweep left out is only counted, and wrong outputs are
 # the first sentence of all.
-_ENDS = {"failed": "failed", "unavailable": "could not serve"}
+_ENDS = {"failed": "failed", "unavailable": "was not available"}
 
 
 def summary(run: BenchArtefacts, made: Sequence[Table]) -> list[str]:
@@ -40,15 +40,13 @@ def alarms(records: Sequence[Record]) -> list[str]:
     if wrong := {(_place(one), one.runtime): one.error for one in records if one.status == "wrong"}:
         (place, runtime), error = next(iter(wrong.items()))
         sentences.append(
-            f"Wrong: {len(wrong)} of {counted(len(points), 'point')} gave wrong outputs and are not ranked; {place} "
+            f"Wrong outputs at {len(wrong)} of {counted(len(points), 'point')}, not ranked; {place} "
             f"on {runtime}: {error}."
         )
     untrusted = [row for row in unstable(records) if len(row["repetitions"]) == row["measured"]]
     if untrusted:
         row = untrusted[0]
-        sentences.append(
-            f"Unstable: the times of {len(untrusted)} of {counted(len(points), 'point')} are not to be relied on."
-        )
+        sentences.append(f"Unstable: the times of {len(untrusted)} of {counted(len(points), 'point')} are unreliable.")
         sentences.append(f"The first, {row['work']} on {row['runtime']}: {'; '.join(row['reasons'])}.")
     return sentences
 
@@ -63,7 +61,7 @@ def _outcome(run: BenchArtefacts, made: Sequence[Table]) -> list[str]:
     each = f"{most}" if fewest == most else f"{fewest} to {most}"
     return [
         f"{counted(len(made), 'workload')} on {counted(runtimes, 'runtime')}: "
-        f"{counted(len(measured), 'repetition')} measured, {each} of each point.",
+        f"{counted(len(measured), 'repetition')} measured, {each} per point.",
         *leaders(made),
     ]
 
@@ -78,8 +76,8 @@ def _caveats(run: BenchArtefacts, made: Sequence[Table]) -> list[str]:
     crowded = max((len(table.rows) for table in made), default=0)
     if run.config.repetitions >= LEAST_REPETITIONS and inseparable(run.config.repetitions, crowded - 1):
         sentences.append(
-            f"{crowded} runtimes stand in one table: with {run.config.repetitions} repetitions no difference of "
-            "theirs, however large, passes the test after its correction; measure more repetitions."
+            f"{crowded} runtimes are in one table: with {run.config.repetitions} repetitions no difference between "
+            "them, however large, passes the test after its correction; measure more repetitions."
         )
     marked = sum(len(row["repetitions"]) for row in unstable(run.records))
     if marked:
@@ -91,8 +89,8 @@ def _caveats(run: BenchArtefacts, made: Sequence[Table]) -> list[str]:
     drifted = sum(WARNING < (record.window_drift or 0) <= DRIFT for record in run.records)
     if drifted:
         sentences.append(
-            f"In {counted(drifted, 'repetition')} the median moved by 2 to 10 % between windows: a warning, and a "
-            "reason to look at the intervals."
+            f"In {counted(drifted, 'repetition')} the median moved by 2 to 10 % between windows: a warning; "
+            "check the intervals."
         )
     if crept := _crept(run.records):
         sentences.append(
@@ -120,7 +118,7 @@ def leaders(made: Sequence[Table]) -> list[str]:
     tied = len(compared) - len(alone)
     sentences = [f"Fastest: {', '.join(wins)}."] if wins else []
     if tied:
-        sentences.append(f"At {counted(tied, 'workload')} the lowest median cannot be told from the next.")
+        sentences.append(f"At {counted(tied, 'workload')} the lowest median is not distinguishable from the next.")
     return sentences
 
 
@@ -133,11 +131,11 @@ def _missing(records: Sequence[Record]) -> list[str]:
         if row["status"] in _ENDS
     ]
     skipped = sum(len(row["works"]) for row in found if row["status"] == "skipped")
-    more = [f"And {len(sentences) - _MOST_FAILURES} failures more; the report lists them."]
+    more = [f"And {counted(len(sentences) - _MOST_FAILURES, 'more failure')}; the report lists them."]
     return [
         *sentences[:_MOST_FAILURES],
         *(more if len(sentences) > _MOST_FAILURES else []),
-        *([f"{counted(skipped, 'point')} of sweeps left out, as throughput no longer grew."] if skipped else []),
+        *([f"Left out {counted(skipped, 'point')} of sweeps, as throughput no longer increased."] if skipped else []),
     ]
 
 
@@ -149,7 +147,7 @@ def _fallbacks(records: Sequence[Record]) -> list[str]:
         if record.provenance.get("fallback_nodes")
     }
     return [
-        f"{runtime} executed {counted(count, 'node')} of {model} on the processor, as it was allowed to."
+        f"{runtime} executed {counted(count, 'node')} of {model} on the processor, as allowed."
         for (runtime, model), count in nodes.items()
     ]
 
@@ -175,8 +173,8 @@ def _far(records: Sequence[Record]) -> list[str]:
         if record.status == "ok" and record.outputs and record.outputs.get("state") == "far"
     }
     return [
-        f"The outputs of {counted(len(points), 'point')} are further from the reference than their precision usually "
-        f"takes them, so look at the accuracy; {place} on {runtime}: {reason}."
+        f"The outputs of {counted(len(points), 'point')} differ more from the reference than is usual for their "
+        f"precision; check the accuracy; {place} on {runtime}: {reason}."
         for (place, runtime), reason in [*points.items()][:1]
     ]
 
@@ -225,7 +223,7 @@ def _kinds(reasons: Iterable[str]) -> list[str]:
     kinds: dict[str, list[str]] = {}
     for reason in reasons:
         kinds.setdefault(re.sub(r"\d+", "0", reason), []).append(reason)
-    return [first + (f" (and {len(more)} alike)" if more else "") for first, *more in kinds.values()]
+    return [first + (f" (and {len(more)} similar)" if more else "") for first, *more in kinds.values()]
 
 
 def executed(records: Iterable[Record]) -> dict[str, dict[str, str]]:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.language import Logits, Tokens
+from trt_workbench.core.counts import counted
 from trt_workbench.core.elements import errors, is_finite
 from trt_workbench.core.errors import CheckFailed, UsageProblem
 from trt_workbench.core.precision import LOGITS, known
@@ -166,14 +167,16 @@ class AgreementCheck:
         right = by_position <= limit
         failure = None
         if is_broken(expected):
-            failure = f"The logits of {self._name} itself are not finite, so nothing can be compared with them."
+            failure = (
+                f"The logits of {self._name}, the reference, are not finite, so nothing can be compared with them."
+            )
         elif not right.all():
             row, position = (int(index) for index in np.argwhere(~right)[0])
             rows, error = int((~right.all(axis=1)).sum()), by_position[row, position]
             by = f"{error:.3g}" if np.isfinite(error) else "NaN or infinity"
             failure = (
-                f"Its logits are not those of {self._name}: {rows} of {len(right)} sequences differ, the first is "
-                f"sequence {row} at token {position}, by {by}; {limit:.3g} is allowed."
+                f"Its logits differ from those of {self._name} in {rows} of {counted(len(right), 'sequence')}, first "
+                f"in sequence {row} at token {position}, by {by}; the limit is {limit:.3g}."
             )
         sequences, positions = by_position.shape
         return Agreement(self._name, sequences, positions, worst, limit, failure=failure)
@@ -198,8 +201,8 @@ class AgreementCheck:
         failure = None
         if not gap <= limit:
             failure = (
-                f"Its tokens are not those of {self._name}: sequence {rows[worst]} differs at token {first[worst]}, "
-                f"where the reference prefers its own by {gap:.3g}; {limit:.3g} would be a near tie."
+                f"Its tokens differ from those of {self._name}: in sequence {rows[worst]} at token {first[worst]}, "
+                f"where the reference prefers its own token by {gap:.3g}; up to {limit:.3g} is a near tie."
             )
         return replace(
             agreement,

@@ -21,6 +21,7 @@ from trt_workbench.console.common import (
     stdout_console,
 )
 from trt_workbench.console.drawing import ReportOutcome, draw
+from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import INTERRUPTED, CheckFailed
 from trt_workbench.core.percent import share
 from trt_workbench.core.settings import Setting
@@ -44,10 +45,10 @@ def eval_llm(
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
-    """Compare a language model's answers on several runtimes.
+    """Compare a language model's output on several runtimes.
 
-    Perplexity, with a gate, and generated tokens are compared with PyTorch's in fp32. Without a model, an embedded one
-    is evaluated on an embedded text that it was not trained on.
+    Compares perplexity, with a gate, and generated tokens with PyTorch in fp32. Without a model, an embedded one is
+    evaluated on an embedded text that it was not trained on.
     """
     let_idle_threads_sleep()
     say_if_allowed(allow_unverified=settings.allow_unverified)
@@ -72,13 +73,13 @@ def eval_llm(
     else:
         _show(outcome.metrics, directory)
     if outcome.status == "partial":
-        say(f"Interrupted {_reached(outcome.metrics)}; what was done is kept, marked partial: {directory}")
+        say(f"Interrupted {_reached(outcome.metrics)}; the results so far are kept, marked partial: {directory}")
         raise typer.Exit(INTERRUPTED)
     if outcome.failures:
-        raise CheckFailed(f"The gate on the perplexity failed. {' '.join(outcome.failures)} Run directory: {directory}")
+        raise CheckFailed(f"The perplexity gate failed. {' '.join(outcome.failures)} Run directory: {directory}")
     if outcome.generation_error:
         raise type(outcome.generation_error)(
-            f"Not every backend generates what it should; the reasons stand above. Run directory: {directory}"
+            f"Not every backend generates what PyTorch generates; the reasons are above. Run directory: {directory}"
         ) from outcome.generation_error
     drawing.end()
 
@@ -86,7 +87,7 @@ def eval_llm(
 def _reached(metrics: dict[str, Any]) -> str:
     """Say how far an interrupted run came."""
     if metrics["interrupted"] == "perplexity":
-        return f"after {metrics['tokens']} tokens"
+        return f"after {counted(metrics['tokens'], 'token')}"
     return f"while generating (comparisons done: {len(metrics['generation'])})"
 
 
@@ -146,7 +147,7 @@ def _perplexities(metrics: dict[str, Any]) -> Any:
     from trt_workbench.model.precision import precision_label
 
     columns = ("backend", "ran in", "perplexity", "change", "Δ logit", "top-1", "KL", "gate")
-    table = _table(f"Perplexity over {metrics['tokens']} tokens", *columns)
+    table = _table(f"Perplexity over {counted(metrics['tokens'], 'token')}", *columns)
     for row in metrics["backends"]:
         table.add_row(
             f"{row['backend']}:{row['precision']}",
@@ -162,8 +163,9 @@ def _perplexities(metrics: dict[str, Any]) -> Any:
 
 
 def _generations(metrics: dict[str, Any]) -> Any:
-    columns = ("mode", "backend", "prompt", "Δ logit", "at most", "same")
-    title = f"Generation of {metrics['generation'][0]['new_tokens']} tokens; same: as PyTorch's, up to a near tie"
+    columns = ("mode", "backend", "prompt", "Δ logit", "limit", "same")
+    tokens = counted(metrics["generation"][0]["new_tokens"], "token")
+    title = f"Generation of {tokens}; same: tokens equal to PyTorch's up to a near tie"
     table = _table(title, *columns)
     for row in metrics["generation"]:
         if (agreement := row["agreement"]) is None:  # it is named above

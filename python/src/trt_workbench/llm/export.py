@@ -195,7 +195,7 @@ def exported_graph(
         files = [folder / name for name in (MANIFEST, f"{kind}.onnx", f"{kind}.onnx.data", *_COPIED)]
         if not sealed(files, say):
             if not found.ok:
-                say(f"The {kind} graph is not compared with PyTorch by itself: {found.reason}")
+                say(f"The {kind} graph is not compared with PyTorch on its own: {found.reason}")
             export_llm(directory, folder, settings, say)
             seal(files)
     return _graph(folder, read_document(folder / MANIFEST, Exported)["graphs"][0])
@@ -217,7 +217,7 @@ def graph_from_export(
         UsageProblem: the folder is no export, is one of another model, or lacks the graph.
     """
     if not (folder / MANIFEST).exists():
-        raise UsageProblem(f"This is no folder of export-llm ({MANIFEST} is missing): {folder}")
+        raise UsageProblem(f"The folder was not written by export-llm ({MANIFEST} is missing): {folder}")
     manifest = read_document(folder / MANIFEST, Exported, "export the graphs again")
     entries = {entry["kind"]: entry for entry in manifest["graphs"]}
     if manifest["source"]["sha256"] != directory.sha256:
@@ -233,7 +233,7 @@ def graph_from_export(
         options = f" --cache-length {slots}" if slots else ""
         options += f" --batch {batch}" if batch else ""
         raise UsageProblem(
-            f"The export holds no {kind} graph that fits; make all anew with "
+            f"The export has no {kind} graph that fits; export all graphs again with "
             f"export-llm --graphs {kinds}{options}: {folder}"
         )
     return _graph(folder, entry)

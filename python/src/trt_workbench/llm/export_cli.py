@@ -39,31 +39,37 @@ def export_llm(
         typer.Option(
             min=OLDEST_OPSET,
             max=NEWEST_OPSET,
-            help=f"ONNX operator set; {DEFAULT_OPSET}, which TensorRT 8.6 reads, by default.",
+            help=f"ONNX operator set; by default {DEFAULT_OPSET}, which TensorRT 8.6 reads.",
         ),
     ] = None,
     tensorrt: Annotated[
-        str | None, typer.Option(help="Choose the newest operator set that this TensorRT reads: 8.6, 10 or 11.")
+        str | None, typer.Option(help="Use the newest operator set that this TensorRT version reads: 8.6, 10 or 11.")
     ] = None,
     cache_length: Annotated[
         int | None,
-        typer.Option(min=2, help="Slots of the static and step graphs; the model's positions, at most 1024."),
+        typer.Option(
+            min=2, help="Slots of the static and step graphs; by default the model's positions, at most 1024."
+        ),
     ] = None,
     batch: Annotated[
-        int | None, typer.Option(min=1, help="Fix the batch of these graphs, as state on a device needs.")
+        int | None, typer.Option(min=1, help="Fixed batch of these graphs, needed to keep the state on a device.")
     ] = None,
     external_data: Annotated[
-        bool, typer.Option("--external-data", help="Weights beside the graph even if they would fit into it.")
+        bool,
+        typer.Option(
+            "--external-data", help="Write the weights to a file of their own even if they fit into the graph."
+        ),
     ] = False,
     skip_proof: Annotated[
-        bool, typer.Option("--skip-proof", help="Do not compare the files with PyTorch, where ONNX Runtime is absent.")
+        bool,
+        typer.Option("--skip-proof", help="Do not compare the files with PyTorch, as where ONNX Runtime is missing."),
     ] = False,
     as_json: JsonOption = False,
     debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
 ) -> None:
-    """Export a language model to ONNX, compared with PyTorch.
+    """Export a language model to ONNX and compare it with PyTorch.
 
-    It is a causal model in Hugging Face's format. The files run on ONNX Runtime's CPU provider for the comparison.
+    The model is a causal one in Hugging Face's format. The comparison runs the files on ONNX Runtime's CPU provider.
     """
     let_idle_threads_sleep()
     from trt_workbench.llm.export import ExportSettings, check_folder, parse_graphs
@@ -74,7 +80,7 @@ def export_llm(
     kinds = parse_graphs(graphs, GRAPHS)
     if not set(kinds) & set(SLOTTED) and (cache_length or batch):
         raise UsageProblem(
-            "--cache-length and --batch are of the static and step graphs; add one to --graphs or leave them out."
+            "--cache-length and --batch apply to the static and step graphs; add one to --graphs or leave them out."
         )
     settings = ExportSettings(
         graphs=kinds,

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import CheckFailed, UsageProblem, WorkbenchError
 from trt_workbench.core.verification import Mark
 from trt_workbench.llm.agreement import Agreement, AgreementCheck, Disagreement, Trace, trace
@@ -106,13 +107,13 @@ def check_generation(settings: LlmSettings, positions: int | None, available: in
     longest = max(settings.prompts)
     if positions and settings.capacity > positions:
         raise UsageProblem(
-            f"The model has {positions} positions; {settings.capacity} tokens do not fit. Pass fewer --prompt or "
-            f"--new-tokens."
+            f"The model has {positions} positions; {settings.capacity} tokens do not fit. Pass a smaller "
+            f"--prompt or --new-tokens."
         )
     if available < settings.batch * longest:
         raise UsageProblem(
-            f"The text has {available} tokens, too few for {settings.batch} prompts of {longest}; give a longer text "
-            f"or pass a smaller --prompt."
+            f"The text has {counted(available, 'token')}, too few for {counted(settings.batch, 'prompt')} of "
+            f"{longest}; give a longer text or pass a smaller --prompt."
         )
 
 

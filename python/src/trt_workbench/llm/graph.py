@@ -96,7 +96,7 @@ def export_graph(
     from trt_workbench.llm import graphs
 
     if not OLDEST_OPSET <= opset <= NEWEST_OPSET:
-        raise UsageProblem(f"Opset {opset} cannot be written; choose {OLDEST_OPSET} to {NEWEST_OPSET}.")
+        raise UsageProblem(f"Opset {opset} is not supported; choose {OLDEST_OPSET} to {NEWEST_OPSET}.")
     slots = cache_length if kind in SLOTTED else None
     if kind in SLOTTED and not slots:
         raise UsageProblem(f"A {kind} graph needs the length of its cache.")
@@ -168,7 +168,7 @@ def _example_past(model: PreTrainedModel, kind: GraphKind, batch: int, cache_len
     past = [tensor.clone() for tensor in found if isinstance(tensor, torch.Tensor) and tensor.ndim == 4]
     if not past or len(past) != len(found):
         raise UsageProblem(
-            f"This {model.config.model_type} model keeps another state than keys and values of every layer, so the "
+            f"This {model.config.model_type} model keeps other state than keys and values of each layer, so the "
             f"{kind} graph cannot be exported; only logits needs no state."
         )
     if cache_length is None:
@@ -235,7 +235,7 @@ def _not_exportable(model: PreTrainedModel, kind: str, opset: int, error: Except
     what = f"The {kind} graph of this {model.config.model_type} model cannot be exported at opset {opset}"
     text = " ".join(str(error).split())
     if isinstance(error, torch.onnx.errors.UnsupportedOperatorError):
-        return UsageProblem(f"{what}: an operator has no ONNX form. {text}")
+        return UsageProblem(f"{what}: an operator has no ONNX equivalent. {text}")
     if isinstance(error, OSError):
         return error
     if failed := device_error(error):

@@ -113,7 +113,7 @@ def check_precision(choice: BackendChoice, *, candidates: bool = False) -> None:
         backend.check_precision(choice.precision)
     elif choice.precision not in known:
         raise UsageProblem(
-            f"Backend {choice.name} runs language models in {', '.join(known)}, not {choice.precision!r}."
+            f"Backend {choice.name} supports language models in {', '.join(known)}, not {choice.precision!r}."
         )
 
 
@@ -132,13 +132,13 @@ def check_ranges(choices: Sequence[BackendChoice], calibration: str | None, *, c
     if cached:
         without = [name for name in _MADE if not read(name)[0].is_calibrated]
         raise UsageProblem(
-            f"{ranged[0]} cannot generate with a cache: its ranges are found on texts, and the cached graph takes keys "
-            f"and values, too. Pass --modes generate, or a format without ranges: {', '.join(without)}."
+            f"{ranged[0]} cannot generate with a cache: its ranges are calibrated on texts, and the cached graph also "
+            f"takes keys and values. Pass --modes generate, or a format without ranges: {', '.join(without)}."
         )
     if calibration is None:
         raise UsageProblem(
             f"{ranged[0]}: Ranges of activations need data: pass --calibration with a text, or --calibration random "
-            "for a model that is labelled as not calibrated."
+            "for a model labelled as not calibrated."
         )
     if calibration != RANDOM and not Path(calibration).exists():
         raise UsageProblem(f"There is no such file or folder for --calibration: {calibration}")
@@ -224,7 +224,7 @@ def _in_format(choice: BackendChoice, source: ModelSource, graph: ExportedGraph)
     precision = choice.precision
     if precision not in _MADE or source.candidate is None or not _takes_candidates(choice.name):
         return graph
-    source.say(f"Making the {graph.kind} graph in {precision}")
+    source.say(f"Converting the {graph.kind} graph to {precision}")
     return replace(graph, path=source.candidate(graph.path, precision), data=None)
 
 

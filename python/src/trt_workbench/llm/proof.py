@@ -61,8 +61,8 @@ def prove_export(
             expected = reference.logits(tokens)
             if is_broken(expected):
                 raise UsageProblem(
-                    f"PyTorch itself computes logits that are not finite, at batch {batch}, length {length}: weights "
-                    f"of the checkpoint are not finite, or too large."
+                    f"PyTorch itself computes logits that are not finite at batch {batch}, length {length}: the "
+                    f"checkpoint has weights that are not finite or too large."
                 )
             try:
                 expected, got = _both_logits(graph, session, tokens, expected)
@@ -97,14 +97,14 @@ def _last_logits(model: CachedModel, tokens: Tokens, prompt: int, expected: Logi
 def _not_running(graph: ExportedGraph, batch: int, length: int, error: UsageProblem) -> CheckFailed:
     said = str(error).rsplit(": ", 1)[0]  # without the path, which is gone with the error
     return CheckFailed(
-        f"The exported {graph.kind} graph does not run at batch {batch}, length {length}, which it was not traced at: "
-        f"this architecture takes decisions in Python that tracing does not keep. {said}"
+        f"The exported {graph.kind} graph fails at batch {batch}, length {length}, for which it was not traced: this "
+        f"architecture makes decisions in Python that tracing does not keep. {said}"
     )
 
 
 def _wrong(graph: ExportedGraph, case: dict[str, Any]) -> CheckFailed:
     return CheckFailed(
-        f"The exported {graph.kind} graph does not compute what PyTorch computes: at batch {case['batch']}, length "
+        f"The exported {graph.kind} graph differs from PyTorch: at batch {case['batch']}, length "
         f"{case['length']} a logit differs by {case['max_abs_difference']:.3g} (largest logit "
-        f"{case['max_abs_logit']:.3g}). This architecture needs something that tracing does not keep."
+        f"{case['max_abs_logit']:.3g}). This architecture has behaviour that tracing does not keep."
     )

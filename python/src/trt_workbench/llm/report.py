@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import read_document, read_lines
 from trt_workbench.core.percent import share
 from trt_workbench.llm.document import Generated, LlmMetrics, LlmRecord
@@ -42,28 +43,28 @@ def summarise(metrics: LlmMetrics) -> list[str]:
     if rows:
         sentences += [row["failure"] for row in rows if row["failure"]] or ["Every backend passes the gate."]
         sentences.append(
-            f"{model} has a perplexity of {rows[0]['perplexity']:.4f} over {metrics['tokens']} tokens with PyTorch in "
-            f"fp32, the reference."
+            f"{model} has a perplexity of {rows[0]['perplexity']:.4f} over {counted(metrics['tokens'], 'token')} with "
+            "PyTorch in fp32, the reference."
         )
         others = [(row["relative_difference"], row) for row in rows[1:] if row["relative_difference"] is not None]
         if others:
             increase, worst = max(others, key=lambda one: one[0])
             sentences.append(
-                f"The largest increase is that of {worst['backend']}:{worst['precision']}, {100 * increase:+.4g}%; its "
-                f"likeliest token is the reference's at {share(worst['top1_agreement'], 3)}% of the tokens."
+                f"{worst['backend']}:{worst['precision']} has the largest increase, {100 * increase:+.4g}%; its most "
+                f"likely token is the reference's at {share(worst['top1_agreement'], 3)}% of the tokens."
             )
     generated = metrics.get("generation", [])
     if generated:
         right = [row for row in generated if not row["failure"]]
-        sentences.append(f"{len(right)} of {len(generated)} generations agree with PyTorch in fp32.")
+        sentences.append(f"Generations that agree with PyTorch in fp32: {len(right)} of {len(generated)}.")
     return sentences
 
 
 def generation_failures(metrics: Mapping[str, Any]) -> list[str]:
     """Say in sentences which backends generate something else than PyTorch in fp32 or nothing at all, and why."""
     return [
-        f"{row['backend']}:{row['precision']}, {row['mode']} (batch {row['batch']}, prompt of {row['prompt_tokens']} "
-        f"tokens): {row['failure']}"
+        f"{row['backend']}:{row['precision']}, {row['mode']} (batch {row['batch']}, prompt of "
+        f"{counted(row['prompt_tokens'], 'token')}): {row['failure']}"
         for row in metrics.get("generation", [])
         if row["failure"]
     ]

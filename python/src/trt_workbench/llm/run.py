@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from trt_workbench.backends.language import LogitsModel
 from trt_workbench.backends.registry import check_backend_options
 from trt_workbench.backends.torch.llm_tokenizer import load_tokenizer, other_tokens
+from trt_workbench.core.counts import counted
 from trt_workbench.core.directory import destination_of
 from trt_workbench.core.errors import UsageProblem, WorkbenchError
 from trt_workbench.core.hashing import hash_file
@@ -129,7 +130,7 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
         self._tokens = encoded.ids[own:][: request.limit]
         self._byte_counts = None if encoded.byte_counts is None else encoded.byte_counts[own:]
         if own:
-            self._note(f"The text begins with the begin-of-text token: the window's own takes the place of it ({own}).")
+            self._note(f"The text begins with the begin-of-text token: the window's own replaces it ({own}).")
         self.recipe = choose_recipe(
             request.window, request.stride, bos, tokenizer.bos_id, self.directory.positions, len(self._tokens)
         )
@@ -254,7 +255,7 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
         except MemoryError:  # of a backend or of Python
             if not self.request.halve_batch or self._batch == 1:
                 raise
-            self.notes.append(f"Out of memory at batch {self._batch}: {candidate.choice} went on with half of it.")
+            self.notes.append(f"Out of memory at batch {self._batch}: {candidate.choice} continued with half of it.")
             self._batch //= 2
             return False
         for candidate, scores in found:  # all or none: backends are compared on the same tokens
@@ -270,7 +271,7 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
         if not change <= self.request.max_ppl_increase:  # `not`: NaN fails
             shown = f"{100 * change:+.4g}%" if math.isfinite(change) else "not a number"
             failure = (
-                f"{candidate.choice}: perplexity {perplexity:.4f} against {expected:.4f} is {shown}, the gate is "
+                f"{candidate.choice}: perplexity {perplexity:.4f} against {expected:.4f} is {shown}; the gate is "
                 f"+{100 * self.request.max_ppl_increase:.4g}%{candidate.overflow}."
             )
         return {
@@ -342,8 +343,8 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
 def _check_tokens(directory: LlmDirectory, ids: NDArray[np.int64]) -> None:
     if directory.vocabulary and ids.size and ids.max() >= directory.vocabulary:
         raise UsageProblem(
-            f"The tokenizer gives token {ids.max()}, but the model knows {directory.vocabulary} tokens: they do not "
-            f"belong together. {directory.path}"
+            f"The tokenizer gives token {ids.max()}, but the model has {counted(directory.vocabulary, 'token')}; they "
+            f"do not match: {directory.path}"
         )
 
 

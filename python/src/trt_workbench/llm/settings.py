@@ -86,21 +86,21 @@ class LlmSettings:
         ),
     ] = ("perplexity",)
     window: Annotated[
-        int | None, Setting("Tokens that the model sees at once; its positions, at most 1024.", min=2)
+        int | None, Setting("Tokens per window; by default the model's positions, at most 1024.", min=2)
     ] = None
-    stride: Annotated[int | None, Setting("Tokens between windows; half a window by default.", min=1)] = None
+    stride: Annotated[int | None, Setting("Tokens between window starts; half a window by default.", min=1)] = None
     bos: Annotated[
         Literal["auto", "none", "window"],
-        Setting("Begin-of-text token: none, window (before each), auto (as the tokenizer does)."),
+        Setting("Begin-of-text token: none, window (before each window), auto (as the tokenizer does)."),
     ] = "auto"
-    batch: Annotated[int, Setting("Windows per forward pass, sequences that are generated at once.", min=1)] = 1
+    batch: Annotated[int, Setting("Windows per forward pass, and sequences generated at once.", min=1)] = 1
     halve_batch: Annotated[bool, Setting("Continue with half the batch when memory runs out.")] = False
     limit: Annotated[int | None, Setting("Evaluate at most this many tokens of the text.", min=2)] = None
     # a share, typed in percent
     max_ppl_increase: Annotated[
         float,
         Setting(
-            "Gate: largest increase of the perplexity over PyTorch's, in percent.",
+            "Gate: maximum increase of the perplexity over PyTorch's, in percent.",
             min=0.0,
             kind=float,
             read=lambda _, percent: percent / 100,
@@ -110,7 +110,7 @@ class LlmSettings:
     prompts: Annotated[
         tuple[int, ...],
         Setting(
-            "Tokens of the prompt to generate after, several lengths separated by commas.",
+            "Tokens of the prompt; several lengths separated by commas.",
             flags="--prompt",
             kind=str,
             read=read_sizes,
@@ -122,12 +122,8 @@ class LlmSettings:
     opset: Annotated[int, Setting("ONNX operator set of the exported graphs.", min=OLDEST_OPSET, max=NEWEST_OPSET)] = (
         DEFAULT_OPSET
     )
-    graphs: Annotated[
-        Path | None, Setting("Folder of export-llm to take the graphs from, instead of exporting them.")
-    ] = None
-    calibration: Annotated[
-        str | None, Setting("Text that ranges for ort-cpu:int8 and ort-cpu:fp8 are found on, or random.")
-    ] = None
+    graphs: Annotated[Path | None, Setting("Folder of export-llm with the graphs, instead of exporting them.")] = None
+    calibration: Annotated[str | None, Setting("Calibration text for ort-cpu:int8 and ort-cpu:fp8, or random.")] = None
     threads: Annotated[int | None, Setting("Processors that a runtime may use; all by default.", min=1)] = None
     options: OptionsByBackend = field(default_factory=dict)
     allow_unverified: AllowUnverified = False

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
 
 Bos = Literal["none", "window"]
@@ -89,7 +90,7 @@ def choose_recipe(
         )
     if count < recipe.content:
         raise UsageProblem(
-            f"The text has {count} tokens, fewer than one window of {recipe.content}; "
+            f"The text has {counted(count, 'token')}, fewer than one window of {recipe.content}; "
             f"give a longer text or pass --window {max(count, 2)} or less."
         )
     return recipe

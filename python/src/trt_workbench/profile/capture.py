@@ -70,7 +70,7 @@ class Capture:
         self._run(NSYS, nsys_profile(nsys, output, self.program))
         recording = output.with_suffix(".nsys-rep")
         if not recording.is_file():
-            raise ComponentMissing("Nsight Systems left no recording; what it printed is in nsys.log.")
+            raise ComponentMissing("Nsight Systems wrote no recording; its output is in nsys.log.")
         kernels = self._run(NSYS, stats_command(nsys, recording, nsys_stats.KERNELS), name=nsys_stats.KERNELS)
         command = stats_command(nsys, recording, nsys_stats.RANGES)
         ranges = self._run(NSYS, command, name=nsys_stats.RANGES, may_fail=True)
@@ -117,8 +117,8 @@ class Capture:
         self._raise_failure()
         if _FORBIDDEN in printed_and_logged:
             raise ComponentMissing(
-                f"{tool.title} may not read the GPU's counters ({_FORBIDDEN}); run as root, load the driver with "
-                f"NVreg_RestrictProfilingToAdminUsers=0, or give the container the capability SYS_ADMIN."
+                f"{tool.title} is not permitted to read the GPU's counters ({_FORBIDDEN}); run as root, load the "
+                "driver with NVreg_RestrictProfilingToAdminUsers=0, or give the container the capability SYS_ADMIN."
             )
         if ended.code and not may_fail:
             last = next(

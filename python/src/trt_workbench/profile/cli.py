@@ -27,7 +27,7 @@ def profile(
 ) -> None:
     """Time every layer, node and kernel; compare two precisions.
 
-    Layers of an engine are joined with the ONNX nodes that they compute. NVIDIA's profilers record the kernels.
+    Maps the layers of an engine to the ONNX nodes that they compute. NVIDIA's profilers record the kernels.
     """
     from trt_workbench.profile.run import profile as run_profile
 

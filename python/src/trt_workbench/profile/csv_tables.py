@@ -92,7 +92,7 @@ def _rows(lines: Sequence[str], first: int, names: list[str], source: str, free:
         if fitted is None:
             number, line = kept[place]
             raise UsageProblem(
-                f"{source} printed {len(cells)} cells below {len(names)} columns, line {number}: {line[:300]}"
+                f"{source} printed {len(cells)} cells for {len(names)} columns, line {number}: {line[:300]}"
             )
         if fitted != names:
             rows.append(dict(zip(names, fitted, strict=True)))
@@ -108,7 +108,7 @@ def _records(lines: Sequence[str], source: str) -> Iterator[tuple[int, list[str]
             yield place, cells
             place = reader.line_num
     except csv.Error as error:
-        raise UsageProblem(f"{source} printed what is no CSV ({error}): {lines[place][:300]}") from error
+        raise UsageProblem(f"{source} printed invalid CSV ({error}): {lines[place][:300]}") from error
 
 
 def _fitted(cells: list[str], names: Sequence[str], free: str | None) -> list[str] | None:
@@ -138,7 +138,7 @@ def nanoseconds(value: float, unit: str) -> float:
     try:
         return value * _PER_NS[unit.strip().lower()]
     except KeyError:
-        raise UsageProblem(f"The unit {unit!r} of a time is not known; expected one of {', '.join(_PER_NS)}.") from None
+        raise UsageProblem(f"The unit of time {unit!r} is unknown; expected one of {', '.join(_PER_NS)}.") from None
 
 
 def column_and_unit(row: dict[str, str], beginning: str) -> tuple[str, str]:

@@ -20,7 +20,7 @@ METRIC_COLUMNS: dict[str, tuple[str, float, int]] = {
     "dram__bytes_read.sum": ("DRAM read, MiB", 2.0**-20, 2),
     "dram__bytes_write.sum": ("DRAM written, MiB", 2.0**-20, 2),
     "sm__warps_active.avg.pct_of_peak_sustained_active": ("warps active, %", 1.0, 1),
-    "launch__registers_per_thread": ("registers a thread", 1.0, 0),
+    "launch__registers_per_thread": ("registers per thread", 1.0, 0),
 }
 
 

@@ -164,9 +164,9 @@ def _workload(
 def _refuse_unrecorded(request: ProfileRequest) -> None:
     """Raise UsageProblem if an option says how to record kernels, and none are recorded."""
     if request.launches != ProfileRequest.launches and not request.ncu:
-        raise UsageProblem("--launches is of Nsight Compute; add --ncu, or leave it out.")
+        raise UsageProblem("--launches applies to Nsight Compute; add --ncu, or leave it out.")
     if request.timeout_s != ProfileRequest.timeout_s and not request.tools:
-        raise UsageProblem("--timeout is of Nsight's recordings; add --nsys or --ncu, or leave it out.")
+        raise UsageProblem("--timeout applies to Nsight's recordings; add --nsys or --ncu, or leave it out.")
 
 
 def _refuse_unused(request: ProfileRequest, sides: list[Workload]) -> None:
@@ -175,7 +175,7 @@ def _refuse_unused(request: ProfileRequest, sides: list[Workload]) -> None:
     flag = next((flag for flag, value in given.items() if value), None)
     if flag and not any(get_backend(side.backend).plans for side in sides):
         get_backend(sides[0].backend).device_option(request.device)
-        raise UsageProblem(f"{flag} is of TensorRT engines, and {sides[0].backend} has none; leave it out.")
+        raise UsageProblem(f"{flag} applies to TensorRT engines, and {sides[0].backend} has none; leave it out.")
 
 
 def _other(request: ProfileRequest, work: Workload) -> Workload | ProfiledSide | None:

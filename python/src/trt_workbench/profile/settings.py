@@ -24,17 +24,15 @@ class ProfileRequest:
     ] = None
     backend: Annotated[str, Setting("Runtime of a model: trt, ort-cpu, ort-cuda or ort-trt.")] = "auto"
     precision: Annotated[str, Setting("Precision of a model, as the backend defines it.")] = "fp32"
-    model: Annotated[
-        Path | None, Setting("ONNX model that a plan was built from, to know operators and check names.", _HOW)
-    ] = None
+    model: Annotated[Path | None, Setting("ONNX model of the plan, for operators and to check names.", _HOW)] = None
     options: BackendOptions = field(default_factory=dict)
     shapes: Shapes = field(default_factory=dict)
-    iterations: Annotated[int, Setting("Runs that count.", _HOW, min=1)] = 20
-    warmup: Annotated[int, Setting("Runs before them.", _HOW, min=1)] = 3
+    iterations: Annotated[int, Setting("Measured runs.", _HOW, min=1)] = 20
+    warmup: Annotated[int, Setting("Warm-up runs before them.", _HOW, min=1)] = 3
     nsys: Annotated[bool, Setting("Record with Nsight Systems.")] = False
     ncu: Annotated[bool, Setting("Record with Nsight Compute.", _NSIGHT)] = False
-    launches: Annotated[int, Setting("Most kernel launches that Nsight Compute measures.", _NSIGHT, min=1)] = 200
-    timeout_s: Annotated[float, Setting("Seconds after which a recording is stopped.", _NSIGHT, "--timeout", min=1)] = (
+    launches: Annotated[int, Setting("Maximum kernel launches that Nsight Compute measures.", _NSIGHT, min=1)] = 200
+    timeout_s: Annotated[float, Setting("Stop a recording after this many seconds.", _NSIGHT, "--timeout", min=1)] = (
         600.0
     )
     profile: ProfileIndex = None

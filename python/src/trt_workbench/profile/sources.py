@@ -89,7 +89,7 @@ def profile_workload(work: Workload, nodes: ModelNodes, side: Side, folder: Path
 
 def kernels_alone(work: Workload) -> ProfiledSide:
     """Return a profile without layers, for a runtime of which only kernels can be recorded."""
-    note = f"Backend {work.backend} has no profiler by layer; the kernels alone were recorded."
+    note = f"Backend {work.backend} has no layer profiler; only the kernels were recorded."
     return ProfiledSide([], {**_facts(work), "notes": [note]}, work)
 
 

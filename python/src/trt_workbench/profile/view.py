@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from trt_workbench.backends.profiling import OVERHEAD, Operation, Side
+from trt_workbench.core.counts import counted
 from trt_workbench.core.percent import share
 from trt_workbench.core.statistics.comparison import MATERIAL, Interval
 from trt_workbench.model.precision import precision_label
@@ -250,9 +251,9 @@ def _who_is_faster(target: SideView, against: SideView) -> str:
     """The answer, by the times without the profiler, and whether the profile can explain it."""
     found = answer(target.facts, against.facts)
     if different := against.facts.get("other_machine"):
-        return f"Which is faster is not known: the earlier run is of another machine ({'; '.join(different)})."
+        return f"Which is faster is not known: the earlier run is from another machine ({'; '.join(different)})."
     if found is None:
-        return "Which is faster is not known: there is no time without the profiler of both sides."
+        return "Which is faster is not known: the time without the profiler is missing for one side."
     times = f"{target.title} takes {_span(found.target)}, {against.title} {_span(found.against)}"
     word = {"target": f"{target.title} is faster", "against": f"{against.title} is faster", None: "neither is faster"}
     verdict = f"Without the profiler {word[found.faster]}: {times}."
@@ -263,8 +264,8 @@ def _who_is_faster(target: SideView, against: SideView) -> str:
     what = "by how much one is faster" if found.faster and same else "which is faster"
     return (
         f"The profile cannot answer {what}: with the profiler the times are {first:.3f} ms and "
-        f"{second:.3f} ms, which disagrees with those without it. {verdict} What follows tells what runs, not what is "
-        "gained."
+        f"{second:.3f} ms, which disagrees with those without it. {verdict} The rest shows what runs, not what "
+        "is gained."
     )
 
 
@@ -279,7 +280,7 @@ def _of_side(side: SideView) -> list[str]:
         part = sum(one.share or 0.0 for one in first)
         names = ", ".join(f"{label(one)} ({(one.mean_ms or 0.0):.3f} ms)" for one in first)
         found.append(
-            f"{side.title}: {len(side.longest)} {side.noun} take {side.total_ms:.3f} ms a run; the longest "
+            f"{side.title}: {len(side.longest)} {side.noun} take {side.total_ms:.3f} ms per run; the longest "
             f"({share(part)} %) are {names}."
         )
         if own := side.facts.get("own_ms"):
@@ -296,13 +297,13 @@ def _of_side(side: SideView) -> list[str]:
     for tool in dict.fromkeys(kernel.tool for kernel in side.kernels):
         kernels = [kernel for kernel in side.kernels if kernel.tool == tool]
         located = sum(1 for kernel in kernels if kernel.layer)
-        found.append(f"{tool} recorded {len(kernels)} kernels; {located} belong to a layer by its NVTX range.")
+        found.append(f"{tool} recorded {counted(len(kernels), 'kernel')}; layers known by NVTX range for {located}.")
     return found
 
 
 def _of_difference(target: SideView, against: SideView, groups: Sequence[LayerGroup]) -> list[str]:
     found = [
-        f"With the profiler the {target.noun} of {target.title} take {target.total_ms:.3f} ms in sum, the "
+        f"With the profiler the {target.noun} of {target.title} take {target.total_ms:.3f} ms in total, the "
         f"{against.noun} of {against.title} {against.total_ms:.3f} ms."
     ]
     computing = [group for group in groups if group.computes]

@@ -89,5 +89,5 @@ def feed_for(
         return engine_inputs(engine, limited(specs, work.path), shapes, work.seed, work.profile)
     tensors = onnx_inputs(work.path)
     shapes = complete_shapes(specs, dimension_symbols(tensors), {}, SHAPE_HINT, asked=work.shapes)
-    hint = "profile draws all inputs, and infer-engine --input takes arrays"
+    hint = "profile generates random inputs; infer-engine --input takes arrays"
     return random_inputs(with_limits(specs, tensors), shapes, work.seed, hint=hint)

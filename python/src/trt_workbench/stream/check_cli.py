@@ -19,6 +19,7 @@ from trt_workbench.console.common import (
 )
 from trt_workbench.console.drawing import draw
 from trt_workbench.console.progress import waiting
+from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import CheckFailed
 from trt_workbench.stream.check.settings import ContractSettings
 
@@ -36,8 +37,8 @@ def check_contract(
 ) -> None:
     """Check a streaming model against its contract.
 
-    First the documents: every contradiction of the contract with itself or the model is named, exit code 2. Then the
-    model runs: invariants at every chunk size, live and dead states, reset, padding, batches; exit code 1 names chunk,
+    First compares the documents: names each contradiction within the contract or with the model, exit code 2. Then runs
+    the model: invariants at every chunk size, live and dead states, reset, padding, batches; exit code 1 names chunk,
     tensor and invariant.
     """
     from trt_workbench.core.directory import run_directory
@@ -67,7 +68,7 @@ def check_contract(
         tail = f" (and {more} more)" if more else ""
         raise CheckFailed(
             f"{settings.target.name} does not keep its contract: {failed[0].name}: {failed[0].findings[0]}"
-            f"{tail}. All of it: {directory / 'report.html'}"
+            f"{tail}. Full report: {directory / 'report.html'}"
         )
     drawing.end()
 
@@ -78,11 +79,11 @@ def _show(found: ContractCheck, directory: Path) -> None:
 
     console = stdout_console(quiet=False)
     say = partial(print_line, console)
-    where = f"on {found.backend}, {found.chunks} chunks" if found.backend else "documents alone"
+    where = f"on {found.backend}, {counted(found.chunks, 'chunk')}" if found.backend else "documents only"
     say(f"{found.target['file']}: {'KEEPS' if found.passed else 'DOES NOT KEEP'} its contract ({where})")
     if dead := [state.input for state in found.states if not state.live]:
         say(f"Dead state: {', '.join(dead)}")
-    table = Table("check", "verdict", "cases", "worst relative L2", "what")
+    table = Table("check", "verdict", "cases", "worst relative L2", "details")
     for check in found.checks:
         worst = "-" if check.worst_rel_l2 is None else f"{check.worst_rel_l2:.1e}"
         table.add_row(check.name, check.verdict, str(check.cases), worst, escape(check.reason))
@@ -92,7 +93,7 @@ def _show(found: ContractCheck, directory: Path) -> None:
             table.add_row("", "", "", "", f"and {check.findings_left_out} more")
     console.print(table)
     if found.states:
-        table = Table("state", "carries something", "declared dead", "what was seen")
+        table = Table("state", "live", "declared dead", "observed")
         for state in found.states:
             table.add_row(
                 escape(state.input),

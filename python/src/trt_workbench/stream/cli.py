@@ -1,4 +1,4 @@
-"""`trtw eval-stream`: a streaming model chunk by chunk beside its reference, by its contract."""
+"""`trtw eval-stream`: compares a streaming model with its reference chunk by chunk, by its contract."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from trt_workbench.console.common import (
     stdout_console,
 )
 from trt_workbench.console.drawing import ReportOutcome, draw
+from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import CheckFailed
 from trt_workbench.core.settings import Setting
 from trt_workbench.model.precision import precision_label
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from trt_workbench.stream.document import LaneMetrics, StreamMetrics
     from trt_workbench.stream.paced_document import Paced
 
-# From so many chunks on, what a runtime takes at first is little beside what a leak would.
+# From so many chunks on, what a runtime takes at first is little compared with what a leak would.
 _LONG = 1000
 
 
@@ -43,7 +44,7 @@ def eval_stream(
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
-    """Check a streaming model chunk by chunk beside a reference.
+    """Compare a streaming model with a reference chunk by chunk.
 
     Every chunk runs with the reference's state and with the model's own. Without a model, an embedded encoder runs.
     Exit code 1 if a gate fails; the message names chunk, tensor and gate.
@@ -62,7 +63,7 @@ def eval_stream(
     if metrics.failures:
         more = len(metrics.failures) - 1
         tail = f" (and {more} more)" if more else ""
-        raise CheckFailed(f"{metrics.failures[0]}{tail}. All of it: {directory / 'metrics.json'}")
+        raise CheckFailed(f"{metrics.failures[0]}{tail}. Full results: {directory / 'metrics.json'}")
     drawing.end()
 
 
@@ -93,9 +94,9 @@ def _show(metrics: StreamMetrics, directory: Path) -> None:
     console = stdout_console(quiet=False)
     line = partial(print_line, console)
     seconds = "" if metrics.stream_seconds is None else f", {metrics.stream_seconds:.1f} s of audio"
-    line(f"{metrics.chunks} chunks{seconds}, {metrics.backend} beside {metrics.reference['name']}")
+    line(f"{counted(metrics.chunks, 'chunk')}{seconds}, {metrics.backend} compared with {metrics.reference['name']}")
     names = ("lane", "rel. L2", "largest", "growth", "head", "ms", "gates")
-    table = Table(*names, title="Beside the reference: median over chunks, largest, exponent of growth")
+    table = Table(*names, title="Compared with the reference: median over chunks, largest, growth exponent")
     for lane in metrics.lanes:
         table.add_row(*_row(lane))
     console.print(table)
@@ -104,7 +105,7 @@ def _show(metrics: StreamMetrics, directory: Path) -> None:
     if metrics.resident and metrics.chunks >= _LONG:
         grown = metrics.resident
         line(
-            f"Memory: {grown.last_bytes / 2**20:.0f} MiB, growing by {grown.bytes_per_chunk:.0f} bytes a chunk "
+            f"Memory: {grown.last_bytes / 2**20:.0f} MiB, growing by {grown.bytes_per_chunk:.0f} bytes per chunk "
             f"({grown.low:.0f} to {grown.high:.0f})"
         )
     if metrics.faults:
@@ -135,16 +136,16 @@ def _show_paced(paced: Paced, console: Console) -> None:
 
     line, per_stream = partial(print_line, console), paced.memory_bytes["per_stream"] / 2**10
     line(
-        f"{paced.precision} streams in batches of {', '.join(map(str, paced.check.rows))} beside each alone: "
+        f"{paced.precision} streams in batches of {', '.join(map(str, paced.check.rows))} compared with each alone: "
         f"{paced.check.text}"
     )
     if paced.switch:
         costs = ", ".join(f"{kind} {cost:+.1%}" for kind, cost in paced.switch.cost.items())
-        line(f"A chunk right after one of the other size, beside one after its own size: {costs} of its time")
+        line(f"Time of a chunk after one of the other size, compared with one after its own size: {costs}")
     if not paced.levels:
         return
     names = ("streams", "chunks", "p50, ms", "p99", "p99.9", "max", "real-time factor", "rows", "within a hop")
-    table = Table(*names, title=f"A chunk every {paced.hop_ms:g} ms and stream: from due to done")
+    table = Table(*names, title=f"One chunk per stream every {paced.hop_ms:g} ms: latency from due time")
     for one in paced.levels:
         times = ("-" if time is None else f"{time:.2f}" for time in one.times_ms.values())
         factor, rows = f"{one.real_time_factor:.4f}", f"{one.rows_mean:.1f}"

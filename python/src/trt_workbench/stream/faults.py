@@ -76,7 +76,7 @@ def faults(contract: Contract, chunks: int) -> list[PlantedFault]:
             f"{' and '.join(twins) or 'two layers'} read each other's state",
             where(
                 layers or twins,
-                "no axis of layers is common to the states, and no two of them have one shape",
+                "no axis of layers is common to the states, and no two of them have the same shape",
                 _exchanged(*twins) if twins else _swapped(layers),
             ),
         ),

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Session
 from trt_workbench.backends.pooling import PooledState
+from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.stream.contract.feeding import require_kept
 from trt_workbench.stream.rows import Arrays, row_of
@@ -42,7 +43,9 @@ class HostPool:
     def open(self) -> int:
         """Return the number of a new stream."""
         if len(self._states) >= self._capacity:
-            raise UsageProblem(f"The pool has room for {self._capacity} streams, and all are open; close one.")
+            raise UsageProblem(
+                f"The pool has room for {counted(self._capacity, 'stream')}, and all are open; close one."
+            )
         number = next(self._numbers)
         self._states[number] = dict(self._initial)
         return number
@@ -50,7 +53,7 @@ class HostPool:
     def push(self, streams: Sequence[int], inputs: Mapping[str, NDArray[Any]]) -> Arrays:
         """Run one chunk of each of the streams."""
         if len(set(streams)) < len(streams) or not all(stream in self._states for stream in streams):
-            raise UsageProblem("A push names open streams, each once.")
+            raise UsageProblem("A push must name open streams, each once.")
         self._timing = dict.fromkeys(("inference", "state"), 0.0)
         parts, states = [], dict[int, Arrays]()
         most = self._buckets[-1]
@@ -85,7 +88,7 @@ class HostPool:
         for name, array in held.items():
             given = state.get(name)
             if given is None or given.shape != array.shape or given.dtype != array.dtype:
-                raise UsageProblem(f"State {name} is {array.dtype} {list(array.shape)}; what is given does not fit.")
+                raise UsageProblem(f"State {name} is {array.dtype} {list(array.shape)}; the given value does not fit.")
         self._states[stream] = {name: state[name].copy() for name in held}
 
     def close(self, stream: int) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.core.array_files import load_arrays, numpy_dtype
+from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.hashing import hash_file
 from trt_workbench.core.input_files import open_regular
@@ -113,7 +114,9 @@ def open_stream(contract: Contract, source: str, frames: int, seed: int) -> Stre
         UsageProblem: the file cannot be read or does not fit the signal, or its sample rate is another.
     """
     if source in (RANDOM, CODE) and math.prod(_shape(contract, frames)) > _MOST_NUMBERS:
-        raise UsageProblem(f"A stream of {frames} frames takes more memory than is drawn; ask for fewer --chunks.")
+        raise UsageProblem(
+            f"A stream of {frames} frames needs more memory than the limit for random input; pass fewer --chunks."
+        )
     if source == RANDOM:
         if _dtype(contract).kind not in "fV":
             raise UsageProblem(
@@ -129,7 +132,7 @@ def open_stream(contract: Contract, source: str, frames: int, seed: int) -> Stre
     path = Path(source)
     readers = {".npy": _features, ".wav": _audio}
     if path.suffix.lower() not in readers:
-        raise UsageProblem(f"The input is random, code, or a .npy or .wav file, not this: {source}")
+        raise UsageProblem(f"The input must be random, code, or a .npy or .wav file, not: {source}")
     if not path.is_file():
         raise UsageProblem(f"The input file does not exist: {path}")
     signal = readers[path.suffix.lower()](contract, path, frames)
@@ -192,7 +195,10 @@ def _audio(contract: Contract, path: Path, frames: int) -> NDArray[Any]:
     except (wave.Error, EOFError, OSError, RuntimeError) as error:
         raise UsageProblem(f"The file cannot be read as WAV ({str(error) or 'it ends too early'}): {path}") from error
     if width != 2 or channels != 1:
-        raise UsageProblem(f"Audio is 16-bit PCM with one channel, this file has {8 * width} bits, {channels}: {path}")
+        raise UsageProblem(
+            f"Audio must be 16-bit PCM with one channel; this file has {8 * width} bits and "
+            f"{counted(channels, 'channel')}: {path}"
+        )
     samples = np.frombuffer(data[: len(data) // 2 * 2], "<i2").astype(np.float32) / np.float32(2**15)
     return _of_audio(contract, samples, rate, str(path), frames)
 
@@ -203,10 +209,10 @@ def _of_audio(contract: Contract, samples: NDArray[np.float32], rate: int, sourc
     wanted, said = contract.chunking.sample_rate, contract.chunking
     if wanted is None:
         raise UsageProblem(
-            f"The contract names no chunking.sample_rate, so audio cannot be read; pass features (.npy): {source}"
+            f"The contract has no chunking.sample_rate, so audio cannot be read; pass features (.npy): {source}"
         )
     if rate != wanted:
-        raise UsageProblem(f"The audio has {rate} samples a second, the contract says {wanted}; resample it: {source}")
+        raise UsageProblem(f"The audio has {rate} samples/s, but the contract says {wanted}; resample it: {source}")
     shape = _shape(contract, 0)
     others = [axis for axis in range(len(shape)) if axis not in (signal.time_axis, signal.batch_axis)]
     size = math.prod(shape[axis] for axis in others)

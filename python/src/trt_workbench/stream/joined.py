@@ -114,9 +114,9 @@ class _Found:
 
     def verdict(self, streams: int) -> JoinedCheck:
         passed, finite = self._worst <= self._limit, bool(np.isfinite(self._worst))
-        text = "no bit differs" if self._equal else f"relative L2 at most {self._worst:.2g} ({self._tensor})"
+        text = "bit-identical" if self._equal else f"relative L2 at most {self._worst:.2g} ({self._tensor})"
         if not passed:
-            off = f"is off by {self._worst:.3g} (relative L2, limit {self._limit:g})" if finite else "differs"
+            off = f"differs by {self._worst:.3g} (relative L2, limit {self._limit:g})" if finite else "differs"
             text = f"{self._tensor} of {self._where} {off} from the same stream alone"
         return JoinedCheck(
             passed=passed,

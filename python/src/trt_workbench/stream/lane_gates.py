@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trt_workbench.core.counts import counted
 from trt_workbench.core.precision import FORMATS, STREAM, coarsest, names
 from trt_workbench.core.statistics.summary import claimed_percentile, percentile, summarize
 from trt_workbench.model.precision import carried
@@ -105,7 +106,7 @@ def _results(lane: Lane, gate: Gate, gates: Gates, fit: Drift | None, *, may_gro
         text = (
             "equal to the closed loop through the host"
             if same
-            else f"another bit than through the host in chunk {lane.unequal_chunk}"
+            else f"differs from the closed loop through the host in chunk {lane.unequal_chunk}"
         )
         yield GateResult(gate="device", verdict="passed" if same else "failed", chunk=lane.unequal_chunk, text=text)
     if (most := gates.drift_exponent_lower_max) is not None:
@@ -130,7 +131,7 @@ def _compared(lane: Lane, dead: Container[str]) -> GateResult:
         if not entries and name not in dead:
             text = f"nothing of {name} could be compared: its valid part is empty in every chunk of the reference"
             return GateResult(gate="compared", verdict="failed", tensor=name, text=text)
-    return GateResult(gate="compared", verdict="passed", text="something of every tensor, in the reference's shape")
+    return GateResult(gate="compared", verdict="passed", text="every tensor compared, in the reference's shape")
 
 
 def _exact(gate: str, lane: Lane, wrong: NDArray[Any], what: str) -> GateResult:
@@ -157,7 +158,7 @@ def _bounded(gate: str, lane: Lane, errors: NDArray[Any], limit: float) -> GateR
         chunk = int(over.argmax())
         column = int(errors[chunk].argmax())
         where = f"{lane.tensors[column]} of chunk {chunk}"
-        text = f"{errors[chunk, column]:.3g} in {where}, the first of {over.sum()} chunks above"
+        text = f"{errors[chunk, column]:.3g} in {where}, the first of {counted(int(over.sum()), 'chunk')} above"
     verdict = _against(worst, limit)
     return GateResult(
         gate=gate,
@@ -186,7 +187,7 @@ def _drift(fit: Drift | None, most: float, *, may_grow: bool) -> GateResult:
     text = f"error ~ chunk^{fit.exponent:.2f} ({fit.low:.2f} to {fit.high:.2f}) from chunk {fit.from_chunk} on"
     verdict: Verdict = "passed" if fit.low <= most else "warning" if may_grow else "failed"
     if verdict == "warning":
-        text += f"; a memory without an end may need {RECURRENT_CHUNKS} chunks to its plateau"
+        text += f"; an infinite memory may need {RECURRENT_CHUNKS} chunks to reach its plateau"
     return GateResult(gate="drift", verdict=verdict, value=fit.low, limit=most, text=text)
 
 

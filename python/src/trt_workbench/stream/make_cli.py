@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 from trt_workbench.console.common import DebugOption, JsonOption, handled, print_json, print_line, stdout_console
+from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.launcher import task
 from trt_workbench.core.settings import Setting, pairs
@@ -18,18 +19,18 @@ from trt_workbench.core.settings import Setting, pairs
 def make_contract(
     model: Annotated[Path, Setting("ONNX model, or TensorRT plan.", argument=True, metavar="MODEL|PLAN")],
     *,
-    output: Annotated[Path, Setting("Contract to write; an existing file is left alone.", flags="--output -o")],
+    output: Annotated[Path, Setting("Contract to write; an existing file is not overwritten.", flags="--output -o")],
     first: Annotated[int | None, Setting("Frames of the first chunk, left context included.", min=1)] = None,
     later: Annotated[int | None, Setting("Frames of a later chunk, left context included.", min=1)] = None,
-    left_context: Annotated[int | None, Setting("Frames of the chunk before that a chunk begins with.", min=0)] = None,
+    left_context: Annotated[int | None, Setting("Frames of the previous chunk at the start of a chunk.", min=0)] = None,
     init: Annotated[float | None, Setting("Value of every state before the first chunk.")] = None,
-    batch: Annotated[int | None, Setting("Most streams of a call.", min=1)] = None,
-    signal: Annotated[str | None, Setting("Input that the stream comes in by.", metavar="NAME")] = None,
+    batch: Annotated[int | None, Setting("Maximum streams per call.", min=1)] = None,
+    signal: Annotated[str | None, Setting("Input that takes the stream.", metavar="NAME")] = None,
     time_axis: Annotated[int | None, Setting("Dimension of the signal that holds the frames.", min=0)] = None,
     state: Annotated[
         dict[str, str] | None,
         Setting(
-            "Input that takes an output of the chunk before; repeatable.",
+            "Input that takes an output of the previous chunk; repeatable.",
             kind=list[str],
             read=pairs,
             metavar="INPUT=OUTPUT",
@@ -40,9 +41,9 @@ def make_contract(
 ) -> None:
     """Draft a streaming model's contract from its file.
 
-    What the model does not say is left as TODO, and listed. States are found by their names (`cache` and `cache_next`,
+    What the model does not say is left as TODO and listed. States are found by their names (`cache` and `cache_next`,
     `past` and `present`, `h` and `hn`) and equal shapes, chunks by fixed sizes and the exporter's metadata.
-    `check-contract` refuses a contract until everything is decided.
+    `check-contract` rejects a contract with a TODO.
     """
     from trt_workbench.core.documents import write_json
     from trt_workbench.model.opened import Model
@@ -53,9 +54,7 @@ def make_contract(
     from trt_workbench.stream.contract.reading import undecided
 
     if os.path.lexists(output):
-        raise UsageProblem(
-            f"There is something at the output already, which is left alone; choose another name: {output}"
-        )
+        raise UsageProblem(f"The output exists already and is not overwritten; choose another name: {output}")
     streams = None if batch is None else (1, batch, batch)
     known = Known(first, later, left_context, init, streams, signal, time_axis, state or {})
     graph = StreamGraph(Model.open(model)) if model.suffix == MODEL_SUFFIX else None
@@ -75,4 +74,4 @@ def make_contract(
     for place, words in left.items():
         say(f"{place}: {words}")
     after = task("check-contract", shlex.quote(str(output)), shlex.quote(str(model)))
-    say(f"Contract: {output} ({len(left)} to decide). When nothing is left: {after}")
+    say(f"Contract: {output} ({counted(len(left), 'TODO')} left). Then run: {after}")

@@ -236,8 +236,8 @@ class OpenedStream:
             raise UsageProblem(f"The contract has no state that could stay on the device: {self.contract_path}")
         if not all(pair.starts_from_zeros for pair in self.contract.state):
             raise UsageProblem(
-                "State on a device starts from zeros, and the contract says another initial value; leave device out of "
-                f"--mode: {self.contract_path}"
+                "State on a device starts from zeros, but the contract gives another initial value; leave device out "
+                f"of --mode: {self.contract_path}"
             )
 
     def _record(self) -> RecordedReference | None:
@@ -250,18 +250,18 @@ class OpenedStream:
         if contract_hash(self.contract) != record.index.contract_sha256:
             raise UsageProblem(
                 "The record was made by a contract with other tensors, states or chunks; record it again, or pass that "
-                f"one: {self.contract_path}"
+                f"contract: {self.contract_path}"
             )
         if record.index.chunk != self.settings.chunk:
             said = "the contract's" if record.index.chunk is None else f"--chunk {record.index.chunk}"
-            raise UsageProblem(f"The record has chunks of another size ({said}): {folder}")
+            raise UsageProblem(f"The record has chunks of a different size ({said}): {folder}")
         record.require_fits(self.contract)
         return record
 
     def _open_reference(self) -> Session:
         if self._graph is None:
             raise UsageProblem(
-                f"The model of the plan is not at hand; name it with --model, or pass a record: {self.target}"
+                f"The model of the plan was not found; name it with --model, or pass a record: {self.target}"
             )
         there = read_tensors(self._graph.path)
         inputs, outputs = (

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, FiniteFloat, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
+from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import Strict
 from trt_workbench.core.statistics.summary import Summary, claimed, too_few
 
@@ -135,7 +136,7 @@ class Paced(Strict):
         judged = list(takewhile(lambda one: one.verdict == "yes", self.levels))
         unknown = [one for one in self.levels if one.verdict == "cannot tell"]
         count = judged[-1].streams if judged else 0
-        found = [f"up to {count} stream{'' if count == 1 else 's'}"] if count else []
+        found = [f"up to {counted(count, 'stream')}"] if count else []
         if unknown:
             counts = ", ".join(str(one.streams) for one in unknown)
             found.append(

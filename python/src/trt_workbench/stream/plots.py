@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trt_workbench.core.counts import counted
 from trt_workbench.core.statistics.summary import claimed
 from trt_workbench.report.hover import listed, say_columns, say_rows
 from trt_workbench.report.style import INK, NARROW, PALETTE, WIDE, by_powers, figure, file_stem, label, legend_below
@@ -154,7 +155,7 @@ def _paced(paced: Paced, path: Path) -> Path:
             axes.plot(counts, known, color=colour, marker="o", markersize=4, linewidth=1.2, label=name)
         axes.axhline(paced.hop_ms, color="#c0392b", linestyle="--", linewidth=1.0, label="a hop")
         said: dict[float, str] = {
-            count: listed(f"{count} streams", {name: _ms(values[place]) for name, values in times.items()})
+            count: listed(counted(count, "stream"), {name: _ms(values[place]) for name, values in times.items()})
             for place, count in enumerate(counts)
         }
         say_columns(axes, said)
@@ -163,7 +164,9 @@ def _paced(paced: Paced, path: Path) -> Path:
             by_powers(axes, "x")
         axes.set_xticks(counts, list(map(str, counts)))
         axes.set(
-            title=label(f"From due to done: {paced.precision}"), xlabel="streams in real time", ylabel="ms of a chunk"
+            title=label(f"Latency from due time: {paced.precision}"),
+            xlabel="streams in real time",
+            ylabel="latency of a chunk, ms",
         )
         legend_below(axes)
     return path

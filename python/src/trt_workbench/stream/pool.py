@@ -72,7 +72,7 @@ class PooledStream:
         """Continue where a stream was saved. Raises UsageProblem if its state does not fit this pool."""
         with self._pool._alone(self) as states:
             if saved.context.shape != self._context.shape or saved.context.dtype != self._context.dtype:
-                raise UsageProblem("The stream was saved by a pool with other chunks.")
+                raise UsageProblem("The stream was saved by a pool with different chunks.")
             states.restore(self._number, saved.state)
             self._context, self.chunks, self.ended = saved.context, saved.chunks, saved.ended
             self.frames = saved.frames

@@ -78,7 +78,7 @@ class RecordedReference(KeptRecord[StreamRecordIndex]):
         self.signal = self.arrays(self.index.stream, "", ["signal"], "signal")["signal"]
         self.state: State = {}
         if not 0 < self.index.chunks <= len(self.index.blocks) * _BLOCK:
-            raise UsageProblem(f"The record does not have the chunks that it names; record it again: {directory}")
+            raise UsageProblem(f"The record lacks chunks that it lists; record it again: {directory}")
 
     def require_fits(self, contract: Contract) -> None:
         """Raise UsageProblem where the stream is none of the contract's signal."""

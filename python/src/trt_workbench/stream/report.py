@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import read_document, read_lines
 from trt_workbench.report.page import small
 from trt_workbench.report.style import plots_folder
@@ -34,11 +35,12 @@ def view(directory: Path) -> dict[str, Any]:
 
 def _said(metrics: StreamMetrics) -> list[str]:
     """Say whether the gates hold, then how far each lane is from the reference, and from its limit."""
-    sides = f"{metrics.backend} beside {metrics.reference['name']}, {metrics.chunks} chunks, gates: {metrics.gate_set}"
+    chunks = counted(metrics.chunks, "chunk")
+    sides = f"{metrics.backend} compared with {metrics.reference['name']}, {chunks}, gates: {metrics.gate_set}"
     sentences = []
     for lane in metrics.lanes:
         limit = next((gate.limit for gate in lane.gates if gate.gate == "rel_l2_max"), None)
-        allowed = "" if limit is None else f"; {small(limit)} is allowed"
+        allowed = "" if limit is None else f"; the limit is {small(limit)}"
         sentences.append(f"{lane.name}: relative L2 at most {small(lane.rel_l2_max)}{allowed}.")
     return [f"{'Passed' if metrics.passed else 'Failed'}: {sides}.", *sentences]
 

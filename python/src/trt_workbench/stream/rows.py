@@ -82,7 +82,7 @@ class Rows:
         for kind in self.kinds:
             if self.fed(kind) <= kind.left_context:
                 raise UsageProblem(
-                    f"A chunk of {self.fed(kind)} frames has no room beside {kind.left_context} of left context."
+                    f"A chunk of {self.fed(kind)} frames has no room for {kind.left_context} frames of left context."
                 )
         rank, batch, time = len(signal.shape), signal.batch_axis, signal.time_axis
         self._has_batch = batch is not None

@@ -11,6 +11,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import append_lines, json_values, write_json
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.stream.compare import Parts
@@ -67,10 +68,12 @@ class StreamEvaluation:
         if opened.recorded:
             self.chunks = self.chunks[: opened.recorded.index.chunks]
         if len(self.chunks) < settings.chunks:
-            self.notes.append(f"The stream has {len(self.chunks)} chunks; --chunks asked for {settings.chunks}.")
+            self.notes.append(
+                f"The stream has {counted(len(self.chunks), 'chunk')}, fewer than --chunks {settings.chunks}."
+            )
         if self._recurrent and len(self.chunks) < RECURRENT_CHUNKS:
             self.notes.append(
-                f"The model's memory has no end: {len(self.chunks)} chunks understate its error; "
+                f"The model's memory is infinite: its error is understated by {counted(len(self.chunks), 'chunk')}; "
                 f"use --chunks {RECURRENT_CHUNKS} to see its plateau."
             )
         if settings.faults and len(self.chunks) < _FEWEST_FOR_FAULTS:
@@ -80,12 +83,12 @@ class StreamEvaluation:
             )
         if DEVICE in settings.mode and CLOSED_LOOP not in settings.mode:
             self.notes.append(
-                "Mode device was not held against closed-loop bit for bit, and its state was not compared; add "
+                "Mode device was not compared with closed-loop bit for bit, and its state was not compared; add "
                 "closed-loop to --mode."
             )
         if opened.is_compared_with_itself:
             self.notes.append(
-                "Target and reference are the same model on the same runtime: what is compared is the loop alone. "
+                "Target and reference are the same model on the same runtime: only the loop is compared. "
                 "Name another with --backend or --reference."
             )
         if settings.streams and self._hop_seconds is None:
@@ -158,7 +161,7 @@ class StreamEvaluation:
         except ValueError as error:
             raise UsageProblem(f"The stream cannot be cut: {error}.") from error
         if not found:
-            raise UsageProblem(f"The stream has {frames} frames, fewer than one chunk.")
+            raise UsageProblem(f"The stream has {counted(frames, 'frame')}, fewer than one chunk.")
         return found
 
     def _length(self, stream: StreamInput) -> int:
@@ -206,7 +209,7 @@ class StreamEvaluation:
         memory = self.contract.chunking.memory
         if memory and memory.chunks is not None:
             if (chunks := int(memory.chunks.whole(self._values(self.chunks[-1])))) < 0:
-                raise UsageProblem(f"The contract's chunking.memory.chunks is {chunks}; it is a number from 0 on.")
+                raise UsageProblem(f"The contract's chunking.memory.chunks is {chunks}; it must be a number from 0 on.")
             return chunks
         return len(self.chunks) // 10
 
@@ -367,7 +370,9 @@ def _failures(lanes: Sequence[LaneMetrics], tested: Faults | None) -> list[str]:
 def _missed(fault: FaultMetrics, healthy: LaneMetrics) -> str:
     said = f"self-test: no gate catches the fault {fault.fault!r}"
     if _changes_nothing(fault.lane, healthy):
-        return f"{said}, which changes nothing: a state is dead and not declared so, or this stream leaves it as it is"
+        return (
+            f"{said}, which changes nothing: a state is dead but not declared dead, or this stream does not change it"
+        )
     largest = fault.lane.rel_l2_max if fault.lane else None
     if largest is None:
         return said

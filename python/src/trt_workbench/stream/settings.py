@@ -23,7 +23,7 @@ _PACED = "Streams in real time"
 def _several(option: str, text: str) -> tuple[str, ...]:
     names = tuple(part.strip() for part in text.split(","))
     if not all(names) or len(set(names)) < len(names):
-        raise UsageProblem(f"{option} takes different names with commas between them, not {text!r}.")
+        raise UsageProblem(f"{option} takes distinct names separated by commas, not {text!r}.")
     return names
 
 
@@ -47,7 +47,7 @@ def read_streams(option: str, text: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class StreamSettings:
-    """What is run on which stream, beside what, and by which gates."""
+    """What is run on which stream, compared with what, and by which gates."""
 
     target: Annotated[
         Path | None,
@@ -57,29 +57,29 @@ class StreamSettings:
     backend: Annotated[str, Setting("Runtime that executes the model; see `trtw backends`.")] = "auto"
     precision: Annotated[
         tuple[str, ...],
-        Setting(
-            "Precisions that the backend is asked for, such as fp32,fp16.", kind=str, read=_several, default="fp32"
-        ),
+        Setting("Precisions requested from the backend, such as fp32,fp16.", kind=str, read=_several, default="fp32"),
     ] = ("fp32",)
     mode: Annotated[
         tuple[str, ...],
         Setting(
-            "functional: the reference's state is fed in; closed-loop: the target's own; device: it stays there.",
+            "functional: feeds the reference's state; closed-loop: the target's own; device: keeps it on the device.",
             kind=str,
             read=read_modes,
             default=f"{FUNCTIONAL},{CLOSED_LOOP}",
         ),
     ] = (FUNCTIONAL, CLOSED_LOOP)
-    reference: Annotated[str, Setting("Reference: ort-cpu, torch, or the run directory of a --record.")] = "ort-cpu"
+    reference: Annotated[str, Setting("Reference: ort-cpu, torch, or the run directory of a run with --record.")] = (
+        "ort-cpu"
+    )
     model: Annotated[
-        Path | None, Setting("ONNX model for the reference; the target's own, or its plan's, by default.")
+        Path | None, Setting("ONNX model for the reference; by default the target itself, or the model of its plan.")
     ] = None
     # None for the code that the embedded encoder reads, or for random features.
     input: Annotated[
         str | None,
         Setting("FILE.npy of features, FILE.wav, random, or code (the embedded encoder's own; its default)."),
     ] = None
-    chunks: Annotated[int, Setting("Chunks of the stream.", min=1, max=200_000)] = 300
+    chunks: Annotated[int, Setting("Number of chunks.", min=1, max=200_000)] = 300
     chunk: Annotated[
         int | None, Setting("Frames of a chunk, left context included; the contract's by default.", min=1)
     ] = None
@@ -92,16 +92,17 @@ class StreamSettings:
     streams: Annotated[
         tuple[int, ...],
         Setting(
-            "Run so many streams in real time, such as 1,4,16; their batches are compared with single streams first.",
+            "Run these numbers of streams in real time, such as 1,4,16, after comparing their batches with single "
+            "streams.",
             _PACED,
             kind=str,
             read=read_streams,
         ),
     ] = ()
-    seconds: Annotated[float, Setting("How long each number of streams runs.", _PACED, min=0.1, max=86400)] = 5.0
+    seconds: Annotated[float, Setting("Duration of each number of streams.", _PACED, min=0.1, max=86400)] = 5.0
     hop_ms: Annotated[
         float | None,
-        Setting("Time between two chunks of a stream; by default that of the contract.", _PACED, min=0.1, max=3.6e6),
+        Setting("Time between two chunks of a stream; the contract's by default.", _PACED, min=0.1, max=3.6e6),
     ] = None
     options: BackendOptions = field(default_factory=dict)
     allow_unverified: AllowUnverified = False

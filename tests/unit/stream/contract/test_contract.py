@@ -48,7 +48,7 @@ def test_chunks_of_a_stream() -> None:
     assert found[2].valid == 6
     assert [one.size for one in contract().chunks(9, size=5)] == [5, 5, 5]
     assert list(contract().chunks(0)) == []
-    with pytest.raises(ValueError, match="no room beside 1"):
+    with pytest.raises(ValueError, match="no room for 1"):
         list(contract().chunks(9, size=1))
 
 
@@ -171,7 +171,7 @@ def test_an_initial_value_that_does_not_fit(array: Any, tmp_path: Path) -> None:
     ("init", "said"),
     [
         ({"file": "../h.npy"}, "state.0.init.file.file: the name '../h.npy' points outside its folder"),
-        ("C +", "state.0.init.expression: 'C +' is no expression (invalid syntax)"),
+        ("C +", "state.0.init.expression: 'C +' is not an expression (invalid syntax)"),
         (True, "state.0.init.expression: "),
     ],
 )

@@ -232,7 +232,7 @@ def test_sizes_of_outputs_are_read_from_the_graph_where_chunks_are_known(tmp_pat
     made, left, notes = drafted(model, first=5, later=9, left_context=1, init=0.0, batch=(1, 3, 3))
     assert list(left) == ["inputs.length.range.0"]
     assert made["outputs"]["encoded"]["shape"] == ["B", 4, "(T - 1) // 2"]
-    valid = "Valid: encoded_len says how many entries of encoded count, along dimension 2"
+    valid = "Valid: encoded_len gives the number of valid entries of encoded, along dimension 2"
     assert made["outputs"]["encoded"]["valid"] == {"axis": 2, "by": "encoded_len"}
     assert notes == [valid]
     # exporters name outputs after inputs that they are made of
@@ -241,7 +241,7 @@ def test_sizes_of_outputs_are_read_from_the_graph_where_chunks_are_known(tmp_pat
     assert made["outputs"]["encoded"]["shape"] == ["B", 4, "(T - 1) // 2"]
     assert notes == [
         valid,
-        "Sizes: dimension 2 of encoded is (T - 1) // 2 by the graph; the model calls it T, as one of an input",
+        "Sizes: dimension 2 of encoded is (T - 1) // 2 in the graph; the model calls it T, like one of an input",
     ]
 
 

@@ -59,13 +59,13 @@ _PLANTED: dict[str, tuple[Edit, str]] = {
     "time axis of fixed size": (put("inputs", "x", "time_axis", 1), "chunk has F = 5, outside every profile (A 3 to 3"),
     "time axis of a rule": (
         put("inputs", "x", "shape", 2, "N"),
-        "the time axis of x has the size N, which has to be a",
+        "the time axis of x has the size N, but must be a",
     ),
-    "length of nothing": (put("inputs", "length", "of", "y"), "length is the length of y, which is no signal"),
-    "symbol of nothing": (put("symbols", "Q", None), "symbol Q is free (null), but no input has a dimension that is Q"),
+    "length of nothing": (put("inputs", "length", "of", "y"), "length is the length of y, which is not a signal"),
+    "symbol of nothing": (put("symbols", "Q", None), "symbol Q is free (null), but no input has Q alone"),
     "symbols in a ring": (
         lambda one: one["symbols"].update(P="Q + 1", Q="P - 1"),
-        "P, Q are computed from one another",
+        "P, Q are computed from each other",
     ),
     "taken name": (put("symbols", "hop", 3), "hop cannot be a symbol's name: it is taken"),
     "unknown symbol": (
@@ -82,7 +82,7 @@ _PLANTED: dict[str, tuple[Edit, str]] = {
         "the batch axis of cache has the size C, that of x B",
     ),
     "state without a batch": (put("inputs", "cache_len", "shape", [1]), "state cache_len has no batch axis"),
-    "no pair": (drop("state", 1), "input cache_len has the role state, and no state pair says which output"),
+    "no pair": (drop("state", 1), "input cache_len has the role state, but no state pair says which output"),
     "pair of no input": (put("state", 0, "input", "cach"), "names no input of the contract (did you mean cache?)"),
     "pair of no output": (put("state", 0, "output", "nothing"), "names no output of the contract"),
     "pair of another role": (put("state", 0, "input", "length"), "ends in an input with the role length"),
@@ -104,11 +104,14 @@ _PLANTED: dict[str, tuple[Edit, str]] = {
         "the valid part of encoded (lens) names lens",
     ),
     "moving the wrong way": (put("state", 0, "shift", "valid_at", "start"), "its valid part lies at the end"),
-    "range of reals": (put("inputs", "cache", "range", [0, 1]), "cache has a range, which inputs of whole numbers"),
+    "range of reals": (
+        put("inputs", "cache", "range", [0, 1]),
+        "cache has a range but is float32; only inputs of whole numbers",
+    ),
     "range the wrong way": (put("inputs", "cache_len", "range", ["C", 0]), "the range of cache_len is from 6 to 0"),
     "two ids": (put("invariants", 1, "id", "valid_out"), "2 invariants have the id valid_out"),
     "invariant of nothing": (put("invariants", 0, "check", "lenght > 0"), "names lenght, which the contract does not"),
-    "invariant of many": (put("invariants", 0, "check", "cache > 0"), "asks for cache, which has 24 entries a stream"),
+    "invariant of many": (put("invariants", 0, "check", "cache > 0"), "asks for cache, which has 24 entries per stream"),
     "invariant of the chunks": (
         put("invariants", 3, "check", "N * 8 == hop"),
         "invariant hop (N * 8 == hop) does not hold at the first chunk: N is 2, hop is 4",
@@ -119,15 +122,15 @@ _PLANTED: dict[str, tuple[Edit, str]] = {
     ),
     "a total of a chunk": (
         put("invariants", 1, "when", "total(new) > 0"),
-        "the `when` of len_out (total(new) > 0) asks for",
+        "the `when` of len_out (total(new) > 0) uses total()",
     ),
-    "a total as a size": (put("symbols", "N", "total(T)"), "symbol N (total(T)) asks for a total"),
+    "a total as a size": (put("symbols", "N", "total(T)"), "symbol N (total(T)) uses total()"),
     "no number": (put("inputs", "length", "range", ["T / 0", "T"]), "the range of length: T / 0 divides by zero"),
     "memory without end": (
         put("chunking", "memory", "kind", "infinite"),
         "a memory that is infinite cannot have chunks",
     ),
-    "no room": (put("chunking", "first", "left_context", 5), "the first chunk of 5 frames has no room beside"),
+    "no room": (put("chunking", "first", "left_context", 5), "the first chunk of 5 frames has no room for 5 frames"),
     "chunk outside profiles": (
         put("chunking", "later", "size", 17),
         "the later chunk has T = 17, outside every profile (A 5 to 5, B 3 to 15)",
@@ -135,7 +138,10 @@ _PLANTED: dict[str, tuple[Edit, str]] = {
     "chunk of no whole size": (put("chunking", "later", "size", 8), "N = (T - 1) / 2 is 7/2, not a whole number"),
     "chunk outside the length": (put("inputs", "length", "range", [6, "T"]), "the first chunk has 5 frames, outside"),
     "profile without a symbol": (drop("profiles", 0, "symbols", "B"), "profile A lacks B"),
-    "profile of a derived symbol": (put("profiles", 0, "symbols", "N", [1, 1, 1]), "profile A has N, which is no free"),
+    "profile of a derived symbol": (
+        put("profiles", 0, "symbols", "N", [1, 1, 1]),
+        "profile A has N, which is not a free",
+    ),
     "profile the wrong way": (put("profiles", 1, "symbols", "T", [9, 3, 15]), "which is not min <= opt <= max"),
     "profile of no whole size": (put("profiles", 1, "symbols", "T", [4, 9, 15]), "at min of profile B N ="),
     "profiles of one name": (put("profiles", 1, "name", "A"), "2 profiles are called A"),
@@ -153,11 +159,14 @@ def test_a_contradiction_is_named(planted: str, tmp_path: Path) -> None:
 _COUNTED: dict[str, tuple[Edit, str]] = {
     "an older version": (
         put("schema_version", 1),
-        "offset has the role counter, which contracts of schema_version 2 have",
+        "offset has the role counter, which needs schema_version 2",
     ),
     "value of nothing": (put("inputs", "offset", "value", "begin"), "the value of offset (begin) names begin, which"),
     "valid by a tensor": (put("inputs", "mask", "valid", "offset"), "the valid part of mask (offset) names offset"),
-    "mask of no axis": (put("inputs", "mask", "axis", 2), "the mask mask lies along axis 2, which is none of its"),
+    "mask of no axis": (
+        put("inputs", "mask", "axis", 2),
+        "the mask mask lies along axis 2, which is not a dimension of its",
+    ),
     "no whole value": (
         put("inputs", "offset", "value", "start / 2"),
         "at the later chunk: The value of offset is not known at chunk 1: start / 2 is 3/2, not a whole number",

@@ -22,11 +22,11 @@ _AGAINST: dict[str, tuple[Edit, str]] = {
     ),
     "lacking": (drop("outputs", "encoded"), "the contract lacks the model's output encoded"),
     "type": (put("inputs", "length", "dtype", "int32"), "length is int64 in the model and int32 in the contract"),
-    "rank": (put("outputs", "encoded_len", "shape", ["B", 1]), "encoded_len has 1 dimensions in the model and 2"),
+    "rank": (put("outputs", "encoded_len", "shape", ["B", 1]), "encoded_len has 1 dimension in the model and 2"),
     "size": (put("symbols", "F", 4), "F is 4 in the contract and 3 in the model, in dimension 1 of x: give it"),
     "one name": (
         put("outputs", "encoded_len", "shape", ["N"]),
-        "the model calls dimension 0 of x and dimension 0 of encoded_len B, the contract says 1 and 2 at min of",
+        "the model calls dimension 0 of x and dimension 0 of encoded_len B, but the contract says 1 and 2 at min of",
     ),
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from trt_workbench.core.counts import counted
 from trt_workbench.core.elements import is_finite
 from trt_workbench.stream.check.steps import CannotRun, ChunkRun, lengths_by, row_values
 from trt_workbench.stream.check.trial import CheckTally, ContractTrial
@@ -46,7 +47,7 @@ def _at_size(trial: ContractTrial, size: int, batch: int, found: CheckTally) -> 
             steps.append(step)
         _totals(trial, steps, found)
     except CannotRun as error:
-        found.add(f"the model refuses inputs that the contract promises: {error}", error.chunk)
+        found.add(f"the model rejects inputs that the contract allows: {error}", error.chunk)
     for place in range(before, len(found.findings)):
         one = found.findings[place]
         where = f"at {trial.contract.time_symbol} = {size}, batch {batch}: "
@@ -90,7 +91,7 @@ def _chunks_of(trial: ContractTrial, size: int) -> list[Chunk]:
 def streams(trial: ContractTrial, found: CheckTally) -> None:
     """Invariants with totals, over streams that end anywhere in a chunk."""
     if not any(one.streams for one in trial.contract.invariants):
-        found.reason = "no invariant has a total, such as total(encoded_lengths) * 8 == total(new)"
+        found.reason = "no invariant uses total(), such as total(encoded_lengths) * 8 == total(new)"
         return
     hop = trial.contract.chunking.later.hop
     whole = trial.frames(trial.chunks)
@@ -118,7 +119,8 @@ def _totals(trial: ContractTrial, steps: list[ChunkRun], found: CheckTally) -> N
                     continue
                 frames = steps[-1].chunk.start + steps[-1].chunk.new
                 totals = ", ".join(f"{text} is {value}" for text, value in one.check.totals(chunks).items())
-                said = f"{one.check} does not hold over {frames} frames in {len(steps)} chunks: {totals}"
+                whole = f"{counted(frames, 'frame')} in {counted(len(steps), 'chunk')}"
+                said = f"{one.check} does not hold over {whole}: {totals}"
             except ValueError as error:
                 said = str(error)
             found.add(said + (f"; {one.why}" if one.why else ""), invariant=one.id)
@@ -140,7 +142,7 @@ def _within(trial: ContractTrial, step: ChunkRun, found: CheckTally) -> None:
         longest = max(lengths_by(rule, contract, step))
         if axis < array.ndim and longest > array.shape[axis]:
             found.add(
-                f"has {array.shape[axis]} entries in dimension {axis}, of which {rule} = {longest} are valid",
+                f"has {array.shape[axis]} entries in dimension {axis}, fewer than the valid {rule} = {longest}",
                 step.chunk,
                 name,
             )

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import read_document
 from trt_workbench.report.page import small
 from trt_workbench.stream.check.document import ContractCheck
@@ -34,13 +35,13 @@ def _said(document: ContractCheck) -> list[str]:
     failed = [check for check in document.checks if check.verdict == "failed"]
     others = [check.name for check in document.checks if check.verdict == "not checked"]
     made = len(passed) + len(failed)
-    first = f"{len(failed)} of {made} checks failed" if failed else f"All {made} checks passed"
+    first = f"{len(failed)} of {counted(made, 'check')} failed" if failed else f"All {counted(made, 'check')} passed"
     worst = max((check.worst_rel_l2 or 0.0 for check in passed), default=0.0)
     sentences = [f"{check.name}: {check.findings[0]}" for check in failed]
     if document.tolerance_rel_l2 and any(check.worst_rel_l2 is not None for check in passed):
-        apart = f"at most {small(worst)} apart" if worst else "equal"
+        apart = f"differ by a relative L2 of at most {small(worst)}" if worst else "are equal"
         limit = small(document.tolerance_rel_l2)
-        sentences.append(f"What should be equal is {apart} (a relative L2 of {limit} is allowed).")
+        sentences.append(f"Tensors that must be equal {apart} (limit {limit}).")
     if others:
         sentences.append(f"Not checked: {', '.join(others)}.")
     return [f"{first}.", *sentences]

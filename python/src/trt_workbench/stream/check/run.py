@@ -54,7 +54,7 @@ def padding(trial: ContractTrial, found: CheckTally) -> None:
             padded = np.moveaxis(quiet.inputs[name].copy(), tensor.time_axis, -1)
             padded[..., short.valid :] = 3 * trial.rng.standard_normal(padded[..., short.valid :].shape)
             loud = trial.stepper.step(short, signal, held, {name: np.moveaxis(padded, -1, tensor.time_axis)})
-            words = f"is changed by the padding behind {short.valid} valid frames of {short.size}"
+            words = f"is changed by the padding after {short.valid} valid frames of {short.size}"
             for output, distance in trial.distances(loud, quiet, trial.contract.outputs).items():
                 found.equal(distance, trial.limit, words, step.chunk, output)
     if not found.cases:
@@ -68,7 +68,7 @@ def batch(trial: ContractTrial, found: CheckTally) -> None:
     fits = [one for one in contract.profiles if batch and one.covers({contract.time_symbol: later})]
     most = max((one.symbols[batch][2] for one in fits if batch), default=1)
     if trial.stepper.streams != 1 or most < 2 or batch is None:
-        found.reason = "no profile takes both one stream and several"
+        found.reason = "no profile accepts both one stream and several"
         return
     count = min(most, _MOST_BATCH)
     # an input that the streams of a call share says one age of all of them
@@ -83,7 +83,7 @@ def batch(trial: ContractTrial, found: CheckTally) -> None:
         for pair in contract.state
     }
     if any(one.shape != several[0].shape for several in apart.values() for one in several):
-        found.reason = "a state has another shape in an older stream"
+        found.reason = "a state has a different shape in an older stream"
         return
     held = {name: np.concatenate(several, contract.batch_axis(name) or 0) for name, several in apart.items()}
     for ahead in range(2):
@@ -152,7 +152,7 @@ def check_contract(
     by_name, _ = state_pairs(tensors.inputs, tensors.outputs)
     for pair in contract.state:  # states of one shape: no check can detect that they were exchanged
         if (other := by_name.get(pair.input, pair.output)) != pair.output:
-            note(f"By its name state {pair.input} takes {other}; the contract says {pair.output}.")
+            note(f"By name, state {pair.input} takes {other}, but the contract says {pair.output}.")
     for text in loosely_named(contract, tensors):
         note(f"{text[:1].upper()}{text[1:]}.")
     static = Check(name=STATIC, verdict="passed", cases=len(contract.tensors))
@@ -160,10 +160,10 @@ def check_contract(
         return _document(settings, contract, None, None, [static])
     is_model = settings.target.suffix == MODEL_SUFFIX
     if is_model:
-        refuse_random(Model.open(settings.target), "compared", "--static checks the contract's text alone")
+        refuse_random(Model.open(settings.target), "compared", "--static checks only the contract's text")
     backend = require_backend(settings.backend, settings.target.suffix, note)
     if settings.backend == AUTO:
-        note(f"Backend {backend.name} was chosen by auto.")
+        note(f"auto chose backend {backend.name}.")
     trust = {"trust": settings.trust} if backend.plans and not is_model else {}
     extra = with_flags(settings.options, backend.device_option(settings.device) | trust)
     if backend.plans and is_model:
@@ -189,7 +189,7 @@ def dynamic_checks(trial: ContractTrial, say: Callable[[str], None] = lambda _: 
         try:
             make(trial, found)
         except CannotRun as error:
-            found.add(f"the model refuses what the contract promises it takes: {error}", error.chunk)
+            found.add(f"the model rejects inputs that the contract allows: {error}", error.chunk)
         except Uncomputable as error:
             found.add(str(error))
         checks.append(found.check())
@@ -203,11 +203,11 @@ def _given(settings: ContractSettings, contract: Contract) -> dict[str, Any] | N
         return None
     arrays = load_arrays(settings.input)
     if len(arrays) != 1:
-        raise UsageProblem(f"--input is one array, this file has {len(arrays)}: {settings.input}")
+        raise UsageProblem(f"--input takes one array, but the file has {len(arrays)}: {settings.input}")
     name, signal = contract.signal
     (array,) = arrays.values()
     if str(array.dtype) != signal.dtype:
-        raise UsageProblem(f"--input is {array.dtype}, {name} is {signal.dtype}: {settings.input}")
+        raise UsageProblem(f"--input is {array.dtype}, but {name} is {signal.dtype}: {settings.input}")
     if not is_finite(array).all():
         raise UsageProblem(f"--input holds NaN or infinity: {settings.input}")
     return {name: array}

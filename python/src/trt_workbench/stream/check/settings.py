@@ -17,12 +17,12 @@ class ContractSettings:
 
     contract: Annotated[Path, Setting("Contract of the model, a JSON file.", argument=True, metavar="CONTRACT")]
     target: Annotated[Path, Setting("ONNX model, or TensorRT plan.", argument=True, metavar="MODEL|PLAN")]
-    static: Annotated[bool, Setting("Compare the documents alone and run nothing.")] = False
+    static: Annotated[bool, Setting("Compare only the documents and run nothing.")] = False
     backend: Annotated[str, Setting("Runtime that executes the model; see `trtw backends`.")] = "auto"
-    precision: Annotated[str, Setting("Precision that the backend is asked for.")] = "fp32"
-    chunks: Annotated[int, Setting("Chunks of the streams that are run.", min=FEWEST_CHUNKS, max=4096)] = 12
+    precision: Annotated[str, Setting("Precision requested from the backend.")] = "fp32"
+    chunks: Annotated[int, Setting("Number of chunks per stream.", min=FEWEST_CHUNKS, max=4096)] = 12
     input: Annotated[
-        Path | None, Setting("Signal, .npy or .npz of one array; drawn at random without it.", metavar="FILE")
+        Path | None, Setting("Signal, .npy or .npz with one array; random by default.", metavar="FILE")
     ] = None
     options: BackendOptions = field(default_factory=dict)
     trust: Trust = False

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from trt_workbench.core.counts import counted
 from trt_workbench.core.elements import equal, is_finite, kind
 from trt_workbench.stream.check.document import StateFact
 from trt_workbench.stream.check.steps import Arrays, ChunkRun, apart
@@ -42,9 +43,9 @@ def live(trial: ContractTrial, found: CheckTally) -> None:
     # the cause first: a length that is stuck at 0 masks the cache away whose length it is
     for fact in sorted(trial.states, key=lambda fact: not fact.reason.startswith(_STUCK)):
         if fact.live and fact.declared_dead:
-            found.add(f"is declared dead and is alive: {fact.reason}", tensor=fact.input)
+            found.add(f"is declared dead but is live: {fact.reason}", tensor=fact.input)
         elif not fact.live and not fact.declared_dead and trial.contract.gates.live_state:
-            found.add(f"carries nothing to later chunks and is not declared dead: {fact.reason}", tensor=fact.input)
+            found.add(f"carries nothing to later chunks but is not declared dead: {fact.reason}", tensor=fact.input)
 
 
 def _fact(trial: ContractTrial, pair: State, signal: Any, base: list[ChunkRun]) -> StateFact:
@@ -53,7 +54,7 @@ def _fact(trial: ContractTrial, pair: State, signal: Any, base: list[ChunkRun]) 
 
     seen = [step.inputs[pair.input] for step in base]
     if all(equal(seen[0], one) for one in seen[1:]):
-        return said(live=False, reason=f"{_STUCK} in {len(base)} chunks")
+        return said(live=False, reason=f"{_STUCK} in {counted(len(base), 'chunk')}")
     others = [name for name in trial.contract.outputs if name not in {one.output for one in trial.contract.state}]
     watched = others or [name for name in trial.contract.outputs if name != pair.output]
     for at in sorted({1, len(base) // 2, len(base) - 2} & set(range(1, len(base)))):
@@ -67,7 +68,7 @@ def _fact(trial: ContractTrial, pair: State, signal: Any, base: list[ChunkRun]) 
                 if distance > _ABOVE_REPETITION * trial.floor:
                     return said(
                         live=True,
-                        reason=f"noise in it before chunk {at} moves {name} in chunk {step.chunk.index} "
+                        reason=f"noise in it before chunk {at} changes {name} in chunk {step.chunk.index} "
                         f"(relative L2 {distance:.2g})",
                     )
     return said(live=False, reason=f"noise in it changes no output up to chunk {base[-1].chunk.index}")
@@ -93,7 +94,7 @@ def shift(trial: ContractTrial, found: CheckTally) -> None:
     """The content of a state before a chunk has moved as its shift says."""
     pairs = [pair for pair in trial.contract.state if pair.shift and pair.shift.moves]
     if not pairs:
-        found.reason = "no state says by how much it moves (shift.moves)"
+        found.reason = "no state declares how far it shifts (shift.moves)"
         return
     for step in trial.stepper.run(trial.schedule(), trial.signal()):
         for pair in pairs:
@@ -103,10 +104,10 @@ def shift(trial: ContractTrial, found: CheckTally) -> None:
             moved, size = pair.shift.moves.whole(step.values), step.inputs[pair.input].shape[pair.shift.axis]
             if moved < size and after.shape == before.shape:
                 old, new = np.take(before, range(moved, size), axis), np.take(after, range(size - moved), axis)
-                words = f"does not hold what was there before, moved by {moved}"
+                words = f"does not hold its earlier entries shifted by {moved}"
                 found.equal(apart(new, old), trial.limit, words, step.chunk, pair.output)
     if not found.cases:
-        found.reason = "a chunk replaces all of what was there"
+        found.reason = "a chunk replaces the whole state"
 
 
 def garbage(trial: ContractTrial, found: CheckTally) -> None:
@@ -126,22 +127,22 @@ def garbage(trial: ContractTrial, found: CheckTally) -> None:
                 edits[pair.input] = np.where(mask, array, noise)
         if edits:
             dirty = trial.stepper.step(step.chunk, signal, trial.held(step) | edits)
-            words = f"is changed by what stands in the invalid part of {' and '.join(edits)}"
+            words = f"is changed by the values in the invalid part of {' and '.join(edits)}"
             for name, distance in trial.distances(dirty, step, trial.contract.outputs).items():
                 found.equal(distance, trial.limit, words, step.chunk, name)
     if not found.cases:
-        found.reason = "the states are valid as a whole in every chunk"
+        found.reason = "the whole state is valid in every chunk"
 
 
 def memory(trial: ContractTrial, found: CheckTally) -> None:
     """A state of finite memory is forgotten after as many chunks as the contract says."""
     memory = trial.contract.chunking.memory
     if memory is None or memory.chunks is None:
-        found.reason = "the contract names no finite memory"
+        found.reason = "the contract declares no finite memory"
         return
     horizon = memory.chunks.whole(trial.stepper.values(trial.schedule()[-1]))
     if not 0 <= horizon <= _MOST_MEMORY:
-        found.reason = f"{horizon} chunks are more than the {_MOST_MEMORY} that are tried"
+        found.reason = f"{horizon} chunks are more than the limit of {_MOST_MEMORY}"
         return
     chunks = list(trial.contract.chunks(trial.frames(horizon + 4)))
     trial.chunks = max(trial.chunks, len(chunks))
@@ -154,6 +155,6 @@ def memory(trial: ContractTrial, found: CheckTally) -> None:
     watched = [name for name in trial.contract.outputs if name not in {one.output for one in trial.contract.state}]
     for step in trial.stepper.run(chunks[2:], signal, held):
         if step.chunk.index >= 2 + horizon:
-            words = f"still holds something of a state {step.chunk.index - 2} chunks before"
+            words = f"still depends on a state {counted(step.chunk.index - 2, 'chunk')} earlier"
             for name, distance in trial.distances(step, base[step.chunk.index], watched).items():
                 found.equal(distance, trial.limit, words, step.chunk, name)

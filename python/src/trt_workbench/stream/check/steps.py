@@ -13,6 +13,7 @@ import numpy as np
 from trt_workbench.backends.base import Session
 from trt_workbench.core.array_files import numpy_dtype
 from trt_workbench.core.compare import difference
+from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.stream.contract.contract import Contract
 from trt_workbench.stream.contract.expressions import Expression
@@ -88,7 +89,7 @@ class Stepper:
         count, axis = streams or self.streams, tensor.batch_axis
         if count > MOST_STREAMS:  # invariants are evaluated row by row, which takes seconds for so many
             raise UsageProblem(
-                f"The contract's profiles promise calls of {count} streams, and at most {MOST_STREAMS} are run; "
+                f"The contract's profiles allow calls of {count} streams, but at most {MOST_STREAMS} are run; "
                 "narrow the profiles."
             )
         chunk = next(self.contract.chunks(self.contract.chunking.first.hop))
@@ -96,8 +97,8 @@ class Stepper:
         shape[tensor.time_axis] = frames
         if math.prod(shape) > _MOST_NUMBERS:
             raise UsageProblem(
-                f"A signal of {frames} frames for {count} streams takes more memory than is drawn; narrow the "
-                "profiles, or ask for fewer --chunks."
+                f"A random signal of {counted(frames, 'frame')} for {counted(count, 'stream')} needs too much memory; "
+                "narrow the profiles, or ask for fewer --chunks."
             )
         if self._given is not None:
             return self._from_given(name, shape, tensor.time_axis, axis, stream)

@@ -187,7 +187,7 @@ class Contract(Strict):
                 continue
             if wanted != size:
                 said = f"{dim} = {wanted}" if dim.names else f"{wanted}"
-                problems.append(f"dimension {axis} of {name} is {size}, the contract says {said}")
+                problems.append(f"dimension {axis} of {name} is {size}, but the contract says {said}")
         return values, problems
 
     def as_far_as(self, given: Symbols) -> dict[str, int]:
@@ -227,7 +227,7 @@ class Contract(Strict):
             kind = self.chunking.later if index else self.chunking.first
             fed = size or kind.size
             if fed <= kind.left_context:
-                raise ValueError(f"a chunk of {fed} frames has no room beside {kind.left_context} of left context")
+                raise ValueError(f"a chunk of {fed} frames has no room for {kind.left_context} frames of left context")
             new = min(fed - kind.left_context, frames - start)
             yield Chunk(index=index, start=start, new=new, left_context=kind.left_context, size=fed)
             start, index = start + new, index + 1

@@ -49,7 +49,7 @@ class _Draft:
         unused = most > 1 and stream.batch is None  # one stream is what it takes
         if unused and stream.batch_axis is not None:
             raise UsageProblem(
-                f"--batch {most} cannot be: the model takes one stream, as the first dimension of "
+                f"--batch {most} is not possible: the model takes one stream, as the first dimension of "
                 f"{self._signal.name if self._signal else ''} says; export it with a dynamic one."
             )
         self._counted = counted_of(model)
@@ -57,9 +57,9 @@ class _Draft:
             self.notes.append(self._counted.note)
         self._recurrent = graph.recurrent() if graph else []
         if self._recurrent and stream.pairs:
-            self.notes.append(f"Memory: infinite, as the model has {' and '.join(self._recurrent)}")
+            self.notes.append(f"Memory: infinite, because the model has {' and '.join(self._recurrent)}")
         if unused:
-            self.notes.append("--batch is not used: nothing says which dimension of the signal the streams lie along")
+            self.notes.append("--batch is not used: the dimension of the streams in the signal is not known")
         self._symbols: dict[str, Any] = {}
         self._spelled: dict[str, str] = {}
         self._sizes: dict[str, tuple[int | str | None, ...]] = {}
@@ -113,7 +113,7 @@ class _Draft:
         if dim is None and not (given and tensor is self._signal):
             return f"{UNDECIDED}: the model gives no name; a number, a symbol or an expression"
         if dim is not None and not given and dim not in self._input_symbols():
-            hint = "" if None not in self._stream.sizes else "; --first and --later may tell it"
+            hint = "" if None not in self._stream.sizes else "; --first and --later may determine it"
             return f"{UNDECIDED}: the model calls it {dim}; an expression of the inputs' symbols{hint}"
         symbol = self._symbol(dim or f"{tensor.name}_{axis}")
         self._symbols[symbol] = None
@@ -125,8 +125,8 @@ class _Draft:
         size = found[axis] if axis < len(found) else None
         if size is not None and dim in self._input_symbols() and size != self._spelled.get(str(dim), dim):
             self.notes.append(
-                f"Sizes: dimension {axis} of {tensor.name} is {size} by the graph; the model calls it {dim}, as one of "
-                "an input"
+                f"Sizes: dimension {axis} of {tensor.name} is {size} in the graph; the model calls it {dim}, like one "
+                "of an input"
             )
         return size
 
@@ -143,7 +143,7 @@ class _Draft:
         found |= self._batch_axis(tensor)
         if tensor is self._signal:
             if self._batch is None and len(tensor.shape or ()) > 1:
-                words = f"{UNDECIDED}: the dimension along which streams lie, or null where there is one stream"
+                words = f"{UNDECIDED}: the dimension of the streams, or null for one stream"
                 found["batch_axis"] = words if self._stream.batch_axis is None else self._stream.batch_axis
             words = f"{UNDECIDED}: the dimension of the frames (--time-axis)"
             return {**found, "role": "signal", "time_axis": words if self._time is None else self._time}
@@ -216,24 +216,24 @@ class _Draft:
             return None
         if len(axes) == 1 and len(lengths) == 1:
             self.notes.append(
-                f"Valid: {lengths[0]} says how many entries of {tensor.name} count, along dimension {axes[0]}"
+                f"Valid: {lengths[0]} gives the number of valid entries of {tensor.name}, along dimension {axes[0]}"
             )
             return {"axis": axes[0], "by": lengths[0]}
         by = lengths[0] if lengths else f"{length.name} // 4"
         return (
-            f"{UNDECIDED}: which entries count where a chunk is padded, such as "
-            f'{{"axis": {axes[0]}, "by": "{by}"}}; null where padding changes none'
+            f"{UNDECIDED}: which entries are valid in a padded chunk, such as "
+            f'{{"axis": {axes[0]}, "by": "{by}"}}; null if padding changes none'
         )
 
     def _states(self) -> list[dict[str, Any]]:
-        init = self._known.init if self._known.init is not None else f"{UNDECIDED}: before the first chunk, mostly 0"
+        init = self._known.init if self._known.init is not None else f"{UNDECIDED}: before the first chunk, usually 0"
         return [{"output": other, "input": name, "init": init} for name, other in self._stream.pairs.items()]
 
     def _chunking(self) -> dict[str, Any]:
         def kind(place: int, word: str, option: str) -> dict[str, Any]:
             size, left = self._stream.sizes[place], self._stream.left_contexts[place]
             words = f"{UNDECIDED}: frames that {word} has, left context included ({option})"
-            before = f"{UNDECIDED}: frames of the chunk before that it begins with, 0 without (--left-context)"
+            before = f"{UNDECIDED}: frames of the previous chunk at its start, 0 for none (--left-context)"
             return {"size": words if size is None else size, "left_context": before if left is None else left}
 
         found: dict[str, Any] = {"first": kind(0, "the first chunk", "--first")}
@@ -252,12 +252,12 @@ class _Draft:
                 continue
             words = f"{UNDECIDED}: [min, opt, max] of this size"
             if symbol == self._spelled.get(self._batch or ""):
-                streams = f"{UNDECIDED}: [min, opt, max] streams of a call (--batch)"
+                streams = f"{UNDECIDED}: [min, opt, max] streams per call (--batch)"
                 ranges[symbol] = list(self._known.batch) if self._known.batch else streams
             elif symbol in counted:
                 ranges[symbol] = [counted[symbol]] * 3
             elif self._time is not None and symbol == self._time_size():
-                of_chunks = f"{UNDECIDED}: [min, opt, max] frames of a chunk (--first and --later)"
+                of_chunks = f"{UNDECIDED}: [min, opt, max] frames per chunk (--first and --later)"
                 ranges[symbol] = [min(sizes), sizes[-1], max(sizes)] if len(sizes) == 2 else of_chunks
             else:
                 ranges[symbol] = words

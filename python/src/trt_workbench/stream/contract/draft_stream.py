@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem, did_you_mean
 from trt_workbench.model.facts import ModelTensor
 from trt_workbench.stream.contract.graph import StreamGraph
@@ -266,7 +267,7 @@ class DraftedStream:
         parts = {last} if len(self._shape) > 3 and self._shape[last] == 2 else set[int]()
         features = {axis for axis in axes if self._shape[axis] in _USUAL_FEATURES}
         for reason, left in (
-            ("the size that was given", [axis for axis in axes if self._shape[axis] in said]),
+            ("the given size", [axis for axis in axes if self._shape[axis] in said]),
             ("it is the only one", list(axes)),
             ("the first layers take the others as features", [axis for axis in axes if axis not in summed]),
             (
@@ -287,8 +288,8 @@ class DraftedStream:
         if isinstance(size, int):
             for option, value in (("--first", known.first), ("--later", known.later)):
                 if value not in (None, size):
-                    frames = f"{size} frame{'' if size == 1 else 's'}"
-                    raise UsageProblem(f"{option} {value} cannot be: every chunk of the model has {frames}.")
+                    frames = counted(size, "frame")
+                    raise UsageProblem(f"{option} {value} is not possible: every chunk of the model has {frames}.")
             sizes: tuple[int | None, int | None] = size, size
         else:
             own = self._metadata.frames if self._metadata and self.signal else None

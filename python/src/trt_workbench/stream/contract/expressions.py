@@ -77,7 +77,7 @@ class Expression:
                 warnings.simplefilter("ignore")
                 self._tree = ast.parse(self.text.strip(), mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            raise ValueError(f"{self.text!r} is no expression ({getattr(error, 'msg', None) or error})") from error
+            raise ValueError(f"{self.text!r} is not an expression ({getattr(error, 'msg', None) or error})") from error
         self.names = frozenset(self._check(self._tree, 0, inside_total=False))
         self.streams = any(_called(node) == _TOTAL for node in ast.walk(self._tree))
 
@@ -132,7 +132,7 @@ class Expression:
             case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in _FUNCTIONS:
                 _, fewest, most = _FUNCTIONS[name]
                 if not fewest <= len(arguments) <= most:
-                    raise ValueError(f"{self.text!r} calls {name} with {len(arguments)} arguments")
+                    raise ValueError(f"{self.text!r} calls {name} with a wrong number of arguments, {len(arguments)}")
                 parts: Sequence[ast.AST] = arguments
             case ast.BinOp(left=left, op=kind, right=right) if type(kind) in _OPERATORS or isinstance(
                 kind, ast.Div | ast.Pow
@@ -150,7 +150,7 @@ class Expression:
                 parts = [test, body, orelse]
             case _:
                 what = ast.unparse(node) if isinstance(node, ast.expr) else self.text
-                raise ValueError(f"{self.text!r} holds {what:.80}, which is no arithmetic")
+                raise ValueError(f"{self.text!r} holds {what:.80}, which is not arithmetic")
         for part in parts:
             yield from self._check(part, depth + 1, inside_total=inside_total)
 
@@ -200,7 +200,7 @@ class Expression:
     def _bounded(self, number: Any) -> Any:
         parts = (number.numerator, number.denominator) if isinstance(number, Fraction) else (number,)
         if any(abs(part) > _LARGEST for part in parts):  # NaN passes: what is compared with it is false
-            raise Uncomputable(f"{self.text} makes a number above 2^63")
+            raise Uncomputable(f"{self.text} gives a number above 2^63")
         return number
 
     def __str__(self) -> str:

@@ -37,7 +37,9 @@ def initial_value(contract: Contract, pair: State, values: Mapping[str, int], fo
     path = (folder or Path()) / pair.init.file
     arrays = load_arrays(path)
     if len(arrays) != 1:
-        raise UsageProblem(f"The initial value of {pair.input} is one array, this file has {len(arrays)}: {path}")
+        raise UsageProblem(
+            f"The initial value of {pair.input} must be one array, but the file has {len(arrays)}: {path}"
+        )
     (array,) = arrays.values()
     axis = contract.batch_axis(pair.input)
     if axis is not None and array.ndim == len(shape) - 1:
@@ -46,7 +48,7 @@ def initial_value(contract: Contract, pair: State, values: Mapping[str, int], fo
     if array.shape not in (wanted, shape) or array.dtype != dtype:
         raise UsageProblem(
             f"The initial value of {pair.input} is {array.dtype} {list(array.shape)}, "
-            f"the contract says {dtype} {list(wanted)}: {path}"
+            f"but the contract says {dtype} {list(wanted)}: {path}"
         )
     if np.isnan(array.astype(np.float64)).any():
         raise UsageProblem(f"The initial value of {pair.input} holds NaN: {path}")
@@ -123,7 +125,7 @@ def require_kept(before: Mapping[str, NDArray[Any]], after: Mapping[str, NDArray
         if array.shape != before[name].shape:
             raise UsageProblem(
                 f"State {name} enters the model as {list(before[name].shape)} and leaves it as {list(array.shape)}; by "
-                "the contract it keeps its shape."
+                "the contract its shape must not change."
             )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import read_document
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.model.facts import ModelTensor
@@ -61,7 +62,8 @@ def _tensors(contract: Contract, model: ModelTensors) -> Iterator[str]:
         if there.dtype not in allowed:
             yield f"{name} is {there.dtype} in the {model.kind} and {said.dtype} in the contract"
         if there.shape is not None and len(there.shape) != len(said.shape):
-            yield f"{name} has {len(there.shape)} dimensions in the {model.kind} and {len(said.shape)} in the contract"
+            rank = counted(len(there.shape), "dimension")
+            yield f"{name} has {rank} in the {model.kind} and {len(said.shape)} in the contract"
 
 
 # How a draft marks what the user has to decide.
@@ -81,8 +83,8 @@ class Contradictions(UsageProblem):
         self.problems = problems
         shown = "; ".join(problems[:_SHOWN])
         more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
-        count = "one problem" if len(problems) == 1 else f"{len(problems)} problems"
-        super().__init__(f"{path.name} cannot be used, it has {count}: {shown}{more}. Contract: {path}")
+        count = counted(len(problems), "problem")
+        super().__init__(f"{path.name} cannot be used because of {count}: {shown}{more}. Contract: {path}")
 
 
 def read_contract(path: Path, model: ModelTensors | None = None) -> Contract:
@@ -97,7 +99,7 @@ def read_contract(path: Path, model: ModelTensors | None = None) -> Contract:
         UsageProblem: the file cannot be read.
     """
     if not path.is_file():
-        raise UsageProblem(f"The contract {'is no file' if path.exists() else 'does not exist'}: {path}")
+        raise UsageProblem(f"The contract {'is not a file' if path.exists() else 'does not exist'}: {path}")
     document = read_document(path, dict[str, Any])
     left = dict(undecided(document))
     try:

@@ -82,7 +82,7 @@ class _Numbers:
             where, wanted = self._first_off(group[0])
             said = f"{group[0].said}, which is {wanted} {where}" if group[0].said.names else f"{wanted}"
             more = f", and so in {len(group) - 1} more" if len(group) > 1 else ""
-            yield f"{group[0]} is {group[0].there} in the {self._model.kind}, the contract says {said}{more}"
+            yield f"{group[0]} is {group[0].there} in the {self._model.kind}, but the contract says {said}{more}"
 
     def believed(self, points: Points, **more: int) -> list[tuple[str, dict[str, int]]]:
         """Return points with the values of `fixed`, and what follows from them."""
@@ -168,7 +168,7 @@ def _same_symbols(contract: Contract, dimensions: Iterable[Dimension], points: P
         pairs = ((where, other.said.whole(values), one.said.whole(values)) for where, values in points)
         where, said, there = next(pair for pair in pairs if pair[1] != pair[2])
         more = f", and so in {len(group) - 1} more" if len(group) > 1 else ""
-        yield f"the model calls {other} and {one} {symbol}, the contract says {said} and {there} at {where}{more}"
+        yield f"the model calls {other} and {one} {symbol}, but the contract says {said} and {there} at {where}{more}"
 
 
 def _profiles(

@@ -6,6 +6,7 @@ import difflib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
+from trt_workbench.core.counts import counted
 from trt_workbench.stream.contract.contract import Contract
 from trt_workbench.stream.contract.expressions import RESERVED, Expression
 from trt_workbench.stream.contract.parts import FrameCounter, Length, Mask, Signal, State, StateInput
@@ -40,29 +41,29 @@ def _signals(contract: Contract) -> Iterator[str]:
         signal = contract.inputs[name]
         assert isinstance(signal, Signal)
         if signal.time_axis >= len(signal.shape):
-            yield f"time_axis {signal.time_axis} of {name} is outside its {len(signal.shape)} dimensions"
+            yield f"time_axis {signal.time_axis} of {name} is outside its {counted(len(signal.shape), 'dimension')}"
         elif (text := signal.shape[signal.time_axis].text) not in contract.free:
-            yield f"the time axis of {name} has the size {text}, which has to be a number or a free symbol (null)"
+            yield f"the time axis of {name} has the size {text}, but must be a number or a free symbol (null)"
         elif signal.time_axis == signal.batch_axis:
             yield f"{name} has its frames and its streams along one dimension, {signal.time_axis}"
     for name in lengths:
         length = contract.inputs[name]
         if isinstance(length, Length) and length.of not in signals:
-            yield f"{name} is the length of {length.of}, which is no signal"
+            yield f"{name} is the length of {length.of}, which is not a signal"
 
 
 def _symbols(contract: Contract) -> Iterator[str]:
     taken = {*contract.chunk_names, *RESERVED, *contract.tensors}
     for name, rule in contract.symbols.items():
         if not name.isidentifier() or name in taken:
-            yield f"{name} cannot be a symbol's name: it {'is taken' if name in taken else 'is no identifier'}"
+            yield f"{name} cannot be a symbol's name: it {'is taken' if name in taken else 'is not an identifier'}"
         if rule is not None:
             yield from _unknown(f"symbol {name}", rule, contract.symbols)
     if cyclic := _cyclic(contract):
-        yield f"{', '.join(cyclic)} are computed from one another"
+        yield f"{', '.join(cyclic)} are computed from each other"
     for name in contract.free:
         if not any(dim.text == name for one in contract.inputs.values() for dim in one.shape):
-            yield f"symbol {name} is free (null), but no input has a dimension that is {name} by itself"
+            yield f"symbol {name} is free (null), but no input has {name} alone as a dimension"
 
 
 def _cyclic(contract: Contract) -> list[str]:
@@ -79,20 +80,20 @@ def _tensors(contract: Contract) -> Iterator[str]:
     yield from _unknown_sizes(contract)
     for name, tensor in contract.tensors.items():
         if tensor.batch_axis is not None and tensor.batch_axis >= len(tensor.shape):
-            yield f"batch_axis {tensor.batch_axis} of {name} is outside its {len(tensor.shape)} dimensions"
+            yield f"batch_axis {tensor.batch_axis} of {name} is outside its {counted(len(tensor.shape), 'dimension')}"
     for name, given in contract.inputs.items():
         if isinstance(given, StateInput | Length) and given.range:
             if given.dtype not in _WHOLE:
-                yield f"{name} has a range, which inputs of whole numbers alone have, and is {given.dtype}"
+                yield f"{name} has a range but is {given.dtype}; only inputs of whole numbers have ranges"
             for bound in given.range:
                 yield from _unknown(f"the range of {name}", bound, contract.symbols)
     for name, one in contract.computed.items():
         if contract.schema_version == 1:
-            yield f"{name} has the role {one.role}, which contracts of schema_version 2 have"
+            yield f"{name} has the role {one.role}, which needs schema_version 2"
         words, rule = ("value", one.value) if isinstance(one, FrameCounter) else ("valid part", one.valid)
         yield from _unknown(f"the {words} of {name}", rule, _known(contract, ()))
         if isinstance(one, Mask) and (one.axis >= len(one.shape) or one.axis == one.batch_axis):
-            yield f"the mask {name} lies along axis {one.axis}, which is none of its entries"
+            yield f"the mask {name} lies along axis {one.axis}, which is not a dimension of its entries"
     for name, output in contract.outputs.items():
         if output.valid:
             if output.valid.axis >= len(output.shape):
@@ -115,7 +116,7 @@ def _unknown_sizes(contract: Contract) -> Iterator[str]:
             yield from _unknown(f"dimension {axis} of {name}", dim, {*contract.symbols, *dim.names} - {lacking})
         else:
             like = near(lacking, contract.symbols)
-            yield f"{lacking} stands in {places(list(where))}, and symbols does not have it{like}"
+            yield f"{lacking} is used in {places(list(where))}, but symbols does not have it{like}"
 
 
 def _states(contract: Contract) -> Iterator[str]:
@@ -126,7 +127,7 @@ def _states(contract: Contract) -> Iterator[str]:
     paired = {pair.input for pair in contract.state}
     for name, given in contract.inputs.items():
         if isinstance(given, StateInput) and name not in paired:
-            yield f"input {name} has the role state, and no state pair says which output it takes"
+            yield f"input {name} has the role state, but no state pair says which output it takes"
     for pair in contract.state:
         yield from _pair(contract, pair)
 
@@ -144,14 +145,15 @@ def _pair(contract: Contract, pair: State) -> Iterator[str]:
         if before.dtype != after.dtype:
             yield f"{words} goes from {after.dtype} to {before.dtype}"
         if len(before.shape) != len(after.shape):
-            yield f"{words} goes from {len(after.shape)} dimensions to {len(before.shape)}"
+            yield f"{words} goes from {counted(len(after.shape), 'dimension')} to {len(before.shape)}"
         if None not in (before.batch_axis, after.batch_axis) and before.batch_axis != after.batch_axis:
             yield f"{words} goes from batch axis {after.batch_axis} to {before.batch_axis}"
     if isinstance(pair.init, Expression):
         yield from _unknown(f"the initial value of {pair.input}", pair.init, contract.symbols)
     if (shift := pair.shift) and before is not None:
         if shift.axis >= len(before.shape):
-            yield f"the shift of {pair.input} is along axis {shift.axis}, outside its {len(before.shape)} dimensions"
+            rank = counted(len(before.shape), "dimension")
+            yield f"the shift of {pair.input} is along axis {shift.axis}, outside its {rank}"
         if shift.by:
             yield from _unknown(f"the valid part of {pair.input}", shift.by, _known(contract, contract.inputs))
         if shift.moves:
@@ -180,7 +182,7 @@ def _invariants(contract: Contract) -> Iterator[str]:
 def _chunks(contract: Contract) -> Iterator[str]:
     for word, kind in (("first", contract.chunking.first), ("later", contract.chunking.later)):
         if kind.hop < 1:
-            yield f"the {word} chunk of {kind.size} frames has no room beside its left context of {kind.left_context}"
+            yield f"the {word} chunk of {kind.size} frames has no room for {kind.left_context} frames of left context"
     for name, count in Counter(profile.name for profile in contract.profiles).items():
         if count > 1:
             yield f"{count} profiles are called {name}"
@@ -188,7 +190,7 @@ def _chunks(contract: Contract) -> Iterator[str]:
         if lacking := [name for name in contract.free if name not in profile.symbols]:
             yield f"profile {profile.name} lacks {', '.join(lacking)}"
         if unknown := [name for name in profile.symbols if name not in contract.free]:
-            yield f"profile {profile.name} has {', '.join(unknown)}, which is no free symbol"
+            yield f"profile {profile.name} has {', '.join(unknown)}, which is not a free symbol"
         for name, (low, best, high) in profile.symbols.items():
             if not low <= best <= high:
                 yield f"profile {profile.name} has {name} = {[low, best, high]}, which is not min <= opt <= max"
@@ -201,7 +203,7 @@ def _known(contract: Contract, tensors: Iterable[str]) -> set[str]:
 def _unknown(words: str, expression: Expression, known: Iterable[str], *, totals: bool = False) -> Iterator[str]:
     names = list(known)
     if expression.streams and not totals:
-        yield f"{words} ({expression}) asks for a total, which the check of an invariant alone can"
+        yield f"{words} ({expression}) uses total(), which only the check of an invariant may"
     for name in sorted(expression.names.difference(names)):
         yield f"{words} ({expression}) names {name}, which the contract does not have there{near(name, names)}"
 

@@ -141,7 +141,7 @@ def _sizes_at(contract: Contract, values: Mapping[str, int]) -> Iterator[str]:
         for part in filter(None, (one.check, one.when)):
             for name in sorted(part.names & rows.keys()):
                 if rows[name] != 1:
-                    yield f"invariant {one.id} asks for {name}, which has {rows[name]} entries a stream, not one"
+                    yield f"invariant {one.id} asks for {name}, which has {rows[name]} entries per stream, not one"
 
 
 def _starts(contract: Contract, values: Mapping[str, int]) -> Iterator[str]:
@@ -196,7 +196,7 @@ def batches(contract: Contract) -> Iterator[str]:
 def _batch_of(contract: Contract, name: str, tensor: TensorOf, batch: str | None) -> Iterator[str]:
     several = [axis for axis, dim in enumerate(tensor.shape) if dim.text == batch]
     if batch and tensor.batch_axis is None and len(several) > 1:
-        yield f"{name} has {batch} in dimensions {several}; its batch_axis has to say which is that of the streams"
+        yield f"{name} has {batch} in dimensions {several}; its batch_axis must say which one is that of the streams"
     if batch and contract.batch_axis(name) is None and isinstance(tensor, StateInput):
         yield f"state {name} has no batch axis, so streams of one batch would share it"
 

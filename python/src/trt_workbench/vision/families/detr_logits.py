@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.images import ImageTransform
+from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.vision.extras import Extra
 from trt_workbench.vision.families.base import (
@@ -85,7 +86,7 @@ class DetrLogits(Stretched):
             raise DoesNotFit(text)
         # one slot more than there are names may be the background, unless the user says that there is none
         if named and count and named not in (count, None if background else count - 1):
-            text = f"{logits.name} has {count} classes, but the metadata names {named}"
+            text = f"{logits.name} has {counted(count, 'class', 'classes')}, but the metadata names {named}"
             raise DoesNotFit(text)
         return cls(boxes, count or named, facts, logits)
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
+from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.vision.extras import Columns
 from trt_workbench.vision.families.base import (
@@ -196,7 +197,7 @@ def _class_count(channels: int | None, anchors: int | None, facts: DetectorFacts
         text = f"{channels} channels leave no class after the box"
         raise DoesNotFit(text)
     if named is not None and count != named:
-        text = f"{channels} channels make {count} classes, but the model names {named}"
+        text = f"{channels} channels make {counted(count, 'class', 'classes')}, but the model names {named}"
         raise DoesNotFit(text)
     usual = anchors is None or (facts.fixed_size and anchors in cell_counts(*facts.input_size))
     many = anchors is not None and channels is not None and anchors > channels

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.images import ImageTransform
+from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.vision.families.base import (
     Detections,
@@ -65,7 +66,7 @@ class YoloX(Family):
             text = f"rows of {columns} values leave no class after box and objectness"
             raise DoesNotFit(text)
         if named is not None and count != named:
-            text = f"rows of {columns} values make {count} classes, but the model names {named}"
+            text = f"rows of {columns} values make {counted(count, 'class', 'classes')}, but the model names {named}"
             raise DoesNotFit(text)
         if not facts.forced:
             _refuse_lookalikes(columns, facts)
