@@ -91,7 +91,7 @@ def _show(decision: Decision, directory: Path) -> None:
 
     console = stdout_console(quiet=False)
     say_line = partial(print_line, console)
-    columns = ("precision on runtime", decision.figure, "loss", "loss at most", "ms", "speed-up", "MB", "")
+    columns = ("precision on runtime", decision.figure, "loss", "at most", "ms", "speed-up", "MB", "")
     table = Table(*columns)
     for row in decision.rows:
         table.add_row(*_cells(row))
