@@ -172,7 +172,7 @@ def test_a_first_contract_of_a_model_of_one_chunk_size_is_whole(tmp_path: Path) 
     printed = stdout_of("make-contract", model, "-o", contract, "--init", 0, "--batch", 3)
     assert "Frames: dimension 1 of x, 45 in every chunk (the given size; --time-axis says another)" in printed
     assert "Chunks: 45 frames, a later one every 32 (T, decode_chunk_len of the model's metadata)" in printed
-    assert "TODO" not in printed
+    assert "(0 TODOs left)" in printed
     stdout_of("check-contract", contract, model)
 
 

@@ -111,7 +111,10 @@ _PLANTED: dict[str, tuple[Edit, str]] = {
     "range the wrong way": (put("inputs", "cache_len", "range", ["C", 0]), "the range of cache_len is from 6 to 0"),
     "two ids": (put("invariants", 1, "id", "valid_out"), "2 invariants have the id valid_out"),
     "invariant of nothing": (put("invariants", 0, "check", "lenght > 0"), "names lenght, which the contract does not"),
-    "invariant of many": (put("invariants", 0, "check", "cache > 0"), "asks for cache, which has 24 entries per stream"),
+    "invariant of many": (
+        put("invariants", 0, "check", "cache > 0"),
+        "asks for cache, which has 24 entries per stream",
+    ),
     "invariant of the chunks": (
         put("invariants", 3, "check", "N * 8 == hop"),
         "invariant hop (N * 8 == hop) does not hold at the first chunk: N is 2, hop is 4",
