@@ -30,7 +30,6 @@ from trt_workbench.vision import (
     CocoMetrics,
     GalleryEntry,
     ImageRecord,
-    Task,
     f1,
     image_path,
     is_made_here,
@@ -38,7 +37,7 @@ from trt_workbench.vision import (
     predictions_of,
     save_picture,
     side_by_side,
-    task_of,
+    task_in,
 )
 
 
@@ -74,7 +73,7 @@ def decision_about(
         model=Path(documents[baseline]["model"]["path"]),
         model_sha256=documents[baseline]["model"]["sha256"],
         task=Detection(
-            Path(dataset["images"]), Path(dataset["annotations"]), figure=_task(documents[baseline]).decided_by
+            Path(dataset["images"]), Path(dataset["annotations"]), figure=task_in(documents[baseline]).decided_by
         ),
         settings=DecideSettings(max_loss=max_loss, batch=chosen[0].batch if chosen else 1),
         notes=["Combined from separate runs; latencies are from bench."],
@@ -260,15 +259,11 @@ def _pictures(directory: Path, decision: Decision) -> list[GalleryEntry]:
     drawn = []
     for number, image_id in enumerate(ids, 1):
         old, new = ([box for box in found[image_id] if box.get("score", 0.0) >= _SHOWN] for found in (left, right))
-        picture = side_by_side(image_path(images, before[image_id]), old, new, names, _task(metrics), exif)
+        picture = side_by_side(image_path(images, before[image_id]), old, new, names, task_in(metrics), exif)
         if picture is not None:
             url = save_picture(picture, gallery / f"difference-{number}.jpg")
             drawn.append(GalleryEntry(_caption(before[image_id], after[image_id], row), url))
     return drawn
-
-
-def _task(metrics: CocoMetrics) -> Task:
-    return task_of(metrics["model"].get("task", "boxes"))
 
 
 def _records(folder: Path) -> list[ImageRecord]:

@@ -20,7 +20,7 @@ from trt_workbench.llm import LlmMetrics
 from trt_workbench.model.precision import precision_label
 from trt_workbench.report.page import evidence_from, is_our_page, render, small
 from trt_workbench.verify import VerifyFindings
-from trt_workbench.vision import CocoMetrics, task_of
+from trt_workbench.vision import CocoMetrics, task_in
 
 # How the figures of an evaluation are shown, where not as their name and four digits.
 _FIGURES: dict[str, Callable[[float], str]] = {
@@ -178,7 +178,7 @@ def _wrong(document: VerifyFindings) -> dict[str, Any]:
 
 def _coco(metrics: CocoMetrics) -> dict[str, Any]:
     precision = precision_label(metrics) or metrics["settings"].get("precision")
-    name = task_of(metrics["model"].get("task", "boxes")).decided_by
+    name = task_in(metrics).decided_by
     figures = (name, f"{name}50", "images_per_s")
     return _scored(metrics, metrics["model"], precision, metrics.get("verification"), figures)
 

@@ -15,7 +15,7 @@ from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.statistics.bootstrap import draw_counts, share_interval
 from trt_workbench.core.statistics.summary import interval
 from trt_workbench.quantize.document import ClassLoss, RowScore
-from trt_workbench.vision import CocoMatches, CocoMetrics, measures_of, read_dataset, read_predictions, task_of
+from trt_workbench.vision import CocoMatches, CocoMetrics, measures_of, read_dataset, read_predictions, task_in
 
 # Recall says little that AP and AR_100 do not.
 _LEFT_OUT = ("AR_1", "AR_10", "AR_small", "AR_medium", "AR_large")
@@ -107,7 +107,7 @@ def coco_scores(directory: Path, seed: int) -> ResampledScore:
     metrics = read_document(directory / "metrics.json", CocoMetrics)
     if metrics["status"] != "complete":
         raise UsageProblem(f"The evaluation was interrupted, so its score is of other images: {directory}")
-    task = task_of(metrics["model"].get("task", "boxes"))
+    task = task_in(metrics)
     figures, decided_by = cast("dict[str, float | None]", metrics), task.decided_by
     if (value := figures[decided_by]) is None:
         raise UsageProblem(f"No {decided_by}, as the images have no annotations: {directory}")

@@ -34,5 +34,5 @@ from .scenes.dataset import fits_embedded_dataset as fits_embedded_dataset
 from .scenes.dataset import make_calibration_scenes as make_calibration_scenes
 from .scenes.dataset import make_embedded_dataset as make_embedded_dataset
 from .settings import CLASSES as CLASSES
-from .tasks.base import Task as Task
+from .tasks.registry import task_in as task_in
 from .tasks.registry import task_of as task_of

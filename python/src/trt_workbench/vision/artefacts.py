@@ -14,7 +14,7 @@ from trt_workbench.report.style import label
 from trt_workbench.vision.dataset import read_form
 from trt_workbench.vision.document import Box, CocoMetrics, ConfusionMatrix, Curves, ImageRecord
 from trt_workbench.vision.tasks.base import Task
-from trt_workbench.vision.tasks.registry import task_of
+from trt_workbench.vision.tasks.registry import task_in
 
 # Characters of a class name in a picture.
 LONGEST_NAME = 40
@@ -33,8 +33,8 @@ class CocoArtefacts:
 
     @property
     def task(self) -> Task:
-        """What the model finds."""
-        return task_of(self.metrics["model"].get("task", "boxes"))
+        """What the model finds. Raises UsageProblem where the run does not hold its figures."""
+        return task_in(self.metrics)
 
     @property
     def class_names(self) -> dict[int, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -92,7 +93,8 @@ class PrototypeMasks(Extra):
 def _mask(
     logits: NDArray[np.float32], box: NDArray[np.float32], input_size: tuple[int, int], geometry: Geometry
 ) -> bytes:
-    inside = [_inside(box[1], box[3], input_size[0]), _inside(box[0], box[2], input_size[1])]
+    left, top, right, bottom = box.tolist()
+    inside = [_inside(top, bottom, input_size[0]), _inside(left, right, input_size[1])]
     rows, columns = (
         axis(side, whole).part(part) for side, whole, part in zip(logits.shape, input_size, inside, strict=True)
     )
@@ -111,7 +113,7 @@ def _mask(
     return run_lengths(tall[:, places[1][0]] & tall[:, places[1][1]], starts[0], starts[1], geometry.source)
 
 
-def _inside(low: np.float32, high: np.float32, size: int) -> slice:
+def _inside(low: float, high: float, size: int) -> slice:
     """Return the whole pixels from `low` up to `high`, which is not in: where `crop_mask` leaves a mask."""
-    first, end = (int(np.clip(np.ceil(one), 0, size)) for one in (low, high))
+    first, end = (min(max(math.ceil(one), 0), size) for one in (low, high))
     return slice(first, max(first, end))

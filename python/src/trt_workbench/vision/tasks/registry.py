@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.vision.tasks.base import Task
 from trt_workbench.vision.tasks.boxes import Boxes
 from trt_workbench.vision.tasks.keypoints import Poses
@@ -12,5 +16,21 @@ _TASKS: dict[str, Task] = {task.name: task for task in (Boxes(), InstanceMasks()
 
 
 def task_of(name: str) -> Task:
-    """Return the task of a family or a run; "boxes" of runs that do not name one."""
+    """Return the task of a family."""
     return _TASKS[name]
+
+
+def task_in(metrics: Mapping[str, Any]) -> Task:
+    """Return the task of a run by its metrics.json; boxes of a run that names none.
+
+    Raises:
+        UsageProblem: there is no such task, or figures of it are absent.
+    """
+    name = metrics["model"].get("task", Boxes.name)
+    if not isinstance(name, str) or name not in _TASKS:
+        raise UsageProblem(f"metrics.json names the task {name!r:.40}, which this release does not know.")
+    task = _TASKS[name]
+    needed = [f"{one.prefix}{figure}" for one in task.measures for figure in ("AP", "AP50")]
+    if lacking := [one for one in needed for row in (metrics, *metrics["per_class"]) if one not in row]:
+        raise UsageProblem(f"metrics.json is damaged: it lacks {lacking[0]} of a model for {task.words}.")
+    return task
