@@ -206,3 +206,17 @@ def test_nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
     score_detections(ground_truth(np.random.default_rng(1), 5, 2), CATEGORIES, no_detections())
     captured = capfd.readouterr()
     assert captured.out == captured.err == ""
+
+
+def test_categories_of_which_there_is_nothing_have_no_score_and_cost_none() -> None:
+    rng = np.random.default_rng(5)
+    truth = ground_truth(rng, 40, 6)
+    found = detections_near(rng, truth, 30, 6)
+    more = (Category(-3, "first"), *CATEGORIES, *(Category(1000 + number, "last") for number in range(3000)))
+    few, many = (score_detections(truth, categories, found) for categories in (CATEGORIES, more))
+    assert many.figures == few.figures
+    assert np.array_equal(many.precision[:, :, 1 : len(CATEGORIES) + 1], few.precision)
+    assert (np.delete(many.precision, range(1, len(CATEGORIES) + 1), axis=2) == -1).all()
+    matches = CocoMatches(np.arange(1, 7), truth, more, found)
+    matches.require_agreement(many.figures)
+    assert np.isnan(matches.figures(np.ones((1, 6), np.int32)).class_ap[0, len(CATEGORIES) + 1 :]).all()

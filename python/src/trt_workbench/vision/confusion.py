@@ -14,6 +14,7 @@ from trt_workbench.vision.measure import BOXES, Measure
 from trt_workbench.vision.settings import SCORE_THRESHOLD
 
 IOU_THRESHOLD: Final = 0.5
+_MOST_CLASSES: Final = 2000  # of a matrix of all; with more it has those that occur
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,10 @@ def confuse(
         measure: of what overlaps.
         threshold: least score of a detection that is counted.
     """
+    if len(categories) > _MOST_CLASSES:
+        kept = detections.category_ids[detections.scores >= SCORE_THRESHOLD]
+        met = set(truth.category_ids.tolist()) | set(kept.tolist())
+        categories = tuple(category for category in categories if category.id in met)
     ids = np.array([category.id for category in categories], np.int64)
     truth = truth.select(np.argsort(truth.image_ids, kind="stable"))
     true_classes, found_classes = (

@@ -146,6 +146,8 @@ class CocoMatches:
         self.images, self._figures, areas = len(image_ids), tuple(measure.figures), measure.areas(detections)
         self._frequencies = np.array([one.frequency for one in categories])
         self._classes = [_match(image_ids, truth, one.id, detections, areas, measure) for one in categories]
+        present = [place for place, one in enumerate(self._classes) if one.wanted.any()]
+        self._present = np.array(present or [0], np.intp)
 
     def figures(self, counts: NDArray[np.int32]) -> ResampledFigures:
         """Return the figures of resamples.
@@ -153,7 +155,7 @@ class CocoMatches:
         Args:
             counts: int32 [resamples, images], how often each image was drawn, in the order of the images.
         """
-        known = [_accumulate(one, counts, range(len(_AREAS))) for one in self._classes]
+        known = [_accumulate(one, counts, range(len(_AREAS))) for one in self._rated()]
         precision = np.stack([one[0] for one in known], axis=-1)  # [resamples, areas, thresholds, categories]
         recall = np.stack([one[1] for one in known], axis=-1)  # [resamples, limits, thresholds, categories]
         figures = {}
@@ -161,9 +163,9 @@ class CocoMatches:
             kind, at, part = _NAME.fullmatch(name).groups()  # type: ignore[union-attr]
             values = (precision if kind == "AP" else recall)[:, _PARTS.get(part, 0)]
             if part in FREQUENCIES:
-                values = values[..., self._frequencies == FREQUENCIES[part]]
+                values = values[..., self._frequencies[self._present] == FREQUENCIES[part]]
             figures[name] = _mean(values[:, _AT[at]])
-        return ResampledFigures(figures, precision[:, 0].mean(axis=1))
+        return ResampledFigures(figures, self._by_class(precision[:, 0]))
 
     def require_agreement(self, figures: Mapping[str, float | None]) -> None:
         """Raise RuntimeError, a defect, unless `figures` are those of every image once, which intervals are of."""
@@ -180,8 +182,18 @@ class CocoMatches:
 
     def average_precision(self, counts: NDArray[np.int32]) -> ResampledFigures:
         """Return only AP of resamples, in half the time of all figures."""
-        precision = np.stack([_accumulate(one, counts, (0,))[0][:, 0] for one in self._classes], axis=-1)
-        return ResampledFigures({"AP": _mean(precision)}, precision.mean(axis=1))
+        precision = np.stack([_accumulate(one, counts, (0,))[0][:, 0] for one in self._rated()], axis=-1)
+        return ResampledFigures({"AP": _mean(precision)}, self._by_class(precision))
+
+    def _rated(self) -> list[_ClassMatches]:
+        """Return the categories with something to find: of 20,000, the arrays of all would not fit into memory."""
+        return [self._classes[place] for place in self._present]
+
+    def _by_class(self, precision: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return AP by resample and category of [resamples, thresholds, categories with something to find]."""
+        found = np.full((len(precision), len(self._classes)), np.nan)
+        found[:, self._present] = precision.mean(axis=1)
+        return found
 
 
 def _match(

@@ -89,8 +89,13 @@ def score_detections(
     ids = np.array([category.id for category in categories], np.int64)
     # hotcoco makes floats of ids, which are exact up to 2^53: it gets places among all ids instead, from 1.
     # Images with neither an annotation nor a detection change nothing.
-    image_ids, classes = np.union1d(truth.image_ids, detections.image_ids), np.sort(ids)
-    named = measure.named(image_ids, sorted(categories, key=lambda one: one.id))
+    # Categories of which there is nothing have no precision.
+    image_ids = np.union1d(truth.image_ids, detections.image_ids)
+    met = set(np.union1d(truth.category_ids, detections.category_ids).tolist())
+    order = np.argsort(ids)
+    order = order[[int(one) in met for one in ids[order]]] if met else order[:1]
+    classes = ids[order]
+    named = measure.named(image_ids, [categories[place] for place in order])
     true_images, found_images = (np.searchsorted(image_ids, one.image_ids) + 1 for one in (truth, detections))
     true_classes, found_classes = (np.searchsorted(classes, one.category_ids) + 1 for one in (truth, detections))
     places = (true_images, true_classes, found_images, found_classes)
@@ -105,12 +110,13 @@ def score_detections(
     figures = {name: None if value == -1 else value for name, value in pairs}
     accumulated = evaluation.eval
     assert accumulated is not None  # as it was accumulated
-    precision = np.asarray(accumulated["precision"])[:, :, :, _ALL_AREAS, _MOST]
+    known = np.asarray(accumulated["precision"])[:, :, :, _ALL_AREAS, _MOST]
+    precision = np.full((*known.shape[:2], len(ids)), -1.0)
+    precision[:, :, order] = known
     ignored = measure.ignored(truth)
     present = np.array([np.count_nonzero((truth.category_ids == one) & ~ignored) for one in ids], np.int64)
     counts = np.array([np.count_nonzero(detections.category_ids == one) for one in ids], np.int64)
-    # COCOeval has the categories by their ids
-    return CocoScores(figures, precision[:, :, np.argsort(np.argsort(ids))], tuple(categories), present, counts)
+    return CocoScores(figures, precision, tuple(categories), present, counts)
 
 
 def _mean(precision: NDArray[np.float64]) -> float | None:
