@@ -270,3 +270,25 @@ def test_a_confusion_matrix_of_80_classes_is_cut_down_to_what_can_be_read() -> N
     few, same = most_confused(["a", "b", "background"], counts[:3, :3])
     assert few == ["a", "b", "background"]
     assert (same == counts[:3, :3]).all()
+
+
+FAULT = {"fault": "reaching outside the image", "count": 3, "image_id": 2, "boxes": [[-5, 5, 20, 1e300], [1, 1, 0, 0]]}
+
+
+def test_faults_of_annotations_are_shown_with_an_example(make_run: Callable[..., Path]) -> None:
+    run = make_run(faults=[FAULT])
+    page = write_report(run).read_text(encoding="utf-8")
+    assert "Annotations to look at" in page
+    assert "2.jpg: 2 reaching outside the image" in page
+    picture = cv2.imread(str(run / "plots" / "gallery" / "fault-1.jpg"))
+    assert picture is not None
+    assert (picture[..., 2].astype(int) - picture[..., 0] > 100).any()
+
+
+def test_a_run_without_faults_has_no_section_of_them(make_run: Callable[..., Path]) -> None:
+    assert "Annotations to look at" not in write_report(make_run()).read_text(encoding="utf-8")
+
+
+def test_a_fault_of_an_image_without_a_record_is_a_changed_run(make_run: Callable[..., Path]) -> None:
+    with pytest.raises(UsageProblem, match="has no record"):
+        write_report(make_run(faults=[{**FAULT, "image_id": 99}]))

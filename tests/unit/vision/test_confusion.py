@@ -103,7 +103,8 @@ def test_every_object_and_detection_is_counted_once(objects: list[Row], guesses:
 
 def test_of_many_categories_the_matrix_has_those_that_occur() -> None:
     many = (*CATEGORIES, *(Category(number, f"c{number}") for number in range(100, 2600)))
-    few = confuse(np.array([1]), CATEGORIES, truth((1, CAT, BOX)), found((1, DOG, FAR)))
-    all_ = confuse(np.array([1]), many, truth((1, CAT, BOX)), found((1, DOG, FAR)))
+    seen = found((1, DOG, FAR), scores=[0.15])
+    few = confuse(np.array([1]), CATEGORIES, truth((1, CAT, BOX)), seen, threshold=0.1)
+    all_ = confuse(np.array([1]), many, truth((1, CAT, BOX)), seen, threshold=0.1)
     assert all_.labels == few.labels
     assert cells(all_.matrix) == cells(few.matrix)

@@ -17,6 +17,7 @@ from trt_workbench.vision.confusion import confuse
 from trt_workbench.vision.dataset import CocoDataset, read_dataset
 from trt_workbench.vision.dataset_check import check_annotations, check_found
 from trt_workbench.vision.detections import DetectionTable
+from trt_workbench.vision.faults import DUPLICATE, EMPTY, OUTSIDE, find_faults
 from trt_workbench.vision.scores import score_detections
 
 HEIGHT, WIDTH, IMAGES, EACH = 240, 320, 6, 4
@@ -278,3 +279,22 @@ def test_a_low_score_that_is_right_and_an_empty_one_have_no_note(dataset: Make) 
     assert check(dataset(document(objects(0))), boxes) == []
     assert check(dataset({**document(objects(0)), "annotations": []}), boxes) == []
     assert check(dataset(document(objects(0))), boxes[:0]) == []  # "The model detected nothing" says it
+
+
+def test_faults_have_an_example_and_their_boxes(dataset: Make) -> None:
+    boxes = objects(0)
+    boxes[0] = [WIDTH - 10, 10, 60, 20]
+    boxes[5:7] = [WIDTH - 10, 10, 60, 20], [10, 10, 0, 20]
+    boxes[6 + EACH] = boxes[5 + EACH]
+    content = document(boxes)
+    content["annotations"][6 + EACH]["category_id"] = content["annotations"][5 + EACH]["category_id"]
+    sizes = dict.fromkeys(range(1, IMAGES + 1), (HEIGHT, WIDTH))
+    found = {
+        one["fault"]: (one["count"], one["image_id"], one["boxes"]) for one in find_faults(dataset(content), sizes)
+    }
+    assert found == {
+        EMPTY: (1, 2, [boxes[6].tolist()]),
+        DUPLICATE: (1, 3, [boxes[6 + EACH].tolist()]),
+        OUTSIDE: (2, 1, [boxes[0].tolist()]),
+    }
+    assert find_faults(dataset(document(objects(0))), sizes) == []

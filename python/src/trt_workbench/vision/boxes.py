@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 # Pixels outside of every picture, which OpenCV's integers still hold.
 _FAR = 10_000.0
+_RED = (40, 40, 220)  # blue, green, red
 
 
 class DrawnBox(NamedTuple):
@@ -42,6 +43,16 @@ def draw_boxes(image: NDArray[np.uint8], boxes: Sequence[DrawnBox]) -> None:
         cv2.rectangle(image, (start, top), (start + text_width + 4, top + text_height + baseline + 2), colour, -1)
         origin = (start + 2, top + text_height + 1)
         cv2.putText(image, label, origin, cv2.FONT_HERSHEY_SIMPLEX, 0.45, (255, 255, 255), 1, cv2.LINE_AA)
+
+
+def frame_box(image: NDArray[np.uint8], corners: tuple[float, float, float, float]) -> None:
+    """Draw a red box without a label into a BGR picture; what is outside of it, at its edge."""
+    import cv2
+
+    height, width = image.shape[:2]
+    left, right = (round(min(max(value, 1), width - 2)) for value in corners[::2])
+    top, bottom = (round(min(max(value, 1), height - 2)) for value in corners[1::2])
+    cv2.rectangle(image, (left, top), (right, bottom), _RED, 2, cv2.LINE_AA)
 
 
 def bgr(place: int) -> tuple[int, int, int]:

@@ -68,8 +68,8 @@ def confuse(
         threshold: least score of a detection that is counted.
     """
     if len(categories) > _MOST_CLASSES:
-        kept = detections.category_ids[detections.scores >= SCORE_THRESHOLD]
-        met = set(truth.category_ids.tolist()) | set(kept.tolist())
+        seen = detections.category_ids[detections.scores >= np.float32(threshold)]
+        met = set(truth.category_ids.tolist()) | set(seen.tolist())
         categories = tuple(category for category in categories if category.id in met)
     ids = np.array([category.id for category in categories], np.int64)
     truth = truth.select(np.argsort(truth.image_ids, kind="stable"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from itertools import product
 from typing import Final
 
@@ -16,14 +16,9 @@ from trt_workbench.core.percent import share
 from trt_workbench.vision.confusion import IOU_THRESHOLD, Confusion
 from trt_workbench.vision.dataset import NAMES_SHOWN, CocoDataset, GroundTruth
 from trt_workbench.vision.detections import DetectionTable
+from trt_workbench.vision.faults import AREA, DUPLICATE, EMPTY, Boxes, Sizes, are_outside, by_box, odd_boxes
 from trt_workbench.vision.settings import SCORE_THRESHOLD
 
-Boxes = NDArray[np.float64]
-Sizes = Mapping[int, tuple[int, int]]
-"""(height, width) in pixels by image id."""
-
-# How far a box may reach outside before it counts, as a share of the side and in pixels: annotators draw roughly.
-_SLACK, _SLACK_PIXELS = 0.02, 2.0
 # Boxes of shares reach up to 1, and a little beyond.
 _LARGEST_SHARE, _NEARLY_ALL = 1.5, 0.95
 # Of all boxes: so many outside are looked into; another form must leave so much fewer outside.
@@ -36,8 +31,7 @@ _SOME_FOUND, _MANY_TIMES, _SOME_OBJECTS = 0.2, 5, 10
 _LOOKED_AT = 500  # images are enough to detect a form
 # Longer sides that images are resized to, whose pixels boxes may be of.
 _RESIZED: Final = (320, 416, 512, 640, 800, 1024, 1280)
-# COCO's figures are of areas up to it; a mask's is not so much larger, nor so much smaller, than its box's.
-_LARGEST_AREA, _LARGER, _SMALLER = 1e10, 1.5, 0.001
+_LARGEST_AREA = 1e10  # COCO's figures are of areas up to it
 _NEARLY_EVERY = 0.8
 _NEARLY_ZERO = 0.01  # AP50; boxes in the wrong places meet an object now and then
 
@@ -141,21 +135,18 @@ def check_found(
     return notes + (_check_classes(confusion) or _check_score(dataset.truth, detections, ap50))
 
 
-@np.errstate(over="ignore")  # a box may have any finite number
 def _odd_boxes(truth: GroundTruth) -> list[str]:
     notes = []
-    if empty := int((truth.boxes[:, 2:] <= 0).any(axis=1).sum()):
+    odd = {fault: int(mask.sum()) for fault, mask in odd_boxes(truth).items()}
+    if empty := odd[EMPTY]:
         notes.append(
             f"No detection can match {counted(empty, 'annotated box', 'annotated boxes')} without width or height."
         )
-    extent = truth.boxes[:, 2] * truth.boxes[:, 3]
-    unlike = (truth.areas > _LARGER * extent + 1) | (truth.areas < _SMALLER * extent)
-    if count := int(unlike.sum()):
+    if count := odd[AREA]:
         notes.append(
             f"Areas of annotations that do not fit the box: {count} of {len(truth)}; AP_small to AP_large use the area."
         )
-    which = np.unique(np.stack([truth.image_ids, truth.category_ids], axis=1), axis=0, return_inverse=True)[1]
-    if repeated := len(truth) - len(np.unique(np.column_stack([which.ravel(), truth.boxes]), axis=0)):
+    if repeated := odd[DUPLICATE]:
         notes.append(
             f"Duplicates: {counted(repeated, 'annotation')} with the image, class and box of another; each must be "
             "found."
@@ -180,14 +171,14 @@ def _check_boxes(dataset: CocoDataset, sizes: Sizes) -> list[str]:
     truth = dataset.truth.select(np.isin(dataset.truth.image_ids, list(sizes)))
     if not len(truth):
         return []
-    size = _by_box(truth, sizes)
+    size = by_box(truth, sizes)
     if size.min() > 8 and (truth.boxes.max(axis=1) <= _LARGEST_SHARE).mean() >= _NEARLY_ALL:
         largest = truth.boxes.max()
         raise UsageProblem(
             f"No annotated box extends beyond {largest:.3g} pixels: they look like fractions of the image (0 to 1). "
             f"{_WANTED}: {dataset.annotations}"
         )
-    outside = {name: float(_outside(form(truth.boxes), size).mean()) for name, form in _FORMS.items()}
+    outside = {name: float(are_outside(form(truth.boxes), size).mean()) for name, form in _FORMS.items()}
     plain = outside.pop("")
     count = round(plain * len(truth))
     if plain <= _MANY_OUTSIDE or count < _LEAST_OUTSIDE:
@@ -205,18 +196,6 @@ def _check_boxes(dataset: CocoDataset, sizes: Sizes) -> list[str]:
     return [f"{seen}."]
 
 
-def _by_box(truth: GroundTruth, sizes: Sizes) -> Boxes:
-    """Return width, height of the image of every box: float64 [N, 2]."""
-    return np.array([sizes[key][::-1] for key in truth.image_ids.tolist()], np.float64)
-
-
-def _outside(boxes: Boxes, size: Boxes) -> NDArray[np.bool_]:
-    slack = _SLACK * size + _SLACK_PIXELS
-    low, high = boxes[:, :2], boxes[:, :2] + boxes[:, 2:]
-    wrong = (low < -slack) | (high > size + slack) | (boxes[:, 2:] < 0)
-    return np.asarray(wrong.any(axis=1))
-
-
 @np.errstate(over="ignore", invalid="ignore")
 def _check_readings(dataset: CocoDataset, sizes: Sizes, listed: Sizes, detections: DetectionTable) -> None:
     """Raise UsageProblem if the boxes, read in another form or unit, are found by far more often than as they are."""
@@ -229,14 +208,14 @@ def _check_readings(dataset: CocoDataset, sizes: Sizes, listed: Sizes, detection
     plain = _found(truth, truth.boxes, boxes, owners)
     if plain >= _FEW_FOUND or not len(boxes):
         return
-    size = _by_box(truth, sizes)
+    size = by_box(truth, sizes)
     readings = {
         " and ".join(filter(None, (form, unit))): make(truth.boxes * np.tile(size / whole, 2) if whole else truth.boxes)
         for (form, make), (unit, whole) in product(_FORMS.items(), _UNITS.items())
         if form or unit
     }
     if listed:
-        scale = size / _by_box(truth, {**sizes, **{key: one for key, one in listed.items() if min(one) > 0}})
+        scale = size / by_box(truth, {**sizes, **{key: one for key, one in listed.items() if min(one) > 0}})
         readings["pixels of the listed image sizes instead of the files'"] = truth.boxes * np.tile(scale, 2)
     for side in _RESIZED:
         readings[f"pixels of images resized to {side}"] = truth.boxes * np.tile(size.max(axis=1), (4, 1)).T / side

@@ -146,6 +146,15 @@ class ClassScores(AtThreshold):
     detections: NonNegativeInt
 
 
+class Fault(TypedDict):
+    """What is wrong with annotations: how many have it, and those of the image that has most."""
+
+    fault: str
+    count: NonNegativeInt
+    image_id: int
+    boxes: list[tuple[FiniteFloat, FiniteFloat, FiniteFloat, FiniteFloat]]
+
+
 @_MORE
 class CocoMetrics(Figures, Intervals, AtThreshold):
     """metrics.json; tasks add figures of their own, with intervals."""
@@ -165,6 +174,7 @@ class CocoMetrics(Figures, Intervals, AtThreshold):
     latency_ms: Annotated[dict[str, Summary], having(*STAGES, "total")] | None
     per_class: list[ClassScores]
     dataset: Annotated[dict[str, Any], having("images", "annotations", "annotations_sha256", "missing")]
+    faults: NotRequired[list[Fault]]
 
 
 class ImageRecord(TypedDict):

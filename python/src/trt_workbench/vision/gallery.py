@@ -13,8 +13,8 @@ from trt_workbench.core.errors import UsageProblem, printable
 from trt_workbench.core.files import path_within, write_bytes
 from trt_workbench.core.input_files import read_bytes
 from trt_workbench.vision.artefacts import CocoArtefacts, predictions_of, read_ground_truth
-from trt_workbench.vision.boxes import DrawnBox, bgr, draw_boxes
-from trt_workbench.vision.document import Box, ImageRecord
+from trt_workbench.vision.boxes import DrawnBox, bgr, draw_boxes, frame_box
+from trt_workbench.vision.document import Box, Fault, ImageRecord
 
 if TYPE_CHECKING:
     import numpy as np
@@ -66,6 +66,36 @@ def build_gallery(run: CocoArtefacts, folder: Path) -> dict[str, list[GalleryEnt
                 path = folder / f"{group}-{number}.jpg"
                 drawn[group].append(GalleryEntry(_caption(record), save_picture(picture, path)))
     return drawn
+
+
+def build_faults(run: CocoArtefacts, folder: Path) -> list[tuple[Fault, GalleryEntry | None]]:
+    """Draw an example of each fault of the annotations, in red, and write the pictures into `folder`.
+
+    Returns:
+        The faults, each with its picture; None where the images have moved, or the picture of an earlier command is
+        not there.
+    """
+    records = {record["image_id"]: record for record in run.records}
+    drawn: list[tuple[Fault, GalleryEntry | None]] = []
+    for number, fault in enumerate(run.metrics.get("faults", ()), 1):
+        record, path = records.get(fault["image_id"]), folder / f"fault-{number}.jpg"
+        if record is None:
+            raise UsageProblem(f"A fault is of an image that has no record; the run was changed: {run.directory}")
+        url = _fault_picture(run, record, fault, path) if is_made_here(run.directory) else kept_picture(path)
+        drawn.append((fault, GalleryEntry(printable(record["file_name"]), url) if url else None))
+    return drawn
+
+
+def _fault_picture(run: CocoArtefacts, record: ImageRecord, fault: Fault, path: Path) -> str | None:
+    images = Path(run.metrics["dataset"]["images"])
+    panel = _panel(image_path(images, record), run.metrics["settings"].get("exif", "ignore"))
+    if panel is None:
+        return None
+    picture, scale = panel
+    for box in fault["boxes"]:
+        x, y, width, height = (value * scale for value in box)
+        frame_box(picture, (x, y, x + width, y + height))
+    return save_picture(picture, path)
 
 
 def is_made_here(directory: Path) -> bool:
@@ -136,6 +166,20 @@ def side_by_side(
     path: Path, truths: list[Box], found: list[Box], names: dict[int, str], task: Task, exif: Exif = "ignore"
 ) -> NDArray[np.uint8] | None:
     """Return the image twice, with the first objects on the left and the second on the right; None where it is gone."""
+    import numpy as np
+
+    if (found_panel := _panel(path, exif)) is None:
+        return None
+    panel, scale = found_panel
+    left, right = panel.copy(), panel.copy()
+    _draw(left, truths, scale, names, task)
+    _draw(right, found, scale, names, task)
+    gap = np.full((panel.shape[0], _GAP, 3), 255, np.uint8)
+    return np.hstack([left, gap, right])
+
+
+def _panel(path: Path, exif: Exif) -> tuple[NDArray[np.uint8], float] | None:
+    """Return an image in the size of a panel, and its scale; None where it is gone or was changed since the run."""
     import cv2
     import numpy as np
 
@@ -143,17 +187,12 @@ def side_by_side(
 
     try:
         image = read_image(path, exif)
-    except UsageProblem:  # gone or changed since the run
+    except UsageProblem:
         return None
     # the height counts too: an image one pixel wide would become millions of pixels high
     scale = min(PANEL_WIDTH / image.shape[1], 2 * PANEL_WIDTH / image.shape[0])
     size = (max(1, round(image.shape[1] * scale)), max(1, round(image.shape[0] * scale)))
-    panel = np.asarray(cv2.resize(image, size, interpolation=cv2.INTER_AREA), np.uint8)
-    left, right = panel.copy(), panel.copy()
-    _draw(left, truths, scale, names, task)
-    _draw(right, found, scale, names, task)
-    gap = np.full((panel.shape[0], _GAP, 3), 255, np.uint8)
-    return np.hstack([left, gap, right])
+    return np.asarray(cv2.resize(image, size, interpolation=cv2.INTER_AREA), np.uint8), scale
 
 
 def _draw(image: NDArray[np.uint8], objects: list[Box], scale: float, names: dict[int, str], task: Task) -> None:

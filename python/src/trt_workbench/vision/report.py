@@ -13,7 +13,7 @@ from trt_workbench.report.style import plots_folder
 from trt_workbench.verify import let_through
 from trt_workbench.vision.artefacts import CocoArtefacts, read_artefacts
 from trt_workbench.vision.document import LEAST_ANNOTATIONS, OPERATING, STAGES, CocoMetrics
-from trt_workbench.vision.gallery import build_gallery
+from trt_workbench.vision.gallery import build_faults, build_gallery
 from trt_workbench.vision.lvis import figures_of
 from trt_workbench.vision.operating import in_words
 from trt_workbench.vision.operating_plots import write_operating_plots
@@ -56,6 +56,7 @@ def view(directory: Path) -> dict[str, Any]:
         "readable": READABLE_CLASSES,
         "plots": plots,
         "gallery": gallery,
+        "faults": build_faults(run, folder / "gallery"),
     }
 
 

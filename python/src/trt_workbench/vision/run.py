@@ -31,6 +31,7 @@ from trt_workbench.vision.dataset_check import check_annotations, check_found
 from trt_workbench.vision.decode import ImageReader
 from trt_workbench.vision.detections import DetectionStore, DetectionTable
 from trt_workbench.vision.detector import Detector
+from trt_workbench.vision.faults import find_faults
 from trt_workbench.vision.files import write_run
 from trt_workbench.vision.judged import judge
 from trt_workbench.vision.letterbox import preprocess
@@ -188,7 +189,10 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
         ap50, turned = judged.figures["AP50"], self._images.ignored
         self.notes += check_found(dataset, sizes, detections, confusion, ap50=ap50, turned=turned)
         status: Literal["complete", "partial"] = "complete" if result.done.all() else "partial"
-        metrics = write_run(folder, dataset, result, detections, judged, confusion, self._facts(status))
+        facts = self._facts(status)
+        if faults := find_faults(dataset, sizes):
+            facts["faults"] = faults
+        metrics = write_run(folder, dataset, result, detections, judged, confusion, facts)
         return CocoOutcome(status, metrics)
 
     def _require_labels(self) -> None:
