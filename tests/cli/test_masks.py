@@ -82,3 +82,10 @@ def test_labels_of_boxes_alone_are_refused(masks: Any) -> None:
         masks.invoke("--backend", "ort-cpu"),
         "do not fit a model for instance segmentation (annotation 1 has no segmentation",
     )
+
+
+def test_masks_of_images_of_another_size_are_refused(masks: Any) -> None:
+    document = json.loads(masks.annotations.read_text())
+    masks.rewrite(images=[{**one, "width": 31} for one in document["images"]])
+    text = "Masks of 4 images cannot be compared: the annotations give image 1 32x31 (height x width), and the file has"
+    masks.assert_refused(masks.invoke("--backend", "ort-cpu"), text)

@@ -225,9 +225,10 @@ def test_what_is_no_mask_is_refused(segment: Any, why: str) -> None:
         task_of("masks").truth([{"id": 7, "segmentation": segment}], [(20, 10)])
 
 
-def test_a_mask_needs_the_size_of_its_image() -> None:
+@pytest.mark.parametrize("size", [(None, None), (0, 5), (-3, 4)])
+def test_a_mask_needs_the_size_of_its_image(size: Any) -> None:
     with pytest.raises(ValueError, match="annotation 7 has no height and width"):
-        task_of("masks").truth([{"id": 7, "segmentation": [[1, 2, 3, 4, 5, 9]]}], [(None, None)])
+        task_of("masks").truth([{"id": 7, "segmentation": [[1, 2, 3, 4, 5, 9]]}], [size])
 
 
 @pytest.mark.parametrize("scale", [1.0, 0.5])

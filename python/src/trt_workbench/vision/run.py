@@ -182,10 +182,11 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
             self.notes.append(f"The model detected nothing, so AP is 0; {self._why_nothing()}.")
         done = image_ids[result.done]
         at = self.request.threshold
+        sizes = {int(key): (int(h), int(w)) for key, (h, w) in zip(done, result.sizes[result.done], strict=True)}
+        self.task.require_sizes(dataset.truth, sizes)
         judged = judge(self.task, done, dataset, detections, self.request.seed, at)
         scored = judged.measures[0].scored(dataset.truth, detections)
         confusion = confuse(done, dataset.categories, dataset.truth, scored, judged.measures[0], threshold=at)
-        sizes = {int(key): (int(h), int(w)) for key, (h, w) in zip(done, result.sizes[result.done], strict=True)}
         ap50, turned = judged.figures["AP50"], self._images.ignored
         self.notes += check_found(dataset, sizes, detections, confusion, ap50=ap50, turned=turned)
         status: Literal["complete", "partial"] = "complete" if result.done.all() else "partial"

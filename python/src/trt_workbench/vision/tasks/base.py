@@ -78,6 +78,13 @@ class Task(abc.ABC):
         """
         return []
 
+    def require_sizes(self, truth: GroundTruth, sizes: Mapping[int, tuple[int, int]]) -> None:  # noqa: B027 - of few
+        """Check annotations against the decoded images, height and width by id.
+
+        Raises:
+            UsageProblem: what is annotated cannot be compared with what is found on them.
+        """
+
     def append(self, folder: Path, image: str, rows: Sequence[Mapping[str, Any]]) -> None:  # noqa: B027 - most write none
         """Append what `predict` found on an image to files of the task's own format.
 

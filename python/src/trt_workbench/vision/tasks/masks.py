@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import cv2
 import numpy as np
 from hotcoco import mask
 from numpy.typing import NDArray
 
+from trt_workbench.core.counts import counted
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.vision.masks import Masks
 from trt_workbench.vision.measure import BOXES, MASKS, Measure
 from trt_workbench.vision.tasks.base import FAR, Task, changed, described
 from trt_workbench.vision.tasks.names import TaskName
+
+if TYPE_CHECKING:
+    from trt_workbench.vision.dataset import GroundTruth
 
 _SHARE = 0.45  # of the colour in a painted pixel
 
@@ -44,6 +49,18 @@ class InstanceMasks(Task):
             raise changed(f"they hold no masks ({error})") from error
         return masks
 
+    def require_sizes(self, truth: GroundTruth, sizes: Mapping[int, tuple[int, int]]) -> None:
+        """Refuse masks of images of another size: they are compared pixel by pixel."""
+        assert isinstance(truth.extra, Masks)  # as it was read
+        pairs = zip(truth.image_ids.tolist(), map(tuple, truth.extra.sizes.tolist()), strict=True)
+        unlike = {image: size for image, size in pairs if size != sizes[image]}
+        if unlike:
+            image, size = next(iter(unlike.items()))
+            raise UsageProblem(
+                f"Masks of {counted(len(unlike), 'image')} cannot be compared: the annotations give image {image} "
+                f"{size[0]}x{size[1]} (height x width), and the file has {sizes[image][0]}x{sizes[image][1]}."
+            )
+
     def paint(
         self, image: NDArray[np.uint8], entry: Mapping[str, Any], scale: float, colour: tuple[int, int, int]
     ) -> None:
@@ -68,7 +85,7 @@ def _annotated(row: Mapping[str, Any], place: int, height: int | None, width: in
     found, which = row.get("segmentation"), described(row, place)
     if not found:
         raise ValueError(f"{which} has no segmentation: it is a box alone, and the model finds masks")
-    if height is None or width is None:
+    if not height or not width or min(height, width) < 1:
         raise ValueError(f"the image of {which} has no height and width, which a mask is of")
     if isinstance(found, dict):
         return _run_lengths(found, which, height, width)
@@ -90,17 +107,17 @@ def _run_lengths(found: Mapping[str, Any], which: str, height: int, width: int, 
         raise ValueError(f"{which} has run lengths without their size (height, width)")
     if max(abs(size[0] - height), abs(size[1] - width)) > slack:
         raise ValueError(f"{which} has a mask of an image of {[*size]} (height, width), not of {[height, width]}")
-    pixels, made, counted = size[0] * size[1], {"size": [*size], "counts": b""}, -1
+    pixels, made, summed = size[0] * size[1], {"size": [*size], "counts": b""}, -1
     try:
         if isinstance(counts, list):
-            counted = sum(one if isinstance(one, int) and one >= 0 else pixels + 1 for one in counts)
-            made = mask.frPyObjects({**made, "counts": counts}, *size) if counted == pixels else made
+            summed = sum(one if isinstance(one, int) and one >= 0 else pixels + 1 for one in counts)
+            made = mask.frPyObjects({**made, "counts": counts}, *size) if summed == pixels else made
         elif isinstance(counts, str):
             made["counts"] = counts.encode("ascii")
-            counted = _counted(counts.encode("ascii"))
+            summed = _counted(counts.encode("ascii"))
     except (ValueError, OverflowError) as error:
         raise ValueError(f"{which} has damaged run lengths ({error})") from error
-    if counted != pixels:
+    if summed != pixels:
         raise ValueError(f"{which} has run lengths that do not add up to the pixels of its image")
     return made
 
