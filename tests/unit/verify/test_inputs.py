@@ -112,6 +112,5 @@ def test_images_are_inputs_as_they_are_of_calibration(tmp_path: Path) -> None:
 
 def test_images_for_what_is_no_detector_are_refused(images_model: Path, tmp_path: Path) -> None:
     cv2.imwrite(str(tmp_path / "a.png"), np.zeros((8, 8, 3), np.uint8))
-    with refused(UsageProblem) as caught:
+    with refused(UsageProblem):
         found(images_model, tmp_path / "run", inputs=(str(tmp_path / "a.png"),))
-    assert "--" not in str(caught.value)  # verify has no --family

@@ -8,6 +8,7 @@ from hotcoco import mask
 from tests.texts import refused
 
 from trt_workbench.backends.base import TensorSpec
+from trt_workbench.backends.preparation import Preparation
 from trt_workbench.core.errors import NotFinite, UsageProblem
 from trt_workbench.vision.families import Family, recognise
 from trt_workbench.vision.letterbox import find_geometry
@@ -19,9 +20,8 @@ SIDE, QUERIES, CLASSES = 96, 12, 5
 def family(*names: str, **options: Any) -> Family:
     shapes = {"dets": (None, QUERIES, 4), "labels": (None, QUERIES, CLASSES), "masks": (None, QUERIES, 24, 24)}
     specs = [TensorSpec(name, "float32", shapes[name]) for name in names or shapes]
-    return recognise(
-        [TensorSpec("input", "float32", (None, 3, SIDE, SIDE))], specs, {"normalize": "imagenet"}, **options
-    )
+    image = TensorSpec("input", "float32", (None, 3, SIDE, SIDE))
+    return recognise([image], specs, {"normalize": "imagenet"}, Preparation(**options))
 
 
 def outputs(batch: int) -> dict[str, Any]:

@@ -116,7 +116,10 @@ def _images(
     calibration = importlib.import_module("trt_workbench.vision.calibration")
     if model is None:
         raise UsageProblem(f"The preprocessing of images is read from the model; pass it with --model: {path}")
-    images = calibration.calibration_images(model, path, preparation)
+    try:
+        images = calibration.calibration_images(model, path, preparation)
+    except UsageProblem as problem:
+        raise UsageProblem(f"{problem} Or give the inputs as .npy or .npz files: {path}") from problem
     assert images is not None  # as the path holds some
     types = {spec.name: spec.dtype for spec in specs}
     return [
