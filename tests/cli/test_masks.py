@@ -10,7 +10,9 @@ from tests.onnx_text import write_onnx
 from typer.testing import CliRunner
 
 from trt_workbench.console.common import single_command_app
-from trt_workbench.quantize import coco_scores
+from trt_workbench.decide.settings import DecideSettings
+from trt_workbench.decide.subject import subject_of
+from trt_workbench.quantize import CalibrationSettings, coco_scores
 from trt_workbench.vision.predict_cli import predict
 
 NAMES = {"task": "segment", "names": "['square', 'circle']", "end2end": "True"}
@@ -89,3 +91,9 @@ def test_masks_of_images_of_another_size_are_refused(masks: Any) -> None:
     masks.rewrite(images=[{**one, "width": 31} for one in document["images"]])
     text = "Masks of 4 images cannot be compared: the annotations give image 1 32x31 (height x width), and the file has"
     masks.assert_refused(masks.invoke("--backend", "ort-cpu"), text)
+
+
+def test_a_decision_is_by_masks(masks: Any) -> None:
+    settings = DecideSettings(data=masks.images, annotations=masks.annotations)
+    subject = subject_of(masks.model, settings, CalibrationSettings(), lambda _: None)
+    assert subject.task.figure == "mask_AP"
