@@ -217,14 +217,14 @@ def test_a_data_set_in_ultralytics_form_has_the_score_of_its_coco_form(coco: Any
     x, y, width, height = (value / coco.side for value in coco.box)
     for number in range(1, 5):
         (labels / f"{number}.txt").write_text(f"0 {x + width / 2} {y + height / 2} {width} {height}\n")
-    (coco.root / "data.yaml").write_text("val: images\nnames: [square, circle]\n")
-    command = ["--model", str(coco.model), "--data", str(coco.root), "--output", str(coco.output)]
+    (coco.root / "data.yaml").write_text("test: images\nnames: [square, circle]\n")
+    command = [str(coco.model), "--data", str(coco.root), "--split", "test", "--output", str(coco.output)]
     result = coco.invoke_exactly(command)
     assert result.exit_code == 0, result.output
-    assert f"Data: {coco.root / 'data.yaml'}, split val" in result.stderr
+    assert f"Data: {coco.root / 'data.yaml'}, split test" in result.stderr
     metrics = json.loads((coco.output / "metrics.json").read_text())
     assert metrics["AP"] == pytest.approx(1.0)
-    assert metrics["dataset"]["split"] == "val"
+    assert metrics["dataset"]["split"] == "test"
     assert "No gallery" not in (coco.output / "report.html").read_text()
 
 

@@ -38,6 +38,9 @@ RUN_BY = {
         "decide classifier.onnx --data val.npz --calibration train.npz --score top1 --precisions fp32,int8 "
         "--max-loss 0.01 --repetitions 0"
     ],
+    "cli/test_eval_coco.py::test_a_data_set_in_ultralytics_form_has_the_score_of_its_coco_form": [
+        "eval-coco m.onnx --data data.yaml --split test"
+    ],
     "cli/test_eval_coco.py::test_a_whole_run": [
         "eval-coco m.onnx --images DIR --annotations FILE",
         "eval-coco yolox_nano.onnx --images val2017 --annotations instances_val2017.json",
