@@ -13,7 +13,7 @@ from tests.texts import refused
 from tests.unit.vision.test_coco_scores import CATEGORIES, detections_near, ground_truth
 
 from trt_workbench.backends.base import TensorSpec
-from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.errors import NotFinite, UsageProblem
 from trt_workbench.vision.dataset import GroundTruth
 from trt_workbench.vision.detections import DetectionTable
 from trt_workbench.vision.families import Family, recognise
@@ -85,6 +85,14 @@ def test_points_come_back_to_the_image_and_stay_in_it() -> None:
     own = found.restore(one, geometry).extra
     assert isinstance(own, Keypoints)
     np.testing.assert_allclose(own.points, points.clip([0, 0, -np.inf], [240, 180, np.inf]), atol=1e-3)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_points_that_are_no_numbers_are_an_error(value: float) -> None:
+    output = rows(np.random.default_rng(0), 1, 51, end_to_end=True)
+    output[0, 3, 20] = value
+    with pytest.raises(NotFinite, match="output0"):
+        family((None, 40, 57)).decode({"output0": output})
 
 
 @settings(max_examples=25, deadline=None)

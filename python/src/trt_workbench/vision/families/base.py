@@ -165,14 +165,6 @@ def refuse_other_heads(family: str, facts: DetectorFacts) -> None:
         raise DoesNotFit(text)
 
 
-def shape_of(facts: DetectorFacts) -> tuple[int, int]:
-    """Return how many keypoints there are and the values of each, or raise DoesNotFit."""
-    if facts.keypoints is None:
-        text = "the metadata does not say how many keypoints there are (`kpt_shape`)"
-        raise DoesNotFit(text)
-    return facts.keypoints
-
-
 @dataclass(frozen=True)
 class Family(abc.ABC):
     """How one detector's tensors become boxes. Made by `recognise`; immutable, safe to use from several threads.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.vision.extras import Columns, Extra
-from trt_workbench.vision.families.base import Detections, DetectorFacts, DoesNotFit, Family, not_finite
+from trt_workbench.vision.families.base import DecodeSettings, Detections, DetectorFacts, DoesNotFit, not_finite
+from trt_workbench.vision.families.head import YoloHead
 from trt_workbench.vision.letterbox import Geometry
 from trt_workbench.vision.masks import Masks, axis, enlarged, run_lengths
+from trt_workbench.vision.tasks.names import TaskName
 
 # Masks whose logits are held at once.
 _AT_ONCE = 32
@@ -30,28 +32,34 @@ def prototypes_of(output: TensorSpec, facts: DetectorFacts) -> TensorSpec:
     return found[0]
 
 
-def with_masks(
-    family: Family, found: list[Detections], outputs: Mapping[str, NDArray[Any]], prototypes: TensorSpec
-) -> list[Detections]:
-    """Return detections, whose `extra` is coefficients, with what makes masks of them.
+@dataclass(frozen=True)
+class WithMasks(YoloHead):
+    """A head with the mask coefficients of each box, and a second output with the prototypes that they weigh."""
 
-    Raises:
-        UsageProblem: the model returned no such prototypes.
-        CheckFailed: they hold NaN or infinite values.
-    """
-    (planes,) = family.read(outputs, prototypes.name)
-    if planes.ndim != 4 or planes.shape[:2] != (len(found), prototypes.shape[1]):
-        raise UsageProblem(
-            f"Output {prototypes.name} has shape {list(planes.shape)}; {family.name} takes [{len(found)}, "
-            f"{prototypes.shape[1]}, H/4, W/4]."
-        )
-    if not np.isfinite(planes).all():
-        raise not_finite(prototypes)
-    made = []
-    for one, image in zip(found, planes, strict=True):
-        assert isinstance(one.extra, Columns)  # as the family's candidates have it
-        made.append(one._replace(extra=PrototypeMasks(one.extra.values, image, family.input_size)))
-    return made
+    task: ClassVar[TaskName] = "masks"
+    reads: ClassVar[int] = 2
+
+    @classmethod
+    def more(cls, output: TensorSpec, facts: DetectorFacts) -> int:
+        """Return how many prototypes there are, or raise DoesNotFit."""
+        return prototypes_of(output, facts).shape[1] or 0
+
+    def decode(self, outputs: Mapping[str, NDArray[Any]], settings: DecodeSettings | None = None) -> list[Detections]:
+        """Return boxes with what makes masks of them, as `Family.decode`."""
+        found, prototypes = super().decode(outputs, settings), prototypes_of(self.output, self.facts)
+        (planes,) = self.read(outputs, prototypes.name)
+        if planes.ndim != 4 or planes.shape[:2] != (len(found), prototypes.shape[1]):
+            raise UsageProblem(
+                f"Output {prototypes.name} has shape {list(planes.shape)}; {self.name} expects [{len(found)}, "
+                f"{prototypes.shape[1]}, H/4, W/4]."
+            )
+        if not np.isfinite(planes).all():
+            raise not_finite(prototypes)
+        made = []
+        for one, image in zip(found, planes, strict=True):
+            assert isinstance(one.extra, Columns)  # as every head leaves them
+            made.append(one._replace(extra=PrototypeMasks(one.extra.values, image, self.input_size)))
+        return made
 
 
 @dataclass(frozen=True)

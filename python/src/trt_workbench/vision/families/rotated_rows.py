@@ -2,39 +2,50 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
 from numpy.typing import NDArray
 
+from trt_workbench.backends.base import TensorSpec
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.vision.families.base import Detections, Family
+from trt_workbench.vision.families.base import Detections, DetectorFacts, not_finite
+from trt_workbench.vision.families.head import Rows, YoloHead
 from trt_workbench.vision.rotated import RotatedBoxes, rotated_nms
+from trt_workbench.vision.tasks.names import TaskName
 
 # Radians of trained heads lie within a turn; of angles in degrees most do not.
 _TURN, _TOO_MANY = 2 * np.pi, 0.5
 
 
-def rotated_detections(
-    family: Family,
-    boxes: NDArray[np.float32],
-    scores: NDArray[np.float32],
-    labels: NDArray[np.int64],
-    angles: NDArray[np.float32],
-) -> Detections:
-    """Return boxes [K, 4] as centre and size with angles [K, 1]; those of `Detections` enclose them.
+@dataclass(frozen=True)
+class WithAngles(YoloHead):
+    """A head with boxes as centre and size at an angle; they are not clipped, and those of `Detections` enclose them.
 
-    Raises:
-        UsageProblem: the angles look like degrees.
+    Source: `non_max_suppression(rotated=True)`: a better box of a probabilistic IoU above the threshold drops another.
     """
-    if len(angles) and (np.abs(angles) > _TURN).mean() > _TOO_MANY:
-        raise UsageProblem(
-            f"Most angles in output {family.output} are beyond a turn, up to {np.abs(angles).max():.4g}: they look "
-            f"like degrees, but family {family.name} takes radians."
-        )
-    extra = RotatedBoxes(np.concatenate([boxes, angles], axis=1))
-    return Detections(extra.enclosing(), scores, labels, extra)
 
+    task: ClassVar[TaskName] = "rotated"
+    by_shape: ClassVar[bool] = False
+    clips_boxes: ClassVar[bool] = False
 
-def rotated_survivors(found: Detections, iou: float, limit: int) -> NDArray[np.intp]:
-    """Return the indices of the boxes that no better one of their class resembles, by probabilistic IoU."""
-    assert isinstance(found.extra, RotatedBoxes)  # as above
-    return rotated_nms(found.extra.boxes, found.scores, found.labels, iou, limit)
+    @classmethod
+    def more(cls, output: TensorSpec, facts: DetectorFacts) -> int:  # noqa: ARG003 - as of every head
+        """Return that there is an angle."""
+        return 1
+
+    def _made(self, rows: Rows) -> Detections:
+        if not np.isfinite(rows.more).all():
+            raise not_finite(self.output)
+        if len(rows.more) and (np.abs(rows.more) > _TURN).mean() > _TOO_MANY:
+            raise UsageProblem(
+                f"Most angles in output {self.output} are beyond a turn, up to {np.abs(rows.more).max():.4g}: they "
+                f"look like degrees, but family {self.name} expects radians."
+            )
+        extra = RotatedBoxes(np.concatenate([rows.boxes, rows.more], axis=1))
+        return Detections(extra.enclosing(), rows.scores, rows.labels, extra)
+
+    def _survivors(self, found: Detections, iou: float, limit: int) -> NDArray[np.intp]:
+        assert isinstance(found.extra, RotatedBoxes)  # as above
+        return rotated_nms(found.extra.boxes, found.scores, found.labels, iou, limit)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,29 +11,25 @@ from numpy.typing import NDArray
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.vision.extras import Columns
 from trt_workbench.vision.families.base import (
-    DecodeSettings,
     Detections,
     DetectorFacts,
     DoesNotFit,
-    Family,
     cell_counts,
     corners,
     refuse_other_heads,
-    shape_of,
 )
-from trt_workbench.vision.families.prototypes import prototypes_of, with_masks
-from trt_workbench.vision.families.rotated_rows import rotated_detections, rotated_survivors
-from trt_workbench.vision.keypoints import Keypoints
-from trt_workbench.vision.tasks.names import TaskName
+from trt_workbench.vision.families.head import Rows, YoloHead
+from trt_workbench.vision.families.keypoint_rows import WithKeypoints
+from trt_workbench.vision.families.prototypes import WithMasks
+from trt_workbench.vision.families.rotated_rows import WithAngles
 
 # Candidates that enter suppression, best first: `max_nms` of Ultralytics' `non_max_suppression`.
 _MAX_CANDIDATES = 30_000
 
 
 @dataclass(frozen=True)
-class YoloV8(Family):
+class YoloV8(YoloHead):
     """Every pair of anchor and class whose score is above the threshold is a candidate.
 
     Source: `non_max_suppression(multi_label=True, iou_thres=0.7)`, as Ultralytics' validator calls it. Unlike that
@@ -72,20 +66,8 @@ class YoloV8(Family):
             except DoesNotFit:
                 raise plain from None
 
-    @classmethod
-    def more(cls, output: TensorSpec, facts: DetectorFacts) -> int:  # noqa: ARG003 - for those that override it
-        """Return how many channels follow those of the scores, or raise DoesNotFit."""
-        return 0
-
-    def _made(
-        self,
-        boxes: NDArray[np.float32],
-        scores: NDArray[np.float32],
-        labels: NDArray[np.int64],
-        more: NDArray[np.float32],
-    ) -> Detections:
-        """Return candidates of boxes [K, 4] and further values [K, more], as the output has them."""
-        return Detections(corners(*boxes.T), scores, labels, Columns(more) if more.shape[1] else None)
+    def _corners(self, boxes: NDArray[np.float32]) -> NDArray[np.float32]:
+        return corners(*boxes.T)
 
     def _candidates(self, image: NDArray[np.float32], conf: float) -> Detections:
         head, more = image.T if self.transposed else image, self.more(self.output, self.facts)
@@ -104,83 +86,31 @@ class YoloV8(Family):
             best = np.sort(np.argpartition(-found, _MAX_CANDIDATES - 1)[:_MAX_CANDIDATES])
             anchors, labels, found = anchors[best], labels[best], found[best]
         labels = labels.astype(np.int64, copy=False)
-        return self._made(head[:4, anchors].T, found, labels, head[4 + self.class_count :, anchors].T)
+        return self._made(Rows(head[:4, anchors].T, found, labels, head[4 + self.class_count :, anchors].T))
 
 
 @dataclass(frozen=True)
-class YoloV8Masks(YoloV8):
-    """The same with the mask coefficients of each anchor after its scores."""
+class YoloV8Masks(WithMasks, YoloV8):
+    """The same for instance segmentation."""
 
     name: ClassVar[str] = "yolov8-seg"
-    task: ClassVar[TaskName] = "masks"
-    reads: ClassVar[int] = 2
     shape_text: ClassVar[str] = "[N, 4 + classes + M, A] (centre x, centre y, width, height, scores, mask coefficients)"
 
-    @classmethod
-    def more(cls, output: TensorSpec, facts: DetectorFacts) -> int:
-        """Return how many prototypes there are, or raise DoesNotFit."""
-        return prototypes_of(output, facts).shape[1] or 0
-
-    def decode(self, outputs: Mapping[str, NDArray[Any]], settings: DecodeSettings | None = None) -> list[Detections]:
-        """Return boxes with what makes masks of them, as `Family.decode`."""
-        prototypes = prototypes_of(self.output, self.facts)
-        return with_masks(self, super().decode(outputs, settings), outputs, prototypes)
-
 
 @dataclass(frozen=True)
-class YoloV8Keypoints(YoloV8):
-    """The same with the keypoints of each box, in input pixels; their number is in the metadata (`kpt_shape`)."""
+class YoloV8Keypoints(WithKeypoints, YoloV8):
+    """The same for poses."""
 
     name: ClassVar[str] = "yolov8-pose"
-    task: ClassVar[TaskName] = "keypoints"
-    by_shape: ClassVar[bool] = False
     shape_text: ClassVar[str] = "[N, 4 + classes + n * d, A] (centre x, centre y, width, height, scores, keypoints)"
-
-    @classmethod
-    def more(cls, output: TensorSpec, facts: DetectorFacts) -> int:  # noqa: ARG003 - as of every family
-        """Return how many values the keypoints of a box have, or raise DoesNotFit."""
-        return math.prod(shape_of(facts))
-
-    def _made(
-        self,
-        boxes: NDArray[np.float32],
-        scores: NDArray[np.float32],
-        labels: NDArray[np.int64],
-        more: NDArray[np.float32],
-    ) -> Detections:
-        plain = super()._made(boxes, scores, labels, more)
-        return plain._replace(extra=Keypoints.of_model(more, shape_of(self.facts)))
 
 
 @dataclass(frozen=True)
-class YoloV8Rotated(YoloV8):
-    """The same with boxes as centre and size, at an angle in radians, which stands last; they are not clipped.
-
-    Source: `non_max_suppression(rotated=True)`: a better box of a probabilistic IoU above the threshold drops another.
-    """
+class YoloV8Rotated(WithAngles, YoloV8):
+    """The same for oriented boxes."""
 
     name: ClassVar[str] = "yolov8-obb"
-    task: ClassVar[TaskName] = "rotated"
-    by_shape: ClassVar[bool] = False
-    clips_boxes: ClassVar[bool] = False
     shape_text: ClassVar[str] = "[N, 4 + classes + 1, A] (centre x, centre y, width, height, scores, angle)"
-
-    @classmethod
-    def more(cls, output: TensorSpec, facts: DetectorFacts) -> int:  # noqa: ARG003 - as of every family
-        """Return that there is an angle."""
-        return 1
-
-    def _made(
-        self,
-        boxes: NDArray[np.float32],
-        scores: NDArray[np.float32],
-        labels: NDArray[np.int64],
-        more: NDArray[np.float32],
-    ) -> Detections:
-        return rotated_detections(self, boxes, scores, labels, more)
-
-    def _survivors(self, found: Detections, iou: float, limit: int) -> NDArray[np.intp]:
-        return rotated_survivors(found, iou, limit)
 
 
 def _class_count(channels: int | None, anchors: int | None, facts: DetectorFacts, more: int, *, any_grid: bool) -> int:
