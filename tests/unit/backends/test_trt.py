@@ -181,6 +181,8 @@ def test_images_are_letterboxed_by_the_session(model: Path, images: list[Any]) -
         assert isinstance(session, ImageSession)
         found = session.run_images(images, TRANSFORM)
         np.testing.assert_array_equal(found["means"], session.run({"images": expected})["means"])
+        with refused(UsageProblem):
+            session.run_images(images, dataclasses.replace(TRANSFORM, antialias=True))
 
 
 def test_every_call_has_its_own_transform(model: Path, images: list[Any]) -> None:

@@ -39,13 +39,14 @@ def _rounds(recorder: Recorder, plan: Path, name: str, left: list[tuple[tuple[in
     import cv2
 
     from trt_workbench.backends.base import SessionOptions
+    from trt_workbench.backends.preparation import Preparation
     from trt_workbench.backends.registry import get_backend
     from trt_workbench.engine import native
     from trt_workbench.vision.families import DecodeSettings, recognise
     from trt_workbench.vision.letterbox import find_geometry, preprocess
 
     with get_backend("trt").load(plan, SessionOptions()) as session:
-        family = recognise(session.inputs, session.outputs, session.metadata, family="yolov10")
+        family = recognise(session.inputs, session.outputs, session.metadata, Preparation(family="yolov10"))
         transform, settings = family.transform(), DecodeSettings(conf=0.25)
         tensor = np.empty((1, *transform.shape), transform.dtype)
 

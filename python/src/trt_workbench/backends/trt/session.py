@@ -235,7 +235,7 @@ class TrtSession(StateSession):
         if last is None or (last[0] is not transform and last[0] != transform):
             values = dataclasses.asdict(transform)
             if values.pop("antialias"):
-                raise UsageProblem("the device resizes without antialiasing.")
+                raise UsageProblem("The device resizes without antialiasing.")
             last = self._last_spec = (transform, native.require("LetterboxSpec")(**values))
         return last[1]
 
