@@ -66,6 +66,20 @@ def test_a_data_set_is_scored_by_its_split_and_searched_on_another(tmp_path: Pat
         subject_of(embedded_model(), DecideSettings(data=scored, split="test"), CalibrationSettings(), notes.append)
 
 
+def test_ranges_are_found_on_the_images_that_a_data_set_names(tmp_path: Path) -> None:
+    """Links are followed there, and texts that lie about are no samples."""
+    scored, _, _ = pictures(tmp_path)
+    (scored / "0.txt").write_text("0 0.5 0.5 0.5 0.5\n")
+    folder = tmp_path / "set"
+    folder.mkdir()
+    (folder / "images").symlink_to(scored)
+    (folder / "README.txt").touch()
+    (folder / "data.yaml").write_text("val: images\nnames: [a]\n")
+    found = subject_of(embedded_model(), DecideSettings(data=folder), CalibrationSettings(), lambda _: None)
+    assert Path(found.calibration.calibration or "").resolve() == scored
+    assert found.task.overlap
+
+
 @pytest.mark.parametrize(("data", "overlap"), [(None, True), ("./a.npy", True), ("b.npy", False)])
 def test_ranges_found_on_what_is_scored_are_an_overlap(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: str | None, *, overlap: bool

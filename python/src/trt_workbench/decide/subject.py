@@ -8,6 +8,7 @@ from pathlib import Path
 
 from trt_workbench.backends.preparation import Preparation
 from trt_workbench.backends.registry import REFERENCE, backend_names, check_backend_options, check_name, get_backend
+from trt_workbench.core.array_files import ARRAY_SUFFIXES
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.hashing import hash_arrays, hash_file
 from trt_workbench.core.workspace import embedded_model
@@ -154,7 +155,7 @@ def subject_of(
     if place and place.words:
         note(f"Data: {place.words}")
     if calibration.calibration is None:
-        calibration = replace(calibration, calibration=str(place.images if place else settings.data))
+        calibration = replace(calibration, calibration=str(_images_of(place) if place else settings.data))
     if place is None:
         likeness = _likeness(model, settings, settings.data, calibration)
         return _searched(Subject(model, likeness, calibration), settings, SearchSettings(score=likeness.kind))
@@ -175,12 +176,20 @@ def subject_of(
     )
 
 
+def _images_of(place: DataPlace) -> Path:
+    """Return the folder of the images of a data set, which a `data.yaml` names itself."""
+    if place.split is None:
+        return place.images
+    return read_dataset(place.images, place.annotations, split=place.split, allow_missing=True).folder
+
+
 def _data_set(data: Path, settings: DecideSettings) -> DataPlace | None:
     """Return the data set of a detector; None of samples without annotations."""
     if settings.annotations is not None:
         return DataPlace(data, settings.annotations)
-    may_be = data.suffix != ".txt" if data.is_file() else holds_images(data)
-    found = look_for_data(data, settings.split) if may_be else None
+    files = [data] if data.is_file() else data.iterdir()
+    is_samples = data.suffix == ".txt" or any(one.suffix in ARRAY_SUFFIXES for one in files)
+    found = None if is_samples else look_for_data(data, settings.split)
     if found and found.of_images:
         found = None
     if found is None and settings.split is not None:
