@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from tests.in_app import stderr_of
 from tests.onnx_text import write_onnx
 from typer.testing import CliRunner
 
@@ -45,6 +46,12 @@ def test_what_is_not_said_is_asked_for(detr: Any) -> None:
     detr.assert_refused(result, ASKS)
     result = detr.invoke("--normalize", "none", "--backend", "ort-cpu")
     detr.assert_refused(result, "91 classes", "--classes by-id")
+
+
+def test_a_decision_asks_before_anything_is_made(detr: Any) -> None:
+    text = stderr_of("decide", detr.model, "--data", detr.images, "--annotations", detr.annotations)
+    assert "finds out which options to pass" in text
+    assert "Making" not in text
 
 
 def test_predicted_by_the_model_that_says_its_normalisation(detr: Any) -> None:

@@ -161,6 +161,8 @@ def subject_of(
         return _searched(Subject(model, likeness, calibration), settings, SearchSettings(score=likeness.kind))
     if settings.score not in (None, "ap"):
         raise UsageProblem(f"--score {settings.score} is for models without --annotations; remove one of them.")
+    family = family_of(model, calibration)
+    family.preparation()  # what nobody says is refused before anything is made
     overlap = images_overlap(calibration.calibration, place.images, place.annotations, place.split)
     task = Detection(
         place.images,
@@ -168,7 +170,7 @@ def subject_of(
         Preparation.of(calibration),
         overlap,
         calibration.classes,
-        figure=task_of(family_of(model, calibration).task).decided_by,
+        figure=task_of(family.task).decided_by,
         split=place.split,
     )
     return _searched(
