@@ -22,7 +22,7 @@ from trt_workbench.core.input_files import parse_json, read_bytes
 from trt_workbench.vision.extras import Restored
 from trt_workbench.vision.federation import Federation, name_of, read_federation
 from trt_workbench.vision.forms.classes import LISTS, read_classes
-from trt_workbench.vision.forms.form import Form
+from trt_workbench.vision.forms.form import DataForm
 from trt_workbench.vision.forms.yolo import DEFAULT_SPLIT, SUFFIXES, read_yolo
 from trt_workbench.vision.tasks.base import Task
 
@@ -227,7 +227,7 @@ def read_form(
     split: str | None = None,
     exif: Exif = "ignore",
     keys: frozenset[str] = frozenset(),
-) -> Form:
+) -> DataForm:
     """Return what annotations hold, as COCO's annotation file says it, before it is checked.
 
     Args:
@@ -249,7 +249,7 @@ def read_form(
             f"The images folder does not exist; pass the folder with the files that the annotations name: {folder}"
         )
     data = _read(annotations)
-    return Form(folder, _parse(data, annotations, keys), hash_bytes(data))
+    return DataForm(folder, _parse(data, annotations, keys), hash_bytes(data))
 
 
 def _read(path: Path) -> bytes:

@@ -12,7 +12,7 @@ from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.hashing import hash_document
 from trt_workbench.core.input_files import read_text
 from trt_workbench.vision.decode import image_size
-from trt_workbench.vision.forms.form import Form
+from trt_workbench.vision.forms.form import DataForm
 from trt_workbench.vision.forms.image_files import images_below, is_image
 
 LISTS = (".txt", ".csv", ".tsv")
@@ -33,7 +33,7 @@ def _holds_images(folder: Path) -> bool:
     return next(images_below(folder), None) is not None
 
 
-def read_classes(place: Path, exif: Exif = "ignore") -> Form:
+def read_classes(place: Path, exif: Exif = "ignore") -> DataForm:
     """Read images with one class each, as annotations that are as large as their image.
 
     Args:
@@ -59,7 +59,7 @@ def read_classes(place: Path, exif: Exif = "ignore") -> Form:
             document["annotations"].append({"image_id": number, "category_id": label, **whole})
         document["images"].append(entry)
     digest = hash_document({"names": names, "rows": sorted(rows)})
-    return Form(folder, document, digest, notes=tuple(notes), of_images=True)
+    return DataForm(folder, document, digest, notes=tuple(notes), of_images=True)
 
 
 def _folders(folder: Path) -> tuple[list[tuple[str, int]], list[str], list[str]]:

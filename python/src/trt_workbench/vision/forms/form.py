@@ -8,7 +8,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Form:
+class DataForm:
     """A data set as COCO's annotation file would say it.
 
     Attributes:

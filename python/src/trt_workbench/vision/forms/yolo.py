@@ -14,7 +14,7 @@ from trt_workbench.core.hashing import hash_bytes, hash_document, hash_parts
 from trt_workbench.core.input_files import read_text
 from trt_workbench.core.yaml_settings import Location, read_yaml
 from trt_workbench.vision.decode import image_size
-from trt_workbench.vision.forms.form import Form
+from trt_workbench.vision.forms.form import DataForm
 from trt_workbench.vision.forms.image_files import images_below, is_image
 from trt_workbench.vision.forms.yolo_labels import LabelReader, Labels
 
@@ -47,7 +47,7 @@ class _Listed(NamedTuple):
     is_folder: bool
 
 
-def read_yolo(file: Path, split: str = DEFAULT_SPLIT, exif: Exif = "ignore") -> Form:
+def read_yolo(file: Path, split: str = DEFAULT_SPLIT, exif: Exif = "ignore") -> DataForm:
     """Read the labels of a split, with ids of images by the order of their names and those of classes by index.
 
     Args:
@@ -76,7 +76,7 @@ def read_yolo(file: Path, split: str = DEFAULT_SPLIT, exif: Exif = "ignore") -> 
         (image["file_name"], hash_bytes(one.data or b"")) for image, one in zip(document["images"], labels, strict=True)
     )
     whole = hash_document({"names": names, "keypoints": keypoints})
-    return Form(folder, document, hash_parts([("", whole), *hashes]), split, notes=tuple(notes))
+    return DataForm(folder, document, hash_parts([("", whole), *hashes]), split, notes=tuple(notes))
 
 
 def split_names(split: str) -> tuple[str, ...]:
