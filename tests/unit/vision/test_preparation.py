@@ -1,5 +1,6 @@
 """What the user or the metadata says of the images changes a family's own preparation, in every command alike."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from tests.texts import refused
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.images import ImageTransform
 from trt_workbench.backends.preparation import Preparation
+from trt_workbench.bench.config import ModelEntry
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.vision.families import Detections, Family, recognise
 from trt_workbench.vision.letterbox import find_geometry, letterbox
@@ -31,6 +33,11 @@ def family(name: str, metadata: Any = None, dtype: str = "float32", **said: Any)
 def test_every_command_that_prepares_images_takes_the_same_options(command: str) -> None:
     text = trtw(command, "--help").stdout
     assert [name for name in (*SAID, "family", "imgsz", "exif") if f"{flag(name)} " not in text] == []
+
+
+def test_a_model_of_a_bench_says_it_in_its_entry() -> None:
+    said = {"family": "detr-logits", "normalize": "imagenet", "channel_order": "bgr", "background": "last"}
+    assert Preparation.of(ModelEntry(path=Path("m.onnx"), **said)) == Preparation(**said)
 
 
 def test_what_is_said_replaces_the_family_s_own() -> None:
