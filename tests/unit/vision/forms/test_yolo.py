@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -12,6 +13,7 @@ from PIL import Image
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.vision.dataset import CocoDataset, read_dataset
 from trt_workbench.vision.forms.yolo import label_file
+from trt_workbench.vision.tasks.registry import task_of
 
 YAML = "train: images/train\nval: images/val\nnames: [cat, dog]\n"
 BOX = "0 0.5 0.5 0.5 0.5\n"
@@ -163,3 +165,18 @@ def test_a_split_without_any_labels(write: Write, tmp_path: Path) -> None:
 
 def test_classes_without_names_are_numbered(write: Write) -> None:
     assert [one.name for one in read(write("val: images/val\nnc: 2\n")).categories] == ["class_0", "class_1"]
+
+
+@pytest.mark.parametrize(
+    ("task", "label", "more", "kind"),
+    [
+        ("masks", "0 0.1 0.1 0.5 0.1 0.5 0.5\n", "", "Masks"),
+        ("rotated", "0 0.1 0.1 0.5 0.1 0.5 0.5 0.1 0.5\n", "", "RotatedBoxes"),
+        ("keypoints", f"0 0.5 0.5 0.4 0.4 {'0.5 0.5 2 ' * 17}\n", "kpt_shape: [17, 3]\n", "Keypoints"),
+    ],
+)
+def test_labels_are_what_their_task_reads(tmp_path: Path, task: Any, label: str, more: str, kind: str) -> None:
+    add_image(tmp_path / "images" / "a.png", label)
+    (tmp_path / "data.yaml").write_text(f"val: images\nnames: [cat]\n{more}")
+    extra = read_dataset(tmp_path, tmp_path / "data.yaml", task=task_of(task)).truth.extra
+    assert type(extra).__name__ == kind
