@@ -4,11 +4,14 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
+from onnx import helper, numpy_helper
 from tests.conftest import DOUBLES
 from tests.in_app import stderr_of, trtw
 from tests.onnx_text import write_onnx
@@ -21,6 +24,7 @@ from trt_workbench.core.errors import CheckFailed
 from trt_workbench.core.records import read_records
 from trt_workbench.decide import run as decide_run
 from trt_workbench.decide.cli import _require_a_lower_one
+from trt_workbench.quantize import Candidates
 from trt_workbench.vision.scenes import dataset as embedded
 
 
@@ -94,6 +98,7 @@ def test_what_cannot_be_asked(tmp_path: Path) -> None:
         ["--precisions", "fp32,int9"],
         ["--backends", "ort-cpux"],
         ["--budget", "soon"],
+        ["--keep", "f2"],
         ["--annotations", tmp_path],
         ["--calibration", tmp_path, "--calibration-annotations", tmp_path / "a"],
         ["--data", tmp_path],
@@ -199,6 +204,39 @@ def test_no_lower_precision_within_the_bound_is_exit_code_1(tmp_path: Path) -> N
     found = rows(tmp_path / "run")
     assert found["fp32", "ort-cpu"]["state"] == "scored"
     assert found["fp8", "ort-cpu"]["state"] == "left out"
+
+
+def halved(path: Path) -> Path:
+    """Half the scores of a detector whose output has them in the fifth column."""
+    model, made = onnx.load(path), path.with_name(f"halved-{path.name}")
+    output = model.graph.output[0].name
+    last = next(node for node in model.graph.node if output in node.output)
+    last.output[list(last.output).index(output)] = "whole"
+    scale = np.array([1, 1, 1, 1, 0.5, 1], np.float32)
+    model.graph.initializer.append(numpy_helper.from_array(scale, "half_the_score"))
+    model.graph.node.append(helper.make_node("Mul", ["whole", "half_the_score"], [output]))
+    onnx.save(model, made)
+    return made
+
+
+def test_scores_that_sink_keep_ap_and_fail_the_gate_of_f1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Candidates.make
+    monkeypatch.setattr(Candidates, "make", lambda self, name: replace(one := made(self, name), path=halved(one.path)))
+    result = trtw(
+        "decide", "--limit", 8, "--precisions", "fp32,fp16", "--backends", "ort-cpu", "--repetitions", 0,
+        "--keep", "AP,f1@0.45,ece@0.45", "--accept-simulated", "--output", tmp_path / "run",
+    )  # fmt: skip
+    assert result.exit_code == 1, result.output
+    lost = "keeps AP, f1@0.45 and ece@0.45 within 0.005 of fp32: fp16 on ort-cpu loses f1@0.45"
+    assert lost in result.output.replace("\n", " ")
+    row = rows(tmp_path / "run")["fp16", "ort-cpu"]
+    assert row["score"]["loss"] <= 0.005
+    assert row["score"]["others"]["f1@0.45"]["loss_ci95"][0] > 0.005
+    assert row["meets"] is False
+    metrics = json.loads((tmp_path / "run" / row["directory"] / "metrics.json").read_text())
+    assert metrics["settings"]["threshold"] == 0.45
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert all(text in page for text in ("Scores as they are used", "f1@0.45", "Kept are AP, f1@0.45, ece@0.45"))
 
 
 @pytest.fixture

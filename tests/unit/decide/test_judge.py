@@ -11,6 +11,7 @@ from trt_workbench.decide.judge import _speeds, judged
 from trt_workbench.decide.settings import DecideSettings
 from trt_workbench.decide.task import Detection
 from trt_workbench.decide.tried import DraftRow
+from trt_workbench.decide.words import gate
 from trt_workbench.quantize.scores import ResampledScore
 
 # p50 of YOLOX-Nano on an H200, milliseconds, of the repetitions that were stable first; and how many were not.
@@ -100,3 +101,27 @@ def test_that_latencies_are_of_the_processor_is_said_where_pytorch_ran_on_it_too
         settings=DecideSettings(), notes=(), left_out=(), wall_s=1.0, root=tmp_path,
     )  # fmt: skip
     assert any("nothing about a GPU" in doubt for doubt in found.recommendation.doubts) is told
+
+
+def test_what_keeps_ap_and_loses_another_score_that_is_kept_is_not_recommended(tmp_path: Path) -> None:
+    def scores(ap: float, f1: float | None) -> ResampledScore:
+        others = {} if f1 is None else {"f1@0.5": ResampledScore(f1, np.full(100, f1), "a", 900)}
+        return ResampledScore(ap, np.full(100, ap), "a", 900, others=others)
+
+    found = {"fp32": scores(0.3, 0.6), "fp16": scores(0.3, 0.6), "int8": scores(0.3, 0.4), "fp8": scores(0.3, None)}
+    tried = [DraftRow(name, "trt", scores=one) for name, one in found.items()]
+    latencies = zip(tried, (4.0, 3.0, 1.0, 1.0), strict=True)
+    records = [record(one.runtime, number, p50) for one, p50 in latencies for number in range(9)]
+    made = judged(
+        tried, records, model=Path("m.onnx"), model_sha256="0", settings=DecideSettings(), notes=(), left_out=(),
+        task=Detection(tmp_path, tmp_path, keep=("AP", "f1@0.5")), wall_s=1.0, root=tmp_path,
+    )  # fmt: skip
+    assert [(row.meets, row.certain) for row in made.rows] == [(True, True)] * 2 + [(False, False)] * 2
+    assert [row.loses_for_certain(made.kept, 0.005) for row in made.rows] == [False, False, True, True]
+    assert made.recommendation.precision == "fp16"
+    assert "f1@0.5 0.6000 instead of 0.6000 (loss 0.0000)" in made.recommendation.sentence
+    assert made.gate is not None
+    assert (made.gate.rows, made.gate.certain) == (["fp16 on trt"], True)
+    assert "AP and f1@0.5 within 0.005" in made.gate.text
+    lower = gate(made.rows[2:], made.kept, "images", 0.005, 900)
+    assert lower.text.endswith(": int8 on trt loses f1@0.5; fp8 on trt loses f1@0.5.")

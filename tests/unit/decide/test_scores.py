@@ -7,6 +7,7 @@ import pytest
 from tests.texts import refused
 
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.decide.settings import kept
 from trt_workbench.quantize.scores import coco_scores
 
 Make = Callable[..., Path]
@@ -42,3 +43,35 @@ def test_scores_of_other_images_and_of_interrupted_runs_are_not_compared(evaluat
     annotations.write_text(annotations.read_text() + "\n")
     with refused(UsageProblem):
         coco_scores(changed, 0)
+
+
+def test_scores_at_a_threshold_are_paired_and_a_calibration_error_is_lost_where_it_rises(evaluated: Make) -> None:
+    names = ("AP", "f1@0.4", "ece@0.4")
+    whole, less = (coco_scores(evaluated(name, lost), 0, names) for name, lost in (("a", 0.0), ("b", 0.3)))
+    made = less.against(whole)
+    f1, error = made.others["f1@0.4"], made.others["ece@0.4"]
+    assert f1.loss == whole.others["f1@0.4"].value - f1.value
+    assert error.loss == error.value - whole.others["ece@0.4"].value
+    assert all(one.loss_ci95 and one.loss_ci95[0] <= one.loss <= one.loss_ci95[1] for one in (f1, error))
+    first = coco_scores(evaluated("c"), 0, names[::-1])
+    assert (first.value, first.others["AP"].value) == (whole.others["ece@0.4"].value, whole.value)
+
+
+def test_what_nothing_found_has_is_no_score(evaluated: Make) -> None:
+    run = evaluated("a", 1.0)
+    assert set(coco_scores(run, 0, ("AP", "f1@0.4", "ece@0.4")).others) == {"f1@0.4"}
+    with refused(UsageProblem):
+        coco_scores(run, 0, ("ece@0.4",))
+
+
+@pytest.mark.parametrize(
+    ("text", "found"), [("AP", ("AP",)), ("f1, ece@0.30,f1@.25", ("f1@0.25", "ece@0.3")), ("recall@1", ("recall@1",))]
+)
+def test_what_is_kept(text: str, found: tuple[str, ...]) -> None:
+    assert kept("--keep", text) == found
+
+
+@pytest.mark.parametrize("text", ["", "f2", "f1@", "f1@nan", "f1@1.1", "f1@a", "AP@0.5", "mask_AP"])
+def test_what_cannot_be_kept(text: str) -> None:
+    with refused(UsageProblem):
+        kept("--keep", text)

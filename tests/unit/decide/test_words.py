@@ -96,17 +96,19 @@ def test_formats_without_ranges_are_not_doubted_for_them(name: str) -> None:
 @pytest.mark.parametrize("samples", [3, 20])
 def test_a_gate_that_few_samples_pass_says_so_and_fails_where_certainty_is_asked_for(samples: int) -> None:
     loose = row("int8", 0.002, 0.123, speed(5, 1))
-    found = gate([BASE, loose], "AP", "images", 0.005, samples)
+    found = gate([BASE, loose], ["AP"], "images", 0.005, samples)
     assert (found.passed, found.certain, found.rows) == (True, False, ["int8 on trt"])
     held(found.text)
-    assert not gate([BASE, loose], "AP", "images", 0.005, samples, certain=True).passed
+    assert not gate([BASE, loose], ["AP"], "images", 0.005, samples, certain=True).passed
     # without any width nothing is certain before 3 / samples is within the bound
     alike = row("int8", 0.0, 0.0, None, certain=False)
-    assert f"up to {3 / samples if samples > 3 else 1:.4f}" in gate([BASE, alike], "AP", "images", 0.005, samples).text
+    assert (
+        f"up to {3 / samples if samples > 3 else 1:.4f}" in gate([BASE, alike], ["AP"], "images", 0.005, samples).text
+    )
 
 
 def test_a_gate_that_is_certain() -> None:
-    found = gate([BASE, FP16, MIXED, INT8], "AP", "images", 0.005, 500, certain=True)
+    found = gate([BASE, FP16, MIXED, INT8], ["AP"], "images", 0.005, 500, certain=True)
     assert (found.passed, found.certain) == (True, True)
     assert found.rows == ["fp16 on trt", "int8-mixed on trt"]
     held(found.text)
@@ -130,7 +132,7 @@ def test_weights_alone_are_no_arithmetic_and_count() -> None:
         for to, weights in (("int4-weights", 1.0), ("int4-weights", 0.004), ("int8", 1.0))
     ]
     tried = [DraftRow("any name", "trt", evidence=evidence) for evidence in made]
-    found = [_row(one, None, None, None, DecideSettings(), Path()) for one in tried]
+    found = [_row(one, None, None, None, DecideSettings(), Path(), ["AP"]) for one in tried]
     assert [(one.low_macs, one.low_weights, one.tells) for one in found] == [
         (None, 1.0, True), (None, 0.004, False), (0.0, None, False),
     ]  # fmt: skip

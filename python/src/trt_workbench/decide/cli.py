@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -81,7 +82,7 @@ def _require_a_lower_one(decision: Decision, *, accept_simulated: bool, certain:
     from trt_workbench.decide.words import gate
 
     asked = {"accept_simulated": accept_simulated, "certain": certain}
-    found = gate(decision.rows, decision.figure, decision.unit, decision.max_loss, decision.samples, **asked)
+    found = gate(decision.rows, decision.kept, decision.unit, decision.max_loss, decision.samples, **asked)
     if not found.passed:
         raise CheckFailed(found.text)
 
@@ -91,10 +92,12 @@ def _show(decision: Decision, directory: Path) -> None:
 
     console = stdout_console(quiet=False)
     say_line = partial(print_line, console)
-    columns = ("precision on runtime", decision.figure, "loss", "at most", "ms", "speed-up", "MB", "")
+    also = decision.kept[1:]
+    losses = (f"loss of {name}" for name in also)
+    columns = ("precision on runtime", decision.figure, "loss", "at most", *losses, "ms", "speed-up", "MB", "")
     table = Table(*columns)
     for row in decision.rows:
-        table.add_row(*_cells(row))
+        table.add_row(*_cells(row, also))
     console.print(table)
     say_line(decision.recommendation.sentence)
     for doubt in decision.recommendation.doubts:
@@ -116,10 +119,11 @@ def _show(decision: Decision, directory: Path) -> None:
     print_report(console, directory)
 
 
-def _cells(row: DecisionRow) -> tuple[str, ...]:
+def _cells(row: DecisionRow, also: Sequence[str]) -> tuple[str, ...]:
     from trt_workbench.decide.words import four_digits
 
     score, speed = row.score, row.speed
+    others = [score.others.get(name) if score else None for name in also]
     remarks: list[str] = [row.state] if row.state != "measured" and not row.simulated else []
     remarks += ["simulated"] * row.simulated + ["not calibrated"] * (not row.calibrated)
     remarks += ["not certain"] * bool(row.meets and row.certain is False)
@@ -128,6 +132,7 @@ def _cells(row: DecisionRow) -> tuple[str, ...]:
         f"{score.value:.4f}" if score else "-",
         four_digits(score.loss) if score else "-",
         f"{score.loss_ci95[1]:.4f}" if score and score.loss_ci95 else "-",
+        *(four_digits(one.loss) if one else "-" for one in others),
         f"{speed.latency_ms:.3f}" if speed else "-",
         f"{speed.speed_up:.2f}" if speed and speed.speed_up else "-",
         f"{row.size_bytes / 1e6:.{1 if row.size_bytes >= 1e6 else 3}f}" if row.size_bytes else "-",

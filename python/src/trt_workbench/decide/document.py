@@ -75,9 +75,9 @@ class DecisionRow(Strict):
         directory: of the score's files, relative to the run directory; absolute where they are of another run.
         score: None where it has none.
         speed: None where it has none.
-        meets: whether the loss is within the bound; None without a score.
-        certain: whether the whole interval of the loss is; of one without width, also with the share of samples added
-            that may be unlike those that were scored (3 / samples).
+        meets: whether the loss of every score to be kept is within the bound; None without a score.
+        certain: whether the whole intervals of the losses are; of one without width, also with the share of samples
+            added that may be unlike those that were scored (3 / samples).
     """
 
     precision: str
@@ -97,6 +97,15 @@ class DecisionRow(Strict):
     speed: RowSpeed | None = None
     meets: bool | None = None
     certain: bool | None = None
+
+    def kept(self, names: Sequence[str]) -> dict[str, RowScore]:
+        """Return its scores of those that are to be kept; none without a score."""
+        return self.score.kept(names) if self.score else {}
+
+    def loses_for_certain(self, names: Sequence[str], bound: float) -> bool:
+        """Whether a whole interval of a loss is beyond the bound, or a score is missing."""
+        found = self.kept(names)
+        return len(found) < len(names) or any(one.loss_ci95 and one.loss_ci95[0] > bound for one in found.values())
 
     @property
     def label(self) -> str:
@@ -175,6 +184,7 @@ class Decision(Strict):
         data: where the samples are.
         samples: how many were scored.
         max_loss: the bound of the loss.
+        keep: names of the scores that are to be kept; none in decisions of earlier releases, which keep `figure`.
         batch: items of a timed call.
         options: further options of runtimes, by their names.
         baseline: the row that losses are measured from, as (precision, backend); None if it could not be scored.
@@ -196,6 +206,7 @@ class Decision(Strict):
     data: str
     samples: NonNegativeInt
     max_loss: FiniteFloat
+    keep: list[str] = []
     batch: NonNegativeInt
     options: dict[str, dict[str, Any]] = {}
     baseline: tuple[str, str] | None
@@ -210,6 +221,11 @@ class Decision(Strict):
     def row(self, precision: str | None, backend: str | None) -> DecisionRow | None:
         """Return a row by its names."""
         return next((row for row in self.rows if (row.precision, row.backend) == (precision, backend)), None)
+
+    @property
+    def kept(self) -> list[str]:
+        """Names of the scores that are to be kept."""
+        return self.keep or [self.figure]
 
     @property
     def latencies_distinguishable(self) -> bool:

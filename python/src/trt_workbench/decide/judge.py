@@ -51,7 +51,9 @@ def judged(
     """
     baseline = next((one for one in tried if one.precision == BASELINE and one.scores), None)
     speeds = _speeds(tried, records)
-    rows = [_row(one, baseline, speeds.get(one.runtime), _failure(one, records), settings, root) for one in tried]
+    rows = [
+        _row(one, baseline, speeds.get(one.runtime), _failure(one, records), settings, root, task.keep) for one in tried
+    ]
     reference = (baseline.precision, baseline.backend) if baseline else None
     count = baseline.scores.count if baseline and baseline.scores else 0
     timed = [one for one, row in zip(tried, rows, strict=True) if row.speed]
@@ -66,12 +68,13 @@ def judged(
         data=task.data,
         samples=count,
         max_loss=settings.max_loss,
+        keep=list(task.keep),
         batch=settings.batch,
         options={name: dict(options) for name, options in settings.options.items()},
         baseline=reference,
         rows=rows,
         recommendation=recommendation(rows, task, settings.max_loss, count, processor=processor),
-        gate=gate(rows, task.figure, task.unit, settings.max_loss, count, **accepted),
+        gate=gate(rows, task.keep, task.unit, settings.max_loss, count, **accepted),
         left_out=list(left_out),
         notes=list(notes),
         search=search,
@@ -86,6 +89,7 @@ def _row(
     failure: str | None,
     settings: DecideSettings,
     root: Path,
+    keep: Sequence[str],
 ) -> DecisionRow:
     score, reason = _score(one, baseline)
     state, reason = one.state, one.reason or reason
@@ -93,8 +97,9 @@ def _row(
         state = "failed"
     elif state is None and speed is None:
         state, reason = "scored", _unmeasured(one, failure, settings)
-    loss = score.loss if score else None
     file, made = one.path, one.evidence
+    found, count, bound = score.kept(keep) if score else {}, one.scores.count if one.scores else 0, settings.max_loss
+    meets = len(found) == len(keep) and all(each.loss <= bound for each in found.values())
     return DecisionRow(
         precision=one.precision,
         backend=one.backend,
@@ -111,18 +116,16 @@ def _row(
         directory=_within(one.folder, root) if score and one.folder else None,
         score=score,
         speed=None if one.simulated else speed,
-        meets=None if loss is None else loss <= settings.max_loss,
-        certain=_certain(score, one, settings.max_loss),
+        meets=meets if score else None,
+        certain=meets and all(_certain(each, count, bound) for each in found.values()) if score else None,
     )
 
 
-def _certain(score: RowScore | None, one: DraftRow, max_loss: float) -> bool | None:
+def _certain(score: RowScore, count: int, max_loss: float) -> bool:
     """Whether the whole interval of a loss is within the bound; without width, with a margin for unseen samples."""
-    if score is None or one.scores is None:
-        return None
     if score.loss_ci95 is None:
         return score.loss == 0
-    known = is_certain(score.loss_ci95, one.scores.count, max_loss, counted=score.counted)
+    known = is_certain(score.loss_ci95, count, max_loss, counted=score.counted)
     return known and score.loss <= max_loss
 
 

@@ -27,6 +27,7 @@ from trt_workbench.report.page import render
 from trt_workbench.report.style import WIDE, label, plots_folder
 from trt_workbench.vision import (
     LEAST_ANNOTATIONS,
+    SCORE_THRESHOLD,
     CocoMetrics,
     GalleryEntry,
     ImageRecord,
@@ -66,21 +67,23 @@ def decision_about(
     if baseline is None:
         return None
     chosen = _one_work(tried, documents, records)
-    dataset = documents[baseline]["dataset"]
     return judged(
         tried,
         chosen,
         model=Path(documents[baseline]["model"]["path"]),
         model_sha256=documents[baseline]["model"]["sha256"],
-        task=Detection(
-            Path(dataset["images"]), Path(dataset["annotations"]), figure=task_in(documents[baseline]).decided_by
-        ),
+        task=_detection(documents[baseline]),
         settings=DecideSettings(max_loss=max_loss, batch=chosen[0].batch if chosen else 1),
         notes=["Combined from separate runs; latencies are from bench."],
         left_out=[],
         wall_s=0.0,
         root=root,
     )
+
+
+def _detection(metrics: CocoMetrics) -> Detection:
+    used, kept = metrics["dataset"], Detection.kept(DecideSettings.keep, task_in(metrics).decided_by)
+    return Detection(Path(used["images"]), Path(used["annotations"]), **kept)
 
 
 def _tried(directory: Path, metrics: CocoMetrics) -> DraftRow:
@@ -95,7 +98,7 @@ def _tried(directory: Path, metrics: CocoMetrics) -> DraftRow:
         provenance={**metrics["provenance"], "precision_ran": metrics.get("precision_ran")},
     )
     try:
-        found.scores = coco_scores(directory, 0)
+        found.scores = coco_scores(directory, 0, _detection(metrics).scored)
     except UsageProblem as problem:  # its images are gone, for example; the others can still be judged
         found.fail("failed", str(problem))
     return found
@@ -136,7 +139,6 @@ def _one_work(tried: Sequence[DraftRow], documents: Sequence[CocoMetrics], recor
 
 _PHONE = 4.0  # inches, in which text keeps its size on a phone
 _CLASSES, _PICTURES = 8, 4
-_SHOWN = 0.25  # least score of a box that is drawn
 
 
 @dataclass(frozen=True)
@@ -179,11 +181,18 @@ def shown(directory: Path, decision: Decision) -> dict[str, Any]:
         "wide": draw_decision(decision, plots / "decision.svg", WIDE),
         "narrow": draw_decision(decision, plots / "decision-phone.svg", _PHONE),
         "losers": losers(decision),
+        "also": _also(decision),
         "least": LEAST_ANNOTATIONS,
         "pictures": _pictures(directory, decision),
         "search": search,
         "search_pictures": draw_search(search, plots, "search-") if search else {},
     }
+
+
+def _also(decision: Decision) -> list[str]:
+    """Return the names of the further scores of the baseline."""
+    baseline = decision.row(*decision.baseline) if decision.baseline else None
+    return list(baseline.score.others) if baseline and baseline.score else []
 
 
 def write_decision(directories: Sequence[Path], output: Path, max_loss: float) -> Path | None:
@@ -247,7 +256,7 @@ def _pictures(directory: Path, decision: Decision) -> list[GalleryEntry]:
     images = Path(metrics["dataset"]["images"])
     if made_here and not images.is_dir():
         return []
-    exif = metrics["settings"].get("exif", "ignore")
+    exif, least = metrics["settings"].get("exif", "ignore"), metrics["settings"].get("threshold", SCORE_THRESHOLD)
     before, after = ({one["image_id"]: one for one in _records(folder)} for folder in folders)
     shared = sorted(before.keys() & after.keys(), key=lambda number: -abs(f1(before[number]) - f1(after[number])))
     ids = [number for number in shared[:_PICTURES] if f1(before[number]) != f1(after[number])]
@@ -258,7 +267,7 @@ def _pictures(directory: Path, decision: Decision) -> list[GalleryEntry]:
     names = {one["category_id"]: label(one["name"], 40) for one in metrics["per_class"]}
     drawn = []
     for number, image_id in enumerate(ids, 1):
-        old, new = ([box for box in found[image_id] if box.get("score", 0.0) >= _SHOWN] for found in (left, right))
+        old, new = ([box for box in found[image_id] if box.get("score", 0.0) >= least] for found in (left, right))
         picture = side_by_side(image_path(images, before[image_id]), old, new, names, task_in(metrics), exif)
         if picture is not None:
             url = save_picture(picture, gallery / f"difference-{number}.jpg")

@@ -10,11 +10,15 @@ from typing import Annotated, Literal
 from trt_workbench.core.errors import UsageProblem, did_you_mean
 from trt_workbench.core.precision import precisions as all_precisions
 from trt_workbench.core.settings import AllowUnverified, OptionsByBackend, Seed, Setting
+from trt_workbench.vision import SCORE_THRESHOLD
 
 PRECISIONS = all_precisions()
 """What can be asked for: `int8` is the whole model, `int8-mixed` leaves alone what a search found, else what is known
 to lose most."""
 DEFAULT_PRECISIONS = all_precisions(lambda one: one.by_default)
+AP = "AP"
+"""Stands for the figure that models of a task are compared by, such as mask_AP."""
+AT_THRESHOLD = ("f1", "precision", "recall", "ece")
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -33,6 +37,24 @@ def precisions(option: str, text: str) -> tuple[str, ...]:
         if name not in PRECISIONS:
             raise UsageProblem(f"{option}: there is no precision {name!r}; {did_you_mean(name, PRECISIONS)}")
     return found
+
+
+def kept(option: str, text: str) -> tuple[str, ...]:
+    """Return names of figures, such as "AP" and "f1@0.25". Raises UsageProblem for an unknown one."""
+    found = []
+    for name in names(option, text):
+        figure, _, at = name.partition("@")
+        if name != AP and figure not in AT_THRESHOLD:
+            known = (AP, *(f"{one}@{SCORE_THRESHOLD:g}" for one in AT_THRESHOLD))
+            raise UsageProblem(f"{option}: there is no figure {name!r}; {did_you_mean(name, known)}")
+        try:
+            threshold = float(at) if "@" in name else SCORE_THRESHOLD
+        except ValueError:
+            threshold = math.nan
+        if not 0 <= threshold <= 1:
+            raise UsageProblem(f"{option}: a threshold is a number from 0 to 1, as in {figure}@0.25, not {at!r}.")
+        found.append(name if name == AP else f"{figure}@{threshold:g}")
+    return tuple(dict.fromkeys(found))
 
 
 def duration(option: str, text: str) -> float:
@@ -70,6 +92,16 @@ class DecideSettings:
         ),
     ] = DEFAULT_PRECISIONS
     max_loss: Annotated[float, Setting("Acceptable loss of the score.", min=0.0, max=1.0)] = 0.005
+    keep: Annotated[
+        tuple[str, ...],
+        Setting(
+            "Figures of a detector to keep within --max-loss, comma-separated: AP, or at a score threshold f1@0.25, "
+            "precision@0.25, recall@0.25, ece@0.25.",
+            kind=str,
+            read=kept,
+            default=AP,
+        ),
+    ] = (AP,)
     split: Annotated[str | None, Setting("Split of --data where that is a data set; val by default.")] = None
     calibration_annotations: Annotated[
         Path | None,

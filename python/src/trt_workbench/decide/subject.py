@@ -13,7 +13,7 @@ from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.hashing import hash_arrays, hash_file
 from trt_workbench.core.workspace import embedded_model
 from trt_workbench.decide.document import BASELINE
-from trt_workbench.decide.settings import DecideSettings
+from trt_workbench.decide.settings import AP, DecideSettings
 from trt_workbench.decide.task import SCORED_SAMPLES, Detection, Likeness, Task
 from trt_workbench.engine.calibration import calibration_files, holds_images
 from trt_workbench.model.graph_types import read_precision
@@ -170,8 +170,8 @@ def subject_of(
         Preparation.of(calibration),
         overlap,
         calibration.classes,
-        figure=task_of(family.task).decided_by,
         split=place.split,
+        **Detection.kept(settings.keep, task_of(family.task).decided_by),
     )
     return _searched(
         Subject(model, task, calibration), settings, SearchSettings(annotations=settings.calibration_annotations)
@@ -229,6 +229,8 @@ def _likeness(model: Model, settings: DecideSettings, data: Path, calibration: C
         raise UsageProblem(
             f"Images of a detector need --annotations; other models take .npy or .npz files or a text: {data}"
         )
+    if settings.keep != (AP,):
+        raise UsageProblem(f"--keep {','.join(settings.keep)} is for a detector with annotations; remove it.")
     kind: Figure = "perplexity" if is_text else "cosine"
     if settings.score in ("top1", "cosine", "perplexity"):
         kind = settings.score
@@ -270,5 +272,12 @@ def _embedded(
         annotations, calibration = scenes.annotations, replace(calibration, calibration=str(scenes.images))
     else:
         overlap = images_overlap(calibration.calibration, place.images, place.annotations)
-    task = Detection(place.images, place.annotations, Preparation.of(calibration), overlap, calibration.classes)
+    task = Detection(
+        place.images,
+        place.annotations,
+        Preparation.of(calibration),
+        overlap,
+        calibration.classes,
+        keep=settings.keep,
+    )
     return _searched(Subject(model, task, calibration), settings, SearchSettings(annotations=annotations))

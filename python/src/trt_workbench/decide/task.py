@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.preparation import AS_THE_MODEL_SAYS, Preparation
-from trt_workbench.decide.settings import DecideSettings
+from trt_workbench.decide.settings import AP, DecideSettings
 from trt_workbench.decide.tried import DraftRow
 from trt_workbench.model.opened import Model
 from trt_workbench.quantize import (
@@ -22,7 +22,7 @@ from trt_workbench.quantize import (
     calibration_data,
     coco_scores,
 )
-from trt_workbench.vision import calibration_images, read_dataset
+from trt_workbench.vision import SCORE_THRESHOLD, calibration_images, read_dataset
 
 SCORED_SAMPLES = 64
 """Of texts and arrays, where --limit says no number."""
@@ -38,6 +38,10 @@ class Task(Protocol):
     @property
     def figure(self) -> str:
         """Name of the score, such as "AP"."""
+
+    @property
+    def keep(self) -> tuple[str, ...]:
+        """Names of the scores that are to be kept, that one first."""
 
     @property
     def unit(self) -> str:
@@ -83,7 +87,8 @@ class Detection:
         preparation: what the user says of the images.
         overlap: whether ranges are found on the images that are scored.
         classes: how classes meet categories; None for the default.
-        figure: of metrics.json that models are compared by.
+        decided_by: figure of metrics.json that models of the task are compared by.
+        keep: names of the scores that are to be kept, the first of which is shown everywhere.
         split: of `data.yaml`.
     """
 
@@ -93,9 +98,31 @@ class Detection:
     overlap: bool = False
     classes: str | None = None
     name: str = "detection"
-    figure: str = "AP"
+    decided_by: str = AP
+    keep: tuple[str, ...] = (AP,)
     unit: str = "images"
     split: str | None = None
+
+    @classmethod
+    def kept(cls, names: Sequence[str], decided_by: str) -> dict[str, Any]:
+        """Return the fields that say what is kept."""
+        return {"decided_by": decided_by, "keep": tuple(decided_by if name == AP else name for name in names)}
+
+    @property
+    def figure(self) -> str:
+        """Name of the score."""
+        return self.keep[0]
+
+    @property
+    def threshold(self) -> float:
+        """Score that the model is shipped with."""
+        return next((float(name.partition("@")[2]) for name in self.keep if "@" in name), SCORE_THRESHOLD)
+
+    @property
+    def scored(self) -> tuple[str, ...]:
+        """Names of all scores that are compared, those to be kept first."""
+        at = f"@{self.threshold:g}"
+        return tuple(dict.fromkeys((*self.keep, self.decided_by, f"f1{at}", f"ece{at}")))
 
     @property
     def data(self) -> str:
@@ -122,6 +149,7 @@ class Detection:
                 "split": self.split,
                 "classes": self.classes,
                 "limit": settings.limit,
+                "threshold": self.threshold,
                 "allow_unverified": settings.allow_unverified,
                 "seed": settings.seed,
             },
@@ -130,7 +158,7 @@ class Detection:
     def scores(self, one: DraftRow, seed: int) -> ResampledScore:
         """Return the score that the worker has written."""
         assert one.folder is not None  # as it was scored
-        return coco_scores(one.folder, seed)
+        return coco_scores(one.folder, seed, self.scored)
 
     def samples_of(self, model: Model) -> Iterator[Sample]:
         """Yield images of the set, evenly chosen, as inference prepares them."""
@@ -168,6 +196,11 @@ class Likeness:
     def figure(self) -> str:
         """Name of the score."""
         return FIGURE_NAMES[self.kind]
+
+    @property
+    def keep(self) -> tuple[str, ...]:
+        """That one alone."""
+        return (self.figure,)
 
     @property
     def data(self) -> str:

@@ -70,7 +70,7 @@ def recommendation(
 
 def gate(
     rows: Sequence[DecisionRow],
-    figure: str,
+    keep: Sequence[str],
     unit: str,
     max_loss: float,
     samples: int,
@@ -82,7 +82,7 @@ def gate(
 
     Args:
         rows: all of them.
-        figure: name of the score.
+        keep: names of the scores that are to be kept.
         unit: what a sample is, in the plural.
         max_loss: the bound.
         samples: how many were scored.
@@ -94,18 +94,19 @@ def gate(
     counting = [row for row in within if row.counts]
     sure = [row for row in counting if row.certain]
     names = [row.label for row in counting]
-    bound = f"{figure} within {max_loss:g} of {BASELINE}"
+    bound = f"{_listed(keep)} within {max_loss:g} of {BASELINE}"
     number = counted(samples, unit.removesuffix("s"))
     if not counting:
         real = "" if accept_simulated else " (simulated ones aside)"
-        text = f"No lower precision{real} keeps {bound}{_not_counted(within)}."
+        text = f"No lower precision{real} keeps {bound}{_not_counted(within)}{_lost(ran, keep, max_loss)}."
     elif sure:
         keeps = "keeps" if len(sure) == 1 else "keep"
         text = f"{', '.join(row.label for row in sure)} {keeps} {bound} for certain ({number})."
     else:
-        best = min(counting, key=lambda row: _largest(row, samples))
-        largest = _largest(best, samples)
-        why = f"with {number} the loss may be up to {_signed(largest)}"
+        best = min(counting, key=lambda row: _largest(row, keep, samples)[0])
+        largest, figure = _largest(best, keep, samples)
+        what = "the loss" if len(keep) == 1 else f"the loss of {figure}"
+        why = f"with {number} {what} may be up to {_signed(largest)}"
         if largest <= max_loss:
             why = f"{number} of the {LEAST_UNITS} that an interval needs"
         text = f"{best.label} keeps {bound} on these {unit}, but not for certain: {why}."
@@ -117,11 +118,27 @@ def _not_counted(rows: Sequence[DecisionRow]) -> str:
     return f"; not counted: {', '.join(row.label_with_share for row in rows)}" if rows else ""
 
 
-def _largest(row: DecisionRow, samples: int) -> float:
-    """Return how much a row may lose, by its interval; of one without width, with what its samples may not show."""
-    if row.score is None or row.score.loss_ci95 is None:
-        return _loss(row)
-    return max(_loss(row), largest_loss(row.score.loss_ci95, samples))
+def _lost(rows: Sequence[DecisionRow], keep: Sequence[str], max_loss: float) -> str:
+    """Say which of several scores rows lose."""
+    named = []
+    for row in rows if len(keep) > 1 else ():
+        found = row.kept(keep)
+        lost = [name for name in keep if name not in found or found[name].loss > max_loss]
+        if found and lost:
+            named.append(f"{row.label} loses {_listed(lost)}")
+    return f": {'; '.join(named)}" if named else ""
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
+def _largest(row: DecisionRow, keep: Sequence[str], samples: int) -> tuple[float, str]:
+    """Return how much a row may lose of which score, by the intervals; see `largest_loss`."""
+    return max(
+        (max(one.loss, largest_loss(one.loss_ci95, samples)) if one.loss_ci95 else one.loss, name)
+        for name, one in row.kept(keep).items()
+    )
 
 
 def _nothing(rows: Sequence[DecisionRow], baseline: DecisionRow) -> str:
@@ -175,6 +192,9 @@ def _ship(row: DecisionRow, rows: Sequence[DecisionRow], baseline: DecisionRow, 
     ends = row.score.loss_ci95
     interval = f", 95 % interval {_signed(ends[0])} to {_signed(ends[1])}" if ends else ""
     parts.append(f"{kept} (loss {_signed(row.score.loss)}{interval}; allowed {max_loss:g})")
+    for name, one in [*row.kept(task.keep).items()][1:]:
+        before = baseline.score.others[name].value
+        parts.append(f"{name} {one.value:.4f} instead of {before:.4f} (loss {_signed(one.loss)})")
     return f"Ship {row.label}: {'; '.join(parts)}."
 
 
@@ -182,11 +202,11 @@ def _stay(row: DecisionRow, rows: Sequence[DecisionRow], task: Task, max_loss: f
     ran = [one for one in rows if one.precision != BASELINE and one.speed and not one.simulated]
     others = [one for one in ran if one.counts]
     within = [one for one in others if one.meets]
-    where, bound = f"Stay with {row.precision} on {row.backend}", f"{task.figure} within {max_loss:g}"
+    where, bound = f"Stay with {row.precision} on {row.backend}", f"{_listed(task.keep)} within {max_loss:g}"
     if not others:
         return f"{where}: no lower precision has a latency here{_not_counted(ran)}."
     if not within:
-        return f"{where}: no lower precision keeps {bound}."
+        return f"{where}: no lower precision keeps {bound}{_lost(others, task.keep, max_loss)}."
     best = min(within, key=_latency)
     own, other = _ms(_latency(row)), _ms(_latency(best))
     lower = _latency(best) < _latency(row)
@@ -245,7 +265,7 @@ def _doubts(
     kept = [row for row in rows if row.simulated and row.counts and row.meets]
     simulated = list(dict.fromkeys(row.precision for row in kept))
     if simulated:
-        named = " and ".join(filter(None, (", ".join(simulated[:-1]), simulated[-1])))
+        named = _listed(simulated)
         keeps, it, its = ("keep", "them", "their") if len(simulated) > 1 else ("keeps", "it", "its")
         doubts.append(
             f"In simulation, {named} also {keeps} the score; {its} speed shows only on hardware that has {it}."
@@ -260,26 +280,27 @@ def _is_ranged(row: DecisionRow) -> bool:
 
 
 def _uncertain(row: DecisionRow, task: Task, max_loss: float, samples: int) -> str:
-    assert row.score is not None  # as it was chosen
-    ends = row.score.loss_ci95
-    text = f"{counted(samples, task.unit.removesuffix('s'))} cannot prove a loss of at most {max_loss:g}"
+    figure = _largest(row, task.keep, samples)[1]
+    score = row.kept(task.keep)[figure]
+    ends, of = score.loss_ci95, f" of {figure}" if len(task.keep) > 1 else ""
+    text = f"{counted(samples, task.unit.removesuffix('s'))} cannot prove a loss{of} of at most {max_loss:g}"
     if ends is None:
         return f"{text}."
-    room = max_loss - row.score.loss
+    room = max_loss - score.loss
     if largest_loss(ends, samples) <= max_loss:
         return f"{text}: an interval needs at least {LEAST_UNITS}."
-    if row.score.is_widthless:
+    if score.is_widthless:
         text += ": none differs from the others, so the interval has no width, but up to "
         text += f"{share(unseen_share(samples), 1)} % of other {task.unit} may differ"
     else:
         text += f": the interval reaches {_signed(ends[1])}"
     if room > 0:
-        if row.score.is_widthless:
+        if score.is_widthless:
             needed = units_alike_to_show(room)
-        elif row.score.counted:  # of a share the interval is not symmetric
-            needed = units_to_show(row.score.loss, max_loss)
+        elif score.counted:  # of a share the interval is not symmetric
+            needed = units_to_show(score.loss, max_loss)
         else:
-            needed = samples * ((ends[1] - row.score.loss) / room) ** 2
+            needed = samples * ((ends[1] - score.loss) / room) ** 2
         text += f"; about {_round_up(needed):,} would if the loss stays the same"
     return f"{text}."
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 from pydantic import FiniteFloat, NonNegativeFloat, NonNegativeInt
@@ -42,6 +43,7 @@ class RowScore(Strict):
         counted: whether every sample counts whole or not at all: then the intervals are Wilson's, not over resamples.
         figures: further figures by name.
         classes: of a detector, those that have annotations.
+        others: further scores on the same samples by name, such as "f1@0.25".
     """
 
     value: FiniteFloat
@@ -51,6 +53,11 @@ class RowScore(Strict):
     counted: bool = False
     figures: dict[str, FiniteFloat | None] = {}
     classes: list[ClassLoss] = []
+    others: dict[str, RowScore] = {}
+
+    def kept(self, names: Sequence[str]) -> dict[str, RowScore]:
+        """Return the scores of those names, the first of which is its own; fewer where it lacks one."""
+        return {names[0]: self, **{name: one for name in names[1:] if (one := self.others.get(name))}}
 
     @property
     def is_widthless(self) -> bool:

@@ -157,7 +157,7 @@ def array_scores(folder: Path, figure: Figure, seed: int) -> ResampledScore:
         count=len(values),
         figures=means,
         counts=figure == "top1" and set(found.top1) <= {0.0, 1.0},
-        is_error=figure == "perplexity",
+        worse="grows" if figure == "perplexity" else "falls",
         call_ms=found.call_ms,
     )
 

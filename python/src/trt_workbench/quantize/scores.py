@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,16 @@ from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.statistics.bootstrap import draw_counts, share_interval
 from trt_workbench.core.statistics.summary import interval
 from trt_workbench.quantize.document import ClassLoss, RowScore
-from trt_workbench.vision import CocoMatches, CocoMetrics, measures_of, read_dataset, read_predictions, task_in
+from trt_workbench.vision import (
+    CocoMatches,
+    CocoMetrics,
+    Verdicts,
+    measures_of,
+    operate,
+    read_dataset,
+    read_predictions,
+    task_in,
+)
 
 # Recall says little that AP and AR_100 do not.
 _LEFT_OUT = ("AR_1", "AR_10", "AR_small", "AR_medium", "AR_large")
@@ -34,8 +43,10 @@ class ResampledScore:
         classes: name, annotations and AP of each category that has annotations.
         class_resampled: float64 [resamples, categories with annotations].
         counts: whether the value is the share of samples that count, each whole or not at all, as of an agreement.
-        is_error: whether less is better, as of a perplexity; the loss is then the share by which it grows.
+        worse: how it becomes worse: "falls", "rises", or "grows" where the loss is the share by which it does, as of a
+            perplexity.
         call_ms: how long a call took while it was scored, median, milliseconds: roughly, as nothing is warmed up.
+        others: further scores of the same samples by name.
     """
 
     value: float
@@ -46,8 +57,9 @@ class ResampledScore:
     classes: tuple[tuple[str, int, float], ...] = ()
     class_resampled: NDArray[np.float64] | None = None
     counts: bool = False
-    is_error: bool = False
+    worse: Literal["falls", "rises", "grows"] = "falls"
     call_ms: float | None = None
+    others: Mapping[str, ResampledScore] = field(default_factory=dict)
 
     def against(self, baseline: ResampledScore | None) -> RowScore:
         """Return the score as a document, with its distance from the baseline's.
@@ -73,10 +85,17 @@ class ResampledScore:
             counted=counted,
             figures=dict(self.figures),
             classes=self._classes(reference),
+            others={
+                name: one.against(None if reference is self else reference.others[name])
+                for name, one in self.others.items()
+                if name in reference.others
+            },
         )
 
     def _loss(self, before: NDArray[np.float64], after: NDArray[np.float64]) -> NDArray[np.float64]:
-        return after / before - 1 if self.is_error else before - after
+        if self.worse == "grows":
+            return after / before - 1
+        return before - after if self.worse == "falls" else after - before
 
     def _classes(self, reference: ResampledScore) -> list[ClassLoss]:
         if self.class_resampled is None or reference.class_resampled is None:
@@ -94,15 +113,16 @@ class ResampledScore:
         ]
 
 
-def coco_scores(directory: Path, seed: int) -> ResampledScore:
+def coco_scores(directory: Path, seed: int, names: Sequence[str] = ()) -> ResampledScore:
     """Return the score of a finished evaluation by eval-coco.
 
     Args:
         directory: holds metrics.json and predictions.json.
         seed: of the resamples.
+        names: of figures, such as "f1@0.25": the score, then its others. By default what the task is compared by.
 
     Raises:
-        UsageProblem: a file is damaged, the run is partial, or its annotations are gone or were changed.
+        UsageProblem: a file is damaged, the run is partial, it has no score, or its annotations are gone or changed.
     """
     metrics = read_document(directory / "metrics.json", CocoMetrics)
     if metrics["status"] != "complete":
@@ -129,12 +149,13 @@ def coco_scores(directory: Path, seed: int) -> ResampledScore:
         raise UsageProblem(
             f"There are predictions for images that were not evaluated; the run has been changed: {directory}"
         )
-    matches = CocoMatches(image_ids, dataset.truth, dataset.categories, found, measures_of(task, dataset)[-1])
-    resampled = matches.average_precision(draw_counts(len(image_ids), seed))
+    measures, counts = measures_of(task, dataset), draw_counts(len(image_ids), seed)
+    matches = [CocoMatches(image_ids, dataset.truth, dataset.categories, found, one) for one in measures]
+    resampled = matches[-1].average_precision(counts)
     classes = cast("list[dict[str, Any]]", metrics["per_class"])
     rated = [place for place, row in enumerate(classes) if row[decided_by] is not None]
     rows = [classes[place] for place in rated]
-    return ResampledScore(
+    made = ResampledScore(
         value=value,
         resampled=resampled.figures["AP"],
         samples=f"{dataset.sha256}:{image_ids.tolist()}",
@@ -144,3 +165,34 @@ def coco_scores(directory: Path, seed: int) -> ResampledScore:
         class_resampled=resampled.class_ap[:, rated],
         call_ms=metrics["latency_ms"]["inference"]["p50"] if metrics["latency_ms"] else None,
     )
+    others = {decided_by: made, **_at_thresholds(matches[0], names, counts, made)}
+    if names and names[0] not in others:
+        raise UsageProblem(f"No {names[0]}, as no detection reaches that score: {directory}")
+    chosen = others[names[0]] if names else made
+    return replace(
+        made,
+        value=chosen.value,
+        resampled=chosen.resampled,
+        worse=chosen.worse,
+        others={name: others[name] for name in names[1:] if name in others},
+    )
+
+
+def _at_thresholds(
+    matches: CocoMatches, names: Sequence[str], counts: NDArray[np.int32], whole: ResampledScore
+) -> dict[str, ResampledScore]:
+    """Return the scores that depend on a threshold; without those that nothing found has."""
+    asked = [name.partition("@") for name in names if "@" in name]
+    verdicts = Verdicts.joined(matches.verdicts())
+    made = {at: operate(verdicts, float(at), counts) for at in dict.fromkeys(at for _, _, at in asked)}
+    plain = replace(whole, figures={}, classes=(), class_resampled=None)
+    return {
+        f"{name}@{at}": replace(
+            plain,
+            value=value,
+            resampled=made[at].resampled[name],
+            worse="rises" if name == "ece" else "falls",
+        )
+        for name, _, at in asked
+        if (value := made[at].figures[name]) is not None
+    }

@@ -117,7 +117,7 @@ class Search:
                 unit=self._scorer.unit,
                 samples=self._baseline.count,
                 baseline=self._baseline.value,
-                is_error=self._baseline.is_error,
+                is_error=self._baseline.worse == "grows",
                 weighed_by="arithmetic" if times is None else "time",
                 chosen=None if kept is None else self._tried[kept],
                 curve=tuple(self._tried[place] for place in sorted(self._tried)),

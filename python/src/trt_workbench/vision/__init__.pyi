@@ -26,6 +26,8 @@ from .letterbox import find_geometry as find_geometry
 from .letterbox import preprocess as preprocess
 from .lvis import measures_of as measures_of
 from .matches import CocoMatches as CocoMatches
+from .matches import Verdicts as Verdicts
+from .operating import operate as operate
 from .run import INFINITE_INSIDE as INFINITE_INSIDE
 from .run import CocoEvaluation as CocoEvaluation
 from .run import CocoRequest as CocoRequest
@@ -34,5 +36,6 @@ from .scenes.dataset import fits_embedded_dataset as fits_embedded_dataset
 from .scenes.dataset import make_calibration_scenes as make_calibration_scenes
 from .scenes.dataset import make_embedded_dataset as make_embedded_dataset
 from .settings import CLASSES as CLASSES
+from .settings import SCORE_THRESHOLD as SCORE_THRESHOLD
 from .tasks.registry import task_in as task_in
 from .tasks.registry import task_of as task_of
