@@ -81,7 +81,7 @@ def test_run_and_bench_options_exist() -> None:
     assert loading <= arguments("Engine.__init__")
     runner = {"slots", "cuda_graph", "spin", "graph_includes_transfers", "profile", "state"}
     assert runner <= arguments("RunnerOptions.__init__")
-    on_the_processor_alone = {"antialias"}
+    on_the_processor_alone = {"antialias", "crop"}
     fields = {field.name for field in dataclasses.fields(ImageTransform)}
     assert fields - on_the_processor_alone == arguments("LetterboxSpec.__init__")
 

@@ -18,7 +18,8 @@ from trt_workbench.core import directory
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.report.reports import write_report
 from trt_workbench.vision.artefacts import read_artefacts
-from trt_workbench.vision.gallery import PER_GROUP, choose, f1
+from trt_workbench.vision.document import f1
+from trt_workbench.vision.gallery import PER_GROUP, choose
 from trt_workbench.vision.plots import most_confused
 from trt_workbench.vision.report import summarise
 

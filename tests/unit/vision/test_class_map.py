@@ -122,8 +122,8 @@ def test_a_name_that_is_spelled_differently() -> None:
     shared = map_classes(4, names, CATEGORIES, "by-name")
     assert shared.ids[shared.kept].tolist() == [1, 2, 90]
     assert shared.kept.tolist() == [True, True, False, True]
-    assert "Boxes of 1 model class without a category are dropped: stop_sign." in shared.notes
-    assert "Objects of 1 category without a model class count as missed: stop sign." in shared.notes
+    assert "Predictions of 1 model class without a category are dropped: stop_sign." in shared.notes
+    assert "Annotations of 1 category without a model class count as missed: stop sign." in shared.notes
 
 
 def test_by_name_needs_names_that_tell_classes_apart() -> None:

@@ -30,7 +30,7 @@ def test_every_image_once_gives_hotcocos_figures(seed: int, count: int, extra: i
         if not same(value, resampled.figures[name][0])
     }
     assert not wrong
-    assert all(same(row["AP"], ap) for row, ap in zip(scores.per_class(), resampled.class_ap[0], strict=True))
+    assert all(same(row["AP"], ap) for row, ap in zip(scores.per_class(), resampled.by_class[0], strict=True))
 
 
 @settings(max_examples=15, deadline=None)

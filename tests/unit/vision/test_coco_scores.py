@@ -219,4 +219,4 @@ def test_categories_of_which_there_is_nothing_have_no_score_and_cost_none() -> N
     assert (np.delete(many.precision, range(1, len(CATEGORIES) + 1), axis=2) == -1).all()
     matches = CocoMatches(np.arange(1, 7), truth, more, found)
     matches.require_agreement(many.figures)
-    assert np.isnan(matches.figures(np.ones((1, 6), np.int32)).class_ap[0, len(CATEGORIES) + 1 :]).all()
+    assert np.isnan(matches.figures(np.ones((1, 6), np.int32)).by_class[0, len(CATEGORIES) + 1 :]).all()

@@ -162,7 +162,6 @@ def test_an_unknown_family_gets_near_matches() -> None:
     "metadata",
     [
         {"task": "semantic"},
-        {"task": "classify"},
         {"task": "depth"},
         {"channels": "1"},
     ],

@@ -21,7 +21,7 @@ class ImageTransform:
         height: rows of the input tensor, in pixels.
         width: columns of the input tensor, in pixels.
         placement: where the resized image lies in the padded one; "stretch" fills the input without keeping the
-            aspect ratio, whatever `scale_up` and `rounding` say.
+            aspect ratio, whatever `scale_up` and `rounding` say; "crop" fills it with the centre of the image.
         pad_value: grey level of the padding, 0 to 255.
         scale_up: whether an image smaller than the input is enlarged.
         rounding: of the resized sides: to the nearest pixel (half to even), or "down" as YOLOX does.
@@ -33,11 +33,12 @@ class ImageTransform:
         dtype: "float32", "float16" or "uint8".
         antialias: whether an image that is made smaller is smoothed, as Pillow and torchvision do; on the processor
             alone.
+        crop: of "crop", the input's share of the resized image's shorter side.
     """
 
     height: int
     width: int
-    placement: Literal["centre", "top-left", "stretch"] = "centre"
+    placement: Literal["centre", "top-left", "stretch", "crop"] = "centre"
     pad_value: int = 114
     scale_up: bool = True
     rounding: Literal["nearest", "down"] = "nearest"
@@ -48,6 +49,7 @@ class ImageTransform:
     layout: Literal["nchw", "nhwc"] = "nchw"
     dtype: Literal["float32", "float16", "uint8"] = "float32"
     antialias: bool = False
+    crop: float = 1.0
 
     @property
     def shape(self) -> tuple[int, int, int]:

@@ -151,7 +151,7 @@ def subject_of(
         raise UsageProblem("--annotations needs --data, the folder of their images.")
     if not settings.data.exists():
         raise UsageProblem(f"The data to score (--data) do not exist: {settings.data}")
-    place = _data_set(settings.data, settings)
+    place = _data_set(model, settings.data, settings, calibration)
     if place and place.words:
         note(f"Data: {place.words}")
     if calibration.calibration is None:
@@ -185,18 +185,25 @@ def _images_of(place: DataPlace) -> Path:
     return read_dataset(place.images, place.annotations, split=place.split, allow_missing=True).folder
 
 
-def _data_set(data: Path, settings: DecideSettings) -> DataPlace | None:
-    """Return the data set of a detector; None of samples without annotations."""
+def _data_set(model: Model, data: Path, settings: DecideSettings, calibration: CalibrationSettings) -> DataPlace | None:
+    """Return the data set of a detector or classifier; None of samples without annotations."""
     if settings.annotations is not None:
         return DataPlace(data, settings.annotations)
     files = [data] if data.is_file() else data.iterdir()
-    is_samples = data.suffix == ".txt" or any(one.suffix in ARRAY_SUFFIXES for one in files)
+    is_samples = any(one.suffix in ARRAY_SUFFIXES for one in files)
     found = None if is_samples else look_for_data(data, settings.split)
-    if found and found.of_images:
+    if found and found.of_images and not _classifies(model, calibration):
         found = None
     if found is None and settings.split is not None:
         raise UsageProblem(f"--split is of a data set, which --data is not: {data}")
     return found
+
+
+def _classifies(model: Model, calibration: CalibrationSettings) -> bool:
+    try:
+        return task_of(family_of(model, calibration).task).of_images
+    except UsageProblem:  # of another model folders are no classes
+        return False
 
 
 def backends_of(settings: DecideSettings) -> tuple[str, ...]:

@@ -178,8 +178,7 @@ def _wrong(document: VerifyFindings) -> dict[str, Any]:
 
 def _coco(metrics: CocoMetrics) -> dict[str, Any]:
     precision = precision_label(metrics) or metrics["settings"].get("precision")
-    name = task_in(metrics).decided_by
-    figures = (name, f"{name}50", "images_per_s")
+    figures = (*task_in(metrics).shown, "images_per_s")
     return _scored(metrics, metrics["model"], precision, metrics.get("verification"), figures)
 
 

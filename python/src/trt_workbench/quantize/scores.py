@@ -16,8 +16,8 @@ from trt_workbench.core.statistics.bootstrap import draw_counts, share_interval
 from trt_workbench.core.statistics.summary import interval
 from trt_workbench.quantize.document import ClassLoss, RowScore
 from trt_workbench.vision import (
-    CocoMatches,
     CocoMetrics,
+    Matches,
     Verdicts,
     measures_of,
     operate,
@@ -150,24 +150,25 @@ def coco_scores(directory: Path, seed: int, names: Sequence[str] = ()) -> Resamp
             f"There are predictions for images that were not evaluated; the run has been changed: {directory}"
         )
     measures, counts = measures_of(task, dataset), draw_counts(len(image_ids), seed)
-    matches = [CocoMatches(image_ids, dataset.truth, dataset.categories, found, one) for one in measures]
-    resampled = matches[-1].average_precision(counts)
+    matches = [one.matches(image_ids, dataset.truth, dataset.categories, found) for one in measures]
+    resampled = matches[-1].main(counts)
     classes = cast("list[dict[str, Any]]", metrics["per_class"])
     rated = [place for place, row in enumerate(classes) if row[decided_by] is not None]
     rows = [classes[place] for place in rated]
     made = ResampledScore(
         value=value,
-        resampled=resampled.figures["AP"],
+        resampled=resampled.figures[measures[-1].main[0]],
         samples=f"{dataset.sha256}:{image_ids.tolist()}",
         count=len(image_ids),
         figures={name: figures[name] for name in task.figures if name != decided_by and not name.endswith(_LEFT_OUT)},
         classes=tuple((row["name"], row["ground_truths"], row[decided_by]) for row in rows),
-        class_resampled=resampled.class_ap[:, rated],
+        class_resampled=resampled.by_class[:, rated],
         call_ms=metrics["latency_ms"]["inference"]["p50"] if metrics["latency_ms"] else None,
     )
     others = {decided_by: made, **_at_thresholds(matches[0], names, counts, made)}
     if names and names[0] not in others:
-        raise UsageProblem(f"No {names[0]}, as no detection reaches that score: {directory}")
+        why = "no detection reaches that score" if measures[0].by_score else f"{task.words} has no threshold"
+        raise UsageProblem(f"No {names[0]}, as {why}: {directory}")
     chosen = others[names[0]] if names else made
     return replace(
         made,
@@ -179,11 +180,13 @@ def coco_scores(directory: Path, seed: int, names: Sequence[str] = ()) -> Resamp
 
 
 def _at_thresholds(
-    matches: CocoMatches, names: Sequence[str], counts: NDArray[np.int32], whole: ResampledScore
+    matches: Matches, names: Sequence[str], counts: NDArray[np.int32], whole: ResampledScore
 ) -> dict[str, ResampledScore]:
     """Return the scores that depend on a threshold; without those that nothing found has."""
     asked = [name.partition("@") for name in names if "@" in name]
-    verdicts = Verdicts.joined(matches.verdicts())
+    if (found := matches.verdicts()) is None:
+        return {}
+    verdicts = Verdicts.joined(found)
     made = {at: operate(verdicts, float(at), counts) for at in dict.fromkeys(at for _, _, at in asked)}
     plain = replace(whole, figures={}, classes=(), class_resampled=None)
     return {

@@ -8,14 +8,15 @@ from .detections import read_predictions as read_predictions
 from .document import LEAST_ANNOTATIONS as LEAST_ANNOTATIONS
 from .document import CocoMetrics as CocoMetrics
 from .document import ImageRecord as ImageRecord
+from .document import f1 as f1
 from .families import DecodeSettings as DecodeSettings
 from .families import recognise as recognise
 from .families.recognise import ADVICE as ADVICE
 from .families.recognise import family_of as family_of
+from .figures import Matches as Matches
 from .forms.found import DataPlace as DataPlace
 from .forms.found import look_for_data as look_for_data
 from .gallery import GalleryEntry as GalleryEntry
-from .gallery import f1 as f1
 from .gallery import image_path as image_path
 from .gallery import is_made_here as is_made_here
 from .gallery import kept_picture as kept_picture
@@ -25,7 +26,6 @@ from .letterbox import Geometry as Geometry
 from .letterbox import find_geometry as find_geometry
 from .letterbox import preprocess as preprocess
 from .lvis import measures_of as measures_of
-from .matches import CocoMatches as CocoMatches
 from .matches import Verdicts as Verdicts
 from .operating import operate as operate
 from .run import INFINITE_INSIDE as INFINITE_INSIDE

@@ -172,10 +172,10 @@ def _made(ids: Sequence[int | None], names: Sequence[str], categories: Sequence[
     notes = []
     if alone:
         count = counted(len(alone), "model class", "model classes")
-        notes.append(f"Boxes of {count} without a category are dropped: {_some(alone)}.")
+        notes.append(f"Predictions of {count} without a category are dropped: {_some(alone)}.")
     if missed:
         count = counted(len(missed), "category", "categories")
-        notes.append(f"Objects of {count} without a model class count as missed: {_some(missed)}.")
+        notes.append(f"Annotations of {count} without a model class count as missed: {_some(missed)}.")
     kept = np.array([found is not None for found in ids], np.bool_)
     return ClassMap(np.array([found or 0 for found in ids], np.int64), kept, tuple(notes))
 

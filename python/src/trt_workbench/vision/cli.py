@@ -46,10 +46,10 @@ def eval_coco(
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
-    """Score a detector on images with COCO annotations or Ultralytics labels.
+    """Score a detector on images with COCO annotations or Ultralytics labels, or a classifier on folders of classes.
 
-    Reports the twelve COCO figures, of masks too where the model finds them, and the time per stage. Without MODEL, an
-    embedded detector runs on an embedded dataset of generated scenes.
+    Reports the twelve COCO figures, of masks too where the model finds them, or top-1 and top-5, and the time per
+    stage. Without MODEL, an embedded detector runs on an embedded dataset of generated scenes.
     """
     say_if_allowed(allow_unverified=settings.allow_unverified)
     from trt_workbench.vision.run import CocoRequest
@@ -167,8 +167,9 @@ def _show(metrics: dict[str, Any], directory: Path) -> None:
     mark = metrics["verification"]
     for sentence in let_through([mark]):
         print_line(console, sentence)
-    figures = Table("figure", "value", "95 % interval", title="COCO figures")
-    for name in figures_of(task_of(metrics["model"]["task"]), metrics):
+    task = task_of(metrics["model"]["task"])
+    figures = Table("figure", "value", "95 % interval", title=f"{task.rules} figures")
+    for name in figures_of(task, metrics):
         value, ends = metrics[name], metrics[f"{name}_ci95"]
         figures.add_row(
             name, "-" if value is None else f"{value:.4f}", f"{ends[0]:.4f} to {ends[1]:.4f}" if ends else "-"
@@ -191,7 +192,8 @@ def _show(metrics: dict[str, Any], directory: Path) -> None:
     speed = "" if metrics["images_per_s"] is None else f" at {metrics['images_per_s']:.1f} images/s"
     if mark:
         print_line(console, f"Engine: {mark['text']}")
-    print_line(console, f"{counted(metrics['images'], 'image')}{speed}, {counted(metrics['detections'], 'detection')}")
+    found = "" if task.of_images else f", {counted(metrics['detections'], 'detection')}"
+    print_line(console, f"{counted(metrics['images'], 'image')}{speed}{found}")
     print_line(console, f"Run directory: {directory}")
     print_report(console, directory)
 

@@ -1,4 +1,4 @@
-"""Detections of a whole run in compact arrays: 22 bytes each while they are collected."""
+"""Detections of a whole run in compact arrays: 24 bytes each while they are collected."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class _Part(NamedTuple):
 
     boxes: NDArray[np.float32]
     scores: NDArray[np.float32]
-    labels: NDArray[np.int16]
+    labels: NDArray[np.int32]
     extra: Restored | None
 
 
@@ -63,7 +63,11 @@ class DetectionStore:
     """
 
     def __init__(
-        self, image_ids: NDArray[np.int64], category_ids: NDArray[np.int64], kept: NDArray[np.bool_] | None = None
+        self,
+        image_ids: NDArray[np.int64],
+        category_ids: NDArray[np.int64],
+        kept: NDArray[np.bool_] | None = None,
+        most: int | None = None,
     ) -> None:
         """Make room.
 
@@ -71,8 +75,9 @@ class DetectionStore:
             image_ids: int64 [N], the images of the run, ascending.
             category_ids: int64 [classes], the dataset's category id of each class index of the model.
             kept: bool [classes], the classes whose boxes are stored; None for all.
+            most: boxes of an image that are stored, the best ones; None for all.
         """
-        self._image_ids, self._kept = image_ids, kept
+        self._image_ids, self._kept, self._most = image_ids, kept, most
         self._category_ids = category_ids
         self._parts: list[_Part | None] = [None] * len(image_ids)
 
@@ -95,18 +100,20 @@ class DetectionStore:
             )
         if self._kept is not None and not (kept := self._kept[labels]).all():
             found = found.take(np.flatnonzero(kept))
+        if self._most is not None:
+            found = found.take(np.arange(min(self._most, len(found.scores))))
         boxes, extra = found.boxes, found.extra
         assert extra is None or isinstance(extra, Restored)  # as `Family.restore` leaves it
         sized = np.concatenate([boxes[:, :2], boxes[:, 2:] - boxes[:, :2]], axis=1)
         # Copies: a view would keep the whole output of its batch alive.
-        self._parts[index] = _Part(sized, np.array(found.scores, np.float32), found.labels.astype(np.int16), extra)
+        self._parts[index] = _Part(sized, np.array(found.scores, np.float32), found.labels.astype(np.int32), extra)
 
     def collect(self) -> DetectionTable:
         """Return all detections, and forget them here."""
         parts, self._parts = self._parts, []
         filled = [(image_id, part) for image_id, part in zip(self._image_ids, parts, strict=True) if part is not None]
         counts = [len(part.scores) for _, part in filled]
-        labels = np.concatenate([part.labels for _, part in filled] or [np.empty(0, np.int16)])
+        labels = np.concatenate([part.labels for _, part in filled] or [np.empty(0, np.int32)])
         extras = [part.extra for _, part in filled if part.extra is not None]
         return DetectionTable(
             np.repeat(np.array([image_id for image_id, _ in filled], np.int64), counts),

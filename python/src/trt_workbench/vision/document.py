@@ -193,6 +193,13 @@ class ImageRecord(TypedDict):
     false_negatives: NonNegativeInt
 
 
+def f1(record: ImageRecord) -> float:
+    """Return the harmonic mean of precision and recall on one image; 1 where there is nothing to find nor found."""
+    wrong = record["false_positives"] + record["false_negatives"]
+    right = 2 * record["true_positives"]
+    return right / (right + wrong) if right + wrong else 1.0
+
+
 class ClassCurve(TypedDict):
     """Precision of a class at IoU 0.50 by recall; None for one without annotations."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from trt_workbench.core.files import path_within, write_bytes
 from trt_workbench.core.input_files import read_bytes
 from trt_workbench.vision.artefacts import CocoArtefacts, predictions_of, read_ground_truth
 from trt_workbench.vision.boxes import DrawnBox, bgr, draw_boxes, frame_box
-from trt_workbench.vision.document import Box, Fault, ImageRecord
+from trt_workbench.vision.document import Box, Fault, ImageRecord, f1
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,9 +49,9 @@ def build_gallery(run: CocoArtefacts, folder: Path) -> dict[str, list[GalleryEnt
     images, annotations = Path(dataset["images"]), Path(dataset["annotations"])
     if not is_made_here(run.directory):
         return _kept(run, folder)
-    if not images.is_dir() or not annotations.is_file():
+    if not images.is_dir() or not annotations.exists():
         return {}
-    groups = choose(run.records, run.metrics["settings"]["seed"])
+    groups = _groups(run)
     ids = {record["image_id"] for chosen in groups.values() for record in chosen}
     predictions, truths = predictions_of(run.directory, ids), read_ground_truth(run, ids)
     exif = run.metrics["settings"].get("exif", "ignore")
@@ -64,7 +65,7 @@ def build_gallery(run: CocoArtefacts, folder: Path) -> dict[str, list[GalleryEnt
             picture = side_by_side(image_path(images, record), truths[image_id], found, run.class_names, run.task, exif)
             if picture is not None:
                 path = folder / f"{group}-{number}.jpg"
-                drawn[group].append(GalleryEntry(_caption(record), save_picture(picture, path)))
+                drawn[group].append(GalleryEntry(_caption(record, run.task), save_picture(picture, path)))
     return drawn
 
 
@@ -116,10 +117,10 @@ def kept_picture(path: Path) -> str | None:
 
 
 def _kept(run: CocoArtefacts, folder: Path) -> dict[str, list[GalleryEntry]]:
-    groups = choose(run.records, run.metrics["settings"]["seed"])
+    groups = _groups(run)
     found = {
         group: [
-            GalleryEntry(_caption(record), url)
+            GalleryEntry(_caption(record, run.task), url)
             for number, record in enumerate(chosen, 1)
             if (url := kept_picture(folder / f"{group}-{number}.jpg"))
         ]
@@ -138,11 +139,32 @@ def image_path(folder: Path, record: ImageRecord) -> Path:
         ) from error
 
 
-def choose(records: list[ImageRecord], seed: int) -> dict[str, list[ImageRecord]]:
-    """Pick the records of the gallery: highest and lowest F1 among images with objects, and random ones."""
+def _groups(run: CocoArtefacts) -> dict[str, list[ImageRecord]]:
+    sure: dict[int, float] = {}
+    if run.task.of_images:
+        found = predictions_of(run.directory, {record["image_id"] for record in run.records})
+        sure = {image_id: boxes[0].get("score", 0.0) for image_id, boxes in found.items() if boxes}
+    return choose(run.records, run.metrics["settings"]["seed"], sure)
+
+
+def choose(
+    records: list[ImageRecord], seed: int, sure: Mapping[int, float] | None = None
+) -> dict[str, list[ImageRecord]]:
+    """Pick the records of the gallery: highest and lowest F1 among images with objects, and random ones.
+
+    Args:
+        records: of all images.
+        seed: of the random ones.
+        sure: score of the best class, by image: it makes a right image better and a wrong one worse.
+    """
     scored = [record for record in records if record["ground_truths"]]
-    # Of two equally good images, the one with more objects says more.
-    scored.sort(key=lambda record: (f1(record), record["ground_truths"], record["image_id"]), reverse=True)
+
+    def rank(record: ImageRecord) -> tuple[float, ...]:
+        # Of two equally good images, the one with more objects says more.
+        score, image_id = (sure or {}).get(record["image_id"], 0.0), record["image_id"]
+        return f1(record), record["ground_truths"], score if record["true_positives"] else -score, image_id
+
+    scored.sort(key=rank, reverse=True)
     best = scored[:PER_GROUP]
     worst = [record for record in reversed(scored) if record not in best][:PER_GROUP]
     rest = [record for record in records if record not in best and record not in worst]
@@ -150,16 +172,8 @@ def choose(records: list[ImageRecord], seed: int) -> dict[str, list[ImageRecord]
     return {"best": best, "worst": worst, "random": drawn}
 
 
-def f1(record: ImageRecord) -> float:
-    """Return the harmonic mean of precision and recall on one image; 1 where there is nothing to find nor found."""
-    wrong = record["false_positives"] + record["false_negatives"]
-    right = 2 * record["true_positives"]
-    return right / (right + wrong) if right + wrong else 1.0
-
-
-def _caption(record: ImageRecord) -> str:
-    counts = f"{record['true_positives']} found, {record['false_negatives']} missed, {record['false_positives']} wrong"
-    return f"{printable(record['file_name'])}: {counts} (F1 {f1(record):.2f})"
+def _caption(record: ImageRecord, task: Task) -> str:
+    return f"{printable(record['file_name'])}: {task.verdict(record)}"
 
 
 def side_by_side(
@@ -198,7 +212,7 @@ def _panel(path: Path, exif: Exif) -> tuple[NDArray[np.uint8], float] | None:
 def _draw(image: NDArray[np.uint8], objects: list[Box], scale: float, names: dict[int, str], task: Task) -> None:
     order = {category: index for index, category in enumerate(names)}
     boxes = []
-    for item in objects:
+    for number, item in enumerate(objects):
         x, y, width, height = (value * scale for value in item["bbox"])
         label = names.get(item["category_id"], str(item["category_id"]))
         if "score" in item:
@@ -206,7 +220,7 @@ def _draw(image: NDArray[np.uint8], objects: list[Box], scale: float, names: dic
         place, line = order.get(item["category_id"], 0), 1 if item.get("iscrowd") else 2
         task.paint(image, item, scale, bgr(place))
         line = line if task.framed else 0
-        boxes.append(DrawnBox((x, y, x + width, y + height), label, place, line))
+        boxes.append(DrawnBox(task.label_place((x, y, x + width, y + height), number), label, place, line))
     draw_boxes(image, boxes)
 
 

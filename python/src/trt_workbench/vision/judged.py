@@ -13,11 +13,11 @@ from trt_workbench.core.statistics.bootstrap import draw_counts
 from trt_workbench.vision.dataset import CocoDataset
 from trt_workbench.vision.detections import DetectionTable
 from trt_workbench.vision.document import FIGURES
+from trt_workbench.vision.figures import Scores
 from trt_workbench.vision.lvis import measures_of
-from trt_workbench.vision.matches import CocoMatches, ResampledFigures, Verdicts
+from trt_workbench.vision.matches import ResampledFigures, Verdicts
 from trt_workbench.vision.measure import Measure
 from trt_workbench.vision.operating import Operating, curves, figures_at, operate
-from trt_workbench.vision.scores import CocoScores, score_detections
 from trt_workbench.vision.settings import SCORE_THRESHOLD
 from trt_workbench.vision.tasks.base import Task
 
@@ -31,16 +31,16 @@ class Judged:
         measures: of the task on the data set.
         scores: by each measure, in their order.
         resampled: the same of resamples.
-        operating: figures at the threshold by the first measure, of all categories.
+        operating: figures at the threshold by the first measure, of all categories; None where none decides.
         by_class: the same of each.
         by_threshold: what their pictures are drawn of.
     """
 
     task: Task
     measures: tuple[Measure, ...]
-    scores: tuple[CocoScores, ...]
+    scores: tuple[Scores, ...]
     resampled: tuple[ResampledFigures, ...]
-    operating: Operating
+    operating: Operating | None
     by_class: tuple[dict[str, float | None], ...]
     by_threshold: dict[str, Any]
 
@@ -53,17 +53,17 @@ class Judged:
         """Return the part of metrics.json that is of scores."""
         intervals = dict(self._prefixed(lambda scores, resampled: resampled.intervals(scores.figures)))
         absent = {name: None for name in FIGURES if name not in self.figures}  # of a task or data set without them
-        scored = {**self.figures, **absent, **intervals, **self.operating.document()}
-        return {**scored, "resamples": len(self.resampled[0].class_ap)}
+        scored = {**self.figures, **absent, **intervals, **(self.operating.document() if self.operating else {})}
+        return {**scored, "resamples": len(self.resampled[0].by_class)}
 
     def per_class(self) -> list[dict[str, Any]]:
         """Return one JSON object for every category."""
         rows: list[dict[str, Any]] = [{} for _ in self.scores[0].categories]
         for measure, scores, resampled in zip(self.measures, self.scores, self.resampled, strict=True):
-            classes = scores.per_class()
-            ends = resampled.class_intervals(row["AP"] for row in classes)
+            classes, main = scores.per_class(), measure.main
+            ends = resampled.class_intervals(row[main[0]] for row in classes)
             for row, found, interval in zip(rows, classes, ends, strict=True):
-                own = {"AP": found.pop("AP"), "AP50": found.pop("AP50"), "AP_ci95": interval}
+                own = {**{name: found.pop(name) for name in main}, f"{main[0]}_ci95": interval}
                 row.update({**found, **{f"{measure.prefix}{name}": value for name, value in own.items()}})
         for row, at in zip(rows, self.by_class, strict=True):
             row.update(at)
@@ -73,7 +73,7 @@ class Judged:
         """Return the curves of what the task is decided by, and those of the threshold."""
         return {"of": self.measures[-1].words, **self.scores[-1].curves(), **self.by_threshold}
 
-    def _prefixed(self, named: Callable[[CocoScores, ResampledFigures], dict[str, Any]]) -> Iterator[tuple[str, Any]]:
+    def _prefixed(self, named: Callable[[Scores, ResampledFigures], dict[str, Any]]) -> Iterator[tuple[str, Any]]:
         for measure, scores, resampled in zip(self.measures, self.scores, self.resampled, strict=True):
             yield from ((f"{measure.prefix}{name}", value) for name, value in named(scores, resampled).items())
 
@@ -100,14 +100,15 @@ def judge(
     counts = draw_counts(len(image_ids), seed)
     measures = measures_of(task, dataset)
     for measure in measures:
-        found = score_detections(dataset.truth, dataset.categories, detections, measure)
-        matches = CocoMatches(image_ids, dataset.truth, dataset.categories, detections, measure)
+        found = measure.scores(dataset.truth, dataset.categories, detections)
+        matches = measure.matches(image_ids, dataset.truth, dataset.categories, detections)
         if measure.exact:
             matches.require_agreement(found.figures)
         scores.append(found)
         resampled.append(matches.figures(counts))
         verdicts = verdicts or matches.verdicts()
-    assert verdicts is not None  # as every task has a measure
+    if verdicts is None:
+        return Judged(task, measures, tuple(scores), tuple(resampled), None, ({},) * len(dataset.categories), {})
     pooled, by_class = Verdicts.joined(verdicts), [figures_at(one, threshold, len(image_ids)) for one in verdicts]
     operating, drawn = operate(pooled, threshold, counts), curves(pooled, threshold)
     return Judged(task, measures, tuple(scores), tuple(resampled), operating, tuple(by_class), drawn)

@@ -9,13 +9,14 @@ from typing import Any, Literal
 import cv2
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from trt_workbench.backends.images import ImageTransform
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.memory import require_room
 
-# Of Pillow's weights.
-_WEIGHT_BITS = 22
+# A share such as 224/232, written with few digits, still gives 232.
+_NEARLY = 1e-3
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Geometry:
     Attributes:
         scale_x: resized width divided by source width.
         scale_y: resized height divided by source height.
-        left: padding at the left, in input pixels.
+        left: padding at the left, in input pixels; negative where the image is cropped.
         top: padding at the top, in input pixels.
         source: (height, width) of the image before it was resized.
         ratio: the one that both scales are of before the sides are rounded; 0 for a stretched image, which has none.
@@ -51,7 +52,8 @@ def find_geometry(height: int, width: int, transform: ImageTransform) -> Geometr
 
     The ratio is the largest with which the image fits (at most 1 unless `scale_up`); the resized sides are rounded as
     `transform.rounding` says. A centred image has the smaller half of an odd padding at the top and left, as in
-    Ultralytics' LetterBox. A stretched image takes both sides of the input.
+    Ultralytics' LetterBox. A stretched image takes both sides of the input. A cropped one covers it and reaches beyond
+    it, the shorter side by `transform.crop`, as with torchvision's Resize and CenterCrop.
 
     Raises:
         UsageProblem: a size is not positive.
@@ -62,7 +64,19 @@ def find_geometry(height: int, width: int, transform: ImageTransform) -> Geometr
             f"the model's input {transform.height}x{transform.width}."
         )
     size = (transform.height, transform.width)
+    if transform.placement == "crop":
+        return _cover((height, width), size, transform.crop)
     return _fit((height, width), size, transform.placement, transform.rounding, transform.scale_up)
+
+
+def _cover(source: tuple[int, int], target: tuple[int, int], share: float) -> Geometry:
+    shorter = int(max(target) / share + _NEARLY)
+    height, width = (int(shorter * side / min(source)) for side in source)
+    if target[0] != target[1]:  # as Ultralytics, which has no rule for it
+        height, width = target
+    # half to even, as Python and torchvision round
+    top, left = round((target[0] - height) / 2), round((target[1] - width) / 2)
+    return Geometry(width / source[1], height / source[0], left, top, source, 0.0)
 
 
 # Kept, as the images of one camera have one size.
@@ -89,11 +103,11 @@ def _fit(
 
 
 def letterbox(image: NDArray[np.uint8], transform: ImageTransform) -> tuple[NDArray[np.uint8], Geometry]:
-    """Resize `image` bilinearly into a padded canvas, where asked for with antialiasing.
+    """Resize `image` bilinearly into a padded canvas, or crop it; where asked for with antialiasing.
 
     Args:
         image: uint8 [h, w, 3], BGR.
-        transform: its size, placement, padding value, `scale_up` and `antialias` are used.
+        transform: its size, placement, padding value, `scale_up`, `antialias` and `crop` are used.
 
     Returns:
         uint8 [transform.height, transform.width, 3] in BGR, and where the image lies in it.
@@ -105,37 +119,28 @@ def letterbox(image: NDArray[np.uint8], transform: ImageTransform) -> tuple[NDAr
     height, width = geometry.resized
     require_room("An image for the model", (transform.height, transform.width, 3), 1)
     canvas = np.full((transform.height, transform.width, 3), transform.pad_value, np.uint8)
+    if transform.placement == "crop":
+        require_room("A resized image", (height, width, 3), 1)
+        resized = _smoothed(image, height, width)
+        canvas[...] = resized[-geometry.top :, -geometry.left :][: transform.height, : transform.width]
+        return canvas, geometry
     inside = canvas[geometry.top : geometry.top + height, geometry.left : geometry.left + width]
     if (height, width) == geometry.source:
         inside[...] = image
     elif transform.antialias:
-        inside[...] = _smoothed(_smoothed(image, width, 1), height, 0)
+        inside[...] = _smoothed(image, height, width)
     else:
         cv2.resize(image, (width, height), dst=inside, interpolation=cv2.INTER_LINEAR)
     return canvas, geometry
 
 
-def _smoothed(image: NDArray[np.uint8], size: int, axis: int) -> NDArray[np.uint8]:
-    """Resize along one axis with a triangle as wide as the ratio: Pillow's BILINEAR, bit by bit."""
-    if image.shape[axis] == size:
-        return image
-    total = np.full((), 1 << (_WEIGHT_BITS - 1), np.int32)  # rounds
-    for places, weights in zip(*_taps(image.shape[axis], size), strict=True):
-        total = total + image.take(places, axis) * weights.reshape((-1, 1, 1) if axis == 0 else (-1, 1))
-    return (total >> _WEIGHT_BITS).astype(np.uint8)
+def _smoothed(image: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uint8]:
+    """Resize with antialiasing, as torchvision and transformers do, by Pillow too.
 
-
-@functools.lru_cache(maxsize=64)
-def _taps(source: int, target: int) -> tuple[NDArray[np.intp], NDArray[np.int32]]:
-    """Return the places in the source of every pixel's neighbours and their weights, [neighbours, target] each."""
-    ratio = source / target
-    reach = max(ratio, 1.0)
-    centres = (np.arange(target) + 0.5) * ratio
-    places = np.floor(centres - reach).astype(np.intp) + np.arange(2 * int(np.ceil(reach)) + 2)[:, None]
-    weights = np.maximum(1 - np.abs(places + 0.5 - centres) / reach, 0)
-    weights[(places < 0) | (places >= source)] = 0
-    weights = weights / weights.sum(axis=0) * (1 << _WEIGHT_BITS)
-    return places.clip(0, source - 1), np.floor(weights + 0.5).astype(np.int32)
+    Rows first, as Pillow before 13; since then it takes the cheaper order, which changes values by one grey level.
+    """
+    across = Image.fromarray(image).resize((width, image.shape[0]), Image.Resampling.BILINEAR)
+    return np.asarray(across.resize((width, height), Image.Resampling.BILINEAR), np.uint8)
 
 
 def normalise(canvas: NDArray[np.uint8], transform: ImageTransform, out: NDArray[Any] | None = None) -> NDArray[Any]:

@@ -39,19 +39,19 @@ class ResampledFigures:
 
     Attributes:
         figures: float64 [resamples] by our names; NaN where a resample holds nothing to find.
-        class_ap: float64 [resamples, categories], AP over IoU 0.50 to 0.95 of each category.
+        by_class: float64 [resamples, categories], the main figure of each category, such as AP.
     """
 
     figures: dict[str, NDArray[np.float64]]
-    class_ap: NDArray[np.float64]
+    by_class: NDArray[np.float64]
 
     def intervals(self, figures: Mapping[str, float | None]) -> dict[str, tuple[float, float] | None]:
         """Return the 95 % interval of every one of `figures` as metrics.json names it, such as `AP_ci95`."""
         return {f"{name}_ci95": interval(values, figures[name]) for name, values in self.figures.items()}
 
     def class_intervals(self, values: Iterable[float | None]) -> list[tuple[float, float] | None]:
-        """Return the 95 % interval of every category's AP, of which `values` are those of the images themselves."""
-        return [interval(*pair) for pair in zip(self.class_ap.T, values, strict=True)]
+        """Return the 95 % interval of every category, of which `values` are those of the images themselves."""
+        return [interval(*pair) for pair in zip(self.by_class.T, values, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ class CocoMatches:
         """Return what was found of each category at IoU 0.5."""
         return [one.verdicts() for one in self._classes]
 
-    def average_precision(self, counts: NDArray[np.int32]) -> ResampledFigures:
+    def main(self, counts: NDArray[np.int32]) -> ResampledFigures:
         """Return only AP of resamples, in half the time of all figures."""
         precision = np.stack([_accumulate(one, counts, (0,))[0][:, 0] for one in self._rated()], axis=-1)
         return ResampledFigures({"AP": _mean(precision)}, self._by_class(precision))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from hotcoco import COCO, COCOeval
@@ -20,6 +20,9 @@ from trt_workbench.vision.masks import Masks
 from trt_workbench.vision.oks import sigmas, similarities
 from trt_workbench.vision.rotated import RotatedBoxes, overlaps
 
+if TYPE_CHECKING:
+    from trt_workbench.vision.figures import Matches, Scores
+
 Rows = NDArray[np.intp]
 
 
@@ -31,6 +34,8 @@ class Measure(abc.ABC):
         prefix: of its figures in metrics.json.
         words: what is scored, in the plural.
         figures: their meanings by name, in the order of COCOeval's `stats`.
+        main: the one that models are compared by, and the one that is shown next to it.
+        by_score: whether a threshold of scores decides what is found.
         most: how many detections of an image and category count.
         exact: whether the overlaps here are hotcoco's to the last bit.
         lvis: whether hotcoco scores by LVIS's rules.
@@ -40,6 +45,8 @@ class Measure(abc.ABC):
     prefix: ClassVar[str]
     words: ClassVar[str]
     figures: ClassVar[Mapping[str, str]]
+    main: ClassVar[tuple[str, str]] = ("AP", "AP50")
+    by_score: ClassVar[bool] = True
     most: ClassVar[int] = 100
     exact: ClassVar[bool] = True
     lvis: ClassVar[bool] = False
@@ -55,6 +62,20 @@ class Measure(abc.ABC):
     def ignored(self, truth: GroundTruth) -> NDArray[np.bool_]:
         """Return which annotations are not to be found, bool [N]."""
         return truth.crowd
+
+    def scores(self, truth: GroundTruth, categories: Sequence[Category], found: DetectionTable) -> Scores:
+        """Return the figures of detections."""
+        from trt_workbench.vision.scores import score_detections
+
+        return score_detections(truth, categories, found, self)
+
+    def matches(
+        self, image_ids: NDArray[np.int64], truth: GroundTruth, categories: Sequence[Category], found: DetectionTable
+    ) -> Matches:
+        """Return what makes the figures of resamples of the images, whose ids are ascending."""
+        from trt_workbench.vision.matches import CocoMatches
+
+        return CocoMatches(image_ids, truth, categories, found, self)
 
     def scored(self, truth: GroundTruth, found: DetectionTable) -> DetectionTable:  # noqa: ARG002 - of all data sets
         """Return the detections that count, as right or wrong."""

@@ -22,12 +22,14 @@ if TYPE_CHECKING:
 READABLE_CLASSES = 12
 # Rows of a confusion matrix that leave room for the names and numbers.
 _MATRIX_CLASSES = 20
+# Bars of classes at each end, where there are more than twice as many.
+_END_BARS = 60
 
 
 def write_plots(run: CocoArtefacts, folder: Path) -> dict[str, Path]:
     """Write every plot, SVG except the matrix, and return their paths by name."""
     plots = {
-        "precision_recall": _precision_recall,
+        **({"precision_recall": _precision_recall} if run.curves["recall"] else {}),
         "per_class_ap": _per_class_ap,
         "confusion_matrix": _confusion_matrix,
         **({"latency_histogram": _latency_histogram} if run.metrics["latency_ms"] else {}),
@@ -69,13 +71,17 @@ def _precision_recall(run: CocoArtefacts, path: Path) -> None:
 
 
 def _per_class_ap(run: CocoArtefacts, path: Path) -> None:
-    name = run.task.decided_by
+    name, second = run.task.shown
     known = [row for row in cast("list[dict[str, Any]]", run.metrics["per_class"]) if row[name] is not None]
     known.sort(key=lambda row: row[name])
+    left_out = len(known) - 2 * _END_BARS
+    if left_out > 0:
+        known = known[:_END_BARS] + known[-_END_BARS:]
     positions = range(len(known))
     with figure(path, height=max(2.5, 1.2 + 0.2 * len(known))) as axes:
-        axes.barh(positions, [row[f"{name}50"] or 0.0 for row in known], color="#d6e4f2", label=f"{name}50")
-        axes.barh(positions, [row[name] for row in known], height=0.5, color=ACCENT, label=f"{name} (0.50:0.95)")
+        if any(row[second] is not None for row in known):
+            axes.barh(positions, [row[second] or 0.0 for row in known], color="#d6e4f2", label=second)
+        axes.barh(positions, [row[name] for row in known], height=0.5, color=ACCENT, label=name)
         names = [label(row["name"], LONGEST_NAME) for row in known]
         axes.set_yticks(
             positions, [f"{one} ({row['ground_truths']})" for one, row in zip(names, known, strict=True)], fontsize=8
@@ -84,14 +90,15 @@ def _per_class_ap(run: CocoArtefacts, path: Path) -> None:
             axes,
             {
                 place: (
-                    f"{one}: {name} {row[name]:.3f}, {name}50 {row[f'{name}50'] or 0.0:.3f}, "
+                    f"{one}: {name} {row[name]:.3f}, {second} {row[second] or 0.0:.3f}, "
                     f"{counted(row['ground_truths'], 'annotation')}"
                 )
                 for place, (one, row) in enumerate(zip(names, known, strict=True))
             },
         )
-        axes.set(xlim=(0, 1), ylim=(-0.6, len(known) - 0.4), xlabel="average precision")
-        axes.set_title(f"{name} by class (annotations in brackets)")
+        axes.set(xlim=(0, 1), ylim=(-0.6, len(known) - 0.4), xlabel=run.task.figures[name])
+        which = f": the weakest and the best {_END_BARS}" if left_out > 0 else ""
+        axes.set_title(f"{name} by class (annotations in brackets){which}")
         axes.grid(visible=False, axis="y")
         legend_below(axes)
 
@@ -100,6 +107,9 @@ def _confusion_matrix(run: CocoArtefacts, path: Path) -> None:
     import numpy as np
 
     names, counts = most_confused(run.confusion["labels"], np.asarray(run.confusion["matrix"], dtype=float))
+    rule = "score ≥ {score_threshold}, IoU ≥ {iou_threshold}".format(**run.confusion)
+    if run.task.of_images:  # none is of the background
+        names, counts, rule = names[:-1], counts[:-1, :-1], "best class of each image"
     labels = [label(name, LONGEST_NAME) for name in names]
     share = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     few = len(labels) <= READABLE_CLASSES + 1
@@ -115,10 +125,9 @@ def _confusion_matrix(run: CocoArtefacts, path: Path) -> None:
             text = f"{int(counts[row, column])}"
             axes.text(column, row, text, ha="center", va="center", color=colour, fontsize=fontsize)
         axes.set(xlabel="predicted", ylabel="ground truth")
-        score, iou = run.confusion["score_threshold"], run.confusion["iou_threshold"]
-        left_out = len(run.confusion["labels"]) - len(labels)
+        left_out = len(run.confusion["labels"]) - len(labels) - run.task.of_images
         which = f": the {_MATRIX_CLASSES} most confused classes" if left_out else ""
-        axes.set_title(f"Confusion matrix{which}\n(score ≥ {score}, IoU ≥ {iou})")
+        axes.set_title(f"Confusion matrix{which}\n({rule})")
         axes.grid(visible=False)
         axes.figure.colorbar(image, ax=axes, location="bottom", shrink=0.5, aspect=40, label="share of the row")
 

@@ -61,6 +61,7 @@ class Predictor(AbstractContextManager["Predictor"]):
     Attributes:
         request: what was asked.
         detector: the loaded model, ready for images.
+        task: what the model finds.
         names: of the model's classes; None where it does not name them and they are not COCO's by their number.
         total: how many pictures there are to look at, by what videos say.
         notes: what the user should know, in sentences.
@@ -87,6 +88,7 @@ class Predictor(AbstractContextManager["Predictor"]):
         self.detector = Detector(request.model, request, backend, options, note)
         try:
             self.notes = list[str]()
+            self.task = task_of(self.detector.family.task)
             self.names = self._names()
             self._kept = self._classes()
             self.detector.prepare(1, self.total)
@@ -123,7 +125,7 @@ class Predictor(AbstractContextManager["Predictor"]):
             KeyboardInterrupt: before any picture was done.
         """
         single, counts, milliseconds, empty = SingleImages(self.detector), Counter[str](), list[float](), 0
-        images, task = ImageReader(self.request.exif), task_of(self.detector.family.task)
+        images, task = ImageReader(self.request.exif), self.task
         (folder / DETECTIONS).touch()
         status = "complete"
         try:
@@ -135,7 +137,7 @@ class Predictor(AbstractContextManager["Predictor"]):
                 append_lines(folder / DETECTIONS, lines)
                 frame = "" if picture.frame is None else f"-{picture.frame:06}"
                 task.append(folder, picture.path.stem + frame, lines)
-                counts.update(line["class_name"] for line in lines)
+                counts.update(line["class_name"] for line in lines[: 1 if task.of_images else None])
                 empty += not lines
                 if show:
                     show(picture, lines)
@@ -150,23 +152,26 @@ class Predictor(AbstractContextManager["Predictor"]):
         return self._document({**done, "by_class": dict(counts.most_common()), "detect": summarize(milliseconds)})
 
     def _lines(self, picture: SourceImage, found: Detections) -> Iterator[DetectionRecord]:
+        rows = np.arange(len(found.labels))
+        if self._kept is not None:
+            rows = np.flatnonzero(np.isin(found.labels, sorted(self._kept)))
+        found = found.take(rows[: self.task.most])
         extra = found.extra
         assert extra is None or isinstance(extra, Restored)  # as `SingleImages` leaves it
         more: list[Any] = extra.entries(slice(None)) if extra else [{}] * len(found.scores)
         columns = (found.boxes.tolist(), found.scores.tolist(), found.labels.tolist(), more)
         for box, score, label, added in zip(*columns, strict=True):
-            if self._kept is None or label in self._kept:
-                line: DetectionRecord = {
-                    "schema_version": 1,
-                    "image": str(picture.path),
-                    "frame": picture.frame,
-                    "box": tuple(box),
-                    "score": score,
-                    "class_id": label,
-                    "class_name": self._name(label),
-                }
-                line.update(added)
-                yield line
+            line: DetectionRecord = {
+                "schema_version": 1,
+                "image": str(picture.path),
+                "frame": picture.frame,
+                "box": tuple(box),
+                "score": score,
+                "class_id": label,
+                "class_name": self._name(label),
+            }
+            line.update(added)
+            yield line
 
     def _name(self, label: int) -> str:
         return self.names[label] if self.names and label < len(self.names) else f"class {label}"

@@ -27,10 +27,13 @@ from trt_workbench.model.precision import precision_label
 from trt_workbench.vision.settings import PredictSettings
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from trt_workbench.vision.document import Prediction
     from trt_workbench.vision.predict import PredictRequest
 
 PICTURES = "pictures"
+_SHOWN = 10  # images whose classes are printed
 
 
 @handled
@@ -73,7 +76,6 @@ def _run(request: PredictRequest, output: Path | None, pictures: bool) -> tuple[
     from trt_workbench.core.documents import write_json
     from trt_workbench.vision.predict import Predictor
     from trt_workbench.vision.predicted_pictures import PredictedPictures
-    from trt_workbench.vision.tasks.registry import task_of
 
     with at_stage(lambda: "Opening the model"):
         opened = Predictor(request, say)
@@ -84,9 +86,7 @@ def _run(request: PredictRequest, output: Path | None, pictures: bool) -> tuple[
         with run_directory("predict", output) as run:
             with (
                 progress_bar("images") as start,
-                PredictedPictures(run.path / PICTURES, task_of(detector.family.task))
-                if pictures
-                else nullcontext() as drawn,
+                PredictedPictures(run.path / PICTURES, predictor.task) if pictures else nullcontext() as drawn,
             ):
                 document = predictor.run(run.path, drawn.add if drawn else None, start("Looking"))
             write_json(run.path / "predict.json", document)
@@ -99,21 +99,47 @@ def _show(document: Prediction, directory: Path) -> None:
     from rich.table import Table
 
     from trt_workbench.verify import let_through
+    from trt_workbench.vision.tasks.registry import task_of
 
     console = stdout_console(quiet=False)
     for sentence in let_through([document["verification"]]):
         print_line(console, sentence)
-    table = Table("class", "found")
+    of_images = task_of(document["model"]["task"]).of_images
+    if of_images:
+        console.print(_ranked(directory, document["images"]))
+    table = Table("class", "images" if of_images else "found")
     for name, count in document["by_class"].items():
         table.add_row(escape(name), str(count))
     console.print(table)
     print_line(console, f"Precision: {precision_label(document, 'text') or 'unknown'}")
     bare, least = document["images_without"], document["settings"]["conf"]
     without = f" ({bare} without objects at --conf {least})" if bare else ""
-    print_line(console, f"Objects: {document['detections']}; images: {document['images']}{without}")
+    objects = "" if of_images else f"Objects: {document['detections']}; "
+    print_line(console, f"{objects}images: {document['images']}{without}".capitalize())
     if document["latency_ms"]:
         median = document["latency_ms"]["detect"]["p50"]
         print_line(console, f"Time per image: {median:.2f} ms (median, from decoded image to boxes)")
     print_line(console, f"Detections: {directory / 'detections.jsonl'}")
     if (directory / PICTURES).is_dir():
         print_line(console, f"Pictures: {directory / PICTURES}")
+
+
+def _ranked(directory: Path, images: int) -> Table:
+    """Return the classes of the first images, the best first."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    from trt_workbench.core.documents import read_lines
+    from trt_workbench.vision.document import DetectionRecord
+
+    shown: dict[tuple[str, int | None], list[str]] = {}
+    for line in read_lines(directory / "detections.jsonl", DetectionRecord):
+        key = (line["image"], line["frame"])
+        if key not in shown and len(shown) == _SHOWN:
+            break
+        shown.setdefault(key, []).append(f"{escape(line['class_name'])} {line['score']:.3f}")
+    more = f", first {_SHOWN} of {images}" if images > len(shown) else ""
+    table = Table("image", "classes", title=f"Best classes{more}")
+    for (image, frame), found in shown.items():
+        table.add_row(escape(Path(image).name) + ("" if frame is None else f" {frame}"), ", ".join(found))
+    return table

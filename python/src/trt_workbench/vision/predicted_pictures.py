@@ -56,7 +56,7 @@ class PredictedPictures(AbstractContextManager["PredictedPictures"]):
 
         for one in reversed(found):
             self._task.paint(picture.pixels, one, 1.0, bgr(one["class_id"]))
-        draw_boxes(picture.pixels, [_drawn(one, 2 if self._task.framed else 0) for one in found])
+        draw_boxes(picture.pixels, [self._drawn(one, place) for place, one in enumerate(found)])
         if picture.frame is None:
             suffix = ".jpg" if max(picture.pixels.shape) <= _JPEG_SIDE else ".png"
             written, encoded = cv2.imencode(suffix, picture.pixels, [cv2.IMWRITE_JPEG_QUALITY, _QUALITY])
@@ -91,6 +91,10 @@ class PredictedPictures(AbstractContextManager["PredictedPictures"]):
             raise UsageProblem(f"OpenCV cannot encode a video here; skip pictures (--no-pictures): {place}")
         self._video, self._place_of_video, self._frames = video, place, 0
 
+    def _drawn(self, found: DetectionRecord, place: int) -> DrawnBox:
+        box, label = self._task.label_place(found["box"], place), f"{found['class_name']} {found['score']:.2f}"
+        return DrawnBox(box, label, found["class_id"], 2 if self._task.framed else 0)
+
     def _end(self, *, check: bool = True) -> None:
         if self._video is None:
             return
@@ -104,7 +108,3 @@ class PredictedPictures(AbstractContextManager["PredictedPictures"]):
                 f"The video is incomplete: {found} of its {self._frames} frames can be read; free disk space, "
                 f"choose another place with --output, or skip pictures (--no-pictures): {self._place_of_video}"
             )
-
-
-def _drawn(found: DetectionRecord, line: int) -> DrawnBox:
-    return DrawnBox(found["box"], f"{found['class_name']} {found['score']:.2f}", found["class_id"], line)

@@ -69,8 +69,8 @@ def applied(said: Preparation, own: ImageTransform) -> ImageTransform:
     if said.normalize == "imagenet":
         step = -1 if changes["channels"] == "bgr" else 1  # both are in the order of the channels
         changes |= {"mean": _IMAGENET_MEAN[::step], "std": _IMAGENET_STD[::step]}
-    if said.resize == "letterbox" and own.placement == "stretch":
-        changes["placement"] = "centre"
+    if said.resize == "letterbox" and own.placement in ("stretch", "crop"):
+        changes |= {"placement": "centre", "antialias": False}
     elif said.resize and said.resize != "letterbox":
         changes |= {"placement": "stretch", "antialias": said.resize == "stretch-antialias"}
     return dataclasses.replace(own, **changes)

@@ -19,7 +19,7 @@ from trt_workbench.vision.dataset import Category, CocoDataset
 from trt_workbench.vision.detections import DetectionTable
 from trt_workbench.vision.families import Family
 from trt_workbench.vision.families.recognise import with_said
-from trt_workbench.vision.matches import CocoMatches
+from trt_workbench.vision.measure import BOXES, Measure
 from trt_workbench.vision.preparation import flag, options_of, values_of
 from trt_workbench.vision.settings import BY_ID
 
@@ -101,67 +101,79 @@ def split(
 
 
 def probe(
-    ways: Sequence[Way], dataset: CocoDataset, run: Callable[[Way], DetectionTable], seed: int
+    ways: Sequence[Way],
+    dataset: CocoDataset,
+    run: Callable[[Way], DetectionTable],
+    seed: int,
+    measure: Measure = BOXES,
 ) -> list[dict[str, Any]]:
     """Return a row for every way, best first: what is tried, its AP, and by how much it is behind the best.
+
+    What stands for AP is the main figure of `measure`.
 
     Args:
         ways: what is tried.
         dataset: the images.
         run: returns what the model detects on them.
         seed: of the resamples, which all ways share.
+        measure: how they are scored.
 
     Raises:
         DeviceFailure: the device failed.
     """
     ids = np.array([image.id for image in dataset.images], np.int64)
     counts = np.vstack([np.ones((1, len(ids)), np.int32), draw_counts(len(ids), seed)])
+    name = measure.main[0]
     scored, failed = list[tuple[NDArray[np.float64], Way]](), list[dict[str, Any]]()
     for way in ways:
         try:
             found = run(way)
         except (UsageProblem, CheckFailed) as problem:  # outputs of pixels in a wrong range may be none at all
-            failed.append({**way.tried, "AP": None, "behind_ci95": None, "reason": str(problem)})
+            failed.append({**way.tried, name: None, "behind_ci95": None, "reason": str(problem)})
         else:
-            matches = CocoMatches(ids, dataset.truth, dataset.categories, found)
-            scored.append((matches.average_precision(counts).figures["AP"], way))
+            matches = measure.matches(ids, dataset.truth, dataset.categories, found)
+            scored.append((matches.main(counts).figures[name], way))
     scored.sort(key=lambda pair: -pair[0][0])
     rows = list[dict[str, Any]]()
     for score, way in scored:
         ahead = scored[0][0] - score
         behind = interval(ahead[1:], float(ahead[0])) if rows else None
-        rows.append({**way.tried, "AP": float(score[0]), "behind_ci95": behind, "reason": None})
+        rows.append({**way.tried, name: float(score[0]), "behind_ci95": behind, "reason": None})
     return rows + failed
 
 
-def chosen(rows: Sequence[dict[str, Any]], settings: Sequence[str]) -> dict[str, str]:
+def chosen(rows: Sequence[dict[str, Any]], settings: Sequence[str], measure: Measure = BOXES) -> dict[str, str]:
     """Return the settings of the first of the rows of `probe`, if it is clear of all others.
 
     Raises:
         UsageProblem: no way finds anything, or the best two are not distinguishable.
     """
-    best, *others = rows
-    if not (best["AP"] or 0) > 0:
+    name, (best, *others) = measure.main[0], rows
+    if not (best[name] or 0) > 0:
         why = f": {best['reason']}" if best["reason"] else "."
         raise UsageProblem(
             f"How this model takes images cannot be found out: nothing that was tried finds an object on {IMAGES} "
             f"images{why} Check --family and --classes."
         )
-    alike = [one for one in others if one["AP"] is not None and not (one["behind_ci95"] and one["behind_ci95"][0] > 0)]
+    alike = [one for one in others if one[name] is not None and not (one["behind_ci95"] and one["behind_ci95"][0] > 0)]
     if not alike:
-        return {name: best[name] for name in settings}
-    deciding = [name for name in settings if any(one[name] != best[name] for one in alike)]
+        return {setting: best[setting] for setting in settings}
+    other = f"{_options(alike[0], settings)} ({name} {alike[0][name]:.4f}{_behind(alike[0])})"
+    deciding = [setting for setting in settings if any(one[setting] != best[setting] for one in alike)]
     more = f", nor {counted(len(alike) - 1, 'other way')}" if len(alike) > 1 else ""
     raise UsageProblem(
-        f"How this model takes images is not certain: {_options(best, settings)} (AP {best['AP']:.4f}) is not "
-        f"distinguishable from {_options(alike[0], settings)} (AP {alike[0]['AP']:.4f}{_behind(alike[0])}) on {IMAGES} "
-        f"images{more}. Pass {' and '.join(map(flag, deciding))} as in the model's training."
+        f"How this model takes images is not certain: {_options(best, settings)} ({name} {best[name]:.4f}) is not "
+        f"distinguishable from {other} on {IMAGES} images{more}. Pass {' and '.join(map(flag, deciding))} as in the "
+        "model's training."
     )
 
 
-def table(rows: Sequence[dict[str, Any]], settings: Sequence[str]) -> list[str]:
+def table(rows: Sequence[dict[str, Any]], settings: Sequence[str], measure: Measure = BOXES) -> list[str]:
     """Return the rows of `probe` as lines of text."""
-    scores = (f"no AP: {row['reason']}" if row["AP"] is None else f"AP {row['AP']:.4f}{_behind(row)}" for row in rows)
+    name = measure.main[0]
+    scores = (
+        f"no {name}: {row['reason']}" if row[name] is None else f"{name} {row[name]:.4f}{_behind(row)}" for row in rows
+    )
     return [f"{_options(row, settings)}: {score}" for row, score in zip(rows, scores, strict=True)]
 
 

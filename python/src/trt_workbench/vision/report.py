@@ -19,7 +19,8 @@ from trt_workbench.vision.operating import in_words
 from trt_workbench.vision.operating_plots import write_operating_plots
 from trt_workbench.vision.plots import READABLE_CLASSES, write_plots
 
-_CARDS = ("AP", "AP50", "AP75")
+_CARDS = 3  # figures of a measure on top of the page
+_MOST_CLASSES = 1000  # in the table
 _LATENCY_COLUMNS = ("mean", "p50", "p90", "p95", "p99", "min", "max")
 
 
@@ -47,8 +48,11 @@ def view(directory: Path) -> dict[str, Any]:
         "operating": OPERATING if "f1" in run.metrics else {},
         "operating_of": run.task.measures[0].words,
         "threshold": threshold,
-        "by_class": [f"{one.prefix}AP" for one in run.task.measures],
-        "cards": [f"{one.prefix}{name}" for one in run.task.measures[::-1] for name in _CARDS],
+        "rules": run.task.rules,
+        "decided_by": run.task.decided_by,
+        "by_class": [[f"{one.prefix}{name}" for name in one.main] for one in run.task.measures],
+        "classes": _classes(run),
+        "cards": [f"{one.prefix}{name}" for one in run.task.measures[::-1] for name in [*one.figures][:_CARDS]],
         "drawn": DRAWN.format(unit="images"),
         "latency": latency,
         "latency_columns": _LATENCY_COLUMNS,
@@ -65,19 +69,23 @@ def summarise(run: CocoArtefacts) -> list[str]:
     metrics = run.metrics
     allowed = let_through([metrics.get("verification")])
     model = Path(metrics["model"]["path"]).name
-    name, figures = run.task.decided_by, cast("dict[str, Any]", metrics)
+    (name, second), figures = run.task.shown, cast("dict[str, Any]", metrics)
     if figures[name] is None:
         nothing = f"without annotations, so there is no {name}"
         return [*allowed, f"{model} ran on {counted(metrics['images'], 'image')} {nothing}."]
-    others = "".join(f", {one.words}: AP {figures[f'{one.prefix}AP']:.4f}" for one in run.task.measures[:-1])
+    others = "".join(
+        f", {one.words}: {one.main[0]} {figures[one.prefix + one.main[0]]:.4f}" for one in run.task.measures[:-1]
+    )
+    more = "" if figures[second] is None else f" ({second} {figures[second]:.4f}{others})"
     sentences = [
         *allowed,
-        f"{model} on {metrics['backend']} reaches {name} {figures[name]:.4f} ({name}50 "
-        f"{figures[f'{name}50']:.4f}{others}) on {counted(metrics['images'], 'image')}{_speed(metrics)}.",
+        f"{model} on {metrics['backend']} reaches {name} {figures[name]:.4f}{more} on "
+        f"{counted(metrics['images'], 'image')}{_speed(metrics)}.",
     ]
     if ends := figures.get(f"{name}_ci95"):
+        main = run.task.measures[-1].main[0]
         sentences.append(
-            f"Over {metrics['resamples']} resamples of {counted(metrics['images'], 'image')}, 95 % of the APs lie "
+            f"Over {metrics['resamples']} resamples of {counted(metrics['images'], 'image')}, 95 % of the {main}s lie "
             f"between {ends[0]:.4f} and {ends[1]:.4f}: {DRAWN.format(unit='images')}."
         )
     if at := in_words(metrics):
@@ -102,6 +110,14 @@ def summarise(run: CocoArtefacts) -> list[str]:
     part = means[slowest] / sum(means.values())
     sentences.append(f"Of the time per image, {slowest} takes {share(part)}% ({means[slowest]:.2f} ms on average).")
     return sentences
+
+
+def _classes(run: CocoArtefacts) -> list[dict[str, Any]]:
+    """Return the classes of the table: of very many the weakest."""
+    rows, name = cast("list[dict[str, Any]]", run.metrics["per_class"]), run.task.decided_by
+    if len(rows) <= _MOST_CLASSES:
+        return rows
+    return sorted(rows, key=lambda row: (row[name] is None, row[name] or 0.0))[:_MOST_CLASSES]
 
 
 def _speed(metrics: CocoMetrics) -> str:

@@ -165,7 +165,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
             KeyboardInterrupt: interrupted before any image was done, twice, or while scoring.
         """
         image_ids = np.array([image.id for image in self.dataset.images], np.int64)
-        store = DetectionStore(image_ids, self.classes.ids, self.classes.kept)
+        store = DetectionStore(image_ids, self.classes.ids, self.classes.kept, self.task.most)
         paths = [self.dataset.path(image) for image in self.dataset.images]
         detector = self.detector
         try:
@@ -185,9 +185,10 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
         sizes = {int(key): (int(h), int(w)) for key, (h, w) in zip(done, result.sizes[result.done], strict=True)}
         self.task.require_sizes(dataset.truth, sizes)
         judged = judge(self.task, done, dataset, detections, self.request.seed, at)
-        scored = judged.measures[0].scored(dataset.truth, detections)
-        confusion = confuse(done, dataset.categories, dataset.truth, scored, judged.measures[0], threshold=at)
-        ap50, turned = judged.figures["AP50"], self._images.ignored
+        measure = judged.measures[0]
+        scored, shown = measure.scored(dataset.truth, detections), at if measure.by_score else 0.0
+        confusion = confuse(done, dataset.categories, dataset.truth, scored, measure, threshold=shown)
+        ap50, turned = judged.figures.get("AP50"), self._images.ignored
         self.notes += check_found(dataset, sizes, detections, confusion, ap50=ap50, turned=turned)
         status: Literal["complete", "partial"] = "complete" if result.done.all() else "partial"
         facts = self._facts(status)
@@ -230,10 +231,11 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
             say(f"Trying {counted(len(ways), 'way')} to prepare images, on {IMAGES} images that are not scored.")
             detector.family = way.family
             detector.prepare(self.settings.batch, IMAGES)
-            rows = probe(ways, on, partial(self._detected, on), request.seed)
-            for line in table(rows, [*way.tried]):
+            measure = self.task.measures[0]
+            rows = probe(ways, on, partial(self._detected, on), request.seed, measure)
+            for line in table(rows, [*way.tried], measure):
                 say(line)
-            found = chosen(rows, [*way.tried])
+            found = chosen(rows, [*way.tried], measure)
             way = next(one for one in ways if one.tried == found)
             self.probe = {"images": [image.id for image in on.images], "chosen": found, "ways": rows}
         detector.family = way.family
@@ -243,7 +245,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
         """Return what the model detects on some images when they are prepared in one way."""
         self.detector.take(way.family, self.settings.batch)
         ids = np.array([image.id for image in dataset.images], np.int64)
-        store = DetectionStore(ids, way.classes.ids, way.classes.kept)
+        store = DetectionStore(ids, way.classes.ids, way.classes.kept, self.task.most)
         if self._loop([dataset.path(image) for image in dataset.images], store).run().interrupted:
             raise KeyboardInterrupt
         return store.collect()
@@ -269,14 +271,14 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
         backend = self.detector.backend
         if self.request.backend == AUTO and "cuda" in backend.devices and not backend.plans:
             notes.append("auto does not build an engine; pass --backend trt to evaluate the model in TensorRT.")
-        if self.request.conf > COMPARABLE_CONF:
+        if self.request.conf > COMPARABLE_CONF and self.task.measures[0].by_score:
             notes.append(f"AP at --conf {self.request.conf} is lower than at 0.001 and not comparable with it.")
         if self.probe:
             notes.append(
                 f"Images are prepared with {options_of(self.probe['chosen'])}, as {IMAGES} images show that are not "
                 "scored. Pass these options to other commands."
             )
-        if self.request.conf > self.request.threshold:
+        if self.request.conf > self.request.threshold and self.task.measures[0].by_score:
             notes.append(
                 f"Boxes below --conf {self.request.conf:g} are not kept, so figures at --threshold "
                 f"{self.request.threshold:g} are of boxes from {self.request.conf:g} on."

@@ -236,6 +236,7 @@ class TrtSession(StateSession):
             values = dataclasses.asdict(transform)
             if values.pop("antialias"):
                 raise UsageProblem("The device resizes without antialiasing.")
+            del values["crop"]  # which is never without it
             last = self._last_spec = (transform, native.require("LetterboxSpec")(**values))
         return last[1]
 

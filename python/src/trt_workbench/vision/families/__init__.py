@@ -1,6 +1,7 @@
 """Detector families: how a model's output tensors become boxes, and which family a model is of."""
 
 from trt_workbench.vision.families.base import DecodeSettings, Detections, Family
+from trt_workbench.vision.families.classifier import Classifier
 from trt_workbench.vision.families.detr import Detr
 from trt_workbench.vision.families.detr_logits import DetrLogits
 from trt_workbench.vision.families.detr_masks import DetrMasks
@@ -11,6 +12,7 @@ from trt_workbench.vision.families.yolov10 import YoloV10, YoloV10Keypoints, Yol
 from trt_workbench.vision.families.yolox import YoloX
 
 __all__ = [
+    "Classifier",
     "DecodeSettings",
     "Detections",
     "Detr",

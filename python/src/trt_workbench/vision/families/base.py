@@ -126,6 +126,7 @@ class DetectorFacts:
         forced: the family was named, by the user or by the model's metadata: only what is impossible is refused.
         task: that the metadata names; None if it names none.
         keypoints: how many a model for poses has, and the values of each, 2 or 3 (`kpt_shape`); None if not said.
+        crop: the input's share of a classifier's resized image (`crop_pct`); None if not said.
     """
 
     input_size: tuple[int, int]
@@ -142,6 +143,7 @@ class DetectorFacts:
     said: Preparation = AS_THE_MODEL_SAYS
     task: TaskName | None = None
     keypoints: tuple[int, int] | None = None
+    crop: float | None = None
 
     @property
     def is_rt_detr(self) -> bool:

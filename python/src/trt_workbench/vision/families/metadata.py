@@ -16,13 +16,14 @@ from trt_workbench.vision.tasks.names import TaskName
 
 # What a head of Ultralytics' is for, by a word in its name, where `task` is not given.
 _HEADS = (("Segment", "segment"), ("Pose", "pose"), ("OBB", "obb"), ("Classify", "classify"))
-_TASKS: dict[str, TaskName] = {"detect": "boxes", "segment": "masks", "pose": "keypoints", "obb": "rotated"}
-_OTHERS = {
-    "semantic": "semantic segmentation",
-    "pose": "key points",
-    "obb": "oriented boxes",
-    "classify": "classification",
+_TASKS: dict[str, TaskName] = {
+    "detect": "boxes",
+    "segment": "masks",
+    "pose": "keypoints",
+    "obb": "rotated",
+    "classify": "classes",
 }
+_OTHERS = {"semantic": "semantic segmentation"}
 SIZES = "orig_target_sizes"
 """The second input of a DETR with its post-processing inside: of each image, its width and height."""
 _DTYPES = ("float32", "float16", "uint8")
@@ -44,7 +45,7 @@ def read_facts(
         metadata: the model's own. Of what Ultralytics' exporter writes, `task`, `head`, `kpt_shape`, `channels`,
             `end2end`, `args`, `names`, `imgsz`, `author` and `description` say how the outputs are read; `version`,
             `date`, `license`, `docs`, `stride`, `batch`, `dla` and `kpt_names` do not. `normalize`, `resize`,
-            `channel_order` and `background` are our own keys.
+            `channel_order` and `background` are our own keys, and `crop_pct` one of timm's configurations.
         said: what the user says of the images.
         forced: whether the family was named.
 
@@ -71,6 +72,7 @@ def read_facts(
         said=with_metadata(said, metadata),
         task=task,
         keypoints=_keypoints(metadata),
+        crop=_crop(metadata),
     )
 
 
@@ -126,6 +128,15 @@ def _keypoints(metadata: Mapping[str, str]) -> tuple[int, int] | None:
         case [int(count), 2 | 3 as values] if count > 0:
             return count, values
     raise UsageProblem(f"The model's metadata `kpt_shape` is not the number of keypoints and 2 or 3: {text[:80]}")
+
+
+def _crop(metadata: Mapping[str, str]) -> float | None:
+    if not (text := metadata.get("crop_pct")):
+        return None
+    value = _literal("crop_pct", text)
+    if isinstance(value, int | float) and 0.1 <= value <= 1:
+        return float(value)
+    raise UsageProblem(f"The model's metadata `crop_pct` is not a share from 0.1 to 1: {text[:80]}")
 
 
 def _end_to_end(metadata: Mapping[str, str]) -> bool | None:

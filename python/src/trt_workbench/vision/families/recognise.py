@@ -14,6 +14,7 @@ from trt_workbench.core.errors import ComponentMissing, DeviceFailure, UsageProb
 from trt_workbench.core.extensions import FAMILIES, Answer, Guard, WrongAnswer, extensions, load_extension, package_of
 from trt_workbench.model.opened import Model
 from trt_workbench.vision.families.base import Detections, DetectorFacts, DoesNotFit, Family
+from trt_workbench.vision.families.classifier import Classifier
 from trt_workbench.vision.families.detr import Detr
 from trt_workbench.vision.families.detr_logits import DetrLogits, pair_of
 from trt_workbench.vision.families.detr_masks import DetrMasks, masks_among
@@ -27,7 +28,7 @@ from trt_workbench.vision.preparation import options_of
 _KINDS: tuple[type[Family], ...] = (
     *(YoloV10, YoloV8, YoloX, Detr, DetrLogits, DetrPixels),
     *(YoloV8Masks, YoloV10Masks, DetrMasks, YoloV8Keypoints, YoloV10Keypoints),
-    *(YoloV8Rotated, YoloV10Rotated),
+    *(YoloV8Rotated, YoloV10Rotated, Classifier),
 )
 _FAMILIES = {family.name: family for family in _KINDS}
 # YOLOX, with the reading of its boxes fixed instead of decided by their values.

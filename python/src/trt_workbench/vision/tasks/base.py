@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.vision.document import ImageRecord, f1
 from trt_workbench.vision.tasks.names import TaskName
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from trt_workbench.vision.families.base import Family
     from trt_workbench.vision.measure import Measure
 
+Corners = tuple[float, float, float, float]
 FAR: Final = 10_000.0
 """Pixels outside of every picture, which OpenCV's integers still hold."""
 
@@ -31,7 +33,9 @@ class Task(abc.ABC):
         words: what its models are for.
         keys: of an annotation, beside those of its box: they are read.
         of_images: whether its annotations are classes of whole images.
-        measures: how detections are scored; the last one's AP is what models are compared by.
+        most: how many detections of an image are kept, the best ones; None for all.
+        rules: whose figures they are.
+        measures: how detections are scored; the last one's main figure is what models are compared by.
         framed: whether the boxes themselves are drawn.
     """
 
@@ -39,13 +43,21 @@ class Task(abc.ABC):
     words: ClassVar[str]
     keys: ClassVar[frozenset[str]] = frozenset()
     of_images: ClassVar[bool] = False
+    most: ClassVar[int | None] = None
+    rules: ClassVar[str] = "COCO"
     measures: ClassVar[tuple[Measure, ...]]
     framed: ClassVar[bool] = True
 
     @property
     def decided_by(self) -> str:
         """The figure of metrics.json that models are compared by."""
-        return f"{self.measures[-1].prefix}AP"
+        return self.shown[0]
+
+    @property
+    def shown(self) -> tuple[str, str]:
+        """That figure, and the one that is shown next to it."""
+        first, second = (f"{self.measures[-1].prefix}{name}" for name in self.measures[-1].main)
+        return first, second
 
     @property
     def figures(self) -> dict[str, str]:
@@ -93,6 +105,15 @@ class Task(abc.ABC):
             image: the file's name without its suffix, of a video with the number of the frame.
             rows: as detections.jsonl has them.
         """
+
+    def verdict(self, record: ImageRecord) -> str:
+        """Say what was found on an image."""
+        counts = (record["true_positives"], record["false_negatives"], record["false_positives"])
+        return "{} found, {} missed, {} wrong (F1 {:.2f})".format(*counts, f1(record))
+
+    def label_place(self, box: Corners, place: int) -> Corners:  # noqa: ARG002 - for those with one box an image
+        """Return the box at which the label of a detection is drawn, the `place`-th of its image."""
+        return box
 
     def paint(  # noqa: B027 - most have nothing to draw
         self, image: NDArray[np.uint8], entry: Mapping[str, Any], scale: float, colour: tuple[int, int, int]

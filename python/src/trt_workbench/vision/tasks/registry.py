@@ -8,11 +8,13 @@ from typing import Any
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.vision.tasks.base import Task
 from trt_workbench.vision.tasks.boxes import Boxes
+from trt_workbench.vision.tasks.classes import ImageClasses
 from trt_workbench.vision.tasks.keypoints import Poses
 from trt_workbench.vision.tasks.masks import InstanceMasks
 from trt_workbench.vision.tasks.rotated import OrientedBoxes
 
-_TASKS: dict[str, Task] = {task.name: task for task in (Boxes(), InstanceMasks(), Poses(), OrientedBoxes())}
+_ALL: tuple[Task, ...] = (Boxes(), InstanceMasks(), Poses(), OrientedBoxes(), ImageClasses())
+_TASKS: dict[str, Task] = {task.name: task for task in _ALL}
 
 
 def task_of(name: str) -> Task:
@@ -30,7 +32,7 @@ def task_in(metrics: Mapping[str, Any]) -> Task:
     if not isinstance(name, str) or name not in _TASKS:
         raise UsageProblem(f"metrics.json names the task {name!r:.40}, which this release does not know.")
     task = _TASKS[name]
-    needed = [f"{one.prefix}{figure}" for one in task.measures for figure in ("AP", "AP50")]
+    needed = [f"{one.prefix}{figure}" for one in task.measures for figure in one.main]
     if lacking := [one for one in needed for row in (metrics, *metrics["per_class"]) if one not in row]:
         raise UsageProblem(f"metrics.json is damaged: it lacks {lacking[0]} of a model for {task.words}.")
     return task
