@@ -238,9 +238,14 @@ def test_figures_at_the_threshold_are_said_written_and_drawn(coco: Any) -> None:
     assert [row["f1"] for row in metrics["per_class"]] == pytest.approx([2 / 3, None])
     records = [json.loads(line) for line in (coco.output / "records.jsonl").read_text().splitlines()]
     assert [record["true_positives"] for record in records] == [0, 1, 1, 0]
+    assert [record["errors"]["missed"] for record in records] == [1, 0, 0, 1]
+    assert json.loads((coco.output / "confusion.json").read_text())["errors"]["missed"] == 2
     assert "At score 0.4: F1 0.6667" in result.stdout.replace("\n", " ")
     page = (coco.output / "report.html").read_text()
-    assert all(text in page for text in ("At score 0.40, as it is used", "Reliability of the scores", "shipped: 0.4"))
+    assert all(
+        text in page
+        for text in ("At score 0.40, as it is used", "Reliability of the scores", "Errors by kind", "shipped: 0.4")
+    )
 
 
 def test_a_threshold_below_conf_is_noted(coco: Any) -> None:

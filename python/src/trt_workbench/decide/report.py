@@ -258,8 +258,8 @@ def _pictures(directory: Path, decision: Decision) -> list[GalleryEntry]:
         return []
     exif, least = metrics["settings"].get("exif", "ignore"), metrics["settings"].get("threshold", SCORE_THRESHOLD)
     before, after = ({one["image_id"]: one for one in _records(folder)} for folder in folders)
-    shared = sorted(before.keys() & after.keys(), key=lambda number: -abs(f1(before[number]) - f1(after[number])))
-    ids = [number for number in shared[:_PICTURES] if f1(before[number]) != f1(after[number])]
+    apart = {number: _apart(before[number], after[number]) for number in sorted(before.keys() & after.keys())}
+    ids = sorted((one for one in apart if any(apart[one])), key=lambda one: apart[one], reverse=True)[:_PICTURES]
     if not made_here:
         urls = [(number, kept_picture(gallery / f"difference-{place}.jpg")) for place, number in enumerate(ids, 1)]
         return [GalleryEntry(_caption(before[number], after[number], row), url) for number, url in urls if url]
@@ -275,6 +275,13 @@ def _pictures(directory: Path, decision: Decision) -> list[GalleryEntry]:
     return drawn
 
 
+def _apart(before: ImageRecord, after: ImageRecord) -> tuple[float, int]:
+    """Return how far two records of an image are apart: by their F1, and of equal ones by their errors of each kind."""
+    kinds, others = before.get("errors", {}), after.get("errors", {})
+    changed = sum(abs(kinds.get(kind, 0) - others.get(kind, 0)) for kind in {**kinds, **others})
+    return abs(f1(before) - f1(after)), changed
+
+
 def _records(folder: Path) -> list[ImageRecord]:
     found: list[ImageRecord] = read_lines(folder / "records.jsonl", ImageRecord)
     return found
@@ -285,4 +292,6 @@ def _caption(before: ImageRecord, after: ImageRecord, row: DecisionRow) -> str:
 
 
 def _counts(record: ImageRecord) -> str:
-    return f"{record['true_positives']} found, {record['false_negatives']} missed, {record['false_positives']} wrong"
+    found = f"{record['true_positives']} found, {record['false_negatives']} missed, {record['false_positives']} wrong"
+    kinds = [f"{count} {kind}" for kind, count in record.get("errors", {}).items() if count and kind != "missed"]
+    return f"{found} ({', '.join(kinds)})" if kinds else found

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from trt_workbench.vision.dataset import Category, GroundTruth
 from trt_workbench.vision.detections import DetectionTable
+from trt_workbench.vision.error_kinds import KINDS, count_errors
 from trt_workbench.vision.measure import BOXES, Measure
-from trt_workbench.vision.settings import SCORE_THRESHOLD
+from trt_workbench.vision.settings import IOU_THRESHOLD, SCORE_THRESHOLD
 
-IOU_THRESHOLD: Final = 0.5
 _MOST_CLASSES: Final = 2000  # of a matrix of all; with more it has those that occur
 
 
@@ -27,12 +27,14 @@ class Confusion:
         matrix: int64 [C+1,C+1], rows ground truth, columns predicted.
         counts: int64 [N,5] for every image: detections (of any score), ground truths, true positives,
             false positives, false negatives. Crowds are not counted as ground truths, nor are detections inside one.
+        errors: int64 [N,6], errors of every image by `KINDS`, matched by score as COCO does.
     """
 
     threshold: float
     labels: tuple[str, ...]
     matrix: NDArray[np.int64]
     counts: NDArray[np.int64]
+    errors: NDArray[np.int64]
 
     def document(self) -> dict[str, Any]:
         """Return the content of `confusion.json`, without its schema version."""
@@ -41,6 +43,7 @@ class Confusion:
             "iou_threshold": IOU_THRESHOLD,
             "labels": list(self.labels),
             "matrix": self.matrix.tolist(),
+            "errors": dict(zip(KINDS, self.errors.sum(axis=0).tolist(), strict=True)),
         }
 
 
@@ -79,7 +82,7 @@ def confuse(
     )
     background = len(categories)
     matrix = np.zeros((background + 1, background + 1), np.int64)
-    counts = np.zeros((len(image_ids), 5), np.int64)
+    counts, errors = np.zeros((len(image_ids), 5), np.int64), np.zeros((len(image_ids), len(KINDS)), np.int64)
     truth_bounds, found_bounds = _bounds(image_ids, truth.image_ids), _bounds(image_ids, detections.image_ids)
     for index in range(len(image_ids)):
         own, found = slice(*truth_bounds[index : index + 2]), slice(*found_bounds[index : index + 2])
@@ -87,13 +90,15 @@ def confuse(
         rows, overlaps = np.arange(own.start, own.stop), np.zeros((len(kept), own.stop - own.start))
         if overlaps.size:
             overlaps = measure.overlaps(detections, kept, truth, rows)
-        pairs = _match_image(overlaps, true_classes[own], truth.crowd[own], found_classes[kept], background)
+        image = (overlaps, true_classes[own], truth.crowd[own], found_classes[kept])
+        errors[index] = count_errors(*image, detections.scores[kept])
+        pairs = _match_image(*image, background)
         np.add.at(matrix, (pairs[:, 0], pairs[:, 1]), 1)
         right = int(np.count_nonzero(pairs[:, 0] == pairs[:, 1]))
         objects = int(np.count_nonzero(~truth.crowd[own]))
         wrong = int(np.count_nonzero(pairs[:, 1] != background)) - right
         counts[index] = (found.stop - found.start, objects, right, wrong, objects - right)
-    return Confusion(threshold, (*(category.name for category in categories), "background"), matrix, counts)
+    return Confusion(threshold, (*(category.name for category in categories), "background"), matrix, counts, errors)
 
 
 def _bounds(image_ids: NDArray[np.int64], owners: NDArray[np.int64]) -> list[int]:

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.percent import share
-from trt_workbench.vision.confusion import IOU_THRESHOLD, Confusion
+from trt_workbench.vision.confusion import Confusion
 from trt_workbench.vision.dataset import NAMES_SHOWN, CocoDataset, GroundTruth
 from trt_workbench.vision.detections import DetectionTable
 from trt_workbench.vision.faults import AREA, DUPLICATE, EMPTY, Boxes, Sizes, are_outside, by_box, odd_boxes
-from trt_workbench.vision.settings import SCORE_THRESHOLD
+from trt_workbench.vision.settings import IOU_THRESHOLD, SCORE_THRESHOLD
 
 # Boxes of shares reach up to 1, and a little beyond.
 _LARGEST_SHARE, _NEARLY_ALL = 1.5, 0.95

@@ -191,6 +191,7 @@ class ImageRecord(TypedDict):
     true_positives: NonNegativeInt
     false_positives: NonNegativeInt
     false_negatives: NonNegativeInt
+    errors: NotRequired[dict[str, NonNegativeInt]]
 
 
 def f1(record: ImageRecord) -> float:
@@ -245,6 +246,7 @@ class ConfusionMatrix(TypedDict):
     iou_threshold: FiniteFloat
     labels: list[str]
     matrix: list[list[NonNegativeInt]]
+    errors: NotRequired[dict[str, NonNegativeInt]]
 
 
 @_MORE

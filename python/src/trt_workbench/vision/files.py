@@ -15,6 +15,7 @@ from trt_workbench.vision.confusion import Confusion
 from trt_workbench.vision.dataset import CocoDataset
 from trt_workbench.vision.detections import DetectionTable, write_predictions
 from trt_workbench.vision.document import STAGES
+from trt_workbench.vision.error_kinds import KINDS
 from trt_workbench.vision.judged import Judged
 from trt_workbench.vision.loop import LoopResult
 
@@ -105,4 +106,5 @@ def _records(dataset: CocoDataset, result: LoopResult, confusion: Confusion) -> 
             **{f"{stage}_ms": value for stage, value in zip(STAGES, stages, strict=True)},
             "total_ms": float(sum(stages)),
             **dict(zip(counts, confusion.counts[place].tolist(), strict=True)),
+            "errors": dict(zip(KINDS, confusion.errors[place].tolist(), strict=True)),
         }

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 
 from trt_workbench.core.counts import counted
-from trt_workbench.report.hover import listed, say_columns
+from trt_workbench.report.hover import listed, say_columns, say_rows
 from trt_workbench.report.style import ACCENT, INK, PALETTE, figure, legend_below
 from trt_workbench.vision.document import ByThreshold, Curves, Reliability
+from trt_workbench.vision.error_kinds import KINDS
 
 _NAMES = {"f1": "F1", "precision": "precision", "recall": "recall"}
 
 
-def write_operating_plots(curves: Curves, threshold: float, folder: Path) -> dict[str, Path]:
-    """Draw both and return their paths by name; none of a run of an earlier release."""
+def write_operating_plots(
+    curves: Curves, errors: Mapping[str, int] | None, threshold: float, folder: Path
+) -> dict[str, Path]:
+    """Draw them and return their paths by name; none of a run of an earlier release."""
     if not (by_threshold := curves.get("by_threshold")) or not (bins := curves.get("reliability")):
         return {}
     paths = {name: folder / f"{name}.svg" for name in ("by_threshold", "reliability")}
+    if errors:
+        paths["errors"] = folder / "errors.svg"
+        _errors(errors, threshold, paths["errors"])
     _by_threshold(by_threshold, threshold, paths["by_threshold"])
     _reliability(bins, paths["reliability"])
     return paths
@@ -66,6 +73,17 @@ def _reliability(bins: Reliability, path: Path) -> None:
         axes.set(xlabel="score", ylabel="share that is right", xlim=(0, 1), ylim=(0, 1.02))
         axes.set_title("Reliability of the scores")
         legend_below(axes)
+
+
+def _errors(errors: Mapping[str, int], threshold: float, path: Path) -> None:
+    names = list(errors)[::-1]
+    with figure(path, height=3.0) as axes:
+        drawn = axes.barh(names, [errors[name] for name in names], color=ACCENT)
+        axes.bar_label(drawn, padding=3, fontsize=8)
+        say_rows(axes, {place: f"{name}: {errors[name]}, {KINDS[name]}" for place, name in enumerate(names)})
+        axes.set(xlabel="detections; of missed: objects")
+        axes.set_title(f"Errors by kind, from score {threshold:g} on")
+        axes.grid(visible=False, axis="y")
 
 
 def _said(value: float | None) -> str:

@@ -13,6 +13,7 @@ from trt_workbench.report.style import plots_folder
 from trt_workbench.verify import let_through
 from trt_workbench.vision.artefacts import CocoArtefacts, read_artefacts
 from trt_workbench.vision.document import LEAST_ANNOTATIONS, OPERATING, STAGES, CocoMetrics
+from trt_workbench.vision.error_kinds import KINDS
 from trt_workbench.vision.gallery import build_faults, build_gallery
 from trt_workbench.vision.lvis import figures_of
 from trt_workbench.vision.operating import in_words
@@ -37,7 +38,7 @@ def view(directory: Path) -> dict[str, Any]:
     latency = _latency_table(run)
     folder = plots_folder(directory)
     threshold = run.metrics["settings"].get("threshold", run.confusion["score_threshold"])
-    plots = write_plots(run, folder) | write_operating_plots(run.curves, threshold, folder)
+    plots = write_plots(run, folder) | write_operating_plots(run.curves, run.confusion.get("errors"), threshold, folder)
     gallery = build_gallery(run, folder / "gallery")
     return {
         "metrics": run.metrics,
@@ -48,6 +49,7 @@ def view(directory: Path) -> dict[str, Any]:
         "operating": OPERATING if "f1" in run.metrics else {},
         "operating_of": run.task.measures[0].words,
         "threshold": threshold,
+        "kinds": KINDS,
         "rules": run.task.rules,
         "decided_by": run.task.decided_by,
         "by_class": [[f"{one.prefix}{name}" for name in one.main] for one in run.task.measures],

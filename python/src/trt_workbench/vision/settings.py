@@ -15,6 +15,8 @@ _DATA, _DETECTOR, _SPEED = "Data", "Boxes", "Precision and speed"
 
 SCORE_THRESHOLD = 0.25
 """Score that detectors are shipped with, and that boxes are shown from, unless another is given."""
+IOU_THRESHOLD = 0.5
+"""From which on a box is on an object."""
 BY_NAME, BY_ORDER, BY_ID = "by-name", "by-order", "by-id"
 CLASSES = Setting(
     "How model classes map to categories: by-name, by-order, by-id, or a text file with the category of each class, "
