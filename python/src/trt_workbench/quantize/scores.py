@@ -150,8 +150,9 @@ def coco_scores(directory: Path, seed: int, names: Sequence[str] = ()) -> Resamp
             f"There are predictions for images that were not evaluated; the run has been changed: {directory}"
         )
     measures, counts = measures_of(task, dataset), draw_counts(len(image_ids), seed)
-    matches = [one.matches(image_ids, dataset.truth, dataset.categories, found) for one in measures]
-    resampled = matches[-1].main(counts)
+    where = (image_ids, dataset.truth, dataset.categories, found)
+    matches = measures[-1].matches(*where)
+    resampled = matches.main(counts)
     classes = cast("list[dict[str, Any]]", metrics["per_class"])
     rated = [place for place, row in enumerate(classes) if row[decided_by] is not None]
     rows = [classes[place] for place in rated]
@@ -165,7 +166,10 @@ def coco_scores(directory: Path, seed: int, names: Sequence[str] = ()) -> Resamp
         class_resampled=resampled.by_class[:, rated],
         call_ms=metrics["latency_ms"]["inference"]["p50"] if metrics["latency_ms"] else None,
     )
-    others = {decided_by: made, **_at_thresholds(matches[0], names, counts, made)}
+    others = {decided_by: made}
+    if any("@" in name for name in names):  # by the first measure, such as boxes
+        first = matches if len(measures) == 1 else measures[0].matches(*where)
+        others |= _at_thresholds(first, names, counts, made)
     if names and names[0] not in others:
         why = "no detection reaches that score" if measures[0].by_score else f"{task.words} has no threshold"
         raise UsageProblem(f"No {names[0]}, as {why}: {directory}")
