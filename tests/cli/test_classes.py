@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from trt_workbench.console.common import single_command_app
 from trt_workbench.quantize import coco_scores
+from trt_workbench.quantize.cli import quantize
 from trt_workbench.vision.cli import eval_coco
 from trt_workbench.vision.predict_cli import predict
 
@@ -126,3 +127,14 @@ def test_a_damaged_image_is_named(model: Path, data: Path, tmp_path: Path) -> No
     result = run(eval_coco, model, "--data", data, "--output", tmp_path / "run")
     assert result.exit_code == 2
     assert "red/0.png" in "".join(result.output.split())
+
+
+def test_candidates_are_scored_by_top1(model: Path, data: Path, tmp_path: Path) -> None:
+    for number in range(9):
+        picture(data / "val" / "blue" / f"more-{number}.png", COLOURS["blue"])
+    words = ["--to", "int8", "--calibration", data / "val", "--annotations", data / "val", "--keep-score", "1"]
+    result = CliRunner().invoke(
+        single_command_app(quantize), [str(model), *map(str, words), "-o", str(tmp_path / "q.onnx")]
+    )
+    assert result.exit_code == 0, result.output
+    assert "top1 of the float model: " in " ".join(result.output.split())

@@ -143,7 +143,7 @@ def subject_of(
     if settings.calibration_annotations is not None:
         if calibration.calibration is None:
             raise UsageProblem("--calibration-annotations needs --calibration, the folder of their images.")
-        if not settings.calibration_annotations.is_file():
+        if not settings.calibration_annotations.exists():
             raise UsageProblem(f"The calibration annotations do not exist: {settings.calibration_annotations}")
     if settings.data is None and settings.annotations is None:
         return _embedded(model, settings, calibration, note)

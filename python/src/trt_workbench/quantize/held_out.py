@@ -155,5 +155,6 @@ def _of_half(listed: CocoDataset, exif: Exif, data: CalibrationData, path: Path)
     document = read_form(listed.folder, listed.annotations, listed.split, exif, TASK_KEYS).document
     images = [one for one in document["images"] if one["id"] in ids]
     rows = [one for one in document["annotations"] if one["image_id"] in ids]
-    write_json(path, {**document, "images": images, "annotations": rows})
+    marked = {"of_images": True} if listed.of_images else {}
+    write_json(path, {**document, **marked, "images": images, "annotations": rows})
     return path

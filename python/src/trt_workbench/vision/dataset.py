@@ -249,7 +249,9 @@ def read_form(
             f"The images folder does not exist; pass the folder with the files that the annotations name: {folder}"
         )
     data = _read(annotations)
-    return DataForm(folder, _parse(data, annotations, keys), hash_bytes(data))
+    document = _parse(data, annotations, keys)
+    # as quantize writes it of a part of such a data set
+    return DataForm(folder, document, hash_bytes(data), of_images=document.get("of_images") is True)
 
 
 def _read(path: Path) -> bytes:

@@ -11,7 +11,7 @@ from trt_workbench.vision.tasks.base import Corners, Task
 from trt_workbench.vision.tasks.names import TaskName
 from trt_workbench.vision.top_classes import RANKS, TOP_CLASSES
 
-_LINE = 18.0  # pixels of a label
+_LINE = 20.0  # pixels of a label
 
 
 class ImageClasses(Task):
@@ -36,5 +36,5 @@ class ImageClasses(Task):
         return "right" if record["true_positives"] else "wrong"
 
     def label_place(self, box: Corners, place: int) -> Corners:
-        """Return a place below the labels of better classes."""
-        return (box[0], box[1] + place * _LINE, *box[2:])
+        """Return a place below the labels of better classes; a label is drawn above the box."""
+        return (box[0], box[1] + (place + 1) * _LINE, *box[2:])
