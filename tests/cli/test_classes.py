@@ -138,3 +138,12 @@ def test_candidates_are_scored_by_top1(model: Path, data: Path, tmp_path: Path) 
     )
     assert result.exit_code == 0, result.output
     assert "top1 of the float model: " in " ".join(result.output.split())
+
+
+def test_the_embedded_classifier_runs_on_its_own_objects(tmp_path: Path) -> None:
+    result = run(eval_coco, "shapes-classifier", "--output", tmp_path / "run", "--no-report")
+    assert result.exit_code == 0, result.output
+    metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    assert metrics["images"] == 1219
+    assert metrics["top1"] > 0.8
+    assert metrics["top5"] > 0.96

@@ -126,9 +126,10 @@ def _users_cache() -> Path:
     return folder
 
 
-DETECTOR, LLM, ENCODER = "shapes-yolov10", "tiny-lm", "streaming-encoder"
+DETECTOR, CLASSIFIER, LLM, ENCODER = "shapes-yolov10", "shapes-classifier", "tiny-lm", "streaming-encoder"
 EMBEDDED_MODELS = {
     DETECTOR: Path(DETECTOR, f"{DETECTOR}.onnx"),
+    CLASSIFIER: Path(CLASSIFIER, f"{CLASSIFIER}.onnx"),
     LLM: Path(LLM),
     ENCODER: Path(ENCODER, f"{ENCODER}.onnx"),
 }

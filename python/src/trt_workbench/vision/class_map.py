@@ -168,7 +168,8 @@ def _by_file(count: int | None, categories: Sequence[Category], path: Path) -> C
 def _made(ids: Sequence[int | None], names: Sequence[str], categories: Sequence[Category]) -> ClassMap:
     """Return a map in which some have no partner, with notes that say so."""
     alone = [name for name, found in zip(names, ids, strict=True) if found is None]
-    missed = [one.name for one in categories if one.annotated and one.id not in ids]
+    known = set(ids)
+    missed = [one.name for one in categories if one.annotated and one.id not in known]
     notes = []
     if alone:
         count = counted(len(alone), "model class", "model classes")
@@ -182,7 +183,8 @@ def _made(ids: Sequence[int | None], names: Sequence[str], categories: Sequence[
 
 def _whole(ids: Sequence[int], categories: Sequence[Category]) -> ClassMap:
     """Return a map of all classes, with a note if it leaves categories out."""
-    unused = [one.name for one in categories if one.id not in set(ids)]
+    known = set(ids)
+    unused = [one.name for one in categories if one.id not in known]
     note = f"Categories without annotations and without a model class are left out: {_some(unused)}."
     return ClassMap(np.array(ids, np.int64), np.ones(len(ids), np.bool_), (note,) if unused else ())
 

@@ -49,7 +49,8 @@ def eval_coco(
     """Score a detector on images with COCO annotations or Ultralytics labels, or a classifier on folders of classes.
 
     Reports the twelve COCO figures, of masks too where the model finds them, or top-1 and top-5, and the time per
-    stage. Without MODEL, an embedded detector runs on an embedded dataset of generated scenes.
+    stage. Without MODEL, an embedded detector runs on an embedded dataset of generated scenes; with shapes-classifier,
+    an embedded classifier on their objects.
     """
     say_if_allowed(allow_unverified=settings.allow_unverified)
     from trt_workbench.vision.run import CocoRequest
@@ -86,14 +87,17 @@ def eval_coco(
 
 def _inputs(model: Path | None, given: DataSettings) -> tuple[Path, DataPlace]:
     """Fill in the embedded model and dataset."""
-    from trt_workbench.core.workspace import embedded_model
+    from trt_workbench.core.workspace import CLASSIFIER, DETECTOR, embedded_model
     from trt_workbench.vision.scenes.dataset import fits_embedded_dataset
 
-    data = _given(given)
-    if model is not None and data is None and not fits_embedded_dataset(model):
-        problem = "The embedded dataset fits only the embedded detector; pass --data for this model"
+    data, model = _given(given), model or embedded_model()
+    if data is not None:
+        return model, data
+    name = next((one for one in (DETECTOR, CLASSIFIER) if fits_embedded_dataset(model, one)), None)
+    if name is None:
+        problem = "The embedded datasets fit only the embedded detector and classifier; pass --data for this model"
         raise UsageProblem(f"{problem if model.exists() else 'The model file does not exist'}: {model}")
-    return model or embedded_model(), data or _embedded()
+    return model, _embedded(name)
 
 
 def _given(given: DataSettings) -> DataPlace | None:
@@ -116,15 +120,15 @@ def _given(given: DataSettings) -> DataPlace | None:
     return None
 
 
-def _embedded() -> DataPlace:
+def _embedded(name: str) -> DataPlace:
     from trt_workbench.vision.forms.found import DataPlace
     from trt_workbench.vision.scenes.dataset import embedded_dataset, make_embedded_dataset
 
-    place = embedded_dataset()
+    place = embedded_dataset(name)
     if not place.exists:
         say(f"Generating the embedded dataset (only once): {place.root}")
     with at_stage(lambda: "Generating the embedded dataset"):
-        place = make_embedded_dataset()
+        place = make_embedded_dataset(name)
     return DataPlace(place.images, place.annotations)
 
 

@@ -132,7 +132,7 @@ def check_found(
         notes += _check_boxes(dataset, without)
         listed = {image.id: (image.height or 0, image.width or 0) for image in unlike}
         _check_readings(dataset, sizes, listed, detections)
-    return notes + (_check_classes(confusion) or _check_score(dataset.truth, detections, ap50))
+    return notes + (_check_classes(confusion, dataset) or _check_score(dataset.truth, detections, ap50))
 
 
 def _odd_boxes(truth: GroundTruth) -> list[str]:
@@ -252,16 +252,17 @@ def _found(truth: GroundTruth, boxes: Boxes, found: Boxes, owners: NDArray[np.in
     return hits / len(truth)
 
 
-def _check_classes(confusion: Confusion) -> list[str]:
+def _check_classes(confusion: Confusion, dataset: CocoDataset) -> list[str]:
     """Say if boxes match and their classes do not, as where classes are counted from another number."""
     pairs = confusion.matrix[:-1, :-1]
     matched, right = int(pairs.sum()), int(np.trace(pairs))
     objects = confusion.matrix[:-1].sum()
     if matched < max(_LEAST_OBJECTS, _FEW_FOUND * objects) or right >= matched / 2:
         return []
-    begin = (
-        f"{matched} of {counted(int(objects), 'object')} match a box, {matched - right} of them one of another class"
-    )
+    wrong = matched - right
+    begin = f"{matched} of {counted(int(objects), 'object')} match a box, {wrong} of them one of another class"
+    if dataset.of_images:
+        begin = f"{wrong} of {counted(matched, 'image')} have another best class"
     for shift, how in ((1, "counts classes from 1"), (-1, "has no first class")):
         if np.trace(pairs, shift) >= _NEARLY_EVERY * matched:
             file = "a first line -" if shift > 0 else "one line fewer"

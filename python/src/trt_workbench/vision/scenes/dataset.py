@@ -1,13 +1,14 @@
-"""The dataset that eval-coco uses when it is given none."""
+"""The datasets that eval-coco uses when it is given none."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import NamedTuple
 
-from trt_workbench.core.workspace import cache_root, embedded_model
+from trt_workbench.core.workspace import CLASSIFIER, DETECTOR, cache_root, embedded_model
 from trt_workbench.engine.manifest import read_manifest
 from trt_workbench.model.opened import sha256_of
+from trt_workbench.vision.scenes.crops import CROPS_VERSION, write_crops
 from trt_workbench.vision.scenes.scenes import GENERATOR_VERSION, HELD_OUT_IMAGES, HELD_OUT_SEED, write_dataset
 
 _SPLIT = "val"
@@ -16,7 +17,7 @@ _CALIBRATION_SPLIT, _CALIBRATION_IMAGES, _CALIBRATION_SEED = "calibration-128", 
 
 
 class EmbeddedDataset(NamedTuple):
-    """Where the embedded dataset is; `exists` says whether it was made before."""
+    """Where an embedded dataset is; `exists` says whether it was made before."""
 
     root: Path
     images: Path
@@ -24,8 +25,8 @@ class EmbeddedDataset(NamedTuple):
     exists: bool
 
 
-def fits_embedded_dataset(model: Path) -> bool:
-    """Say whether a file is the embedded detector, or a plan whose manifest says that it was built from it.
+def fits_embedded_dataset(model: Path, name: str = DETECTOR) -> bool:
+    """Say whether a file is an embedded model, the detector by default, or a plan that was built from it.
 
     Raises:
         ComponentMissing: as `embedded_model`.
@@ -34,13 +35,16 @@ def fits_embedded_dataset(model: Path) -> bool:
     if not model.is_file():
         return False
     if model.suffix == ".onnx":
-        return sha256_of(model) == sha256_of(embedded_model())
+        return sha256_of(model) == sha256_of(embedded_model(name))
     manifest = read_manifest(model)
-    return manifest is not None and manifest.model.sha256 == sha256_of(embedded_model())
+    return manifest is not None and manifest.model.sha256 == sha256_of(embedded_model(name))
 
 
-def embedded_dataset() -> EmbeddedDataset:
-    """Say where the embedded dataset is or will be. Each version of the generator has a folder of its own."""
+def embedded_dataset(name: str = DETECTOR) -> EmbeddedDataset:
+    """Say where the dataset of an embedded model is or will be. Each version of the generator has its own folder."""
+    if name == CLASSIFIER:
+        root = cache_root() / "datasets" / "shape-classes" / f"v{GENERATOR_VERSION}.{CROPS_VERSION}"
+        return EmbeddedDataset(root, root / _SPLIT, root / _SPLIT, (root / _SPLIT).is_dir())
     root = cache_root() / "datasets" / "shapes" / f"v{GENERATOR_VERSION}"
     annotations = root / "annotations" / f"instances_{_SPLIT}.json"
     return EmbeddedDataset(root, root / _SPLIT, annotations, annotations.is_file())
@@ -53,13 +57,16 @@ def make_calibration_scenes() -> EmbeddedDataset:
     return EmbeddedDataset(root, root / _CALIBRATION_SPLIT, annotations, exists=True)
 
 
-def make_embedded_dataset() -> EmbeddedDataset:
-    """Make the embedded dataset if it is not there; processes that ask at the same time wait for one another.
+def make_embedded_dataset(name: str = DETECTOR) -> EmbeddedDataset:
+    """Make the dataset of an embedded model if it is not there; processes that ask meanwhile wait for one another.
 
     Raises:
         UsageProblem: something else is in its place.
         OSError: the folder is not writable or the disk is full.
     """
-    place = embedded_dataset()
-    write_dataset(place.root, _SPLIT, HELD_OUT_IMAGES, HELD_OUT_SEED)
+    place = embedded_dataset(name)
+    if name == CLASSIFIER:
+        write_crops(place.images)
+    else:
+        write_dataset(place.root, _SPLIT, HELD_OUT_IMAGES, HELD_OUT_SEED)
     return place._replace(exists=True)
