@@ -24,12 +24,12 @@ def run(*words: str, redirect: str = "", stdout: int | IO[Any] = subprocess.PIPE
 def test_a_full_device_is_an_error(words: tuple[str, ...]) -> None:
     assert run(*words, redirect=">/dev/full") == (
         2,
-        "error: The output cannot be written (No space left on device).\n",
+        "error: The output is not writable (No space left on device).\n",
     )
 
 
 def test_a_closed_output_is_an_error() -> None:
-    assert run(*LIST, redirect=">&-") == (2, "error: The output cannot be written (Bad file descriptor).\n")
+    assert run(*LIST, redirect=">&-") == (2, "error: The output is not writable (Bad file descriptor).\n")
 
 
 def test_an_error_of_the_command_counts_more(tmp_path: Any) -> None:

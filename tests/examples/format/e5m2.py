@@ -16,7 +16,7 @@ ROW = Format(
     ir_version=9,
     recipe="scales",  # made with QuantizeLinear and DequantizeLinear, ranges from calibration data
     modes=(WHOLE,),  # `quantize --to fp8-e5m2`, `decide --precisions fp8-e5m2`
-    sensitive=(DEPTHWISE, HEAD, FEW_CHANNELS),  # left alone unless asked
+    sensitive=(DEPTHWISE, HEAD, FEW_CHANNELS),  # kept in fp32 unless asked
     cpu=False,  # ONNX Runtime's CPU provider does not load it:
     simulation="cast",  # it is rounded by a Cast to the type and back
 )

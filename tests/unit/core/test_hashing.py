@@ -57,7 +57,7 @@ def test_what_was_read_whole_is_not_read_again_for_its_hash(tmp_path: Path) -> N
 
 
 def test_more_than_the_limit_is_not_read(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="more than the 3 bytes"):
+    with pytest.raises(OSError, match="exceeds the limit of 3 bytes"):
         read_hashed(settled(tmp_path / "a", b"1234"), limit=3)
 
 

@@ -14,6 +14,9 @@ LENGTHS = {"abs", "absolute", "fabs", "square", "sum"}
 # What looks like it and compares no outputs.
 ELSEWHERE = {
     "vision/scenes/render.py": ["np.linalg.norm(direction)"],  # of colours; the data set stays bit for bit
+    "vision/rotated.py": [  # the area of polygons
+        "(x * np.roll(y, -1, axis=1) - np.roll(x, -1, axis=1) * y).sum(axis=1)"
+    ],
     "vision/families/yolox.py": ["np.abs(centres - origin[::_SAMPLE])"],  # whether boxes lie on a grid
 }
 

@@ -86,7 +86,7 @@ def test_graphs_are_kept_by_what_they_depend_on(
     first.path.write_bytes(before[:-1])
     assert exported_graph(directory, "logits", ExportSettings(), said.append) == first
     assert first.path.read_bytes() == before
-    assert any("logits.onnx changed since it was made" in text for text in said)
+    assert any("logits.onnx changed since it was written" in text for text in said)
 
 
 def test_without_onnx_runtime(llm_folder: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

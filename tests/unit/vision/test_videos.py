@@ -15,6 +15,7 @@ from trt_workbench.core.errors import UsageProblem
 from trt_workbench.vision.decode import read_image
 from trt_workbench.vision.image_sources import SourceImage, count_frames, find_sources, open_video
 from trt_workbench.vision.predicted_pictures import PredictedPictures
+from trt_workbench.vision.tasks.boxes import Boxes
 
 FRAMES = 5
 NOISE = np.random.default_rng(0).integers(0, 256, (FRAMES, 240, 320, 3), np.uint8)
@@ -100,7 +101,7 @@ def largest_file(size: int) -> Iterator[None]:
 
 
 def drawn(folder: Path) -> Path:
-    with PredictedPictures(folder) as pictures:
+    with PredictedPictures(folder, Boxes()) as pictures:
         for number, frame in enumerate(NOISE):
             pictures.add(SourceImage(Path("v.mp4"), number, frame.copy(), 10.0), [])
     return folder / "00001-v.mp4"
@@ -117,7 +118,7 @@ def test_a_folder_whose_name_is_no_text(tmp_path: Path) -> None:
 
 
 def test_an_error_under_way_counts_more_than_an_unfinished_video(tmp_path: Path) -> None:
-    pictures = PredictedPictures(tmp_path / "p")
+    pictures = PredictedPictures(tmp_path / "p", Boxes())
     pictures.add(SourceImage(Path("v.mp4"), 0, NOISE[0].copy(), 10.0), [])
     (tmp_path / "p" / "00001-v.mp4").unlink()
     (tmp_path / "p" / "00001-v.mp4").write_bytes(b"")
@@ -126,7 +127,7 @@ def test_an_error_under_way_counts_more_than_an_unfinished_video(tmp_path: Path)
 
 @pytest.mark.parametrize("shape", [(1, 65_500, 3), (1, 65_501, 3), (70_000, 2, 3)])
 def test_a_picture_of_any_size_is_written(shape: tuple[int, ...], tmp_path: Path) -> None:
-    with PredictedPictures(tmp_path / "p") as pictures:
+    with PredictedPictures(tmp_path / "p", Boxes()) as pictures:
         pictures.add(SourceImage(Path("a.png"), None, np.zeros(shape, np.uint8)), [])
     (made,) = (tmp_path / "p").iterdir()
     assert read_image(made).shape == shape

@@ -13,7 +13,7 @@ from trt_workbench.core.errors import UsageProblem
 from trt_workbench.report.style import label
 from trt_workbench.vision.dataset import read_form
 from trt_workbench.vision.document import Box, CocoMetrics, ConfusionMatrix, Curves, ImageRecord
-from trt_workbench.vision.tasks.base import Task
+from trt_workbench.vision.tasks.base import VisionTask
 from trt_workbench.vision.tasks.registry import task_in
 
 # Characters of a class name in a picture.
@@ -32,7 +32,7 @@ class CocoArtefacts:
     records: list[ImageRecord]
 
     @property
-    def task(self) -> Task:
+    def task(self) -> VisionTask:
         """What the model finds. Raises UsageProblem where the run does not hold its figures."""
         return task_in(self.metrics)
 

@@ -24,7 +24,7 @@ from trt_workbench.vision.federation import Federation, name_of, read_federation
 from trt_workbench.vision.forms.classes import LISTS, read_classes
 from trt_workbench.vision.forms.form import DataForm
 from trt_workbench.vision.forms.yolo import DEFAULT_SPLIT, SUFFIXES, read_yolo
-from trt_workbench.vision.tasks.base import Task
+from trt_workbench.vision.tasks.base import VisionTask
 
 NAMES_SHOWN = 5  # how many absent images a message names
 TASK_KEYS = frozenset({"segmentation", "keypoints"})
@@ -147,7 +147,7 @@ def read_dataset(
     exif: Exif = "ignore",
     limit: int | None = None,
     allow_missing: bool = False,
-    task: Task | None = None,
+    task: VisionTask | None = None,
 ) -> CocoDataset:
     """Read annotations in COCO's form, or in another one as if they were, and find their images.
 

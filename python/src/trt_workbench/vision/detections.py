@@ -17,7 +17,7 @@ from trt_workbench.core.files import atomic_writer
 from trt_workbench.vision.document import Box
 from trt_workbench.vision.extras import Restored
 from trt_workbench.vision.families.base import Detections
-from trt_workbench.vision.tasks.base import Task
+from trt_workbench.vision.tasks.base import VisionTask
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class DetectionStore:
         )
 
 
-def read_predictions(path: Path, task: Task) -> DetectionTable:
+def read_predictions(path: Path, task: VisionTask) -> DetectionTable:
     """Return the detections of a task that `write_predictions` wrote. Raises UsageProblem as `read_document`."""
     found = read_document(path, list[Box])
     return DetectionTable(

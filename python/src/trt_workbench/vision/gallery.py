@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trt_workbench.backends.preparation import Exif
-    from trt_workbench.vision.tasks.base import Task
+    from trt_workbench.vision.tasks.base import VisionTask
 
 PER_GROUP = 4
 PANEL_WIDTH = 520  # pixels, wide enough to read a label on
@@ -172,12 +172,12 @@ def choose(
     return {"best": best, "worst": worst, "random": drawn}
 
 
-def _caption(record: ImageRecord, task: Task) -> str:
+def _caption(record: ImageRecord, task: VisionTask) -> str:
     return f"{printable(record['file_name'])}: {task.verdict(record)}"
 
 
 def side_by_side(
-    path: Path, truths: list[Box], found: list[Box], names: dict[int, str], task: Task, exif: Exif = "ignore"
+    path: Path, truths: list[Box], found: list[Box], names: dict[int, str], task: VisionTask, exif: Exif = "ignore"
 ) -> NDArray[np.uint8] | None:
     """Return the image twice, with the first objects on the left and the second on the right; None where it is gone."""
     import numpy as np
@@ -209,7 +209,7 @@ def _panel(path: Path, exif: Exif) -> tuple[NDArray[np.uint8], float] | None:
     return np.asarray(cv2.resize(image, size, interpolation=cv2.INTER_AREA), np.uint8), scale
 
 
-def _draw(image: NDArray[np.uint8], objects: list[Box], scale: float, names: dict[int, str], task: Task) -> None:
+def _draw(image: NDArray[np.uint8], objects: list[Box], scale: float, names: dict[int, str], task: VisionTask) -> None:
     order = {category: index for index, category in enumerate(names)}
     boxes = []
     for number, item in enumerate(objects):

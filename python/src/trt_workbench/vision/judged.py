@@ -19,7 +19,7 @@ from trt_workbench.vision.matches import ResampledFigures, Verdicts
 from trt_workbench.vision.measure import Measure
 from trt_workbench.vision.operating import Operating, curves, figures_at, operate
 from trt_workbench.vision.settings import SCORE_THRESHOLD
-from trt_workbench.vision.tasks.base import Task
+from trt_workbench.vision.tasks.base import VisionTask
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Judged:
         by_threshold: what their pictures are drawn of.
     """
 
-    task: Task
+    task: VisionTask
     measures: tuple[Measure, ...]
     scores: tuple[Scores, ...]
     resampled: tuple[ResampledFigures, ...]
@@ -79,7 +79,7 @@ class Judged:
 
 
 def judge(
-    task: Task,
+    task: VisionTask,
     image_ids: NDArray[np.int64],
     dataset: CocoDataset,
     detections: DetectionTable,

@@ -14,7 +14,7 @@ from trt_workbench.vision.detections import DetectionTable
 from trt_workbench.vision.document import FIGURES
 from trt_workbench.vision.federation import FREQUENCIES, Federation, among
 from trt_workbench.vision.measure import BOXES, MASKS, BoxMeasure, MaskMeasure, Measure
-from trt_workbench.vision.tasks.base import Task
+from trt_workbench.vision.tasks.base import VisionTask
 
 _MOST = 300
 _SHARED = ("AP", "AP50", "AP75", "AP_small", "AP_medium", "AP_large")
@@ -85,7 +85,7 @@ class _LvisMasks(_Federated, MaskMeasure):
 _BY_LVIS: Final = {BOXES: _LvisBoxes, MASKS: _LvisMasks}
 
 
-def measures_of(task: Task, dataset: CocoDataset) -> tuple[Measure, ...]:
+def measures_of(task: VisionTask, dataset: CocoDataset) -> tuple[Measure, ...]:
     """Return how models of a task are scored on a data set: by LVIS's rules on LVIS, by COCO's elsewhere.
 
     Raises:
@@ -98,7 +98,7 @@ def measures_of(task: Task, dataset: CocoDataset) -> tuple[Measure, ...]:
     return tuple(_BY_LVIS[one](dataset.federation) for one in task.measures)
 
 
-def figures_of(task: Task, metrics: Mapping[str, Any]) -> dict[str, str]:
+def figures_of(task: VisionTask, metrics: Mapping[str, Any]) -> dict[str, str]:
     """Return the figures of a metrics.json by their names, with what each one means."""
     return {
         f"{one.prefix}{name}": text

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import write_bytes
 from trt_workbench.vision.boxes import DrawnBox, bgr, draw_boxes
-from trt_workbench.vision.tasks.base import Task
+from trt_workbench.vision.tasks.base import VisionTask
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,7 +31,7 @@ class PredictedPictures(AbstractContextManager["PredictedPictures"]):
     An image that is too large for a JPEG becomes a PNG.
     """
 
-    def __init__(self, folder: Path, task: Task) -> None:
+    def __init__(self, folder: Path, task: VisionTask) -> None:
         """Write what a task finds into `folder`, which is made."""
         folder.mkdir()
         self._folder, self._task, self._count = folder, task, 0

@@ -14,7 +14,7 @@ from trt_workbench.vision.extras import Columns
 from trt_workbench.vision.families.base import Detections, DetectorFacts, Family, not_finite
 
 
-class Rows(NamedTuple):
+class HeadRows(NamedTuple):
     """Candidates as the output has them: boxes [K, 4], scores [K], labels [K] and further values [K, more]."""
 
     boxes: NDArray[np.float32]
@@ -36,7 +36,7 @@ class YoloHead(Family):
     def _corners(self, boxes: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return boxes of the output as x1, y1, x2, y2."""
 
-    def _made(self, rows: Rows) -> Detections:
+    def _made(self, rows: HeadRows) -> Detections:
         """Return candidates with their further values. Raises CheckFailed where these are NaN or infinite."""
         if not np.isfinite(rows.more).all():
             raise not_finite(self.output)

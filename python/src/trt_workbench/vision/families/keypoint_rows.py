@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.vision.families.base import Detections, DetectorFacts, DoesNotFit
-from trt_workbench.vision.families.head import Rows, YoloHead
+from trt_workbench.vision.families.head import HeadRows, YoloHead
 from trt_workbench.vision.keypoints import Keypoints
 from trt_workbench.vision.tasks.names import TaskName
 
@@ -25,7 +25,7 @@ class WithKeypoints(YoloHead):
         """Return how many values the keypoints of a box have, or raise DoesNotFit."""
         return math.prod(_shape(facts))
 
-    def _made(self, rows: Rows) -> Detections:
+    def _made(self, rows: HeadRows) -> Detections:
         return super()._made(rows)._replace(extra=Keypoints.of_model(rows.more, _shape(self.facts)))
 
 

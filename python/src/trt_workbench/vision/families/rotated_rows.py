@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.vision.families.base import Detections, DetectorFacts, not_finite
-from trt_workbench.vision.families.head import Rows, YoloHead
+from trt_workbench.vision.families.head import HeadRows, YoloHead
 from trt_workbench.vision.rotated import RotatedBoxes, rotated_nms
 from trt_workbench.vision.tasks.names import TaskName
 
@@ -35,7 +35,7 @@ class WithAngles(YoloHead):
         """Return that there is an angle."""
         return 1
 
-    def _made(self, rows: Rows) -> Detections:
+    def _made(self, rows: HeadRows) -> Detections:
         if not np.isfinite(rows.more).all():
             raise not_finite(self.output)
         if len(rows.more) and (np.abs(rows.more) > _TURN).mean() > _TOO_MANY:

@@ -17,7 +17,7 @@ from trt_workbench.vision.families.base import (
     refuse_other_heads,
     row_detections,
 )
-from trt_workbench.vision.families.head import Rows, YoloHead
+from trt_workbench.vision.families.head import HeadRows, YoloHead
 from trt_workbench.vision.families.keypoint_rows import WithKeypoints
 from trt_workbench.vision.families.prototypes import WithMasks
 from trt_workbench.vision.families.rotated_rows import WithAngles
@@ -54,7 +54,7 @@ class YoloV10(YoloHead):
 
     def _candidates(self, image: NDArray[np.float32], conf: float) -> Detections:
         rows, scores, labels = row_detections(self, image, conf, self.more(self.output, self.facts))
-        return self._made(Rows(rows[:, :4], scores, labels, rows[:, 6:]))
+        return self._made(HeadRows(rows[:, :4], scores, labels, rows[:, 6:]))
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from trt_workbench.vision.families.base import (
     corners,
     refuse_other_heads,
 )
-from trt_workbench.vision.families.head import Rows, YoloHead
+from trt_workbench.vision.families.head import HeadRows, YoloHead
 from trt_workbench.vision.families.keypoint_rows import WithKeypoints
 from trt_workbench.vision.families.prototypes import WithMasks
 from trt_workbench.vision.families.rotated_rows import WithAngles
@@ -86,7 +86,7 @@ class YoloV8(YoloHead):
             best = np.sort(np.argpartition(-found, _MAX_CANDIDATES - 1)[:_MAX_CANDIDATES])
             anchors, labels, found = anchors[best], labels[best], found[best]
         labels = labels.astype(np.int64, copy=False)
-        return self._made(Rows(head[:4, anchors].T, found, labels, head[4 + self.class_count :, anchors].T))
+        return self._made(HeadRows(head[:4, anchors].T, found, labels, head[4 + self.class_count :, anchors].T))
 
 
 @dataclass(frozen=True)

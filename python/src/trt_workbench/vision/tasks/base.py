@@ -25,7 +25,7 @@ FAR: Final = 10_000.0
 """Pixels outside of every picture, which OpenCV's integers still hold."""
 
 
-class Task(abc.ABC):
+class VisionTask(abc.ABC):
     """What models of one kind find. Without state.
 
     Attributes:

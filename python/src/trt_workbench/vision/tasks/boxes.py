@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from trt_workbench.vision.measure import BOXES, Measure
-from trt_workbench.vision.tasks.base import Task
+from trt_workbench.vision.tasks.base import VisionTask
 from trt_workbench.vision.tasks.names import TaskName
 
 
-class Boxes(Task):
+class Boxes(VisionTask):
     """Boxes alone."""
 
     name: ClassVar[TaskName] = "boxes"

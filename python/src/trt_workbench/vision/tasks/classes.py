@@ -7,14 +7,14 @@ from typing import Any, ClassVar
 
 from trt_workbench.vision.document import ImageRecord
 from trt_workbench.vision.measure import Measure
-from trt_workbench.vision.tasks.base import Corners, Task
+from trt_workbench.vision.tasks.base import Corners, VisionTask
 from trt_workbench.vision.tasks.names import TaskName
 from trt_workbench.vision.top_classes import RANKS, TOP_CLASSES
 
 _LINE = 20.0  # pixels of a label
 
 
-class ImageClasses(Task):
+class ImageClasses(VisionTask):
     """Classes, the best first, each with its whole image as a box."""
 
     name: ClassVar[TaskName] = "classes"

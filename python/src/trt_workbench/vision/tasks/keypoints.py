@@ -14,7 +14,7 @@ from trt_workbench.core.errors import UsageProblem
 from trt_workbench.vision.keypoints import Keypoints
 from trt_workbench.vision.measure import BOXES, KEYPOINTS, Measure
 from trt_workbench.vision.oks import COCO_SIGMAS
-from trt_workbench.vision.tasks.base import FAR, Task, changed, described
+from trt_workbench.vision.tasks.base import FAR, VisionTask, changed, described
 from trt_workbench.vision.tasks.names import TaskName
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _SHOWN = 0.5  # visibility of a model's point that is drawn
 _LIMBS = ((9, 7, 5, 6, 8, 10), (5, 11, 13, 15), (6, 12, 14, 16), (11, 12), (3, 1, 0, 2, 4))
 
 
-class Poses(Task):
+class Poses(VisionTask):
     """Boxes with keypoints, scored by their similarity (OKS) as COCO does."""
 
     name: ClassVar[TaskName] = "keypoints"

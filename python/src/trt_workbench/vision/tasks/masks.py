@@ -14,7 +14,7 @@ from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.vision.masks import Masks
 from trt_workbench.vision.measure import BOXES, MASKS, Measure
-from trt_workbench.vision.tasks.base import FAR, Task, changed, described
+from trt_workbench.vision.tasks.base import FAR, VisionTask, changed, described
 from trt_workbench.vision.tasks.names import TaskName
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _SHARE = 0.45  # of the colour in a painted pixel
 
 
-class InstanceMasks(Task):
+class InstanceMasks(VisionTask):
     """Boxes with masks; of annotations polygons, run lengths and compressed run lengths, as pycocotools reads them."""
 
     name: ClassVar[TaskName] = "masks"

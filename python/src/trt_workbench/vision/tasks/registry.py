@@ -6,23 +6,23 @@ from collections.abc import Mapping
 from typing import Any
 
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.vision.tasks.base import Task
+from trt_workbench.vision.tasks.base import VisionTask
 from trt_workbench.vision.tasks.boxes import Boxes
 from trt_workbench.vision.tasks.classes import ImageClasses
 from trt_workbench.vision.tasks.keypoints import Poses
 from trt_workbench.vision.tasks.masks import InstanceMasks
 from trt_workbench.vision.tasks.rotated import OrientedBoxes
 
-_ALL: tuple[Task, ...] = (Boxes(), InstanceMasks(), Poses(), OrientedBoxes(), ImageClasses())
-_TASKS: dict[str, Task] = {task.name: task for task in _ALL}
+_ALL: tuple[VisionTask, ...] = (Boxes(), InstanceMasks(), Poses(), OrientedBoxes(), ImageClasses())
+_TASKS: dict[str, VisionTask] = {task.name: task for task in _ALL}
 
 
-def task_of(name: str) -> Task:
+def task_of(name: str) -> VisionTask:
     """Return the task of a family."""
     return _TASKS[name]
 
 
-def task_in(metrics: Mapping[str, Any]) -> Task:
+def task_in(metrics: Mapping[str, Any]) -> VisionTask:
     """Return the task of a run by its metrics.json; boxes of a run that names none.
 
     Raises:

@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 
 from trt_workbench.vision.measure import ROTATED, Measure
 from trt_workbench.vision.rotated import RotatedBoxes
-from trt_workbench.vision.tasks.base import FAR, Task, changed, described
+from trt_workbench.vision.tasks.base import FAR, VisionTask, changed, described
 from trt_workbench.vision.tasks.names import TaskName
 
 _UNSAFE = re.compile(r"[^\w.+-]+")
 
 
-class OrientedBoxes(Task):
+class OrientedBoxes(VisionTask):
     """Rotated boxes alone; of annotations one polygon of four corners."""
 
     name: ClassVar[TaskName] = "rotated"
