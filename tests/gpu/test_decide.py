@@ -10,7 +10,7 @@ from trt_workbench.app import app
 from trt_workbench.backends.ort.cuda import OrtCudaBackend
 from trt_workbench.core.records import read_records
 
-pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("tensorrt", "own_output")]
+pytestmark = [pytest.mark.gpu, pytest.mark.timeout(900), pytest.mark.usefixtures("tensorrt", "own_output")]
 
 
 def test_a_decision_about_the_embedded_detector(tmp_path: Path) -> None:
