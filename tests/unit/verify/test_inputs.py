@@ -5,11 +5,13 @@ from typing import Any
 
 import cv2
 import numpy as np
+import onnx
 import pytest
-from tests.onnx_text import write_onnx
+from tests.onnx_text import parse_onnx, write_onnx
 from tests.texts import refused
 
 from trt_workbench.backends.measure.inputs import random_inputs
+from trt_workbench.backends.preparation import Preparation
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.model.narrow_formats import input_ranges
 from trt_workbench.model.opened import Model
@@ -114,3 +116,27 @@ def test_images_for_what_is_no_detector_are_refused(images_model: Path, tmp_path
     cv2.imwrite(str(tmp_path / "a.png"), np.zeros((8, 8, 3), np.uint8))
     with refused(UsageProblem):
         found(images_model, tmp_path / "run", inputs=(str(tmp_path / "a.png"),))
+
+
+@pytest.mark.parametrize(
+    ("metadata", "more", "sizes"),
+    [
+        ({"task": "classify", "imgsz": "[32, 64]"}, {}, {"h": 32, "w": 64}),
+        ({"task": "classify", "imgsz": "[32, 64]"}, {"preparation": Preparation(imgsz=(96, 32))}, {"h": 96, "w": 32}),
+        ({"task": "classify", "imgsz": "[32, 64]"}, {"ranges": {"h": Range(64, 64, 64)}}, {"h": 64, "w": 64}),
+        ({}, {"ranges": {"h": Range(8, 8, 8)}}, {"h": 8}),
+    ],
+)
+def test_images_have_the_size_that_the_model_says(
+    metadata: dict[str, str], more: dict[str, Any], sizes: dict[str, int], tmp_path: Path
+) -> None:
+    """Vision models run at multiples of their stride alone; other sizes of other models are drawn as ever."""
+    nodes = "m = GlobalAveragePool(x) f = Flatten(m) z = MatMul(f, v) y = Softmax<axis=1>(z)"
+    text = f"g (float[N,3,h,w] x) => (float[N,12] y) {{ {nodes} }}"
+    model = parse_onnx(text, {"v": np.random.default_rng(0).normal(size=(3, 12)).astype(np.float32)})
+    onnx.helper.set_model_props(model, metadata)
+    onnx.save(model, tmp_path / "m.onnx")
+    cases = found(tmp_path / "m.onnx", tmp_path / "run", quick=True, **more).document["cases"]
+    for name, size in sizes.items():
+        assert {one["values"][name] for one in cases} == {size}
+    assert (len({one["values"]["w"] for one in cases}) == 1) == bool(metadata)

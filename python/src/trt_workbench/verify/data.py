@@ -8,7 +8,7 @@ import importlib
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,10 @@ from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.preparation import AS_THE_MODEL_SAYS, Preparation
 from trt_workbench.backends.samples import Sample, read_samples
 from trt_workbench.core.elements import Kind, is_finite, kind
-from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.errors import ComponentMissing, UsageProblem
 from trt_workbench.engine.calibration import IMAGE_SUFFIXES, calibration_files
 from trt_workbench.model.opened import Model
+from trt_workbench.model.proto import Shape
 from trt_workbench.verify.settings import Range
 from trt_workbench.verify.space import Case, Space
 
@@ -103,6 +104,30 @@ def within(samples: Sequence[Arrays], given: Arrays, seed: int) -> Arrays:
             drawn = np.random.default_rng([seed, zlib.crc32(name.encode())]).random(array.shape)
             inputs[name] = (low + (high - low) * drawn).astype(array.dtype)
     return inputs
+
+
+def image_ranges(model: Model, preparation: Preparation) -> dict[str, Range]:
+    """Return the one size of the dynamic height and width of a vision model's images, by `input.axis`.
+
+    It is what the user or the model's metadata says: such models run at multiples of their stride alone, and are used
+    at that size. Empty for other models, and where nobody says it.
+    """
+    images = next(iter(model.facts.inputs), None)
+    shape = images.shape if images else None
+    free = {axis for axis in range(1, _IMAGE_RANK) if not isinstance(shape[axis], int)} if _is_image(shape) else set()
+    if images is None or not free:
+        return {}
+    recognise = importlib.import_module("trt_workbench.vision.families.recognise")  # by its name, as below
+    try:
+        facts = recognise.family_of(model, preparation).facts
+    except (UsageProblem, ComponentMissing):
+        return {}
+    sides = zip((2, 3) if facts.layout == "nchw" else (1, 2), facts.input_size, strict=True)
+    return {f"{images.name}.{axis}": Range(side, side, side) for axis, side in sides if axis in free}
+
+
+def _is_image(shape: Shape | None) -> TypeGuard[Shape]:
+    return shape is not None and len(shape) == _IMAGE_RANK
 
 
 def _images(

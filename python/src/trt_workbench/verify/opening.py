@@ -21,6 +21,7 @@ from trt_workbench.engine.options import BuildSettings
 from trt_workbench.engine.profiles import Profile, ShapeRange
 from trt_workbench.model.opened import Model, sha256_of
 from trt_workbench.model.randomness import refuse_random
+from trt_workbench.verify.data import image_ranges
 from trt_workbench.verify.reference import CallRecorder, KeptReference, LiveReference
 from trt_workbench.verify.settings import Range, VerifySettings
 from trt_workbench.verify.space import Budget, Space, engine_spaces, model_space
@@ -212,8 +213,9 @@ class Opened:
 
     @property
     def ranges(self) -> Mapping[str, Range]:
-        """Return the sizes that are requested: the user's, else those of the record."""
-        return self._request.ranges or (self.record.ranges if self.record else {})
+        """Return the sizes that are requested: the user's, else those of the record; of images as they are used."""
+        asked = self._request.ranges or (self.record.ranges if self.record else {})
+        return {**(image_ranges(self.graph, self._request.preparation) if self.graph else {}), **asked}
 
     def _spaces(self) -> list[Space]:
         symbols = {tensor.name: tensor.shape for tensor in self.graph.facts.inputs} if self.graph else {}
