@@ -159,7 +159,7 @@ def read_dataset(
         exif: what becomes of an EXIF orientation, for labels that are shares of an image.
         limit: take only this many images, those with the lowest ids.
         allow_missing: leave images out that are listed and absent.
-        task: what is read of annotations beside their boxes; None for nothing.
+        task: what is read of annotations in addition to boxes; None for nothing.
 
     Raises:
         UsageProblem: a file is absent, or not in its form, or images are absent and `allow_missing` is false.

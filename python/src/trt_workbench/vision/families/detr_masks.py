@@ -56,7 +56,7 @@ class DetrMasks(DetrLogits):
         boxes, planes = self.read(outputs, self.output.name, spec.name)
         if planes.ndim != 4 or planes.shape[:2] != boxes.shape[:2]:
             raise UsageProblem(
-                f"Output {spec.name} has shape {list(planes.shape)} beside boxes {list(boxes.shape)}; {self.name} "
+                f"Output {spec.name} has shape {list(planes.shape)} next to boxes {list(boxes.shape)}; {self.name} "
                 f"takes {self.shape_text}."
             )
         if not np.isfinite(planes).all():

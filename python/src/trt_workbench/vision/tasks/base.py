@@ -31,7 +31,7 @@ class VisionTask(abc.ABC):
     Attributes:
         name: as families give it.
         words: what its models are for.
-        keys: of an annotation, beside those of its box: they are read.
+        keys: of an annotation, in addition to those of its box: they are read.
         of_images: whether its annotations are classes of whole images.
         most: how many detections of an image are kept, the best ones; None for all.
         rules: whose figures they are.
@@ -68,7 +68,7 @@ class VisionTask(abc.ABC):
     def truth(
         self, rows: Sequence[Mapping[str, Any]], sizes: Sequence[tuple[int | None, int | None]]
     ) -> Restored | None:
-        """Return what annotations hold beside their boxes; None of boxes alone.
+        """Return what annotations hold in addition to boxes; None of boxes alone.
 
         Args:
             rows: annotations as the file has them.
@@ -80,7 +80,7 @@ class VisionTask(abc.ABC):
 
     @abc.abstractmethod
     def found(self, rows: Sequence[Mapping[str, Any]]) -> Restored | None:
-        """Return what rows of predictions.json hold beside their boxes. Raises UsageProblem where they were changed."""
+        """Return what rows of predictions.json add to boxes. Raises UsageProblem where they were changed."""
 
     def notes(self, family: Family, truth: GroundTruth) -> list[str]:  # noqa: ARG002 - for those that have some
         """Return what the user should know of a model on annotations, in sentences.
@@ -118,7 +118,7 @@ class VisionTask(abc.ABC):
     def paint(  # noqa: B027 - most have nothing to draw
         self, image: NDArray[np.uint8], entry: Mapping[str, Any], scale: float, colour: tuple[int, int, int]
     ) -> None:
-        """Draw what an annotation or a detection holds beside its box into a BGR picture.
+        """Draw what an annotation or a detection holds in addition to its box into a BGR picture.
 
         Args:
             image: of `scale` times the size of the image that the entry is of.

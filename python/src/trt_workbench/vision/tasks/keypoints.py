@@ -1,4 +1,4 @@
-"""Keypoints: what a model for poses finds beside boxes."""
+"""Keypoints: what a model for poses finds in addition to boxes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Masks: what a model for instance segmentation finds beside boxes."""
+"""Masks: what a model for instance segmentation finds in addition to boxes."""
 
 from __future__ import annotations
 
