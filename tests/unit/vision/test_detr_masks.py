@@ -73,7 +73,7 @@ def test_a_model_with_masks_may_be_taken_for_its_boxes() -> None:
 
 def test_masks_of_another_kind_are_refused() -> None:
     found, given = family(), outputs(2)
-    with pytest.raises(UsageProblem, match=re.escape("masks has shape [2, 11, 24, 24] beside boxes [2, 12, 4]")):
+    with pytest.raises(UsageProblem, match=re.escape("masks has shape [2, 11, 24, 24] next to boxes [2, 12, 4]")):
         found.decode({**given, "masks": given["masks"][:, 1:]})
     given["masks"][1, 2, 3, 4] = np.inf
     with pytest.raises(NotFinite, match="masks"):
