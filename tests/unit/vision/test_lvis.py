@@ -127,3 +127,12 @@ def test_an_image_without_its_lists_is_damage(tmp_path: Path) -> None:
     file.write_text(json.dumps(document))
     with pytest.raises(UsageProblem, match="missing key 'not_exhaustive_category_ids'"):
         read(tmp_path)
+
+
+def test_lists_of_an_image_that_are_none_are_refused(tmp_path: Path) -> None:
+    file = lvis(tmp_path, 2)
+    document = json.loads(file.read_text())
+    document["images"][0]["neg_category_ids"] = 3
+    file.write_text(json.dumps(document))
+    with pytest.raises(UsageProblem, match="image 1 has neg_category_ids 3, not a list of category ids"):
+        read(tmp_path)

@@ -42,10 +42,16 @@ def read_federation(images: Sequence[Mapping[str, Any]], whole: Callable[[Any], 
     if not any("neg_category_ids" in image for image in images):
         return None
     absent, partial = (
-        frozenset((whole(image["id"]), whole(category)) for image in images for category in image[key])
+        frozenset((whole(image["id"]), whole(category)) for image in images for category in _listed(image, key))
         for key in ("neg_category_ids", "not_exhaustive_category_ids")
     )
     return Federation(absent, partial)
+
+
+def _listed(image: Mapping[str, Any], key: str) -> list[Any]:
+    if not isinstance(found := image[key], list):
+        raise ValueError(f"image {image['id']} has {key} {found!r:.40}, not a list of category ids")
+    return found
 
 
 def name_of(image: Mapping[str, Any]) -> Any:
