@@ -170,6 +170,7 @@ def test_nothing_found_is_scored() -> None:
         ({}, "annotation 7 has no keypoints: it is a box alone"),
         ({"keypoints": [1, 2]}, "not x, y, visibility"),
         ({"keypoints": [1, "2", 1]}, "not x, y, visibility"),
+        ({"keypoints": [1, -1e300, 1]}, r"up to 2\^24"),
         ({"keypoints": [1, 2, 0.7]}, "not 0, 1 or 2"),
         ({"keypoints": [1, 2, 1], "num_keypoints": "1"}, "num_keypoints"),
     ],

@@ -210,6 +210,7 @@ def test_annotations_are_read_as_pycocotools_does() -> None:
         ([[1, 2, 3, 4]], "annotation 7 has a polygon of 2 points"),
         ([[1, 2, 3, 4, 5]], "not x1, y1, x2, y2"),
         ([["a", 2, 3, 4, 5, 6]], "not x1, y1, x2, y2"),
+        ([[1, 2, 3, 4, 5, 10**30]], r"up to 2\^24"),
         ("polygon", "neither a list of polygons nor run lengths"),
         ({"counts": [1]}, "without their size"),
         ({"size": [10, 20], "counts": [200]}, r"of an image of \[10, 20\]"),

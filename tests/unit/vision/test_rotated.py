@@ -162,6 +162,7 @@ def test_corners_are_read_and_written() -> None:
         ([[1, 2, 3, 4, 5, 6, 7, 8]] * 2, "not one polygon"),
         ([[1, 2, 3, 4, 5, 6]], "a polygon of 3 points; a rotated box has four corners"),
         ([[1, 2, 3, 4, 5, 6, 7, "8"]], "as numbers"),
+        ([[1, 2, 3, 4, 5, 6, 7, 1e300]], r"up to 2\^24"),
     ],
 )
 def test_what_is_no_rotated_box_is_refused(segment: Any, why: str) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 Corners = tuple[float, float, float, float]
 FAR: Final = 10_000.0
 """Pixels outside of every picture, which OpenCV's integers still hold."""
+_MOST: Final = 2**24
 
 
 class VisionTask(abc.ABC):
@@ -131,6 +132,11 @@ class VisionTask(abc.ABC):
 def described(row: Mapping[str, Any], place: int) -> str:
     """Return which annotation is meant in a message."""
     return f"annotation {row.get('id', place)}"
+
+
+def are_places(values: Sequence[Any]) -> bool:
+    """Whether all are coordinates: numbers of which single precision, as OpenCV computes in, holds every pixel."""
+    return all(type(one) in (int, float) and abs(one) <= _MOST for one in values)
 
 
 def changed(what: str) -> UsageProblem:

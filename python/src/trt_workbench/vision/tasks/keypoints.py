@@ -14,7 +14,7 @@ from trt_workbench.core.errors import UsageProblem
 from trt_workbench.vision.keypoints import Keypoints
 from trt_workbench.vision.measure import BOXES, KEYPOINTS, Measure
 from trt_workbench.vision.oks import COCO_SIGMAS
-from trt_workbench.vision.tasks.base import FAR, VisionTask, changed, described
+from trt_workbench.vision.tasks.base import FAR, VisionTask, are_places, changed, described
 from trt_workbench.vision.tasks.names import TaskName
 
 if TYPE_CHECKING:
@@ -93,8 +93,8 @@ def _points(row: Mapping[str, Any], place: int) -> list[list[float]]:
     flat, which = row.get("keypoints"), described(row, place)
     if not flat:
         raise ValueError(f"{which} has no keypoints: it is a box alone, and the model finds keypoints")
-    if not isinstance(flat, list) or len(flat) % 3 or not all(isinstance(one, int | float) for one in flat):
-        raise ValueError(f"{which} has keypoints that are not x, y, visibility of each as numbers")
+    if not isinstance(flat, list) or len(flat) % 3 or not are_places(flat):
+        raise ValueError(f"{which} has keypoints that are not x, y, visibility of each as numbers up to 2^24")
     points = [flat[start : start + 3] for start in range(0, len(flat), 3)]
     if any(one[2] not in (0, 1, 2) for one in points):
         raise ValueError(f"{which} has a visibility of a keypoint that is not 0, 1 or 2")
