@@ -138,3 +138,13 @@ def test_data_that_cannot_be_scored_are_refused_before_anything_is_made(tmp_path
         )
     assert "a.npy" in str(caught.value)
     assert "alibration" not in str(caught.value)  # nor are they called so
+
+
+def test_a_threshold_of_what_has_none_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    pictures(tmp_path)[2].unlink()
+    asked = DecideSettings(data=tmp_path, keep=("AP", "f1@0.25"))
+    text = "g (float[1,3,8,8] x) => (float[1,2] y) { m = ReduceMean<axes=[2,3], keepdims=0>(x) y = MatMul(m, w) }"
+    path = write_onnx(tmp_path / "m.onnx", text, {"w": np.ones((3, 2), np.float32)})
+    given = CalibrationSettings(family="classifier", normalize="none", channel_order="rgb", classes="by-order")
+    with pytest.raises(UsageProblem, match=r"--keep f1@0.25: classification has no threshold; --keep AP"):
+        subject_of(path, asked, given, lambda _: None)

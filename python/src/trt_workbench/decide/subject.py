@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from trt_workbench.backends.preparation import Preparation
 from trt_workbench.backends.registry import REFERENCE, backend_names, check_backend_options, check_name, get_backend
@@ -171,7 +172,7 @@ def subject_of(
         overlap,
         calibration.classes,
         split=place.split,
-        **Detection.kept(settings.keep, task_of(family.task).decided_by),
+        **_kept(settings.keep, family.task),
     )
     return _searched(
         Subject(model, task, calibration), settings, SearchSettings(annotations=settings.calibration_annotations)
@@ -227,6 +228,16 @@ def _searched(subject: Subject, settings: DecideSettings, search: SearchSettings
         reason = "It needs the annotations of the calibration images, --calibration-annotations."
         return replace(subject, no_search=reason)
     return replace(subject, search=replace(search, keep_score=settings.max_loss))
+
+
+def _kept(names: Sequence[str], task_name: str) -> dict[str, Any]:
+    """Return the fields of what is kept. What a task never has is refused before anything is made."""
+    task = task_of(task_name)
+    if not task.measures[0].by_score and (wrong := [name for name in names if "@" in name]):
+        raise UsageProblem(
+            f"--keep {','.join(wrong)}: {task.words} has no threshold; --keep AP stands for {task.decided_by}."
+        )
+    return Detection.kept(names, task.decided_by)
 
 
 def _likeness(model: Model, settings: DecideSettings, data: Path, calibration: CalibrationSettings) -> Likeness:
