@@ -11,6 +11,7 @@ import pytest
 from tests.onnx_text import write_onnx
 from typer.testing import CliRunner
 
+from trt_workbench.app import app
 from trt_workbench.console.common import single_command_app
 from trt_workbench.quantize import coco_scores
 from trt_workbench.quantize.cli import quantize
@@ -138,6 +139,15 @@ def test_candidates_are_scored_by_top1(model: Path, data: Path, tmp_path: Path) 
     )
     assert result.exit_code == 0, result.output
     assert "top1 of the float model: " in " ".join(result.output.split())
+
+
+def test_precisions_are_compared_by_top1(model: Path, data: Path, tmp_path: Path) -> None:
+    words = ["decide", model, "--data", data, "--backends", "ort-cpu", "--precisions", "fp32,fp16", "--repetitions", 0]
+    result = CliRunner().invoke(app, [*map(str, words), "--output", str(tmp_path / "run")])
+    assert result.exit_code == 1, result.output  # a simulated precision is no recommendation
+    document = json.loads((tmp_path / "run" / "decision.json").read_text())
+    assert document["figure"] == "top1"
+    assert [row["score"]["value"] for row in document["rows"]] == [pytest.approx(6 / 7)] * 2
 
 
 def test_the_embedded_classifier_runs_on_its_own_objects(tmp_path: Path) -> None:

@@ -29,6 +29,13 @@ RUN_BY = {
     "cli/test_check_contract.py::test_a_sound_model_keeps_its_contract": [
         "check-contract encoder.contract.json encoder.onnx"
     ],
+    "cli/test_classes.py::test_a_list_of_numbers_is_scored_by_order": [
+        "eval-vision yolo26n-cls.onnx --data imagenet --classes by-order",
+        "eval-vision resnet50.onnx --data imagenet --family classifier --normalize imagenet",
+    ],
+    "cli/test_classes.py::test_folders_are_scored_and_shown": ["eval-vision m.onnx --data imagenet/val"],
+    "cli/test_classes.py::test_precisions_are_compared_by_top1": ["decide yolo26n-cls.onnx --data my-classes"],
+    "cli/test_classes.py::test_the_embedded_classifier_runs_on_its_own_objects": ["eval-vision shapes-classifier"],
     "cli/test_decide.py::test_every_row_is_scored_measured_or_has_its_reason": [
         "decide",
         "decide model.onnx --data images/ --annotations instances.json --calibration other-images/",
@@ -145,6 +152,9 @@ RUN_BY = {
     ],
     "unit/decide/test_existing.py::test_evaluations_and_a_bench_make_a_decision": [
         "report RUN RUN RUN --output FOLDER --max-loss 0.005"
+    ],
+    "unit/decide/test_judge.py::test_what_keeps_ap_and_loses_another_score_that_is_kept_is_not_recommended": [
+        "decide m.onnx --data DIR --annotations FILE --keep AP,f1@0.4,ece@0.4"
     ],
     "unit/decide/test_subject.py::test_a_detector_is_searched_on_calibration_images_that_have_annotations": [
         "decide m.onnx --data DIR --annotations FILE --calibration CALIB_DIR --calibration-annotations CALIB_FILE"

@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[int, ...]] = {
     "infer-engine m.onnx --backend ort-cpu --input x.npy": (0,),
     "infer-engine shapes-yolov10 --backend ort-cpu --shape images:1x3x320x320 --iterations 2 --duration 0": (0,),
     "eval-coco --limit 2 --backend ort-cpu --output coco": (0,),
+    "eval-vision shapes-classifier --limit 2 --backend ort-cpu --output classes": (0,),
     "predict shapes-yolov10 d.png": (0,),
     "eval-stream --chunks 4 --backend ort-cpu": (0,),
     "check-contract streaming-encoder streaming-encoder --backend ort-cpu --chunks 4": (0,),
@@ -164,4 +165,6 @@ def test_a_console_script_works_without_a_home(site: Path, users: Path) -> None:
     program = f"cd {gone} && rmdir {gone} && exec {words[0]} backends"
     done = subprocess.run(["sh", "-c", program], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "error: The current folder cannot be found (No such file or directory); go to another one." in done.stderr
+    assert (
+        "error: The current folder does not exist (No such file or directory); change to another folder." in done.stderr
+    )
