@@ -211,7 +211,7 @@ def test_plots_are_dark_and_photographs_are_not(page: Browser, pages: dict[str, 
         ("eval-llm", "after "),
         ("eval-stream", "chunk "),
         ("sensitivity", "% of the noise"),
-        ("quantize", "groups left alone"),
+        ("quantize", "groups kept in fp32"),
         ("decide", "loss "),
     ],
 )
