@@ -11,29 +11,29 @@ import argparse
 import json
 import math
 import multiprocessing
+import sys
 from pathlib import Path
 
 import cv2
 import numpy as np
-import onnx
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from trt_workbench.backends.images import ImageTransform
 from trt_workbench.vision.letterbox import letterbox
 from trt_workbench.vision.scenes.crops import crops
 from trt_workbench.vision.scenes.scenes import CLASSES
 
+sys.path.append(str(Path(__file__).resolve().parents[1] / "shapes-yolov10"))
+from export import converted, fold, write
+
 IMAGE_SIZE = 64
 TRAINING_SEED, VALIDATION_SEED = 1, 2
 """Seeds of the scenes. The default evaluation set has another one, and plays no part here."""
 VALIDATION_SCENES = 200
 BATCH, LEARNING_RATE = 64, 4e-3
-OPSET = 17
-"""The newest that TensorRT 8.6 reads in full."""
 WIDTHS = (16, 32, 48, 64, 96)
 METADATA = {
     "description": "Small classifier of shapes cut out of generated scenes",
@@ -139,29 +139,6 @@ def train(options: argparse.Namespace) -> ShapesClassifier:
     return model
 
 
-def export(model: ShapesClassifier, path: Path) -> None:
-    """Write the classifier as ONNX, batch dynamic, batch normalisation folded into the convolutions."""
-    model.eval()
-    for block in model.modules():
-        if isinstance(block, ConvBN):
-            block[0], block[1] = fuse_conv_bn_eval(block[0], block[1]), nn.Identity()
-    torch.onnx.export(
-        model,
-        (torch.zeros(2, 3, IMAGE_SIZE, IMAGE_SIZE),),
-        str(path),
-        input_names=["images"],
-        output_names=["output0"],
-        dynamic_axes={"images": {0: "batch"}, "output0": {0: "batch"}},
-        opset_version=OPSET,
-        dynamo=False,
-    )
-    document = onnx.load(path)
-    document.graph.name = "shapes-classifier"
-    onnx.helper.set_model_props(document, METADATA)
-    onnx.checker.check_model(document, full_check=True)
-    onnx.save(document, path)
-
-
 def main() -> None:
     """Draw the objects, train, log and export."""
     parser = argparse.ArgumentParser(description="Train the classifier on objects of generated scenes and export it.")
@@ -173,7 +150,9 @@ def main() -> None:
     torch.manual_seed(options.seed)
     torch.set_num_threads(1)  # batches are so small that threads wait for one another
     options.output.mkdir(parents=True, exist_ok=True)
-    export(train(options), options.output / "shapes-classifier.onnx")
+    model = train(options)
+    fold(model)
+    write(converted(model, IMAGE_SIZE, "shapes-classifier", METADATA), options.output / "shapes-classifier.onnx")
 
 
 if __name__ == "__main__":

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import sys
 import warnings
 from pathlib import Path
 
 import onnx
 import torch
-from model import IMAGE_SIZE, STRIDES, ConvBN, Deployed, ShapesYolov10
+from model import IMAGE_SIZE, STRIDES, Deployed, ShapesYolov10
 from safetensors.torch import load_model
 from torch import nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
@@ -33,38 +34,66 @@ METADATA = {
 """metadata_props, with the keys and forms that Ultralytics' exporter writes, so that tools recognise the model."""
 
 
-def export(model: ShapesYolov10, path: Path) -> None:
-    """Write the one-to-one detector as ONNX, batch dynamic, batch normalisation folded into the convolutions.
-
-    Args:
-        model: trained weights, on the CPU. The one-to-many head is left out of the file; the model is changed.
-        path: the file to write.
-    """
+def fold(model: nn.Module) -> None:
+    """Fold every batch normalisation into the convolution before it; the model is changed."""
     model.eval()
     for block in model.modules():
-        if isinstance(block, ConvBN):
+        if (
+            isinstance(block, nn.Sequential)
+            and isinstance(block[0], nn.Conv2d)
+            and isinstance(block[1], nn.BatchNorm2d)
+        ):
             block[0], block[1] = fuse_conv_bn_eval(block[0], block[1]), nn.Identity()
-    deployed = Deployed(model).eval()
+
+
+def converted(model: nn.Module, size: int, name: str, metadata: dict[str, str]) -> onnx.ModelProto:
+    """Return a model of `images` to `output0` as ONNX, batch dynamic.
+
+    Args:
+        model: on the CPU, ready to be deployed.
+        size: height and width of its images.
+        name: of the graph.
+        metadata: metadata_props of the file.
+    """
+    made = io.BytesIO()
     with warnings.catch_warnings():
         # The exporter that runs without onnxscript and writes static shapes; torch calls it the older one.
         warnings.simplefilter("ignore", DeprecationWarning)
         torch.onnx.export(
-            deployed,
-            (torch.zeros(2, 3, IMAGE_SIZE, IMAGE_SIZE),),
-            str(path),
+            model,
+            (torch.zeros(2, 3, size, size),),
+            made,
             input_names=["images"],
             output_names=["output0"],
             dynamic_axes={"images": {0: "batch"}, "output0": {0: "batch"}},
             opset_version=OPSET,
             dynamo=False,
         )
-    document = onnx.load(path)
-    document.graph.name = "shapes-yolov10"
-    # The exporter names the second dimension; it is a constant.
-    document.graph.output[0].type.tensor_type.shape.dim[1].dim_value = deployed.detections
-    onnx.helper.set_model_props(document, METADATA)
+    document = onnx.load_from_string(made.getvalue())
+    document.graph.name = name
+    onnx.helper.set_model_props(document, metadata)
+    return document
+
+
+def write(document: onnx.ModelProto, path: Path) -> None:
+    """Check a model in full, and write it."""
     onnx.checker.check_model(document, full_check=True)
     onnx.save(document, path)
+
+
+def export(model: ShapesYolov10, path: Path) -> None:
+    """Write the one-to-one detector as ONNX.
+
+    Args:
+        model: trained weights, on the CPU. The one-to-many head is left out of the file; the model is changed.
+        path: the file to write.
+    """
+    fold(model)
+    deployed = Deployed(model).eval()
+    document = converted(deployed, IMAGE_SIZE, "shapes-yolov10", METADATA)
+    # The exporter names the second dimension; it is a constant.
+    document.graph.output[0].type.tensor_type.shape.dim[1].dim_value = deployed.detections
+    write(document, path)
 
 
 def main() -> None:
