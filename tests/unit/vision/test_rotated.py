@@ -161,6 +161,7 @@ def test_corners_are_read_and_written() -> None:
         ({"size": [1, 1], "counts": "1"}, "not one polygon"),
         ([[1, 2, 3, 4, 5, 6, 7, 8]] * 2, "not one polygon"),
         ([[1, 2, 3, 4, 5, 6]], "a polygon of 3 points; a rotated box has four corners"),
+        ([[1, 2, 3, 4, 5, 6, 7, 8, 9]], "a polygon that is not x1, y1, x2, y2"),
         ([[1, 2, 3, 4, 5, 6, 7, "8"]], "as numbers"),
         ([[1, 2, 3, 4, 5, 6, 7, 1e300]], r"up to 2\^24"),
     ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 from hotcoco import COCO, COCOeval
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from trt_workbench.vision.dataset import Category, GroundTruth
 from trt_workbench.vision.detections import DetectionTable
 from trt_workbench.vision.document import FIGURES
+from trt_workbench.vision.extras import Restored
 from trt_workbench.vision.keypoints import Keypoints
 from trt_workbench.vision.masks import Masks
 from trt_workbench.vision.oks import sigmas, similarities
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from trt_workbench.vision.figures import Matches, Scores
 
 Rows = NDArray[np.intp]
+R = TypeVar("R", bound=Restored)
 
 
 class Measure(abc.ABC):
@@ -194,25 +196,8 @@ class _Keypoints(Measure):
         self, named: tuple[list[Any], list[Any]], truth: GroundTruth, found: DetectionTable, places: Sequence[Rows]
     ) -> COCOeval:
         points = keypoints_of(truth)
-        columns = {
-            "image_id": places[0],
-            "category_id": places[1],
-            "bbox": truth.boxes,
-            "area": truth.areas,
-            "iscrowd": truth.crowd.astype(int),
-            "keypoints": points.flat(),
-            "num_keypoints": points.labelled,
-        }
-        document = {"images": named[0], "categories": named[1], "annotations": _entries(columns, numbered=True)}
-        best = _best(found, places, self.most)
-        columns = {
-            "image_id": places[2][best],
-            "category_id": places[3][best],
-            "score": found.scores[best].astype(np.float64),
-            "keypoints": keypoints_of(found).flat()[best].astype(np.float64),
-        }
-        expected = COCO(document)
-        results = expected.load_res(_entries(columns) if len(best) else np.empty((0, 7)))
+        own = {"keypoints": points.flat(), "num_keypoints": points.labelled}
+        expected, results = _loaded(self, named, truth, found, places, own, {"keypoints": keypoints_of(found).flat()})
         made = COCOeval(expected, results, self.kind)
         made.params.kpt_oks_sigmas = sigmas(points.points.shape[1]).tolist()
         return made
@@ -238,54 +223,75 @@ class _Rotated(Measure):
     def evaluation(
         self, named: tuple[list[Any], list[Any]], truth: GroundTruth, found: DetectionTable, places: Sequence[Rows]
     ) -> COCOeval:
-        columns = {
-            "image_id": places[0],
-            "category_id": places[1],
-            "bbox": truth.boxes,
-            "area": truth.areas,
-            "iscrowd": truth.crowd.astype(int),
-            "obb": rotated_of(truth).boxes,
-        }
-        expected = COCO({"images": named[0], "categories": named[1], "annotations": _entries(columns, numbered=True)})
-        best = _best(found, places, self.most)
-        columns = {
-            "image_id": places[2][best],
-            "category_id": places[3][best],
-            "score": found.scores[best].astype(np.float64),
-            "obb": rotated_of(found).boxes[best].astype(np.float64),
-        }
-        return COCOeval(expected, expected.load_res(_entries(columns) if len(best) else np.empty((0, 7))), self.kind)
+        own, theirs = ({"obb": rotated_of(table).boxes} for table in (truth, found))
+        return COCOeval(*_loaded(self, named, truth, found, places, own, theirs), self.kind)
 
 
 def rotated_of(table: DetectionTable | GroundTruth) -> RotatedBoxes:
     """Return the rotated boxes of detections or annotations; none where nothing was found."""
-    if table.extra is None:
-        assert not len(table)  # as of masks
-        return RotatedBoxes(np.empty((0, 5)))
-    assert isinstance(table.extra, RotatedBoxes)
-    return table.extra
+    return _extra(table, RotatedBoxes(np.empty((0, 5))))
 
 
 def masks_of(table: DetectionTable | GroundTruth) -> Masks:
     """Return the masks of detections or annotations; none where nothing was found."""
-    if table.extra is None:
-        assert not len(table)  # a model for masks gives one to each box
-        return Masks(np.empty((0, 2), np.int32), ())
-    assert isinstance(table.extra, Masks)
-    return table.extra
+    return _extra(table, Masks(np.empty((0, 2), np.int32), ()))
 
 
 def keypoints_of(table: DetectionTable | GroundTruth) -> Keypoints:
     """Return the keypoints of detections or annotations; none where nothing was found."""
+    return _extra(table, Keypoints(np.empty((0, 1, 3)), np.empty(0, np.int64)))
+
+
+def _extra(table: DetectionTable | GroundTruth, none: R) -> R:
+    """Return what a task adds to each row of a table, which is of the type of `none`."""
     if table.extra is None:
-        assert not len(table)  # as of masks
-        return Keypoints(np.empty((0, 1, 3)), np.empty(0, np.int64))
-    assert isinstance(table.extra, Keypoints)
+        assert not len(table)  # its model gives one to each box
+        return none
+    assert isinstance(table.extra, type(none))
     return table.extra
 
 
 def _results(found: DetectionTable, places: Sequence[Rows]) -> NDArray[np.float64]:
     return np.column_stack((places[2], found.boxes, found.scores, places[3])).astype(np.float64)
+
+
+def _loaded(
+    measure: Measure,
+    named: tuple[list[Any], list[Any]],
+    truth: GroundTruth,
+    found: DetectionTable,
+    places: Sequence[Rows],
+    own: Mapping[str, NDArray[Any]],
+    theirs: Mapping[str, NDArray[Any]],
+) -> tuple[COCO, COCO]:
+    """Return annotations and results as hotcoco loads them from JSON objects, for what it has no columns of.
+
+    Args:
+        measure: that counts so many detections of an image and category.
+        named: images and categories, as `Measure.evaluation`.
+        truth: the annotations.
+        found: the detections.
+        places: as `Measure.evaluation`.
+        own: further columns of annotations by their keys.
+        theirs: the same of detections.
+    """
+    columns = {
+        "image_id": places[0],
+        "category_id": places[1],
+        "bbox": truth.boxes,
+        "area": truth.areas,
+        "iscrowd": truth.crowd.astype(int),
+        **own,
+    }
+    expected = COCO({"images": named[0], "categories": named[1], "annotations": _entries(columns, numbered=True)})
+    best = _best(found, places, measure.most)
+    columns = {
+        "image_id": places[2][best],
+        "category_id": places[3][best],
+        "score": found.scores[best].astype(np.float64),
+        **{key: values[best].astype(np.float64) for key, values in theirs.items()},
+    }
+    return expected, expected.load_res(_entries(columns) if len(best) else np.empty((0, 7)))
 
 
 def _entries(columns: Mapping[str, NDArray[Any]], *, numbered: bool = False) -> list[dict[str, Any]]:

@@ -139,6 +139,12 @@ def are_places(values: Sequence[Any]) -> bool:
     return all(type(one) in (int, float) and abs(one) <= _MOST for one in values)
 
 
+def require_polygon(values: Sequence[Any], which: str) -> None:
+    """Raise ValueError where a polygon of an annotation is not pairs of coordinates."""
+    if not are_places(values) or len(values) % 2:
+        raise ValueError(f"{which} has a polygon that is not x1, y1, x2, y2, … as numbers up to 2^24")
+
+
 def changed(what: str) -> UsageProblem:
     """Return the error of a predictions.json that holds something else than was written."""
     return UsageProblem(f"The predictions of the run were changed: {what}.")

@@ -14,7 +14,7 @@ from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.vision.masks import Masks
 from trt_workbench.vision.measure import BOXES, MASKS, Measure
-from trt_workbench.vision.tasks.base import FAR, VisionTask, are_places, changed, described
+from trt_workbench.vision.tasks.base import FAR, VisionTask, changed, described, require_polygon
 from trt_workbench.vision.tasks.names import TaskName
 
 if TYPE_CHECKING:
@@ -92,8 +92,7 @@ def _annotated(row: Mapping[str, Any], place: int, height: int | None, width: in
     if not isinstance(found, list) or not all(isinstance(one, list) for one in found):
         raise ValueError(f"{which} has a segmentation that is neither a list of polygons nor run lengths")
     for polygon in found:
-        if not are_places(polygon) or len(polygon) % 2:
-            raise ValueError(f"{which} has a polygon that is not x1, y1, x2, y2, … as numbers up to 2^24")
+        require_polygon(polygon, which)
         if len(polygon) < 6:
             raise ValueError(f"{which} has a polygon of {len(polygon) // 2} points, which encloses nothing")
     merged: dict[str, Any] = mask.merge(mask.frPyObjects(found, height, width))

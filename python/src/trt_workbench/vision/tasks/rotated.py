@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from trt_workbench.vision.measure import ROTATED, Measure
 from trt_workbench.vision.rotated import RotatedBoxes
-from trt_workbench.vision.tasks.base import FAR, VisionTask, are_places, changed, described
+from trt_workbench.vision.tasks.base import FAR, VisionTask, changed, described, require_polygon
 from trt_workbench.vision.tasks.names import TaskName
 
 _UNSAFE = re.compile(r"[^\w.+-]+")
@@ -68,8 +68,7 @@ def _corners(row: Mapping[str, Any], place: int) -> list[float]:
     if not isinstance(found, list) or len(found) != 1 or not isinstance(found[0], list):
         raise ValueError(f"{which} has a segmentation that is not one polygon, as a rotated box is")
     corners: list[float] = found[0]
-    if not are_places(corners):
-        raise ValueError(f"{which} has a polygon that is not x1, y1, x2, y2, … as numbers up to 2^24")
+    require_polygon(corners, which)
     if len(corners) != 8:
         raise ValueError(f"{which} has a polygon of {len(corners) // 2} points; a rotated box has four corners")
     return corners
