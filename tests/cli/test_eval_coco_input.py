@@ -25,7 +25,7 @@ def test_missing_images(coco: Any) -> None:
     ("content", "text"),
     [
         ("{", "not JSON"),
-        (b"\xff\xfe\x00", "is empty (0 bytes)"),
+        (b"\xff\xfe\x00", "it holds NUL bytes, so it is not text"),
         ("[]", "not in COCO's"),
         ('{"images": []}', "missing key 'categories'"),
     ],

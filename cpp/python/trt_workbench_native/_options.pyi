@@ -256,8 +256,8 @@ class _PlanOptions(TypedDict, total=False):
         plugins: libraries to load before the plan, as they were for its build. Each is opened once and loaded through
             its descriptor (default ()).
         weight_streaming_budget: bytes of device memory for the weights of a plan that was built with weight streaming
-            (TensorRT 10.1 and later), the rest is copied from the host while it runs; automatic lets TensorRT choose by
-            what is free. Without a value all are on the device (default None).
+            (TensorRT 10.1 and later), the rest is copied from the host while it runs; 'auto' (WeightBudget::automatic)
+            lets TensorRT choose by what is free. Without a value all are on the device (default None).
     """
 
     allow_host_code: bool

@@ -148,3 +148,17 @@ def test_a_threshold_of_what_has_none_is_refused_before_anything_is_made(tmp_pat
     given = CalibrationSettings(family="classifier", normalize="none", channel_order="rgb", classes="by-order")
     with pytest.raises(UsageProblem, match=r"--keep f1@0.25: classification has no threshold; --keep AP"):
         subject_of(path, asked, given, lambda _: None)
+
+
+def test_a_split_reaches_the_data_set_or_is_refused(tmp_path: Path) -> None:
+    scored, other, annotations = pictures(tmp_path)
+    calibration = CalibrationSettings(calibration=str(other))
+    asked = DecideSettings(data=scored, annotations=annotations, split="train")
+    with pytest.raises(UsageProblem, match="A file of this form has no splits; remove --split"):
+        subject_of(embedded_model(), asked, calibration, lambda _: None)
+    with pytest.raises(UsageProblem, match="--split needs --data"):
+        subject_of(embedded_model(), DecideSettings(split="train"), calibration, lambda _: None)
+    (tmp_path / "data.yaml").write_text(f"path: {tmp_path}\ntrain: absent\nval: {scored.name}\nnames: [a]\n")
+    asked = DecideSettings(data=scored, annotations=tmp_path / "data.yaml", split="train")
+    with pytest.raises(UsageProblem, match="absent"):  # and not the images of val
+        subject_of(embedded_model(), asked, calibration, lambda _: None)

@@ -63,7 +63,7 @@ def test_what_is_known_to_lose_most_where_the_search_finds_nothing(
     assert made.evidence.kept == {"last": "it makes an output"}
     assert made.evidence.search is None
     assert words in " ".join(search.words)
-    assert " ".join(search.words).endswith(". It keeps the groups that are known to lose most in fp32.")
+    assert " ".join(search.words).endswith(". It keeps in fp32 the groups that are known to lose most.")
     # only a search that ended has a curve to be shown
     assert isinstance(search.document, SearchDocument) == (bound == 0)
 

@@ -140,3 +140,11 @@ def test_images_have_the_size_that_the_model_says(
     for name, size in sizes.items():
         assert {one["values"][name] for one in cases} == {size}
     assert (len({one["values"]["w"] for one in cases}) == 1) == bool(metadata)
+
+
+def test_a_family_that_there_is_not_is_refused(tmp_path: Path) -> None:
+    model = parse_onnx("g (float[N,3,h,w] x) => (float[N,3] y) { m = GlobalAveragePool(x) y = Flatten(m) }")
+    onnx.helper.set_model_props(model, {"imgsz": "64"})
+    onnx.save(model, tmp_path / "m.onnx")
+    with pytest.raises(UsageProblem, match="no detector family called 'yolo8'"):
+        found(tmp_path / "m.onnx", tmp_path / "run", quick=True, preparation=Preparation(family="yolo8"))

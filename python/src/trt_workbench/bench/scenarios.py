@@ -29,10 +29,7 @@ from trt_workbench.bench.llm import LlmWork, open_llm
 from trt_workbench.bench.matrix import Point, Work
 from trt_workbench.bench.options import Ranges, session_options
 from trt_workbench.bench.streams import StreamWork
-from trt_workbench.vision import DecodeSettings, Geometry, find_geometry, preprocess, recognise
-
-# A detector that is deployed shows boxes it is sure of; only evaluation needs the tail below.
-_DEPLOYED_CONF = 0.25
+from trt_workbench.vision import SCORE_THRESHOLD, DecodeSettings, Geometry, find_geometry, preprocess, recognise
 
 
 class Scenario(Protocol):
@@ -95,7 +92,8 @@ class ImageToBoxes:
         self._family = recognise(session.inputs, session.outputs, session.metadata, preparation)
         self._transform = self._family.preparation()
         self._images = [random_image(height, width, seed + index) for index in range(work.batch)]
-        self._decoding = DecodeSettings(conf=_DEPLOYED_CONF)
+        # a detector that is shipped shows boxes it is sure of; only evaluation needs the tail below
+        self._decoding = DecodeSettings(conf=SCORE_THRESHOLD)
         self._input = session.inputs[0]
         size = work.batch if self._input.shape[0] is None else self._input.shape[0]
         self._constants = self._family.constants(size)

@@ -70,7 +70,7 @@ def read_bytes(path: Path, limit: int = MOST_BYTES, *, text: bool = False) -> by
     Args:
         path: the file.
         limit: in bytes.
-        text: refuse a file with zero bytes, such as one of zeros only, before all of it is read.
+        text: refuse a file with NUL bytes, such as one of zeros only, before all of it is read.
 
     Raises:
         OSError: as `open_regular`, the file is larger, or it is no text.
@@ -85,7 +85,7 @@ def _require_text(file: io.BufferedReader, path: Path, limit: int) -> None:
     if os.fstat(file.fileno()).st_size <= limit:
         while data := file.read(_CHUNK):
             if b"\0" in data:
-                raise OSError(errno.EINVAL, "it is empty (0 bytes)", str(path))
+                raise OSError(errno.EINVAL, "it holds NUL bytes, so it is not text", str(path))
         file.seek(0)
 
 

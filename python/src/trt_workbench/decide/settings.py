@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from trt_workbench.core.errors import UsageProblem, did_you_mean
 from trt_workbench.core.precision import precisions as all_precisions
 from trt_workbench.core.settings import AllowUnverified, OptionsByBackend, Seed, Setting
-from trt_workbench.vision import SCORE_THRESHOLD
+from trt_workbench.vision import AT_THRESHOLD, SCORE_THRESHOLD, at_threshold
 
 PRECISIONS = all_precisions()
 """What can be asked for: `int8` is the whole model, `int8-mixed` leaves alone what a search found, else what is known
@@ -18,7 +18,6 @@ to lose most."""
 DEFAULT_PRECISIONS = all_precisions(lambda one: one.by_default)
 AP = "AP"
 """Stands for the figure that models of a task are compared by, such as mask_AP."""
-AT_THRESHOLD = ("f1", "precision", "recall", "ece")
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -45,7 +44,7 @@ def kept(option: str, text: str) -> tuple[str, ...]:
     for name in names(option, text):
         figure, _, at = name.partition("@")
         if name != AP and figure not in AT_THRESHOLD:
-            known = (AP, *(f"{one}@{SCORE_THRESHOLD:g}" for one in AT_THRESHOLD))
+            known = (AP, *(at_threshold(one, SCORE_THRESHOLD) for one in AT_THRESHOLD))
             raise UsageProblem(f"{option}: there is no figure {name!r}; {did_you_mean(name, known)}")
         try:
             threshold = float(at) if "@" in name else SCORE_THRESHOLD
@@ -53,7 +52,7 @@ def kept(option: str, text: str) -> tuple[str, ...]:
             threshold = math.nan
         if not 0 <= threshold <= 1:
             raise UsageProblem(f"{option}: a threshold is a number from 0 to 1, as in {figure}@0.25, not {at!r}.")
-        found.append(name if name == AP else f"{figure}@{threshold:g}")
+        found.append(name if name == AP else at_threshold(figure, threshold))
     return tuple(dict.fromkeys(found))
 
 

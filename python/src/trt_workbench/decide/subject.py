@@ -42,7 +42,9 @@ from trt_workbench.vision import (
     make_calibration_scenes,
     make_embedded_dataset,
     read_dataset,
+    refuse_split,
     task_of,
+    threshold_in,
 )
 
 
@@ -146,6 +148,8 @@ def subject_of(
             raise UsageProblem("--calibration-annotations needs --calibration, the folder of their images.")
         if not settings.calibration_annotations.exists():
             raise UsageProblem(f"The calibration annotations do not exist: {settings.calibration_annotations}")
+    if settings.data is None and settings.split is not None:
+        raise UsageProblem("--split needs --data.")
     if settings.data is None and settings.annotations is None:
         return _embedded(model, settings, calibration, note)
     if settings.data is None:
@@ -155,16 +159,17 @@ def subject_of(
     place = _data_set(model, settings.data, settings, calibration)
     if place and place.words:
         note(f"Data: {place.words}")
+    images = _images_of(place) if place else None
     if calibration.calibration is None:
-        calibration = replace(calibration, calibration=str(_images_of(place) if place else settings.data))
-    if place is None:
+        calibration = replace(calibration, calibration=str(images or settings.data))
+    if place is None or images is None:
         likeness = _likeness(model, settings, settings.data, calibration)
         return _searched(Subject(model, likeness, calibration), settings, SearchSettings(score=likeness.kind))
     if settings.score not in (None, "ap"):
         raise UsageProblem(f"--score {settings.score} is for models without --annotations; remove one of them.")
     family = family_of(model, calibration)
     family.preparation()  # what nobody says is refused before anything is made
-    overlap = images_overlap(calibration.calibration, place.images, place.annotations, place.split)
+    overlap = images_overlap(calibration.calibration, images, place.annotations, place.split)
     task = Detection(
         place.images,
         place.annotations,
@@ -189,7 +194,8 @@ def _images_of(place: DataPlace) -> Path:
 def _data_set(model: Model, data: Path, settings: DecideSettings, calibration: CalibrationSettings) -> DataPlace | None:
     """Return the data set of a detector or classifier; None of samples without annotations."""
     if settings.annotations is not None:
-        return DataPlace(data, settings.annotations)
+        refuse_split(settings.annotations, settings.split)
+        return DataPlace(data, settings.annotations, settings.split)
     files = [data] if data.is_file() else data.iterdir()
     is_samples = any(one.suffix in ARRAY_SUFFIXES for one in files)
     found = None if is_samples else look_for_data(data, settings.split)
@@ -225,7 +231,7 @@ def _searched(subject: Subject, settings: DecideSettings, search: SearchSettings
         reason = f"Some calibration {unit} are also scored, which a search must not see; pass others."
         return replace(subject, no_search=reason)
     if isinstance(subject.task, Detection) and search.annotations is None:
-        reason = "It needs the annotations of the calibration images, --calibration-annotations."
+        reason = "A search needs the annotations of the calibration images, --calibration-annotations."
         return replace(subject, no_search=reason)
     return replace(subject, search=replace(search, keep_score=settings.max_loss))
 
@@ -233,7 +239,7 @@ def _searched(subject: Subject, settings: DecideSettings, search: SearchSettings
 def _kept(names: Sequence[str], task_name: str) -> dict[str, Any]:
     """Return the fields of what is kept. What a task never has is refused before anything is made."""
     task = task_of(task_name)
-    if not task.measures[0].by_score and (wrong := [name for name in names if "@" in name]):
+    if not task.measures[0].by_score and (wrong := [name for name in names if threshold_in(name) is not None]):
         raise UsageProblem(
             f"--keep {','.join(wrong)}: {task.words} has no threshold; --keep AP stands for {task.decided_by}."
         )

@@ -22,7 +22,7 @@ from trt_workbench.quantize import (
     calibration_data,
     coco_scores,
 )
-from trt_workbench.vision import SCORE_THRESHOLD, calibration_images, read_dataset
+from trt_workbench.vision import SCORE_THRESHOLD, at_threshold, calibration_images, read_dataset, threshold_in
 
 SCORED_SAMPLES = 64
 """Of texts and arrays, where --limit says no number."""
@@ -116,13 +116,13 @@ class Detection:
     @property
     def threshold(self) -> float:
         """Score that the model is shipped with."""
-        return next((float(name.partition("@")[2]) for name in self.keep if "@" in name), SCORE_THRESHOLD)
+        return next((at for name in self.keep if (at := threshold_in(name)) is not None), SCORE_THRESHOLD)
 
     @property
     def scored(self) -> tuple[str, ...]:
         """Names of all scores that are compared, those to be kept first."""
-        at = f"@{self.threshold:g}"
-        return tuple(dict.fromkeys((*self.keep, self.decided_by, f"f1{at}", f"ece{at}")))
+        shown = (at_threshold(name, self.threshold) for name in ("f1", "ece"))
+        return tuple(dict.fromkeys((*self.keep, self.decided_by, *shown)))
 
     @property
     def data(self) -> str:

@@ -38,7 +38,7 @@ class RowScore(Strict):
     Attributes:
         value: of the figure.
         ci95: its 95 % interval over resamples.
-        loss: the baseline's value less this one.
+        loss: by how much it is worse than the baseline's: of most figures that value less this one.
         loss_ci95: 95 % interval of the loss over the same resamples of both (paired); None of the baseline itself.
         counted: whether every sample counts whole or not at all: then the intervals are Wilson's, not over resamples.
         figures: further figures by name.

@@ -20,7 +20,7 @@ from trt_workbench.quantize.search import Note, Search
 from trt_workbench.quantize.settings import CalibrationSettings, PlacementSettings, SearchSettings
 
 INT8_MIXED = "int8-mixed"
-_BY_RULE = "It keeps the groups that are known to lose most in fp32."
+_BY_RULE = "It keeps in fp32 the groups that are known to lose most."
 
 
 class _OutOfTime(Exception):

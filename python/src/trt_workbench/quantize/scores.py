@@ -16,6 +16,7 @@ from trt_workbench.core.statistics.bootstrap import draw_counts, share_interval
 from trt_workbench.core.statistics.summary import interval
 from trt_workbench.quantize.document import ClassLoss, RowScore
 from trt_workbench.vision import (
+    AT_THRESHOLD,
     CocoMetrics,
     Matches,
     Verdicts,
@@ -24,6 +25,7 @@ from trt_workbench.vision import (
     read_dataset,
     read_predictions,
     task_in,
+    threshold_in,
 )
 
 # Recall says little that AP and AR_100 do not.
@@ -167,7 +169,7 @@ def coco_scores(directory: Path, seed: int, names: Sequence[str] = ()) -> Resamp
         call_ms=metrics["latency_ms"]["inference"]["p50"] if metrics["latency_ms"] else None,
     )
     others = {decided_by: made}
-    if any("@" in name for name in names):  # by the first measure, such as boxes
+    if any(threshold_in(name) is not None for name in names):  # by the first measure, such as boxes
         first = matches if len(measures) == 1 else measures[0].matches(*where)
         others |= _at_thresholds(first, names, counts, made)
     if names and names[0] not in others:
@@ -186,19 +188,15 @@ def _at_thresholds(
     matches: Matches, names: Sequence[str], counts: NDArray[np.int32], whole: ResampledScore
 ) -> dict[str, ResampledScore]:
     """Return the scores that depend on a threshold; without those that nothing found has."""
-    asked = [name.partition("@") for name in names if "@" in name]
+    asked = [(name, at) for name in names if (at := threshold_in(name)) is not None]
     if (found := matches.verdicts()) is None:
         return {}
     verdicts = Verdicts.joined(found)
-    made = {at: operate(verdicts, float(at), counts) for at in dict.fromkeys(at for _, _, at in asked)}
+    made = {at: operate(verdicts, at, counts) for at in dict.fromkeys(at for _, at in asked)}
     plain = replace(whole, figures={}, classes=(), class_resampled=None)
+    figures = [(name, name.partition("@")[0], made[at]) for name, at in asked]
     return {
-        f"{name}@{at}": replace(
-            plain,
-            value=value,
-            resampled=made[at].resampled[name],
-            worse="rises" if name == "ece" else "falls",
-        )
-        for name, _, at in asked
-        if (value := made[at].figures[name]) is not None
+        name: replace(plain, value=value, resampled=found.resampled[figure], worse=AT_THRESHOLD[figure])
+        for name, figure, found in figures
+        if (value := found.figures[figure]) is not None
     }

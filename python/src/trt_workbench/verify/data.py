@@ -121,6 +121,8 @@ def image_ranges(model: Model, preparation: Preparation) -> dict[str, Range]:
     try:
         facts = recognise.family_of(model, preparation).facts
     except (UsageProblem, ComponentMissing):
+        if preparation.family or preparation.imgsz:
+            raise
         return {}
     sides = zip((2, 3) if facts.layout == "nchw" else (1, 2), facts.input_size, strict=True)
     return {f"{images.name}.{axis}": Range(side, side, side) for axis, side in sides if axis in free}

@@ -16,6 +16,7 @@ from .families.recognise import family_of as family_of
 from .figures import Matches as Matches
 from .forms.found import DataPlace as DataPlace
 from .forms.found import look_for_data as look_for_data
+from .forms.found import refuse_split as refuse_split
 from .gallery import GalleryEntry as GalleryEntry
 from .gallery import image_path as image_path
 from .gallery import is_made_here as is_made_here
@@ -35,7 +36,10 @@ from .scenes.dataset import embedded_dataset as embedded_dataset
 from .scenes.dataset import fits_embedded_dataset as fits_embedded_dataset
 from .scenes.dataset import make_calibration_scenes as make_calibration_scenes
 from .scenes.dataset import make_embedded_dataset as make_embedded_dataset
+from .settings import AT_THRESHOLD as AT_THRESHOLD
 from .settings import CLASSES as CLASSES
 from .settings import SCORE_THRESHOLD as SCORE_THRESHOLD
+from .settings import at_threshold as at_threshold
+from .settings import threshold_in as threshold_in
 from .tasks.registry import task_in as task_in
 from .tasks.registry import task_of as task_of

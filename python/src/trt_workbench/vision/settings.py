@@ -15,8 +15,28 @@ _DATA, _DETECTOR, _SPEED = "Data", "Boxes", "Precision and speed"
 
 SCORE_THRESHOLD = 0.25
 """Score that detectors are shipped with, and that boxes are shown from, unless another is given."""
+AT_THRESHOLD: dict[str, Literal["falls", "rises"]] = {
+    "f1": "falls",
+    "precision": "falls",
+    "recall": "falls",
+    "ece": "rises",
+}
+"""Figures of a detector at a score threshold, and what makes each one worse."""
 IOU_THRESHOLD = 0.5
 """From which on a box is on an object."""
+
+
+def at_threshold(figure: str, threshold: float) -> str:
+    """Return the name of a figure at a threshold, such as "f1@0.25"."""
+    return f"{figure}@{threshold:g}"
+
+
+def threshold_in(name: str) -> float | None:
+    """Return the threshold that the name of a figure holds; None of a figure without one."""
+    _, sign, text = name.partition("@")
+    return float(text) if sign else None
+
+
 BY_NAME, BY_ORDER, BY_ID = "by-name", "by-order", "by-id"
 CLASSES = Setting(
     "How model classes map to categories: by-name, by-order, by-id, or a text file with the category of each class, "

@@ -89,7 +89,7 @@ def cast_model(
         if caster.unasked:
             lost = "range or digits" if row.exponent_bits < get("fp32").exponent_bits else "digits"
             reasons.append(
-                f"squares, sums and their results, or integers alone, exceed {precision}'s {lost}: "
+                f"squares, sums, and what is computed from them or from integers alone, exceed {precision}'s {lost}: "
                 f"{', '.join(caster.unasked)}"
             )
         if reasons:

@@ -76,12 +76,18 @@ def look_for_data(path: Path, split: str | None = None) -> DataPlace | None:
         return DataPlace(file.parent, file, wanted, f"{file}, split {wanted}")
     if file.suffix.lower() not in (".json", *LISTS):
         return None
-    if split and file == path:
-        raise UsageProblem(f"A file of this form has no splits; remove --split: {path}")
+    if file == path:
+        refuse_split(file, split)
     if file.suffix.lower() in LISTS:
         return DataPlace(file.parent, file, None, f"{file}, a class for each image", of_images=True)
     images = _images_of(file)
     return DataPlace(images, file, None, f"{file}, images in {images}")
+
+
+def refuse_split(file: Path, split: str | None) -> None:
+    """Raise UsageProblem where a split is asked of a file that has none."""
+    if split and file.suffix.lower() not in SUFFIXES:
+        raise UsageProblem(f"A file of this form has no splits; remove --split: {file}")
 
 
 def _by_class(path: Path, split: str | None) -> DataPlace | None:
