@@ -2,10 +2,12 @@ import json
 from pathlib import Path
 
 import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.texts import refused
 
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.vision.detections import DetectionStore, write_predictions
+from trt_workbench.vision.detections import DetectionStore, at_least, best_of, write_predictions
 from trt_workbench.vision.families import Detections
 
 IDS = np.array([10, 20, 30], np.int64)
@@ -81,3 +83,21 @@ def test_more_predictions_than_one_block(tmp_path: Path) -> None:
         store.put(index, found)
     write_predictions(tmp_path / "predictions.json", store.collect())
     assert len(json.loads((tmp_path / "predictions.json").read_text())) == 9000
+
+
+def test_a_score_reaches_a_threshold_in_its_own_precision() -> None:
+    scores = np.array([0.9, 0.7, np.nextafter(np.float32(0.7), np.float32(0))], np.float32)
+    assert at_least(scores, 0.7).tolist() == [True, True, False]
+
+
+@given(
+    rows=st.lists(st.tuples(st.integers(0, 3), st.sampled_from([0.1, 0.5, 0.9])), max_size=30), most=st.integers(1, 4)
+)
+@settings(deadline=None)
+def test_the_best_of_each_group_are_those_of_a_loop(rows: list[tuple[int, float]], most: int) -> None:
+    wanted: list[int] = []
+    for group in {one for one, _ in rows}:
+        own = [place for place, (one, _) in enumerate(rows) if one == group]
+        wanted += sorted(own, key=lambda place: -rows[place][1])[:most]
+    groups, scores = np.array([one for one, _ in rows], np.int64), np.array([one for _, one in rows], np.float32)
+    assert best_of(scores, most, groups).tolist() == sorted(wanted)

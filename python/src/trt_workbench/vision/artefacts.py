@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
@@ -31,12 +32,12 @@ class CocoArtefacts:
     environment: Environment
     records: list[ImageRecord]
 
-    @property
+    @cached_property
     def task(self) -> VisionTask:
         """What the model finds. Raises UsageProblem where the run does not hold its figures."""
         return task_in(self.metrics)
 
-    @property
+    @cached_property
     def class_names(self) -> dict[int, str]:
         """Names by category id, as a picture can show them."""
         return {row["category_id"]: label(row["name"], LONGEST_NAME) for row in self.metrics["per_class"]}

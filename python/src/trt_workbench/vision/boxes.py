@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-# Pixels outside of every picture, which OpenCV's integers still hold.
-_FAR = 10_000.0
+FAR = 10_000.0
+"""Pixels outside of every picture, which OpenCV's integers still hold."""
 _RED = (40, 40, 220)  # blue, green, red
 
 
@@ -31,7 +31,7 @@ def draw_boxes(image: NDArray[np.uint8], boxes: Sequence[DrawnBox]) -> None:
     import cv2
 
     for box in reversed(boxes):
-        left, top_edge, right, bottom = (round(min(max(value, -_FAR), _FAR)) for value in box.corners)
+        left, top_edge, right, bottom = (round(min(max(value, -FAR), FAR)) for value in box.corners)
         colour = bgr(box.colour)
         if box.line:
             cv2.rectangle(image, (left, top_edge), (right, bottom), colour, box.line, cv2.LINE_AA)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.vision.dataset import Category, GroundTruth
-from trt_workbench.vision.detections import DetectionTable
+from trt_workbench.vision.detections import DetectionTable, at_least
 from trt_workbench.vision.error_kinds import KINDS, count_errors
 from trt_workbench.vision.measure import BOXES, Measure
 from trt_workbench.vision.settings import IOU_THRESHOLD, SCORE_THRESHOLD
@@ -71,7 +71,7 @@ def confuse(
         threshold: least score of a detection that is counted.
     """
     if len(categories) > _MOST_CLASSES:
-        seen = detections.category_ids[detections.scores >= np.float32(threshold)]
+        seen = detections.category_ids[at_least(detections.scores, threshold)]
         met = set(truth.category_ids.tolist()) | set(seen.tolist())
         categories = tuple(category for category in categories if category.id in met)
     ids = np.array([category.id for category in categories], np.int64)
@@ -86,7 +86,7 @@ def confuse(
     truth_bounds, found_bounds = _bounds(image_ids, truth.image_ids), _bounds(image_ids, detections.image_ids)
     for index in range(len(image_ids)):
         own, found = slice(*truth_bounds[index : index + 2]), slice(*found_bounds[index : index + 2])
-        kept = found.start + np.flatnonzero(detections.scores[found] >= np.float32(threshold))
+        kept = found.start + np.flatnonzero(at_least(detections.scores[found], threshold))
         rows, overlaps = np.arange(own.start, own.stop), np.zeros((len(kept), own.stop - own.start))
         if overlaps.size:
             overlaps = measure.overlaps(detections, kept, truth, rows)

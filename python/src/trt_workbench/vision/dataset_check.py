@@ -15,7 +15,7 @@ from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.percent import share
 from trt_workbench.vision.confusion import Confusion
 from trt_workbench.vision.dataset import NAMES_SHOWN, CocoDataset, GroundTruth
-from trt_workbench.vision.detections import DetectionTable
+from trt_workbench.vision.detections import DetectionTable, at_least
 from trt_workbench.vision.faults import AREA, DUPLICATE, EMPTY, Boxes, Sizes, are_outside, by_box, odd_boxes
 from trt_workbench.vision.settings import IOU_THRESHOLD, SCORE_THRESHOLD
 
@@ -203,7 +203,7 @@ def _check_readings(dataset: CocoDataset, sizes: Sizes, listed: Sizes, detection
     truth = truth.select(np.isin(truth.image_ids, np.unique(truth.image_ids)[:_LOOKED_AT]))
     if len(truth) < _LEAST_OBJECTS:
         return
-    found = detections.scores >= SCORE_THRESHOLD
+    found = at_least(detections.scores, SCORE_THRESHOLD)
     boxes, owners = detections.boxes[found].astype(np.float64), detections.image_ids[found]
     plain = _found(truth, truth.boxes, boxes, owners)
     if plain >= _FEW_FOUND or not len(boxes):

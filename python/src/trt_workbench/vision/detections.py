@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +45,22 @@ class DetectionTable:
         """Return the detections at some places, int [K]."""
         extra = self.extra and self.extra.take(rows)
         return DetectionTable(self.image_ids[rows], self.category_ids[rows], self.boxes[rows], self.scores[rows], extra)
+
+
+def at_least(scores: NDArray[np.float32], threshold: float) -> NDArray[np.bool_]:
+    """Return which scores reach a threshold, in their own precision: one of 0.7 as float32 reaches 0.7."""
+    return scores >= np.float32(threshold)
+
+
+def ranks(groups: NDArray[Any]) -> NDArray[np.intp]:
+    """Return the place of each row among those of its group; groups are ascending."""
+    return np.arange(len(groups)) - np.searchsorted(groups, groups)
+
+
+def best_of(scores: NDArray[np.float32], most: int, groups: NDArray[Any]) -> NDArray[np.intp]:
+    """Return the rows with the best scores of each group, at most so many, in their order; of equal ones the first."""
+    order = np.lexsort((-scores.astype(np.float64), groups))
+    return np.sort(order[ranks(groups[order]) < most])
 
 
 class _Part(NamedTuple):

@@ -51,11 +51,14 @@ def build_gallery(run: CocoArtefacts, folder: Path) -> dict[str, list[GalleryEnt
         return _kept(run, folder)
     if not images.is_dir() or not annotations.exists():
         return {}
-    groups = _groups(run)
+    everything = _everything(run)
+    groups = _groups(run, everything)
     ids = {record["image_id"] for chosen in groups.values() for record in chosen}
-    predictions, truths = predictions_of(run.directory, ids), read_ground_truth(run, ids)
+    predictions, truths = everything or predictions_of(run.directory, ids), read_ground_truth(run, ids)
     exif = run.metrics["settings"].get("exif", "ignore")
-    threshold = run.confusion["score_threshold"]
+    import numpy as np
+
+    threshold = float(np.float32(run.confusion["score_threshold"]))  # as `at_least`
     drawn: dict[str, list[GalleryEntry]] = {}
     for group, chosen in groups.items():
         drawn[group] = []
@@ -117,7 +120,7 @@ def kept_picture(path: Path) -> str | None:
 
 
 def _kept(run: CocoArtefacts, folder: Path) -> dict[str, list[GalleryEntry]]:
-    groups = _groups(run)
+    groups = _groups(run, _everything(run))
     found = {
         group: [
             GalleryEntry(_caption(record, run.task), url)
@@ -139,11 +142,13 @@ def image_path(folder: Path, record: ImageRecord) -> Path:
         ) from error
 
 
-def _groups(run: CocoArtefacts) -> dict[str, list[ImageRecord]]:
-    sure: dict[int, float] = {}
-    if run.task.of_images:
-        found = predictions_of(run.directory, {record["image_id"] for record in run.records})
-        sure = {image_id: boxes[0].get("score", 0.0) for image_id, boxes in found.items() if boxes}
+def _everything(run: CocoArtefacts) -> dict[int, list[Box]]:
+    """Return the predictions of every image where the choice of images needs them: those for classes of images."""
+    return predictions_of(run.directory, {one["image_id"] for one in run.records}) if run.task.of_images else {}
+
+
+def _groups(run: CocoArtefacts, found: Mapping[int, list[Box]]) -> dict[str, list[ImageRecord]]:
+    sure = {image_id: boxes[0].get("score", 0.0) for image_id, boxes in found.items() if boxes}
     return choose(run.records, run.metrics["settings"]["seed"], sure)
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.vision.dataset import Category, CocoDataset, GroundTruth
-from trt_workbench.vision.detections import DetectionTable
+from trt_workbench.vision.detections import DetectionTable, best_of
 from trt_workbench.vision.document import FIGURES
 from trt_workbench.vision.federation import FREQUENCIES, Federation, among
 from trt_workbench.vision.measure import BOXES, MASKS, BoxMeasure, MaskMeasure, Measure
@@ -38,9 +38,7 @@ class _Federated(Measure):
 
     def scored(self, truth: GroundTruth, found: DetectionTable) -> DetectionTable:
         """Return the best of each image whose category was looked for in it."""
-        order = np.lexsort((-found.scores.astype(np.float64), found.image_ids))
-        images = found.image_ids[order]
-        best = np.sort(order[np.arange(len(order)) - np.searchsorted(images, images) < _MOST])
+        best = best_of(found.scores, _MOST, found.image_ids)
         known = frozenset(zip(truth.image_ids.tolist(), truth.category_ids.tolist(), strict=True))
         asked = among(known | self._federation.absent, found.image_ids[best], found.category_ids[best])
         return found.select(best[asked])

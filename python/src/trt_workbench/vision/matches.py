@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from trt_workbench.core.compare import difference
 from trt_workbench.core.statistics.summary import interval
 from trt_workbench.vision.dataset import Category, GroundTruth
-from trt_workbench.vision.detections import DetectionTable
+from trt_workbench.vision.detections import DetectionTable, ranks
 from trt_workbench.vision.federation import FREQUENCIES
 from trt_workbench.vision.measure import BOXES, Measure
 
@@ -209,8 +209,8 @@ def _match(
     images = np.searchsorted(image_ids, detections.image_ids[own])
     by_image = np.lexsort((-detections.scores[own].astype(np.float64), images))  # stable, as pycocotools sorts
     own, images = own[by_image], images[by_image]
-    ranks = np.arange(len(images)) - np.searchsorted(images, images)
-    own, images, ranks = (values[ranks < measure.most] for values in (own, images, ranks))
+    places = ranks(images)
+    own, images, places = (values[places < measure.most] for values in (own, images, places))
     objects, areas, sizes = np.searchsorted(image_ids, truth.image_ids[mine]), _AREAS[:, :, None], all_areas[own]
     inside = (sizes >= areas[:, 0]) & (sizes <= areas[:, 1])
     wanted = ~measure.ignored(truth)[mine] & (truth.areas[mine] >= areas[:, 0]) & (truth.areas[mine] <= areas[:, 1])
@@ -221,7 +221,7 @@ def _match(
             overlaps = measure.overlaps(detections, own[here], truth, mine[there])
             for place, *hit in _match_image(overlaps, truth.crowd[mine[there]], wanted[:, there]):
                 found[here.start + place] = (hit[0], hit[1])
-    order = np.lexsort((ranks, images, -detections.scores[own].astype(np.float64)))
+    order = np.lexsort((places, images, -detections.scores[own].astype(np.float64)))
     matched = np.array([place for place in order if place in found], np.intp)
     shape = (len(matched), len(_AREAS), len(_THRESHOLDS))
     hits = np.array([found[place][0] for place in matched], np.bool_).reshape(shape).transpose(1, 2, 0)
@@ -229,7 +229,7 @@ def _match(
     return _ClassMatches(
         images[order],
         detections.scores[own][order],
-        ranks[order],
+        places[order],
         inside[:, order],
         np.argsort(order)[matched],
         hits,

@@ -13,7 +13,7 @@ from hotcoco.primitives import bbox_iou, mask_iou
 from numpy.typing import NDArray
 
 from trt_workbench.vision.dataset import Category, GroundTruth
-from trt_workbench.vision.detections import DetectionTable
+from trt_workbench.vision.detections import DetectionTable, best_of
 from trt_workbench.vision.document import FIGURES
 from trt_workbench.vision.extras import Restored
 from trt_workbench.vision.keypoints import Keypoints
@@ -284,7 +284,7 @@ def _loaded(
         **own,
     }
     expected = COCO({"images": named[0], "categories": named[1], "annotations": _entries(columns, numbered=True)})
-    best = _best(found, places, measure.most)
+    best = best_of(found.scores, measure.most, places[2] * (places[3].max(initial=0) + 1) + places[3])
     columns = {
         "image_id": places[2][best],
         "category_id": places[3][best],
@@ -299,15 +299,6 @@ def _entries(columns: Mapping[str, NDArray[Any]], *, numbered: bool = False) -> 
     rows = zip(*(column.tolist() for column in columns.values()), strict=True)
     ids = ({"id": number} if numbered else {} for number in itertools.count(1))
     return [{**own, **dict(zip(columns, row, strict=True))} for own, row in zip(ids, rows, strict=False)]
-
-
-def _best(found: DetectionTable, places: Sequence[Rows], most: int) -> Rows:
-    """Return the detections that count, in their order: the best of every image and category."""
-    order = np.lexsort((-found.scores.astype(np.float64), places[3], places[2]))
-    groups = np.stack([places[2][order], places[3][order]])
-    starts = np.flatnonzero(np.r_[True, (np.diff(groups) != 0).any(axis=0)][: len(order)])
-    ranks = np.arange(len(order)) - np.repeat(starts, np.diff([*starts, len(order)]))
-    return np.sort(order[ranks < most])
 
 
 BOXES, MASKS, KEYPOINTS, ROTATED = BoxMeasure(), MaskMeasure(), _Keypoints(), _Rotated()

@@ -29,7 +29,7 @@ from trt_workbench.vision.confusion import confuse
 from trt_workbench.vision.dataset import CocoDataset, read_dataset
 from trt_workbench.vision.dataset_check import check_annotations, check_found
 from trt_workbench.vision.decode import ImageReader
-from trt_workbench.vision.detections import DetectionStore, DetectionTable
+from trt_workbench.vision.detections import DetectionStore, DetectionTable, at_least
 from trt_workbench.vision.detector import Detector
 from trt_workbench.vision.faults import find_faults
 from trt_workbench.vision.files import write_run
@@ -226,7 +226,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
             if not request.find_out:
                 detector.family.preparation()  # says what is to be passed
                 raise UsageProblem(f"The model does not say which slot is the background. {FINDS_OUT}")
-            whole = self._read_dataset(detector.family.task, None)
+            whole = self.dataset if request.limit is None else self._read_dataset(detector.family.task, None)
             on, self.dataset = split(whole, self.dataset, request.seed, [*way.tried])
             say(f"Trying {counted(len(ways), 'way')} to prepare images, on {IMAGES} images that are not scored.")
             detector.family = way.family
@@ -304,7 +304,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
         for one in self._prepared(_EXPLAINED, scale) if transform.dtype != "uint8" else ():
             outputs = session.run({name: np.repeat(one[None], batch, axis=0), **family.constants(batch)})
             with contextlib.suppress(UsageProblem, NotFinite):  # no scores, so that this range is wrong, too
-                count += int((family.decode(outputs)[0].scores >= SCORE_THRESHOLD).sum())
+                count += int(at_least(family.decode(outputs)[0].scores, SCORE_THRESHOLD).sum())
         if not count:
             return "check the preprocessing, the family and --conf"
         range_, own = ("0 to 255", "divides by 255") if scale == 1 else ("0 to 1", "does not divide by 255")

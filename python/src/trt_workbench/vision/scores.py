@@ -114,9 +114,14 @@ def score_detections(
     precision = np.full((*known.shape[:2], len(ids)), -1.0)
     precision[:, :, order] = known
     ignored = measure.ignored(truth)
-    present = np.array([np.count_nonzero((truth.category_ids == one) & ~ignored) for one in ids], np.int64)
-    counts = np.array([np.count_nonzero(detections.category_ids == one) for one in ids], np.int64)
+    present, counts = (_by_category(one, ids) for one in (truth.category_ids[~ignored], detections.category_ids))
     return CocoScores(figures, precision, tuple(categories), present, counts)
+
+
+def _by_category(found: NDArray[np.int64], ids: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return how many rows each category has, int64 [ids]."""
+    counts = dict(zip(*(one.tolist() for one in np.unique(found, return_counts=True)), strict=True))
+    return np.array([counts.get(one, 0) for one in ids.tolist()], np.int64)
 
 
 def _mean(precision: NDArray[np.float64]) -> float | None:

@@ -11,7 +11,7 @@ from hotcoco import COCOeval
 from numpy.typing import NDArray
 
 from trt_workbench.vision.dataset import Category, GroundTruth
-from trt_workbench.vision.detections import DetectionTable
+from trt_workbench.vision.detections import DetectionTable, ranks
 from trt_workbench.vision.matches import ResampledFigures
 from trt_workbench.vision.measure import Measure, Rows
 
@@ -118,7 +118,7 @@ class _TopClasses(Measure):
 
     def scored(self, truth: GroundTruth, found: DetectionTable) -> DetectionTable:  # noqa: ARG002
         """Return the best class of each image."""
-        return found.select(np.flatnonzero(_ranks(found) == 0))
+        return found.select(np.flatnonzero(ranks(found.image_ids) == 0))
 
     def evaluation(
         self, named: tuple[list[Any], list[Any]], truth: GroundTruth, found: DetectionTable, places: Sequence[Rows]
@@ -128,15 +128,15 @@ class _TopClasses(Measure):
     def scores(self, truth: GroundTruth, categories: Sequence[Category], found: DetectionTable) -> TopScores:
         """Return which images are right; an image is one annotation."""
         truth = truth.select(np.argsort(truth.image_ids, kind="stable"))
-        ids, ranks = np.array([one.id for one in categories], np.int64), _ranks(found)
+        ids, places = np.array([one.id for one in categories], np.int64), ranks(found.image_ids)
         own = np.searchsorted(truth.image_ids, found.image_ids)
         hits = truth.category_ids[own] == found.category_ids
         right = {}
         for name, most in zip(_FIGURES, (1, RANKS), strict=True):
             if most == 1 or len(categories) > most:
                 right[name] = np.zeros(len(truth), np.bool_)
-                right[name][own[hits & (ranks < most)]] = True
-        best = np.bincount(np.searchsorted(ids, found.category_ids[ranks == 0]), minlength=len(ids))
+                right[name][own[hits & (places < most)]] = True
+        best = np.bincount(np.searchsorted(ids, found.category_ids[places == 0]), minlength=len(ids))
         return TopScores(tuple(categories), np.searchsorted(ids, truth.category_ids), right, best)
 
     def matches(
@@ -148,11 +148,6 @@ class _TopClasses(Measure):
     ) -> TopMatches:
         """Return what makes figures of resamples."""
         return TopMatches(self.scores(truth, categories, found))
-
-
-def _ranks(found: DetectionTable) -> NDArray[np.intp]:
-    """Return the place of each class among those of its image, which follow each other, the best first."""
-    return np.arange(len(found)) - np.searchsorted(found.image_ids, found.image_ids)
 
 
 TOP_CLASSES = _TopClasses()

@@ -157,12 +157,12 @@ class DoesNotFit(Exception):
     """An output cannot be of a family; the text says why. An answer, not an error: `recognise` collects them."""
 
 
-def refuse_other_heads(family: str, facts: DetectorFacts) -> None:
+def refuse_other_heads(facts: DetectorFacts, *, end_to_end: bool) -> None:
     """Raise DoesNotFit where the metadata says that the model is of another family than this one of YOLO's."""
     if facts.is_rt_detr:
         text = f"the metadata says that the model is an RT-DETR (head {facts.head or 'not named'})"
         raise DoesNotFit(text)
-    if facts.end_to_end is not None and facts.end_to_end != family.startswith("yolov10"):
+    if facts.end_to_end is not None and facts.end_to_end != end_to_end:
         text = f"the metadata says that the model is {'' if facts.end_to_end else 'not '}end-to-end (`end2end`, `args`)"
         raise DoesNotFit(text)
 

@@ -39,7 +39,7 @@ class YoloV10(YoloHead):
     def create(cls, output: TensorSpec, facts: DetectorFacts) -> Self:
         """Return the family, or raise DoesNotFit."""
         if not facts.forced:
-            refuse_other_heads(cls.name, facts)
+            refuse_other_heads(facts, end_to_end=True)
         certain, columns = facts.forced or facts.end_to_end, 6 + cls.more(output, facts)
         if len(output.shape) != 3 or output.shape[2] not in (columns, None if certain else columns):
             text = f"the shape is not {cls.shape_text}"

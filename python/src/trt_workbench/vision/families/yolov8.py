@@ -50,7 +50,7 @@ class YoloV8(YoloHead):
     def create(cls, output: TensorSpec, facts: DetectorFacts) -> Self:
         """Return the family, or raise DoesNotFit. `[N, A, 4 + C]` is taken only if names or the user confirm it."""
         if not facts.forced:
-            refuse_other_heads(cls.name, facts)
+            refuse_other_heads(facts, end_to_end=False)
         if len(output.shape) != 3:
             text = f"the shape is not {cls.shape_text}"
             raise DoesNotFit(text)

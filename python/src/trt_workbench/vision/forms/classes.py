@@ -9,16 +9,16 @@ from typing import Any
 from trt_workbench.backends.preparation import Exif
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.files import path_within
 from trt_workbench.core.hashing import hash_document
 from trt_workbench.core.input_files import read_text
 from trt_workbench.vision.decode import image_size
-from trt_workbench.vision.forms.form import DataForm
+from trt_workbench.vision.forms.form import MOST_CLASSES, DataForm
 from trt_workbench.vision.forms.image_files import images_below, is_image
 
 LISTS = (".txt", ".csv", ".tsv")
 """Suffixes of a list of images with their classes."""
 _PARTS = frozenset({"images", "labels", "annotations", "train", "val", "valid", "validation", "test"})
-_MOST_CLASSES = 100_000
 
 
 def class_folders(folder: Path) -> list[Path]:
@@ -70,7 +70,8 @@ def _folders(folder: Path) -> tuple[list[tuple[str, int]], list[str], list[str]]
         for number, one in enumerate(folders)
         for image in images_below(one)
     ]
-    empty = [one.name for number, one in enumerate(folders) if number not in {label for _, label in rows}]
+    used = {number for _, number in rows}
+    empty = [one.name for number, one in enumerate(folders) if number not in used]
     notes = [f"{counted(len(empty), 'class', 'classes')} without an image: {', '.join(empty[:5])}."] if empty else []
     return rows, [one.name for one in folders], notes
 
@@ -104,9 +105,14 @@ def _parts(line: str, file: Path, number: int) -> tuple[str, str]:
         raise UsageProblem(f"{line.strip()!r:.80} is not the path of an image and a class: {file}:{number}")
     place = Path(name)
     try:
-        return (place.relative_to(file.absolute().parent) if place.is_absolute() else place).as_posix(), label
+        place = place.relative_to(file.absolute().parent) if place.is_absolute() else place
     except ValueError:
         raise UsageProblem(f"{name!r:.80} is not in the folder of the list: {file}:{number}") from None
+    try:
+        path_within(Path(), place.as_posix())  # before the file is opened
+    except ValueError as error:
+        raise UsageProblem(f"{error}: {file}:{number}") from None
+    return place.as_posix(), label
 
 
 def _names(labels: Sequence[str], file: Path) -> list[str]:
@@ -114,6 +120,6 @@ def _names(labels: Sequence[str], file: Path) -> list[str]:
     if not all(map(str.isdecimal, labels)):
         return sorted(set(labels))
     most = max(map(int, labels), default=-1)
-    if most >= _MOST_CLASSES:
-        raise UsageProblem(f"Class {most} is above the {_MOST_CLASSES} that are read: {file}")
+    if most >= MOST_CLASSES:
+        raise UsageProblem(f"Class {most} is above the {MOST_CLASSES} that are read: {file}")
     return [str(number) for number in range(most + 1)]

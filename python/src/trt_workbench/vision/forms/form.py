@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+MOST_CLASSES = 100_000
+"""That are read of a data set."""
+
 
 @dataclass(frozen=True)
 class DataForm:

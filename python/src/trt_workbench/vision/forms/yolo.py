@@ -14,7 +14,7 @@ from trt_workbench.core.hashing import hash_bytes, hash_document, hash_parts
 from trt_workbench.core.input_files import read_text
 from trt_workbench.core.yaml_settings import Location, read_yaml
 from trt_workbench.vision.decode import image_size
-from trt_workbench.vision.forms.form import DataForm
+from trt_workbench.vision.forms.form import MOST_CLASSES, DataForm
 from trt_workbench.vision.forms.image_files import images_below, is_image
 from trt_workbench.vision.forms.yolo_labels import LabelReader, Labels
 
@@ -24,7 +24,6 @@ DEFAULT_SPLIT = "val"
 _ALSO = {"val": ("valid", "validation"), "valid": ("val",), "validation": ("val",)}
 # Keys that are no splits, whatever they hold.
 _NO_SPLITS = frozenset({"path", "names", "nc", "download", "kpt_shape", "kpt_names", "flip_idx", "roboflow"})
-_MOST_CLASSES = 100_000
 _SHOWN = 3
 
 
@@ -110,7 +109,7 @@ def _read_images(
 
 def _names(described: _Yaml) -> list[str]:
     names, count = described.content.get("names"), described.content.get("nc")
-    if count is not None and (not isinstance(count, int) or isinstance(count, bool) or not 0 < count <= _MOST_CLASSES):
+    if count is not None and (not isinstance(count, int) or isinstance(count, bool) or not 0 < count <= MOST_CLASSES):
         raise described.wrong("nc", f"{count!r:.40} is not a number of classes")
     if names is None and count is not None:
         return [f"class_{place}" for place in range(count)]  # as Ultralytics calls them

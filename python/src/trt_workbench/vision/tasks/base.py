@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from trt_workbench.vision.measure import Measure
 
 Corners = tuple[float, float, float, float]
-FAR: Final = 10_000.0
-"""Pixels outside of every picture, which OpenCV's integers still hold."""
 _MOST: Final = 2**24
 
 

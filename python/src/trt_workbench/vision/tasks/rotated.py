@@ -11,9 +11,10 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from trt_workbench.vision.boxes import FAR
 from trt_workbench.vision.measure import ROTATED, Measure
 from trt_workbench.vision.rotated import RotatedBoxes
-from trt_workbench.vision.tasks.base import FAR, VisionTask, changed, described, require_polygon
+from trt_workbench.vision.tasks.base import VisionTask, changed, described, require_polygon
 from trt_workbench.vision.tasks.names import TaskName
 
 _UNSAFE = re.compile(r"[^\w.+-]+")
