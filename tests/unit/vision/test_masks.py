@@ -9,6 +9,7 @@ import pytest
 from hotcoco import mask
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from packaging.version import Version
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 from tests.unit.vision.test_coco_scores import CATEGORIES, detections_near, ground_truth
@@ -60,7 +61,7 @@ def test_masks_are_those_of_ultralytics(end_to_end: bool, name: str) -> None:
     torch = pytest.importorskip("torch")
     from ultralytics.utils import nms, ops
 
-    assert ultralytics.__version__ >= "8.4"
+    assert Version(ultralytics.__version__) >= Version("8.4")
     rng = np.random.default_rng(3)
     for batch, size in itertools.product((1, 3), ((180, 240), (333, 250))):
         given_ = outputs(rng, batch, end_to_end=end_to_end)

@@ -126,7 +126,7 @@ class Capture:
                 "it printed nothing",
             )
             how = ended_how(ended.code)
-            raise ComponentMissing(f"{tool.title} {how}: {last[:300]} The command was: {text}")
+            raise ComponentMissing(f"{tool.title} {how}: {last[:300].removesuffix('.')}. The command was: {text}")
         return ended.stdout
 
     def _raise_failure(self) -> None:

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from trt_workbench.backends.profiling import Operation, Side
+from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.profile.document import Kernel, kernels_with_shares
 
@@ -92,7 +93,7 @@ def _rows(lines: Sequence[str], first: int, names: list[str], source: str, free:
         if fitted is None:
             number, line = kept[place]
             raise UsageProblem(
-                f"{source} printed {len(cells)} cells for {len(names)} columns, line {number}: {line[:300]}"
+                f"{source} printed {counted(len(cells), 'cell')} for {len(names)} columns, line {number}: {line[:300]}"
             )
         if fitted != names:
             rows.append(dict(zip(names, fitted, strict=True)))

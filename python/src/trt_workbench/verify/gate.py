@@ -184,7 +184,7 @@ def _refusal(problem: str, engine: Engine, model: Path, *, is_wrong: bool) -> st
         fix = f"Verify it with `trtw verify {engine.plan} --model {model}`"
     else:
         fix = f"Verify it with `trtw verify {engine.plan.name} --model MODEL.onnx`"
-    return f"The engine is {problem}. {fix}, or pass {ALLOW}: {engine.plan}"
+    return f"The engine is {problem.removesuffix('.')}. {fix}, or pass {ALLOW}: {engine.plan}"
 
 
 def _mark(kept: Verification | None, engine: Engine, problem: str) -> Mark:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
+from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import Strict
 from trt_workbench.engine.profiles import Profile, ShapeRange
 from trt_workbench.stream.contract.expressions import Expression
@@ -227,7 +228,8 @@ class Contract(Strict):
             kind = self.chunking.later if index else self.chunking.first
             fed = size or kind.size
             if fed <= kind.left_context:
-                raise ValueError(f"a chunk of {fed} frames has no room for {kind.left_context} frames of left context")
+                left = kind.left_context
+                raise ValueError(f"a chunk of {counted(fed, 'frame')} has no room for {left} frames of left context")
             new = min(fed - kind.left_context, frames - start)
             yield Chunk(index=index, start=start, new=new, left_context=kind.left_context, size=fed)
             start, index = start + new, index + 1

@@ -182,7 +182,8 @@ def _invariants(contract: Contract) -> Iterator[str]:
 def _chunks(contract: Contract) -> Iterator[str]:
     for word, kind in (("first", contract.chunking.first), ("later", contract.chunking.later)):
         if kind.hop < 1:
-            yield f"the {word} chunk of {kind.size} frames has no room for {kind.left_context} frames of left context"
+            size, left = counted(kind.size, "frame"), kind.left_context
+            yield f"the {word} chunk of {size} has no room for {left} frames of left context"
     for name, count in Counter(profile.name for profile in contract.profiles).items():
         if count > 1:
             yield f"{count} profiles are called {name}"

@@ -104,14 +104,12 @@ def class_names(metadata: Mapping[str, str]) -> tuple[str, ...] | None:
 def _task(metadata: Mapping[str, str]) -> TaskName | None:
     """Return what the metadata says that the model finds; None if it says nothing."""
     task, head = metadata.get("task") or None, metadata.get("head", "")
-    said = f"its task is {task!r}"
     if task in (None, "detect"):
         task = "pose" if "kpt_shape" in metadata else next((name for word, name in _HEADS if word in head), task)
-        said = f"its head is {head!r}" if head else "it has key points (`kpt_shape`)"
     if task is not None and task not in _TASKS:
         raise UsageProblem(
-            f"The model's metadata says that {said}: a model for {_OTHERS.get(task, task)}. Supported are "
-            f"tasks {', '.join(_TASKS)}."
+            f"The model's metadata says that its task is {task!r}: a model for {_OTHERS.get(task, task)}. "
+            f"Supported are tasks {', '.join(_TASKS)}."
         )
     if (channels := metadata.get("channels") or "3") != "3":
         raise UsageProblem(
