@@ -28,6 +28,7 @@ _MASKS = {
     r"[^\s'\"(]*/site-packages": "<site-packages>",
     r"\b\d{8}T\d{6}Z-[0-9a-f]{6}\b": "<run>",
     r"\[ONNXRuntimeError\].*(?=\))": "<reason>",
+    r"<reason> Explanation: .*?(?=\)\. Omit)": "<reason>",  # of PyTorch's compiler, with lines of files
     r"\bline \d+ column \d+ \(char \d+\)": "<place>",  # in JSON that holds temporary folders
     r"\b127\.0\.0\.1:\d+": "127.0.0.1:<port>",
     r"[\d.]+ [KMGT]?i?B of memory are free": "<memory> of memory are free",
