@@ -213,3 +213,15 @@ def test_layers_are_inspected(plan: Path, trtw: Trtw) -> None:
     document = json.loads(trtw("inspect-engine", plan, "--json").stdout)
     assert any("first_conv" in layer["Name"] for layer in document["engine"]["layers"])
     assert document["engine"]["tensors"][0]["profiles"][0][2] == [4, 3, SIDE, SIDE]
+
+
+def test_calls_in_every_way_are_right_and_timed(plan: Path, trtw: Trtw) -> None:
+    ways = "buffer,numpy,pinned,torch,view"
+    result = trtw("infer-engine", plan, "--duration", "0.2", "--calls", ways, "--no-single-calls", "--json")
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)["benchmark"]["user_calls"]
+    rows = {row["name"]: row["time_us"]["median"] for row in found["rows"]}
+    assert rows.keys() >= {"h2d", "compute", "d2h", "buffer", "numpy", "pinned", "pinned_out", "view", "view_copy"}
+    assert ("torch" in found["left_out"]) == ("torch" not in rows)
+    calls = rows.keys() - {"h2d", "compute", "d2h", "view_copy", "torch_alone"}
+    assert all(rows[name] > rows["compute"] for name in calls)

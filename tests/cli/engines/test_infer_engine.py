@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from tests.cli.engines.common import infer, measuring, write_model
 from tests.in_app import stderr_of, trtw
+from tests.onnx_text import write_onnx
 from tests.texts import held
 
 
@@ -175,6 +176,42 @@ def test_measuring_is_shown_to_people(plan: Path) -> None:
     assert "Throughput 1000.0 queries/s" in shown.stdout
     assert "CUDA graph off" in shown.stdout
     assert "too few to claim p95, p99" in shown.stdout
+
+
+def test_calls_are_measured_in_every_way(tmp_path: Path) -> None:
+    text = "pictures (float[n,3,4,5] image, float[n,2] scale) => (float[n,3,4,5] y, float[n,2] z)"
+    model = write_onnx(tmp_path / "pictures.onnx", f"{text} {{ y = Sin(image) z = Neg(scale) }}")
+    plan = tmp_path / "pictures.plan"
+    assert trtw("build-engine", model, "--max-batch", "4", "-o", plan, "--verify", "off").exit_code == 0
+    document = infer(*measuring(plan, "--calls", "view,pinned,buffer,numpy,torch"))
+    found = document["benchmark"]["user_calls"]
+    assert found["left_out"] == {"torch": "PyTorch is absent, or sees no GPU"}
+    names = [row["name"] for row in found["rows"]]
+    assert names == ["h2d", "compute", "d2h", "view", "view_copy", "pinned", "pinned_out", "buffer", "numpy"]
+    for row in found["rows"][3:]:
+        above = row["above_compute_us"]
+        assert above["low"] <= above["median"] <= above["high"]
+        assert row["time_us"]["median"] - 1000 == pytest.approx(above["median"])
+        assert row["time_us"]["coverage"] == 0.9375
+    lines = (Path(document["directory"]) / "records.jsonl").read_text().splitlines()
+    calls = [record for record in map(json.loads, lines) if "round" in record]
+    assert {(call["via"], call["round"]) for call in calls} == {
+        (via, number) for via in ("events", *names[3:]) for number in range(5)
+    }
+    shown = trtw("infer-engine", *measuring(plan, "--calls", "pinned,torch")).stdout
+    assert "Microseconds of a user's call: median of 5 rounds, 94 % interval" in shown
+    assert "note: torch was left out: PyTorch is absent, or sees no GPU." in shown
+
+
+def test_a_call_that_is_wrong_in_one_way_is_not_timed(plan: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRTW_DOUBLE_FAULT", "page-locked outputs")
+    assert infer(*measuring(plan, "--calls", "numpy"))["passed"]
+    held(stderr_of("infer-engine", *measuring(plan, "--calls", "numpy,pinned"), code=1))
+
+
+@pytest.mark.parametrize("words", [("--calls", "numpy,cupy"), ("--calls", "numpy", "--state", "total=x")])
+def test_calls_that_cannot_be_compared_are_refused(plan: Path, words: tuple[str, ...]) -> None:
+    held(stderr_of("infer-engine", plan, *words))
 
 
 # machines that lack something

@@ -4,7 +4,8 @@
 What it pretends to be is told by variables: TRTW_DOUBLE_VERSION and TRTW_DOUBLE_CAPABILITY are TensorRT's and the
 GPU's, TRTW_DOUBLE_SLEEP the seconds of a build (roughly, with version 8), TRTW_DOUBLE_LOG a file that gets a line for
 every build, TRTW_DOUBLE_PROFILER one that gets a line for every start and stop of the profiler. TRTW_DOUBLE_FAULT names
-a way to run an engine in which it is wrong: "no graph", "transfers", "slots", "device arrays", "state", "profile 1".
+a way to run an engine in which it is wrong: "no graph", "transfers", "slots", "device arrays", "page-locked outputs",
+"state", "profile 1".
 A number stands for a batch: from it on, rows after the first are wrong. With "crash" the device fails in every call,
 with "abort" the process ends. TRTW_DOUBLE_GRAPHS is a file that gets a line for every CUDA graph that a runner would
 capture.
@@ -259,6 +260,10 @@ class ImageBatch:
         self.array = np.stack([preprocess(image, transform)[0] for image in images])
 
 
+def pinned_empty(shape: Sequence[int], dtype: Any = "uint8") -> Any:
+    return np.empty(shape, dtype)
+
+
 class DeviceArray(SimpleNamespace):
     def numpy(self) -> Any:
         return self.array.copy()
@@ -326,7 +331,7 @@ class Runner:
         )
         self._count_use(tuple(sorted((name, array.shape) for name, array in arrays.items())), tuple(at or ()))
         self._state = {name: found.pop(output) for output, name in self.pairs.items()}
-        if self._is_wrong(on_device=device_outputs):
+        if self._is_wrong(on_device=device_outputs, into=out is not None):
             found = {name: array + 1 for name, array in found.items()}
         if device_outputs:
             return {name: DeviceArray(array=array) for name, array in found.items()}
@@ -349,10 +354,11 @@ class Runner:
             with Path(log).open("a", encoding="utf-8") as file:
                 file.write(f"{key}\n")
 
-    def _is_wrong(self, *, on_device: bool) -> bool:
+    def _is_wrong(self, *, on_device: bool, into: bool) -> bool:
         ways = {
             "no graph": not self.options.cuda_graph,
             "transfers": getattr(self.options, "graph_includes_transfers", None) is False,
+            "page-locked outputs": into,
             "slots": getattr(self.options, "slots", 1) > 1,
             "device arrays": on_device,
             "state": bool(self.pairs),
@@ -365,6 +371,13 @@ class Runner:
 
     def reset_state(self) -> None:
         self._state = _zeros(self.engine, self.pairs)
+
+    def input_buffer(self, name: str, shape: Sequence[int] | None = None, *, slot: int = 0) -> Any:
+        tensor = next(tensor for tensor in self.engine.inputs if tensor.name == name)
+        return np.zeros(tensor.shape if shape is None else shape, tensor.dtype)
+
+    def timing(self) -> SimpleNamespace:
+        return SimpleNamespace(h2d_ms=0.1, compute_ms=1.0, d2h_ms=0.1)
 
     def measure(self, inputs: Mapping[str, Any], options: BenchOptions) -> "BenchResult":
         chosen = BenchOptions(streams=1, transfers=True, cuda_graph=self.options.cuda_graph)

@@ -45,3 +45,48 @@ def uploader(device: int) -> Callable[[NDArray[Any]], Any] | None:
     from trt_workbench.backends.torch.onnx_torch.dtypes import as_torch
 
     return lambda array: as_torch(array).to(f"cuda:{device}")
+
+
+class TorchWork:
+    """Tensors on a GPU for calls of an engine, and work on them before and after one."""
+
+    def __init__(self, device: str) -> None:
+        """Take a device by PyTorch's name."""
+        import torch
+
+        self._torch, self._device = torch, device
+
+    def tensor(self, array: NDArray[Any]) -> Any:
+        """Return a copy on the device."""
+        from trt_workbench.backends.torch.onnx_torch.dtypes import as_torch
+
+        return as_torch(array).to(self._device)
+
+    def taken(self, array: Any) -> Any:
+        """Return an array of the core's as a tensor, without a copy."""
+        return self._torch.utils.dlpack.from_dlpack(array)
+
+    def before(self, tensor: Any) -> Any:
+        """Return a tensor of the same values in memory of its own."""
+        return (tensor * 0.5) * 2 if tensor.is_floating_point() else tensor + 0
+
+    def after(self, outputs: Mapping[str, Any]) -> int:
+        """Return where the first output is largest, read on the host."""
+        first = next(iter(outputs.values()))
+        scores = first.softmax(-1) if first.is_floating_point() and first.dim() else first
+        return int(scores.argmax().item())
+
+    def arrays(self, outputs: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+        """Return copies on the host; of bfloat16 its bits."""
+        torch = self._torch
+        bits = {torch.bfloat16: torch.int16}
+        return {name: one.view(bits.get(one.dtype, one.dtype)).cpu().numpy() for name, one in outputs.items()}
+
+
+def torch_work(device: int) -> TorchWork | str:
+    """Return PyTorch's work on a CUDA device, else why there is none.
+
+    Args:
+        device: index of the CUDA device.
+    """
+    return TorchWork(f"cuda:{device}") if uploader(device) else "PyTorch is absent, or sees no GPU"

@@ -101,6 +101,8 @@ def infer_engine(
     All results are written to a run directory.
     """
     refuse_misplaced(context, request)
+    if settings.calls and request.state:
+        raise UsageProblem("--calls compares calls with the same inputs, which --state makes depend on each other.")
     from trt_workbench.infer.run import check_times, write_times
 
     if request.expect is None and (request.rtol, request.atol) != (InferRequest.rtol, InferRequest.atol):

@@ -53,13 +53,14 @@ class NativeEngine:
         return engine_inputs(self._loaded, limited(self.session.inputs, asked.model), shapes, asked.seed, asked.profile)
 
     def seconds(self, settings: MeasureSettings) -> float:
-        """Return about how long measuring takes: queries, and single calls from C++ and from Python."""
-        return settings.duration_s * (3 if settings.single_calls else 1)
+        """Return about how long measuring takes: queries, single calls from C++ and from Python, calls in rounds."""
+        ways = 1 + 2 * len(settings.calls) if settings.calls else 0
+        return settings.duration_s * (1 + 2 * settings.single_calls + ways)
 
     def measure(self, inputs: Mapping[str, NDArray[Any]], settings: MeasureSettings) -> Measurement:
         """Measure single calls, then queries, for which the session is closed: its memory is read before."""
         self._memory = self.memory()
-        return measure(self._loaded, self.session, inputs, settings, self._request.profile)
+        return measure(self._loaded, self.session, inputs, settings, self._request)
 
     def memory(self) -> dict[str, Any]:
         """Return the size of the plan, and what the engine takes on the device with one slot open."""

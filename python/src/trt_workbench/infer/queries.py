@@ -18,7 +18,8 @@ from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.statistics.summary import claimed_percentile, summarize
 from trt_workbench.engine import native
 from trt_workbench.engine.loading import LoadedEngine
-from trt_workbench.infer.settings import MeasureSettings
+from trt_workbench.infer.calls import Caller
+from trt_workbench.infer.settings import InferRequest, MeasureSettings
 
 
 def initial_state(specs: Sequence[TensorSpec]) -> dict[str, NDArray[Any]]:
@@ -70,7 +71,7 @@ def measure(
     session: TrtSession,
     inputs: Mapping[str, NDArray[Any]],
     settings: MeasureSettings,
-    profile: int | None = None,
+    request: InferRequest,
 ) -> Measurement:
     """Measure an engine on one set of inputs.
 
@@ -80,20 +81,23 @@ def measure(
         inputs: by name, as `session.run` takes them. State starts from zeros; queries of the bench read it unchanged,
             single calls feed it back.
         settings: how.
-        profile: optimisation profile; None chooses by the shapes.
+        request: has the optimisation profile, and how outputs are compared.
 
     Raises:
         UsageProblem: the inputs do not fit the engine.
+        CheckFailed: a call gave other outputs than the session.
         DeviceFailure: the device failed or is out of memory.
     """
     every = {**inputs, **initial_state(session.state_inputs)}
     singles, records = _single_calls(session, inputs, settings) if settings.single_calls else ({}, [])
+    caller = Caller(session, inputs, request) if settings.calls else None
     # its streams go to the bench: kernels launched on a second one would slow down those of the engine's graph
     session.close()
     with native.translated():
-        options = native.require("BenchOptions")(**settings.bench_options(profile))
+        costs = caller.measure(settings) if caller else None
+        options = native.require("BenchOptions")(**settings.bench_options(request.profile))
         result = native.require("bench")(loaded.engine, every, options)
-        layers = _layers(loaded, every, profile) if settings.layer_times else []
+        layers = _layers(loaded, every, request.profile) if settings.layer_times else []
     parts = {f"{part}_ms": getattr(result, f"{part}_ms") for part in PARTS}
     metrics: dict[str, Any] = {
         "settings": asdict(settings),
@@ -109,6 +113,9 @@ def measure(
     metrics["compute_variation_percent"] = _variation_percent(result.compute_ms)
     if singles:
         metrics["single_calls"] = singles
+    if costs:
+        metrics["user_calls"] = costs.metrics
+        records += costs.records
     metrics["notes"] = _notes(result, metrics)
     return Measurement(metrics, list(trtexec_times(result)), [*_query_records(result), *records], layers)
 

@@ -25,6 +25,9 @@ MODEL_SUFFIXES = (".onnx", ".pt2")
 Note = Callable[[str], None]
 Step = Callable[[int], None]
 
+CALLS = ("buffer", "numpy", "pinned", *("torch",), "view")
+"""Where a user's arrays lie: in the slot's own buffer, ordinary or page-locked memory, on the GPU, strided."""
+
 _DATA, _CHECKS = "Inputs and outputs", "Checks"
 _BENCH, _RUNNING = "Measuring", "Running on TensorRT"
 _DIGITS = 18  # of a number that 64 bits hold
@@ -49,6 +52,15 @@ def read_percentiles(option: str, text: str) -> tuple[float, ...]:
         found = (-1.0,)
     if not all(0 <= percent <= 100 for percent in found):
         raise UsageProblem(f"{option} takes numbers from 0 to 100 separated by commas, not {text!r}.")
+    return found
+
+
+def read_calls(option: str, text: str) -> tuple[str, ...]:
+    """Return the ways named by a text such as `numpy,pinned`. Raises UsageProblem for one that there is not."""
+    found = tuple(dict.fromkeys(text.split(","))) if text else ()
+    for name in found:
+        if name not in CALLS:
+            raise UsageProblem(f"{option} takes {', '.join(CALLS)}, separated by commas, not {name!r}.")
     return found
 
 
@@ -120,6 +132,16 @@ class MeasureSettings:
     single_calls: Annotated[
         bool, Setting("Also time single calls end to end, from C++ and Python.", _BENCH), Native()
     ] = True
+    calls: Annotated[
+        tuple[str, ...],
+        Setting(
+            f"Also time a user's call with arrays in these places, five rounds in turn: {','.join(CALLS)}.",
+            _BENCH,
+            kind=str,
+            read=read_calls,
+        ),
+        Native(),
+    ] = ()
     layer_times: Annotated[
         bool,
         Setting("Also time every layer (layers.json).", _BENCH),

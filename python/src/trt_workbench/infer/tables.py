@@ -112,6 +112,26 @@ def _print_benchmark(console: Console, measured: Mapping[str, Any]) -> None:
     for part in dict.fromkeys(too_few(one, columns, unit) for one in rows.values()):
         if part:
             print_line(console, f"note: {part}; measure longer.")
+    if "user_calls" in measured:
+        _print_calls(console, measured["user_calls"])
+
+
+def _print_calls(console: Console, found: Mapping[str, Any]) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    coverage = found["rows"][0]["time_us"]["coverage"]
+    title = f"Microseconds of a user's call: median of {found['rounds']} rounds, {100 * coverage:.0f} % interval"
+    table = Table(
+        "", "median", "interval", "above compute", "interval", title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0)
+    )
+    for row in found["rows"]:
+        parts = [row["time_us"], *filter(None, [row.get("above_compute_us")])]
+        cells = [cell for one in parts for cell in (f"{one['median']:.1f}", f"{one['low']:.1f} to {one['high']:.1f}")]
+        table.add_row(row["label"], *cells)
+    console.print(table)
+    for name, reason in found["left_out"].items():
+        print_line(console, f"note: {name} was left out: {reason}.")
 
 
 def _samples(metrics: Mapping[str, Any]) -> str:

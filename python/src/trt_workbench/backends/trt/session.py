@@ -112,6 +112,19 @@ class TrtSession(StateSession):
         found = engine_precision(self.loaded.engine, manifest.precision if manifest else ())
         return dataclasses.replace(found, calibrated=is_calibrated(manifest.model.metadata if manifest else {}))
 
+    def new_runner(self, *, timing: bool) -> Any:
+        """Return a further runner with one slot and this session's settings; the caller closes it.
+
+        Args:
+            timing: whether it measures the device's times of each call.
+
+        Raises:
+            DeviceFailure: the device is out of memory or failed.
+        """
+        with native.translated():
+            options = native.require("RunnerOptions")(slots=1, timing=timing, **self._settings)
+            return native.require("Runner")(self.loaded.engine, options)
+
     def graph_status(self) -> str:
         """Return whether CUDA graphs are in use, such as "on: 2 graphs captured", and if not, why."""
         return self._graph_status if self._closed else str(self._runner.graph_status())
