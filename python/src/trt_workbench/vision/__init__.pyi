@@ -1,9 +1,7 @@
 from .artefacts import predictions_of as predictions_of
 from .calibration import calibration_images as calibration_images
-from .dataset import TASK_KEYS as TASK_KEYS
 from .dataset import CocoDataset as CocoDataset
 from .dataset import read_dataset as read_dataset
-from .dataset import read_form as read_form
 from .detections import read_predictions as read_predictions
 from .document import LEAST_ANNOTATIONS as LEAST_ANNOTATIONS
 from .document import CocoMetrics as CocoMetrics
@@ -17,6 +15,8 @@ from .figures import Matches as Matches
 from .forms.found import DataPlace as DataPlace
 from .forms.found import look_for_data as look_for_data
 from .forms.found import refuse_split as refuse_split
+from .forms.read import TASK_KEYS as TASK_KEYS
+from .forms.read import read_form as read_form
 from .gallery import GalleryEntry as GalleryEntry
 from .gallery import image_path as image_path
 from .gallery import is_made_here as is_made_here

@@ -12,8 +12,8 @@ from trt_workbench.core.artefacts import Environment, read_environment
 from trt_workbench.core.documents import read_document, read_lines
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.report.style import label
-from trt_workbench.vision.dataset import read_form
 from trt_workbench.vision.document import Box, CocoMetrics, ConfusionMatrix, Curves, ImageRecord
+from trt_workbench.vision.forms.read import read_form
 from trt_workbench.vision.tasks.base import VisionTask
 from trt_workbench.vision.tasks.registry import task_in
 

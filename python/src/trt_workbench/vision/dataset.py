@@ -17,18 +17,13 @@ from trt_workbench.backends.preparation import Exif
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem, is_text
 from trt_workbench.core.files import path_within
-from trt_workbench.core.hashing import hash_bytes
-from trt_workbench.core.input_files import parse_json, read_bytes
 from trt_workbench.vision.extras import Restored
 from trt_workbench.vision.federation import Federation, name_of, read_federation
-from trt_workbench.vision.forms.classes import LISTS, read_classes
-from trt_workbench.vision.forms.form import DataForm
-from trt_workbench.vision.forms.yolo import DEFAULT_SPLIT, SUFFIXES, read_yolo
+from trt_workbench.vision.forms.read import is_coco, read_form
 from trt_workbench.vision.tasks.base import VisionTask
 
+_UNUSABLE = "The data set cannot be used"
 NAMES_SHOWN = 5  # how many absent images a message names
-TASK_KEYS = frozenset({"segmentation", "keypoints"})
-"""Of annotations, what tasks read in addition to boxes, and what makes an annotation file large."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,9 +148,9 @@ def read_dataset(
 
     Args:
         folder: where the images' `file_name` are looked for; other forms than COCO's say themselves where they are.
-        annotations: COCO's annotation file ("instances"), Ultralytics' `data.yaml`, a folder of folders of classes, or
-            a list of images with their classes.
-        split: of `data.yaml`; None for its default.
+        annotations: COCO's annotation file ("instances"), Ultralytics' `data.yaml`, a folder of Pascal VOC's XML files,
+            a folder of folders of classes, or a list of images with their classes.
+        split: of a form that has some; None for its default.
         exif: what becomes of an EXIF orientation, for labels that are shares of an image.
         limit: take only this many images, those with the lowest ids.
         allow_missing: leave images out that are listed and absent.
@@ -216,69 +211,8 @@ def _reading(annotations: Path, what: str = "") -> Iterator[None]:
         yield
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
         why = f"missing key {error}" if isinstance(error, KeyError) else str(error)
-        other = annotations.is_dir() or annotations.suffix.lower() in (*SUFFIXES, *LISTS)
-        form = "The data set cannot be used" if other else "The annotation file is not in COCO's detection format"
+        form = "The annotation file is not in COCO's detection format" if is_coco(annotations) else _UNUSABLE
         raise UsageProblem(f"{what or form} ({why}): {annotations}") from error
-
-
-def read_form(
-    folder: Path,
-    annotations: Path,
-    split: str | None = None,
-    exif: Exif = "ignore",
-    keys: frozenset[str] = frozenset(),
-) -> DataForm:
-    """Return what annotations hold, as COCO's annotation file says it, before it is checked.
-
-    Args:
-        folder: as of `read_dataset`, as are the next three.
-        annotations: the file.
-        split: of `data.yaml`.
-        exif: what becomes of an EXIF orientation.
-        keys: of annotations that are needed, of those that make a file large.
-
-    Raises:
-        UsageProblem: as `read_dataset`.
-    """
-    if annotations.suffix.lower() in SUFFIXES:
-        return read_yolo(annotations, split or DEFAULT_SPLIT, exif)
-    if annotations.is_dir() or annotations.suffix.lower() in LISTS:
-        return read_classes(annotations, exif)
-    if not folder.is_dir():
-        raise UsageProblem(
-            f"The images folder does not exist; pass the folder with the files that the annotations name: {folder}"
-        )
-    data = _read(annotations)
-    document = _parse(data, annotations, keys)
-    # as quantize writes it of a part of such a data set
-    return DataForm(folder, document, hash_bytes(data), of_images=document.get("of_images") is True)
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return read_bytes(path, text=True)
-    except OSError as error:
-        raise UsageProblem(f"The annotation file cannot be read ({error.strerror}): {path}") from error
-
-
-def _parse(data: bytes, path: Path, keys: frozenset[str]) -> dict[str, Any]:
-    # Masks are nine tenths of the file: what is not scored is dropped as each annotation is parsed.
-    unused = TASK_KEYS - keys
-
-    def light(entry: dict[str, Any]) -> dict[str, Any]:
-        for key in unused & entry.keys():
-            del entry[key]
-        return entry
-
-    try:
-        document = parse_json(data, object_hook=light)
-    except ValueError as error:  # UnicodeDecodeError is a ValueError too
-        raise UsageProblem(f"The annotation file is not JSON ({error}): {path}") from error
-    if not isinstance(document, dict):
-        raise UsageProblem(
-            f"The annotation file is not in COCO's format (a JSON {type(document).__name__} at the top level): {path}"
-        )
-    return document
 
 
 def _rows(document: dict[str, Any], key: str) -> list[dict[str, Any]]:

@@ -8,6 +8,13 @@ from typing import Any
 
 MOST_CLASSES = 100_000
 """That are read of a data set."""
+DEFAULT_SPLIT = "val"
+_ALSO = {"val": ("valid", "validation"), "valid": ("val",), "validation": ("val",)}
+
+
+def split_names(split: str) -> tuple[str, ...]:
+    """Return the names that a split goes by, its own first."""
+    return (split, *_ALSO.get(split, ()))
 
 
 @dataclass(frozen=True)

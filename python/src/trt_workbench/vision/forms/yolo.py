@@ -14,14 +14,12 @@ from trt_workbench.core.hashing import hash_bytes, hash_document, hash_parts
 from trt_workbench.core.input_files import read_text
 from trt_workbench.core.yaml_settings import Location, read_yaml
 from trt_workbench.vision.decode import image_size
-from trt_workbench.vision.forms.form import MOST_CLASSES, DataForm
+from trt_workbench.vision.forms.form import DEFAULT_SPLIT, MOST_CLASSES, DataForm, split_names
 from trt_workbench.vision.forms.image_files import images_below, is_image
 from trt_workbench.vision.forms.yolo_labels import LabelReader, Labels
 
 SUFFIXES = (".yaml", ".yml")
 """Of the file that describes a data set."""
-DEFAULT_SPLIT = "val"
-_ALSO = {"val": ("valid", "validation"), "valid": ("val",), "validation": ("val",)}
 # Keys that are no splits, whatever they hold.
 _NO_SPLITS = frozenset({"path", "names", "nc", "download", "kpt_shape", "kpt_names", "flip_idx", "roboflow"})
 _SHOWN = 3
@@ -76,11 +74,6 @@ def read_yolo(file: Path, split: str = DEFAULT_SPLIT, exif: Exif = "ignore") -> 
     )
     whole = hash_document({"names": names, "keypoints": keypoints})
     return DataForm(folder, document, hash_parts([("", whole), *hashes]), split, notes=tuple(notes))
-
-
-def split_names(split: str) -> tuple[str, ...]:
-    """Return the names that a split goes by, its own first."""
-    return (split, *_ALSO.get(split, ()))
 
 
 def label_file(image: Path) -> Path:
