@@ -108,6 +108,15 @@ def test_what_cannot_be_asked(tmp_path: Path) -> None:
         assert not (tmp_path / "run").exists()
 
 
+def test_a_score_that_the_baseline_lacks_is_told_before_anything_is_made(tmp_path: Path) -> None:
+    said = stderr_of(
+        "decide", "--limit", 2, "--precisions", "fp32,int8", "--backends", "ort-cpu", "--keep", "ece@1",
+        "--output", tmp_path / "run",
+    )  # fmt: skip
+    assert "Making" not in said
+    held(said.splitlines()[-1])
+
+
 def test_without_a_baseline_there_is_nothing_to_decide(tmp_path: Path) -> None:
     """No row is left to be shown, so that the reason is the command's own."""
     said = stderr_of("decide", "--backends", "trt", "--output", tmp_path / "run", code=3)

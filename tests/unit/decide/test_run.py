@@ -71,7 +71,7 @@ def test_where_time_is_short_every_precision_is_scored_on_one_runtime_first(tmp_
     for one in rows:
         one.fail = lambda *_, one=one: late.append(one.label)  # type: ignore[method-assign]
     done = DraftRow("fp32", "trt", scores=scores)
-    run._score([done, *rows])
+    run._score(rows, [done, *rows])
     assert late == ["fp16 on trt", "int8 on trt", "fp16 on torch", "int8 on torch"]
 
 
@@ -81,7 +81,7 @@ def test_a_model_that_changes_meanwhile_is_no_decision(tmp_path: Path, monkeypat
     subject = Subject(Model.open(model), Likeness(Model.open(model), calibration, "cosine"), calibration)
     run = DecideRun(subject, DecideSettings(precisions=("fp32",)), tmp_path, lambda *_: None, lambda _: None)
 
-    def score(_: object) -> None:
+    def score(*_: object) -> None:
         write_onnx(model, text.replace("Abs", "Neg"))
 
     monkeypatch.setattr(run, "_score", score)

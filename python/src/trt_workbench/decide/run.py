@@ -89,9 +89,14 @@ class DecideRun:
         self._fit_batch()
         backends = self._backends()
         tried = [DraftRow(precision, backend) for precision in self.settings.precisions for backend in backends]
+        own, others = ([one for one in tried if (one.precision == BASELINE) is first] for first in (True, False))
+        self._search = self._mixed()
         try:
-            self._make(tried)
-            self._score(tried)
+            for rows in filter(
+                None, (own, others)
+            ):  # without a score of the baseline, candidates would be made for nothing
+                self._make(rows)
+                self._score(rows, tried)
             records = self._measure([one for one in tried if one.scores and not one.simulated])
         except KeyboardInterrupt:
             if not any(one.scores for one in tried):
@@ -137,14 +142,6 @@ class DecideRun:
 
     def _make(self, tried: Sequence[DraftRow]) -> None:
         """Find the file and the requested precision of every row."""
-        self._search = self._mixed()
-        self._candidates = Candidates(
-            self.subject.model,
-            self.subject.calibration,
-            lambda done, total: self.progress("Calibrating", done, total, ""),
-            self._search,
-            self._said,
-        )
         made: dict[str, Candidate | tuple[State, str]] = {}
         for one in tried:
             if one.backend in self._unavailable:
@@ -163,6 +160,16 @@ class DecideRun:
                 one.asked = self._asked(backend, one.precision)
             else:
                 one.fail(*found)
+
+    @cached_property
+    def _candidates(self) -> Candidates:
+        return Candidates(
+            self.subject.model,
+            self.subject.calibration,
+            lambda done, total: self.progress("Calibrating", done, total, ""),
+            self._search,
+            self._said,
+        )
 
     def _mixed(self) -> MixedSearch | None:
         """Return the search that makes int8-mixed, or say why there is none."""
@@ -230,21 +237,16 @@ class DecideRun:
             return asked
         return "fp32"
 
-    def _score(self, tried: Sequence[DraftRow]) -> None:
-        # The baseline first, as without it nothing can be judged; then every precision on one runtime after the other:
-        # where time is short, what a precision costs is known of all of them, rather than of few everywhere.
+    def _score(self, rows: Sequence[DraftRow], tried: Sequence[DraftRow]) -> None:
+        # Every precision on one runtime after the other: where time is short, what a precision costs is known of all of
+        # them, rather than of few everywhere.
         places = list(dict.fromkeys(one.backend for one in tried))
-        waiting = sorted(
-            (one for one in tried if one.path),
-            key=lambda one: (one.precision != BASELINE, one.precision != BASELINE and places.index(one.backend)),
-        )
-        baseline: Path | None = None
+        waiting = sorted((one for one in rows if one.path), key=lambda one: places.index(one.backend))
+        baseline = next((one.folder for one in tried if one.precision == BASELINE and one.scores), None)
         for number, one in enumerate(waiting):
             self.progress("Scoring", number, len(waiting), one.label)
-            if one.precision != BASELINE:
-                _require_a_baseline(tried)
-            rows = [one, *(row for row in waiting if row.scores and not row.simulated)]
-            reserve = measuring_s(rows, wanted(len(rows), self.settings.repetitions))
+            timed = [one, *(row for row in tried if row.scores and not row.simulated)]
+            reserve = measuring_s(timed, wanted(len(timed), self.settings.repetitions))
             if one.precision != BASELINE and self._is_late(reserve):
                 one.fail("left out", "the budget was used up before it was scored")
                 continue

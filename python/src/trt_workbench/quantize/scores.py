@@ -173,7 +173,7 @@ def coco_scores(directory: Path, seed: int, names: Sequence[str] = ()) -> Resamp
         first = matches if len(measures) == 1 else measures[0].matches(*where)
         others |= _at_thresholds(first, names, counts, made)
     if names and names[0] not in others:
-        raise UsageProblem(f"No {names[0]}, as no detection reaches that score: {directory}")
+        raise UsageProblem(f"No {names[0]}, as no detection reaches that score; name a lower one.")
     chosen = others[names[0]] if names else made
     return replace(
         made,
