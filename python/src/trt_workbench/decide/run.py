@@ -94,7 +94,7 @@ class DecideRun:
         try:
             for rows in filter(
                 None, (own, others)
-            ):  # without a score of the baseline, candidates would be made for nothing
+            ):  # before others are made, the baseline needs a score
                 self._make(rows)
                 self._score(rows, tried)
             records = self._measure([one for one in tried if one.scores and not one.simulated])

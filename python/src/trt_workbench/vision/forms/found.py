@@ -93,7 +93,7 @@ def refuse_split(file: Path, split: str | None) -> None:
 
 
 def _voc(path: Path, split: str | None) -> DataPlace | None:
-    """Return a data set in Pascal VOC's form: beside its images, below a development kit, or in Roboflow's folders."""
+    """Return a data set in Pascal VOC's form, below a development kit or in Roboflow's folders."""
     kits = [path, *(kit for pattern in ("VOC*", "VOCdevkit/VOC*") for kit in sorted(path.glob(pattern)))]
     found = [kit / name for kit in kits for name in ("Annotations", "annotations") if xml_files(kit / name)]
     if len(found) > 1:

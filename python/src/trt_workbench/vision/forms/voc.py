@@ -47,14 +47,14 @@ def xml_files(folder: Path) -> list[Path]:
 
 
 def split_lists(folder: Path) -> dict[str, Path]:
-    """Return the list of each split, `ImageSets/Main/SPLIT.txt` beside the folder of XML files."""
+    """Return the list of each split, `ImageSets/Main/SPLIT.txt` next to the folder of XML files."""
     lists = sorted((folder.parent / "ImageSets" / "Main").glob("*.txt"))
     names = {one.stem for one in lists}
     return {one.stem: one for one in lists if one.stem.rpartition("_")[2] not in names - {one.stem}}
 
 
 def images_beside(folder: Path) -> Path:
-    """Return where the images of XML files are: beside their folder, or in it."""
+    """Return where the images of XML files are: next to their folder, or in it."""
     tried = [folder.parent / name for name in _IMAGES]
     return next((one for one in tried if one.is_dir()), folder)
 
@@ -68,7 +68,7 @@ def read_voc(folder: Path, split: str | None = None) -> DataForm:
     evaluation counts neither who finds it nor who does not.
 
     Args:
-        folder: `Annotations`, or that of images with their XML files beside them.
+        folder: `Annotations`, or that of images with their XML files.
         split: of those that `ImageSets/Main` lists; without lists there is none.
 
     Raises:
@@ -166,7 +166,7 @@ def _read(file: Path) -> _Labels:
 
 
 def _object(element: ElementTree.Element, number: int) -> _Object:
-    """Return an object. Raises ValueError, which says what is wrong. A person's parts are no objects of their own."""
+    """Return an object. Raises ValueError, which says what is wrong. The parts of a person are not objects."""
     name, which = (element.findtext("name") or "").strip(), f"object {number}"
     if not name:
         raise ValueError(f"{which} has no name")
