@@ -166,7 +166,7 @@ def _read(file: Path) -> _Labels:
 
 
 def _object(element: ElementTree.Element, number: int) -> _Object:
-    """Return an object. Raises ValueError, which says what is wrong. The parts of a person are not objects."""
+    """Return an object. Raises ValueError, which says what is wrong. Parts of an object are not read."""
     name, which = (element.findtext("name") or "").strip(), f"object {number}"
     if not name:
         raise ValueError(f"{which} has no name")
