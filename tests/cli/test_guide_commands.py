@@ -112,6 +112,11 @@ RUN_BY = {
         "sanitize-onnx model.onnx -o clean.onnx",
         "sanitize-onnx model.onnx -o clean.onnx --dim batch=1 --also finite-masks",
     ],
+    "cli/test_shards.py::test_shards_give_what_one_process_gives": [
+        "eval-coco --shard 0/2 --output runs/all/shard-0",
+        "eval-coco --shard 1/2 --output runs/all/shard-1",
+        "merge runs/all/shard-0 runs/all/shard-1 -o runs/whole",
+    ],
     "cli/test_verify.py::test_a_run_is_recorded_and_is_the_reference_of_another": [
         "verify model.onnx --backend ort-cpu --reference torch --record --output recorded"
     ],

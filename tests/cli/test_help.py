@@ -21,7 +21,7 @@ from trt_workbench.vision.families import family_names
 
 COMMANDS = sorted(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
 # What these work on is no model: configurations, run directories, the machine.
-WITHOUT_MODEL = {"backends", "bench", "build-ort", "compare", "doctor", "report", "setup-tensorrt"}
+WITHOUT_MODEL = {"backends", "bench", "build-ort", "compare", "doctor", "merge", "report", "setup-tensorrt"}
 
 
 def sections(text: str) -> list[str]:
@@ -52,7 +52,7 @@ def test_five_options_lead_and_what_all_commands_share_stands_last(command: str)
     assert text == trtw(command, "--help").stdout
     assert sections(text)[-1] == COMMON
     assert options(text, COMMON)[-1] == "-h"
-    assert set(options(text, COMMON)) <= {"--output", "--json", "--debug", "-h"}
+    assert set(options(text, COMMON)) <= {"--output", "-o", "--json", "--debug", "-h"}
     if "Options" in sections(text):
         assert len(options(text, "Options")) <= 5
         assert sections(text)[0] in {"Arguments", "Options"}

@@ -30,6 +30,7 @@ FEATURES = (
     "profile",
     "quantize",
     "sanitize",
+    "scale",
     "setup",
     "stream",
     "target",

@@ -25,6 +25,7 @@ from trt_workbench.profile import cli as profile
 from trt_workbench.quantize import cli as quantize
 from trt_workbench.quantize import sensitivity_cli as sensitivity
 from trt_workbench.sanitize import cli as sanitize_onnx
+from trt_workbench.scale import cli as merge
 from trt_workbench.setup import backends_cli as backends
 from trt_workbench.setup import cli as setup_tensorrt
 from trt_workbench.setup import doctor_cli as doctor
@@ -101,6 +102,7 @@ app.command("profile", cls=PanelCommand)(profile.profile)
 app.command("compare", cls=PanelCommand)(compare.compare)
 app.command("decide", cls=PanelCommand)(decide.decide)
 app.command("report", cls=PanelCommand)(report.report)
+app.command("merge", cls=PanelCommand)(merge.merge)
 app.command("backends", cls=PanelCommand)(backends.backends)
 app.command("doctor", cls=PanelCommand)(doctor.doctor)
 app.command("build-ort", cls=PanelCommand)(build_ort.build_ort)

@@ -47,7 +47,8 @@ def make_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., P
         listed = [{"id": row["image_id"], "file_name": row["file_name"]} for row in rows]
         named = [{"id": 3, "name": "circle"}]
         write(tmp_path / "truth.json", {"images": listed, "categories": named, "annotations": truths})
-        write(run / "predictions.json", [{**box, "image_id": row["image_id"], "score": 0.9} for row in rows])
+        found = (json.dumps({**box, "image_id": row["image_id"], "score": 0.9}) for row in rows)
+        (run / "predictions.json").write_text("[\n" + ",\n".join(found) + "\n]\n")
         (run / "records.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
         classes = [
             {"category_id": 3, "name": "circle <b>", "AP": 0.8, "AP50": 0.9, "ground_truths": 9, "detections": 12},

@@ -27,7 +27,7 @@ ARTEFACTS: Final = frozenset(
         "curves.json", "decision.json", "detections.jsonl", "env.json", "failures", "layers.json", "logs",
         "metrics.json", "outputs", "partitions.json", "partitions.svg", "pictures", "plots", "predict.json",
         "predictions.json", "records.jsonl", "reference", "report.html", "report.md", "run.json", "samples", "scores",
-        "search.json", "sensitivity.json", "verify.json",
+        "search.json", "sensitivity.json", "shard.json", "shards.json", "verify.json",
     }
 )  # fmt: skip
 """Every name that a command gives to something in its run directory; what has another name there is the user's."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -13,9 +15,10 @@ from pydantic_core import to_jsonable_python
 
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import path_within, write_text
-from trt_workbench.core.input_files import parse_json, read_text
+from trt_workbench.core.input_files import open_regular, parse_json, read_text
 
 T = TypeVar("T")
+_ROWS = 4096  # of a list that are in memory as JSON at once
 Inside = Annotated[str, AfterValidator(lambda name: str(path_within(Path(), name)))]
 """The name of a file in the document's own folder, or below it."""
 
@@ -69,6 +72,25 @@ def read_lines(path: Path, kind: Any, advice: str = "") -> list[Any]:
     return [_validated(line, kind, "This line", advice, f"{path}:{number}") for number, line in lines if line]
 
 
+def read_rows(path: Path, kind: Any) -> Iterator[list[Any]]:
+    """Yield what a JSON file holds that is a list with an entry a line, some thousand entries at a time.
+
+    Raises:
+        UsageProblem: as `read_document`.
+    """
+    with _reading(path), open_regular(path) as file:
+        lines = (line.strip().rstrip(b",") for line in file)
+        begun, last = next(lines, b""), b""
+        if begun != b"[":
+            raise UsageProblem(f"{path.name} is no list with an entry a line; it was modified: {path}")
+        while block := list(itertools.islice(lines, _ROWS)):
+            last = block[-1]
+            entries = b",".join(line for line in block if line not in (b"", b"]"))
+            yield _validated(f"[{entries.decode('utf-8')}]", list[kind], path.name, "", path)
+        if last != b"]":
+            raise UsageProblem(f"{path.name} is truncated: its last line is missing: {path}")
+
+
 def json_values(document: Any, other: Callable[[Any], Any] | None = None) -> Any:
     """Return a model, dataclass or mapping as JSON values; NaN and infinity, which JSON cannot carry, are null.
 
@@ -100,8 +122,15 @@ def append_lines(path: Path, documents: Iterable[Any]) -> None:
 
 
 def _text(path: Path) -> str:
-    try:
+    with _reading(path):
         return read_text(path)
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Word what is wrong with a file of a run directory."""
+    try:
+        yield
     except UnicodeDecodeError as error:
         raise UsageProblem(f"{path.name} is not UTF-8 text ({error}): {path}") from error
     except OSError as error:

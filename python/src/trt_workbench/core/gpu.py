@@ -46,8 +46,13 @@ def driver_report() -> dict[str, Any]:
 
 def first_gpu() -> dict[str, Any] | None:
     """Return NVML's data on the first GPU that this process may use, without CUDA; None where there is none."""
+    return gpu_at(0)
+
+
+def gpu_at(device: int) -> dict[str, Any] | None:
+    """Return NVML's data on a GPU by CUDA's number in this process, without CUDA; None where there is none."""
     gpus = driver_report()["gpus"]
-    name = nvml_name(0, os.environ.get("CUDA_VISIBLE_DEVICES"))
+    name = nvml_name(device, os.environ.get("CUDA_VISIBLE_DEVICES"))
     if isinstance(name, str):
         return next((gpu for gpu in gpus if str(gpu["uuid"]).startswith(name)), None)
     return gpus[name] if name is not None and name < len(gpus) else None

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from trt_workbench.core.artefacts import command_of, read_environment
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import write_text
+from trt_workbench.core.shard_files import SHARD
 from trt_workbench.report.page import render
 
 
@@ -53,6 +54,8 @@ def write_report(directory: Path) -> Path:
         OSError: the report cannot be written.
     """
     command = command_of(directory)
+    if (directory / SHARD).is_file():
+        raise UsageProblem(f"A shard has no report of its own; `trtw merge` makes one of all shards: {directory}")
     if command not in REPORTS:
         raise UsageProblem(f"`{command}` has no report; these commands have one: {', '.join(REPORTS)}: {directory}")
     module, templates = REPORTS[command]

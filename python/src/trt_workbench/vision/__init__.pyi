@@ -1,5 +1,6 @@
 from .artefacts import predictions_of as predictions_of
 from .calibration import calibration_images as calibration_images
+from .cli import show as show
 from .dataset import CocoDataset as CocoDataset
 from .dataset import read_dataset as read_dataset
 from .detections import read_predictions as read_predictions
@@ -41,5 +42,6 @@ from .settings import CLASSES as CLASSES
 from .settings import SCORE_THRESHOLD as SCORE_THRESHOLD
 from .settings import at_threshold as at_threshold
 from .settings import threshold_in as threshold_in
+from .sharding import merge_shards as merge_shards
 from .tasks.registry import task_in as task_in
 from .tasks.registry import task_of as task_of

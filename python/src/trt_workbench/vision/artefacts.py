@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from trt_workbench.core.artefacts import Environment, read_environment
-from trt_workbench.core.documents import read_document, read_lines
+from trt_workbench.core.documents import read_document, read_lines, read_rows
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.report.style import label
 from trt_workbench.vision.document import Box, CocoMetrics, ConfusionMatrix, Curves, ImageRecord
@@ -64,7 +65,8 @@ def read_artefacts(directory: Path) -> CocoArtefacts:
 
 def predictions_of(directory: Path, image_ids: set[int]) -> dict[int, list[Box]]:
     """Return the predictions of some images from `predictions.json`, by image id, best score first."""
-    chosen = _of_images(read_document(directory / "predictions.json", list[Box]), image_ids)
+    rows = (row for block in read_rows(directory / "predictions.json", Box) for row in block)
+    chosen = _of_images(rows, image_ids)
     return {image_id: sorted(found, key=lambda item: -item.get("score", 0.0)) for image_id, found in chosen.items()}
 
 
@@ -84,7 +86,7 @@ def read_ground_truth(run: CocoArtefacts, image_ids: set[int]) -> dict[int, list
         raise UsageProblem(f"The annotations were changed since the evaluation: {annotations}") from error
 
 
-def _of_images(boxes: list[Box], image_ids: set[int]) -> dict[int, list[Box]]:
+def _of_images(boxes: Iterable[Box], image_ids: set[int]) -> dict[int, list[Box]]:
     chosen: dict[int, list[Box]] = {image_id: [] for image_id in image_ids}
     for box in boxes:
         if box["image_id"] in chosen:

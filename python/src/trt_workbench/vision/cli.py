@@ -25,11 +25,13 @@ from trt_workbench.console.progress import at_stage, progress_bar
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import INTERRUPTED, UsageProblem
 from trt_workbench.core.settings import MORE, Setting
+from trt_workbench.core.shard import ShardOption
 from trt_workbench.vision.settings import CocoSettings, DataSettings
 
 if TYPE_CHECKING:
     from trt_workbench.vision.forms.found import DataPlace
-    from trt_workbench.vision.run import CocoOutcome, CocoRequest
+    from trt_workbench.vision.run import CocoRequest
+    from trt_workbench.vision.scoring import CocoOutcome
 
 
 @handled
@@ -41,6 +43,7 @@ def eval_coco(
     model: Annotated[Path | None, Setting("MODEL as an option.", MORE)] = None,
     place: DataSettings,
     settings: CocoSettings,
+    shard: ShardOption = None,
     report: Annotated[bool, Setting("Write report.html and plots/.")] = True,
     output: OutputOption = None,
     as_json: JsonOption = False,
@@ -64,17 +67,20 @@ def eval_coco(
         annotations=data.annotations,
         split=data.split,
         find_out=True,
+        shard=shard,
         **vars(settings),
     )
+    if shard:
+        _one_shard(request, output, as_json=as_json)
+        return
     outcome, directory = _evaluate(request, output)
-
     drawing = draw(directory, debug=debug) if report else ReportOutcome()
     for note in outcome.metrics["notes"]:
         say(f"note: {note}")
     if as_json:
         print_json({**outcome.metrics, "directory": str(directory)})
     else:
-        _show(outcome.metrics, directory)
+        show(outcome.metrics, directory)
     if outcome.status == "partial":
         done, of = outcome.metrics["images"], outcome.metrics["images_requested"]
         say(
@@ -83,6 +89,20 @@ def eval_coco(
         )
         raise typer.Exit(INTERRUPTED)
     drawing.end()
+
+
+def _one_shard(request: CocoRequest, output: Path | None, *, as_json: bool) -> None:
+    """Evaluate one shard, unless its run directory is whole already."""
+    from trt_workbench.console.shards import require_place, show_shard
+    from trt_workbench.core.shard_files import read_shard_run
+    from trt_workbench.vision.sharding import finished
+
+    place = require_place(output)
+    if found := finished(request, place):
+        show_shard(found, place, as_json=as_json, before=True)
+        return
+    _, directory = _evaluate(request, place)
+    show_shard(read_shard_run(directory).document, directory, as_json=as_json)
 
 
 def _inputs(model: Path | None, given: DataSettings) -> tuple[Path, DataPlace]:
@@ -149,15 +169,12 @@ def _evaluate(request: CocoRequest, output: Path | None) -> tuple[CocoOutcome, P
         with run_directory("eval-coco", output) as run:
             with progress_bar("images") as start:
                 outcome = evaluation.run(run.path, start("Evaluating"))
-            return outcome, run.commit(
-                outcome.status,
-                images=outcome.metrics["images"],
-                allow_unverified=request.allow_unverified,
-                verification=outcome.metrics["verification"],
-            )
+            facts = {key: outcome.metrics[key] for key in ("images", "verification", "shard") if key in outcome.metrics}
+            return outcome, run.commit(outcome.status, allow_unverified=request.allow_unverified, **facts)
 
 
-def _show(metrics: dict[str, Any], directory: Path) -> None:
+def show(metrics: dict[str, Any], directory: Path) -> None:
+    """Print the scores and times of a run."""
     from rich.table import Table
 
     from trt_workbench.core.statistics.summary import DRAWN, claimed, too_few

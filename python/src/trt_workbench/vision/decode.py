@@ -166,6 +166,14 @@ class ImageReader:
                 self._largest = max(self._largest, found.largest or 0)
         return found.pixels
 
+    def counts(self) -> dict[str, int]:
+        """Return what `add` takes: what was noticed of the images read so far."""
+        return {"turned": self._turned, "deep": self._deep, "largest": self._largest}
+
+    def add(self, turned: int, deep: int, largest: int) -> None:
+        """Count images that another process has read."""
+        self._turned, self._deep, self._largest = self._turned + turned, self._deep + deep, max(self._largest, largest)
+
     @property
     def ignored(self) -> bool:
         """Whether an EXIF rotation was ignored."""

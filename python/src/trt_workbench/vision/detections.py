@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.core.counts import counted
-from trt_workbench.core.documents import read_document
+from trt_workbench.core.documents import read_rows
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import atomic_writer
 from trt_workbench.vision.document import Box
@@ -45,6 +46,18 @@ class DetectionTable:
         """Return the detections at some places, int [K]."""
         extra = self.extra and self.extra.take(rows)
         return DetectionTable(self.image_ids[rows], self.category_ids[rows], self.boxes[rows], self.scores[rows], extra)
+
+    @classmethod
+    def joined(cls, parts: Sequence[DetectionTable]) -> DetectionTable:
+        """Return the detections of several tables as one."""
+        extras = [part.extra for part in parts if part.extra is not None]
+        return cls(
+            np.concatenate([np.empty(0, np.int64), *(part.image_ids for part in parts)]),
+            np.concatenate([np.empty(0, np.int64), *(part.category_ids for part in parts)]),
+            np.concatenate([np.empty((0, 4), np.float32), *(part.boxes for part in parts)]),
+            np.concatenate([np.empty(0, np.float32), *(part.scores for part in parts)]),
+            type(extras[0]).joined(extras) if extras else None,
+        )
 
 
 def at_least(scores: NDArray[np.float32], threshold: float) -> NDArray[np.bool_]:
@@ -141,14 +154,17 @@ class DetectionStore:
 
 
 def read_predictions(path: Path, task: VisionTask) -> DetectionTable:
-    """Return the detections of a task that `write_predictions` wrote. Raises UsageProblem as `read_document`."""
-    found = read_document(path, list[Box])
+    """Return the detections of a task that `write_predictions` wrote. Raises UsageProblem as `read_rows`."""
+    return DetectionTable.joined([_table(rows, task) for rows in read_rows(path, Box)])
+
+
+def _table(found: Sequence[Box], task: VisionTask) -> DetectionTable:
     return DetectionTable(
         np.array([box["image_id"] for box in found], np.int64),
         np.array([box["category_id"] for box in found], np.int64),
         np.array([box["bbox"] for box in found], np.float32).reshape(-1, 4),
         np.array([box.get("score", 0.0) for box in found], np.float32),
-        task.found(found),
+        task.found(found) if found else None,
     )
 
 

@@ -84,6 +84,8 @@ def summarise(run: CocoArtefacts) -> list[str]:
         f"{model} on {metrics['backend']} reaches {name} {figures[name]:.4f}{more} on "
         f"{counted(metrics['images'], 'image')}{_speed(metrics)}.",
     ]
+    if shards := figures.get("shards"):
+        sentences.append(shards["text"])
     if ends := figures.get(f"{name}_ci95"):
         main = run.task.measures[-1].main[0]
         sentences.append(

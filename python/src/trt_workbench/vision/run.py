@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,25 +20,24 @@ from trt_workbench.backends.registry import AUTO, require_backend
 from trt_workbench.core.counts import counted
 from trt_workbench.core.environment import available_processors
 from trt_workbench.core.errors import NotFinite, UsageProblem
+from trt_workbench.core.shard import Shard
 from trt_workbench.engine.profiles import Profile
 from trt_workbench.model.low_precision.evidence import calibration_inputs
 from trt_workbench.model.low_precision.input_statistics import difference, input_statistics
 from trt_workbench.model.opened import sha256_of
 from trt_workbench.vision.class_map import ClassMap
-from trt_workbench.vision.confusion import confuse
 from trt_workbench.vision.dataset import CocoDataset, read_dataset
-from trt_workbench.vision.dataset_check import check_annotations, check_found
+from trt_workbench.vision.dataset_check import check_annotations
 from trt_workbench.vision.decode import ImageReader
 from trt_workbench.vision.detections import DetectionStore, DetectionTable, at_least
 from trt_workbench.vision.detector import Detector
-from trt_workbench.vision.faults import find_faults
-from trt_workbench.vision.files import write_run
-from trt_workbench.vision.judged import judge
 from trt_workbench.vision.letterbox import preprocess
 from trt_workbench.vision.loop import EvaluationLoop, LoopSettings
 from trt_workbench.vision.preparation import FINDS_OUT, options_of
 from trt_workbench.vision.probe import IMAGES, Way, chosen, open_ways, probe, split, table
+from trt_workbench.vision.scoring import NOTHING, CocoOutcome, Found, score
 from trt_workbench.vision.settings import SCORE_THRESHOLD, CocoSettings
+from trt_workbench.vision.sharding import write_shard
 from trt_workbench.vision.tasks.names import TaskName
 from trt_workbench.vision.tasks.registry import task_of
 
@@ -69,6 +68,7 @@ class CocoRequest(CocoSettings):
         split: of `data.yaml`; None for its default.
         shapes: that the model is loaded for; a batch of one size is filled up. None to take what fits the dataset.
         find_out: whether what nobody says of the images is found out, on images that are not scored.
+        shard: the block of the images to evaluate; None for all.
     """
 
     model: Path
@@ -77,14 +77,7 @@ class CocoRequest(CocoSettings):
     split: str | None = None
     shapes: Profile | None = None
     find_out: bool = False
-
-
-@dataclass(frozen=True)
-class CocoOutcome:
-    """How an evaluation ended: "partial" if it was interrupted, and the content of `metrics.json`."""
-
-    status: Literal["complete", "partial"]
-    metrics: dict[str, Any]
+    shard: Shard | None = None
 
 
 class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
@@ -164,38 +157,33 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
             DeviceFailure: the device failed.
             KeyboardInterrupt: interrupted before any image was done, twice, or while scoring.
         """
-        image_ids = np.array([image.id for image in self.dataset.images], np.int64)
+        block = self.block
+        images = self.dataset.images[block.start : block.stop]
+        image_ids = np.array([image.id for image in images], np.int64)
         store = DetectionStore(image_ids, self.classes.ids, self.classes.kept, self.task.most)
-        paths = [self.dataset.path(image) for image in self.dataset.images]
-        detector = self.detector
+        detector, read = self.detector, self._images
         try:
-            result = self._loop(paths, store).run(on_images)
+            result = self._loop([self.dataset.path(one) for one in images], store, read).run(on_images)
         except NotFinite as error:
             raise NotFinite(error.what, self._explained()) from error
-        self.notes += self._images.notes()
+        found = Found(image_ids[result.done], result, store.collect(), read)
         if detector.session.simulated and (overflow := self._explained()):
             self.overflow = overflow
-            self.notes.append(INFINITE_INSIDE + overflow)
-        dataset = self.dataset.subset(image_ids[result.done])
-        detections = store.collect()
-        if not len(detections):
-            self.notes.append(f"The model detected nothing, so AP is 0; {self._why_nothing()}.")
-        done = image_ids[result.done]
-        at = self.request.threshold
-        sizes = {int(key): (int(h), int(w)) for key, (h, w) in zip(done, result.sizes[result.done], strict=True)}
-        self.task.require_sizes(dataset.truth, sizes)
-        judged = judge(self.task, done, dataset, detections, self.request.seed, at)
-        measure = judged.measures[0]
-        scored, shown = measure.scored(dataset.truth, detections), at if measure.by_score else 0.0
-        confusion = confuse(done, dataset.categories, dataset.truth, scored, measure, threshold=shown)
-        ap50, turned = judged.figures.get("AP50"), self._images.ignored
-        self.notes += check_found(dataset, sizes, detections, confusion, ap50=ap50, turned=turned)
-        status: Literal["complete", "partial"] = "complete" if result.done.all() else "partial"
-        facts = self._facts(status)
-        if faults := find_faults(dataset, sizes):
-            facts["faults"] = faults
-        metrics = write_run(folder, dataset, result, detections, judged, confusion, facts)
-        return CocoOutcome(status, metrics)
+            found.notes.append(INFINITE_INSIDE + overflow)
+        if len(images) and not len(found.detections):
+            found.notes.append(f"{NOTHING}, so AP is 0; {self._why_nothing()}.")
+        if self.request.shard:
+            return write_shard(folder, self, found)
+        return score(folder, self.dataset, found, self.facts())
+
+    @property
+    def block(self) -> range:
+        """The images that are evaluated, by their places in the data set: all, or those of the shard.
+
+        Batches of a shard are batches of the whole, as what a model gives may depend on the others of a batch.
+        """
+        shard = self.request.shard or Shard(0, 1)
+        return shard.block(len(self.dataset.images), self.settings.batch)
 
     def _require_labels(self) -> None:
         """Raise UsageProblem where the labels are of images and the model finds objects, or the other way round."""
@@ -246,15 +234,14 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
         self.detector.take(way.family, self.settings.batch)
         ids = np.array([image.id for image in dataset.images], np.int64)
         store = DetectionStore(ids, way.classes.ids, way.classes.kept, self.task.most)
-        if self._loop([dataset.path(image) for image in dataset.images], store).run().interrupted:
+        paths = [dataset.path(image) for image in dataset.images]
+        if self._loop(paths, store, ImageReader(self.request.exif)).run().interrupted:
             raise KeyboardInterrupt
         return store.collect()
 
-    def _loop(self, paths: list[Path], store: DetectionStore) -> EvaluationLoop:
+    def _loop(self, paths: list[Path], store: DetectionStore, read: ImageReader) -> EvaluationLoop:
         detector = self.detector
-        return EvaluationLoop(
-            detector.feed, detector.family, detector.decoding, paths, store, self.settings, self._images
-        )
+        return EvaluationLoop(detector.feed, detector.family, detector.decoding, paths, store, self.settings, read)
 
     def _loop_settings(self) -> LoopSettings:
         fixed, asked = self.detector.fixed_batch, self.request.batch
@@ -327,13 +314,12 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
         found = difference(fed, input_statistics({name: tensor} for tensor in self._prepared(_COMPARED)))
         return [found.words] if found else []
 
-    def _facts(self, status: str) -> dict[str, Any]:
+    def facts(self) -> dict[str, Any]:
         """What was asked and chosen: the part of `metrics.json` that does not depend on the result."""
         request, settings, detector = self.request, self.settings, self.detector
         family, decoding, record = detector.family, detector.decoding, detector.session.record()
         iou = decoding.iou if decoding.iou is not None else family.default_iou
         return {
-            "status": status,
             "model": {
                 "path": str(request.model.absolute()),
                 "sha256": self._model_sha256,

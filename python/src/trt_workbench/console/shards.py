@@ -1,0 +1,46 @@
+"""What commands with `--shard` say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from trt_workbench.console.common import print_json, print_line, say, stdout_console
+from trt_workbench.core.counts import counted
+from trt_workbench.core.errors import INTERRUPTED, UsageProblem
+
+if TYPE_CHECKING:
+    from trt_workbench.core.shard_files import ShardDocument
+
+
+def require_place(output: Path | None) -> Path:
+    """Return the folder of a shard, by which it is known when it is run again."""
+    if output is None:
+        raise UsageProblem("--shard needs a folder for this shard alone, such as --output runs/all/shard-0.")
+    return output
+
+
+def show_shard(found: ShardDocument, directory: Path, *, as_json: bool, before: bool = False) -> None:
+    """Print what a shard has done. Raises typer.Exit where it was interrupted.
+
+    Args:
+        found: shard.json.
+        directory: its run directory.
+        as_json: print it as the one document.
+        before: an earlier run has done it.
+    """
+    if as_json:
+        print_json({**found.model_dump(mode="json"), "directory": str(directory), "done_before": before})
+    console, size = stdout_console(quiet=as_json), found.end - found.first
+    if not found.is_whole:
+        say(
+            f"Interrupted after {found.done:,} of {counted(size, found.unit)}; run shard {found.shard} again: "
+            f"{directory}"
+        )
+        raise typer.Exit(INTERRUPTED)
+    state = "already done" if before else "done"
+    block = f"{found.first} to {found.end - 1}" if size else "none, as there are more shards"
+    print_line(console, f"Shard {found.shard} is {state}: {counted(size, found.unit)} of {found.items:,} ({block})")
+    print_line(console, f"Run directory: {directory}")

@@ -1,0 +1,237 @@
+"""The run directories of shards: what each says of itself, and what of them may be put together."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from pydantic import NonNegativeInt, PositiveInt
+
+from trt_workbench import __version__
+from trt_workbench.core.artefacts import RunDocument
+from trt_workbench.core.counts import counted
+from trt_workbench.core.documents import Strict, read_document, write_json
+from trt_workbench.core.environment import cpu_report, git_revision, installed_packages
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.gpu import driver_report, gpu_at
+from trt_workbench.core.shard import Shard
+
+SHARD: Final = "shard.json"
+_SHOWN: Final = 80  # characters of a value in a message
+
+
+class ShardDocument(Strict):
+    """shard.json.
+
+    Attributes:
+        command: that made it.
+        index: of the shard, from 0.
+        count: of all shards.
+        unit: what is divided, such as "image".
+        items: how many there are in the whole run.
+        first: the first one of the shard's block.
+        end: the one behind its last.
+        done: how many of the block are done; fewer than all after an interrupt.
+        asked: what decides the result and is known before the work, such as settings and hashes; alike in all shards.
+        ran: what was chosen then, such as the precision that the model runs in; alike in all shards.
+        whole: what the command needs to make one run of the shards.
+    """
+
+    schema_version: Literal[1] = 1
+    command: str
+    index: NonNegativeInt
+    count: PositiveInt
+    unit: str
+    items: NonNegativeInt
+    first: NonNegativeInt
+    end: NonNegativeInt
+    done: NonNegativeInt
+    asked: dict[str, Any]
+    ran: dict[str, Any]
+    whole: dict[str, Any]
+
+    @property
+    def shard(self) -> Shard:
+        """Which one it is."""
+        return Shard(self.index, self.count)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of its block is done."""
+        return self.done == self.end - self.first
+
+
+@dataclass(frozen=True)
+class ShardRun:
+    """A run directory of a shard."""
+
+    directory: Path
+    document: ShardDocument
+    run: RunDocument
+
+
+@dataclass(frozen=True)
+class Shards:
+    """Run directories of shards of one run, which agree.
+
+    Attributes:
+        runs: by index.
+        missing: indices of the shards that are absent or half done.
+    """
+
+    runs: tuple[ShardRun, ...]
+    missing: tuple[int, ...]
+
+    @property
+    def first(self) -> ShardDocument:
+        """What one of them says, as all do."""
+        return self.runs[0].document
+
+    def facts(self) -> dict[str, Any]:
+        """Return what metrics.json says of them."""
+        known = self.first
+        return {"count": known.count, "merged": len(self.runs), "missing": [*self.missing], "text": self.text}
+
+    @property
+    def text(self) -> str:
+        """A sentence on what was put together."""
+        known = self.first
+        text = f"Merged from {counted(len(self.runs), 'shard')} of {known.count}"
+        if not self.missing:
+            return f"{text}."
+        left = known.items - sum(one.document.done for one in self.runs)
+        names = ", ".join(str(Shard(index, known.count)) for index in self.missing)
+        return (
+            f"{text}: {left:,} of {counted(known.items, known.unit)} are not in the result. Missing or half done: "
+            f"{names}."
+        )
+
+    def write(self, folder: Path) -> None:
+        """Write `shards.json`, and the `env.json` of the machine that the first of them ran on."""
+        shutil.copyfile(self.runs[0].directory / "env.json", folder / "env.json")
+        rows = [
+            {
+                **{key: getattr(one.document, key) for key in ("index", "first", "end", "done")},
+                **{key: getattr(one.run, key) for key in ("run_id", "started_at", "ended_at")},
+                "directory": str(one.directory.absolute()),
+            }
+            for one in self.runs
+        ]
+        write_json(folder / "shards.json", {"schema_version": 1, **self.facts(), "shards": rows})
+
+
+def circumstances(*, cuda: bool, device: int = 0) -> dict[str, Any]:
+    """Return what of this machine and installation decides a result: versions, and the GPU with its driver.
+
+    Args:
+        cuda: whether the GPU computes, and not the processor.
+        device: CUDA's number of the GPU.
+    """
+    versions = {"workbench": __version__, "commit": git_revision()["commit"], **installed_packages()}
+    if not cuda:
+        return {"versions": versions, "processor": cpu_report()["model"]}
+    gpu = gpu_at(device) or {}
+    return {"versions": versions, "gpu": gpu.get("name"), "driver": driver_report().get("driver_version")}
+
+
+def done_before(folder: Path | None, shard: Shard, command: str, asked: Mapping[str, Any]) -> ShardDocument | None:
+    """Return what an earlier run of the same shard left there, if it is whole and was asked for the same."""
+    try:
+        found = read_shard_run(folder) if folder else None
+    except UsageProblem:
+        return None
+    known = found and found.document
+    if known and (known.command, known.shard) == (command, shard) and known.is_whole and known.asked == dict(asked):
+        return known
+    return None
+
+
+def read_shard_run(directory: Path) -> ShardRun:
+    """Return the run directory of a shard. Raises UsageProblem where it is none, or a file is absent or damaged."""
+    run = read_document(directory / "run.json", RunDocument)
+    found = ShardRun(directory, read_document(directory / SHARD, ShardDocument), run)
+    if found.document.command != found.run.command or found.document.index >= found.document.count:
+        raise UsageProblem(f"shard.json and run.json do not fit each other; they were changed: {directory}")
+    return found
+
+
+def read_shards(places: Sequence[Path], *, partial: bool) -> Shards:
+    """Return the shards of a run, by index.
+
+    Args:
+        places: their run directories, or folders that hold these.
+        partial: take what is there, also half shards.
+
+    Raises:
+        UsageProblem: a shard is absent, half done, there twice or damaged, or it is of another run: the message names
+            the first difference.
+    """
+    runs = sorted((read_shard_run(one) for one in _directories(places)), key=lambda one: one.document.index)
+    base = runs[0]
+    for one in runs[1:]:
+        _require_alike(base, one)
+    for one, other in itertools.pairwise(runs):
+        if one.document.index == other.document.index:
+            raise UsageProblem(
+                f"Shard {one.document.shard} is there twice; name one of them: {one.directory} and {other.directory}"
+            )
+    half = [one.document.index for one in runs if not one.document.is_whole]
+    known = {one.document.index for one in runs}
+    missing = sorted({*range(base.document.count)} - known | {*half})
+    if missing and not partial:
+        absent = ", ".join(
+            f"{Shard(index, base.document.count)}{' (half done)' * (index in half)}" for index in missing
+        )
+        raise UsageProblem(
+            f"{counted(len(missing), 'shard')} of {base.document.count} {'is' if len(missing) == 1 else 'are'} "
+            f"missing: {absent}. Run "
+            "them, or pass --partial to merge the rest."
+        )
+    return Shards(tuple(runs), tuple(missing))
+
+
+def _directories(places: Sequence[Path]) -> list[Path]:
+    """Return the run directories of shards that are meant by some folders: these, or those in them."""
+    found = []
+    for place in places:
+        inside = [place] if (place / SHARD).exists() or (place / "run.json").exists() else list(_within(place))
+        if not inside:
+            raise UsageProblem(f"There is no shard in this folder; make one with --shard I/N --output DIR: {place}")
+        found += inside
+    return found
+
+
+def _within(place: Path) -> Iterator[Path]:
+    """Yield the run directories of shards in a folder, without those that a process has not finished."""
+    if place.is_dir():
+        yield from sorted(one.parent for one in place.glob(f"*/{SHARD}") if not one.parent.name.startswith("."))
+
+
+def _require_alike(one: ShardRun, other: ShardRun) -> None:
+    """Raise UsageProblem where two shards are not of one run, with the first difference."""
+    for name, mine, theirs in _pairs(_said(one), _said(other)):
+        if mine != theirs:
+            raise UsageProblem(
+                f"These shards are not of one run: {name} is {mine!r:.{_SHOWN}} in {one.document.shard} and "
+                f"{theirs!r:.{_SHOWN}} in {other.document.shard}: {one.directory} and {other.directory}"
+            )
+
+
+def _said(one: ShardRun) -> dict[str, Any]:
+    known = one.document
+    named = {"command": known.command, "number of shards": known.count, f"number of {known.unit}s": known.items}
+    return {**named, **known.asked, **known.ran}
+
+
+def _pairs(one: Mapping[str, Any], other: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Yield the values of two documents by their names, in their order."""
+    for key in dict.fromkeys([*one, *other]):
+        mine, theirs = one.get(key), other.get(key)
+        if isinstance(mine, Mapping) and isinstance(theirs, Mapping):
+            yield from _pairs(mine, theirs, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", mine, theirs

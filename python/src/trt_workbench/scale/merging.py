@@ -1,0 +1,47 @@
+"""Which feature puts the shards of a command together, and shows the result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from trt_workbench.core.directory import run_directory
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.shard_files import Shards
+from trt_workbench.vision import merge_shards as merge_coco
+from trt_workbench.vision import show as show_coco
+
+
+class Merging(NamedTuple):
+    """How shards of a command become one run.
+
+    Attributes:
+        merge: fills a folder with the files of the run, and returns the content of its metrics.json.
+        show: prints that.
+    """
+
+    merge: Callable[[Shards, Path], dict[str, Any]]
+    show: Callable[[dict[str, Any], Path], None]
+
+
+_MERGED = {"eval-coco": Merging(merge_coco, show_coco)}
+
+
+def merging_of(shards: Shards) -> Merging:
+    """Return how shards are merged. Raises UsageProblem where their command is not known."""
+    if (command := shards.first.command) not in _MERGED:
+        raise UsageProblem(f"Shards of {command!r} cannot be merged by this release: {shards.runs[0].directory}")
+    return _MERGED[command]
+
+
+def merge_into(shards: Shards, output: Path | None) -> tuple[dict[str, Any], Path]:
+    """Make a run directory of shards; return the content of its metrics.json, and the directory.
+
+    Raises:
+        UsageProblem: as the command's own function, or the folder cannot be used.
+    """
+    with run_directory(shards.first.command, output) as run:
+        metrics = merging_of(shards).merge(shards, run.path)
+        shards.write(run.path)
+        return metrics, run.commit("partial" if shards.missing else "complete", shards=shards.facts())

@@ -1,0 +1,210 @@
+"""Shards of an evaluation: what one leaves behind, and how they become the run that one process would have made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trt_workbench.backends.base import Backend
+from trt_workbench.backends.registry import require_backend
+from trt_workbench.core.documents import append_lines, json_values, read_lines, write_json
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.hashing import hash_arrays
+from trt_workbench.core.shard_files import SHARD, ShardDocument, ShardRun, Shards, circumstances, done_before
+from trt_workbench.model.opened import sha256_of
+from trt_workbench.vision.dataset import read_dataset
+from trt_workbench.vision.decode import ImageReader
+from trt_workbench.vision.detections import DetectionTable, read_predictions, write_predictions
+from trt_workbench.vision.document import STAGES, ShardImage
+from trt_workbench.vision.forms.read import read_form
+from trt_workbench.vision.loop import LoopResult
+from trt_workbench.vision.scoring import NOTHING, CocoOutcome, Found, score
+from trt_workbench.vision.settings import CocoSettings
+from trt_workbench.vision.tasks.registry import task_of
+
+if TYPE_CHECKING:
+    from trt_workbench.vision.run import CocoEvaluation, CocoRequest
+
+COMMAND: Final = "eval-coco"
+# How fast the work is done, and on which of several alike devices.
+_OF_MACHINE: Final = ("workers", "threads", "concurrency", "allow_unverified")
+
+
+def finished(request: CocoRequest, output: Path) -> ShardDocument | None:
+    """Return what an earlier run of this shard left in `output`, if it was asked for the same and is whole."""
+    shard = request.shard
+    if shard is None or not (output / SHARD).is_file():
+        return None
+    backend = require_backend(request.backend, request.model.suffix)
+    data = read_form(request.images, request.annotations, request.split, request.exif)
+    return done_before(output, shard, COMMAND, _asked(request, backend, data.sha256))
+
+
+def write_shard(folder: Path, evaluation: CocoEvaluation, found: Found) -> CocoOutcome:
+    """Write what a shard found: `predictions.json`, `records.jsonl` and `shard.json`. It has no scores of its own.
+
+    Raises:
+        UsageProblem: a file cannot be written.
+    """
+    request, dataset, facts = evaluation.request, evaluation.dataset, evaluation.facts()
+    shard, block = request.shard, evaluation.block
+    assert shard is not None
+    asked = _asked(request, evaluation.detector.backend, dataset.sha256)
+    whole = {
+        "facts": facts,
+        "images": str(dataset.folder.absolute()),
+        "annotations": str(dataset.annotations.absolute()),
+        "split": request.split,
+        "allow_missing": request.allow_missing,
+        "detections": len(found.detections),
+        "wall_s": found.result.wall_s,
+        "read": found.read.counts(),
+        "notes": found.notes,
+    }
+    document = ShardDocument(
+        command=COMMAND,
+        index=shard.index,
+        count=shard.count,
+        unit="image",
+        items=len(dataset.images),
+        first=block.start,
+        end=block.stop,
+        done=len(found.done),
+        asked=json_values(asked),
+        ran=json_values(_ran(facts, evaluation)),
+        whole=json_values(whole),
+    )
+    try:
+        write_predictions(folder / "predictions.json", found.detections)
+        append_lines(folder / "records.jsonl", _records(found))
+        write_json(folder / SHARD, document)
+    except OSError as error:
+        raise UsageProblem(
+            f"The shard's files cannot be written ({error.strerror}); fix that or pass --output: {folder}"
+        ) from error
+    said = {"images": document.done, "verification": facts["verification"], "shard": str(shard)}
+    return CocoOutcome("complete" if document.is_whole else "partial", said)
+
+
+def merge_shards(shards: Shards, folder: Path) -> dict[str, Any]:
+    """Score the images of all shards as one run, and write its files into `folder`.
+
+    Returns:
+        The content of `metrics.json`.
+
+    Raises:
+        UsageProblem: a shard's files do not fit its shard.json, or the data set is gone or was changed.
+    """
+    whole = shards.first.whole
+    facts, settings = whole["facts"], whole["facts"]["settings"]
+    task = task_of(facts["model"]["task"])
+    dataset = read_dataset(
+        Path(whole["images"]),
+        Path(whole["annotations"]),
+        split=whole["split"],
+        exif=settings["exif"],
+        limit=settings["limit"],
+        allow_missing=whole["allow_missing"],
+        task=task,
+    )
+    if dataset.sha256 != shards.first.asked["data_sha256"]:
+        raise UsageProblem(f"The annotations have changed since the shards were evaluated: {whole['annotations']}")
+    notes = [note for one in shards.runs for note in one.document.whole["notes"]]
+    read = ImageReader(settings["exif"])
+    ids, result = _measured(shards)
+    tables = []
+    for one in shards.runs:
+        tables.append(read_predictions(one.directory / "predictions.json", task))
+        _require_count(one, "predictions.json", len(tables[-1]), one.document.whole["detections"])
+        read.add(**one.document.whole["read"])
+    detections = DetectionTable.joined(tables)
+    del tables
+    if not np.isin(ids, [image.id for image in dataset.images]).all() or not np.isin(detections.image_ids, ids).all():
+        raise UsageProblem(f"The shards are of images that the data set does not have: {whole['annotations']}")
+    if len(detections):
+        notes = [note for note in notes if not note.startswith(NOTHING)]
+    before = [note for one in shards.runs for note in one.document.whole["facts"]["notes"]]
+    facts = {**facts, "notes": [*dict.fromkeys(before)], "shards": shards.facts()}
+    found = Found(ids, result, detections, read, [*dict.fromkeys(notes), shards.text])
+    return score(folder, dataset, found, facts).metrics
+
+
+def _asked(request: CocoRequest, backend: Backend, data_sha256: str) -> dict[str, Any]:
+    """Return what decides the result and is known before the work."""
+    settings = {name: getattr(request, name) for name in CocoSettings.__dataclass_fields__ if name not in _OF_MACHINE}
+    settings["options"] = {name: value for name, value in request.options.items() if name != "device"}
+    device = int(request.options.get("device", 0))
+    return json_values(  # type: ignore[no-any-return]
+        {
+            "model_sha256": sha256_of(request.model),
+            "data_sha256": data_sha256,
+            "split": request.split,
+            "backend": backend.name,
+            "settings": settings,
+            **circumstances(cuda="cuda" in backend.devices, device=device),
+        },
+        str,
+    )
+
+
+def _ran(facts: dict[str, Any], evaluation: CocoEvaluation) -> dict[str, Any]:
+    """Return what was chosen that decides the result."""
+    settings = {name: value for name, value in facts["settings"].items() if name not in (*_OF_MACHINE, "options")}
+    return {
+        "family": facts["model"]["family"],
+        "precision_ran": facts["precision_ran"],
+        "chosen": settings,
+        "tensorrt": facts["provenance"].get("tensorrt"),
+        "engine_sha256": facts["provenance"].get("plan_sha256"),
+        "classes_sha256": hash_arrays({"ids": evaluation.classes.ids, "kept": evaluation.classes.kept}),
+        "prepared": facts["probe"] and facts["probe"]["chosen"],
+    }
+
+
+def _records(found: Found) -> Iterator[ShardImage]:
+    result = found.result
+    rows = np.flatnonzero(result.done)
+    for image_id, size, stages in zip(found.done.tolist(), result.sizes[rows], result.stage_ms[rows], strict=True):
+        yield ShardImage(
+            schema_version=1,
+            image_id=image_id,
+            height=int(size[0]),
+            width=int(size[1]),
+            stages_ms=dict(zip(STAGES, stages.tolist(), strict=True)),
+        )
+
+
+def _measured(shards: Shards) -> tuple[NDArray[np.int64], LoopResult]:
+    """Return the ids of the images that are done, and what the loops of all shards measured, over all images."""
+    items = shards.first.items
+    done, sizes = np.zeros(items, np.bool_), np.zeros((items, 2), np.int32)
+    stages, ids = np.zeros((items, len(STAGES))), list[int]()
+    for one in shards.runs:
+        records: list[ShardImage] = read_lines(one.directory / "records.jsonl", ShardImage)
+        _require_count(one, "records.jsonl", len(records), one.document.done)
+        # of a half shard's images only the order counts
+        place = slice(one.document.first, one.document.first + len(records))
+        ids += [record["image_id"] for record in records]
+        done[place] = True
+        sizes[place] = np.array([(record["height"], record["width"]) for record in records], np.int32).reshape(-1, 2)
+        stages[place] = np.array([[record["stages_ms"][name] for name in STAGES] for record in records]).reshape(
+            -1, len(STAGES)
+        )
+    if not ids:
+        raise UsageProblem(f"No image is done in these shards: {shards.runs[0].directory.parent}")
+    if (np.diff(ids) <= 0).any():
+        raise UsageProblem(f"The shards' images overlap; records.jsonl was changed: {shards.runs[0].directory}")
+    wall_s = sum(one.document.whole["wall_s"] for one in shards.runs)
+    return np.array(ids, np.int64), LoopResult(done, sizes, stages, wall_s, interrupted=not done.all())
+
+
+def _require_count(one: ShardRun, name: str, found: int, expected: int) -> None:
+    if found != expected:
+        raise UsageProblem(
+            f"{name} has {found:,} entries and shard.json says {expected:,}; copy the shard again or run it again: "
+            f"{one.directory}"
+        )

@@ -1,0 +1,189 @@
+"""`--shard` and `merge` through the command line: shards give what one process gives, and nothing else is merged."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.in_app import json_of, stderr_of, stdout_of, trtw
+from tests.texts import held
+
+from trt_workbench.core.counts import counted
+
+# What one process and shards write alike, byte for byte.
+SCORED = ("predictions.json", "curves.json", "confusion.json")
+# Of metrics.json and records.jsonl: times, and what says that there were shards.
+_TIMES = ("images_per_s", "wall_s", "latency_ms", "notes", "shards", "provenance")
+
+
+def without_times(run: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return metrics and records of a run without what a second run has otherwise."""
+    metrics = json.loads((run / "metrics.json").read_text())
+    records = [json.loads(line) for line in (run / "records.jsonl").read_text().splitlines()]
+    times = [key for key in records[0] if key.endswith("_ms")]
+    return (
+        {key: value for key, value in metrics.items() if key not in _TIMES},
+        [{key: value for key, value in one.items() if key not in times} for one in records],
+    )
+
+
+@pytest.fixture
+def sharded(coco: Any) -> Callable[..., list[Path]]:
+    """Return a function that runs shards of an evaluation of the four images, and returns their run directories."""
+
+    def run(count: int, *more: str, only: list[int] | None = None) -> list[Path]:
+        places = []
+        for index in only if only is not None else range(count):
+            place = coco.root / "shards" / f"{index}-of-{count}"
+            arguments = [*coco.arguments(*more, "--shard", f"{index}/{count}")]
+            arguments[arguments.index("--output") + 1] = str(place)
+            result = coco.invoke_exactly(arguments)
+            assert result.exit_code == 0, result.output
+            places.append(place)
+        return places
+
+    return run
+
+
+@pytest.mark.parametrize(("count", "more"), [(1, ()), (2, ()), (3, ("--batch", "2")), (7, ("--limit", "3"))])
+def test_shards_give_what_one_process_gives(coco: Any, sharded: Any, count: int, more: tuple[str, ...]) -> None:
+    places = sharded(count, *more)
+    assert coco.invoke(*more, "--no-report").exit_code == 0
+    merged = coco.root / "merged"
+    stdout_of("merge", *places[::-1], "-o", merged, "--no-report")
+    for name in SCORED:
+        assert (merged / name).read_bytes() == (coco.output / name).read_bytes(), name
+    assert without_times(merged) == without_times(coco.output)
+    metrics = json.loads((merged / "metrics.json").read_text())
+    text = f"Merged from {counted(count, 'shard')} of {count}."
+    assert metrics["shards"] == {"count": count, "merged": count, "missing": [], "text": text}
+    assert metrics["images_requested"] == metrics["images"]
+    assert json.loads((merged / "run.json").read_text())["status"] == "complete"
+    listed = json.loads((merged / "shards.json").read_text())["shards"]
+    assert [one["index"] for one in listed] == [*range(count)]
+
+
+def test_a_done_shard_is_not_done_again(coco: Any, sharded: Any) -> None:
+    (place,) = sharded(2, only=[1])
+    before = json.loads((place / "run.json").read_text())["run_id"]
+    again = [*coco.arguments("--shard", "1/2")]
+    again[again.index("--output") + 1] = str(place)
+    result = coco.invoke_exactly(again)
+    assert result.exit_code == 0
+    assert "Shard 1/2 is already done: 2 images of 4 (2 to 3)" in result.stdout
+    assert json.loads(coco.invoke_exactly([*again, "--json"]).stdout)["done_before"] is True
+    assert json.loads((place / "run.json").read_text())["run_id"] == before
+    # with other settings it is another shard
+    assert "is done" in coco.invoke_exactly([*again, "--conf", "0.5"]).stdout
+    assert json.loads((place / "run.json").read_text())["run_id"] != before
+
+
+def test_half_a_shard_is_done_again(sharded: Any) -> None:
+    (place,) = sharded(2, only=[0])
+    document = json.loads((place / "shard.json").read_text())
+    (place / "shard.json").write_text(json.dumps({**document, "done": 1}))
+    assert sharded(2, only=[0]) == [place]
+    assert json.loads((place / "shard.json").read_text())["done"] == 2
+
+
+def test_a_shard_needs_a_place_and_has_no_report(sharded: Any) -> None:
+    held(stderr_of("eval-coco", "--shard", "0/2"))
+    held(stderr_of("report", *sharded(2, only=[0])))
+
+
+def test_what_is_missing_or_there_twice(coco: Any, sharded: Any) -> None:
+    first, last = sharded(3, only=[0, 2])
+    held(stderr_of("merge", first, last, "-o", coco.root / "merged"))
+    held(stderr_of("merge", first, last, first, "-o", coco.root / "merged", "--partial"))
+    held(stderr_of("merge", coco.images, "-o", coco.root / "merged"))
+    held(stderr_of("merge", coco.root / "nowhere", "-o", coco.root / "merged"))
+    assert not (coco.root / "merged").exists()
+
+
+def test_what_is_there_is_merged_on_request(coco: Any, sharded: Any) -> None:
+    sharded(4, only=[0, 2, 3])
+    place = coco.root / "shards" / "3-of-4"
+    document = json.loads((place / "shard.json").read_text())
+    (place / "shard.json").write_text(json.dumps({**document, "end": document["end"] + 1}))
+    merged = coco.root / "merged"
+    metrics = json_of("merge", coco.root / "shards", "-o", merged, "--partial")
+    assert metrics["status"] == "partial"
+    assert (metrics["images"], metrics["images_requested"]) == (3, 4)
+    assert metrics["shards"]["missing"] == [1, 3]
+    note = "Merged from 3 shards of 4: 1 of 4 images are not in the result. Missing or half done: 1/4, 3/4."
+    assert metrics["notes"] == [note]
+    assert note in (merged / "report.html").read_text()
+
+
+def test_shards_of_other_runs_are_refused(coco: Any, sharded: Any) -> None:
+    first, other, third = sharded(3)
+    merged = coco.root / "merged"
+
+    def changed(name: str, value: Any) -> str:
+        document = json.loads((first / "shard.json").read_text())
+        *parents, key = name.split(".")
+        part = document
+        for parent in parents:
+            part = part[parent]
+        assert part[key] != value
+        part[key] = value
+        place = coco.root / "changed"
+        shutil.copytree(first, place, dirs_exist_ok=True)
+        (place / "shard.json").write_text(json.dumps(document))
+        return stderr_of("merge", place, other, third, "-o", merged)
+
+    held(changed("asked.model_sha256", "0" * 64))
+    held(changed("asked.settings.conf", 0.5))
+    held(changed("asked.versions.numpy", "1.0"))
+    assert "processor is 'another' in 0/3 and " in changed("asked.processor", "another")
+    held(changed("ran.precision_ran", None))
+    held(changed("count", 4))
+    held(changed("items", 5))
+    held(changed("command", "eval-llm"))
+
+
+def test_damaged_shards_are_refused(coco: Any, sharded: Any) -> None:
+    first, other = sharded(2)
+    merged = coco.root / "merged"
+
+    def damaged(name: str, text: str | None) -> str:
+        place = coco.root / "damaged"
+        shutil.rmtree(place, ignore_errors=True)
+        shutil.copytree(first, place)
+        if text is None:
+            (place / name).unlink()
+        else:
+            (place / name).write_text(text)
+        return stderr_of("merge", place, other, "-o", merged, "--no-report")
+
+    lines = (first / "records.jsonl").read_text().splitlines(keepends=True)
+    held(damaged("run.json", None))
+    held(damaged("shard.json", None))
+    held(damaged("shard.json", "{"))
+    held(damaged("records.jsonl", lines[0]))
+    held(damaged("records.jsonl", "".join([lines[0], *(other / "records.jsonl").read_text().splitlines(True)[1:]])))
+    held(damaged("predictions.json", (first / "predictions.json").read_text()[:-3]))
+    held(damaged("predictions.json", "[\n]\n"))
+    held(damaged("predictions.json", '{"a": 1}'))
+    coco.rewrite(info={"changed": True})
+    held(stderr_of("merge", first, other, "-o", merged))
+    assert not merged.exists()
+
+
+def test_a_clock_does_not_matter(coco: Any, sharded: Any) -> None:
+    places = sharded(2)
+    run = json.loads((places[0] / "run.json").read_text())
+    (places[0] / "run.json").write_text(json.dumps({**run, "started_at": "2099-01-01", "ended_at": "1970-01-01"}))
+    assert trtw("merge", *places, "-o", coco.root / "merged", "--no-report").exit_code == 0
+
+
+def test_more_shards_than_images(coco: Any, sharded: Any) -> None:
+    coco.write_model(gain=0)  # nothing is found at all, and in most shards nothing is looked at
+    places = sharded(6)
+    metrics = json_of("merge", *places, "-o", coco.root / "merged", "--no-report")
+    assert coco.invoke("--no-report").exit_code == 0
+    alone = json.loads((coco.output / "metrics.json").read_text())
+    assert (metrics["images"], metrics["detections"]) == (4, 0)
+    assert metrics["notes"] == [*alone["notes"][:1], "Merged from 6 shards of 6.", *alone["notes"][1:]]
