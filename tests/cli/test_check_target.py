@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -151,10 +152,11 @@ def test_the_versions_of_the_tasks_are_those_of_the_extras() -> None:
 
     extras = tomllib.loads((ROOT / "python" / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     tasks = tomllib.loads((ROOT / "pixi.toml").read_text())["tasks"]
-    for task, extra in (("setup-rtx", "rtx"), ("setup-ort-rtx", "ort-rtx")):
+    for extra in ("rtx", "ort-rtx", "parquet"):
         (requirement,) = extras[extra]
-        assert tasks[task]["cmd"] == f"python -m pip install {requirement}"
-        assert launcher._WITHOUT_TASKS[task] == f"pip install {requirement}"
+        install = f"pip install {shlex.quote(requirement)}"
+        assert tasks[f"setup-{extra}"]["cmd"] == f"python -m {install}"
+        assert launcher._WITHOUT_TASKS[f"setup-{extra}"] == install
 
 
 @pytest.mark.parametrize(

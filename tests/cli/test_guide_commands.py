@@ -171,6 +171,9 @@ RUN_BY = {
     "unit/model/low_precision/test_cast.py::test_constants_that_fp16_cannot_hold_keep_their_node_in_fp32": [
         "quantize model.onnx --to fp16"
     ],
+    "unit/export/test_export.py::test_bencher": ["export tmp/bench/RUN --to bencher -o out"],
+    "unit/overview/test_history.py::test_changes_are_named_and_drawn": ["report tmp/bench"],
+    "unit/overview/test_history.py::test_the_command_takes_a_folder": ["report results --over commits --output pages"],
     "unit/report/test_overview.py::test_runs_of_every_command_together": [
         "report tmp/bench/RUN tmp/eval-coco/RUN --output overview"
     ],

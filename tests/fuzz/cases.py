@@ -487,6 +487,17 @@ def _report(rng: Rng) -> _Recipe:
     return _Recipe(["report", f"runs/{command}", *more], _run_files(command))
 
 
+def _history(_: Rng) -> _Recipe:
+    return _Recipe(
+        ["report", "runs", "--output", "out/history"], [file for one in _RUN_FILES for file in _run_files(one)]
+    )
+
+
+def _export(rng: Rng) -> _Recipe:
+    command, to = rng.choice(list(_RUN_FILES)), rng.choice(("bencher", "github-action-benchmark", "prometheus"))
+    return _Recipe(["export", f"runs/{command}", "--to", to, "--output", "out/figures"], _run_files(command))
+
+
 def _compare(_: Rng) -> _Recipe:
     return _Recipe(["compare", "runs/bench", "runs/bench"], _run_files("bench"))
 
@@ -570,6 +581,8 @@ _RECIPES: dict[str, tuple[float, Callable[[Rng], _Recipe]]] = {
     "bench": (0.3, _bench),
     "bench-resume": (3, _bench_resume),
     "report": (10, _report),
+    "history": (4, _history),
+    "export": (4, _export),
     "compare": (5, _compare),
     "eval-llm": (4, _eval_llm),
     "export-llm": (0.7, _export_llm),

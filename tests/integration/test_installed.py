@@ -36,6 +36,7 @@ COMMANDS: dict[str, tuple[int, ...]] = {
     "report bench coco": (0,),
     "eval-coco --limit 2 --shard 0/1 --output shard --no-report": (0,),
     "merge shard -o merged --no-report": (0,),
+    "export bench --to prometheus -o exported-figures": (0,),
     "profile m.onnx --backend ort-cpu --iterations 2 --warmup 1": (0,),
     "partitions shapes-yolov10 --predict": (0,),
     "sanitize-onnx m.onnx -o sane.onnx": (0,),

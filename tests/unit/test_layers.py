@@ -23,6 +23,7 @@ FEATURES = (
     "bench",
     "build_engine",
     "decide",
+    "export",
     "infer",
     "inspect",
     "llm",

@@ -14,6 +14,7 @@ from trt_workbench.build_engine import cli as build_engine
 from trt_workbench.build_engine import refit_cli as refit_engine
 from trt_workbench.console.common import PanelCommand
 from trt_workbench.decide import cli as decide
+from trt_workbench.export import cli as export
 from trt_workbench.infer import cli as infer_engine
 from trt_workbench.inspect import cli as inspect
 from trt_workbench.inspect import engine_cli as inspect_engine
@@ -103,6 +104,7 @@ app.command("compare", cls=PanelCommand)(compare.compare)
 app.command("decide", cls=PanelCommand)(decide.decide)
 app.command("report", cls=PanelCommand)(report.report)
 app.command("merge", cls=PanelCommand)(merge.merge)
+app.command("export", cls=PanelCommand)(export.export)
 app.command("backends", cls=PanelCommand)(backends.backends)
 app.command("doctor", cls=PanelCommand)(doctor.doctor)
 app.command("build-ort", cls=PanelCommand)(build_ort.build_ort)

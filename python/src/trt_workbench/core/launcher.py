@@ -22,6 +22,7 @@ _WITHOUT_TASKS = {
     "build-native": "pip install ./cpp",
     "setup-rtx": "pip install tensorrt-rtx==1.7.1.116",
     "setup-ort-rtx": "pip install onnxruntime-ep-nv-tensorrt-rtx==0.5.0",
+    "setup-parquet": "pip install 'pyarrow>=21'",
 }
 
 # The environments of pixi.toml that hold CUDA's stack: those made for cards of one compute capability, the usual one

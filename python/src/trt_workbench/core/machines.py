@@ -9,7 +9,8 @@ from trt_workbench.core.artefacts import BenchArtefacts, Environment, Gpu
 from trt_workbench.core.gpu import nvml_name
 from trt_workbench.core.records import Record
 
-_TENSORRT = "TensorRT"
+_TENSORRT, _USABLE = "TensorRT", "processors that could be used"
+_SHORT = {"GPU": "{}", "processor": "{}", _USABLE: "{} usable processors"}
 _Fact = tuple[str, bool, str | None]
 
 
@@ -44,6 +45,12 @@ def other_machine(earlier: Environment, now: Environment) -> list[str]:
     return [str(one) for one in _differences(_facts(earlier, ()), _facts(now, ())) if one.decides]
 
 
+def machine_of(environment: Environment) -> str:
+    """Return one text for all that decides whether times of two runs may be compared, the card first."""
+    facts = [(what, text) for what, decides, text in _facts(environment, ()) if decides and text]
+    return ", ".join(_SHORT.get(what, f"{what} {{}}").format(text) for what, text in facts)
+
+
 def _differences(a: Iterable[_Fact], b: Iterable[_Fact]) -> list[MachineDifference]:
     found = [
         MachineDifference(what, first, second, decides)
@@ -60,7 +67,7 @@ def _facts(environment: Environment, records: Iterable[Record]) -> Iterator[_Fac
     yield "driver", True, driver.driver_version
     yield "CUDA of the driver", True, driver.cuda_driver_version
     yield "processor", True, cpu.model
-    yield "processors that could be used", True, str(cpu.processors_available or "") or None
+    yield _USABLE, True, str(cpu.processors_available or "") or None
     yield _TENSORRT, True, _joined(_versions(records, "tensorrt"))
     for package in ("onnxruntime", "onnxruntime-gpu", "torch", "trt-workbench", "trt-workbench-native"):
         yield package, False, environment.packages.get(package)

@@ -8,15 +8,20 @@ from typing import Annotated
 import typer
 
 from trt_workbench.console.common import DebugOption, JsonOption, handled, print_json
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.overview.settings import Over
 
 
 @handled
 def report(
     *,
-    directories: Annotated[list[Path], typer.Argument(metavar="RUN_DIR", help="Run directories.")],
+    directories: Annotated[
+        list[Path], typer.Argument(metavar="RUN_DIR", help="Run directories, or folders of many for their history.")
+    ],
     output: Annotated[
         Path | None, typer.Option(help="Folder for one overview of all runs: accuracy and speed.")
     ] = None,
+    over: Annotated[Over, typer.Option(help="Axis of a history.")] = "dates",
     max_loss: Annotated[float, typer.Option(min=0.0, max=1.0, help="Acceptable loss of AP.")] = 0.005,
     as_json: JsonOption = False,
     debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
@@ -24,23 +29,30 @@ def report(
     """Write the reports of runs again, and an overview of them.
 
     Each run directory gets its report.html from its own files; --output DIR gets the overview. If two or more are
-    evaluations of one data set, one of them in fp32, the folder also gets the page of `decide`.
+    evaluations of one data set, one of them in fp32, the folder also gets the page of `decide`. A folder of run
+    directories gets history.html: medians and scores over dates or commits, with the runs from which on they changed.
     """
     from trt_workbench.core.artefacts import foreign_files
     from trt_workbench.decide import write_decision
+    from trt_workbench.overview.history import holds_runs, write_history
     from trt_workbench.overview.report import check_folder, write_overview
     from trt_workbench.report.reports import write_report
 
-    if output is not None:
+    folders = [directory for directory in directories if directory.is_dir() and holds_runs(directory)]
+    runs = [directory for directory in directories if directory not in folders]
+    if output is not None and folders[1:]:
+        raise UsageProblem(f"--output takes the history of one folder, not of {len(folders)}: {output}")
+    if output is not None and runs:
         check_folder(output)
     written = []
-    for directory in directories:
+    for directory in runs:
         with foreign_files(directory):
             written.append(write_report(directory))
-    if output is not None:
-        written.append(write_overview(directories, output))
-        if page := write_decision(directories, output, max_loss):
+    if output is not None and runs:
+        written.append(write_overview(runs, output))
+        if page := write_decision(runs, output, max_loss):
             written.append(page)
+    written += [write_history(folder, output or folder, over) for folder in folders]
     if as_json:
         print_json([str(path) for path in written])
     else:

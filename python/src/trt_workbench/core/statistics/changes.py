@@ -1,0 +1,106 @@
+"""Where a figure changed in a series of runs, by the same comparison that two runs get.
+
+A run is compared with the level before it: the repetitions of all runs since the last change, by `comparison.compare`,
+at the confidence that Bonferroni's method leaves each of the comparisons that are made together. A run that differs is
+a change only if the next one differs from that level in the same direction, because machines have bad days; the last
+run has no next one, and its change is not confirmed. A score has no repetitions: the interval of its ratio is made of
+the ends of both intervals, which is wider than needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from trt_workbench.core.statistics.comparison import ALPHA, MATERIAL, Verdict, compare, verdict
+
+# A score of nothing is no ratio.
+_LEAST = 1e-12
+_MOVED: tuple[Verdict, ...] = ("slower", "faster")
+
+
+@dataclass(frozen=True)
+class SeriesEntry:
+    """The figures of one run, or of several that are alike.
+
+    Attributes:
+        values: one a repetition; of a score, itself.
+        low: lower end of a score's interval; None of repetitions, or without one.
+        high: upper end.
+    """
+
+    values: tuple[float, ...]
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class ChangePoint:
+    """A run from which on a figure is another.
+
+    Attributes:
+        index: of the run.
+        ratio: to the level before.
+        low: lower end of the ratio's interval.
+        high: upper end.
+        confirmed: whether the next run says the same; False for the last run.
+    """
+
+    index: int
+    ratio: float
+    low: float
+    high: float
+    confirmed: bool
+
+
+def change_points(series: Sequence[SeriesEntry | None], comparisons: int) -> list[ChangePoint]:
+    """Return where a series changed.
+
+    Args:
+        series: the runs in their order; None for one that is not to be relied on.
+        comparisons: how many are made together: the pairs of neighbours of all series of a page.
+    """
+    known = [index for index, one in enumerate(series) if one is not None]
+    found: list[ChangePoint] = []
+    level: list[SeriesEntry] = []
+    waiting: ChangePoint | None = None  # for the next run to confirm it
+    for index in known:
+        run = series[index]
+        assert run is not None  # left out above
+        seen = _against(level, run, index, comparisons) if level else None
+        if waiting and seen and _alike(waiting, seen):
+            started = series[waiting.index]
+            assert started is not None  # it was compared
+            found.append(replace(waiting, confirmed=True))
+            level, waiting = [started, run], None
+        elif seen:
+            waiting = seen
+        else:
+            level, waiting = [*level, run], None
+    return [*found, waiting] if waiting and waiting.index == known[-1] else found
+
+
+def _alike(one: ChangePoint, other: ChangePoint) -> bool:
+    return (one.ratio > 1) == (other.ratio > 1)
+
+
+def _against(level: Sequence[SeriesEntry], run: SeriesEntry, index: int, comparisons: int) -> ChangePoint | None:
+    """Return how a run differs from a level; None where it does not, or where that cannot be said."""
+    if len(run.values) == 1 and run.low is not None and run.high is not None:
+        last = level[-1]
+        if last.low is None or last.high is None:
+            return None
+        ratio = _ratio(run.values[0], last.values[0])
+        low, high = _ratio(run.low, last.high), _ratio(run.high, last.low)
+    else:
+        before = [value for one in level for value in one.values]
+        made = compare(before, run.values, 1 - ALPHA / comparisons)
+        if made.ratio_low is None or made.ratio_high is None:
+            return None
+        ratio, low, high = made.ratio, made.ratio_low, made.ratio_high
+    moved = verdict(ratio, low, high, MATERIAL) in _MOVED
+    return ChangePoint(index, ratio, low, high, confirmed=False) if moved else None
+
+
+def _ratio(value: float, to: float) -> float:
+    return max(value, _LEAST) / max(to, _LEAST)

@@ -1,0 +1,2 @@
+from .figures import RunFigure as RunFigure
+from .figures import figures_of as figures_of

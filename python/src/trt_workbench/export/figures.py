@@ -1,0 +1,135 @@
+"""The figures of a run that are worth following: medians of repetitions and scores, each with its interval."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trt_workbench.bench import kept_records, untrusted
+from trt_workbench.core.artefacts import command_of, foreign_files, read_bench_run
+from trt_workbench.core.documents import read_document
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.records import by_work
+from trt_workbench.core.statistics.comparison import median_interval
+from trt_workbench.llm import LlmMetrics
+from trt_workbench.model.precision import precision_label
+from trt_workbench.vision import CocoMetrics, task_in
+
+LATENCY, THROUGHPUT = "latency", "throughput"
+# What changes how fast scores are made, and not the scores.
+_SPEED_SETTINGS = ("workers", "concurrency")
+
+
+@dataclass(frozen=True)
+class RunFigure:
+    """One figure of one subject of a run.
+
+    Attributes:
+        labels: what it is of, by name: scenario, work and runtime of a bench, model, runtime and precision of a score.
+        name: such as "latency", "AP" or "perplexity".
+        unit: "ms", "items/s", or "" of a score.
+        smaller_is_better: whether a smaller one is an improvement.
+        values: one a repetition; of a score, itself.
+        low: lower end of its interval; None without one.
+        high: upper end.
+        basis: what has to be equal for two runs' figures to be of the same thing, apart from the labels.
+        model_sha256: of the model that it was measured on; None where the run does not say.
+        doubts: reasons not to rely on it.
+    """
+
+    labels: Mapping[str, str]
+    name: str
+    unit: str
+    smaller_is_better: bool
+    values: tuple[float, ...]
+    low: float | None
+    high: float | None
+    basis: str = ""
+    model_sha256: str | None = None
+    doubts: tuple[str, ...] = ()
+
+    @property
+    def value(self) -> float:
+        """The figure itself: the median of the values."""
+        return median_interval(self.values).median
+
+    @property
+    def subject(self) -> str:
+        """The labels as one text."""
+        return " / ".join(self.labels.values())
+
+
+def figures_of(directory: Path) -> list[RunFigure]:
+    """Return the figures of a run directory, those that exist.
+
+    Raises:
+        UsageProblem: it is no run directory, incomplete or damaged, or of a command whose figures are not followed.
+    """
+    command = command_of(directory)
+    if command not in _READERS:
+        raise UsageProblem(
+            f"A run of {command} has no figures to follow; these commands have: {', '.join(_READERS)}: {directory}"
+        )
+    with foreign_files(directory):
+        return list(_READERS[command](directory))
+
+
+def _bench(directory: Path) -> Iterator[RunFigure]:
+    for (scenario, _, work), records in by_work(read_bench_run(directory).records).items():
+        for runtime, kept in kept_records(records).items():
+            mine = [record for record in records if record.runtime == runtime]
+            labels = {"scenario": scenario, "work": work, "runtime": runtime}
+            common = {"model_sha256": mine[0].model_sha256, "doubts": untrusted(mine)}
+            times = [one.latency_ms["p50"] for one in kept.values() if one.latency_ms]
+            speeds = [one.items_per_s for one in kept.values() if one.items_per_s is not None]
+            yield _measured(labels, LATENCY, "ms", times, **common)
+            if speeds:
+                yield _measured(labels, THROUGHPUT, "items/s", speeds, **common)
+
+
+def _measured(labels: Mapping[str, str], name: str, unit: str, values: list[float], **more: Any) -> RunFigure:
+    ends = median_interval(values)
+    known = ends.coverage > 0
+    low, high = (ends.low, ends.high) if known else (None, None)
+    return RunFigure(labels, name, unit, name == LATENCY, tuple(values), low, high, **more)
+
+
+def _coco(directory: Path) -> Iterator[RunFigure]:
+    metrics: Mapping[str, Any] = read_document(directory / "metrics.json", CocoMetrics)
+    settings = {key: value for key, value in metrics["settings"].items() if key not in _SPEED_SETTINGS}
+    labels = _of_model(metrics["model"], metrics, settings.get("precision"))
+    data = (metrics["dataset"]["annotations_sha256"], metrics["images"], settings)
+    more = {"basis": json.dumps(data, sort_keys=True), "model_sha256": metrics["model"]["sha256"]}
+    for name in task_in(metrics).figures:
+        if metrics.get(name) is not None:
+            low, high = metrics.get(f"{name}_ci95") or (None, None)
+            yield RunFigure(
+                labels, name, "", smaller_is_better=False, values=(metrics[name],), low=low, high=high, **more
+            )
+    if metrics["latency_ms"]:
+        yield _measured(labels, LATENCY, "ms", [metrics["latency_ms"]["total"]["p50"]], **more)
+    if metrics["images_per_s"]:
+        yield _measured(labels, THROUGHPUT, "items/s", [metrics["images_per_s"]], **more)
+
+
+def _llm(directory: Path) -> Iterator[RunFigure]:
+    metrics = read_document(directory / "metrics.json", LlmMetrics)
+    data = (metrics["text"]["sha256"], metrics["tokens"], metrics["recipe"]["text"])
+    more = {"basis": json.dumps(data), "model_sha256": metrics["model"]["sha256"]}
+    for row in metrics["backends"]:
+        labels = _of_model(metrics["model"], row, row["precision"])
+        for name, smaller in (("perplexity", True), ("top1_agreement", False)):
+            value: float | None = row[name]  # type: ignore[literal-required]
+            if value is not None:
+                yield RunFigure(labels, name, "", smaller, (value,), None, None, **more)
+
+
+def _of_model(model: Mapping[str, Any], row: Mapping[str, Any], asked: str | None) -> dict[str, str]:
+    precision = precision_label(row) or asked or "as exported"
+    return {"model": Path(model["path"]).stem, "runtime": row["backend"], "precision": precision}
+
+
+_READERS: dict[str, Callable[[Path], Iterator[RunFigure]]] = {"bench": _bench, "eval-coco": _coco, "eval-llm": _llm}

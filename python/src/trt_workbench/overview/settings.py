@@ -1,0 +1,6 @@
+"""What `report` can be asked for."""
+
+from typing import Literal
+
+Over = Literal["dates", "commits"]
+"""Horizontal axis of a history."""

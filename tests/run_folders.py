@@ -1,0 +1,54 @@
+"""Run directories as commands leave them, made of their figures."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.records import record
+
+ENVIRONMENT: dict[str, Any] = {
+    "schema_version": 1,
+    "command_line": ["trtw"],
+    "workbench_version": "1",
+    "cpu": {"model": "a processor", "processors_available": 2, "processors": 2},
+    "driver": {"gpus": [], "error": "no driver"},
+    "packages": {},
+}
+
+
+def run_folder(folder: Path, command: str, started: str, commit: str | None = None, **files: Any) -> Path:
+    """Write the documents that every command writes, and those that are named."""
+    folder.mkdir(parents=True)
+    run = {"command": command, "run_id": folder.name, "started_at": started, "status": "complete"}
+    environment = {**ENVIRONMENT, "git": {"commit": commit, "dirty": False}}
+    for name, document in {"run": {"schema_version": 1, **run}, "env": environment, **files}.items():
+        (folder / f"{name}.json").write_text(json.dumps(document), encoding="utf-8")
+    return folder
+
+
+def bench_folder(
+    folder: Path, medians: dict[str, list[float]], started: str, commit: str | None = None, **more: Any
+) -> Path:
+    """Write a run of bench: by runtime the median of each repetition, milliseconds."""
+    config = {"schema_version": 1, "title": "t", "repetitions": 9}
+    run = run_folder(folder, "bench", started, commit, config=config)
+    made = [record(name, number, p50, **more) for name, times in medians.items() for number, p50 in enumerate(times)]
+    (run / "records.jsonl").write_text("".join(one.model_dump_json() + "\n" for one in made), encoding="utf-8")
+    return run
+
+
+def scored_folder(
+    folder: Path, ap: float, ends: tuple[float, float] | None, started: str, commit: str | None = None
+) -> Path:
+    """Write a run of eval-coco with one figure."""
+    names = ("AP50", "AP75", "AP_small", "AP_medium", "AP_large")
+    recalls = ("AR_1", "AR_10", "AR_100", "AR_small", "AR_medium", "AR_large")
+    metrics = {
+        "schema_version": 1, "status": "complete", "backend": "ort-cpu", "backend_requested": "ort-cpu",
+        "model": {"path": "m.onnx", "sha256": "0" * 64, "family": "yolov10", "class_count": 1},
+        "provenance": {}, "settings": {"batch": 1, "workers": 1, "concurrency": 1, "seed": 0, "precision": "fp32"},
+        "AP": ap, **dict.fromkeys((*names, *recalls)), "AP_ci95": ends, "images": 80, "images_per_s": None,
+        "latency_ms": None, "per_class": [],
+        "dataset": {"images": "i", "annotations": "a", "annotations_sha256": "1" * 64, "missing": []},
+    }  # fmt: skip
+    return run_folder(folder, "eval-coco", started, commit, metrics=metrics)

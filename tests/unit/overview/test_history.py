@@ -1,0 +1,109 @@
+"""`report FOLDER`: many runs over dates or commits."""
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+from tests.in_app import json_of, stderr_of
+from tests.run_folders import bench_folder, scored_folder
+from tests.texts import held, refused
+
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.overview.history import History, holds_runs, write_history
+
+
+def day(number: int) -> str:
+    return f"2026-10-{number + 1:02}T12:00:00+00:00"
+
+
+def times(level: float, seed: int) -> list[float]:
+    draw = random.Random(seed)
+    return [level * draw.gauss(1, 0.003) for _ in range(9)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Ten nights: `trt` is slower from the seventh on, `ort-cpu` never; a score falls on the fifth."""
+    for night in range(10):
+        medians = {"trt": times(1.0 if night < 6 else 1.1, night), "ort-cpu": times(5.0, 100 + night)}
+        bench_folder(tmp_path / "runs/bench" / f"n{night}", medians, day(night), f"{night:x}" * 40)
+        ap = 0.5 if night < 4 else 0.4
+        scored_folder(
+            tmp_path / "runs/eval-coco" / f"n{night}", ap, (ap - 0.02, ap + 0.02), day(night), f"{night:x}" * 40
+        )
+    return tmp_path / "runs"
+
+
+def test_changes_are_named_and_drawn(folder: Path) -> None:
+    page = write_history(folder, folder, "dates")
+    text = page.read_text(encoding="utf-8")
+    history = History.model_validate_json((folder / "history.json").read_text())
+    changed = {series.name: series.changes for series in history.series if series.changes}
+    assert set(changed) == {"arrays / m b1 / trt: latency", "arrays / m b1 / trt: throughput", "m / ort-cpu / fp32: AP"}
+    latency = changed["arrays / m b1 / trt: latency"][0]
+    assert (latency.started_at, latency.outcome, latency.confirmed) == (day(6), "regression", True)
+    assert changed["m / ort-cpu / fp32: AP"][0].started_at == day(4)
+    assert history.runs == 20
+    assert len(history.series) == 5
+    held(*[line for line in text.splitlines() if "the level before" in line and "From" in line])
+    assert text.count("<figure>") == 5
+    assert "regression, " in text
+
+
+def test_commits_come_together(folder: Path) -> None:
+    """A commit that was measured again later stands where it was first measured."""
+    bench_folder(folder / "bench" / "again", {"trt": times(1.0, 7), "ort-cpu": times(5.0, 8)}, day(11), "2" * 40)
+    write_history(folder, folder, "commits")
+    history = History.model_validate_json((folder / "history.json").read_text())
+    latency = next(series for series in history.series if series.name.endswith("trt: latency"))
+    assert [point.run_id for point in latency.points][2:5] == ["n2", "again", "n3"]
+    assert [change.commit for change in latency.changes] == ["666666666666"]
+    assert latency.changes[0].run_id == "n6"
+
+
+def test_machines_are_never_mixed(tmp_path: Path) -> None:
+    for night in range(4):
+        run = bench_folder(tmp_path / f"n{night}", {"trt": times(1.0 + night % 2, night)}, day(night))
+        if night % 2:
+            environment = json.loads((run / "env.json").read_text())
+            environment["cpu"]["model"] = "another processor"
+            (run / "env.json").write_text(json.dumps(environment))
+    write_history(tmp_path, tmp_path, "dates")
+    history = History.model_validate_json((tmp_path / "history.json").read_text())
+    assert [len(series.points) for series in history.series] == [2, 2, 2, 2]
+    assert not any(series.changes for series in history.series)
+
+
+def test_what_is_damaged_early_or_a_shard_is_left_out(folder: Path) -> None:
+    (folder / "bench/n3/records.jsonl").write_text("{")
+    run = folder / "bench/n4/run.json"
+    run.write_text(run.read_text().replace(day(4), "2999-01-01T00:00:00+00:00"))
+    (folder / "eval-coco/n5/shard.json").write_text("{}")
+    page = write_history(folder, folder, "dates").read_text(encoding="utf-8")
+    history = History.model_validate_json((folder / "history.json").read_text())
+    assert history.runs == 17
+    held(*history.left_out)
+    assert "Left out" in page
+
+
+def test_nothing_to_follow_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "one").mkdir()
+    assert not holds_runs(tmp_path)
+    (tmp_path / "one/run.json").write_text("{}")
+    assert holds_runs(tmp_path)
+    with refused(UsageProblem):
+        write_history(tmp_path, tmp_path, "dates")
+
+
+def test_a_page_of_another_is_left_alone(folder: Path) -> None:
+    (folder / "history.html").write_text("mine")
+    with refused(UsageProblem):
+        write_history(folder, folder, "dates")
+
+
+def test_the_command_takes_a_folder(folder: Path, tmp_path: Path) -> None:
+    assert json_of("report", folder, "--over", "commits", "--output", tmp_path / "page") == [
+        str(tmp_path / "page/history.html")
+    ]
+    assert "takes the history of one folder" in stderr_of("report", folder, folder, "--output", tmp_path / "page")
