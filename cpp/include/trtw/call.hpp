@@ -42,6 +42,12 @@ struct Call {
     /// Per output that goes to the host: the shape that there is room for, after `at`. A call whose output has another
     /// one is refused. Empty: any.
     std::vector<std::optional<Shape>> room = {};
+    /// Per output that goes to the host: memory of the caller's for it, as large as `room` says, or null. Only what is
+    /// page-locked is used; Output::in_place tells. Empty: none.
+    std::vector<void*> into = {};
+    /// Whether host arrays stay as they are until the call is waited for. Those in page-locked memory are then read
+    /// where they lie.
+    bool arrays_stay = false;
 };
 
 /// Throws UsageProblem for tensors that no call can move: not row-major, or of less than a byte an element.
@@ -103,7 +109,8 @@ struct Output {
     const TensorInfo* tensor = nullptr;
     Shape shape;           ///< with Call::at, of what was copied
     std::size_t bytes = 0; ///< likewise
-    bool on_host = false;  ///< whether `host` holds this call's values
+    bool on_host = false;  ///< whether this call's values are on the host
+    bool in_place = false; ///< and in Call::into, not in `host`
     std::shared_ptr<PinnedMemory> host;
     /// Null for outputs that TensorRT writes to host memory, or to a device array of the caller's (aliased outputs).
     std::shared_ptr<DeviceMemory> device;

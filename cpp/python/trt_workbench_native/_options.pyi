@@ -129,8 +129,8 @@ class RunnerOptions:
         cuda_graph: capture a call of the same shapes at its second use and replay it from the third on.
         spin: wait by polling (lowest latency, one busy core) instead of sleeping.
         timing: measure device time by stage; costs four to six event records per call.
-        graph_includes_transfers: copies and compute in one stream and one graph, or each in its own stream; by default
-            the former for inputs of up to 2 MiB in total.
+        graph_includes_transfers: copies and compute in one stream, with copies of less than 32 KiB in the graph, or
+            each in its own stream; by default the former for inputs of up to 2 MiB in total.
         profile: always this optimisation profile; by default the one that fits the shapes of each call.
         state: output name to input name: values that stay on the device and feed the next call. One slot only.
         outputs: names of the outputs to copy to the host; by default all but the state outputs.

@@ -303,11 +303,12 @@ class Runner:
         """Execute the engine once.
 
         Args:
-            inputs: by name.
+            inputs: by name. The device reads those of 32 KiB and more in page-locked memory where they lie.
             copy: return arrays of the caller's own. False: numpy views of the pinned buffers, which the next call of
                 the same slot overwrites (their memory stays alive); meant for runners with one slot.
             out: arrays to write outputs into, by name: C-contiguous, writeable, in native byte order, of the exact
-                dtype and shape; returned as they are. What does not fit is refused before the engine runs.
+                dtype and shape; returned as they are. What does not fit is refused before the engine runs. The device
+                writes into those of 32 KiB and more in page-locked memory itself.
             outputs: names of the outputs to copy to the host; None: as the runner's options say.
             device_outputs: names of the outputs to return as DeviceArray; True: all.
             at: names of outputs to copy to the host, each with the one index of its second dimension to copy: numpy's
@@ -394,7 +395,8 @@ class Runner:
     def counters(self) -> dict[str, int]:
         """Return how many calls took which path.
 
-        `strided_copies`: inputs that had to be made contiguous. `in_place_inputs`: written in place by the caller.
+        `strided_copies`: inputs that had to be made contiguous. `in_place_inputs`: read by the device where the caller
+        wrote them: in the slot's own buffer, or in page-locked memory.
         `page_locked_images`: read from the caller's page-locked memory.
         """
     def close(self) -> None:

@@ -49,6 +49,8 @@ public:
         const std::shared_ptr<Runner> runner = runner_.get();
         Request request = make(inputs, outputs, device_outputs, at);
         request.call.room = room_of(*plan_, request.selection, out);
+        request.call.into = addresses_of(*plan_, out);
+        request.call.arrays_stay = true;
         const Runner::Finished finished = [&] {
             const py::gil_scoped_release unlocked;
             return runner->run(request.call);
@@ -87,7 +89,8 @@ public:
 
     BenchResult measure(const py::object& inputs, const std::optional<BenchOptions>& options) {
         const std::shared_ptr<Runner> runner = runner_.get();
-        const Request request = host_request(*plan_, inputs, options_.state);
+        Request request = host_request(*plan_, inputs, options_.state);
+        request.call.arrays_stay = true;
         const py::gil_scoped_release unlocked;
         return trtw::bench_latency(*runner, request.call, options.value_or(BenchOptions{}));
     }

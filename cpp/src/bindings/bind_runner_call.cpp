@@ -160,7 +160,9 @@ py::array host_output(const Output& output, bool copy, const OutputArrays& out, 
     if (out) {
         if (const auto given = out->find(output.tensor->name); given != out->end()) {
             py::array target = given->second;
-            copy_bytes(target.mutable_data(), output.host->data(), output.bytes);
+            if (!output.in_place) {
+                copy_bytes(target.mutable_data(), output.host->data(), output.bytes);
+            }
             return target;
         }
     }
@@ -281,6 +283,14 @@ std::vector<std::optional<Shape>> room_of(const Plan& plan, const Selection& sel
         room[o] = Shape(array.shape(), array.shape() + array.ndim());
     }
     return room;
+}
+
+std::vector<void*> addresses_of(const Plan& plan, const OutputArrays& out) {
+    std::vector<void*> addresses(out ? plan.outputs().size() : 0);
+    for (auto [name, array] : out.value_or(std::map<std::string, py::array>{})) {
+        addresses[output_index(plan, name)] = array.mutable_data();
+    }
+    return addresses;
 }
 
 py::dict collect(const Plan& plan, const Runner::Finished& finished, const Selection& selection, bool copy,

@@ -50,6 +50,9 @@ Selection select_outputs(const Plan& plan, const std::vector<bool>& default_to_h
 /// UsageProblem.
 std::vector<std::optional<Shape>> room_of(const Plan& plan, const Selection& selection, const OutputArrays& out);
 
+/// Call::into of arrays that `room_of` has checked.
+std::vector<void*> addresses_of(const Plan& plan, const OutputArrays& out);
+
 /// `copy`: arrays of their own, from `pool`, else views of the slot's pinned memory. `out`: arrays to write into, by
 /// name, which were checked.
 pybind11::dict collect(const Plan& plan, const Runner::Finished& finished, const Selection& selection, bool copy,

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <csignal>
 #include <cstring>
+#include <fstream>
 #include <memory>
 #include <system_error>
 
@@ -15,8 +16,23 @@ namespace trtw {
 
 namespace {
 
-constexpr std::size_t piece_bytes = std::size_t{512} << 10U;
+using std::chrono::microseconds;
+
 constexpr int most_helpers = 3; // chosen, not measured: the memory they share is soon the limit
+// A caller and a helper that both poll leave two processors to others.
+constexpr int least_helpers_to_poll = 3;
+constexpr microseconds polled{1000};
+// A helper is at its last piece for at most so long; to sleep until then takes longer.
+constexpr microseconds last_piece{100};
+
+// How many processors' time a container is given (control groups, version 2); all there are without a limit.
+int processors_granted(int there_are) {
+    std::ifstream file{"/sys/fs/cgroup/cpu.max"};
+    long long quota = 0;
+    long long period = 0;
+    return file >> quota >> period && period > 0 ? static_cast<int>(std::min<long long>(quota / period, there_are))
+                                                 : there_are;
+}
 
 int helpers_of_process() {
     cpu_set_t processors;
@@ -24,7 +40,26 @@ int helpers_of_process() {
     if (sched_getaffinity(0, sizeof processors, &processors) != 0) {
         return 0;
     }
-    return std::clamp(CPU_COUNT(&processors) - 1, 0, most_helpers);
+    return std::clamp(processors_granted(CPU_COUNT(&processors)) - 1, 0, most_helpers);
+}
+
+void pause() noexcept {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#else
+    std::this_thread::yield();
+#endif
+}
+
+// Waits for what another thread does within microseconds, else asleep.
+void wait_briefly(std::unique_lock<std::mutex>& lock, std::condition_variable& changed, const auto& condition) {
+    const auto end = std::chrono::steady_clock::now() + last_piece;
+    while (!condition() && std::chrono::steady_clock::now() < end) {
+        lock.unlock();
+        pause();
+        lock.lock();
+    }
+    changed.wait(lock, condition);
 }
 
 void run_alone(std::size_t pieces, const CopyPool::Work& work, const CopyPool::Done& done) {
@@ -84,19 +119,22 @@ struct CopyPool::Job {
 // While it lives, helpers may find the job; its end waits for those who did.
 class CopyPool::Posted {
 public:
-    Posted(CopyPool& pool, Job& job) : pool_{pool}, job_{job} {
+    Posted(CopyPool& pool, Job& job, Wake wake) : pool_{pool}, job_{job} {
         {
             const std::scoped_lock lock{pool_.mutex_};
             pool_.start();
             pool_.jobs_.push_back(&job_); // last: what throws before leaves nobody a job that is gone
         }
-        pool_.posted_.notify_all();
+        ++pool_.posts_;
+        if (wake == Wake::yes) {
+            pool_.posted_.notify_all();
+        }
     }
     ~Posted() {
         job_.next.store(job_.pieces, std::memory_order_relaxed); // the rest stays undone if the caller threw
         std::unique_lock lock{pool_.mutex_};
         std::erase(pool_.jobs_, &job_);
-        job_.changed.wait(lock, [this] { return job_.helpers == 0; });
+        wait_briefly(lock, job_.changed, [this] { return job_.helpers == 0; });
     }
     Posted(const Posted&) = delete;
     Posted& operator=(const Posted&) = delete;
@@ -125,14 +163,34 @@ CopyPool& CopyPool::shared() {
     return *pool;
 }
 
-void CopyPool::run(std::size_t pieces, const Work& work, const Done& done) {
+bool CopyPool::keeps_polling() {
+    if (helpers_ < least_helpers_to_poll || getpid() != owner_) {
+        return false;
+    }
+    const Clock::rep now = Clock::now().time_since_epoch().count();
+    const Clock::rep before = last_polling_job_.exchange(now);
+    if (now - before >= Clock::duration{polled}.count()) {
+        return false;
+    }
+    poll_until_ = now + Clock::duration{polled}.count();
+    if (!polling_) {
+        {
+            const std::scoped_lock lock{mutex_};
+            start();
+        }
+        posted_.notify_all(); // those that may not poll sleep on
+    }
+    return polling_;
+}
+
+void CopyPool::run(std::size_t pieces, const Work& work, const Done& done, Wake wake) {
     // A child process must not even lock: whoever held the mutex in its parent does not exist here.
     if (pieces < 2 || helpers_ <= 0 || getpid() != owner_) {
         run_alone(pieces, work, done);
         return;
     }
     Job job{pieces, work};
-    const Posted posted{*this, job};
+    const Posted posted{*this, job, wake};
     for (std::size_t told = 0; told < pieces;) {
         const std::size_t piece = job.next.fetch_add(1, std::memory_order_relaxed);
         if (piece < pieces) {
@@ -151,7 +209,7 @@ std::size_t CopyPool::settle(Job& job, std::size_t piece, std::size_t told) {
     if (piece < job.pieces) {
         job.done[piece] = true;
     } else {
-        job.changed.wait(lock, [&] { return job.done[told]; });
+        wait_briefly(lock, job.changed, [&] { return job.done[told]; });
     }
     while (told < job.pieces && job.done[told]) {
         ++told;
@@ -167,7 +225,7 @@ void CopyPool::start() {
     const SignalsBlocked blocked;
     try {
         while (threads_.size() < static_cast<std::size_t>(helpers_)) {
-            threads_.emplace_back([this] { help(); });
+            threads_.emplace_back([this, may_poll = threads_.empty()] { help(may_poll); });
             pthread_setname_np(threads_.back().native_handle(), "trtw-copy");
         }
     } catch (const std::system_error&) {
@@ -203,13 +261,29 @@ CopyPool::Job* CopyPool::open_job() const noexcept {
     return best;
 }
 
-void CopyPool::help() noexcept {
+// Returns once there is a new job, or it is time to sleep.
+void CopyPool::poll(std::unique_lock<std::mutex>& lock) noexcept {
+    const std::uint64_t known = posts_;
+    polling_ = true;
+    lock.unlock();
+    while (posts_ == known && !stopping_ && is_polled()) {
+        pause();
+    }
+    lock.lock();
+    polling_ = false;
+}
+
+void CopyPool::help(bool may_poll) noexcept {
     std::unique_lock lock{mutex_};
     while (true) {
         Job* job = nullptr;
-        posted_.wait(lock, [&] { return stopping_ || (job = open_job()) != nullptr; });
+        posted_.wait(lock, [&] { return stopping_ || (job = open_job()) != nullptr || (may_poll && is_polled()); });
         if (stopping_) {
             return;
+        }
+        if (job == nullptr) {
+            poll(lock);
+            continue;
         }
         ++job->helpers;
         while (!stopping_) {
@@ -228,23 +302,25 @@ void CopyPool::help() noexcept {
     }
 }
 
-void run_pieces(std::size_t bytes, std::size_t pieces, const CopyPool::Work& work, const CopyPool::Done& done) {
-    if (bytes < shared_copy_bytes) {
-        run_alone(pieces, work, done);
-    } else {
+void run_pieces(std::size_t bytes, std::size_t pieces, const CopyPool::Work& work, const CopyPool::Done& done,
+                bool polls) {
+    if (bytes >= shared_copy_bytes) {
         CopyPool::shared().run(pieces, work, done);
+    } else if (polls && bytes >= cut_copy_bytes && CopyPool::shared().keeps_polling()) {
+        CopyPool::shared().run(pieces, work, done, CopyPool::Wake::no);
+    } else {
+        run_alone(pieces, work, done);
     }
 }
 
-void copy_in_pieces(void* target, const void* source, std::size_t bytes, const Copied& copied) {
+void copy_in_pieces(void* target, const void* source, std::size_t bytes, const Copied& copied, bool polls) {
     auto* to = static_cast<std::byte*>(target);
     const auto* from = static_cast<const std::byte*>(source);
-    const auto size_of = [bytes](std::size_t piece) { return std::min(piece_bytes, bytes - piece * piece_bytes); };
-    const auto copy = [&](std::size_t piece) {
-        std::memcpy(to + piece * piece_bytes, from + piece * piece_bytes, size_of(piece));
-    };
-    const auto tell = [&](std::size_t piece) { copied(piece * piece_bytes, size_of(piece)); };
-    run_pieces(bytes, (bytes + piece_bytes - 1) / piece_bytes, std::ref(copy), std::ref(tell));
+    const std::size_t most = piece_bytes(bytes);
+    const auto size_of = [&](std::size_t piece) { return std::min(most, bytes - piece * most); };
+    const auto copy = [&](std::size_t piece) { std::memcpy(to + piece * most, from + piece * most, size_of(piece)); };
+    const auto tell = [&](std::size_t piece) { copied(piece * most, size_of(piece)); };
+    run_pieces(bytes, (bytes + most - 1) / most, std::ref(copy), std::ref(tell), polls);
 }
 
 void copy_memory(void* target, const void* source, std::size_t bytes) {

@@ -3,8 +3,11 @@
 
 #include <sys/types.h>
 
+#include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <mutex>
 #include <thread>
@@ -28,21 +31,32 @@ public:
     CopyPool(const CopyPool&) = delete;
     CopyPool& operator=(const CopyPool&) = delete;
 
+    /// Whether sleeping helpers are woken for a job, which takes longer than to copy some 100 KiB.
+    enum class Wake : bool { no, yes };
+
     /// Does pieces 0 to `pieces - 1`. No helper is at work on any of them when it returns or throws what `done` threw.
-    void run(std::size_t pieces, const Work& work, const Done& done);
+    void run(std::size_t pieces, const Work& work, const Done& done, Wake wake = Wake::yes);
+
+    /// Told of every job of a caller that polls for the device. While they come at least every millisecond, one helper
+    /// polls for the next. Returns whether it does.
+    bool keeps_polling();
 
     /// Ends the helpers after the pieces that they are at. Callers go on alone.
     void stop() noexcept;
 
-    /// The one pool of this process: up to three helpers, never more threads than processors.
+    /// The one pool of this process: up to three helpers, never more threads than processors or than the share of them
+    /// that its container is given.
     static CopyPool& shared();
 
 private:
+    using Clock = std::chrono::steady_clock;
     struct Job;
     class Posted;
 
     void start();
-    void help() noexcept;
+    void help(bool may_poll) noexcept;
+    void poll(std::unique_lock<std::mutex>& lock) noexcept;
+    [[nodiscard]] bool is_polled() const noexcept { return Clock::now().time_since_epoch().count() < poll_until_; }
     [[nodiscard]] Job* open_job() const noexcept;
     std::size_t settle(Job& job, std::size_t piece, std::size_t told);
 
@@ -53,22 +67,36 @@ private:
     std::vector<Job*> jobs_;
     std::vector<std::thread> threads_;
     bool started_ = false;
-    bool stopping_ = false;
+    std::atomic<bool> stopping_ = false;
+    std::atomic<std::uint64_t> posts_ = 0;         ///< jobs so far
+    std::atomic<Clock::rep> poll_until_ = 0;       ///< of the clock's epoch
+    std::atomic<Clock::rep> last_polling_job_ = 0; ///< likewise
+    std::atomic<bool> polling_ = false;
 };
 
 /// Work on at least so many bytes is shared between threads. For less, waking them costs more than it saves where one
 /// thread copies fast; where it copies slowly, sharing would pay from a little less on.
 constexpr std::size_t shared_copy_bytes = 2'000'000;
 
+/// Work on at least so many bytes is cut into pieces, which a helper that polls shares.
+constexpr std::size_t cut_copy_bytes = std::size_t{256} << 10U;
+
+/// Of a piece of so many bytes of work: small enough to overlap with what comes after, large enough to be worth a call.
+constexpr std::size_t piece_bytes(std::size_t bytes) {
+    return std::size_t{bytes < shared_copy_bytes ? 128U : 512U} << 10U;
+}
+
 /// Does pieces that copy `bytes` together: in the process's pool where that is worth it, else on this thread alone.
-void run_pieces(std::size_t bytes, std::size_t pieces, const CopyPool::Work& work, const CopyPool::Done& done);
+/// `polls`: the caller polls for the device, so that a helper may poll for the caller.
+void run_pieces(std::size_t bytes, std::size_t pieces, const CopyPool::Work& work, const CopyPool::Done& done,
+                bool polls = false);
 
 /// Told on the calling thread, in order, of what was copied.
 using Copied = std::function<void(std::size_t offset, std::size_t bytes)>;
 
-/// Copies memory that does not overlap in pieces of 512 KiB, large memory with several threads. What `copied` throws
-/// ends the copy; no thread touches either memory afterwards.
-void copy_in_pieces(void* target, const void* source, std::size_t bytes, const Copied& copied);
+/// Copies memory that does not overlap in pieces, large memory with several threads. What `copied` throws ends the
+/// copy; no thread touches either memory afterwards.
+void copy_in_pieces(void* target, const void* source, std::size_t bytes, const Copied& copied, bool polls = false);
 
 /// The same, where nobody waits for the pieces.
 void copy_memory(void* target, const void* source, std::size_t bytes);

@@ -14,6 +14,7 @@ CallMemory::CallMemory(const Plan& plan, const RunnerOptions& options)
 void CallMemory::drop_outputs() noexcept {
     for (Output& output : outputs) {
         output.device.reset(); // what is held still is held by others
+        output.in_place = false;
     }
 }
 

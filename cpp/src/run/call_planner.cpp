@@ -8,8 +8,7 @@ namespace trtw {
 
 namespace {
 
-// Up to here one stream and one graph for copies and compute costs less than the overlap of filling the pinned
-// buffer with the transfer gains.
+// Up to here one stream for copies and compute costs less than a stream for each gains.
 constexpr std::size_t fuse_limit = std::size_t{2} << 20U;
 
 } // namespace
@@ -129,6 +128,8 @@ void CallPlanner::work_out(const Call& call, Prepared& entry) {
     for (std::size_t i = 0; i < inputs.size(); ++i) {
         entry.input_bytes.push_back(byte_size(inputs[i], shapes_[i]));
         from_host += call.inputs[i].source == Source::host ? entry.input_bytes.back() : 0;
+        entry.inputs_apart =
+            entry.inputs_apart || (memory_->is_copied(call, i) && is_copied_apart(entry.input_bytes.back()));
     }
     entry.fused = options_->graph_includes_transfers.value_or(from_host <= fuse_limit);
     memory_->reserve_inputs(call, entry);

@@ -17,7 +17,8 @@ namespace trtw {
 struct Prepared {
     int profile = -1; ///< -1: not worked out yet
     int uses = 0;
-    bool fused = false;          ///< copies and compute in one stream and one graph
+    bool fused = false;          ///< copies and compute in one stream, and in one graph but for those apart
+    bool inputs_apart = false;   ///< some input is copied apart
     bool data_dependent = false; ///< some output's shape is known only after running
     bool capture_failed = false; ///< or cannot succeed: the call always runs without a graph
     std::string no_graph;        ///< why not, where that is known beforehand

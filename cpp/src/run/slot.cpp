@@ -11,7 +11,8 @@ namespace trtw {
 
 Slot::Slot(std::shared_ptr<const Plan> plan, const RunnerOptions& options, Surroundings surroundings)
     : plan_{std::move(plan)}, options_{options}, surroundings_{std::move(surroundings)}, lanes_{options_},
-      memory_{*plan_, options_}, transfers_{*plan_, memory_}, planner_{plan_, options_, lanes_, memory_, transfers_} {
+      memory_{*plan_, options_}, transfers_{*plan_, memory_, options_.spin},
+      planner_{plan_, options_, lanes_, memory_, transfers_} {
     if (!options_.cuda_graph) {
         status_.graph_fallback = "switched off";
     }
@@ -109,10 +110,10 @@ void Slot::wait_for_producers(const Call& call) {
     }
 }
 
-// Transfers, engine and transfers back on one stream; what a fused graph consists of.
+// Small transfers, engine and small transfers back on one stream; what a fused graph consists of.
 void Slot::fused_body(const Call& call, const Prepared& entry, Execution* execution, bool capturing) {
     cudaStream_t stream = lanes_.compute.get();
-    if (!has_images_) {
+    if (!has_images_ && !entry.inputs_apart) {
         lanes_.mark(lanes_.h2d_begin, stream, capturing);
     }
     transfers_.copy_staged(call, entry, stream);
@@ -121,17 +122,19 @@ void Slot::fused_body(const Call& call, const Prepared& entry, Execution* execut
     compute(call, *execution);
     timing_.enqueue_ms = milliseconds<float>(Clock::now() - begin);
     lanes_.mark(lanes_.compute_end, stream, capturing);
-    transfers_.copy_outputs(call, entry, output_shapes_, stream);
-    lanes_.mark(lanes_.d2h_end, stream, capturing);
+    transfers_.copy_outputs(call, entry, output_shapes_, Transfers::Outputs::others, stream);
 }
 
 void Slot::run_fused(const Call& call, Prepared& entry, Execution* execution) {
     cudaStream_t stream = lanes_.compute.get();
-    transfers_.stage_inputs(call);
-    if (has_images_) {
+    transfers_.stage_inputs(call, entry);
+    if (has_images_ || entry.inputs_apart) {
         lanes_.mark(lanes_.h2d_begin, stream);
+    }
+    if (has_images_) {
         letterbox(call, stream);
     }
+    transfers_.copy_inputs(call, entry, stream);
     if (entry.graph) {
         const Clock::time_point begin = Clock::now();
         entry.graph.launch(stream);
@@ -139,6 +142,8 @@ void Slot::run_fused(const Call& call, Prepared& entry, Execution* execution) {
     } else {
         fused_body(call, entry, execution, false);
     }
+    transfers_.copy_outputs(call, entry, output_shapes_, Transfers::Outputs::apart, stream);
+    lanes_.mark(lanes_.d2h_end, stream);
     lanes_.done.record(stream);
 }
 
@@ -150,7 +155,7 @@ void Slot::run_split(const Call& call, Prepared& entry, Execution* execution) {
     if (has_images_) {
         letterbox(call, input);
     }
-    transfers_.copy_inputs(call, input);
+    transfers_.copy_inputs(call, entry, input);
     lanes_.h2d_end.record(input);
     lanes_.compute.wait(lanes_.h2d_end);
     lanes_.mark(lanes_.compute_begin, compute);
@@ -161,7 +166,7 @@ void Slot::run_split(const Call& call, Prepared& entry, Execution* execution) {
     }
     lanes_.output.wait(lanes_.compute_end);
     lanes_.mark(lanes_.d2h_begin, output);
-    transfers_.copy_outputs(call, entry, output_shapes_, output);
+    transfers_.copy_outputs(call, entry, output_shapes_, Transfers::Outputs::all, output);
     lanes_.mark(lanes_.d2h_end, output);
     lanes_.done.record(output);
 }

@@ -243,6 +243,7 @@ void StreamPool::fill(Call& call, const std::vector<Input>& inputs, Packed& pack
 const std::vector<Output>& StreamPool::run(const std::vector<Input>& inputs, Packed& packed, const BatchPart& part,
                                            std::span<const std::int32_t> rows, std::size_t streams) {
     Call call = call_of(inputs, part.rows);
+    call.arrays_stay = true;
     fill(call, inputs, packed, part, streams);
     arena_->choose(rows, part.rows);
     rows_ = part.rows;

@@ -62,9 +62,9 @@ void Transfers::stage(const Call& call, std::size_t input) {
     std::memcpy(buffer.data(), packed.data(), packed.size());
 }
 
-void Transfers::stage_inputs(const Call& call) {
+void Transfers::stage_inputs(const Call& call, const Prepared& entry) {
     for (std::size_t i = 0; i < call.inputs.size(); ++i) {
-        if (memory_->is_copied(call, i)) {
+        if (memory_->is_copied(call, i) && !is_copied_apart(entry.input_bytes[i])) {
             stage(call, i);
         }
     }
@@ -72,43 +72,78 @@ void Transfers::stage_inputs(const Call& call) {
 
 void Transfers::copy_staged(const Call& call, const Prepared& entry, cudaStream_t stream) {
     for (std::size_t i = 0; i < call.inputs.size(); ++i) {
-        if (memory_->is_copied(call, i) && entry.input_bytes[i] > 0) {
+        const std::size_t bytes = entry.input_bytes[i];
+        if (memory_->is_copied(call, i) && bytes > 0 && !is_copied_apart(bytes)) {
             const InputBuffers& buffers = memory_->io().inputs[i];
-            TRTW_CUDA(cudaMemcpyAsync(buffers.device.data(), buffers.host.data(), entry.input_bytes[i],
-                                      cudaMemcpyHostToDevice, stream));
+            TRTW_CUDA(
+                cudaMemcpyAsync(buffers.device.data(), buffers.host.data(), bytes, cudaMemcpyHostToDevice, stream));
         }
     }
 }
 
-void Transfers::copy_inputs(const Call& call, cudaStream_t stream) {
+void Transfers::copy_inputs(const Call& call, const Prepared& entry, cudaStream_t stream) {
     for (std::size_t i = 0; i < call.inputs.size(); ++i) {
-        if (memory_->is_copied(call, i)) {
-            copy_input(call, i, stream);
+        const std::size_t bytes = entry.input_bytes[i];
+        if (memory_->is_copied(call, i) && bytes > 0 && (!entry.fused || is_copied_apart(bytes))) {
+            copy_input(call, i, bytes, stream);
         }
     }
 }
 
-// The device copies one piece while the host fills the next.
-void Transfers::copy_input(const Call& call, std::size_t input, cudaStream_t stream) {
+// The device reads what is page-locked where it lies; else it copies one piece while the host fills the next.
+void Transfers::copy_input(const Call& call, std::size_t input, std::size_t bytes, cudaStream_t stream) {
     const Input& source = call.inputs[input];
-    const InputBuffers& buffers = memory_->io().inputs[input];
-    const std::size_t bytes = byte_size(plan_->inputs()[input], source.shape);
+    InputBuffers& buffers = memory_->io().inputs[input];
     auto* host = static_cast<std::byte*>(buffers.host.data());
     auto* device = static_cast<std::byte*>(buffers.device.data());
-    const auto transfer = [&](std::size_t offset, std::size_t size) {
-        TRTW_CUDA(cudaMemcpyAsync(device + offset, host + offset, size, cudaMemcpyHostToDevice, stream));
+    const auto copy = [&](const void* from, std::size_t offset, std::size_t size) {
+        TRTW_CUDA(cudaMemcpyAsync(device + offset, from, size, cudaMemcpyHostToDevice, stream));
     };
-    if (source.strides.empty() && !holds(buffers.host, source.data)) {
-        copy_in_pieces(host, source.data, bytes, std::ref(transfer));
-        return;
-    }
-    stage(call, input);
-    if (bytes > 0) {
-        transfer(0, bytes);
+    const bool is_ours = holds(buffers.host, source.data);
+    if (!is_ours && source.strides.empty() && call.arrays_stay && is_copied_apart(bytes) &&
+        mapped(source.data, bytes) != nullptr) {
+        ++in_place_inputs_;
+        copy(source.data, 0, bytes);
+    } else if (is_ours) {
+        stage(call, input);
+        copy(host, 0, bytes);
+    } else if (source.strides.empty()) {
+        const auto transfer = [&](std::size_t offset, std::size_t size) { copy(host + offset, offset, size); };
+        copy_in_pieces(host, source.data, bytes, std::ref(transfer), polls_);
+    } else {
+        copy_rearranged(source, plan_->inputs()[input].bits / 8, bytes, buffers, stream);
     }
 }
 
-void Transfers::copy_outputs(const Call& call, const Prepared& entry, const std::vector<Shape>& shapes,
+void Transfers::copy_rearranged(const Input& source, std::size_t element_bytes, std::size_t bytes,
+                                InputBuffers& buffers, cudaStream_t stream) {
+    ++strided_copies_;
+    auto* host = static_cast<std::byte*>(buffers.host.data());
+    auto* device = static_cast<std::byte*>(buffers.device.data());
+    const StridedCopy copy{source.shape, source.strides, element_bytes};
+    const std::size_t pieces = copy.pieces(piece_bytes(bytes));
+    const auto fill = [&](std::size_t piece) { copy.copy_piece(host, source.data, piece, pieces); };
+    const auto transfer = [&](std::size_t piece) {
+        const Rows rows = copy.rows(piece, pieces);
+        if (rows.count == 1 || rows.pitch > most_pitch) {
+            for (std::size_t row = 0; row < rows.count; ++row) {
+                const std::size_t offset = rows.offset + row * rows.pitch;
+                TRTW_CUDA(cudaMemcpyAsync(device + offset, host + offset, rows.width, cudaMemcpyHostToDevice, stream));
+            }
+        } else {
+            TRTW_CUDA(cudaMemcpy2DAsync(device + rows.offset, rows.pitch, host + rows.offset, rows.pitch, rows.width,
+                                        rows.count, cudaMemcpyHostToDevice, stream));
+        }
+    };
+    run_pieces(bytes, pieces, std::ref(fill), std::ref(transfer), polls_);
+}
+
+bool Transfers::writes_into(const Call& call, std::size_t output, std::size_t bytes) const {
+    void* target = call.into.empty() ? nullptr : call.into[output];
+    return target != nullptr && is_copied_apart(bytes) && mapped(target, bytes) != nullptr;
+}
+
+void Transfers::copy_outputs(const Call& call, const Prepared& entry, const std::vector<Shape>& shapes, Outputs which,
                              cudaStream_t stream) {
     const HostOutputs& to_host = memory_->to_host();
     IoBuffers& io = memory_->io();
@@ -119,14 +154,17 @@ void Transfers::copy_outputs(const Call& call, const Prepared& entry, const std:
         }
         const Shape& shape = entry.output_data_dependent[o] ? shapes[o] : entry.output_shapes[o];
         const std::size_t bytes = to_host.bytes(call, o, shape);
-        if (bytes == 0) {
+        if (bytes == 0 || (which != Outputs::all && (which == Outputs::apart) != is_copied_apart(bytes))) {
             continue;
         }
+        Output& told = memory_->outputs[o];
+        told.in_place = writes_into(call, o, bytes);
+        void* target = told.in_place ? call.into[o] : io.outputs[o].host.data();
         const void* source = entry.output_data_dependent[o] ? io.output(o).data() : memory_->output_address(call, o);
         if (const auto index = to_host.index(call, o)) {
-            copy_slice(io.outputs[o].host.data(), source, slice_at(tensor, shape, *index), stream);
+            copy_slice(target, source, slice_at(tensor, shape, *index), stream);
         } else {
-            TRTW_CUDA(cudaMemcpyAsync(io.outputs[o].host.data(), source, bytes, cudaMemcpyDeviceToHost, stream));
+            TRTW_CUDA(cudaMemcpyAsync(target, source, bytes, cudaMemcpyDeviceToHost, stream));
         }
     }
 }

@@ -322,3 +322,33 @@ def test_an_array_of_another_library_is_described_once() -> None:
 
     assert twice().run({"x": Foreign()})["y"].tolist() == (2 * (2 * X + 1) + 1).tolist()
     assert described == ["interface", "dlpack"]
+
+
+# ---- page-locked arrays of the caller's -----------------------------------------------------------------
+
+
+def page_locked(values: Any) -> Any:
+    """An array in page-locked memory: the buffer of a runner that makes no calls."""
+    array = twice().input_buffer("x", values.shape)
+    array[...] = values
+    return array
+
+
+def test_page_locked_arrays_are_read_and_written_where_they_lie() -> None:
+    runner = native.Runner(native.Engine.twice(20_000))
+    for first in range(5):
+        x, y = page_locked(np.arange(first, first + 20_000, dtype=np.float32)), page_locked(np.zeros(20_000, np.float32))
+        found = runner.run({"x": x}, out={"y": y})
+        assert found["y"] is y
+        np.testing.assert_array_equal(y, 2 * x + 1)
+        assert runner.counters()["in_place_inputs"] == first + 1
+        np.testing.assert_array_equal(runner.run({"x": np.array(x)})["y"], y)
+        assert runner.counters()["in_place_inputs"] == first + 1
+
+
+def test_a_submitted_page_locked_array_may_change() -> None:
+    runner, x = native.Runner(native.Engine.twice(20_000)), page_locked(np.ones(20_000, np.float32))
+    with native.HeldDevice():
+        ticket = runner.submit({"x": x})
+        x[...] = 5
+    np.testing.assert_array_equal(ticket.result()["y"], np.full(20_000, 3, np.float32))

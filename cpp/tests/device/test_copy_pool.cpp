@@ -43,13 +43,14 @@ bool copies_exactly(std::size_t size, std::mt19937& random) {
     Bytes target(size + 128, 0xA5);
     std::size_t end = 0;
     bool in_order = true;
-    copy_in_pieces(target.data() + to, source.data() + from, size, [&](std::size_t offset, std::size_t bytes) {
+    const auto check = [&](std::size_t offset, std::size_t bytes) {
         in_order = in_order && offset == end && bytes > 0;
         // What it is told of lies there already.
         in_order = in_order && std::equal(target.data() + to + offset, target.data() + to + offset + bytes,
                                           source.data() + from + offset);
         end = offset + bytes;
-    });
+    };
+    copy_in_pieces(target.data() + to, source.data() + from, size, check, random() % 2 == 0);
     const auto untouched = [](std::uint8_t byte) { return byte == 0xA5; };
     const auto begin = target.begin() + static_cast<std::ptrdiff_t>(to);
     const auto last = begin + static_cast<std::ptrdiff_t>(size);
@@ -124,6 +125,33 @@ TEST_CASE("helpers work beside the caller") {
         },
         [](std::size_t) {});
     CHECK(met);
+}
+
+TEST_CASE("a helper polls while jobs come at short intervals, and takes part without being woken") {
+    CopyPool pool{3};
+    CHECK(wait_until([&] { return pool.keeps_polling(); }));
+    std::atomic<bool> met = false;
+    const auto caller = std::this_thread::get_id();
+    CHECK(wait_until([&] {
+        std::atomic<int> at_work = 0;
+        const bool polled = pool.keeps_polling();
+        pool.run(
+            2,
+            [&](std::size_t) {
+                ++at_work;
+                const auto end = std::chrono::steady_clock::now() + 1ms;
+                while (polled && at_work < 2 && std::chrono::steady_clock::now() < end) {
+                }
+                met = met || (at_work == 2 && std::this_thread::get_id() != caller);
+            },
+            [](std::size_t) {}, CopyPool::Wake::no);
+        return met.load();
+    }));
+    std::this_thread::sleep_for(20ms);
+    CHECK_FALSE(pool.keeps_polling()); // the first job for long
+    CopyPool small{1};
+    CHECK_FALSE(small.keeps_polling());
+    CHECK_FALSE(small.keeps_polling());
 }
 
 TEST_CASE("a caller does not wait for helpers that are busy with another call") {

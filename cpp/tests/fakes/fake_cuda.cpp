@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -48,7 +49,10 @@ CUstream_st legacy;
 std::mutex mutex;
 std::condition_variable changed;
 std::set<CUstream_st*> streams{&legacy};
-std::map<const std::byte*, std::pair<std::size_t, int>> device_blocks; ///< bytes and device by address
+using Blocks = std::map<const std::byte*, std::pair<std::size_t, int>>; ///< bytes and device by address
+Blocks device_blocks;
+Blocks locked_blocks;
+std::vector<std::pair<const std::byte*, const std::byte*>> copies; ///< to and from
 bool all_held = false;
 std::atomic<std::size_t> most_bytes = std::numeric_limits<std::size_t>::max();
 std::atomic<std::size_t> allocation_count = 0;
@@ -92,6 +96,28 @@ cudaError_t allocate(void** pointer, std::size_t bytes) {
     *pointer = std::aligned_alloc(256, rounded);
     std::memset(*pointer, 0x5A, rounded); // nobody may count on zeros
     return cudaSuccess;
+}
+
+// The device of what is at this address; none where nothing is.
+std::optional<int> device_of(const Blocks& blocks, const std::byte* address) {
+    const auto after = blocks.upper_bound(address);
+    if (after == blocks.begin()) {
+        return std::nullopt;
+    }
+    const auto& [begin, block] = *std::prev(after);
+    return address < begin + block.first ? std::optional{block.second} : std::nullopt;
+}
+
+void note_copy(const void* to, const void* from) {
+    const std::scoped_lock lock{mutex};
+    copies.emplace_back(static_cast<const std::byte*>(to), static_cast<const std::byte*>(from));
+}
+
+std::size_t count_copies(const void* data, std::size_t bytes, auto end) {
+    const std::scoped_lock lock{mutex};
+    const auto* begin = static_cast<const std::byte*>(data);
+    return static_cast<std::size_t>(std::ranges::count_if(
+        copies, [&](const auto& copy) { return copy.*end >= begin && copy.*end < begin + bytes; }));
 }
 
 void record(cudaEvent_t event, cudaStream_t stream) {
@@ -139,6 +165,24 @@ FullDevice::FullDevice(std::size_t most) {
 
 FullDevice::~FullDevice() {
     most_bytes = std::numeric_limits<std::size_t>::max();
+}
+
+PageLocked::PageLocked(const void* data, std::size_t bytes) : data_{data} {
+    const std::scoped_lock lock{mutex};
+    locked_blocks[static_cast<const std::byte*>(data)] = {bytes, 0};
+}
+
+PageLocked::~PageLocked() {
+    const std::scoped_lock lock{mutex};
+    locked_blocks.erase(static_cast<const std::byte*>(data_));
+}
+
+std::size_t copies_from(const void* data, std::size_t bytes) {
+    return count_copies(data, bytes, &decltype(copies)::value_type::second);
+}
+
+std::size_t copies_to(const void* data, std::size_t bytes) {
+    return count_copies(data, bytes, &decltype(copies)::value_type::first);
 }
 
 int device() {
@@ -208,22 +252,27 @@ cudaError_t cudaFree(void* pointer) {
     return cudaSuccess;
 }
 cudaError_t cudaHostAlloc(void** pointer, std::size_t bytes, unsigned /*flags*/) {
-    return allocate(pointer, bytes);
+    const cudaError_t status = allocate(pointer, bytes);
+    const std::scoped_lock lock{mutex};
+    locked_blocks[static_cast<std::byte*>(*pointer)] = {bytes, 0};
+    return status;
 }
 cudaError_t cudaFreeHost(void* pointer) {
+    const std::scoped_lock lock{mutex};
+    locked_blocks.erase(static_cast<std::byte*>(pointer));
     std::free(pointer);
     return cudaSuccess;
 }
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* pointer) {
     const std::scoped_lock lock{mutex};
     const auto* address = static_cast<const std::byte*>(pointer);
-    const auto after = device_blocks.upper_bound(address);
-    *attributes = {cudaMemoryTypeUnregistered, nullptr, 0};
-    if (after != device_blocks.begin()) {
-        const auto& [begin, block] = *std::prev(after);
-        if (address < begin + block.first) {
-            *attributes = {cudaMemoryTypeDevice, const_cast<std::byte*>(address), block.second};
-        }
+    auto* pointed = const_cast<std::byte*>(address);
+    if (const auto device = device_of(device_blocks, address)) {
+        *attributes = {cudaMemoryTypeDevice, pointed, *device};
+    } else if (device_of(locked_blocks, address)) {
+        *attributes = {cudaMemoryTypeHost, pointed, 0};
+    } else {
+        *attributes = {cudaMemoryTypeUnregistered, nullptr, 0};
     }
     return cudaSuccess;
 }
@@ -233,11 +282,13 @@ cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpy
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind /*kind*/,
                             cudaStream_t stream) {
+    note_copy(to, from);
     fake::enqueue(stream, [=] { std::memcpy(to, from, bytes); });
     return cudaSuccess;
 }
 cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
                               std::size_t width, std::size_t height, cudaMemcpyKind /*kind*/, cudaStream_t stream) {
+    note_copy(to, from);
     fake::enqueue(stream, [=] {
         for (std::size_t row = 0; row < height; ++row) {
             std::memcpy(static_cast<std::byte*>(to) + row * to_pitch,

@@ -32,6 +32,22 @@ public:
     FullDevice& operator=(const FullDevice&) = delete;
 };
 
+/// While it lives, memory is page-locked.
+class PageLocked {
+public:
+    PageLocked(const void* data, std::size_t bytes);
+    ~PageLocked();
+    PageLocked(const PageLocked&) = delete;
+    PageLocked& operator=(const PageLocked&) = delete;
+
+private:
+    const void* data_;
+};
+
+/// Copies that were enqueued so far and begin to read, or to write, in this memory.
+std::size_t copies_from(const void* data, std::size_t bytes);
+std::size_t copies_to(const void* data, std::size_t bytes);
+
 /// Of the calling thread; there are two.
 int device();
 /// So far, of the process.

@@ -2,12 +2,14 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <limits>
 #include <numeric>
+#include <random>
 #include <vector>
 
 using namespace trtw;
@@ -40,6 +42,76 @@ TEST_CASE("strided copies follow every kind of stride") {
     CHECK(packed(v.data(), {3}, {8}) == std::vector<std::int32_t>{0, 2, 4});
     CHECK(packed(v.data() + 7, {}, {}) == std::vector<std::int32_t>{7});
     CHECK(packed(v.data(), {2, 0, 3}, {4, 4, 4}).empty());
+}
+
+TEST_CASE("arrays of any rank, order of dimensions and size of element are copied, whole and in pieces") {
+    std::mt19937 random{5};
+    for (int round = 0; round < 400; ++round) {
+        const std::size_t element = std::array<std::size_t, 6>{1, 2, 4, 8, 3, 16}[random() % 6];
+        Shape shape(1 + random() % 4);
+        for (std::int64_t& dim : shape) {
+            dim = 1 + random() % (random() % 4 == 0 ? 40 : 5);
+        }
+        std::vector<std::size_t> order(shape.size());
+        std::iota(order.begin(), order.end(), std::size_t{0});
+        std::shuffle(order.begin(), order.end(), random);
+        Strides strides(shape.size());
+        auto step = static_cast<std::int64_t>(element);
+        std::int64_t first = 0;
+        for (const std::size_t d : order) {
+            strides[d] = step;
+            step *= shape[d] + random() % 2;
+            if (random() % 5 == 0) { // backwards
+                first += strides[d] * (shape[d] - 1);
+                strides[d] = -strides[d];
+            }
+        }
+        std::vector<std::uint8_t> source(static_cast<std::size_t>(step));
+        std::ranges::generate(source, [&] { return static_cast<std::uint8_t>(random()); });
+        std::vector<std::uint8_t> expected;
+        for (std::int64_t i = 0; i < volume(shape); ++i) {
+            std::int64_t rest = i;
+            std::int64_t at = first;
+            for (std::size_t d = shape.size(); d-- > 0; rest /= shape[d]) {
+                at += rest % shape[d] * strides[d];
+            }
+            expected.insert(expected.end(), source.begin() + at,
+                            source.begin() + at + static_cast<std::int64_t>(element));
+        }
+        const StridedCopy copy{shape, strides, element};
+        for (const std::size_t wanted : {std::size_t{1} << 30U, std::size_t{200}, std::size_t{7}}) {
+            const std::size_t pieces = copy.pieces(wanted);
+            REQUIRE(pieces > 0);
+            std::vector<std::uint8_t> target(expected.size() + 1, 0xA5);
+            std::vector<int> told(expected.size());
+            for (std::size_t piece = pieces; piece-- > 0;) {
+                const Rows rows = copy.copy_piece(target.data(), source.data() + first, piece, pieces);
+                for (std::size_t row = 0; row < rows.count; ++row) {
+                    for (std::size_t i = 0; i < rows.width; ++i) {
+                        ++told[rows.offset + row * rows.pitch + i];
+                    }
+                }
+            }
+            CHECK(target.back() == 0xA5);
+            target.pop_back();
+            CHECK(target == expected);
+            CHECK(std::ranges::count(told, 1) == static_cast<std::ptrdiff_t>(told.size()));
+        }
+    }
+}
+
+TEST_CASE("pieces of a picture are bands of all its planes; those of a batch are whole pictures") {
+    const auto cut = [](const Shape& shape, const Strides& strides) {
+        const StridedCopy copy{shape, strides, 4};
+        const std::size_t pieces = copy.pieces(128 << 10);
+        const Rows rows = copy.rows(0, pieces);
+        return std::vector<std::size_t>{pieces, rows.width, rows.pitch, rows.count};
+    };
+    const std::size_t plane = 224 * 224 * 4;
+    CHECK(cut({1, 3, 224, 224}, {0, 4, 2688, 12}) == std::vector<std::size_t>{5, plane / 5 / 4 * 4, plane, 3});
+    CHECK(cut({8, 3, 224, 224}, {150528 * 4, 4, 2688, 12}) ==
+          std::vector<std::size_t>{37, plane / 37 / 4 * 4, plane, 24});
+    CHECK(cut({64, 3, 64, 64}, {49152, 4, 768, 12}) == std::vector<std::size_t>{24, 98304, 3145728, 1});
 }
 
 TEST_CASE("contiguity is told as numpy tells it") {

@@ -335,3 +335,77 @@ def test_memory_is_told_and_released(native: Any, engines: Engines) -> None:
 def test_options_that_do_not_fit(native: Any, engines: Engines, options: dict[str, Any], words: str) -> None:
     with pytest.raises(native.UsageProblem, match=words):
         native.Runner(engines("dynamic"), native.RunnerOptions(**options))
+
+
+# ---- page-locked arrays of the caller's -----------------------------------------------------------------
+
+
+def locked(native: Any, values: Any) -> Any:
+    array = native.pinned_empty(values.shape, values.dtype)
+    array[...] = values
+    return array
+
+
+@pytest.mark.parametrize("transfers", [None, False])
+def test_page_locked_arrays_are_used_where_they_lie(native: Any, engines: Engines, transfers: bool | None) -> None:
+    options = native.RunnerOptions(graph_includes_transfers=transfers)
+    with native.Runner(engines("elementwise"), options) as runner:
+        size, graphs = 150_000, 0
+        pairs = [(locked(native, integers(size, seed=seed)), locked(native, integers(size))) for seed in range(4)]
+        name, into = runner.engine.inputs[0].name, runner.engine.outputs[0].name
+        for number in range(12):
+            x, y = pairs[number % 4]
+            x += 1
+            ordinary = runner.run({name: np.array(x)})[into]
+            y[...] = 0
+            assert runner.run({name: x}, out={into: y})[into] is y
+            np.testing.assert_array_equal(y, ordinary, strict=True)
+            if number == 2:
+                graphs = runner.graph_status().graphs
+        assert runner.graph_status().graphs == graphs  # none is captured again for another address
+        assert runner.counters()["in_place_inputs"] == 12
+
+
+def test_memory_that_others_locked_is_used_where_it_lies(native: Any, engines: Engines, torch: Any) -> None:
+    with native.Runner(engines("elementwise")) as runner:
+        name, into = runner.engine.inputs[0].name, runner.engine.outputs[0].name
+        tensor = torch.arange(100_000, dtype=torch.float32).pin_memory()
+        expected = runner.run({name: tensor.numpy().copy()})[into]
+        for _ in range(4):
+            np.testing.assert_array_equal(runner.run({name: tensor.numpy()})[into], expected)
+        assert runner.counters()["in_place_inputs"] == 4
+
+
+def test_a_submitted_page_locked_array_may_change(native: Any, engines: Engines) -> None:
+    with native.Runner(engines("elementwise"), native.RunnerOptions(slots=2)) as runner:
+        name, into = runner.engine.inputs[0].name, runner.engine.outputs[0].name
+        x = locked(native, integers(1 << 20))
+        for seed in range(6):
+            x[...] = integers(1 << 20, seed=seed)
+            expected = runner.run({name: np.array(x)})[into]
+            ticket = runner.submit({name: x})
+            x[...] = -1
+            np.testing.assert_array_equal(ticket.result()[into], expected)
+
+
+def test_views_of_every_order_are_copied_in_pieces(native: Any, engines: Engines) -> None:
+    with native.Runner(engines("elementwise")) as runner:
+        name, into = runner.engine.inputs[0].name, runner.engine.outputs[0].name
+        for size in (1_000, 40_000, 300_000, 3_000_000):
+            whole = integers(3 * size)
+            for view in (whole[::3], whole[::-1][:size], whole[5 : 5 + size], np.broadcast_to(whole[:1], size)):
+                for _ in range(3):
+                    found = runner.run({name: view})[into]
+                np.testing.assert_array_equal(found, runner.run({name: np.array(view)})[into], strict=True)
+
+
+def test_pictures_as_views_with_the_channels_last(native: Any, engines: Engines) -> None:
+    with native.Runner(engines("pictures")) as runner:
+        name = runner.engine.inputs[0].name
+        for rows in (1, 2, 8, 2):
+            shape = runner.engine.inputs[0].shape
+            view = integers(rows, shape[2], shape[3], shape[1], seed=rows).transpose(0, 3, 1, 2)
+            for _ in range(3):
+                found = runner.run({name: view})
+            for output, array in runner.run({name: np.ascontiguousarray(view)}).items():
+                np.testing.assert_array_equal(found[output], array, strict=True)
