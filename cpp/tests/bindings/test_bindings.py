@@ -337,7 +337,8 @@ def page_locked(values: Any) -> Any:
 def test_page_locked_arrays_are_read_and_written_where_they_lie() -> None:
     runner = native.Runner(native.Engine.twice(20_000))
     for first in range(5):
-        x, y = page_locked(np.arange(first, first + 20_000, dtype=np.float32)), page_locked(np.zeros(20_000, np.float32))
+        x = page_locked(np.arange(first, first + 20_000, dtype=np.float32))
+        y = page_locked(np.zeros(20_000, np.float32))
         found = runner.run({"x": x}, out={"y": y})
         assert found["y"] is y
         np.testing.assert_array_equal(y, 2 * x + 1)
