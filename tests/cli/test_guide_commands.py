@@ -94,6 +94,15 @@ RUN_BY = {
         "quantize model.onnx --to int8 --calibration images/",
         "quantize yolox_nano.onnx --to int8 --calibration coco-tiny/val2017",
     ],
+    "cli/test_served.py::test_a_detector_has_the_same_boxes_as_served": [
+        "eval-coco detector.onnx --data data.yaml --backend v2 --url http://localhost:8000 --concurrency 8"
+    ],
+    "cli/test_served.py::test_a_served_model_is_verified_within_the_batches_of_the_server": [
+        "verify detector.onnx --backend v2 --url http://localhost:8000"
+    ],
+    "cli/test_served.py::test_bench_measures_a_server_at_each_concurrency": [
+        "bench served --model detector=detector.onnx --url http://localhost:8000"
+    ],
     "cli/test_sensitivity.py::test_a_search_writes_model_evidence_and_page": [
         "quantize model.onnx --to int8 --calibration samples.npz --score top1 --keep-score 0.01",
     ],

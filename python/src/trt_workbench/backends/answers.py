@@ -25,7 +25,7 @@ def wrong_trait(kind: type[Backend]) -> str | None:
             return f"its {name} must be a tuple of texts, not {found!r}"
     if not kind.file_kinds or not kind.devices or not set(kind.devices) <= {"cpu", "cuda"}:
         return f"its file_kinds are {kind.file_kinds} and its devices {kind.devices}; both need at least one entry"
-    switches = {name: getattr(kind, name) for name in ("plans", "times_kernels", "state", "language")}
+    switches = {name: getattr(kind, name) for name in ("plans", "times_kernels", "state", "language", "served")}
     if odd := {name: found for name, found in switches.items() if not isinstance(found, bool)}:
         return f"{next(iter(odd))} must be True or False, not {next(iter(odd.values()))!r}"
     if kind.gpu_option is not None and not isinstance(kind.gpu_option, str):
@@ -180,7 +180,7 @@ def _partitions(_: Guard, __: Any, found: Any) -> Any:
 
 ANSWERS: Mapping[str, Callable[[Guard, Any, Any], Any]] = {
     "availability": _availability,
-    "device_option": _of(dict),
+    **dict.fromkeys(("device_option", "url_option"), _of(dict)),
     **dict.fromkeys(("load", "_load"), _session),
     **dict.fromkeys(("run", "_infer", "run_images"), _outputs),
     **dict.fromkeys(("run_at", "_infer_at"), lambda _, __, found: _array(found)),

@@ -121,6 +121,8 @@ class Session(abc.ABC):
         refuses_misfits: whether an array that is not what `outputs` says, from a backend of another package, is an
             error; `verify` judges such arrays itself.
         loaded: the TensorRT engine that it executes; None for another runtime.
+        largest_batch: the most rows of a call; None where that is not known, or follows from `inputs` or `loaded`.
+        shares_batches: whether calls in flight at once may become one batch, as on a server.
         variants: options by a name, under which another session has to give the same outputs; `verify` compares them.
     """
 
@@ -133,6 +135,8 @@ class Session(abc.ABC):
     asked: str = "fp32"
     refuses_misfits: bool = True
     loaded: LoadedEngine | None = None
+    largest_batch: int | None = None
+    shares_batches: bool = False
     variants: Mapping[str, Mapping[str, Any]] = {}
     _closed: bool = False
     _precision_ran: Mapping[str, Any] | None = None
@@ -285,6 +289,7 @@ class Backend(abc.ABC):
         state: whether the option `state` keeps tensors on its device between calls.
         language: whether it loads a language model from the model's own folder, by `load_language`; every other backend
             runs graphs that are exported from it.
+        served: whether models are on a server, whose URL the option `url` is.
         gpu_option: the option that chooses the GPU by its index, for messages; None where there is none.
     """
 
@@ -296,6 +301,7 @@ class Backend(abc.ABC):
     times_kernels: ClassVar[bool] = False
     state: ClassVar[bool] = False
     language: ClassVar[bool] = False
+    served: ClassVar[bool] = False
     gpu_option: ClassVar[str | None] = None
 
     @abc.abstractmethod
@@ -323,6 +329,8 @@ class Backend(abc.ABC):
         Raises:
             UsageProblem: the index is not the default, 0, and this backend has no GPU or an option of its own for it.
         """
+        if index and self.served:
+            raise UsageProblem(f"Backend {self.name} leaves the device to the server; omit --device.")
         if index and "cuda" not in self.devices:
             raise UsageProblem(
                 f"Backend {self.name} computes only on the CPU and has no CUDA device {index}; omit --device."
@@ -331,6 +339,16 @@ class Backend(abc.ABC):
             instead = f"pass --option {self.gpu_option.format(index)}" if self.gpu_option else "omit it"
             raise UsageProblem(f"--device applies to TensorRT engines, which {self.name} does not use; {instead}.")
         return {"device": index} if self.plans else {}
+
+    def url_option(self, url: str | None) -> dict[str, Any]:
+        """Return the option that a command's `--url` becomes.
+
+        Raises:
+            UsageProblem: there is one, and this backend runs models itself.
+        """
+        if url is not None and not self.served:
+            raise UsageProblem(f"--url names a server, and backend {self.name} runs models itself; use --backend v2.")
+        return {} if url is None else {"url": url}
 
     def profile(self, model: Path, options: SessionOptions, runs: ProfiledRuns) -> Profiled:  # noqa: ARG002
         """Say where the time of a model goes, by layer or node.

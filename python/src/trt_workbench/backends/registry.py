@@ -30,6 +30,7 @@ _BACKENDS = {
         "ort-cpu": "ort.cpu:OrtCpuBackend",
         "torch": "torch.backend:TorchBackend",
         "torch-compile": "torch.backend:TorchCompileBackend",
+        "v2": "served.v2:V2Backend",
     }.items()
 }
 

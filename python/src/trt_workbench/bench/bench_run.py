@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from trt_workbench.backends.registry import get_backend
 from trt_workbench.bench.availability import require_available, require_known, unavailable_backends
 from trt_workbench.bench.config import BenchConfig, load_config, shipped_configs
 from trt_workbench.bench.matrix import Point, expand
@@ -114,13 +115,16 @@ def _samples(directory: Path, record: Record) -> Path:
     return path
 
 
-def prepare_bench(config: str, only: Sequence[str], models: Sequence[str] = ()) -> PreparedBench:
+def prepare_bench(
+    config: str, only: Sequence[str], models: Sequence[str] = (), url: str | None = None
+) -> PreparedBench:
     """Check a configuration and expand its matrix.
 
     Args:
         config: path of a YAML file, or the name of a shipped configuration.
         only: as in `expand`.
         models: as in `with_models`.
+        url: of the server, for runtimes that are one.
 
     Raises:
         UsageProblem: the configuration or a model cannot be used, a backend or one of its options is unknown, or no
@@ -134,7 +138,20 @@ def prepare_bench(config: str, only: Sequence[str], models: Sequence[str] = ()) 
             f"{config}"
         )
     loaded = with_models(load_config(shipped.get(config, Path(config))), models)
-    return _planned(loaded, only)
+    return _planned(_with_server(loaded, url), only)
+
+
+def _with_server(config: BenchConfig, url: str | None) -> BenchConfig:
+    if url is None:
+        return config
+    served = [get_backend(one.backend).served for one in config.runtimes]
+    if not any(served):
+        raise UsageProblem("--url names a server, and no runtime of the configuration uses one, as {backend: v2} does.")
+    runtimes = tuple(
+        one.model_copy(update={"options": {**one.options, "url": url}}) if there else one
+        for one, there in zip(config.runtimes, served, strict=True)
+    )
+    return config.model_copy(update={"runtimes": runtimes})
 
 
 def resume_bench(directory: Path, only: Sequence[str]) -> PreparedBench:

@@ -21,7 +21,7 @@ from trt_workbench.console.common import (
 from trt_workbench.console.drawing import draw
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import INTERRUPTED, CheckFailed, DeviceFailure, UsageProblem, error_kind
-from trt_workbench.core.settings import AllowUnverified, Setting
+from trt_workbench.core.settings import AllowUnverified, ServerUrl, Setting
 from trt_workbench.core.workers import CRASH, TIMEOUT
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ def bench(
     model: Annotated[
         tuple[str, ...], Setting("File or folder of a model in the configuration; repeatable.", metavar="NAME=PATH")
     ] = (),
+    url: ServerUrl = None,
     resume: Annotated[Path | None, Setting("Resume an earlier run directory.")] = None,
     skip_unavailable: Annotated[bool, Setting("Skip unavailable backends, and list them.")] = False,
     allow_unverified: AllowUnverified = False,
@@ -58,14 +59,14 @@ def bench(
     if show:
         _list()
         return
-    if resume is not None and (config is not None or output is not None or model):
+    if resume is not None and (config is not None or output is not None or model or url):
         raise UsageProblem(
             "--resume uses the configuration and the folder of the earlier run; leave out other options."
         )
     say_if_allowed(allow_unverified=allow_unverified)
     from trt_workbench.bench.bench_run import prepare_bench, resume_bench
 
-    planned = resume_bench(resume, only) if resume else prepare_bench(config or "smoke", only, model)
+    planned = resume_bench(resume, only) if resume else prepare_bench(config or "smoke", only, model, url)
     if dry_run:
         _show_points(planned.points, as_json=as_json)
         return

@@ -23,6 +23,7 @@ _WITHOUT_TASKS = {
     "setup-rtx": "pip install tensorrt-rtx==1.7.1.116",
     "setup-ort-rtx": "pip install onnxruntime-ep-nv-tensorrt-rtx==0.5.0",
     "setup-parquet": "pip install 'pyarrow>=21'",
+    "setup-served": "pip install 'tritonclient[grpc]==2.73.0'",
 }
 
 # The environments of pixi.toml that hold CUDA's stack: those made for cards of one compute capability, the usual one

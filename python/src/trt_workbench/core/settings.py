@@ -183,6 +183,10 @@ Plugins = Annotated[
     tuple[Path, ...],
     Setting("Plugin library to load first; repeatable. No other is loaded.", LOADING, flags="--plugin"),
 ]
+ServerUrl = Annotated[
+    str | None,
+    Setting("URL of the server that runs the model, for backend v2, such as http://localhost:8000.", MORE),
+]
 Device = Annotated[int, Setting("Index of the CUDA device.", LOADING, min=0)]
 ProfileIndex = Annotated[
     int | None, Setting("Optimisation profile; by default the one that fits the shapes.", LOADING, min=0)

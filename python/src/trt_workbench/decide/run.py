@@ -92,9 +92,7 @@ class DecideRun:
         own, others = ([one for one in tried if (one.precision == BASELINE) is first] for first in (True, False))
         self._search = self._mixed()
         try:
-            for rows in filter(
-                None, (own, others)
-            ):  # before others are made, the baseline needs a score
+            for rows in filter(None, (own, others)):  # before others are made, the baseline needs a score
                 self._make(rows)
                 self._score(rows, tried)
             records = self._measure([one for one in tried if one.scores and not one.simulated])

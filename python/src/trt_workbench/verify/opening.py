@@ -13,7 +13,7 @@ from trt_workbench.backends.base import Session, SessionOptions, TensorSpec
 from trt_workbench.backends.kept_reference import open_reference, record_folder
 from trt_workbench.backends.measure.inputs import with_limits
 from trt_workbench.backends.preparation import AS_THE_MODEL_SAYS, Preparation
-from trt_workbench.backends.registry import require_backend, runs_plans
+from trt_workbench.backends.registry import AUTO, get_backend, require_backend, runs_plans
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.settings import with_flags
 from trt_workbench.engine.manifest import read_manifest
@@ -24,7 +24,7 @@ from trt_workbench.model.randomness import refuse_random
 from trt_workbench.verify.data import image_ranges
 from trt_workbench.verify.reference import CallRecorder, KeptReference, LiveReference
 from trt_workbench.verify.settings import Range, VerifySettings
-from trt_workbench.verify.space import Budget, Space, engine_spaces, model_space
+from trt_workbench.verify.space import Budget, Space, engine_spaces, model_space, within_batch
 
 MODEL_SUFFIX = ".onnx"
 NO_REFERENCE = "none"
@@ -119,7 +119,7 @@ class Opened:
         request = self._request
         given = {name: value for name, value in request.options.items() if name != _STATE}
         backend = require_backend(request.backend, request.target.suffix)
-        flags = backend.device_option(request.device)
+        flags = {**backend.device_option(request.device), **backend.url_option(request.url)}
         if request.runs_plans and request.target.suffix != MODEL_SUFFIX:
             flags["trust"] = request.trust
         options = {**with_flags(given, flags), **extra}
@@ -224,7 +224,7 @@ class Opened:
             spaces = engine_spaces([t for t in loaded.engine.inputs if t.name in names], symbols)
             chosen = self._request.options.get("profile")
             return spaces if chosen is None or len(spaces) == 1 else [one for one in spaces if one.profile == chosen]
-        return [model_space(self.session.inputs, symbols, self.ranges)]
+        return [within_batch(model_space(self.session.inputs, symbols, self.ranges), self.session.largest_batch)]
 
     def _shapes(self) -> Profile | None:
         """Return the ranges that a build is for."""
@@ -276,6 +276,10 @@ def of_model(request: VerifyRequest) -> VerifyRequest:
     Raises:
         UsageProblem: the plan, its model or its manifest is not available.
     """
+    if request.backend != AUTO and get_backend(request.backend).served:
+        raise UsageProblem(
+            "--bisect and --fix load parts of the model, which a server does not; use another --backend."
+        )
     if request.target.suffix == MODEL_SUFFIX:
         return replace(request, model=request.model or request.target)
     if not request.target.is_file():

@@ -9,9 +9,18 @@ from typing import Any
 from trt_workbench.backends.device_arrays import DeviceArraySession, uploader
 from trt_workbench.core.errors import DeviceFailure, UsageProblem
 from trt_workbench.verify.opening import Opened
-from trt_workbench.verify.properties import CallTrial, PropertyResult, agrees, calls_at_once, follows_state, worst
+from trt_workbench.verify.properties import (
+    CallTrial,
+    PropertyResult,
+    agrees,
+    calls_at_once,
+    follows_state,
+    rows_at_once,
+    worst,
+)
 
-_AT_ONCE = 4
+# Single rows: what a server makes batches of is as many rows as were waiting.
+_AT_ONCE, _ROWS_AT_ONCE = 4, 16
 
 
 @dataclass(frozen=True)
@@ -31,15 +40,16 @@ class OtherWay:
     reason: str = ""
 
 
-def ways(opened: Opened, trial: CallTrial, device: int) -> Iterator[OtherWay]:
+def ways(opened: Opened, trial: CallTrial, device: int, *, quick: bool) -> Iterator[OtherWay]:
     """Yield every further way to run the target. One that cannot be run does not end the others.
 
     Args:
         opened: the target; sessions are opened one after the other.
         trial: a call that was made in the first way.
         device: CUDA device of the target.
+        quick: only what the way that was tried cannot show at all: batches that a server makes of several calls.
     """
-    for name, run in _ways(opened, trial, device).items():
+    for name, run in _ways(opened, trial, device, quick=quick).items():
         try:
             findings = worst(run())
         except (UsageProblem, DeviceFailure, MemoryError) as error:
@@ -48,7 +58,9 @@ def ways(opened: Opened, trial: CallTrial, device: int) -> Iterator[OtherWay]:
         yield OtherWay(name, trial, findings, "" if findings else "rounding alone can exceed the limit of every output")
 
 
-def _ways(opened: Opened, trial: CallTrial, device: int) -> dict[str, Callable[[], Iterator[PropertyResult]]]:
+def _ways(
+    opened: Opened, trial: CallTrial, device: int, *, quick: bool
+) -> dict[str, Callable[[], Iterator[PropertyResult]]]:
     found: dict[str, Callable[[], Iterator[PropertyResult]]] = {}
 
     def session(name: str, concurrency: int = 1, **options: Any) -> None:
@@ -61,9 +73,13 @@ def _ways(opened: Opened, trial: CallTrial, device: int) -> dict[str, Callable[[
 
         found[name] = run
 
+    own = opened.session
+    if own.shares_batches:
+        found["single rows at once"] = lambda: _rows_at_once(opened, trial)
+    if quick:
+        return found
     session("a second session")
     session(f"{_AT_ONCE} calls at once", _AT_ONCE)  # on trt each in a slot, with a context and a stream of its own
-    own = opened.session
     for variant, options in own.variants.items():
         session(variant, **options)
     if isinstance(own, DeviceArraySession):
@@ -73,6 +89,11 @@ def _ways(opened: Opened, trial: CallTrial, device: int) -> dict[str, Callable[[
     if opened.state:
         found["state on the device"] = lambda: _with_state(opened, trial)
     return found
+
+
+def _rows_at_once(opened: Opened, trial: CallTrial) -> Iterator[PropertyResult]:
+    with opened.open(_ROWS_AT_ONCE) as other:
+        yield from rows_at_once(other.run, trial, _ROWS_AT_ONCE)
 
 
 def _with_state(opened: Opened, trial: CallTrial) -> Iterator[PropertyResult]:

@@ -6,6 +6,7 @@ engine either: where there is a reference, it is asked first.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -76,8 +77,8 @@ def rows_equal_single_runs(run: Run, trial: CallTrial) -> Iterator[PropertyResul
     if space.batch is None or case.batch is None or case.batch < 2 or space.ranges[space.batch].low > 1:
         return
     for row in _some_rows(case.batch):
-        single = run(_rows(trial, lambda array, row=row: array[row : row + 1]))  # type: ignore[misc]
-        expected = {name: array[row : row + 1] for name, array in trial.outputs.items() if trial.rows[name]}
+        single = run(_rows(trial, _only(row)))
+        expected = _batched(trial, trial.outputs, row)
         yield from _compared("row = single run", f"row {row} of {case.batch}", trial, expected, single, order=[row])
 
 
@@ -104,7 +105,7 @@ def other_rows_do_not_matter(run: Run, trial: CallTrial) -> Iterator[PropertyRes
                 inputs[name] = trial.other[name].copy()
                 inputs[name][kept] = array[kept]
         found = {name: array[kept : kept + 1] for name, array in run(inputs).items() if trial.rows.get(name)}
-        expected = {name: array[kept : kept + 1] for name, array in trial.outputs.items() if trial.rows[name]}
+        expected = _batched(trial, trial.outputs, kept)
         what = f"row {kept} with other rows around it"
         yield from _compared("other rows", what, trial, expected, found, order=[kept])
 
@@ -164,6 +165,42 @@ def calls_at_once(run: Run, trial: CallTrial, count: int) -> Iterator[PropertyRe
         expected, concurrent = (trial.outputs, alone) if number % 2 == 0 else (alone, trial.outputs)
         earlier = {"another in flight at the same time": concurrent}
         yield from _compared(f"{count} calls at once", f"call {number + 1}", trial, expected, found, earlier)
+
+
+def rows_at_once(run: Run, trial: CallTrial, count: int) -> Iterator[PropertyResult]:
+    """Yield whether single rows in flight at once give what each gives in a batch of its own call.
+
+    Whoever puts waiting calls together may hand a row the result of another; calls of different values show it.
+    """
+    space, case = trial.space, trial.case
+    if space.batch is None or case.batch is None or space.ranges[space.batch].low > 1:
+        return
+    sources = [(trial.inputs, trial.outputs), (trial.other, run(trial.other))]
+    rows = [(inputs, outputs, row) for row in _some_rows(case.batch) for inputs, outputs in sources]
+    with ThreadPoolExecutor(count) as pool:
+        calls = [
+            (outputs, row, pool.submit(run, _rows(replace(trial, inputs=inputs), _only(row))))
+            for _ in range(math.ceil(_REPEATS * count / len(rows)))
+            for inputs, outputs, row in rows
+        ]
+        results = [(outputs, row, call.result()) for outputs, row, call in calls]
+    for number, (outputs, row, found) in enumerate(results):
+        expected = _batched(trial, outputs, row)
+        others = {
+            f"row {another} of a call in flight at the same time": _batched(trial, theirs, another)
+            for _, theirs, another in rows
+            if another != row or theirs is not outputs
+        }
+        yield from _compared("single rows at once", f"call {number + 1}", trial, expected, found, others, order=[row])
+
+
+def _only(row: int) -> Callable[[NDArray[Any]], NDArray[Any]]:
+    return lambda array: array[row : row + 1]
+
+
+def _batched(trial: CallTrial, outputs: Mapping[str, NDArray[Any]], row: int) -> Arrays:
+    """Return one row of the outputs that have rows."""
+    return {name: array[row : row + 1] for name, array in outputs.items() if trial.rows[name]}
 
 
 Check = Callable[[Run, CallTrial], Iterator[PropertyResult]]

@@ -101,7 +101,7 @@ def verify(
                 if budget:
                     budget.end()
             step("other ways to run it")
-            others = [] if request.quick or run.crashed else run.ways()
+            others = [] if run.crashed else run.ways()
             run.finish()
         finally:
             if yardstick:
@@ -197,7 +197,8 @@ class _Run:
         """Run one call in other ways and return a row for each."""
         if self._last is None:
             return []
-        return [self._way(way) for way in ways(self._opened, self._last, self._request.device)]
+        found = ways(self._opened, self._last, self._request.device, quick=self._request.quick)
+        return [self._way(way) for way in found]
 
     def finish(self) -> None:
         """Complete the record, where one is kept."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.core.settings import MORE, BackendOptions, Device, Seed, Setting, Trust, pairs
+from trt_workbench.core.settings import MORE, BackendOptions, Device, Seed, ServerUrl, Setting, Trust, pairs
 
 _WAYS = "Workarounds"
 
@@ -42,7 +42,7 @@ class VerifySettings:
     """What is asked for."""
 
     target: Annotated[Path, Setting("ONNX model, or TensorRT plan.", argument=True, metavar="MODEL|PLAN")]
-    backend: Annotated[str, Setting("Runtime to verify: trt, ort-trt, ort-cuda, torch, torch-compile.")] = "trt"
+    backend: Annotated[str, Setting("Runtime to verify: trt, ort-trt, ort-cuda, torch, torch-compile, v2.")] = "trt"
     precision: Annotated[str, Setting("Precision requested from the backend.")] = "fp32"
     reference: Annotated[
         str, Setting("Reference: ort-cpu, torch, the run directory of a --record, or none to check properties only.")
@@ -64,6 +64,7 @@ class VerifySettings:
     quick: Annotated[bool, Setting("Fewer shapes, two sets of inputs, one session.", flags="--quick/--full")] = False
     record: Annotated[bool, Setting("Keep inputs and expected outputs, for --reference of another run.", MORE)] = False
     options: BackendOptions = field(default_factory=dict)
+    url: ServerUrl = None
     trust: Trust = False
     device: Device = 0
     seed: Seed = 0

@@ -171,6 +171,20 @@ def model_space(specs: Sequence[TensorSpec], symbols: Symbols, asked: Mapping[st
     return _space(inputs, ranges, None)
 
 
+def within_batch(space: Space, most: int | None) -> Space:
+    """Return the space without batches of more than `most` rows, where that is known.
+
+    Raises:
+        UsageProblem: no batch is left.
+    """
+    if most is None or space.batch is None or space.ranges[space.batch].high <= most:
+        return space
+    around = space.ranges[space.batch]
+    if around.low > most:
+        raise UsageProblem(f"Batches from {around.low} rows on are requested; the target takes at most {most}.")
+    return replace(space, ranges={**space.ranges, space.batch: Range(around.low, min(around.best, most), most)})
+
+
 def engine_spaces(tensors: Sequence[Any], symbols: Symbols) -> list[Space]:
     """Return the space of every profile of an engine.
 

@@ -18,6 +18,7 @@ from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.registry import require_backend
 from trt_workbench.core.documents import append_lines
 from trt_workbench.core.errors import UsageProblem, did_you_mean, whole_number
+from trt_workbench.core.settings import with_flags
 from trt_workbench.core.statistics.summary import summarize
 from trt_workbench.model.opened import sha256_of
 from trt_workbench.vision.class_map import COCO_IDS, COCO_SLOTS
@@ -82,9 +83,8 @@ class Predictor(AbstractContextManager["Predictor"]):
         self.total = min(self._sources.count, request.limit or self._sources.count)
         # which inputs it has is not known yet; the backend itself makes a profile of the largest batch
         extra = {"max_batch": 1} if backend.plans else {}
-        options = SessionOptions(
-            threads=request.threads, precision=request.precision, extra={**extra, **request.options}, note=note
-        )
+        extra = with_flags({**extra, **request.options}, backend.url_option(request.url))
+        options = SessionOptions(threads=request.threads, precision=request.precision, extra=extra, note=note)
         self.detector = Detector(request.model, request, backend, options, note)
         try:
             self.notes = list[str]()

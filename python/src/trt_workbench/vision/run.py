@@ -20,6 +20,7 @@ from trt_workbench.backends.registry import AUTO, require_backend
 from trt_workbench.core.counts import counted
 from trt_workbench.core.environment import available_processors
 from trt_workbench.core.errors import NotFinite, UsageProblem
+from trt_workbench.core.settings import with_flags
 from trt_workbench.core.shard import Shard
 from trt_workbench.engine.profiles import Profile
 from trt_workbench.model.low_precision.evidence import calibration_inputs
@@ -375,7 +376,7 @@ def _session_options(request: CocoRequest, backend: Backend, on_note: Callable[[
         threads=request.threads,
         concurrency=concurrency,
         precision=request.precision,
-        extra={**extra, **request.options},
+        extra=with_flags({**extra, **request.options}, backend.url_option(request.url)),
         shapes=request.shapes,
         note=on_note,
     )

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from trt_workbench.backends.preparation import Preparation
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.core.settings import MORE, AllowUnverified, BackendOptions, Seed, Setting
+from trt_workbench.core.settings import MORE, AllowUnverified, BackendOptions, Seed, ServerUrl, Setting
 
 _DATA, _DETECTOR, _SPEED = "Data", "Boxes", "Precision and speed"
 
@@ -75,6 +75,7 @@ class DetectorSettings(Preparation):
         None
     )
     options: BackendOptions = field(default_factory=dict)
+    url: ServerUrl = None
     preprocess: Annotated[
         Literal["device", "host"] | None,
         Setting("Where images are letterboxed; on the device by default if the backend supports it.", _SPEED),

@@ -1,0 +1,70 @@
+"""The protocol's names of element types, and tensors as it sends them: bytes, or lists of JSON numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from trt_workbench.core.errors import DeviceFailure, UsageProblem
+
+NUMPY = {
+    "BOOL": "bool",
+    "UINT8": "uint8",
+    "UINT16": "uint16",
+    "UINT32": "uint32",
+    "UINT64": "uint64",
+    "INT8": "int8",
+    "INT16": "int16",
+    "INT32": "int32",
+    "INT64": "int64",
+    "FP16": "float16",
+    "BF16": "bfloat16",
+    "FP32": "float32",
+    "FP64": "float64",
+}
+"""NumPy's name of each type that holds numbers."""
+PROTOCOL = {name: datatype for datatype, name in NUMPY.items()}
+"""The protocol's name of each of NumPy's."""
+# JSON has no form for them.
+_ONLY_BINARY = ("float16", "bfloat16")
+
+
+def numpy_dtype(name: str) -> np.dtype[Any]:
+    """Return the dtype of a name; ml_dtypes has the one that numpy lacks."""
+    return np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name)
+
+
+def as_numbers(array: NDArray[Any]) -> list[Any]:
+    """Return an array as JSON's flat list. Raises UsageProblem for a type that JSON cannot hold."""
+    if array.dtype.name in _ONLY_BINARY:
+        raise UsageProblem(
+            f"The server takes tensors as JSON alone, which has no form for {array.dtype.name}; use its gRPC port."
+        )
+    found: list[Any] = array.reshape(-1).tolist()
+    return found
+
+
+def from_numbers(name: str, data: Any, dtype: str, shape: Sequence[int]) -> NDArray[Any]:
+    """Return an output that came as a list, flat or nested. Raises DeviceFailure if it is not what it says."""
+    try:
+        found = np.array(data, numpy_dtype(dtype)).reshape(tuple(shape))
+    except (TypeError, ValueError, OverflowError) as error:
+        raise _broken(name, dtype, shape, str(error)) from error
+    return found
+
+
+def from_bytes(name: str, data: bytes | memoryview, dtype: str, shape: Sequence[int]) -> NDArray[Any]:
+    """Return an output that came as bytes, as an array of its own. Raises DeviceFailure if it is not what it says."""
+    kind = numpy_dtype(dtype)
+    if min(shape, default=0) < 0 or len(data) != math.prod(shape) * kind.itemsize:
+        raise _broken(name, dtype, shape, f"{len(data)} bytes came")
+    return np.frombuffer(data, kind).reshape(tuple(shape)).copy()
+
+
+def _broken(name: str, dtype: str, shape: Sequence[int], reason: str) -> DeviceFailure:
+    return DeviceFailure(f"The server's output {name} is not the {dtype} {list(shape)} that it says: {reason}.")

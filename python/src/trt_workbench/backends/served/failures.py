@@ -1,0 +1,58 @@
+"""What can go wrong between us and a server, in the words of every protocol."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from trt_workbench.backends.served.address import TOKEN, Address, token
+from trt_workbench.core.errors import ComponentMissing, DeviceFailure, UsageProblem
+
+_LONGEST = 600
+
+
+class NoAnswer(DeviceFailure):
+    """The server could not be reached, or broke the connection off."""
+
+
+class TooSlow(DeviceFailure):
+    """The server did not answer within the time limit."""
+
+
+def no_answer(address: Address, reason: object) -> NoAnswer:
+    """Return the error for a server that is away."""
+    return NoAnswer(f"The server does not answer ({str(reason).strip() or type(reason).__name__}): {address}")
+
+
+def too_slow(address: Address, limit_s: float) -> TooSlow:
+    """Return the error for an answer that did not come in time."""
+    return TooSlow(
+        f"The server did not answer within {limit_s:g} s; raise the limit with --option timeout_s=SECONDS: {address}"
+    )
+
+
+def absent(problem: NoAnswer, address: Address) -> ComponentMissing:
+    """Return the error for a server that was not there to begin with."""
+    reason = str(problem).partition("(")[2].rpartition(")")[0]
+    return ComponentMissing(f"No server answers ({reason}). Start it, or pass its URL with --url: {address}")
+
+
+def refused_token(address: Address, said: str) -> UsageProblem:
+    """Return the error for a server that wants a token, or another one."""
+    why = f"the token in {TOKEN} is not valid there" if token() else f"set its token in {TOKEN}"
+    return UsageProblem(f"The server refuses access ({said}): {why}. {address}")
+
+
+def refuse_status(address: Address, status: int, reason: str, said: str, what: str) -> NoReturn:
+    """Raise the error that an HTTP status stands for.
+
+    Args:
+        address: of the server.
+        status: other than 200.
+        reason: the words for it.
+        said: the server's own message; "" without one.
+        what: was asked for, such as "run model detector".
+    """
+    if status in (401, 403):
+        raise refused_token(address, f"{status} {reason}")
+    problem = f"The server cannot {what} ({status} {reason}{': ' if said else ''}{said[:_LONGEST]}): {address}"
+    raise (UsageProblem if status < 500 and status not in (408, 429) else DeviceFailure)(problem)
