@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.launcher import task
 from trt_workbench.core.precision import names
 from trt_workbench.engine.options import BuildSettings
 from trt_workbench.engine.profiles import Profile, batch_profile
 from trt_workbench.engine.target import Target
 from trt_workbench.model.facts import ModelTensor
 from trt_workbench.model.opened import Model
+from trt_workbench.model.sanitize.opset import TARGET, misread
 
 # From this version on every network is strongly typed: only the graph says what its layers compute in (NvInfer.h).
 STRONGLY_TYPED_FROM = 11
+# The first release whose parser knows operators that were changed after opset 17 (onnx-tensorrt, operators.md).
+_READS_OPSET_18 = 10
 # Builder flags of quantised types.
 _QUANTIZED = names(lambda one: one.is_quantised and one.is_flag)
 
@@ -49,7 +54,7 @@ def check_request(model: Model, settings: BuildSettings) -> None:
 
 
 def check_formats(model: Model, settings: BuildSettings, target: Target) -> None:
-    """Raise UsageProblem if TensorRT would have to be allowed a quantised type that the settings leave out."""
+    """Raise UsageProblem if TensorRT lacks a type or has to be allowed it, or reads operators by older rules."""
     facts, version = model.facts, target.tensorrt_version
     release = int(version.split(".")[0]) if version else None
     lacking = [row for row in facts.rows if release is not None and not row.is_built_by(release)]
@@ -62,6 +67,13 @@ def check_formats(model: Model, settings: BuildSettings, target: Target) -> None
         raise UsageProblem(
             f"The model uses {' and '.join(row.name for row in lacking)}, which TensorRT {version} does not support; "
             f"{has}ort-cpu runs the model: {model.path}"
+        )
+    if release is not None and release < _READS_OPSET_18 and (nodes := misread(model.proto)):
+        fix = task("sanitize-onnx", shlex.quote(str(model.path)), "--also", "opset-17", "-o", "FILE.onnx")
+        others = f" and {len(nodes) - 1} more" if nodes[1:] else ""
+        raise UsageProblem(
+            f"TensorRT {version} would misread {nodes[0]}{others}: it reads opset {facts.opset} by the "
+            f"rules of {TARGET}. Write the model in opset {TARGET}: {fix}"
         )
     typed = settings.strongly_typed or release is None or release >= STRONGLY_TYPED_FROM
     if typed or not facts.is_quantized or set(_QUANTIZED) & set(settings.precision):

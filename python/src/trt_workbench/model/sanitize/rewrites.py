@@ -31,6 +31,7 @@ from trt_workbench.model.sanitize.branches import inline_ifs
 from trt_workbench.model.sanitize.doubles import double_to_float
 from trt_workbench.model.sanitize.folding import fold_constants, fold_shapes
 from trt_workbench.model.sanitize.integers import clamp_int64, int32_indices
+from trt_workbench.model.sanitize.opset import lower_opset
 from trt_workbench.model.walking import use_counts
 
 
@@ -297,6 +298,7 @@ REWRITES: Mapping[str, tuple[Rewrite, bool]] = {
     "int32-indices": (lambda model, _: int32_indices(model), False),
     "double-to-float": (lambda model, _: double_to_float(model), True),
     "finite-masks": (finite_masks, False),
+    "opset-17": (lambda model, _: lower_opset(model), False),
     "dedupe-initializers": (dedupe_initializers, True),
     "remove-unused": (lambda model, _: remove_unused(model), True),
     "name-nodes": (names_of_nodes, True),
