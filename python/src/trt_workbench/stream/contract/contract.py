@@ -15,6 +15,7 @@ from pydantic import Field
 from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import Strict
 from trt_workbench.engine.profiles import Profile, ShapeRange
+from trt_workbench.stream.contract.decoding import Decoding
 from trt_workbench.stream.contract.expressions import Expression
 from trt_workbench.stream.contract.parts import (
     Chunk,
@@ -47,7 +48,7 @@ _BOUNDED = Field(max_length=512)
 class Contract(Strict):
     """A contract; docs/reference/streaming-contract.md."""
 
-    schema_version: Literal[1, 2]
+    schema_version: Literal[1, 2, 3]
     name: Name
     symbols: Annotated[dict[Name, Expression | None], _BOUNDED]
     inputs: Annotated[dict[Name, Input], _BOUNDED]
@@ -57,6 +58,7 @@ class Contract(Strict):
     profiles: Annotated[tuple[SymbolProfile, ...], Field(min_length=1, max_length=64)]
     invariants: Annotated[tuple[Invariant, ...], _BOUNDED] = ()
     gates: Gates = Gates()
+    decoding: Decoding | None = None
 
     @cached_property
     def signal(self) -> tuple[str, Signal]:

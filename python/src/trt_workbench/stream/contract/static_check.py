@@ -197,6 +197,18 @@ def _chunks(contract: Contract) -> Iterator[str]:
                 yield f"profile {profile.name} has {name} = {[low, best, high]}, which is not min <= opt <= max"
 
 
+def _decoding(contract: Contract) -> Iterator[str]:
+    said = contract.decoding
+    if said is None:
+        return
+    if contract.schema_version < 3:
+        yield "the contract has decoding, which needs schema_version 3"
+    if said.frames not in contract.outputs:
+        yield f"decoding.frames is {said.frames}, which is not an output{near(said.frames, contract.outputs)}"
+    elif contract.outputs[said.frames].valid is None:
+        yield f"decoding.frames is {said.frames}, whose valid says neither the axis of frames nor how many count"
+
+
 def _known(contract: Contract, tensors: Iterable[str]) -> set[str]:
     return {*contract.symbols, *contract.chunk_names, *tensors}
 
@@ -210,5 +222,5 @@ def _unknown(words: str, expression: Expression, known: Iterable[str], *, totals
 
 
 _Check = Callable[[Contract], Iterator[str]]
-_STRUCTURE: tuple[_Check, ...] = (_signals, _symbols, _tensors, _states, _invariants, _chunks)
+_STRUCTURE: tuple[_Check, ...] = (_signals, _symbols, _tensors, _states, _invariants, _chunks, _decoding)
 _SIZES: tuple[_Check, ...] = (batches, numbers, sizes, coverage)

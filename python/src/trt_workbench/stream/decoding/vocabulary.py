@@ -1,0 +1,89 @@
+"""The vocabulary of a decoder: the text of tokens, and the tokens of a text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.input_files import read_text
+
+WORD_START = "▁"
+"""Begins a piece that begins a word."""
+# Of bytes, which pieces stand for that no other writes.
+_BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+_SPECIAL = re.compile(r"<[^>]*>")
+_MOST_TOKENS = 2**20
+
+
+class Vocabulary:
+    """Pieces of text by number.
+
+    Attributes:
+        pieces: by number.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Read a file of lines such as `▁the 5`, as icefall and sherpa-onnx write them.
+
+        Raises:
+            UsageProblem: it cannot be read, a line has another form, or a number comes twice.
+        """
+        if not path.is_file():
+            raise UsageProblem(f"The contract's tokens file does not exist: {path}")
+        self.pieces: dict[int, str] = {}
+        try:
+            text = read_text(path)
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageProblem(f"The tokens file cannot be read ({error}): {path}") from error
+        for place, line in enumerate(text.split("\n"), 1):
+            if not line.strip():
+                continue
+            piece, _, number = line.rstrip("\r").rpartition(" ")
+            if not number.isdecimal() or int(number) >= _MOST_TOKENS or int(number) in self.pieces:
+                raise UsageProblem(
+                    f"A line of a tokens file has a piece, a space and its number, each number once: {path}:{place}"
+                )
+            self.pieces[int(number)] = piece or " "
+        if not self.pieces:
+            raise UsageProblem(f"The tokens file is empty: {path}")
+        written = {number: piece for number, piece in self.pieces.items() if not _SPECIAL.fullmatch(piece)}
+        self._by_piece = {piece.replace(" ", WORD_START): number for number, piece in written.items()}
+        self._longest = max(map(len, self._by_piece), default=0)
+
+    def text(self, tokens: Iterable[int]) -> str:
+        """Return what tokens write. Raises UsageProblem for a number that is none of a piece."""
+        found, pending = [], bytearray()
+        for token in tokens:
+            if token not in self.pieces:
+                raise UsageProblem(
+                    f"The decoder gave token {token}, which the vocabulary of {len(self.pieces)} pieces lacks."
+                )
+            piece = self.pieces[token]
+            if byte := _BYTE.fullmatch(piece):
+                pending.append(int(byte[1], 16))
+                continue
+            found += [pending.decode("utf-8", "replace"), "" if _SPECIAL.fullmatch(piece) else piece]
+            pending.clear()
+        found.append(pending.decode("utf-8", "replace"))
+        return " ".join("".join(found).replace(WORD_START, " ").split())
+
+    def split(self, text: str) -> list[str]:
+        """Return the pieces that write a text, the longest first; a character that none writes stands for itself.
+
+        Both texts of a comparison are split alike, so that it does not matter which of several splits a model chose.
+        """
+        return list(self._split(WORD_START + WORD_START.join(text.split()))) if text.split() else []
+
+    def unwritten(self, text: str) -> str:
+        """Return the characters of a text that no piece writes, each once."""
+        known = self._by_piece
+        return "".join(dict.fromkeys(piece for piece in self.split(text) if piece not in known and piece != WORD_START))
+
+    def _split(self, left: str) -> Iterator[str]:
+        while left:
+            sizes = range(min(self._longest, len(left)), 0, -1)
+            size = next((size for size in sizes if left[:size] in self._by_piece), 1)
+            yield left[:size]
+            left = left[size:]

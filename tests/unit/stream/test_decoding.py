@@ -1,0 +1,302 @@
+"""Greedy decoding: many streams in batches, chunk by chunk, write what a plain loop writes for each of them alone."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.texts import refused
+
+from trt_workbench.backends.base import Session
+from trt_workbench.backends.registry import get_backend
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.stream.contract.decoding import Decoding
+from trt_workbench.stream.decoding.opening import open_decoder
+from trt_workbench.stream.decoding.transducer import Decoder
+from trt_workbench.stream.decoding.vocabulary import Vocabulary
+
+torch = pytest.importorskip("torch")
+nn = torch.nn
+
+WIDTH, TEXT, TOKENS, BLANK = 8, 6, 9, 8
+LENGTHS = (23, 1, 40, 17, 5)
+DURATIONS = (0, 1, 2, 4)
+
+
+class Lstm(nn.Module):  # type: ignore[misc]
+    """A predictor as NeMo exports it: targets [B, U], a length, and states [layers, B, D]."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.cell = nn.Embedding(TOKENS, TEXT), nn.LSTM(TEXT, TEXT, 2)
+
+    def forward(self, targets: Any, target_length: Any, hidden: Any, cell: Any) -> Any:
+        found, (hidden, cell) = self.cell(self.embedding(targets).transpose(0, 1), (hidden, cell))
+        return found.permute(1, 2, 0), target_length + 0, hidden, cell
+
+
+class Stateless(nn.Module):  # type: ignore[misc]
+    """A predictor as icefall exports it: the last two tokens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.mix = nn.Embedding(TOKENS, TEXT), nn.Linear(2 * TEXT, TEXT)
+
+    def forward(self, y: Any) -> Any:
+        return self.mix(self.embedding(y).flatten(1))
+
+
+class Join(nn.Module):  # type: ignore[misc]
+    """A joiner; with `deep`, of [B, D, 1] as NeMo exports it."""
+
+    def __init__(self, scores: int, *, deep: bool) -> None:
+        super().__init__()
+        self.frame, self.text, self.out = nn.Linear(WIDTH, 16), nn.Linear(TEXT, 16), nn.Linear(16, scores)
+        self.deep = deep
+
+    def forward(self, encoder_outputs: Any, decoder_outputs: Any) -> Any:
+        if self.deep:
+            encoder_outputs, decoder_outputs = encoder_outputs.transpose(1, 2), decoder_outputs.transpose(1, 2)
+        joined = self.out(torch.tanh(self.frame(encoder_outputs) + self.text(decoder_outputs)))
+        return joined.unsqueeze(2) if self.deep else joined
+
+
+def export(
+    module: Any, path: Path, inputs: dict[str, Any], outputs: list[str], axes: dict[str, dict[int, str]]
+) -> None:
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            module.eval(),
+            tuple(inputs.values()),
+            str(path),
+            input_names=list(inputs),
+            output_names=outputs,
+            dynamic_axes=axes,
+            opset_version=17,
+            dynamo=False,
+        )
+
+
+def write_tokens(folder: Path) -> None:
+    pieces = ["▁", *"abcdefg", "<blk>"]
+    (folder / "tokens.txt").write_text("".join(f"{piece} {number}\n" for number, piece in enumerate(pieces)))
+
+
+def lstm_parts(folder: Path, durations: tuple[int, ...]) -> tuple[Any, Any, Decoding]:
+    torch.manual_seed(3)
+    predictor, joiner = Lstm(), Join(TOKENS + len(durations), deep=True)
+    state = torch.zeros(2, 2, TEXT)
+    export(
+        predictor,
+        folder / "decoder.onnx",
+        {
+            "targets": torch.zeros(2, 1, dtype=torch.int32),
+            "target_length": torch.ones(2, dtype=torch.int32),
+            "states.1": state,
+            "onnx::Slice_3": state,
+        },
+        ["outputs", "prednet_lengths", "states", "states_1"],
+        {"targets": {0: "B", 1: "U"}, "target_length": {0: "B"}, "states.1": {1: "B"}, "onnx::Slice_3": {1: "B"}}
+        | {"outputs": {0: "B", 2: "U"}, "prednet_lengths": {0: "B"}, "states": {1: "B"}, "states_1": {1: "B"}},
+    )
+    export(
+        joiner,
+        folder / "joiner.onnx",
+        {"encoder_outputs": torch.zeros(2, WIDTH, 1), "decoder_outputs": torch.zeros(2, TEXT, 1)},
+        ["outputs"],
+        {"encoder_outputs": {0: "B", 2: "T"}, "decoder_outputs": {0: "B", 2: "U"}, "outputs": {0: "B"}},
+    )
+    said = Decoding(
+        kind="tdt" if durations else "transducer",
+        frames="encoded",
+        tokens="tokens.txt",
+        blank=BLANK,
+        decoder="decoder.onnx",
+        joiner="joiner.onnx",
+        state=({"output": "states", "input": "states.1"}, {"output": "states_1", "input": "onnx::Slice_3"}),  # type: ignore[arg-type]
+        durations=durations,
+        max_symbols=3,
+    )
+
+    def start() -> Any:
+        zeros = torch.zeros(2, 1, TEXT)
+        return step((zeros, zeros), BLANK)
+
+    def step(state: Any, token: int) -> Any:
+        found, _, hidden, cell = predictor(torch.tensor([[token]]), torch.ones(1), *state)
+        return found, (hidden, cell)
+
+    return (start, step), lambda frame, text: joiner(frame[None, :, None], text).flatten(), said
+
+
+def stateless_parts(folder: Path) -> tuple[Any, Any, Decoding]:
+    torch.manual_seed(4)
+    predictor, joiner = Stateless(), Join(TOKENS, deep=False)
+    export(
+        predictor,
+        folder / "decoder.onnx",
+        {"y": torch.zeros(2, 2, dtype=torch.int64)},
+        ["decoder_out"],
+        {"y": {0: "N"}, "decoder_out": {0: "N"}},
+    )
+    names = {"encoder_out": torch.zeros(2, WIDTH), "decoder_out": torch.zeros(2, TEXT)}
+    export(joiner, folder / "joiner.onnx", names, ["logit"], {name: {0: "N"} for name in (*names, "logit")})
+    said = Decoding(
+        kind="transducer",
+        frames="encoded",
+        tokens="tokens.txt",
+        blank=BLANK,
+        decoder="decoder.onnx",
+        joiner="joiner.onnx",
+        max_symbols=1,
+    )
+
+    def text(last: Any) -> Any:
+        return predictor(torch.tensor([last])), last
+
+    return (
+        (lambda: text((BLANK, BLANK)), lambda last, token: text((last[1], token))),
+        lambda frame, features: joiner(frame[None], features).flatten(),
+        said,
+    )
+
+
+def plain_loop(predictor: Any, join: Any, said: Decoding, frames: Any) -> list[tuple[int, int]]:
+    """One stream by itself, written out: what NeMo's greedy loops do."""
+    start, step = predictor
+    written, place = [], 0
+    with torch.no_grad():
+        features, state = start()
+        while place < len(frames):
+            symbols = 0
+            while True:
+                scores = join(torch.from_numpy(frames[place]), features)
+                token = int(scores[:TOKENS].argmax())
+                skip = said.durations[int(scores[TOKENS:].argmax())] if said.durations else int(token == BLANK)
+                if token != BLANK:
+                    written.append((token, place))
+                    features, state = step(state, token)
+                    symbols += 1
+                elif skip == 0:
+                    skip = 1
+                if skip or symbols == said.max_symbols:
+                    place += max(skip, 1)
+                    break
+    return written
+
+
+@contextmanager
+def decoder_of(said: Decoding, folder: Path, backend: str = "ort-cpu") -> Iterator[Decoder]:
+    sessions: list[Session] = []
+
+    def load(path: Path, _: Any) -> Session:
+        sessions.append(get_backend(backend).load(path))
+        return sessions[-1]
+
+    with open_decoder(said, folder, load, len(LENGTHS)) as decoder:
+        yield decoder
+    for session in sessions:
+        session.close()
+
+
+def in_chunks(decoder: Decoder, frames: list[Any], sizes: Callable[[int, int], int]) -> list[list[tuple[int, int]]]:
+    """All streams together, cut differently; each comes and goes by itself."""
+    streams, places = [decoder.open() for _ in frames], [0] * len(frames)
+    found: list[list[tuple[int, int]]] = [[] for _ in frames]
+    turn = 0
+    while left := [one for one, own in enumerate(frames) if places[one] < len(own)]:
+        some = [one for one in left if (one + turn) % 3 or len(left) == 1]
+        ends = {one: min(places[one] + sizes(one, turn), len(frames[one])) for one in some}
+        pushed = decoder.push([streams[one] for one in some], [frames[one][places[one] : ends[one]] for one in some])
+        for one, tokens in zip(some, pushed, strict=True):
+            found[one] += [tuple(token) for token in tokens]
+            places[one] = ends[one]
+        turn += 1
+    for stream in streams:
+        decoder.close(stream)
+    return found
+
+
+@pytest.mark.parametrize("kind", ["transducer", "tdt", "stateless"])
+@pytest.mark.parametrize("backend", ["ort-cpu", "torch"])
+def test_tokens_are_those_of_a_plain_loop(tmp_path: Path, kind: str, backend: str) -> None:
+    write_tokens(tmp_path)
+    predictor, join, said = (
+        stateless_parts(tmp_path) if kind == "stateless" else lstm_parts(tmp_path, DURATIONS if kind == "tdt" else ())
+    )
+    rng = np.random.default_rng(1)
+    frames = [3 * rng.standard_normal((length, WIDTH)).astype(np.float32) for length in LENGTHS]
+    right = [plain_loop(predictor, join, said, own) for own in frames]
+    assert sum(map(len, right)) > 30
+    with decoder_of(said, tmp_path, backend) as decoder:
+        assert in_chunks(decoder, frames, lambda one, turn: 1 + (3 * one + turn) % 6) == right
+        assert in_chunks(decoder, frames, lambda *_: 100) == right  # places of closed streams are free again
+
+
+def test_ctc_joins_repeats_across_chunks(tmp_path: Path) -> None:
+    write_tokens(tmp_path)
+    best = [1, 1, 8, 1, 2, 2, 2, 8, 8, 3, 3]
+    scores = np.eye(TOKENS, dtype=np.float32)[best]
+    said = Decoding(kind="ctc", frames="logits", tokens="tokens.txt", blank=BLANK)
+    with decoder_of(said, tmp_path) as decoder:
+        for size in (1, 2, 3, 11):
+            assert in_chunks(decoder, [scores], lambda *_, size=size: size) == [[(1, 0), (1, 3), (2, 4), (3, 9)]]
+
+
+def test_parts_that_are_none_are_refused(tmp_path: Path) -> None:
+    write_tokens(tmp_path)
+    _, _, said = lstm_parts(tmp_path, ())
+    with refused(UsageProblem), decoder_of(said.model_copy(update={"decoder": "joiner.onnx"}), tmp_path):
+        pass
+    with refused(UsageProblem), decoder_of(said.model_copy(update={"joiner": "decoder.onnx"}), tmp_path):
+        pass
+    with refused(UsageProblem), decoder_of(said.model_copy(update={"state": said.state[:1]}), tmp_path):
+        pass
+    with refused(UsageProblem), decoder_of(said.model_copy(update={"decoder": "none.onnx"}), tmp_path):
+        pass
+    frames = [np.ones((2, WIDTH), np.float32)]
+    with decoder_of(said.model_copy(update={"durations": (0, 1)}), tmp_path) as decoder, refused(UsageProblem):
+        decoder.push([decoder.open()], frames)
+    with decoder_of(said, tmp_path) as decoder, refused(UsageProblem):
+        decoder.push([decoder.open()], [np.full((2, WIDTH), np.nan, np.float32)])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"joiner": None},
+        {"kind": "ctc"},
+        {"kind": "tdt"},
+        {"durations": [0]},
+        {"kind": "tdt", "durations": [0, 0]},
+        {"decoder": "../decoder.onnx"},
+    ],
+)
+def test_what_contradicts_itself_is_no_decoding(change: dict[str, Any]) -> None:
+    said = {"kind": "transducer", "frames": "x", "tokens": "t", "blank": 0, "decoder": "d.onnx", "joiner": "j.onnx"}
+    with refused(ValueError):
+        Decoding.model_validate({**said, **change})
+
+
+def test_vocabulary_writes_and_splits(tmp_path: Path) -> None:
+    path = tmp_path / "tokens.txt"
+    path.write_text("<blk> 0\n▁the 1\n▁ 2\ns 3\nt 4\n<0xC3> 5\n<0xA9> 6\n▁t 7\n", encoding="utf-8")
+    vocabulary = Vocabulary(path)
+    assert vocabulary.text([1, 3, 2, 5, 6, 7, 4]) == "thes é tt"
+    assert vocabulary.split("  the  st") == ["▁the", "▁", "s", "t"]
+    assert vocabulary.split("") == []
+    assert vocabulary.unwritten("the xsx") == "x"
+    with refused(UsageProblem):
+        vocabulary.text([9])
+
+
+@pytest.mark.parametrize("text", ["a\n", "a 1\nb 1\n", "a x\n", "\n", "a 99999999999\n"])
+def test_a_damaged_vocabulary_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "tokens.txt").write_text(text)
+    with refused(UsageProblem):
+        Vocabulary(tmp_path / "tokens.txt")
