@@ -67,6 +67,10 @@ RUN_BY = {
         "eval-stream --chunks 20 --streams 1,4,16,64"
     ],
     "cli/test_eval_stream.py::test_json_is_one_document": ["eval-stream --json"],
+    "cli/test_transcribe.py::test_a_bare_machine_has_an_error_rate": ["eval-stream --transcribe"],
+    "cli/test_transcribe.py::test_a_manifest_gives_what_the_code_gives": [
+        "eval-stream m.onnx --contract c.json --transcribe test.jsonl"
+    ],
     "cli/test_eval_stream.py::test_the_embedded_encoder_needs_no_arguments": ["eval-stream"],
     "cli/test_export_llm.py::test_an_export": [
         "export-llm DIR -o OUT",

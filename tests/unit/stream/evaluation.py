@@ -15,7 +15,8 @@ from tests.streaming_models import (
 )
 
 from trt_workbench.backends.base import Session
-from trt_workbench.stream.document import GateResult, LaneMetrics, StreamMetrics
+from trt_workbench.stream.document import LaneMetrics, StreamMetrics
+from trt_workbench.stream.gate_result import GateResult
 from trt_workbench.stream.opening import OpenedStream
 from trt_workbench.stream.run import StreamEvaluation
 from trt_workbench.stream.settings import StreamSettings

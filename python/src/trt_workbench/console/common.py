@@ -224,8 +224,8 @@ class PanelCommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse, and refuse numbers that no option has a use for and that clocks and libraries would trip over."""
-        rest = super().parse_args(ctx, args)
         parameters: list[Any] = self.get_params(ctx)
+        rest = super().parse_args(ctx, _with_values(args, parameters))
         for parameter in parameters:
             value = ctx.params.get(parameter.name or "")
             if isinstance(value, int | float) and not -LARGEST_NUMBER <= value <= LARGEST_NUMBER:
@@ -256,6 +256,17 @@ class PanelCommand(TyperCommand):
             if rows:
                 with formatter.section(panel):
                     formatter.write_dl(rows)
+
+
+def _with_values(args: list[str], parameters: list[Any]) -> list[str]:
+    """Return arguments in which an option whose placeholder is in brackets has an empty value where it stands alone."""
+    alone = {flag for one in parameters if (one.metavar or "").startswith("[") for flag in one.opts}
+    found: list[str] = []
+    for place, text in enumerate(args):
+        found.append(text)
+        if text in alone and (place + 1 == len(args) or args[place + 1].startswith("-")):
+            found.append("")
+    return found
 
 
 def _place(parameter: Any) -> str:

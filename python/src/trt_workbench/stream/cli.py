@@ -112,6 +112,10 @@ def _show(metrics: StreamMetrics, directory: Path) -> None:
         _show_faults(metrics, console)
     for paced in metrics.streams:
         _show_paced(paced, console)
+    if metrics.transcription:
+        from trt_workbench.stream.transcribe.printing import show_transcribed
+
+        show_transcribed(metrics.transcription, console)
     for failure in metrics.failures:
         line(f"FAILED {failure}")
     line(f"{'Passed' if metrics.passed else 'Failed'}. Run directory: {directory}")

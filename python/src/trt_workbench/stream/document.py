@@ -10,11 +10,12 @@ from trt_workbench.core.artefacts import Status
 from trt_workbench.core.documents import Strict
 from trt_workbench.core.statistics.summary import Summary
 from trt_workbench.core.verification import Mark
+from trt_workbench.stream.gate_result import GateResult
 from trt_workbench.stream.paced_document import Paced
+from trt_workbench.stream.transcribe.document import Transcribed
 
 PARTS = ("feed", "inference", "state", "total")
 """What is timed of a chunk: cutting and converting its inputs, the session's call, handling its state, all of it."""
-Verdict = Literal["passed", "warning", "failed"]
 
 
 class Drift(Strict):
@@ -33,27 +34,6 @@ class Drift(Strict):
     from_chunk: NonNegativeInt
     points: NonNegativeInt
     last_quarter_ratio: NonNegativeFloat
-
-
-class GateResult(Strict):
-    """One gate.
-
-    Attributes:
-        gate: its name.
-        value: the worst that was found, None where it is not finite or there was none.
-        limit: what it is compared with; None for a gate without a number.
-        chunk: the first one that fails, else the one of the worst value; None of the whole stream.
-        tensor: the same.
-        text: what was found, in words.
-    """
-
-    gate: str
-    verdict: Verdict
-    value: float | None = None
-    limit: float | None = None
-    chunk: NonNegativeInt | None = None
-    tensor: str | None = None
-    text: str
 
 
 class TensorSummary(Strict):
@@ -162,6 +142,7 @@ class StreamMetrics(Strict):
     faults: Faults | None = None
     resident: Resident | None = None
     streams: list[Paced] = []
+    transcription: Transcribed | None = None
     verification: list[Mark] = []
 
 

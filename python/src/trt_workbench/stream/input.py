@@ -58,12 +58,14 @@ def code_audio(count: int, seed: int) -> CodeAudio:
     samples = np.empty(count * SYMBOL_SAMPLES, np.float32)
     for start in range(0, count, _BLOCK):  # an hour has 58 million samples
         block = symbols[start : start + _BLOCK]
-        samples[start * SYMBOL_SAMPLES : (start + len(block)) * SYMBOL_SAMPLES] = _sounds(block, random)
+        samples[start * SYMBOL_SAMPLES : (start + len(block)) * SYMBOL_SAMPLES] = sounds(block, random)
     return CodeAudio(samples, symbols, answers_of(symbols))
 
 
-def _sounds(symbols: NDArray[np.int64], random: np.random.Generator) -> NDArray[np.float32]:
-    """Return the audio of symbols."""
+def sounds(
+    symbols: NDArray[np.int64], random: np.random.Generator, noise_db: tuple[float, float] = (20, 40)
+) -> NDArray[np.float32]:
+    """Return the audio of symbols, with noise that is so far below them."""
     count = len(symbols)
     pitches = _LOWEST * (_HIGHEST / _LOWEST) ** (symbols / (SYMBOLS - 1))
     times = np.arange(SYMBOL_SAMPLES, dtype=np.float32) / SAMPLE_RATE
@@ -72,7 +74,7 @@ def _sounds(symbols: NDArray[np.int64], random: np.random.Generator) -> NDArray[
     tones = loudness * np.sin(2 * np.pi * pitches[:, None].astype(np.float32) * times + phases)
     fade = np.minimum(1, np.minimum(np.arange(SYMBOL_SAMPLES), np.arange(SYMBOL_SAMPLES)[::-1]) / _FADE)
     noise = random.standard_normal((count, SYMBOL_SAMPLES), np.float32)
-    noise *= _LOUDNESS * 10 ** (-random.uniform(20, 40) / 20)
+    noise *= _LOUDNESS * 10 ** (-random.uniform(*noise_db) / 20)
     return (tones * fade + noise).astype(np.float32).ravel()
 
 
@@ -128,7 +130,9 @@ def open_stream(contract: Contract, source: str, frames: int, seed: int) -> Stre
         return StreamInput(drawn.astype(_dtype(contract)), {"kind": RANDOM, "seed": seed})
     if source == CODE:
         samples = code_audio(-(-frames * HOP // SYMBOL_SAMPLES), seed).samples
-        return StreamInput(_of_audio(contract, samples, SAMPLE_RATE, "the code", frames), {"kind": CODE, "seed": seed})
+        return StreamInput(
+            signal_of_audio(contract, samples, SAMPLE_RATE, "the code", frames), {"kind": CODE, "seed": seed}
+        )
     path = Path(source)
     readers = {".npy": _features, ".wav": _audio}
     if path.suffix.lower() not in readers:
@@ -188,10 +192,33 @@ def _features(contract: Contract, path: Path, frames: int) -> NDArray[Any]:
 
 def _audio(contract: Contract, path: Path, frames: int) -> NDArray[Any]:
     most = frames * max(HOP, math.prod(_shape(contract, 1)))  # samples that the frames are made of, or more
+    samples, rate = read_wav(path, most=most)
+    return signal_of_audio(contract, samples, rate, str(path), frames)
+
+
+def read_wav(
+    path: Path, offset: float = 0.0, duration: float | None = None, most: int = 2**40
+) -> tuple[NDArray[np.float32], int]:
+    """Return samples between -1 and 1, and how many there are in a second.
+
+    Args:
+        path: of a WAV file of 16-bit PCM with one channel.
+        offset: seconds from its start.
+        duration: in seconds; to its end by default.
+        most: samples.
+
+    Raises:
+        UsageProblem: it is no such file, or it ends before the part that is asked for.
+    """
     try:
         with open_regular(path) as opened, wave.open(opened, "rb") as file:
-            rate, width, channels = file.getframerate(), file.getsampwidth(), file.getnchannels()
-            data = file.readframes(min(file.getnframes(), most)) if (width, channels) == (2, 1) else b""
+            rate, width = file.getframerate(), file.getsampwidth()
+            channels, whole = file.getnchannels(), file.getnframes()
+            start = round(offset * rate)
+            count = whole - start if duration is None else round(duration * rate)
+            if 0 < start < whole:
+                file.setpos(start)
+            data = file.readframes(min(count, whole, most)) if (width, channels) == (2, 1) and start < whole else b""
     except (wave.Error, EOFError, OSError, RuntimeError) as error:
         raise UsageProblem(f"The file cannot be read as WAV ({str(error) or 'it ends too early'}): {path}") from error
     if width != 2 or channels != 1:
@@ -199,12 +226,30 @@ def _audio(contract: Contract, path: Path, frames: int) -> NDArray[Any]:
             f"Audio must be 16-bit PCM with one channel; this file has {8 * width} bits and "
             f"{counted(channels, 'channel')}: {path}"
         )
-    samples = np.frombuffer(data[: len(data) // 2 * 2], "<i2").astype(np.float32) / np.float32(2**15)
-    return _of_audio(contract, samples, rate, str(path), frames)
+    # a duration is written with a few digits
+    if (start and start >= whole) or (duration is not None and start + count > whole + 0.01 * rate):
+        end = "its end" if duration is None else f"{offset + duration:g} s"
+        raise UsageProblem(
+            f"The audio ends at {whole / rate:.2f} s, and the part from {offset:g} s to {end} was asked for: {path}"
+        )
+    return np.frombuffer(data[: len(data) // 2 * 2], "<i2").astype(np.float32) / np.float32(2**15), rate
 
 
-def _of_audio(contract: Contract, samples: NDArray[np.float32], rate: int, source: str, frames: int) -> NDArray[Any]:
-    """Return the signal that audio makes: samples, by themselves or in frames, or log-mel features such as ours."""
+def signal_of_audio(
+    contract: Contract, samples: NDArray[np.float32], rate: int, source: str, frames: int
+) -> NDArray[Any]:
+    """Return the signal that audio makes: samples, by themselves or in frames, or log-mel features such as ours.
+
+    Args:
+        contract: says what the signal is.
+        samples: between -1 and 1.
+        rate: samples in a second.
+        source: of the audio, for messages.
+        frames: at most.
+
+    Raises:
+        UsageProblem: the contract says another sample rate, its signal is none of these, or there is no frame.
+    """
     name, signal = contract.signal
     wanted, said = contract.chunking.sample_rate, contract.chunking
     if wanted is None:

@@ -14,8 +14,9 @@ from trt_workbench.core.statistics.summary import claimed_percentile, percentile
 from trt_workbench.model.precision import carried
 from trt_workbench.stream.contract.contract import Contract
 from trt_workbench.stream.contract.parts import Gate, Gates
-from trt_workbench.stream.document import Drift, GateResult, LaneMetrics, TensorSummary, Verdict
+from trt_workbench.stream.document import Drift, LaneMetrics, TensorSummary
 from trt_workbench.stream.drift import RECURRENT_CHUNKS, drift
+from trt_workbench.stream.gate_result import GateResult, Verdict
 from trt_workbench.stream.lane import Lane, finite
 
 _ABSOLUTE = Gate(abs_p95=5e-4, abs_max=1e-3, abs_mean=2e-4)

@@ -97,12 +97,13 @@ class OpenedStream:
         self.backend = backend.name
         for precision in settings.precision:
             backend.check_precision(precision)
-        self._options = settings.backend_options(backend, is_plan=self.target.suffix != MODEL_SUFFIX)
+        settings.backend_options(backend, is_plan=self.target.suffix != MODEL_SUFFIX)  # refuses what it cannot take
         if DEVICE in settings.mode:
             self._check_device_mode(backend.state)
         self.recorded = self._record()
         self.marks: list[Mark] = []
         self._sessions: dict[tuple[str, Path, bool], Session] = {}
+        self._reference_parts: dict[Path, Session] = {}
         self._records: dict[int, dict[str, Any]] = {}
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._reference = None if self.recorded else self._open_reference()
@@ -132,11 +133,37 @@ class OpenedStream:
         """
         return self._session(precision, self.target) if DEVICE in self.settings.mode else self.session(precision)
 
-    def _session(self, precision: str, path: Path, *, on_device: bool = False) -> Session:
+    def part(self, precision: str) -> Callable[[Path, Profile | None], Session]:
+        """Return what opens a decoder or joiner on the target's backend.
+
+        Raises:
+            CheckFailed: its engine is known to be wrong.
+        """
+
+        def load(path: Path, profile: Profile | None) -> Session:
+            return self._session(precision, path, profiles=[profile] if profile else [])
+
+        return load
+
+    def reference_session(self) -> Session:
+        """Return the reference's session, where it is no record."""
+        assert self._reference is not None
+        return self._reference
+
+    def reference_part(self, path: Path, _: Profile | None) -> Session:
+        """Open a decoder or joiner on the reference's backend."""
+        if path not in self._reference_parts:
+            self._reference_parts[path] = open_reference(self.settings.reference, path)
+        return self._reference_parts[path]
+
+    def _session(
+        self, precision: str, path: Path, *, on_device: bool = False, profiles: list[Profile] | None = None
+    ) -> Session:
         key = (precision, path, on_device)
         if key not in self._sessions:
-            backend, profiles = require_backend(self.backend, self.target.suffix), self._profiles(path)
-            extra = dict(self._options)
+            backend = require_backend(self.backend, path.suffix)
+            profiles = self._profiles(path) if profiles is None else profiles
+            extra = self.settings.backend_options(backend, is_plan=path.suffix != MODEL_SUFFIX)
             if backend.plans and len(profiles) > 1:
                 extra.setdefault("profiles", [str(one) for one in profiles])
             if on_device:
@@ -194,6 +221,8 @@ class OpenedStream:
         """Close every session."""
         while self._sessions:
             self._sessions.popitem()[1].close()
+        while self._reference_parts:
+            self._reference_parts.popitem()[1].close()
         if self._reference:
             self._reference.close()
         if self._folder:

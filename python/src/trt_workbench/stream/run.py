@@ -30,6 +30,7 @@ from trt_workbench.stream.paced import rounds, run_paced
 from trt_workbench.stream.paced_document import Paced
 from trt_workbench.stream.reference import StreamRecorder, contract_hash
 from trt_workbench.stream.settings import CLOSED_LOOP, CODE, DEVICE, FUNCTIONAL, RANDOM
+from trt_workbench.stream.transcribe.run import Transcription
 from trt_workbench.verify import let_through
 
 Progress = Callable[[int, int], None]
@@ -97,6 +98,7 @@ class StreamEvaluation:
                 f"pass --hop-ms: {opened.contract_path}"
             )
         self._check_profiles()
+        self._words = None if settings.transcribe is None else Transcription(opened, self._hop_seconds)
 
     def run(self, folder: Path, progress: Progress) -> StreamMetrics:
         """Evaluate, and write metrics.json, records.jsonl and, if requested, the record of the reference."""
@@ -105,7 +107,8 @@ class StreamEvaluation:
         single = len(self.chunks) * (2 if settings.faults else 1)
         hop_s = self._hop_seconds
         paced_chunks = sum(settings.streams) * rounds(settings.seconds, hop_s) if settings.streams and hop_s else 0
-        total = single + paced_chunks * len(settings.precision)
+        spoken = single + paced_chunks * len(settings.precision)  # progress until utterances are transcribed
+        total = spoken + (self._words.count if self._words else 0)
         recorder = None
         if settings.record:
             recorder = StreamRecorder(folder, self.stream.signal, **opened.record_facts(self.stream))
@@ -119,6 +122,11 @@ class StreamEvaluation:
         failures = _failures(judged, tested) + [
             f"{one.precision} streams in batches: {one.check.text}" for one in paced if not one.check.passed
         ]
+        written = None
+        if self._words:
+            written = self._words.run(folder, lambda done: progress(spoken + done, total))
+            failures += self._words.failures(written)
+            self.notes += self._words.notes
         metrics = StreamMetrics(
             status="complete",
             passed=not failures,
@@ -145,6 +153,7 @@ class StreamEvaluation:
             faults=tested,
             resident=watch.found(),
             streams=paced,
+            transcription=written,
             verification=opened.marks,
         )
         write_json(folder / "metrics.json", metrics)

@@ -18,6 +18,7 @@ RANDOM, CODE = "random", "code"
 MOST_STREAMS = 4096
 # Options of the streams in real time stand together in --help.
 _PACED = "Streams in real time"
+_WORDS = "Transcription"
 
 
 def _several(option: str, text: str) -> tuple[str, ...]:
@@ -104,6 +105,24 @@ class StreamSettings:
         float | None,
         Setting("Time between two chunks of a stream; the contract's by default.", _PACED, min=0.1, max=3.6e6),
     ] = None
+    # "" for the embedded code's utterances
+    transcribe: Annotated[
+        str | None,
+        Setting(
+            "Also transcribe the utterances of a manifest, and compare word error rates. Without one: the embedded "
+            "code's.",
+            _WORDS,
+            metavar="[MANIFEST]",
+        ),
+    ] = None
+    utterances: Annotated[int | None, Setting("Transcribe at most this many.", _WORDS, min=1)] = None
+    normalize: Annotated[bool, Setting("Leave out case and punctuation of both texts.", _WORDS)] = False
+    at_once: Annotated[int, Setting("Utterances that run together.", _WORDS, min=1, max=MOST_STREAMS)] = 16
+    tail_ms: Annotated[float, Setting("Silence after each utterance.", _WORDS, min=0, max=60_000)] = 0.0
+    max_wer: Annotated[float | None, Setting("Highest acceptable word error rate.", _WORDS, min=0)] = None
+    max_wer_loss: Annotated[
+        float, Setting("By how much the word error rate may be above the reference's.", _WORDS, min=0)
+    ] = 0.005
     options: BackendOptions = field(default_factory=dict)
     allow_unverified: AllowUnverified = False
     trust: Trust = False

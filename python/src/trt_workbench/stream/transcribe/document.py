@@ -1,0 +1,129 @@
+"""What `eval-stream --transcribe` finds."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import FiniteFloat, NonNegativeFloat, NonNegativeInt, PositiveInt
+
+from trt_workbench.core.documents import Strict
+from trt_workbench.core.statistics.summary import Summary
+from trt_workbench.stream.gate_result import GateResult
+
+
+class Score(Strict):
+    """An error rate or a difference of two, with its 95 % interval over utterances; None where too few hold it all."""
+
+    value: FiniteFloat
+    ci95: tuple[FiniteFloat, FiniteFloat] | None
+
+
+class Side(Strict):
+    """One runtime in one precision.
+
+    Attributes:
+        name: of the lane: `reference`, or the precision that was asked for.
+        wer: errors in relation to the words of the right texts.
+        token_error_rate: the same of pieces of the vocabulary; both texts are split alike.
+        substitutions: of words; so are deletions and insertions.
+        plain_wer: without case and punctuation; None where `wer` is that.
+        real_time_factor: time of the work in relation to the audio of all utterances; None where it is simulated.
+        word_latency_ms: from the moment at which the audio of a word's last chunk is due until the word is shown.
+        state_on_device: of the encoder.
+        predictor_on_device: of the decoder; None without one.
+    """
+
+    name: str
+    backend: str
+    wer: Score
+    token_error_rate: Score
+    substitutions: NonNegativeInt
+    deletions: NonNegativeInt
+    insertions: NonNegativeInt
+    plain_wer: NonNegativeFloat | None = None
+    real_time_factor: NonNegativeFloat | None
+    word_latency_ms: Summary | None
+    state_on_device: bool
+    predictor_on_device: bool | None
+    gates: list[GateResult] = []
+
+
+class WordDifference(Strict):
+    """A precision compared with the reference on the same utterances.
+
+    Attributes:
+        wer: by how much higher the precision's is.
+        utterances_changed: whose texts differ.
+        tokens_changed: edits between the two texts' tokens, in relation to the reference's.
+    """
+
+    wer: Score
+    utterances_changed: NonNegativeInt
+    tokens_changed: NonNegativeFloat
+
+
+class ChangedText(Strict):
+    """An utterance whose text a precision changes."""
+
+    utterance: str
+    text: str
+    reference: str
+    found: str
+    reference_errors: NonNegativeInt
+    errors: NonNegativeInt
+
+
+class PlantedError(Strict):
+    """A fault that was planted into the decoding of the reference's frames.
+
+    Attributes:
+        reason: why it could not be planted; empty where it was.
+        wer: with it.
+        caught: whether the gate of WER fails.
+    """
+
+    fault: str
+    text: str
+    reason: str = ""
+    wer: NonNegativeFloat | None = None
+    caught: bool = False
+
+
+class Transcribed(Strict):
+    """Texts of a manifest's utterances.
+
+    Attributes:
+        source: the manifest, or the code.
+        normalized: whether case and punctuation are left out of both texts.
+        at_once: utterances that ran together.
+        sides: the reference, then each precision.
+        differences: by precision.
+        changes: by precision, the first utterances that changed.
+        faults: that were planted, by `--faults`.
+        faults_wer: of the same utterances without a fault.
+    """
+
+    source: dict[str, Any]
+    kind: Literal["transducer", "tdt", "ctc"]
+    utterances: PositiveInt
+    words: PositiveInt
+    tokens: PositiveInt
+    audio_seconds: NonNegativeFloat
+    normalized: bool
+    at_once: PositiveInt
+    sides: list[Side]
+    differences: dict[str, WordDifference]
+    changes: dict[str, list[ChangedText]]
+    faults: list[PlantedError] = []
+    faults_wer: NonNegativeFloat | None = None
+
+
+class TranscriptRecord(Strict):
+    """A line of transcripts.jsonl: an utterance, what was right, and what each side wrote with its errors."""
+
+    schema_version: Literal[1] = 1
+    utterance: str
+    text: str
+    seconds: NonNegativeFloat
+    found: dict[str, str]
+    errors: dict[str, NonNegativeInt]

@@ -1,0 +1,83 @@
+"""Errors between two texts, by Levenshtein's distance, and error rates of many of them with their intervals."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trt_workbench.core.statistics.bootstrap import draw_counts
+from trt_workbench.core.statistics.summary import interval
+
+
+class Errors(NamedTuple):
+    """How a text differs from the right one, in words or other parts: the fewest edits."""
+
+    substitutions: int
+    deletions: int
+    insertions: int
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return sum(self)
+
+
+def errors_between(right: Sequence[str], found: Sequence[str]) -> Errors:
+    """Return the fewest edits between both; where several ways are as short, one of them."""
+    # for each prefix of `found`: edits, and the deletions and insertions among them
+    row = [(place, 0, place) for place in range(len(found) + 1)]
+    for number, part in enumerate(right, 1):
+        before, row[0] = row[0], (number, number, 0)
+        for place, other in enumerate(found, 1):
+            if part == other:
+                best = before
+            else:
+                up, left = row[place], row[place - 1]
+                best = min(
+                    (before[0] + 1, before[1], before[2]),
+                    (up[0] + 1, up[1] + 1, up[2]),
+                    (left[0] + 1, left[1], left[2] + 1),
+                )
+            before, row[place] = row[place], best
+    edits, deletions, insertions = row[-1]
+    return Errors(edits - deletions - insertions, deletions, insertions)
+
+
+def normalized(text: str) -> str:
+    """Return a text without case and punctuation; apostrophes stay."""
+    kept = (one if one == "'" or not unicodedata.category(one).startswith("P") else " " for one in text.casefold())
+    return " ".join("".join(kept).split())
+
+
+class Rate(NamedTuple):
+    """An error rate over utterances, with its 95 % interval; None where one or two utterances hold all of it."""
+
+    value: float
+    interval: tuple[float, float] | None
+
+
+class Rates:
+    """Error rates of utterances that are drawn together, so that two models' are paired."""
+
+    def __init__(self, lengths: Sequence[int], seed: int) -> None:
+        """Take how many words, or other parts, the right text of each utterance has; not all may be 0."""
+        self._lengths = np.asarray(lengths, np.float64)
+        self._drawn = draw_counts(len(lengths), seed).astype(np.float64)
+        drawn = self._drawn @ self._lengths
+        self._sums = np.where(drawn > 0, drawn, np.nan)
+
+    def rate(self, errors: Sequence[int]) -> Rate:
+        """Return the rate of errors of each utterance."""
+        return self._of(np.asarray(errors, np.float64))
+
+    def difference(self, errors: Sequence[int], others: Sequence[int]) -> Rate:
+        """Return by how much the first rate is higher than the second."""
+        return self._of(np.asarray(errors, np.float64) - np.asarray(others, np.float64))
+
+    def _of(self, errors: NDArray[np.float64]) -> Rate:
+        value = float(errors.sum() / self._lengths.sum())
+        return Rate(value, interval(self._drawn @ errors / self._sums, value))

@@ -1,0 +1,72 @@
+"""Prints what a transcription found."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from trt_workbench.console.common import print_line
+from trt_workbench.core.counts import counted
+from trt_workbench.core.statistics.summary import claimed
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from trt_workbench.stream.transcribe.document import Score, Side, Transcribed
+
+_SHOWN = 3
+
+
+def show_transcribed(found: Transcribed, console: Console) -> None:
+    """Print error rates by side, differences, the first texts that changed, and planted faults."""
+    from rich.table import Table
+
+    line = partial(print_line, console)
+    said = f"{counted(found.utterances, 'utterance')}, {counted(found.words, 'word')}, {found.audio_seconds:.0f} s"
+    table = Table("lane", "WER", "95 % interval", "tokens wrong", "gates", title=f"Word error rate: {said}")
+    for side in found.sides:
+        table.add_row(*_row(side))
+    console.print(table)
+    for side in found.sides:
+        line(_speed(side, found.at_once))
+    for name, one in found.differences.items():
+        line(
+            f"{name}: WER {one.wer.value:+.2%}{_interval(one.wer, ' ({:+.2%} to {:+.2%})')} compared with the "
+            f"reference; {counted(one.utterances_changed, 'utterance')} changed"
+        )
+        for change in found.changes[name][:_SHOWN]:
+            line(f"  {change.utterance}: {change.text!r}: {change.reference!r} became {change.found!r}")
+    if found.faults:
+        title = f"Self-test of decoding; WER without a fault: {found.faults_wer:.2%}"
+        table = Table("planted fault", "WER", "caught", title=title)
+        for fault in found.faults:
+            if fault.wer is None:
+                table.add_row(fault.fault, "-", f"not planted: {fault.reason}")
+            else:
+                table.add_row(fault.fault, f"{fault.wer:.2%}", "yes" if fault.caught else "NO")
+        console.print(table)
+
+
+def _row(side: Side) -> tuple[str, ...]:
+    failed = ", ".join(gate.gate for gate in side.gates if gate.verdict == "failed")
+    return (
+        side.name,
+        f"{side.wer.value:.2%}",
+        _interval(side.wer, "{:.2%} to {:.2%}") or "-",
+        f"{side.token_error_rate.value:.2%}",
+        "-" if not side.gates else f"FAILED: {failed}" if failed else "passed",
+    )
+
+
+def _speed(side: Side, at_once: int) -> str:
+    if side.real_time_factor is None:
+        return f"{side.name}: simulated, so its times say nothing"
+    late = side.word_latency_ms
+    known = [] if late is None else [(name, claimed(late, name)) for name in ("p50", "p99")]
+    shown = ", ".join(f"{name} {figure:.1f} ms" for name, figure in known if figure is not None)
+    words = f"; latency of a word from due time: {shown}" if shown else ""
+    return f"{side.name} on {side.backend}: real-time factor {side.real_time_factor:.4f}, {at_once} at once{words}"
+
+
+def _interval(score: Score, form: str) -> str:
+    return "" if score.ci95 is None else form.format(*score.ci95)

@@ -1,0 +1,358 @@
+"""Transcribes utterances with the reference and with every precision, and compares their error rates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trt_workbench.backends.base import Session
+from trt_workbench.core.counts import counted
+from trt_workbench.core.documents import append_lines
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.hashing import hash_file
+from trt_workbench.core.statistics.summary import summarize
+from trt_workbench.stream.decoding.opening import Load, open_decoder
+from trt_workbench.stream.decoding.parts import TextPredictor
+from trt_workbench.stream.decoding.transducer import Decoder, Token, Transducer
+from trt_workbench.stream.decoding.vocabulary import Vocabulary
+from trt_workbench.stream.gate_result import GateResult
+from trt_workbench.stream.input import signal_of_audio
+from trt_workbench.stream.opening import OpenedStream
+from trt_workbench.stream.pool import StreamPool
+from trt_workbench.stream.rows import row_of
+from trt_workbench.stream.transcribe.document import (
+    ChangedText,
+    PlantedError,
+    Score,
+    Side,
+    Transcribed,
+    TranscriptRecord,
+    WordDifference,
+)
+from trt_workbench.stream.transcribe.error_rate import Errors, Rate, Rates, errors_between, normalized
+from trt_workbench.stream.transcribe.faults import decoder_faults
+from trt_workbench.stream.transcribe.hearing import Ear, Frames, Heard, Hearing
+from trt_workbench.stream.transcribe.manifest import Utterance, code_utterances, read_manifest
+
+REFERENCE = "reference"
+TRANSCRIPTS = "transcripts.jsonl"
+# Utterances that faults are planted on, and changes that metrics.json shows.
+_FOR_FAULTS, _SHOWN = 32, 20
+_MOST_FRAMES = 2**31
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """One side: its texts, with the errors of each utterance."""
+
+    texts: list[str]
+    words: list[Errors]
+    tokens: list[int]
+    split: list[list[str]]
+
+    @property
+    def word_errors(self) -> list[int]:
+        return [one.total for one in self.words]
+
+
+class Transcription:
+    """The utterances of an evaluation.
+
+    Attributes:
+        utterances: that are transcribed.
+        notes: on them.
+    """
+
+    def __init__(self, opened: OpenedStream, hop_s: float | None) -> None:
+        """Read the manifest.
+
+        Args:
+            opened: the sessions.
+            hop_s: seconds from one chunk of a stream to the next.
+
+        Raises:
+            UsageProblem: the manifest, the contract or the settings do not allow it.
+        """
+        self._opened, self._settings = opened, opened.settings
+        contract = opened.contract
+        if contract.decoding is None:
+            raise UsageProblem(
+                "--transcribe needs the contract's key decoding (decoder, joiner, tokens, blank): "
+                f"{opened.contract_path}"
+            )
+        if opened.recorded:
+            raise UsageProblem("--transcribe needs a reference that runs; a record has outputs of one stream alone.")
+        if hop_s is None:
+            raise UsageProblem(
+                "--transcribe needs the duration of a hop, and the contract has no chunking.frame_seconds; add it, or "
+                f"pass --hop-ms: {opened.contract_path}"
+            )
+        self._said, self._hop_s, self._folder = contract.decoding, hop_s, opened.contract_path.parent
+        self._vocabulary = Vocabulary(self._folder / self._said.tokens)
+        self.utterances = self._read()
+        self.notes = list(self._unwritten())
+        self._right = [self._plain(one.text) for one in self.utterances]
+        self._seconds = [0.0] * len(self.utterances)
+
+    @property
+    def count(self) -> int:
+        """How many utterances are run: by every side."""
+        return len(self.utterances) * (1 + len(self._settings.precision))
+
+    def run(self, folder: Path, progress: Callable[[int], None]) -> Transcribed:
+        """Transcribe, and write transcripts.jsonl.
+
+        Raises:
+            UsageProblem: audio or files of the decoder do not fit the contract.
+            DeviceFailure: the device failed.
+        """
+        done = 0
+
+        def count(ended: int) -> None:
+            nonlocal done
+            done += ended
+            progress(done)
+
+        faults: list[PlantedError] = []
+        opened, keep = self._opened, _FOR_FAULTS if self._settings.faults else 0
+        words = Rates([len(text.split()) for text in self._right], self._settings.seed)
+        pieces = [self._vocabulary.split(text) for text in self._right]
+        tokens = Rates([len(one) for one in pieces], self._settings.seed)
+        judged, sides = {}, []
+        with self._ear(opened.reference_session(), opened.reference_part) as (ear, decoder, pool):
+            hearing = ear.hear(self._signals(), keep=keep, progress=count)
+            judged[REFERENCE] = self._judge(hearing.heard, pieces)
+            sides.append(
+                self._side(
+                    REFERENCE, opened.settings.reference, judged[REFERENCE], hearing, words, tokens, (decoder, pool)
+                )
+            )
+            if keep:
+                faults = list(self._planted(decoder, hearing.heard[:keep], judged[REFERENCE]))
+        for precision in self._settings.precision:
+            session = opened.joined_session(precision)
+            with self._ear(session, opened.part(precision)) as (ear, decoder, pool):
+                hearing = ear.hear(self._signals(), progress=count)
+            found = self._judge(hearing.heard, pieces)
+            judged[precision] = found
+            side = self._side(precision, opened.backend, found, hearing, words, tokens, (decoder, pool))
+            sides.append(self._gated(side, words.difference(found.word_errors, judged[REFERENCE].word_errors)))
+        self._write(folder / TRANSCRIPTS, judged)
+        reference = judged[REFERENCE]
+        others = {name: one for name, one in judged.items() if name != REFERENCE}
+        first = range(min(keep, len(self.utterances)))
+        return Transcribed(
+            source=self._source(),
+            kind=self._said.kind,
+            utterances=len(self.utterances),
+            words=sum(len(text.split()) for text in self._right),
+            tokens=sum(map(len, pieces)),
+            audio_seconds=sum(self._seconds),
+            normalized=self._settings.normalize,
+            at_once=self._settings.at_once,
+            sides=sides,
+            differences={name: _difference(one, reference, words) for name, one in others.items()},
+            changes={name: list(self._changes(one, reference))[:_SHOWN] for name, one in others.items()},
+            faults=faults,
+            faults_wer=self._wer_of([reference.word_errors[place] for place in first]) if keep else None,
+        )
+
+    def failures(self, found: Transcribed) -> list[str]:
+        """Return what failed, a sentence each."""
+        gates = [
+            f"{side.name} transcription: gate {gate.gate}: {gate.text} (limit {gate.limit:g})"
+            for side in found.sides
+            for gate in side.gates
+            if gate.verdict == "failed"
+        ]
+        return gates + [
+            f"self-test: the gate of WER does not catch the fault {one.fault!r}"
+            for one in found.faults
+            if not one.reason and not one.caught
+        ]
+
+    def _read(self) -> list[Utterance]:
+        asked, most = self._settings.transcribe, self._settings.utterances
+        if asked:
+            return read_manifest(Path(asked), most)
+        if not self._opened.is_embedded:
+            raise UsageProblem("--transcribe needs a manifest: only the embedded encoder has utterances of its own.")
+        return code_utterances(most)
+
+    def _source(self) -> dict[str, Any]:
+        asked = self._settings.transcribe
+        return {"kind": "manifest", "path": asked, "sha256": hash_file(Path(asked))} if asked else {"kind": "code"}
+
+    def _plain(self, text: str) -> str:
+        return normalized(text) if self._settings.normalize else " ".join(text.split())
+
+    def _unwritten(self) -> Iterator[str]:
+        found = {one.name: self._vocabulary.unwritten(self._plain(one.text)) for one in self.utterances}
+        lacking = {name: letters for name, letters in found.items() if letters}
+        if lacking:
+            letters = "".join(dict.fromkeys("".join(lacking.values())))
+            yield (
+                f"The vocabulary cannot write {letters[:20]!r}, which {counted(len(lacking), 'text')} of the manifest "
+                f"{'has' if len(lacking) == 1 else 'have'}: each is an error. Pass --normalize to leave out case and "
+                "punctuation."
+            )
+        if empty := sum(not one.text.split() for one in self.utterances):
+            verb = "is" if empty == 1 else "are"
+            yield f"{counted(empty, 'text')} of the manifest {verb} empty: any word is an error."
+
+    def _signals(self) -> Iterator[NDArray[Any]]:
+        contract, batch = self._opened.contract, self._opened.contract.signal[1].batch_axis
+        for place, one in enumerate(self.utterances):
+            samples, rate = one.samples()
+            self._seconds[place] = len(samples) / rate
+            tail = np.zeros(round(self._settings.tail_ms * rate / 1000), np.float32)
+            heard = np.concatenate([samples, tail])
+            yield row_of(signal_of_audio(contract, heard, rate, one.name, _MOST_FRAMES), batch, 0)
+
+    @contextmanager
+    def _ear(self, session: Session, load: Load) -> Iterator[tuple[Ear, Decoder, StreamPool]]:
+        capacity, contract = self._settings.at_once, self._opened.contract
+        with (
+            StreamPool(session, contract, folder=self._folder, capacity=capacity) as pool,
+            # one more, for a fault that begins texts again
+            open_decoder(self._said, self._folder, load, capacity + 1) as decoder,
+        ):
+            pool.warm_up()
+            yield Ear(pool, decoder, contract, self._vocabulary, self._hop_s), decoder, pool
+
+    def _judge(self, heard: Sequence[Heard], pieces: Sequence[Sequence[str]]) -> _Judged:
+        texts = [self._text(one.tokens) for one in heard]
+        words = [errors_between(right.split(), text.split()) for right, text in zip(self._right, texts, strict=True)]
+        split = [self._vocabulary.split(text) for text in texts]
+        tokens = [errors_between(right, found).total for right, found in zip(pieces, split, strict=True)]
+        return _Judged(texts, words, tokens, split)
+
+    def _text(self, tokens: Sequence[Token]) -> str:
+        return self._plain(self._vocabulary.text(one.number for one in tokens))
+
+    def _side(
+        self,
+        name: str,
+        backend: str,
+        judged: _Judged,
+        hearing: Hearing,
+        words: Rates,
+        tokens: Rates,
+        parts: tuple[Decoder, StreamPool],
+    ) -> Side:
+        decoder, pool = parts
+        simulated = name != REFERENCE and self._opened.joined_session(name).simulated
+        late = [ms for one in hearing.heard for ms in one.late_ms]
+        predictor = decoder.predictor if isinstance(decoder, Transducer) else None
+        return Side(
+            name=name,
+            backend=backend,
+            wer=_score(words.rate(judged.word_errors)),
+            token_error_rate=_score(tokens.rate(judged.tokens)),
+            substitutions=sum(one.substitutions for one in judged.words),
+            deletions=sum(one.deletions for one in judged.words),
+            insertions=sum(one.insertions for one in judged.words),
+            plain_wer=None if self._settings.normalize else self._plain_wer(judged.texts),
+            real_time_factor=None if simulated else hearing.work_s / sum(self._seconds),
+            word_latency_ms=summarize(late) if late and not simulated else None,
+            state_on_device=pool.on_device,
+            predictor_on_device=predictor.on_device if isinstance(predictor, TextPredictor) else None,
+        )
+
+    def _plain_wer(self, texts: Sequence[str]) -> float | None:
+        pairs = [
+            (normalized(right).split(), normalized(text).split())
+            for right, text in zip(self._right, texts, strict=True)
+        ]
+        count = sum(len(right) for right, _ in pairs)
+        return sum(errors_between(*pair).total for pair in pairs) / count if count else None
+
+    def _gated(self, side: Side, loss: Rate) -> Side:
+        asked, gates = self._settings, []
+        if asked.max_wer is not None:
+            gates.append(_gate("wer", side.wer.value, asked.max_wer, f"WER {side.wer.value:.2%}"))
+        text = f"WER is {loss.value:+.2%} compared with the reference"
+        gates.append(_gate("wer_loss", loss.value, asked.max_wer_loss, text))
+        return side.model_copy(update={"gates": gates})
+
+    def _changes(self, found: _Judged, reference: _Judged) -> Iterator[ChangedText]:
+        for place, one in enumerate(self.utterances):
+            if found.texts[place] != reference.texts[place]:
+                yield ChangedText(
+                    utterance=one.name,
+                    text=self._right[place],
+                    reference=reference.texts[place],
+                    found=found.texts[place],
+                    reference_errors=reference.words[place].total,
+                    errors=found.words[place].total,
+                )
+
+    def _planted(self, decoder: Decoder, heard: Sequence[Heard], healthy: _Judged) -> Iterator[PlantedError]:
+        """Decode the reference's frames again with each fault."""
+        whole = [np.concatenate(one.frames) for one in heard]
+        limit = self._wer_of(healthy.word_errors[: len(heard)]) + self._settings.max_wer_loss
+        for fault in decoder_faults(decoder):
+            if fault.decoder is None:
+                yield PlantedError(fault=fault.name, text=fault.text, reason=fault.reason)
+                continue
+            shifted = [np.roll(one, fault.shift, 0) for one in whole]
+            texts = [self._text(one) for one in _decoded(fault.decoder, shifted, self._settings.at_once)]
+            errors = [
+                errors_between(right.split(), text.split()).total
+                for right, text in zip(self._right, texts, strict=False)
+            ]
+            wer = self._wer_of(errors)
+            yield PlantedError(fault=fault.name, text=fault.text, wer=wer, caught=wer > limit)
+
+    def _wer_of(self, errors: Sequence[int]) -> float:
+        """Return the WER of the first utterances."""
+        words = sum(len(text.split()) for text in self._right[: len(errors)])
+        return sum(errors) / max(words, 1)
+
+    def _write(self, path: Path, judged: dict[str, _Judged]) -> None:
+        append_lines(
+            path,
+            [
+                TranscriptRecord(
+                    utterance=one.name,
+                    text=self._right[place],
+                    seconds=self._seconds[place],
+                    found={name: side.texts[place] for name, side in judged.items()},
+                    errors={name: side.words[place].total for name, side in judged.items()},
+                )
+                for place, one in enumerate(self.utterances)
+            ],
+        )
+
+
+def _decoded(decoder: Decoder, frames: Sequence[Frames], at_once: int) -> Iterator[list[Token]]:
+    for first in range(0, len(frames), at_once):
+        some = frames[first : first + at_once]
+        streams = [decoder.open() for _ in some]
+        yield from decoder.push(streams, some)
+        for stream in streams:
+            decoder.close(stream)
+
+
+def _difference(found: _Judged, reference: _Judged, words: Rates) -> WordDifference:
+    changed = [one != other for one, other in zip(found.texts, reference.texts, strict=True)]
+    edits = sum(errors_between(right, own).total for right, own in zip(reference.split, found.split, strict=True))
+    return WordDifference(
+        wer=_score(words.difference(found.word_errors, reference.word_errors)),
+        utterances_changed=sum(changed),
+        tokens_changed=edits / max(sum(map(len, reference.split)), 1),
+    )
+
+
+def _score(rate: Rate) -> Score:
+    return Score(value=rate.value, ci95=rate.interval)
+
+
+def _gate(name: str, value: float, limit: float, text: str) -> GateResult:
+    return GateResult(gate=name, verdict="failed" if value > limit else "passed", value=value, limit=limit, text=text)

@@ -1,0 +1,210 @@
+"""`trtw eval-stream --transcribe`: words, their error rates, gates, and manifests that are none."""
+
+import json
+import shutil
+import wave
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+from tests.in_app import json_of, stderr_of, stdout_of
+from tests.texts import held
+
+from trt_workbench.core.documents import read_lines
+from trt_workbench.core.workspace import ENCODER, embedded_model
+from trt_workbench.stream.transcribe.document import TranscriptRecord
+from trt_workbench.stream.transcribe.spoken_code import BLANK, HELD_OUT_UTTERANCES, TOKENS, steps, utterance
+
+QUICK = ("eval-stream", "--backend", "ort-cpu", "--chunks", 4, "--mode", "closed-loop", "--no-report")
+
+
+def write_wav(path: Path, samples: Any, rate: int = 16_000) -> None:
+    with wave.open(str(path), "wb") as file:
+        file.setparams((1, 2, rate, 0, "NONE", ""))
+        file.writeframes((np.clip(samples, -1, 1) * 32767).astype("<i2").tobytes())
+
+
+def write_manifest(folder: Path, *lines: Any) -> Path:
+    path = folder / "manifest.jsonl"
+    path.write_text("".join((one if isinstance(one, str) else json.dumps(one)) + "\n" for one in lines))
+    return path
+
+
+@pytest.fixture(scope="module")
+def spoken(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three utterances as WAV files, and two of them in one file."""
+    folder = tmp_path_factory.mktemp("spoken")
+    said = [utterance(seed) for seed in HELD_OUT_UTTERANCES[:3]]
+    for number, one in enumerate(said):
+        write_wav(folder / f"{number}.wav", one.samples)
+    write_wav(folder / "two.wav", np.concatenate([said[0].samples, said[1].samples]))
+    return folder
+
+
+def test_a_bare_machine_has_an_error_rate(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    printed = stdout_of(*QUICK, "--faults", "--output", run, "--transcribe")
+    found = json.loads((run / "metrics.json").read_text())["transcription"]
+    reference, fp32 = found["sides"]
+    assert (found["utterances"], found["words"], found["source"]) == (48, 679, {"kind": "code"})
+    assert 0 < fp32["wer"]["value"] < 0.03
+    assert fp32["wer"] == reference["wer"]
+    assert fp32["wer"]["ci95"][0] <= fp32["wer"]["value"] <= fp32["wer"]["ci95"][1]
+    assert 0 < fp32["token_error_rate"]["value"] < fp32["wer"]["value"]
+    assert found["differences"]["fp32"]["utterances_changed"] == 0
+    assert 0 < fp32["real_time_factor"] < 1
+    assert fp32["word_latency_ms"]["count"] > 600
+    assert [(one["fault"], one["caught"]) for one in found["faults"]] == [
+        ("stale predictor state", True),
+        ("predictor not fed", True),
+        ("blank off by one", True),
+        ("duration ignored", True),
+        ("frame late", True),
+    ]
+    for words in ("Word error rate: 48 utterances, 679 words", "stale predictor state", "latency of a word"):
+        assert words in printed
+    records: list[TranscriptRecord] = read_lines(run / "transcripts.jsonl", TranscriptRecord)
+    wrong = sum(one.errors["fp32"] for one in records)
+    assert wrong / 679 == fp32["wer"]["value"]
+    assert wrong == fp32["substitutions"] + fp32["deletions"] + fp32["insertions"]
+
+
+def test_a_manifest_gives_what_the_code_gives(tmp_path: Path, spoken: Path) -> None:
+    texts = [utterance(seed).text for seed in HELD_OUT_UTTERANCES[:3]]
+    seconds = len(utterance(HELD_OUT_UTTERANCES[0]).samples) / 16_000
+    manifest = write_manifest(
+        spoken,
+        {"audio": "0.wav", "text": texts[0]},
+        {"audio_filepath": "1.wav", "text": texts[1], "duration": None, "speaker": 7},
+        {"audio": "two.wav", "text": texts[0].upper(), "duration": seconds},
+        {"audio": "two.wav", "text": texts[1], "offset": seconds},
+        {"audio": "2.wav", "text": ""},
+    )
+    found = json_of(*QUICK, "--transcribe", manifest, "--normalize", "--output", tmp_path / "run")
+    assert found["transcription"]["normalized"]
+    assert "1 text of the manifest is empty: any word is an error." in found["notes"]
+    records: list[TranscriptRecord] = read_lines(tmp_path / "run" / "transcripts.jsonl", TranscriptRecord)
+    heard = [one.found["fp32"] for one in records]
+    assert heard[0] == heard[2]
+    assert heard[1] == heard[3]
+    assert [one.errors["fp32"] for one in records[:4]] == [0] * 4
+    assert records[4].errors["fp32"] == len(heard[4].split()) > 5
+    plain = json_of(*QUICK, "--transcribe", manifest, "--utterances", 3, "--output", tmp_path / "plain")
+    side = plain["transcription"]["sides"][0]
+    assert side["wer"]["value"] > 0.2  # the upper case
+    assert side["plain_wer"] == 0
+    assert "The vocabulary cannot write" in plain["notes"][-1]
+
+
+def test_gates_end_with_1(tmp_path: Path) -> None:
+    words = (*QUICK, "--transcribe", "--utterances", 24, "--max-wer", 0, "--output", tmp_path / "run")
+    held(stderr_of(*words, code=1).splitlines()[-1])
+
+
+def test_a_precision_that_writes_other_words_fails(tmp_path: Path) -> None:
+    """The target's head is spoiled, not the reference's: only the words show it where no tensor's gate is on."""
+    folder = shutil.copytree(embedded_model(ENCODER).parent, tmp_path / "model")
+    document = onnx.load(folder / "streaming-encoder.onnx")
+    weights = next(one for one in document.graph.initializer if one.name == "blocks.2.norm.weight")
+    weights.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(weights) * np.float32(0.3), weights.name))
+    onnx.save(document, folder / "spoiled.onnx")
+    contract = json.loads((folder / "contract.json").read_text())
+    contract["gates"] = {"fp32": {"rel_l2_max": 9}, "head_agreement_min": None}
+    (folder / "contract.json").write_text(json.dumps(contract))
+    manifest = write_manifest(tmp_path, *_written(tmp_path, 4))
+    words = ("--contract", folder / "contract.json", "--model", embedded_model(ENCODER), "--transcribe", manifest)
+    found = json_of(*QUICK, folder / "spoiled.onnx", *words, "--output", tmp_path / "run", code=1)
+    (failure,) = found["failures"]
+    assert failure.startswith("fp32 transcription: gate wer_loss: WER is +")
+    changed = found["transcription"]["changes"]["fp32"]
+    assert changed
+    assert found["transcription"]["differences"]["fp32"]["utterances_changed"] == len(changed)
+    assert all(one["found"] != one["reference"] for one in changed)
+
+
+def _written(folder: Path, count: int) -> list[dict[str, str]]:
+    for number, seed in enumerate(HELD_OUT_UTTERANCES[:count]):
+        write_wav(folder / f"{number}.wav", utterance(seed).samples)
+    return [{"audio": f"{n}.wav", "text": utterance(s).text} for n, s in enumerate(HELD_OUT_UTTERANCES[:count])]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [{"text": "a"}],
+        [{"audio": "0.wav"}],
+        [{"audio": "none.wav", "text": "a"}],
+        [{"audio": "0.wav", "text": "a", "offset": 99}],
+        [{"audio": "0.wav", "text": "a", "duration": 99}],
+        [{"audio": "0.wav", "text": "a", "duration": 0}],
+        [{"audio": "8k.wav", "text": "a"}],
+        [{"audio": "stereo.wav", "text": "a"}],
+        [{"audio": "manifest.jsonl", "text": "a"}],
+        [{"audio": "empty.wav", "text": "a"}],
+        [{"audio": "0.wav", "text": " "}],
+        [],
+        ["a.wav a b c"],
+        ["[1]"],
+    ],
+    ids=[
+        *("no audio", "no text", "absent audio", "late offset", "long duration", "no duration", "other rate", "stereo"),
+        *("no wav", "no samples", "no words", "empty", "no JSON", "no object"),
+    ],
+)
+def test_manifests_that_cannot_be_used(tmp_path: Path, spoken: Path, lines: list[Any]) -> None:
+    shutil.copy(spoken / "0.wav", tmp_path)
+    write_wav(tmp_path / "8k.wav", np.zeros(8000), 8000)
+    write_wav(tmp_path / "empty.wav", np.zeros(0))
+    with wave.open(str(tmp_path / "stereo.wav"), "wb") as file:
+        file.setparams((2, 2, 16_000, 0, "NONE", ""))
+        file.writeframes(bytes(64_000))
+    held(stderr_of(*QUICK, "--transcribe", write_manifest(tmp_path, *lines)).splitlines()[-1])
+
+
+def test_settings_and_contracts_that_cannot_transcribe(tmp_path: Path) -> None:
+    folder = shutil.copytree(embedded_model(ENCODER).parent, tmp_path / "model")
+    model, path = folder / "streaming-encoder.onnx", folder / "contract.json"
+    contract = json.loads(path.read_text())
+    said = []
+
+    def refused(document: dict[str, Any], *words: object) -> None:
+        path.write_text(json.dumps(document))
+        said.append(stderr_of(*QUICK, model, "--contract", path, "--transcribe", *words).splitlines()[-1])
+
+    refused({name: one for name, one in contract.items() if name != "decoding"})
+    refused({**contract, "schema_version": 2})
+    for change in ({"frames": "encodde"}, {"frames": "cache_last_time_next"}, {"tokens": "none.txt"}, {"blank": 14}):
+        refused({**contract, "decoding": {**contract["decoding"], **change}})
+    refused({**contract, "chunking": {**contract["chunking"], "frame_seconds": None}})
+    said.append(stderr_of(*QUICK, "--transcribe", "none.jsonl").splitlines()[-1])
+    other = shutil.copy(model, tmp_path / "other.onnx")
+    document = onnx.load(other)
+    document.doc_string = "another file"
+    onnx.save(document, other)
+    path.write_text(json.dumps(contract))
+    said.append(stderr_of(*QUICK, other, "--contract", path, "--transcribe").splitlines()[-1])
+    record = tmp_path / "record"
+    stdout_of(*QUICK, "--record", "--output", record)
+    said.append(stderr_of(*QUICK, "--reference", record, "--transcribe").splitlines()[-1])
+    held(*said)
+
+
+def test_texts_of_the_code_need_memory_and_durations() -> None:
+    written = list(steps([0, 12, 0, 1, 5, 0, 0, 17, 9, 0, 15, 3]))
+    assert [(one.place, "_" if one.token == BLANK else TOKENS[one.token], one.duration) for one in written] == [
+        (0, "_", 1),
+        (1, "▁", 0),
+        (1, "a", 1),
+        (2, "d", 1),
+        (3, "h", 2),
+        (5, "j", 1),
+        (6, "j", 1),
+        (7, "_", 2),
+        (9, "j", 1),
+        (10, "▁", 0),
+        (10, "d", 1),
+        (11, "g", 2),
+    ]

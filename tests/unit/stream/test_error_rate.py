@@ -1,0 +1,72 @@
+"""Word error rates, compared with a plain dynamic program, and their paired intervals."""
+
+import functools
+import random
+
+import numpy as np
+import pytest
+
+from trt_workbench.stream.transcribe.error_rate import Rates, errors_between, normalized
+
+
+def distance(right: tuple[str, ...], found: tuple[str, ...]) -> int:
+    """Levenshtein's recursion, word by word from the front."""
+
+    @functools.cache
+    def left(one: int, other: int) -> int:
+        if one == len(right) or other == len(found):
+            return len(right) - one + len(found) - other
+        change = left(one + 1, other + 1) + (right[one] != found[other])
+        return min(change, left(one + 1, other) + 1, left(one, other + 1) + 1)
+
+    return left(0, 0)
+
+
+def test_a_thousand_pairs_have_the_distance_of_a_plain_program() -> None:
+    draw = random.Random(0)
+    for _ in range(1000):
+        right, found = (tuple(draw.choices("abcd", k=draw.randrange(12))) for _ in range(2))
+        errors = errors_between(right, found)
+        assert errors.total == distance(right, found), (right, found)
+        assert len(right) - errors.deletions + errors.insertions == len(found)
+        assert errors_between(found, right).total == errors.total
+
+
+@pytest.mark.parametrize(
+    ("right", "found", "errors"),
+    [
+        ("a b c", "a b c", (0, 0, 0)),
+        ("a b c", "a x c", (1, 0, 0)),
+        ("a b c", "a c", (0, 1, 0)),
+        ("a c", "a b c", (0, 0, 1)),
+        ("", "a b", (0, 0, 2)),
+        ("a b", "", (0, 2, 0)),
+        ("a b", "b a", (2, 0, 0)),
+    ],
+)
+def test_kinds_of_errors(right: str, found: str, errors: tuple[int, int, int]) -> None:
+    assert errors_between(right.split(), found.split()) == errors
+
+
+def test_rates_are_of_all_words_and_paired() -> None:
+    lengths = [1, 9] * 50
+    errors = [1, 0] * 50
+    rates = Rates(lengths, 0)
+    found = rates.rate(errors)
+    assert found.value == 0.1
+    assert found.interval is not None
+    assert 0.06 < found.interval[0] < 0.1 < found.interval[1] < 0.16
+    # one has exactly an error more in each utterance: what is drawn does not matter
+    more = rates.difference([one + length for one, length in zip(errors, lengths, strict=True)], errors)
+    assert more.value == 1.0
+    assert more.interval == pytest.approx((1.0, 1.0))
+
+
+def test_one_utterance_with_all_words_has_no_interval() -> None:
+    lengths = np.zeros(40, int)
+    lengths[3] = 5
+    assert Rates(list(lengths), 0).rate([0] * 40).interval is None
+
+
+def test_case_and_punctuation() -> None:
+    assert normalized("“Don't—stop,” she SAID.") == "don't stop she said"
