@@ -1,12 +1,13 @@
 """A backend that crashes as engines do that read memory which is not theirs: ort-cpu, and what ends process or device.
 
 `--option crash=KIND`: `abort`, `sticky` (the device fails, and for every later call of the process) or `hang`, of
-graphs with the operator `--option at=OPERATOR` (all without it). `--option wrong=OPERATOR`: rows after the first of
-graphs with that operator are wrong.
+graphs with the operator `--option at=OPERATOR` (all without it), and at inputs with a mean above `--option above=MEAN`.
+`--option wrong=OPERATOR`: rows after the first of graphs with that operator are wrong.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from pathlib import Path
@@ -26,17 +27,18 @@ NAME = "crashing"
 class CrashingSession(Session):
     dead = False  # the device, for the whole process
 
-    def __init__(self, inner: Session, crash: str, *, is_wrong: bool) -> None:
-        self._inner, self._crash, self._is_wrong = inner, crash, is_wrong
+    def __init__(self, inner: Session, crash: str, *, is_wrong: bool, above: float) -> None:
+        self._inner, self._crash, self._is_wrong, self._above = inner, crash, is_wrong, above
         self.inputs, self.outputs, self.metadata = inner.inputs, inner.outputs, inner.metadata
         self.provenance = {}
 
     def _infer(self, inputs: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        if self._crash == "abort":
+        crash = self._crash if self._above < max(float(array.mean()) for array in inputs.values()) else ""
+        if crash == "abort":
             os.abort()
-        if self._crash == "hang":
+        if crash == "hang":
             time.sleep(600)
-        if self._crash == "sticky":
+        if crash == "sticky":
             type(self).dead = True
         if self.dead:
             raise DeviceLost("The GPU failed: cudaErrorIllegalAddress.")
@@ -61,4 +63,5 @@ class CrashingBackend(Backend):
         extra = options.extra
         crash = str(extra.get("crash", "")) if extra.get("at", next(iter(has))) in has else ""
         inner = OrtCpuBackend().load(model, SessionOptions(threads=1))
-        return CrashingSession(inner, crash, is_wrong=extra.get("wrong") in has)
+        above = float(extra.get("above", -math.inf))
+        return CrashingSession(inner, crash, is_wrong=extra.get("wrong") in has, above=above)

@@ -58,6 +58,13 @@ def gpu_at(device: int) -> dict[str, Any] | None:
     return gpus[name] if name is not None and name < len(gpus) else None
 
 
+def visible_gpus() -> list[str]:
+    """Return what CUDA_VISIBLE_DEVICES is for a process that is to see one GPU alone, by CUDA's number in this one."""
+    gpus, visible = driver_report()["gpus"], os.environ.get("CUDA_VISIBLE_DEVICES")
+    names = [nvml_name(device, visible) for device in range(len(gpus))]
+    return [str(name) for name in names if name is not None]
+
+
 def why_no_gpu(report: Mapping[str, Any]) -> str | None:
     """Return why no GPU can be used, found out without CUDA; None where there may be one.
 

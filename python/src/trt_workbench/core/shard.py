@@ -1,4 +1,7 @@
-"""A fixed block of a run's inputs, by index: `--shard I/N`, or the place that a scheduler gave this process."""
+"""A fixed block of a run's inputs, by index: `--shard I/N`, or the place that a scheduler gave this process.
+
+Imports nothing heavy.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from trt_workbench.core.errors import UsageProblem, whole_number
 from trt_workbench.core.settings import Setting
 
 AUTO: Final = "auto"
+ALL: Final = "all"
 # Of each kind of job: the variable with the task's number, the one with how many there are, and where numbers begin.
 _VARIABLES: Final = (
     ("SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_COUNT", "SLURM_ARRAY_TASK_MIN"),
@@ -63,6 +67,20 @@ ShardOption = Annotated[
     Setting("Only one block of N, for `trtw merge`; auto reads the scheduler's variables.", kind=str,
             read=read_shard, metavar="auto|I/N"),
 ]  # fmt: skip
+
+
+def read_gpus(option: str, text: str) -> tuple[int, ...]:
+    """Return CUDA's numbers of the GPUs that `0,1` names, none for `all`. Raises UsageProblem for any other text."""
+    numbers = [] if text == ALL else [whole_number(part.strip()) for part in text.split(",")]
+    if None in numbers or len(set(numbers)) < len(numbers):
+        raise UsageProblem(f"{option} takes all, or numbers of GPUs such as 0,1, each once, not {text!r:.40}.")
+    return tuple(number for number in numbers if number is not None)
+
+
+GpusOption = Annotated[
+    tuple[int, ...] | None,
+    Setting("Spread over GPUs of this machine, one shard a GPU.", kind=str, read=read_gpus, metavar="all|0,1"),
+]
 
 
 def shard_from(variables: Mapping[str, str]) -> Shard:

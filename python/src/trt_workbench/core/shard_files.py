@@ -110,9 +110,10 @@ class Shards:
             f"{names}."
         )
 
-    def write(self, folder: Path) -> None:
-        """Write `shards.json`, and the `env.json` of the machine that the first of them ran on."""
-        shutil.copyfile(self.runs[0].directory / "env.json", folder / "env.json")
+    def write(self, folder: Path, *, merged_here: bool = False) -> None:
+        """Write `shards.json`, and unless all ran here for this run, the `env.json` of the first one's machine."""
+        if not merged_here:
+            shutil.copyfile(self.runs[0].directory / "env.json", folder / "env.json")
         rows = [
             {
                 **{key: getattr(one.document, key) for key in ("index", "first", "end", "done")},

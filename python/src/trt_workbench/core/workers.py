@@ -61,13 +61,14 @@ class WorkerFailure(Exception):
 class WorkerProcess:
     """One worker. A context manager that ends the process and what it started, and removes what it left in TMPDIR."""
 
-    def __init__(self, log: Path, target: str) -> None:
+    def __init__(self, log: Path, target: str, environment: Mapping[str, str] | None = None) -> None:
         """Start the process.
 
         Args:
             log: what it prints is added there.
             target: "MODULE" with a function, or "MODULE:CLASS" with a method, for each request; they are called by the
                 request's "verb" with the request, a dict, and return a dict. A class may have `close`.
+            environment: variables that differ from those of this process.
         """
         self._log_path = log
         self._log = log.open("ab")
@@ -82,7 +83,7 @@ class WorkerProcess:
                 stderr=self._log,
                 text=True,
                 encoding="utf-8",
-                env={**os.environ, "TMPDIR": self._temporary.name},
+                env={**os.environ, **(environment or {}), "TMPDIR": self._temporary.name},
                 # Ctrl-C in a terminal reaches the whole group; the worker's end is ours to decide.
                 start_new_session=True,
             )
@@ -116,7 +117,7 @@ class WorkerProcess:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(timeout=0 if error else _GRACE_S)
         finally:
-            self._kill()
+            self.kill()
             self._reader.join()
             if self._process.stdout:
                 self._process.stdout.close()
@@ -142,7 +143,7 @@ class WorkerProcess:
         try:
             line = self._answers.get(timeout=timeout_s)
         except queue.Empty:
-            self._kill()
+            self.kill()
             raise WorkerFailure(f"no answer within {timeout_s:g} s", TIMEOUT, alive=False) from None
         if line is None or not line.endswith("\n"):  # the end may come within an answer
             self._answers.put(None)
@@ -163,7 +164,12 @@ class WorkerProcess:
             self._answers.put(line)
         self._answers.put(None)
 
-    def _kill(self) -> None:
+    def interrupt(self) -> None:
+        """Let the process hear Ctrl-C, which does not reach it by itself."""
+        with contextlib.suppress(OSError):
+            os.kill(self._process.pid, signal.SIGINT)
+
+    def kill(self) -> None:
         """End the process and what it has started, which are a group of their own."""
         with contextlib.suppress(OSError):
             os.killpg(self._process.pid, signal.SIGKILL)

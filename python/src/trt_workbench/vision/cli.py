@@ -23,9 +23,9 @@ from trt_workbench.console.common import (
 from trt_workbench.console.drawing import ReportOutcome, draw
 from trt_workbench.console.progress import at_stage, progress_bar
 from trt_workbench.core.counts import counted
-from trt_workbench.core.errors import INTERRUPTED, UsageProblem
+from trt_workbench.core.errors import INTERRUPTED, UsageProblem, WorkbenchError
 from trt_workbench.core.settings import MORE, Setting
-from trt_workbench.core.shard import ShardOption
+from trt_workbench.core.shard import GpusOption, ShardOption
 from trt_workbench.vision.settings import CocoSettings, DataSettings
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ def eval_coco(
     place: DataSettings,
     settings: CocoSettings,
     shard: ShardOption = None,
+    gpus: GpusOption = None,
     report: Annotated[bool, Setting("Write report.html and plots/.")] = True,
     output: OutputOption = None,
     as_json: JsonOption = False,
@@ -71,9 +72,11 @@ def eval_coco(
         **vars(settings),
     )
     if shard:
+        if gpus is not None:
+            raise UsageProblem("--shard and --gpus exclude each other: give each GPU a shard of its own.")
         _one_shard(request, output, as_json=as_json)
         return
-    outcome, directory = _evaluate(request, output)
+    outcome, directory, error = (*_evaluate(request, output), None) if gpus is None else _spread(request, output, gpus)
     drawing = draw(directory, debug=debug) if report else ReportOutcome()
     for note in outcome.metrics["notes"]:
         say(f"note: {note}")
@@ -81,6 +84,8 @@ def eval_coco(
         print_json({**outcome.metrics, "directory": str(directory)})
     else:
         show(outcome.metrics, directory)
+    if error:
+        raise type(error)(f"{error} The rest is kept, marked partial: {directory}") from error
     if outcome.status == "partial":
         done, of = outcome.metrics["images"], outcome.metrics["images_requested"]
         say(
@@ -171,6 +176,24 @@ def _evaluate(request: CocoRequest, output: Path | None) -> tuple[CocoOutcome, P
                 outcome = evaluation.run(run.path, start("Evaluating"))
             facts = {key: outcome.metrics[key] for key in ("images", "verification", "shard") if key in outcome.metrics}
             return outcome, run.commit(outcome.status, allow_unverified=request.allow_unverified, **facts)
+
+
+def _spread(
+    request: CocoRequest, output: Path | None, numbers: tuple[int, ...]
+) -> tuple[CocoOutcome, Path, WorkbenchError | None]:
+    """Evaluate on several GPUs; also return why images are missing."""
+    from trt_workbench.core.directory import run_directory
+    from trt_workbench.vision.gpus import devices_for, evaluate_on
+
+    devices = devices_for(request, numbers, say)
+    say(f"{counted(len(devices), 'shard')}: {', '.join(device.name for device in devices)}")
+    with run_directory("eval-coco", output) as run:
+        with progress_bar("images") as start:
+            found = evaluate_on(devices, request, run, start("Evaluating"))
+        metrics = found.outcome.metrics
+        facts = {key: metrics[key] for key in ("images", "verification", "shards")}
+        run.commit(found.outcome.status, allow_unverified=request.allow_unverified, **facts)
+        return found.outcome, run.destination, found.error
 
 
 def show(metrics: dict[str, Any], directory: Path) -> None:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.shard_workers import DONE, TAKEN
 from trt_workbench.vision.channel import Aborted, Channel
 from trt_workbench.vision.decode import read_image
 from trt_workbench.vision.detections import DetectionStore
@@ -100,6 +101,7 @@ class EvaluationLoop:
         store: DetectionStore,
         settings: LoopSettings,
         read: Callable[[Path], NDArray[np.uint8]] = read_image,
+        journal: NDArray[np.uint8] | None = None,
     ) -> None:
         """Make the buffers and threads.
 
@@ -107,16 +109,17 @@ class EvaluationLoop:
             feed: the model; `feed.concurrency` inferences are kept in flight.
             family: how its outputs become boxes.
             decoding: thresholds.
-            paths: image files, at least one.
+            paths: image files.
             store: receives the boxes of image i, in source pixels, under index i.
             settings: how the work is spread.
             read: makes pixels of a file.
+            journal: uint8 [N], zeros: takes which images are begun and done.
         """
         self._read = read
         self._feed, self._family, self._decoding = feed, family, decoding
         self._paths, self._store, self._settings = paths, store, settings
         self._check = BoxCheck(family)
-        self._done = np.zeros(len(paths), np.bool_)
+        self._journal = np.zeros(len(paths), np.uint8) if journal is None else journal
         self._sizes = np.zeros((len(paths), 2), np.int32)
         self._ms = np.zeros((len(paths), len(STAGES)), np.float64)
         self._lock = threading.Lock()
@@ -171,10 +174,11 @@ class EvaluationLoop:
                     thread.join()
         if self._error is not None:
             raise self._error
-        if interrupted and not self._done.any():
+        done = self._journal == DONE
+        if interrupted and not done.any():
             raise KeyboardInterrupt
         self._check.finish()
-        return LoopResult(self._done, self._sizes, self._ms, wall_s, interrupted)
+        return LoopResult(done, self._sizes, self._ms, wall_s, interrupted)
 
     def _wait(self, on_progress: Callable[[int, int], None] | None) -> bool:
         """Wait for the last thread; return whether the user interrupted."""
@@ -190,7 +194,7 @@ class EvaluationLoop:
         while not ended:
             ended = self._ended.wait(_POLL_S)
             if on_progress:
-                on_progress(int(np.count_nonzero(self._done)), len(self._done))
+                on_progress(int(np.count_nonzero(self._journal == DONE)), len(self._journal))
 
     def _abort(self) -> None:
         for channel in (self._free, self._ready, self._finished):
@@ -216,6 +220,7 @@ class EvaluationLoop:
         while (place := self._take_place()) is not None:
             buffer, slot = place
             index = buffer.first + slot
+            self._journal[index] = TAKEN
             start = time.perf_counter()
             image = self._read(self._paths[index])
             loaded = time.perf_counter()
@@ -268,7 +273,7 @@ class EvaluationLoop:
                 start = time.perf_counter()
                 self._store.put(index, self._family.restore(detections, geometry))
                 self._ms[index, _POSTPROCESS] = shared_ms + (time.perf_counter() - start) * 1e3
-                self._done[index] = True
+                self._journal[index] = DONE
 
 
 @contextlib.contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -15,13 +15,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from trt_workbench.backends.base import Backend, SessionOptions
 from trt_workbench.backends.registry import AUTO, require_backend
 from trt_workbench.core.counts import counted
 from trt_workbench.core.environment import available_processors
 from trt_workbench.core.errors import NotFinite, UsageProblem
-from trt_workbench.core.settings import with_flags
+from trt_workbench.core.interruptible import deferred_interrupts
 from trt_workbench.core.shard import Shard
+from trt_workbench.core.shard_workers import open_journal
 from trt_workbench.engine.profiles import Profile
 from trt_workbench.model.low_precision.evidence import calibration_inputs
 from trt_workbench.model.low_precision.input_statistics import difference, input_statistics
@@ -33,10 +33,11 @@ from trt_workbench.vision.decode import ImageReader
 from trt_workbench.vision.detections import DetectionStore, DetectionTable, at_least
 from trt_workbench.vision.detector import Detector
 from trt_workbench.vision.letterbox import preprocess
+from trt_workbench.vision.loading import batch_size, session_options
 from trt_workbench.vision.loop import EvaluationLoop, LoopSettings
 from trt_workbench.vision.preparation import FINDS_OUT, options_of
 from trt_workbench.vision.probe import IMAGES, Way, chosen, open_ways, probe, split, table
-from trt_workbench.vision.scoring import NOTHING, CocoOutcome, Found, score
+from trt_workbench.vision.scoring import LEFT_OUT, NOTHING, CocoOutcome, Found, score
 from trt_workbench.vision.settings import SCORE_THRESHOLD, CocoSettings
 from trt_workbench.vision.sharding import write_shard
 from trt_workbench.vision.tasks.names import TaskName
@@ -46,10 +47,7 @@ INFINITE_INSIDE = "Outputs are finite, but internal values are not"
 COMPARABLE_CONF = 0.05
 """Above this score threshold AP is not comparable with published figures: the curve's tail is cut off."""
 
-# More threads do not help: readers share the interpreter, runs share the memory bandwidth.
-_MOST_WORKERS, _MOST_CONCURRENT = 8, 16
-# One image a run is fastest on a processor, where images in flight at once use the cores better than batches do.
-_DYNAMIC_BATCH_ON_CPU, _DYNAMIC_BATCH = 1, 8
+_MOST_WORKERS = 8  # more do not help: readers share the interpreter
 # Images whose values are compared with those of calibration.
 _COMPARED = 32
 # Images that a search for overflowing values goes through.
@@ -113,12 +111,12 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
             ComponentMissing: the backend cannot serve here.
             DeviceFailure: the device failed while loading the model.
         """
-        self.request, self._images = request, ImageReader(request.exif)
+        self.request = request
         backend = require_backend(request.backend, request.model.suffix, on_note)
         self.backend = backend.name
         self.dataset = self._read_dataset("boxes", request.limit)
         self._of_dataset = check_annotations(self.dataset)
-        options = _session_options(request, backend, on_note)
+        options = session_options(request, backend, on_note)
         self.detector = Detector(request.model, request, backend, options, on_note)
         try:
             self._model_sha256 = sha256_of(request.model)
@@ -145,12 +143,21 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
         """Release the model."""
         self.detector.session.close()
 
-    def run(self, folder: Path, on_images: Progress | None = None) -> CocoOutcome:
+    def run(
+        self,
+        folder: Path,
+        on_images: Progress | None = None,
+        *,
+        skipped: Collection[int] = (),
+        journal: Path | None = None,
+    ) -> CocoOutcome:
         """Evaluate, score and write the run's files into `folder`. Once per object.
 
         Args:
             folder: an existing folder, such as the staging folder of a run directory.
             on_images: called with the images done and their total while the loop runs.
+            skipped: as of `find`, as is the next one.
+            journal: file.
 
         Raises:
             UsageProblem: an image is missing or corrupt, the model's outputs do not fit, or a file cannot be written.
@@ -158,13 +165,32 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
             DeviceFailure: the device failed.
             KeyboardInterrupt: interrupted before any image was done, twice, or while scoring.
         """
+        found = self.find(on_images, skipped=skipped, journal=journal)
+        if self.request.shard:
+            with deferred_interrupts():
+                return write_shard(folder, self, found)
+        return score(folder, self.dataset, found, self.facts())
+
+    def find(
+        self, on_images: Progress | None = None, *, skipped: Collection[int] = (), journal: Path | None = None
+    ) -> Found:
+        """Detect, and write nothing. Raises as `run`.
+
+        Args:
+            on_images: as of `run`.
+            skipped: places in the block of images that are left out, because worker processes die of them.
+            journal: file that says which images are begun and done, for `open_journal`; None for none.
+        """
         block = self.block
-        images = self.dataset.images[block.start : block.stop]
+        images = [
+            one for place, one in enumerate(self.dataset.images[block.start : block.stop]) if place not in skipped
+        ]
         image_ids = np.array([image.id for image in images], np.int64)
         store = DetectionStore(image_ids, self.classes.ids, self.classes.kept, self.task.most)
-        detector, read = self.detector, self._images
+        detector, read = self.detector, ImageReader(self.request.exif)
+        loop = self._loop([self.dataset.path(one) for one in images], store, read, open_journal(journal, len(images)))
         try:
-            result = self._loop([self.dataset.path(one) for one in images], store, read).run(on_images)
+            result = loop.run(on_images)
         except NotFinite as error:
             raise NotFinite(error.what, self._explained()) from error
         found = Found(image_ids[result.done], result, store.collect(), read)
@@ -173,9 +199,9 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
             found.notes.append(INFINITE_INSIDE + overflow)
         if len(images) and not len(found.detections):
             found.notes.append(f"{NOTHING}, so AP is 0; {self._why_nothing()}.")
-        if self.request.shard:
-            return write_shard(folder, self, found)
-        return score(folder, self.dataset, found, self.facts())
+        if left := [self.dataset.images[block.start + place].file_name for place in sorted(skipped)]:
+            found.notes.append(f"{LEFT_OUT} {counted(len(left), 'image')}: {', '.join(left)}.")
+        return found
 
     @property
     def block(self) -> range:
@@ -240,9 +266,11 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
             raise KeyboardInterrupt
         return store.collect()
 
-    def _loop(self, paths: list[Path], store: DetectionStore, read: ImageReader) -> EvaluationLoop:
-        detector = self.detector
-        return EvaluationLoop(detector.feed, detector.family, detector.decoding, paths, store, self.settings, read)
+    def _loop(
+        self, paths: list[Path], store: DetectionStore, read: ImageReader, journal: NDArray[np.uint8] | None = None
+    ) -> EvaluationLoop:
+        one = self.detector
+        return EvaluationLoop(one.feed, one.family, one.decoding, paths, store, self.settings, read, journal)
 
     def _loop_settings(self) -> LoopSettings:
         fixed, asked = self.detector.fixed_batch, self.request.batch
@@ -252,7 +280,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
                 f"batch: {self.request.model}"
             )
         workers = self.request.workers or min(_MOST_WORKERS, available_processors())
-        return LoopSettings(_batch(self.request, self.detector.backend, fixed), workers)
+        return LoopSettings(batch_size(self.request, self.detector.backend, fixed), workers)
 
     def _notes(self) -> list[str]:
         notes = []
@@ -357,26 +385,3 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
             "probe": self.probe,
             "notes": self.notes,
         }
-
-
-def _batch(request: CocoRequest, backend: Backend, fixed: int | None = None) -> int:
-    """Return the images per inference of a model that takes `fixed` images, or any number."""
-    return request.batch or fixed or (_DYNAMIC_BATCH_ON_CPU if backend.devices == ("cpu",) else _DYNAMIC_BATCH)
-
-
-def _session_options(request: CocoRequest, backend: Backend, on_note: Callable[[str], None] | None) -> SessionOptions:
-    concurrency = request.concurrency
-    if concurrency is None:
-        # N runs of one thread each outrun one run of N threads: no layer waits for its slowest thread.
-        processors = request.threads or available_processors()
-        concurrency = min(_MOST_CONCURRENT, processors) if backend.devices == ("cpu",) else 1
-    # which inputs it has is not known yet; the backend itself makes a profile of the largest batch
-    extra = {"max_batch": _batch(request, backend)} if backend.plans and not request.shapes else {}
-    return SessionOptions(
-        threads=request.threads,
-        concurrency=concurrency,
-        precision=request.precision,
-        extra=with_flags({**extra, **request.options}, backend.url_option(request.url)),
-        shapes=request.shapes,
-        note=on_note,
-    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -90,8 +90,14 @@ def write_shard(folder: Path, evaluation: CocoEvaluation, found: Found) -> CocoO
     return CocoOutcome("complete" if document.is_whole else "partial", said)
 
 
-def merge_shards(shards: Shards, folder: Path) -> dict[str, Any]:
+def merge_shards(shards: Shards, folder: Path, *, notes: Sequence[str] = (), together: bool = False) -> dict[str, Any]:
     """Score the images of all shards as one run, and write its files into `folder`.
+
+    Args:
+        shards: of this command.
+        folder: an existing folder.
+        notes: what the user should know besides, in sentences.
+        together: whether all of them ran at the same time on this machine, so that the speed is that of all.
 
     Returns:
         The content of `metrics.json`.
@@ -113,9 +119,9 @@ def merge_shards(shards: Shards, folder: Path) -> dict[str, Any]:
     )
     if dataset.sha256 != shards.first.asked["data_sha256"]:
         raise UsageProblem(f"The annotations have changed since the shards were evaluated: {whole['annotations']}")
-    notes = [note for one in shards.runs for note in one.document.whole["notes"]]
+    said = [note for one in shards.runs for note in one.document.whole["notes"]]
     read = ImageReader(settings["exif"])
-    ids, result = _measured(shards)
+    ids, result = _measured(shards, together=together)
     tables = []
     for one in shards.runs:
         tables.append(read_predictions(one.directory / "predictions.json", task))
@@ -126,10 +132,10 @@ def merge_shards(shards: Shards, folder: Path) -> dict[str, Any]:
     if not np.isin(ids, [image.id for image in dataset.images]).all() or not np.isin(detections.image_ids, ids).all():
         raise UsageProblem(f"The shards are of images that the data set does not have: {whole['annotations']}")
     if len(detections):
-        notes = [note for note in notes if not note.startswith(NOTHING)]
+        said = [note for note in said if not note.startswith(NOTHING)]
     before = [note for one in shards.runs for note in one.document.whole["facts"]["notes"]]
     facts = {**facts, "notes": [*dict.fromkeys(before)], "shards": shards.facts()}
-    found = Found(ids, result, detections, read, [*dict.fromkeys(notes), shards.text])
+    found = Found(ids, result, detections, read, [*dict.fromkeys([*said, shards.text, *notes])])
     return score(folder, dataset, found, facts).metrics
 
 
@@ -178,7 +184,7 @@ def _records(found: Found) -> Iterator[ShardImage]:
         )
 
 
-def _measured(shards: Shards) -> tuple[NDArray[np.int64], LoopResult]:
+def _measured(shards: Shards, *, together: bool) -> tuple[NDArray[np.int64], LoopResult]:
     """Return the ids of the images that are done, and what the loops of all shards measured, over all images."""
     items = shards.first.items
     done, sizes = np.zeros(items, np.bool_), np.zeros((items, 2), np.int32)
@@ -198,7 +204,7 @@ def _measured(shards: Shards) -> tuple[NDArray[np.int64], LoopResult]:
         raise UsageProblem(f"No image is done in these shards: {shards.runs[0].directory.parent}")
     if (np.diff(ids) <= 0).any():
         raise UsageProblem(f"The shards' images overlap; records.jsonl was changed: {shards.runs[0].directory}")
-    wall_s = sum(one.document.whole["wall_s"] for one in shards.runs)
+    wall_s = (max if together else sum)(one.document.whole["wall_s"] for one in shards.runs)
     return np.array(ids, np.int64), LoopResult(done, sizes, stages, wall_s, interrupted=not done.all())
 
 
