@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -5,6 +6,7 @@ from tests.texts import refused
 
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.engine.calibration import (
+    CalibrationImages,
     calibration_batches,
     calibration_files,
     count_samples,
@@ -13,6 +15,10 @@ from trt_workbench.engine.calibration import (
 )
 from trt_workbench.engine.options import Calibration
 from trt_workbench.model.facts import ModelTensor
+
+
+def read_by(read: Callable[[Path], dict[str, np.ndarray]], *files: Path, text: str = "") -> CalibrationImages:
+    return CalibrationImages(files, False, read, text, list)
 
 
 def test_a_folder_of_arrays_is_one_stream_of_samples(tmp_path: Path) -> None:
@@ -47,18 +53,19 @@ def test_images_go_through_the_given_transform(tmp_path: Path) -> None:
         seen.append(path.name)
         return {"images": np.full((3, 2, 2), len(seen), np.float32)}
 
-    (batch,) = calibration_batches(Calibration(data=tmp_path, batch=2), ["images"], read)
+    (tmp_path / "._a.PNG").write_bytes(b"as macOS leaves them")
+    images = read_by(read, *calibration_files(tmp_path))
+    (batch,) = calibration_batches(Calibration(data=tmp_path, batch=2), ["images"], images)
     assert seen == ["a.PNG", "b.jpg"]
     assert batch["images"].shape == (2, 3, 2, 2)
 
 
 def test_the_hash_sees_data_and_transform(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.zeros((10, 2), np.float32))
-    calibration = Calibration(data=tmp_path)
-    before = hash_calibration(calibration)
-    assert hash_calibration(calibration, "letterbox 640") != before
+    before = hash_calibration(tmp_path)
+    assert hash_calibration(tmp_path, read_by(lambda _: {}, text="letterbox 640")) != before
     np.save(tmp_path / "a.npy", np.ones((10, 2), np.float32))
-    assert hash_calibration(calibration) != before
+    assert hash_calibration(tmp_path) != before
 
 
 def test_mistakes_are_named(tmp_path: Path) -> None:
@@ -93,7 +100,8 @@ def fitted(data: Path, *shapes: tuple[int | str | None, ...], batch: int | None 
     inputs = [ModelTensor(f"x{number}", "float32", shape) for number, shape in enumerate(shapes)]
     calibration = Calibration(data=data, batch=batch)
     images = dict.fromkeys(("x0", "x1"), np.zeros((3, 2, 2), np.float32))
-    return fit_calibration(calibration, inputs, lambda _: images).batch
+    files = [file for file in calibration_files(data) if file.suffix == ".jpg"]
+    return fit_calibration(calibration, inputs, read_by(lambda _: images, *files) if files else None).batch
 
 
 def test_the_batch_fits_the_model_and_the_data(tmp_path: Path) -> None:

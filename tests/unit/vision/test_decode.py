@@ -10,7 +10,8 @@ from PIL import Image, ImageOps
 from tests.texts import refused
 
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.vision.decode import ImageReader, read_image, read_orientation
+from trt_workbench.vision import decode
+from trt_workbench.vision.decode import ImageReader, image_size, read_image, read_orientation
 
 
 def picture(height: int = 48, width: int = 64) -> Image.Image:
@@ -176,3 +177,16 @@ def test_absent_files_and_folders_are_refused(tmp_path: Path) -> None:
     for path in (tmp_path / "absent.jpg", tmp_path):
         with refused(UsageProblem):
             read_image(path)
+
+
+def test_a_header_is_read_again_only_where_the_file_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.png"
+    Image.new("RGB", (4, 3)).save(path)
+    assert image_size(path) == (4, 3)
+    with monkeypatch.context() as patch:
+        patch.setattr(decode, "_image_size", lambda *_: 1 / 0)
+        assert image_size(path) == (4, 3)
+    Image.new("RGB", (40, 30)).save(path)
+    assert image_size(path) == (40, 30)

@@ -97,7 +97,7 @@ def test_images_calibrate_it_with_their_sizes(tmp_path: Path) -> None:
     )
     model = write_onnx(tmp_path / "m.onnx", text)
     images = calibration_images(Model.open(model), tmp_path, Preparation(normalize="0-255"))
-    (batch,) = calibration_batches(Calibration(data=tmp_path / "1.png", batch=1), [*INPUTS], images.read)
+    (batch,) = calibration_batches(Calibration(data=tmp_path / "1.png", batch=1), [*INPUTS], images)
     assert (batch["images"].shape, batch["images"].max()) == ((1, 3, 64, 96), 255)
     assert (batch["orig_target_sizes"].tolist(), batch["orig_target_sizes"].dtype) == ([[96, 64]], np.int64)
     specs = [TensorSpec.of(one) for one in Model.open(model).facts.inputs]

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.texts import held
 
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.vision.dataset import CocoDataset, read_dataset
@@ -136,3 +137,12 @@ def test_lists_of_an_image_that_are_none_are_refused(tmp_path: Path) -> None:
     file.write_text(json.dumps(document))
     with pytest.raises(UsageProblem, match="image 1 has neg_category_ids 3, not a list of category ids"):
         read(tmp_path)
+
+
+def test_categories_without_a_frequency_are_noted(tmp_path: Path) -> None:
+    file = lvis(tmp_path)
+    assert read(tmp_path).notes == ()
+    document = json.loads(file.read_text())
+    del document["categories"][1]["frequency"]
+    file.write_text(json.dumps(document))
+    held(*read(tmp_path).notes)

@@ -132,3 +132,14 @@ def test_a_picture_of_any_size_is_written(shape: tuple[int, ...], tmp_path: Path
     (made,) = (tmp_path / "p").iterdir()
     assert read_image(made).shape == shape
     assert made.suffix == (".jpg" if max(shape) <= 65_500 else ".png")
+
+
+def test_a_folder_gives_its_own_images_and_names_the_folders_that_have_some(tmp_path: Path) -> None:
+    (tmp_path / "cat").mkdir()
+    (tmp_path / "cat" / "._a.png").touch()
+    with refused(UsageProblem):
+        find_sources([tmp_path])
+    (tmp_path / "cat" / "a.png").touch()
+    with refused(UsageProblem):
+        find_sources([tmp_path])
+    assert find_sources([tmp_path / "cat"]).files == (tmp_path / "cat" / "a.png",)

@@ -82,16 +82,15 @@ def build_engine(
 
     opened = Model.open(model)
     settings = with_batch_profile(opened, _settings(config, asked, calibration), max_batch)
-    data = settings.calibration and settings.calibration.data
-    images = calibration_images(opened, data, preparation) if data else None
+    data = settings.calibration
+    images = calibration_images(opened, data.data, preparation, data.split) if data else None
     if preparation != AS_THE_MODEL_SAYS and images is None:
         named = next(name for name, value in vars(preparation).items() if value != getattr(AS_THE_MODEL_SAYS, name))
         raise UsageProblem(
             f"Option --{named.replace('_', '-')} decides how calibration images are prepared; pass a folder of them "
             "with --calibration."
         )
-    reader = images.read if images else None
-    prepared = prepare_build(opened, settings, images.description if images else "", reader)
+    prepared = prepare_build(opened, settings, images)
     if plan is not None:
         cache = prepared.settings.timing_cache
         check_destination(plan, [*prepared.model.files, *([cache] if cache else [])])

@@ -210,6 +210,20 @@ class NameLock:
             self._file = None
 
 
+def other_case(path: Path) -> str:
+    """Return the part of a message about an absent path that names what is there in another letter case, else ""."""
+    found = _in_any_case(path)
+    return f", but {found} is there (letter case counts)" if found and found != path else ""
+
+
+def _in_any_case(path: Path) -> Path | None:
+    if path.exists() or path.parent == path:
+        return path if path.exists() else None
+    folder = _in_any_case(path.parent)
+    inside = folder.iterdir() if folder and folder.is_dir() else ()
+    return next((one for one in inside if one.name.casefold() == path.name.casefold()), None)
+
+
 def path_within(folder: Path, name: str) -> Path:
     """Return the path of the file that `name` names in `folder` or below; links there may lead elsewhere.
 

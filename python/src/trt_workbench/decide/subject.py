@@ -16,7 +16,7 @@ from trt_workbench.core.workspace import embedded_model
 from trt_workbench.decide.document import BASELINE
 from trt_workbench.decide.settings import AP, DecideSettings
 from trt_workbench.decide.task import SCORED_SAMPLES, Detection, Likeness, Task
-from trt_workbench.engine.calibration import calibration_files, holds_images
+from trt_workbench.engine.calibration import holds_images
 from trt_workbench.model.graph_types import read_precision
 from trt_workbench.model.low_precision.kinds import RANDOM
 from trt_workbench.model.low_precision.preparation import refuse_quantised
@@ -38,6 +38,7 @@ from trt_workbench.vision import (
     embedded_dataset,
     family_of,
     fits_embedded_dataset,
+    image_files,
     look_for_data,
     make_calibration_scenes,
     make_embedded_dataset,
@@ -59,11 +60,11 @@ def images_overlap(calibration: str | None, images: Path, annotations: Path, spl
     path = Path(calibration or "")
     if calibration is None or calibration == RANDOM or path.resolve() == images.resolve():
         return calibration != RANDOM
-    if not holds_images(path):
+    if (used := image_files(path)) is None:
         return False
     listed = read_dataset(images, annotations, split=split, allow_missing=True)
     scored = [file for image in listed.images if (file := listed.path(image)).is_file()]
-    return _share_files(calibration_files(path), scored)
+    return _share_files(used.files, scored)
 
 
 def samples_overlap(model: Model, calibration: CalibrationSettings, scored: CalibrationSettings) -> bool:

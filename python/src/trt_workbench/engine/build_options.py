@@ -223,8 +223,13 @@ class CalibrationOptions:
 
     data: Annotated[
         Path,
-        Setting(".npy or .npz file, or a folder of them or of images (TensorRT 8 and 10).", _INT8, "--calibration"),
+        Setting(
+            ".npy or .npz file, a folder of them or of images, or a data set of images (TensorRT 8 and 10).",
+            _INT8,
+            "--calibration",
+        ),
     ]
+    split: Annotated[str | None, Setting("Split of a data set; train by default.", _INT8)] = None
     # None for what the model's inputs have, or 8 where their batch is dynamic.
     batch: Annotated[int | None, Setting("Samples per batch.", _INT8, min=1)] = None
     # "entropy2" for convolutional networks, "minmax" for transformers.

@@ -21,7 +21,7 @@ from trt_workbench.engine import cache, native, timing_cache
 from trt_workbench.engine.build_phases import BuildPhases, Progress
 from trt_workbench.engine.calibration import (
     FEW_SAMPLES,
-    ImageReader,
+    CalibrationImages,
     calibration_batches,
     count_samples,
     fit_calibration,
@@ -106,7 +106,7 @@ class PreparedBuild:
         target: TensorRT and GPU of this machine.
         key: the cache key; without TensorRT or GPU it is not the one of a real build (`key.is_complete`).
         cached: the engine that the cache holds already; None where it must be built.
-        read_image: turns a calibration image into the model's input.
+        images: of the calibration; None of arrays.
     """
 
     model: Model
@@ -114,7 +114,7 @@ class PreparedBuild:
     target: Target
     key: cache.CacheKey
     cached: Path | None
-    read_image: ImageReader | None = None
+    images: CalibrationImages | None = None
 
 
 @dataclass(frozen=True)
@@ -137,16 +137,13 @@ class BuiltEngine:
         return self.plan.manifest
 
 
-def prepare_build(
-    model: Model, settings: BuildSettings, transform: str = "", read_image: ImageReader | None = None
-) -> PreparedBuild:
+def prepare_build(model: Model, settings: BuildSettings, images: CalibrationImages | None = None) -> PreparedBuild:
     """Examine the model, the settings and this machine.
 
     Args:
         model: what to build.
         settings: what is asked for.
-        transform: description of the image transform of the calibration, part of its hash.
-        read_image: turns a calibration image into the model's input.
+        images: of the calibration; None of arrays.
 
     Raises:
         UsageProblem: the settings or the calibration data do not fit the model, or it has changed on disk.
@@ -155,7 +152,7 @@ def prepare_build(
     target = examine_target(settings.device)
     check_formats(model, settings, target)
     if settings.calibration and not model.facts.is_quantized:
-        fitting = fit_calibration(settings.calibration, model.facts.inputs, read_image)
+        fitting = fit_calibration(settings.calibration, model.facts.inputs, images)
         settings = settings.model_copy(update={"calibration": fitting})
     settings = _for_version(settings, target)
     with opened_plugins(settings.plugins) as libraries:
@@ -168,11 +165,11 @@ def prepare_build(
         gpu_name=target.gpu_name,
         compute_capability=target.compute_capability,
         native_version=target.native_version,
-        calibration_sha256=hash_calibration(settings.calibration, transform) if settings.calibration else None,
+        calibration_sha256=hash_calibration(settings.calibration.data, images) if settings.calibration else None,
         plugins_sha256=plugins,
     )
     cached = cache.cached_plan(key.digest()) if key.is_complete else None
-    return PreparedBuild(model, settings, target, key, cached, read_image)
+    return PreparedBuild(model, settings, target, key, cached, images)
 
 
 def build(
@@ -276,7 +273,7 @@ def _build(
 
 def _run_build(prepared: PreparedBuild, options: Any, progress: Progress | None, time_limit_s: float | None) -> Any:
     calibration = prepared.settings.calibration
-    batches = count_samples(calibration) // (calibration.batch or 1) if calibration else 0
+    batches = count_samples(calibration, prepared.images) // (calibration.batch or 1) if calibration else 0
     phases = BuildPhases(progress, time_limit_s, batches)
     work = partial(native.require("build_engine"), str(prepared.model.path), options, phases)
     try:
@@ -317,9 +314,9 @@ def _add_calibration(options: Any, prepared: PreparedBuild) -> list[str]:
     inputs = [tensor.name for tensor in prepared.model.facts.inputs]
     options.calibration = native.require("Calibration")(
         algorithm=calibration.algorithm,
-        batches=lambda: calibration_batches(calibration, inputs, prepared.read_image),
+        batches=lambda: calibration_batches(calibration, inputs, prepared.images),
     )
-    samples = count_samples(calibration)
+    samples = count_samples(calibration, prepared.images)
     if samples < FEW_SAMPLES:
         return [
             f"INT8 ranges come from only {counted(samples, 'sample')}; use {FEW_SAMPLES} or more for better accuracy."

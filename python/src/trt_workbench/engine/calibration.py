@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,23 +14,38 @@ from numpy.typing import NDArray
 from trt_workbench.core.array_files import ARRAY_SUFFIXES, count_rows, load_arrays
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.core.hashing import hash_file, hash_folder
+from trt_workbench.core.hashing import hash_file, hash_folder, hash_parts
+from trt_workbench.core.image_files import IMAGE_SUFFIXES, images_below
 from trt_workbench.engine.options import Calibration
 from trt_workbench.model.facts import ModelTensor
 
 Batch = dict[str, NDArray[Any]]
-ImageReader = Callable[[Path], Batch]
-"""Turns an image file into the inputs by name, without batch dimension, by the transform that inference uses."""
-
-IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff"})
-"""File suffixes of images in a folder, in upper or lower case."""
 # Ranges from fewer samples are poor: ultralytics warns below 300 images.
 FEW_SAMPLES = 300
 _BATCH = 8  # where the model leaves it open
 
 
+@dataclass(frozen=True)
+class CalibrationImages:
+    """Images, and how they become input tensors.
+
+    Attributes:
+        files: in the order in which they are used.
+        listed: whether a data set names them; else they are all that is there.
+        read: from an image file to the model's inputs by name, without batch dimension.
+        description: of the transform; part of the calibration data's hash.
+        notes: returns notes for the user about the images read so far, in sentences.
+    """
+
+    files: tuple[Path, ...]
+    listed: bool
+    read: Callable[[Path], Batch]
+    description: str
+    notes: Callable[[], list[str]]
+
+
 def calibration_files(data: Path) -> list[Path]:
-    """Return the files of calibration data, in alphabetical order.
+    """Return the files of calibration data, in alphabetical order, without hidden ones.
 
     Raises:
         UsageProblem: there are none, or arrays and images lie in one folder.
@@ -38,9 +54,9 @@ def calibration_files(data: Path) -> list[Path]:
         raise UsageProblem(f"The calibration data does not exist: {data}")
     if data.is_file():
         return [data]
-    files = sorted(data.rglob("*")) if data.is_dir() else []
-    arrays = [path for path in files if path.suffix in ARRAY_SUFFIXES]
-    images = [path for path in files if path.suffix.lower() in IMAGE_SUFFIXES]
+    found = sorted(data.rglob("*")) if data.is_dir() else []
+    arrays = [path for path in found if path.suffix in ARRAY_SUFFIXES and not path.name.startswith(".")]
+    images = sorted(images_below(data))
     if bool(arrays) == bool(images):
         problem = "holds both arrays and images" if arrays else "holds no .npy, .npz or image file"
         raise UsageProblem(f"The calibration data {problem}: {data}")
@@ -52,19 +68,27 @@ def holds_images(data: Path) -> bool:
     return calibration_files(data)[0].suffix.lower() in IMAGE_SUFFIXES
 
 
-def hash_calibration(calibration: Calibration, transform: str = "") -> str:
+def hash_calibration(data: Path, images: CalibrationImages | None = None) -> str:
     """Return a hash of the data and, for images, of the transform's description.
 
     Raises:
         UsageProblem: there is no data.
     """
-    files = calibration_files(calibration.data)
-    content = hash_folder(calibration.data) if calibration.data.is_dir() else hash_file(files[0])
-    return f"{content}:{transform}" if transform else content
+    if images is None:
+        return hash_data(data)
+    return f"{hash_data(data, images.files if images.listed else None)}:{images.description}"
+
+
+def hash_data(data: Path, listed: Sequence[Path] | None = None) -> str:
+    """Return a hash of a file, of all in a folder, or of images that are listed. Raises as `hash_calibration`."""
+    if listed is not None:
+        return hash_parts((str(place), hash_file(file)) for place, file in enumerate(listed))
+    files = calibration_files(data)
+    return hash_folder(data) if data.is_dir() else hash_file(files[0])
 
 
 def calibration_batches(
-    calibration: Calibration, inputs: Sequence[str], read_image: ImageReader | None = None
+    calibration: Calibration, inputs: Sequence[str], images: CalibrationImages | None = None
 ) -> Iterator[Batch]:
     """Yield batches of a calibration that `fit_calibration` returned; the incomplete last one is dropped.
 
@@ -73,47 +97,46 @@ def calibration_batches(
     Args:
         calibration: where the data lies.
         inputs: the model's input names.
-        read_image: needed where the data are images.
+        images: needed where the data are images.
 
     Raises:
         UsageProblem: a file does not fit the model.
     """
     waiting: list[Batch] = []
-    for sample in itertools.islice(_samples(calibration, inputs, read_image), calibration.limit):
+    for sample in itertools.islice(_samples(calibration, inputs, images), calibration.limit):
         waiting.append(sample)
         if len(waiting) == calibration.batch:
             yield {name: np.ascontiguousarray(np.stack([one[name] for one in waiting])) for name in inputs}
             waiting = []
 
 
-def count_samples(calibration: Calibration) -> int:
+def count_samples(calibration: Calibration, images: CalibrationImages | None = None) -> int:
     """Return how many samples there are, up to the limit, without reading `.npy` files whole. Raises UsageProblem."""
-    files = calibration_files(calibration.data)
+    files = images.files if images else calibration_files(calibration.data)
     total = sum(count_rows(path) if path.suffix in ARRAY_SUFFIXES else 1 for path in files)
     return min(total, calibration.limit or total)
 
 
 def fit_calibration(
-    calibration: Calibration, inputs: Sequence[ModelTensor], read_image: ImageReader | None = None
+    calibration: Calibration, inputs: Sequence[ModelTensor], images: CalibrationImages | None = None
 ) -> Calibration:
     """Return the calibration with the batch that fits the model, after a check of all that can be known before a build.
 
     Args:
         calibration: what is asked for.
         inputs: of the model.
-        read_image: needed where the data are images.
+        images: needed where the data are images.
 
     Raises:
         UsageProblem: a batch that was asked for, or a file, does not fit the model, or the data fill no batch.
     """
     names = [tensor.name for tensor in inputs]
-    files = calibration_files(calibration.data)
     # of images, which share one transform, the first stands for all
-    for path in files if files[0].suffix in ARRAY_SUFFIXES else files[:1]:
-        for sample in itertools.islice(_file_samples(path, names, read_image), 1):
+    for path in images.files[:1] if images else calibration_files(calibration.data):
+        for sample in itertools.islice(_file_samples(path, names, images), 1):
             for tensor in inputs:
                 check_sample(path, sample[tensor.name], tensor)
-    samples = count_samples(calibration)
+    samples = count_samples(calibration, images)
     batch = _fitting_batch(calibration, inputs, samples)
     if samples < batch:
         raise UsageProblem(
@@ -159,19 +182,19 @@ def check_sample(path: Path, sample: NDArray[Any], tensor: ModelTensor) -> None:
     raise UsageProblem(f"The samples of the input {tensor.name} {problem}: {path}")
 
 
-def _samples(calibration: Calibration, inputs: Sequence[str], read_image: ImageReader | None) -> Iterator[Batch]:
-    for path in calibration_files(calibration.data):
-        yield from _file_samples(path, inputs, read_image)
+def _samples(calibration: Calibration, inputs: Sequence[str], images: CalibrationImages | None) -> Iterator[Batch]:
+    for path in images.files if images else calibration_files(calibration.data):
+        yield from _file_samples(path, inputs, images)
 
 
-def _file_samples(path: Path, inputs: Sequence[str], read_image: ImageReader | None) -> Iterator[Batch]:
+def _file_samples(path: Path, inputs: Sequence[str], images: CalibrationImages | None) -> Iterator[Batch]:
     if path.suffix in ARRAY_SUFFIXES:
         yield from _array_samples(path, inputs)
         return
-    if read_image is None:
+    if images is None:
         names = ", ".join(inputs)
         raise UsageProblem(f"Images can calibrate only detectors; give .npz files with {names} instead: {path}")
-    yield read_image(path)
+    yield images.read(path)
 
 
 def _array_samples(path: Path, inputs: Sequence[str]) -> Iterator[Batch]:

@@ -93,7 +93,7 @@ class BuildSettings(BuildOptions, BaseModel):
         elsewhere = {name for name, said in declared().items() if not said.in_key}
         document = self.model_dump(mode="json", exclude=elsewhere | {"calibration", "plugins"})
         if self.calibration:
-            document["calibration"] = self.calibration.model_dump(mode="json", exclude={"data"})
+            document["calibration"] = self.calibration.model_dump(mode="json", exclude={"data", "split"})
         return document
 
 

@@ -19,16 +19,15 @@ from trt_workbench.core.array_files import count_rows
 from trt_workbench.core.counts import counted
 from trt_workbench.core.elements import errors, is_finite, kind
 from trt_workbench.core.errors import ComponentMissing, UsageProblem
-from trt_workbench.core.hashing import hash_file, hash_folder
 from trt_workbench.core.input_files import read_text
 from trt_workbench.core.memory import require_room
-from trt_workbench.engine.calibration import array_columns, calibration_files, check_sample, holds_images
+from trt_workbench.engine.calibration import array_columns, calibration_files, check_sample
 from trt_workbench.model.facts import ModelTensor
 from trt_workbench.model.llm_directory import examine_llm_directory
 from trt_workbench.model.low_precision.kinds import RANDOM
 from trt_workbench.model.opened import Model
 from trt_workbench.quantize.settings import FEWEST_SAMPLES, CalibrationSettings
-from trt_workbench.vision import calibration_images, family_of
+from trt_workbench.vision import calibration_images, family_of, hash_images
 
 Sample = Mapping[str, NDArray[Any]]
 Half = Literal[0, 1]
@@ -146,7 +145,7 @@ def calibration_data(model: Model, settings: CalibrationSettings, half: Half | N
     images = calibration_images(model, path, settings)
     if images is None:
         return _arrays(model, path, inputs, settings, half)
-    files = calibration_files(path)
+    files = images.files
     chosen = [files[place] for place in _drawn(len(files), settings, path, half)]
     read_image = images.read
 
@@ -184,11 +183,11 @@ def _names_a_batch(dim: int | str | None) -> bool:
 
 
 def data_hash(calibration: str | None) -> str:
-    """Return what identifies calibration data: a hash of the file or folder; of all else what was requested."""
+    """Return what identifies calibration data: a hash of their files; of all else what was requested."""
     data = Path(calibration or "")
     if calibration is None or calibration == RANDOM or not data.exists():
         return str(calibration)  # `calibration_data` says what is wrong with it
-    return hash_folder(data) if data.is_dir() else hash_file(data)
+    return hash_images(data)
 
 
 def _drawn(available: int, settings: CalibrationSettings, path: Path, half: Half | None) -> list[int]:
@@ -208,7 +207,7 @@ def _drawn(available: int, settings: CalibrationSettings, path: Path, half: Half
 def _arrays(
     model: Model, path: Path, inputs: Sequence[ModelTensor], settings: CalibrationSettings, half: Half | None
 ) -> CalibrationData:
-    files = [file for file in calibration_files(path) if not holds_images(file)]
+    files = calibration_files(path)
     names = [tensor.name for tensor in inputs]
     places = [(file, row) for file in files for row in range(count_rows(file))]
     chosen = [places[place] for place in _drawn(len(places), settings, path, half)]

@@ -10,7 +10,6 @@ from trt_workbench.backends.preparation import Exif, Preparation
 from trt_workbench.backends.registry import REFERENCE
 from trt_workbench.core.documents import write_json
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.engine.calibration import holds_images
 from trt_workbench.model.low_precision.kinds import RANDOM
 from trt_workbench.model.opened import Model
 from trt_workbench.quantize.data import HALVES, CalibrationData, Half, calibration_data
@@ -23,6 +22,7 @@ from trt_workbench.vision import (
     CocoEvaluation,
     CocoRequest,
     family_of,
+    image_files,
     read_dataset,
     read_form,
     task_of,
@@ -79,7 +79,7 @@ def scorer_of(
         annotations = _of_half(listed, calibration.exif, data, folder / f"half-{half}.json")
         task = task_of(family_of(model, calibration).task)
         return _Detection(listed.folder, annotations, calibration, task.decided_by)
-    if holds_images(Path(calibration.calibration or "")) and settings.score is None:
+    if image_files(Path(calibration.calibration or "")) and settings.score is None:
         raise UsageProblem(
             "Images of a detector need --annotations for AP; --score cosine compares outputs with the float model's."
         )

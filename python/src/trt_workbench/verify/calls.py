@@ -66,7 +66,7 @@ def calls(request: VerifyRequest, opened: Opened) -> Iterator[Call]:
         for recorded in opened.record.cases():
             yield from _of_record(recorded, opened.spaces, specs)
         return
-    data = Data(request.inputs, specs, opened.graph, request.preparation) if request.inputs else None
+    data = Data(request.inputs, specs, opened.graph, request.preparation, request.split) if request.inputs else None
     ranges = input_ranges(opened.graph.proto) if opened.graph else {}
     needed = request.budget.needed if request.budget else ()
     for space in opened.spaces:

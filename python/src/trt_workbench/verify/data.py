@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.preparation import AS_THE_MODEL_SAYS, Preparation
 from trt_workbench.backends.samples import Sample, read_samples
+from trt_workbench.core.array_files import ARRAY_SUFFIXES
 from trt_workbench.core.elements import Kind, is_finite, kind
 from trt_workbench.core.errors import ComponentMissing, UsageProblem
-from trt_workbench.engine.calibration import IMAGE_SUFFIXES, calibration_files
+from trt_workbench.core.image_files import images_below
 from trt_workbench.model.opened import Model
 from trt_workbench.model.proto import Shape
 from trt_workbench.verify.settings import Range
@@ -29,6 +30,7 @@ Arrays = dict[str, NDArray[Any]]
 _IMAGE_RANK, _MOST_CHANNELS = 4, 4
 # Of a folder; larger batches repeat the first ones.
 _MOST_IMAGES = 64
+_SPLIT = "val"  # of a data set
 
 
 class Data:
@@ -40,13 +42,16 @@ class Data:
         specs: Sequence[TensorSpec],
         model: Model | None = None,
         preparation: Preparation = AS_THE_MODEL_SAYS,
+        split: str | None = None,
     ) -> None:
-        """Read the samples, as `infer-engine --input` does; images as calibration does.
+        """Read the samples, as `infer-engine --input` does; images as calibration does, of a data set those of a split.
 
         Raises:
             UsageProblem: a file is absent or does not fit the model, or its image preprocessing is unknown.
         """
-        self._samples: list[Sample] = _images(sources, specs, model, preparation) or list(read_samples(sources, specs))
+        self._samples: list[Sample] = _images(sources, specs, model, preparation, split) or list(
+            read_samples(sources, specs)
+        )
 
     def spaces(self, space: Space) -> list[tuple[Space, list[Arrays]]]:
         """Return the shapes of a space that the samples have, with every size of the batch, and the samples of each.
@@ -133,28 +138,31 @@ def _is_image(shape: Shape | None) -> TypeGuard[Shape]:
 
 
 def _images(
-    sources: Sequence[str], specs: Sequence[TensorSpec], model: Model | None, preparation: Preparation
+    sources: Sequence[str],
+    specs: Sequence[TensorSpec],
+    model: Model | None,
+    preparation: Preparation,
+    split: str | None,
 ) -> list[Sample]:
     """Return images as samples, prepared as the model's family takes them; none where the source holds arrays."""
     path = Path(sources[0].removeprefix(f"{specs[0].name}="))
-    if len(sources) != 1 or not path.exists() or not _holds_images(path):
+    arrays = path.suffix in ARRAY_SUFFIXES or (path.is_dir() and next(images_below(path), None) is None)
+    if len(sources) != 1 or not path.exists() or arrays:
+        if split:
+            raise UsageProblem(f"--split is of a data set of images, which --inputs is not: {path}")
         return []
     # by its name: scoring detectors verifies their engines, and no two packages import each other
     calibration = importlib.import_module("trt_workbench.vision.calibration")
     if model is None:
+        if calibration.image_files(path, split, _SPLIT) is None:
+            return []
         raise UsageProblem(f"The preprocessing of images is read from the model; pass it with --model: {path}")
     try:
-        images = calibration.calibration_images(model, path, preparation)
+        images = calibration.calibration_images(model, path, preparation, split, _SPLIT)
     except UsageProblem as problem:
         raise UsageProblem(f"{problem} Or give the inputs as .npy or .npz files: {path}") from problem
-    assert images is not None  # as the path holds some
     types = {spec.name: spec.dtype for spec in specs}
     return [
         Sample(str(file), {name: array[None].astype(types[name]) for name, array in images.read(file).items()})
-        for file in calibration_files(path)[:_MOST_IMAGES]
+        for file in (images.files[:_MOST_IMAGES] if images else ())
     ]
-
-
-def _holds_images(path: Path) -> bool:
-    files = path.rglob("*") if path.is_dir() else [path]
-    return any(file.suffix.lower() in IMAGE_SUFFIXES for file in files)

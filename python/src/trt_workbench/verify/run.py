@@ -123,7 +123,7 @@ def verify(
         "reference": compared.name if compared else None,
         "compared_with_itself": run.is_itself,
         "inputs": list(request.inputs) or None,
-        "preparation": vars(request.preparation) if request.inputs else None,
+        "preparation": {**vars(request.preparation), "split": request.split} if request.inputs else None,
         "seed": request.seed,
         "sizes": sizes(rows),
         "sizes_seed": None if request.quick or request.inputs or opened.record else request.sizes_seed,

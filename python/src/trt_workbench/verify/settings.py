@@ -56,6 +56,7 @@ class VerifySettings:
         tuple[str, ...],
         Setting("FILE, FOLDER, NAME=FILE or NAME=FOLDER of .npy or .npz, or images; repeatable; random by default."),
     ] = ()
+    split: Annotated[str | None, Setting("Split of --inputs where that is a data set; val by default.", MORE)] = None
     # By symbol or `input.axis`.
     ranges: Annotated[
         Mapping[str, Range],

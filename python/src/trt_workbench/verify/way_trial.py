@@ -62,7 +62,7 @@ def best_inputs(request: VerifyRequest, opened: Opened) -> dict[str, NDArray[Any
     specs, space = opened.inputs, opened.spaces[0]
     if not request.inputs:
         return random_inputs(specs, space.case({}).shapes, request.seed)
-    fitting, samples = Data(request.inputs, specs, opened.graph, request.preparation).spaces(space)[0]
+    fitting, samples = Data(request.inputs, specs, opened.graph, request.preparation, request.split).spaces(space)[0]
     return at(samples, fitting, fitting.case({}), 0)
 
 

@@ -1,5 +1,7 @@
 from .artefacts import predictions_of as predictions_of
 from .calibration import calibration_images as calibration_images
+from .calibration import hash_images as hash_images
+from .calibration import image_files as image_files
 from .cli import show as show
 from .dataset import CocoDataset as CocoDataset
 from .dataset import read_dataset as read_dataset

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from trt_workbench.backends.preparation import Exif
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem, is_text
-from trt_workbench.core.files import path_within
+from trt_workbench.core.files import other_case, path_within
 from trt_workbench.vision.extras import Restored
-from trt_workbench.vision.federation import Federation, name_of, read_federation
+from trt_workbench.vision.federation import Federation, name_of, read_federation, without_frequency
 from trt_workbench.vision.forms.read import is_coco, read_form
 from trt_workbench.vision.tasks.base import VisionTask
 
@@ -191,7 +191,10 @@ def read_dataset(
         unlisted=int((~np.isin(truth.image_ids, [image.id for image in listed])).sum()),
         split=form.split,
         of_images=form.of_images,
-        notes=form.notes,
+        notes=(
+            *form.notes,
+            *(without_frequency({one.name: one.frequency for one in categories}) if federation else ()),
+        ),
         federation=federation,
     )
     dataset = whole.subset(np.array([image.id for image in present], np.int64))
@@ -287,8 +290,9 @@ def _find(
         names = ", ".join(missing[:NAMES_SHOWN]) + (", …" if len(missing) > NAMES_SHOWN else "")
         count = len(present) + len(missing)
         fix = "--allow-missing skips them" if present else "is it the right folder?"
+        case = other_case(folder / missing[0])
         raise UsageProblem(
-            f"Images that the annotations list are missing ({len(missing)} of {count}: {names}); {fix}: {folder}"
+            f"Images that the annotations list are missing ({len(missing)} of {count}: {names}{case}); {fix}: {folder}"
         )
     return tuple(present), tuple(missing)
 

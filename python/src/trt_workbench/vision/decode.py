@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import struct
 import threading
@@ -134,6 +135,20 @@ def image_size(path: Path, exif: Exif = "ignore") -> tuple[int, int]:
     Raises:
         UsageProblem: as `read_image`.
     """
+    try:
+        status = path.stat()
+    except OSError:  # which reading it says, too
+        return _image_size(path, exif)
+    return _unchanged_size(path, exif, status.st_mtime_ns, status.st_size)
+
+
+@functools.lru_cache(maxsize=2**17)
+def _unchanged_size(path: Path, exif: Exif, changed_ns: int, size: int) -> tuple[int, int]:  # noqa: ARG001 - of the key
+    """Return what the header says, read once while the file is the same: a process reads a data set many times."""
+    return _image_size(path, exif)
+
+
+def _image_size(path: Path, exif: Exif) -> tuple[int, int]:
     try:
         with warnings.catch_warnings(), open_regular(path) as file:
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # nothing is decoded

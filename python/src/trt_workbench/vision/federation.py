@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trt_workbench.core.counts import counted
+
 Pair = tuple[int, int]
 """An image id and a category id."""
 FREQUENCIES = {"rare": "r", "common": "c", "frequent": "f"}
@@ -46,6 +48,14 @@ def read_federation(images: Sequence[Mapping[str, Any]], whole: Callable[[Any], 
         for key in ("neg_category_ids", "not_exhaustive_category_ids")
     )
     return Federation(absent, partial)
+
+
+def without_frequency(frequencies: Mapping[str, str]) -> list[str]:
+    """Return a note about categories, their frequencies by name, that count in no figure of a frequency."""
+    lacking = [name for name, frequency in frequencies.items() if frequency not in FREQUENCIES.values()]
+    figures = ", ".join(f"AP_{name}" for name in FREQUENCIES)
+    which = f"{counted(len(lacking), 'category', 'categories')} without a frequency (r, c or f)"
+    return [f"Left out of {figures}: {which}, such as {lacking[0]:.40}."] if lacking else []
 
 
 def _listed(image: Mapping[str, Any], key: str) -> list[Any]:

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.image_files import IMAGE_SUFFIXES, images_below, is_image
 from trt_workbench.core.input_files import open_regular
-from trt_workbench.engine.calibration import IMAGE_SUFFIXES
 from trt_workbench.vision.decode import read_image
 
 _VARIABLE = "OPENCV_FFMPEG_CAPTURE_OPTIONS"
@@ -116,9 +116,11 @@ def find_sources(given: Sequence[Path]) -> Sources:
     files: list[Path] = []
     for path in given:
         if path.is_dir():
-            inside = sorted(entry for entry in path.iterdir() if entry.suffix.lower() in IMAGE_SUFFIXES | VIDEOS)
+            inside = sorted(entry for entry in path.iterdir() if is_image(entry.name, VIDEOS))
             if not inside:
-                raise UsageProblem(f"The folder contains no images or videos ({_known()}): {path}")
+                deeper = next(images_below(path), None)
+                below = f"; pass a folder below it that does, such as {deeper.parent}" if deeper else ""
+                raise UsageProblem(f"The folder contains no images or videos ({_known()}){below}: {path}")
             files += inside
         elif not path.exists():
             raise UsageProblem(f"There is no such file or folder: {path}")

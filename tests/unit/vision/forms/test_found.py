@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.texts import refused
 
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.vision.dataset import read_dataset
 from trt_workbench.vision.forms.found import find_data
 
 
@@ -59,7 +61,6 @@ def test_a_description_is_found_in_its_folder(tmp_path: Path) -> None:
         (("data.yaml", "val.json"), None, r"several data sets \(data.yaml, val.json\)"),
         (("a.yml", "b.yaml"), None, r"\(a.yml, b.yaml\); pass one"),
         (("settings.yaml",), None, "no data set of split val"),
-        (("val.json",), None, "The first image, '', is in none of"),
         (("annotations.json",), "test", "no data set of split test"),
     ],
 )
@@ -78,3 +79,23 @@ def test_files_that_are_no_data_sets(tmp_path: Path) -> None:
     add(tmp_path / "a.jpg")
     with pytest.raises(UsageProblem, match="has no splits; remove --split"):
         find_data(add(tmp_path / "b.json", coco("a.jpg")), "val")
+
+
+@pytest.mark.parametrize("text", ['{"images": [', '{"images": [{"id": 1}], "annotations": [], "categories": []}'])
+def test_what_is_wrong_with_a_file_is_said_by_what_reads_it(tmp_path: Path, text: str) -> None:
+    place = find_data(add(tmp_path / "val.json", text))
+    with refused(UsageProblem):
+        read_dataset(place.images, place.annotations)
+
+
+def test_another_letter_case_is_named(tmp_path: Path) -> None:
+    add(tmp_path / "Set" / "Images" / "A.JPG")
+    with refused(UsageProblem):
+        find_data(tmp_path / "set")
+    file = add(tmp_path / "Set" / "data.yaml", "val: images/\nnames: [a]\n")
+    with refused(UsageProblem):
+        read_dataset(file.parent, file)
+    annotations = add(tmp_path / "val.json", coco("a.jpg") | {"categories": [{"id": 1, "name": "a"}]})
+    for folder in ("images", "Images"):
+        with refused(UsageProblem):
+            read_dataset(tmp_path / "Set" / folder, annotations)

@@ -11,10 +11,10 @@ from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import path_within
 from trt_workbench.core.hashing import hash_document
+from trt_workbench.core.image_files import images_below, is_image
 from trt_workbench.core.input_files import read_text
 from trt_workbench.vision.decode import image_size
 from trt_workbench.vision.forms.form import MOST_CLASSES, DataForm
-from trt_workbench.vision.forms.image_files import images_below, is_image
 
 LISTS = (".txt", ".csv", ".tsv")
 """Suffixes of a list of images with their classes."""

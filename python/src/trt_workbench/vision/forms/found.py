@@ -10,12 +10,15 @@ from typing import NamedTuple
 
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.files import other_case
 from trt_workbench.core.input_files import read_bytes
 from trt_workbench.vision.forms.classes import LISTS, class_folders
 from trt_workbench.vision.forms.form import DEFAULT_SPLIT, split_names
 from trt_workbench.vision.forms.voc import images_beside, split_lists, xml_files
 from trt_workbench.vision.forms.yolo import SUFFIXES
 
+DESCRIPTIONS = (*SUFFIXES, ".json")
+"""Suffixes of files that describe a data set of images with objects."""
 _ROBOFLOW = "_annotations.coco.json"
 # COCO's files of other tasks than "instances", or no annotations.
 _OTHERS = ("captions", "person", "keypoints", "panoptic", "stuff", "image")
@@ -57,7 +60,7 @@ def find_data(path: Path, split: str | None = None) -> DataPlace:
         UsageProblem: there is none, or several could be meant.
     """
     if not path.exists():
-        raise UsageProblem(f"The data set does not exist: {path}")
+        raise UsageProblem(f"The data set does not exist{other_case(path)}: {path}")
     if (found := look_for_data(path, split)) is None:
         what = f"--data found no data set of split {split or DEFAULT_SPLIT}"
         raise UsageProblem(f"{what}; it takes a folder with one of these, or the file: {_KNOWN}: {path}")
@@ -154,10 +157,12 @@ def _images_of(file: Path) -> Path:
     said = _FILE_NAME.search(data) or _ADDRESS.search(data)
     try:
         first = str(json.loads(b'"%b"' % said[1])) if said else ""
-    except ValueError:  # what reads the file says so
+    except ValueError:
         first = ""
+    if not first:
+        return file.parent  # what is wrong with the file is said by what reads it
     tried = [*dict.fromkeys(_folders(file))]
-    found = next((folder for folder in tried if first and (folder / first).is_file()), None)
+    found = next((folder for folder in tried if (folder / first).is_file()), None)
     if found is None:
         raise UsageProblem(
             f"The first image, {first!r:.80}, is in none of {', '.join(map(str, tried))}; pass --images and "

@@ -7,6 +7,7 @@ from typing import Any
 
 from trt_workbench.backends.preparation import Exif
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.files import other_case
 from trt_workbench.core.hashing import hash_bytes
 from trt_workbench.core.input_files import parse_json, read_bytes
 from trt_workbench.vision.forms.classes import LISTS, read_classes
@@ -50,7 +51,8 @@ def read_form(
         return read_classes(annotations, exif)
     if not folder.is_dir():
         raise UsageProblem(
-            f"The images folder does not exist; pass the folder with the files that the annotations name: {folder}"
+            f"The images folder does not exist{other_case(folder)}; pass the folder with the files that the "
+            f"annotations name: {folder}"
         )
     data = _read(annotations)
     document = _parse(data, annotations, keys)

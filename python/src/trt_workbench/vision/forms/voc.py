@@ -12,9 +12,9 @@ from xml.etree import ElementTree
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.hashing import hash_bytes, hash_document, hash_parts
+from trt_workbench.core.image_files import is_image
 from trt_workbench.core.input_files import read_bytes, read_text
 from trt_workbench.vision.forms.form import DEFAULT_SPLIT, MOST_CLASSES, DataForm, split_names
-from trt_workbench.vision.forms.image_files import is_image
 
 _IMAGES = ("JPEGImages", "images")
 _MOST_BYTES = 2**26

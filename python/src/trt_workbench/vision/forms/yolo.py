@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 from trt_workbench.backends.preparation import Exif
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.files import other_case
 from trt_workbench.core.hashing import hash_bytes, hash_document, hash_parts
+from trt_workbench.core.image_files import images_below, is_image
 from trt_workbench.core.input_files import read_text
 from trt_workbench.core.yaml_settings import Location, read_yaml
 from trt_workbench.vision.decode import image_size
 from trt_workbench.vision.forms.form import DEFAULT_SPLIT, MOST_CLASSES, DataForm, split_names
-from trt_workbench.vision.forms.image_files import images_below, is_image
 from trt_workbench.vision.forms.yolo_labels import LabelReader, Labels
 
 SUFFIXES = (".yaml", ".yml")
@@ -170,7 +171,7 @@ def _place(described: _Yaml, key: str, value: str, notes: list[str]) -> Path:
     found = next((one for one in (said, here / value, *tails) if one.exists()), None)
     if found is None or not (found.is_dir() or found.suffix == ".txt"):
         never = "; its `download` is never run" if "download" in described.content else ""
-        kind = "is neither a folder nor a .txt" if found else "does not exist"
+        kind = "is neither a folder nor a .txt" if found else f"does not exist{other_case(_plain(said))}"
         raise described.wrong(key, f"{_plain(found or said)} {kind}{never}")
     if found != said:
         notes.append(f"{_plain(said)}, the data set's {key}, does not exist; {_plain(found)} was taken.")

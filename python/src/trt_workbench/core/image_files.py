@@ -6,12 +6,13 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from trt_workbench.engine.calibration import IMAGE_SUFFIXES
+IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff"})
+"""Of images, in upper or lower case."""
 
 
-def is_image(name: str) -> bool:
-    """Whether a file is an image by its name; hidden ones, as macOS leaves them in archives, are not."""
-    return not name.startswith(".") and Path(name).suffix.lower() in IMAGE_SUFFIXES
+def is_image(name: str, others: frozenset[str] = frozenset()) -> bool:
+    """Whether a file is an image, or of other suffixes, by its name; hidden ones, as macOS leaves them, are not."""
+    return not name.startswith(".") and Path(name).suffix.lower() in IMAGE_SUFFIXES | others
 
 
 def images_below(folder: Path) -> Iterator[Path]:
