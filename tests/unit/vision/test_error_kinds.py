@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.unit.vision.test_coco_scores import CATEGORIES, detections_near, ground_truth
 
 from trt_workbench.vision.confusion import confuse
-from trt_workbench.vision.error_kinds import KINDS, count_errors
+from trt_workbench.vision.error_kinds import KINDS, ImagePairs, count_errors
 from trt_workbench.vision.matches import CocoMatches, Verdicts
 from trt_workbench.vision.measure import BOXES
 from trt_workbench.vision.operating import figures_at
@@ -17,13 +17,13 @@ def errors(
     rows: list[list[float]], found: list[int], truth: list[int], crowd: list[bool] | None = None
 ) -> dict[str, int]:
     """Detections by falling score with their overlaps of the objects; classes of both."""
-    counts = count_errors(
+    image = ImagePairs(
         np.array(rows, np.float64).reshape(len(found), len(truth)),
         np.array(truth, np.int64),
         np.array(crowd or [False] * len(truth), np.bool_),
         np.array(found, np.int64),
-        np.linspace(0.9, 0.5, len(found)).astype(np.float32),
     )
+    counts = count_errors(image, np.linspace(0.9, 0.5, len(found)).astype(np.float32))
     return {kind: count for kind, count in zip(KINDS, counts, strict=True) if count}
 
 
@@ -94,7 +94,7 @@ def test_as_the_paper_says(seed: int, count: int, extra: int) -> None:
             kind = "duplicate" if near >= 0.5 else "both" if far > 0.1 else "background"
         expected[kind] += 1
     expected["missed"] = len(truth) - len(explained)
-    counts = count_errors(overlaps, truth.category_ids, truth.crowd, found.category_ids, found.scores)
+    counts = count_errors(ImagePairs(overlaps, truth.category_ids, truth.crowd, found.category_ids), found.scores)
     assert dict(zip(KINDS, counts, strict=True)) == expected
 
 

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from trt_workbench.vision.dataset import Category, GroundTruth
 from trt_workbench.vision.detections import DetectionTable, at_least
-from trt_workbench.vision.error_kinds import KINDS, count_errors
-from trt_workbench.vision.measure import BOXES, Measure
+from trt_workbench.vision.error_kinds import KINDS, ImagePairs, count_errors
+from trt_workbench.vision.figures import Measure
+from trt_workbench.vision.measure import BOXES
 from trt_workbench.vision.settings import IOU_THRESHOLD, SCORE_THRESHOLD
 
 _MOST_CLASSES: Final = 2000  # of a matrix of all; with more it has those that occur
@@ -90,9 +91,9 @@ def confuse(
         rows, overlaps = np.arange(own.start, own.stop), np.zeros((len(kept), own.stop - own.start))
         if overlaps.size:
             overlaps = measure.overlaps(detections, kept, truth, rows)
-        image = (overlaps, true_classes[own], truth.crowd[own], found_classes[kept])
-        errors[index] = count_errors(*image, detections.scores[kept])
-        pairs = _match_image(*image, background)
+        image = ImagePairs(overlaps, true_classes[own], truth.crowd[own], found_classes[kept])
+        errors[index] = count_errors(image, detections.scores[kept])
+        pairs = _match_image(image, background)
         np.add.at(matrix, (pairs[:, 0], pairs[:, 1]), 1)
         right = int(np.count_nonzero(pairs[:, 0] == pairs[:, 1]))
         objects = int(np.count_nonzero(~truth.crowd[own]))
@@ -106,19 +107,14 @@ def _bounds(image_ids: NDArray[np.int64], owners: NDArray[np.int64]) -> list[int
     return [*np.searchsorted(owners, image_ids, side="left").tolist(), len(owners)]
 
 
-def _match_image(
-    overlaps: NDArray[np.float64],
-    true_classes: NDArray[np.int64],
-    crowd: NDArray[np.bool_],
-    found_classes: NDArray[np.int64],
-    background: int,
-) -> NDArray[np.int64]:
+def _match_image(image: ImagePairs, background: int) -> NDArray[np.int64]:
     """Pairs (ground-truth class, predicted class) [P,2], each object and detection in one; see `confuse`."""
+    overlaps, true_classes, crowd, found_classes = image
     if not overlaps.size:
         rows = [(int(label), background) for label in true_classes[~crowd]]
         rows += [(background, int(label)) for label in found_classes]
         return np.array(rows, np.int64).reshape(-1, 2)
-    same = found_classes[:, None] == true_classes[None, :]
+    same = image.same
     near = (overlaps >= IOU_THRESHOLD) & ~crowd[None, :]
     truth_of = np.full(len(found_classes), -1)
     taken = np.zeros(len(true_classes), np.bool_)
@@ -128,9 +124,8 @@ def _match_image(
             row, column = rows_[place], columns[place]
             if truth_of[row] < 0 and not taken[column]:
                 truth_of[row], taken[column] = column, True
-    in_crowd = ((overlaps >= IOU_THRESHOLD) & crowd[None, :] & same).any(axis=1)
     matched = truth_of >= 0
-    alone, missed = ~matched & ~in_crowd, ~taken & ~crowd
+    alone, missed = ~matched & ~image.in_crowd, ~taken & ~crowd
     return np.concatenate(
         [
             np.stack([true_classes[truth_of[matched]], found_classes[matched]], axis=1),

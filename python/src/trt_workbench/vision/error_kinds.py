@@ -8,7 +8,7 @@ what each costs of AP.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,25 +27,37 @@ KINDS: Final = {
 """In this order."""
 
 
-def count_errors(
-    overlaps: NDArray[np.float64],
-    true_classes: NDArray[np.int64],
-    crowd: NDArray[np.bool_],
-    found_classes: NDArray[np.int64],
-    scores: NDArray[np.float32],
-) -> list[int]:
-    """Return how many of each kind an image has, in the order of `KINDS`.
+class ImagePairs(NamedTuple):
+    """The detections of an image with its objects.
 
-    Args:
-        overlaps: float64 [D, G] of detections with objects.
+    Attributes:
+        overlaps: float64 [D, G].
         true_classes: [G].
         crowd: bool [G].
         found_classes: [D].
-        scores: float32 [D].
     """
-    same = (found_classes[:, None] == true_classes) & ~crowd
+
+    overlaps: NDArray[np.float64]
+    true_classes: NDArray[np.int64]
+    crowd: NDArray[np.bool_]
+    found_classes: NDArray[np.int64]
+
+    @property
+    def same(self) -> NDArray[np.bool_]:
+        """Whether both are of one class, bool [D, G]."""
+        return np.asarray(self.found_classes[:, None] == self.true_classes)
+
+    @property
+    def in_crowd(self) -> NDArray[np.bool_]:
+        """Which detections lie in a crowd of their class, so that they are not wrong, bool [D]."""
+        return np.asarray((self.same & self.crowd & (self.overlaps >= IOU_THRESHOLD)).any(axis=1))
+
+
+def count_errors(image: ImagePairs, scores: NDArray[np.float32]) -> list[int]:
+    """Return how many of each kind an image has, in the order of `KINDS`; `scores` is float32 [D]."""
+    overlaps, crowd, in_crowd = image.overlaps, image.crowd, image.in_crowd
+    same = image.same & ~crowd
     own, other = np.where(same, overlaps, 0.0), np.where(same | crowd, 0.0, overlaps)
-    in_crowd = ((found_classes[:, None] == true_classes) & crowd & (overlaps >= IOU_THRESHOLD)).any(axis=1)
     missed, covered, kinds = ~crowd, np.zeros(len(crowd), np.bool_), []
     wrong = [place for place in _unmatched(own, missed, np.argsort(-scores, kind="stable")) if not in_crowd[place]]
     for place in wrong:

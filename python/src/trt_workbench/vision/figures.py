@@ -1,15 +1,21 @@
-"""What every way to score gives: figures of the images as they are, and of resamples of them."""
+"""What every way to score is and gives: figures of the images as they are, and of resamples of them."""
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trt_workbench.vision.dataset import Category
-from trt_workbench.vision.matches import ResampledFigures, Verdicts
+from trt_workbench.vision.dataset import Category, GroundTruth
+from trt_workbench.vision.detections import DetectionTable
+
+if TYPE_CHECKING:
+    from trt_workbench.vision.matches import ResampledFigures, Verdicts
+
+Rows = NDArray[np.intp]
 
 
 class Scores(Protocol):
@@ -44,3 +50,41 @@ class Matches(Protocol):
 
     def verdicts(self) -> list[Verdicts] | None:
         """Return what was found of each category; None where no threshold of scores decides that."""
+
+
+class Measure(abc.ABC):
+    """One way to score, with the names of its figures. Without state.
+
+    Attributes:
+        prefix: of its figures in metrics.json.
+        words: what is scored, in the plural.
+        figures: their meanings by name.
+        main: the one that models are compared by, and the one that is shown next to it.
+        by_score: whether a threshold of scores decides what is found.
+        exact: whether its overlaps are those that its figures are made of, to the last bit.
+    """
+
+    prefix: ClassVar[str]
+    words: ClassVar[str]
+    figures: ClassVar[Mapping[str, str]]
+    main: ClassVar[tuple[str, str]] = ("AP", "AP50")
+    by_score: ClassVar[bool] = True
+    exact: ClassVar[bool] = True
+
+    @abc.abstractmethod
+    def overlaps(self, found: DetectionTable, rows: Rows, truth: GroundTruth, objects: Rows) -> NDArray[np.float64]:
+        """Return the overlap of some detections with some annotations, float64 [rows, objects]."""
+
+    @abc.abstractmethod
+    def scores(self, truth: GroundTruth, categories: Sequence[Category], found: DetectionTable) -> Scores:
+        """Return the figures of detections."""
+
+    @abc.abstractmethod
+    def matches(
+        self, image_ids: NDArray[np.int64], truth: GroundTruth, categories: Sequence[Category], found: DetectionTable
+    ) -> Matches:
+        """Return what makes the figures of resamples of the images, whose ids are ascending."""
+
+    def scored(self, truth: GroundTruth, found: DetectionTable) -> DetectionTable:  # noqa: ARG002 - of all data sets
+        """Return the detections that count, as right or wrong."""
+        return found

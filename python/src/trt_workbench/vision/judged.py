@@ -13,10 +13,9 @@ from trt_workbench.core.statistics.bootstrap import draw_counts
 from trt_workbench.vision.dataset import CocoDataset
 from trt_workbench.vision.detections import DetectionTable
 from trt_workbench.vision.document import FIGURES
-from trt_workbench.vision.figures import Scores
+from trt_workbench.vision.figures import Measure, Scores
 from trt_workbench.vision.lvis import measures_of
 from trt_workbench.vision.matches import ResampledFigures, Verdicts
-from trt_workbench.vision.measure import Measure
 from trt_workbench.vision.operating import Operating, curves, figures_at, operate
 from trt_workbench.vision.settings import SCORE_THRESHOLD
 from trt_workbench.vision.tasks.base import VisionTask

@@ -13,7 +13,8 @@ from trt_workbench.vision.dataset import Category, CocoDataset, GroundTruth
 from trt_workbench.vision.detections import DetectionTable, best_of
 from trt_workbench.vision.document import FIGURES
 from trt_workbench.vision.federation import FREQUENCIES, Federation, among
-from trt_workbench.vision.measure import BOXES, MASKS, BoxMeasure, MaskMeasure, Measure
+from trt_workbench.vision.figures import Measure
+from trt_workbench.vision.measure import BOXES, MASKS, BoxMeasure, CocoMeasure, MaskMeasure
 from trt_workbench.vision.tasks.base import VisionTask
 
 _MOST = 300
@@ -26,7 +27,7 @@ _FIGURES: Final = {
 }
 
 
-class _Federated(Measure):
+class _Federated(CocoMeasure):
     """Scores by LVIS's rules what another measure scores by COCO's."""
 
     figures: ClassVar[Mapping[str, str]] = _FIGURES
@@ -80,7 +81,7 @@ class _LvisMasks(_Federated, MaskMeasure):
         return self._punished(super().areas(found), found)
 
 
-_BY_LVIS: Final = {BOXES: _LvisBoxes, MASKS: _LvisMasks}
+_BY_LVIS: Final[dict[Measure, type[_Federated]]] = {BOXES: _LvisBoxes, MASKS: _LvisMasks}
 
 
 def measures_of(task: VisionTask, dataset: CocoDataset) -> tuple[Measure, ...]:

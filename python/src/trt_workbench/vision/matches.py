@@ -20,7 +20,7 @@ from trt_workbench.core.statistics.summary import interval
 from trt_workbench.vision.dataset import Category, GroundTruth
 from trt_workbench.vision.detections import DetectionTable, ranks
 from trt_workbench.vision.federation import FREQUENCIES
-from trt_workbench.vision.measure import BOXES, Measure
+from trt_workbench.vision.measure import BOXES, CocoMeasure
 
 _THRESHOLDS: Final = np.linspace(0.5, 0.95, 10)
 _RECALLS: Final = np.linspace(0.0, 1.0, 101)
@@ -131,7 +131,7 @@ class CocoMatches:
         truth: GroundTruth,
         categories: Sequence[Category],
         detections: DetectionTable,
-        measure: Measure = BOXES,
+        measure: CocoMeasure = BOXES,
     ) -> None:
         """Match every detection as COCOeval does with its default parameters.
 
@@ -202,7 +202,7 @@ def _match(
     category: int,
     detections: DetectionTable,
     all_areas: NDArray[np.float64],
-    measure: Measure,
+    measure: CocoMeasure,
 ) -> _ClassMatches:
     """Match the detections of one category."""
     mine, own = np.flatnonzero(truth.category_ids == category), np.flatnonzero(detections.category_ids == category)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 from hotcoco import COCO, COCOeval
@@ -16,46 +16,27 @@ from trt_workbench.vision.dataset import Category, GroundTruth
 from trt_workbench.vision.detections import DetectionTable, best_of
 from trt_workbench.vision.document import FIGURES
 from trt_workbench.vision.extras import Restored
+from trt_workbench.vision.figures import Matches, Measure, Rows, Scores
 from trt_workbench.vision.keypoints import Keypoints
 from trt_workbench.vision.masks import Masks
 from trt_workbench.vision.oks import sigmas, similarities
 from trt_workbench.vision.rotated import RotatedBoxes, overlaps
 
-if TYPE_CHECKING:
-    from trt_workbench.vision.figures import Matches, Scores
-
-Rows = NDArray[np.intp]
 R = TypeVar("R", bound=Restored)
 
 
-class Measure(abc.ABC):
-    """One way to score, with the names of its figures. Without state.
+class CocoMeasure(Measure):
+    """One way to score by COCOeval.
 
     Attributes:
-        kind: COCOeval's iouType.
-        prefix: of its figures in metrics.json.
-        words: what is scored, in the plural.
-        figures: their meanings by name, in the order of COCOeval's `stats`.
-        main: the one that models are compared by, and the one that is shown next to it.
-        by_score: whether a threshold of scores decides what is found.
+        kind: its iouType; `figures` are in the order of its `stats`, and `overlaps` are its own.
         most: how many detections of an image and category count.
-        exact: whether the overlaps here are hotcoco's to the last bit.
         lvis: whether hotcoco scores by LVIS's rules.
     """
 
     kind: ClassVar[Literal["bbox", "segm", "keypoints", "obb"]]
-    prefix: ClassVar[str]
-    words: ClassVar[str]
-    figures: ClassVar[Mapping[str, str]]
-    main: ClassVar[tuple[str, str]] = ("AP", "AP50")
-    by_score: ClassVar[bool] = True
     most: ClassVar[int] = 100
-    exact: ClassVar[bool] = True
     lvis: ClassVar[bool] = False
-
-    @abc.abstractmethod
-    def overlaps(self, found: DetectionTable, rows: Rows, truth: GroundTruth, objects: Rows) -> NDArray[np.float64]:
-        """Return the overlap of some detections with some annotations, float64 [rows, objects], as COCOeval does."""
 
     @abc.abstractmethod
     def areas(self, found: DetectionTable) -> NDArray[np.float64]:
@@ -79,10 +60,6 @@ class Measure(abc.ABC):
 
         return CocoMatches(image_ids, truth, categories, found, self)
 
-    def scored(self, truth: GroundTruth, found: DetectionTable) -> DetectionTable:  # noqa: ARG002 - of all data sets
-        """Return the detections that count, as right or wrong."""
-        return found
-
     def named(
         self, image_ids: NDArray[np.int64], categories: Sequence[Category]
     ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -104,7 +81,7 @@ class Measure(abc.ABC):
         """
 
 
-class BoxMeasure(Measure):
+class BoxMeasure(CocoMeasure):
     """Boxes, by iouType "bbox"."""
 
     kind = "bbox"
@@ -130,7 +107,7 @@ class BoxMeasure(Measure):
         return COCOeval(expected, expected.load_res(_results(found, places)), self.kind, lvis_style=self.lvis)
 
 
-class MaskMeasure(Measure):
+class MaskMeasure(CocoMeasure):
     """Masks, by iouType "segm". A detection is as large as its mask, as in COCO's own results, which hold no boxes."""
 
     kind = "segm"
@@ -161,7 +138,7 @@ class MaskMeasure(Measure):
         return COCOeval(expected, results, self.kind, lvis_style=self.lvis)
 
 
-class _Keypoints(Measure):
+class _Keypoints(CocoMeasure):
     """Keypoints, by iouType "keypoints". A detection is as large as its points span, as in COCO's own results."""
 
     kind = "keypoints"
@@ -203,7 +180,7 @@ class _Keypoints(Measure):
         return made
 
 
-class _Rotated(Measure):
+class _Rotated(CocoMeasure):
     """Rotated boxes by the exact area that they share, as DOTA's evaluation has it, and hotcoco's iouType "obb"."""
 
     kind = "obb"
@@ -256,7 +233,7 @@ def _results(found: DetectionTable, places: Sequence[Rows]) -> NDArray[np.float6
 
 
 def _loaded(
-    measure: Measure,
+    measure: CocoMeasure,
     named: tuple[list[Any], list[Any]],
     truth: GroundTruth,
     found: DetectionTable,

@@ -19,7 +19,8 @@ from trt_workbench.vision.dataset import Category, CocoDataset
 from trt_workbench.vision.detections import DetectionTable
 from trt_workbench.vision.families import Family
 from trt_workbench.vision.families.recognise import with_said
-from trt_workbench.vision.measure import BOXES, Measure
+from trt_workbench.vision.figures import Measure
+from trt_workbench.vision.measure import BOXES
 from trt_workbench.vision.preparation import flag, options_of, values_of
 from trt_workbench.vision.settings import BY_ID
 

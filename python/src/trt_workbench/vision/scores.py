@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from trt_workbench.vision.dataset import Category, GroundTruth
 from trt_workbench.vision.detections import DetectionTable
-from trt_workbench.vision.measure import BOXES, Measure
+from trt_workbench.vision.measure import BOXES, CocoMeasure
 
 _ALL_AREAS, _MOST = 0, -1  # places of area range "all" and of the largest maxDets in COCOeval's arrays
 _THRESHOLDS: Final = {"0.50": 0, "0.75": 5}  # places in COCOeval's IoU thresholds 0.50:0.05:0.95
@@ -75,7 +75,7 @@ class CocoScores:
 
 
 def score_detections(
-    truth: GroundTruth, categories: Sequence[Category], detections: DetectionTable, measure: Measure = BOXES
+    truth: GroundTruth, categories: Sequence[Category], detections: DetectionTable, measure: CocoMeasure = BOXES
 ) -> CocoScores:
     """Score detections as COCOeval does with its default parameters.
 

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 import numpy as np
-from hotcoco import COCOeval
 from numpy.typing import NDArray
 
 from trt_workbench.vision.dataset import Category, GroundTruth
 from trt_workbench.vision.detections import DetectionTable, ranks
+from trt_workbench.vision.figures import Measure, Rows
 from trt_workbench.vision.matches import ResampledFigures
-from trt_workbench.vision.measure import Measure, Rows
 
 RANKS: Final = 5
 _FIGURES: Final = {
@@ -113,17 +112,9 @@ class _TopClasses(Measure):
     def overlaps(self, found: DetectionTable, rows: Rows, truth: GroundTruth, objects: Rows) -> NDArray[np.float64]:  # noqa: ARG002
         return np.ones((len(rows), len(objects)))
 
-    def areas(self, found: DetectionTable) -> NDArray[np.float64]:
-        return np.ones(len(found))
-
     def scored(self, truth: GroundTruth, found: DetectionTable) -> DetectionTable:  # noqa: ARG002
         """Return the best class of each image."""
         return found.select(np.flatnonzero(ranks(found.image_ids) == 0))
-
-    def evaluation(
-        self, named: tuple[list[Any], list[Any]], truth: GroundTruth, found: DetectionTable, places: Sequence[Rows]
-    ) -> COCOeval:
-        raise NotImplementedError  # `scores` needs none
 
     def scores(self, truth: GroundTruth, categories: Sequence[Category], found: DetectionTable) -> TopScores:
         """Return which images are right; an image is one annotation."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from trt_workbench.vision.dataset import GroundTruth
     from trt_workbench.vision.extras import Restored
     from trt_workbench.vision.families.base import Family
-    from trt_workbench.vision.measure import Measure
+    from trt_workbench.vision.figures import Measure
 
 Corners = tuple[float, float, float, float]
 _MOST: Final = 2**24

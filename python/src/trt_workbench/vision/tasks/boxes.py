@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from trt_workbench.vision.measure import BOXES, Measure
+from trt_workbench.vision.figures import Measure
+from trt_workbench.vision.measure import BOXES
 from trt_workbench.vision.tasks.base import VisionTask
 from trt_workbench.vision.tasks.names import TaskName
 

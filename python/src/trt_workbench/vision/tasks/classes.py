@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from trt_workbench.vision.document import ImageRecord
-from trt_workbench.vision.measure import Measure
+from trt_workbench.vision.figures import Measure
 from trt_workbench.vision.tasks.base import Corners, VisionTask
 from trt_workbench.vision.tasks.names import TaskName
 from trt_workbench.vision.top_classes import RANKS, TOP_CLASSES
