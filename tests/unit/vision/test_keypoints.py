@@ -11,6 +11,7 @@ from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 from tests.texts import refused
 from tests.unit.vision.test_coco_scores import CATEGORIES, detections_near, ground_truth
+from tests.unit.vision.yolo_heads import SIZE, drawn, output_of
 
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.core.errors import NotFinite, UsageProblem
@@ -24,9 +25,6 @@ from trt_workbench.vision.measure import KEYPOINTS
 from trt_workbench.vision.scores import score_detections
 from trt_workbench.vision.tasks.registry import task_of
 
-SIZE = (96, 112)
-ANCHORS = sum((SIZE[0] // stride) * (SIZE[1] // stride) for stride in (8, 16, 32))
-
 
 def family(output: tuple[int, ...], **metadata: str) -> Family:
     given_ = {"task": "pose", "names": "['person', 'horse']", "kpt_shape": "[17, 3]", **metadata}
@@ -35,14 +33,8 @@ def family(output: tuple[int, ...], **metadata: str) -> Family:
 
 
 def rows(rng: np.random.Generator, batch: int, values: int, *, end_to_end: bool) -> Any:
-    count = 40 if end_to_end else ANCHORS
-    centres, sides = rng.uniform(-5, [117, 101], (batch, count, 2)), rng.uniform(1, 70, (batch, count, 2))
-    more = rng.uniform(-10, 130, (batch, count, values))
-    if end_to_end:
-        score, label = rng.random((batch, count, 1)), rng.integers(0, 2, (batch, count, 1))
-        return np.concatenate([centres - sides / 2, centres + sides / 2, score, label, more], 2).astype(np.float32)
-    scores = np.where(rng.random((batch, count, 2)) < 0.1, rng.random((batch, count, 2)), 0)
-    return np.concatenate([centres, sides, scores, more], 2).transpose(0, 2, 1).astype(np.float32)
+    boxes = drawn(rng, batch, end_to_end=end_to_end)
+    return output_of(rng, boxes, rng.uniform(-10, 130, (*boxes.shape[:2], values)), 2, end_to_end=end_to_end)
 
 
 @pytest.mark.parametrize(("end_to_end", "name"), [(False, "yolov8-pose"), (True, "yolov10-pose")])

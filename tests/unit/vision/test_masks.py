@@ -13,6 +13,7 @@ from packaging.version import Version
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 from tests.unit.vision.test_coco_scores import CATEGORIES, detections_near, ground_truth
+from tests.unit.vision.yolo_heads import SIZE, drawn, output_of
 
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.preparation import Preparation
@@ -28,9 +29,7 @@ from trt_workbench.vision.measure import MASKS
 from trt_workbench.vision.scores import score_detections
 from trt_workbench.vision.tasks.registry import task_of
 
-SIZE = (96, 112)
 CLASSES = 3
-ANCHORS = sum((SIZE[0] // stride) * (SIZE[1] // stride) for stride in (8, 16, 32))
 
 
 def family(output: tuple[int, ...], **metadata: str) -> Family:
@@ -43,16 +42,9 @@ def family(output: tuple[int, ...], **metadata: str) -> Family:
 def outputs(rng: np.random.Generator, batch: int, *, end_to_end: bool) -> dict[str, Any]:
     planes = rng.normal(0, 1, (batch, 32, 24, 28)).astype(np.float32)
     prototypes = np.stack([[cv2.GaussianBlur(plane, (7, 7), 2) for plane in image] for image in planes])
-    count = 40 if end_to_end else ANCHORS
-    centres, sides = rng.uniform(-5, [117, 101], (batch, count, 2)), rng.uniform(1, 70, (batch, count, 2))
-    more = rng.normal(0, 1, (batch, count, 32))
-    if end_to_end:
-        score, label = rng.random((batch, count, 1)), rng.integers(0, CLASSES, (batch, count, 1))
-        rows = np.concatenate([centres - sides / 2, centres + sides / 2, score, label, more], axis=2)
-        return {"output0": rows.astype(np.float32), "output1": prototypes}
-    scores = np.where(rng.random((batch, count, CLASSES)) < 0.1, rng.random((batch, count, CLASSES)), 0)
-    rows = np.concatenate([centres, sides, scores, more], axis=2).transpose(0, 2, 1)
-    return {"output0": rows.astype(np.float32), "output1": prototypes}
+    boxes = drawn(rng, batch, end_to_end=end_to_end)
+    more = rng.normal(0, 1, (*boxes.shape[:2], 32))
+    return {"output0": output_of(rng, boxes, more, CLASSES, end_to_end=end_to_end), "output1": prototypes}
 
 
 @pytest.mark.parametrize(("end_to_end", "name"), [(False, "yolov8-seg"), (True, "yolov10-seg")])

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.texts import refused
 from tests.unit.vision.test_coco_scores import CATEGORIES
+from tests.unit.vision.yolo_heads import SIZE, drawn, output_of
 
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.core.errors import UsageProblem
@@ -20,9 +21,6 @@ from trt_workbench.vision.measure import ROTATED
 from trt_workbench.vision.rotated import RotatedBoxes, overlaps, probabilistic_iou, rotated_nms
 from trt_workbench.vision.scores import score_detections
 from trt_workbench.vision.tasks.registry import task_of
-
-SIZE = (96, 112)
-ANCHORS = sum((SIZE[0] // stride) * (SIZE[1] // stride) for stride in (8, 16, 32))
 
 
 def boxes(rng: np.random.Generator, count: int) -> Any:
@@ -38,13 +36,9 @@ def family(output: tuple[int, ...]) -> Family:
 
 
 def rows(rng: np.random.Generator, batch: int, *, end_to_end: bool) -> Any:
-    count = 40 if end_to_end else ANCHORS
-    made = np.stack([boxes(rng, count) for _ in range(batch)])
-    if end_to_end:
-        score, label = rng.random((batch, count, 1)), rng.integers(0, 2, (batch, count, 1))
-        return np.concatenate([made[..., :4], score, label, made[..., 4:]], 2).astype(np.float32)
-    scores = np.where(rng.random((batch, count, 2)) < 0.3, rng.random((batch, count, 2)), 0)
-    return np.concatenate([made[..., :4], scores, made[..., 4:]], 2).transpose(0, 2, 1).astype(np.float32)
+    placed = drawn(rng, batch, end_to_end=end_to_end)
+    angles = rng.uniform(-1, 2.4, (*placed.shape[:2], 1))
+    return output_of(rng, placed, angles, 2, end_to_end=end_to_end, corners=False)
 
 
 @pytest.mark.parametrize(("end_to_end", "name"), [(False, "yolov8-obb"), (True, "yolov10-obb")])
