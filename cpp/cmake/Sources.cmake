@@ -21,6 +21,7 @@ set(TRTW_CPU_SOURCES
   src/trt/regular_file.cpp
   src/trt/standard_library.cpp
   src/trt/tensor.cpp
+  src/vision/head_cpu.cpp
   src/vision/letterbox_cpu.cpp
   src/vision/staging.cpp)
 
@@ -36,6 +37,8 @@ set(TRTW_CUDA_SOURCES
 # nvcc.
 set(TRTW_KERNEL_SOURCES
   src/run/row_copy.cu
+  src/vision/head.cu
+  src/vision/head_gpu.cpp
   src/vision/letterbox.cu
   src/vision/letterbox_gpu.cpp)
 
@@ -75,6 +78,7 @@ set(TRTW_TENSORRT_SOURCES
 
 # Both.
 set(TRTW_STREAM_SOURCES
+  src/run/detector.cpp
   src/run/state_arena.cpp
   src/run/stream_pool.cpp)
 
@@ -91,6 +95,7 @@ set(TRTW_TEST_NAMES
   trt/test_regular_file
   trt/test_standard_library
   trt/test_tensor
+  vision/test_head
   vision/test_letterbox
   vision/test_staging)
 

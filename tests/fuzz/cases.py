@@ -239,6 +239,7 @@ _OPTIONS = {
         "--imgsz",
         "--precision",
         "--preprocess",
+        "--postprocess",
         "--option",
         "--seed",
     ),

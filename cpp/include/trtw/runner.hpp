@@ -21,9 +21,13 @@ class SlotPool;
 /// Thread-safe.
 class Runner {
 public:
+    using MakeSlot = std::function<std::unique_ptr<Slot>(int slot)>;
+
     /// `while_waiting` is called ten times a second by a thread that waits for a slot; what it throws ends the call.
+    /// `make_slot` makes slots that do more than execute the engine.
     /// Throws UsageProblem for options that do not fit the engine, OutOfMemory or DeviceFailure.
-    Runner(std::shared_ptr<const Plan> plan, RunnerOptions options, std::function<void()> while_waiting = {});
+    Runner(std::shared_ptr<const Plan> plan, RunnerOptions options, std::function<void()> while_waiting = {},
+           const MakeSlot& make_slot = {});
     ~Runner();
     Runner(const Runner&) = delete;
     Runner& operator=(const Runner&) = delete;
@@ -42,6 +46,7 @@ public:
 
         [[nodiscard]] const std::vector<Output>& outputs() const noexcept { return *outputs_; }
         [[nodiscard]] const Timing& timing() const noexcept { return timing_; }
+        [[nodiscard]] int slot() const noexcept { return slot_; }
 
     private:
         friend class Runner;

@@ -246,6 +246,72 @@ class LetterboxSpec:
         dtype: Literal["float32", "float16", "uint8"] = "float32",
     ) -> None: ...
 
+class HeadSpec:
+    """How a detector's outputs become boxes; fields as those of `Head` (`backends/images.py`).
+
+    Values that make no sense, such as no item, are a UsageProblem.
+
+    Attributes:
+        kind: what is a candidate.
+        boxes: place of an item's four values.
+        form: what the four values are.
+        scores: place of the scores of an item, one a class.
+        objectness: place of what the scores are multiplied by; of kind cells.
+        labels: place of an item's class; of kind rows.
+        background: place of a value of an item that must be finite; output -1: none.
+        label_major: of equal scores the one of the first class counts, not that of the first item.
+        logits: a score is the sigmoid of its value.
+        sizes: whether boxes of cells are raw; of kind cells.
+        strides: of the levels, finest first; of kind cells.
+        conf: lowest score, which kind cells keeps and others do not.
+        iou: overlap from which on a better box of its class drops one; None for no suppression.
+        most: best candidates that count; 0 for all.
+        max_dets: boxes of an image.
+    """
+
+    height: Final[int]
+    width: Final[int]
+    items: Final[int]
+    classes: Final[int]
+    kind: Final[Literal["pairs", "best", "cells", "rows"]]
+    boxes: Final[tuple[int, int, int, int]]
+    form: Final[Literal["corners", "centre", "shares"]]
+    scores: Final[tuple[int, int, int, int]]
+    objectness: Final[tuple[int, int, int, int]]
+    labels: Final[tuple[int, int, int, int]]
+    background: Final[tuple[int, int, int, int]]
+    label_major: Final[bool]
+    logits: Final[bool]
+    sizes: Final[Literal["by-value", "raw", "decoded"]]
+    strides: Final[list[int]]
+    conf: Final[float]
+    iou: Final[float | None]
+    most: Final[int]
+    max_dets: Final[int]
+    def __init__(
+        self,
+        height: int,
+        width: int,
+        items: int,
+        classes: int,
+        *,
+        kind: Literal["pairs", "best", "cells", "rows"] = "pairs",
+        boxes: Sequence[int] = (0, 0, 0, 0),
+        form: Literal["corners", "centre", "shares"] = "corners",
+        scores: Sequence[int] = (0, 0, 0, 0),
+        objectness: Sequence[int] = (0, 0, 0, 0),
+        labels: Sequence[int] = (0, 0, 0, 0),
+        background: Sequence[int] = (-1, 0, 0, 0),
+        label_major: bool = False,
+        logits: bool = False,
+        sizes: Literal["by-value", "raw", "decoded"] = "by-value",
+        strides: Sequence[int] = (),
+        conf: float = 0.001,
+        iou: float | None = None,
+        most: int = 0,
+        max_dets: int = 300,
+    ) -> None: ...
+
 class _PlanOptions(TypedDict, total=False):
     """How a plan is loaded.
 

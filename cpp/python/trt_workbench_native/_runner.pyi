@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol, Self, TypeAlias, Unpack
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from trt_workbench_native._options import BenchOptions, LetterboxSpec, RunnerOptions, _PlanOptions
+from trt_workbench_native._options import BenchOptions, HeadSpec, LetterboxSpec, RunnerOptions, _PlanOptions
 
 class CudaArray(Protocol):
     """An array on a GPU, such as a torch.Tensor, a cupy.ndarray or a DeviceArray."""
@@ -164,6 +164,17 @@ class Letterbox:
         """Raise DeviceFailure without a usable GPU."""
     def __call__(self, images: Sequence[Image]) -> DeviceArray:
         """Return a new array [N, 3, H, W] or [N, H, W, 3] of the spec's dtype. Raises UsageProblem, DeviceFailure."""
+
+# ---- boxes of detectors ----------------------------------------------------------------------------
+FoundBoxes: TypeAlias = tuple[HostArray, HostArray, HostArray] | None
+"""Of an image: boxes float32 [K, 4] (x1, y1, x2, y2 in pixels of the input), scores float32 [K] and classes int64 [K],
+best first; None where its outputs hold what no detector returns, such as NaN, or too many candidates."""
+
+def find_boxes_cpu(spec: HeadSpec, outputs: Sequence[HostArray]) -> list[FoundBoxes]:
+    """Find the boxes of each image in a detector's outputs, in the engine's order. Raises UsageProblem."""
+
+def find_boxes_gpu(spec: HeadSpec, outputs: Sequence[HostArray]) -> list[FoundBoxes]:
+    """Do the same by the kernels of `Detector`; absent from a core that was built without CUDA kernels."""
 
 # ---- engines ---------------------------------------------------------------------------------------
 class EngineTensor:
@@ -406,6 +417,30 @@ class Runner:
         """
     def __enter__(self) -> Self: ...
     def __exit__(self, *error: object) -> None: ...
+
+class Detector:
+    """Runs an engine and finds the boxes in its outputs on the GPU, in the same CUDA graph. Thread-safe.
+
+    Absent from a core that was built without CUDA kernels.
+    """
+
+    def __init__(self, engine: Engine, spec: HeadSpec, options: RunnerOptions | None = None) -> None:
+        """Raise UsageProblem for options that do not fit the engine, DeviceFailure if its memory does not suffice."""
+    def run(
+        self, inputs: Mapping[str, InputValue], *, outputs: Sequence[str] = ()
+    ) -> tuple[list[FoundBoxes], dict[str, HostArray]]:
+        """Execute the engine once; return the boxes of each image, and the named outputs of the same call.
+
+        Raises:
+            UsageProblem: the inputs do not fit the engine, or its outputs the spec.
+            DeviceFailure: the device failed.
+        """
+    def graph_status(self) -> str:
+        """Return in one line whether CUDA graphs are in use."""
+    def close(self) -> None:
+        """Wait for the calls in flight and release memory. Safe to call twice."""
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *args: object) -> None: ...
 
 class Ticket:
     """A call in flight, with its slot of the runner. Made by `Runner.submit`. Thread-safe.

@@ -1,9 +1,8 @@
 // The letterbox on the CPU and, where there are CUDA kernels, on the GPU.
 #include "bind_vision.hpp"
 
-#include "bind_options.hpp"
+#include "bind_words.hpp"
 #include "bindings.hpp"
-#include "trt/joined.hpp"
 #include "trtw/error.hpp"
 
 #ifdef TRTW_WITH_KERNELS
@@ -17,48 +16,33 @@
 
 #include <pybind11/stl.h>
 
-#include <tuple>
-#include <type_traits>
 #include <utility>
 
 namespace py = pybind11;
 
 namespace trtw::bindings {
 
-template <class Enum>
-using Words = std::vector<std::pair<std::string, Enum>>;
-
-const std::tuple letterbox_words{
-    Words<Placement>{{"centre", Placement::centre}, {"top-left", Placement::top_left}, {"stretch", Placement::stretch}},
-    Words<Rounding>{{"nearest", Rounding::nearest}, {"down", Rounding::down}},
-    Words<Channels>{{"rgb", Channels::rgb}, {"bgr", Channels::bgr}},
-    Words<Layout>{{"nchw", Layout::nchw}, {"nhwc", Layout::nhwc}},
-    Words<Element>{{"float32", Element::float32}, {"float16", Element::float16}, {"uint8", Element::uint8}},
+template <>
+struct Spoken<Placement> {
+    static inline const Words<Placement> words{
+        {"centre", Placement::centre}, {"top-left", Placement::top_left}, {"stretch", Placement::stretch}};
 };
-
-/// A word.
-template <class Enum>
-    requires std::is_enum_v<Enum>
-struct Argument<Enum> {
-    using Given = std::string;
-    static Enum of(const std::string& given, const char* name) {
-        const auto& words = std::get<Words<Enum>>(letterbox_words);
-        for (const auto& [word, value] : words) {
-            if (word == given) {
-                return value;
-            }
-        }
-        throw UsageProblem("A letterbox has no " + std::string{name} + " '" + given + "'; there are: " +
-                           trtw::joined(words, ", ", [](const auto& entry) { return entry.first; }) + ".");
-    }
-    static std::string shown(Enum wanted) {
-        for (const auto& [word, value] : std::get<Words<Enum>>(letterbox_words)) {
-            if (value == wanted) {
-                return word;
-            }
-        }
-        return {};
-    }
+template <>
+struct Spoken<Rounding> {
+    static inline const Words<Rounding> words{{"nearest", Rounding::nearest}, {"down", Rounding::down}};
+};
+template <>
+struct Spoken<Channels> {
+    static inline const Words<Channels> words{{"rgb", Channels::rgb}, {"bgr", Channels::bgr}};
+};
+template <>
+struct Spoken<Layout> {
+    static inline const Words<Layout> words{{"nchw", Layout::nchw}, {"nhwc", Layout::nhwc}};
+};
+template <>
+struct Spoken<Element> {
+    static inline const Words<Element> words{
+        {"float32", Element::float32}, {"float16", Element::float16}, {"uint8", Element::uint8}};
 };
 
 template <>
@@ -236,6 +220,7 @@ void bind_vision(py::module_& m) {
             return py::tuple(dims);
         });
     bind_gpu(m);
+    bind_head(m);
 }
 
 } // namespace trtw::bindings

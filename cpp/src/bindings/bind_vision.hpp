@@ -1,6 +1,7 @@
 // Images that Python hands over to be letterboxed.
 #pragma once
 
+#include "trtw/head.hpp"
 #include "trtw/letterbox.hpp"
 #include "trtw/tensor.hpp"
 
@@ -26,5 +27,10 @@ Shape batch_shape(std::size_t count, const LetterboxSpec& spec);
 
 /// "float32", "float16" or "uint8".
 std::string element_name(Element element);
+
+/// (boxes, scores, labels) of each image; None of one that is odd.
+pybind11::list boxes_of(const std::vector<FoundBoxes>& found);
+
+void bind_head(pybind11::module_& m);
 
 } // namespace trtw::bindings

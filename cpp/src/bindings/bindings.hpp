@@ -18,6 +18,7 @@ void bind_builder(pybind11::module_& m);
 
 // With TensorRT's headers and CUDA kernels only.
 void bind_stream_pool(pybind11::module_& m);
+void bind_detector(pybind11::module_& m);
 
 /// A str, or None for an empty text.
 inline pybind11::object text_or_none(std::string_view text) {

@@ -46,6 +46,7 @@ PYBIND11_MODULE(_core, m) {
     trtw::bindings::bind_builder(m);
 #ifdef TRTW_WITH_KERNELS
     trtw::bindings::bind_stream_pool(m);
+    trtw::bindings::bind_detector(m);
 #endif
 #endif
 }

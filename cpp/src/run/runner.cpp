@@ -34,13 +34,14 @@ std::size_t state_input(const Runner& runner, const std::string& name) {
 
 } // namespace
 
-Runner::Runner(std::shared_ptr<const Plan> plan, RunnerOptions options, std::function<void()> while_waiting)
+Runner::Runner(std::shared_ptr<const Plan> plan, RunnerOptions options, std::function<void()> while_waiting,
+               const MakeSlot& make_slot)
     : plan_{std::move(plan)}, options_{checked(std::move(options), *plan_)},
       pool_{std::make_unique<SlotPool>(options_.slots, std::chrono::seconds{10}, std::move(while_waiting))} {
     check_options();
     const DeviceScope scope{plan_->device()};
     for (int slot = 0; slot < options_.slots; ++slot) {
-        slots_.push_back(std::make_unique<Slot>(plan_, options_));
+        slots_.push_back(make_slot ? make_slot(slot) : std::make_unique<Slot>(plan_, options_));
     }
 }
 

@@ -119,7 +119,7 @@ void Slot::fused_body(const Call& call, const Prepared& entry, Execution* execut
     transfers_.copy_staged(call, entry, stream);
     lanes_.mark(lanes_.compute_begin, stream, capturing);
     const Clock::time_point begin = Clock::now();
-    compute(call, *execution);
+    compute(call, entry, *execution);
     timing_.enqueue_ms = milliseconds<float>(Clock::now() - begin);
     lanes_.mark(lanes_.compute_end, stream, capturing);
     transfers_.copy_outputs(call, entry, output_shapes_, Transfers::Outputs::others, stream);
@@ -175,14 +175,15 @@ void Slot::letterbox(const Call& call, cudaStream_t stream) {
     memory_grew_ = transfers_.letterbox(call, stream) || memory_grew_;
 }
 
-void Slot::compute(const Call& call, Execution& execution) {
+void Slot::compute(const Call& call, const Prepared& entry, Execution& execution) {
     cudaStream_t stream = lanes_.compute.get();
     if (surroundings_.before) {
         surroundings_.before(stream);
     }
     execution.enqueue(stream);
     if (surroundings_.after) {
-        surroundings_.after([&](std::size_t output) { return memory_.output_address(call, output); }, stream);
+        surroundings_.after([&](std::size_t output) { return memory_.output_address(call, output); },
+                            entry.output_shapes, stream);
     }
 }
 
@@ -198,7 +199,7 @@ void Slot::enqueue(const Call& call, Prepared& entry, Execution* execution) {
         entry.graph.launch(lanes_.compute.get());
     } else {
         try {
-            compute(call, *execution);
+            compute(call, entry, *execution);
         } catch (const DeviceFailure&) {
             refuse_full_memory(entry);
             throw;
@@ -245,7 +246,7 @@ void Slot::capture(const Call& call, Prepared& entry) {
             if (entry.fused) {
                 fused_body(call, entry, entry.own.get(), true);
             } else {
-                compute(call, *entry.own);
+                compute(call, entry, *entry.own);
             }
         });
         publish();

@@ -16,8 +16,9 @@ namespace trtw {
 /// the same for calls of the same shapes and addresses.
 struct Surroundings {
     std::function<void(cudaStream_t)> before;
-    /// Is given the address of an output by its index.
-    std::function<void(const std::function<void*(std::size_t)>& output, cudaStream_t)> after;
+    /// Is given the address of an output by its index, and the shapes of all but those that depend on the data.
+    std::function<void(const std::function<void*(std::size_t)>& output, const std::vector<Shape>& shapes, cudaStream_t)>
+        after;
 };
 
 /// Executes what its planner works out. Used by one thread at a time, alternating launch and wait; the runner sees to
@@ -67,7 +68,7 @@ private:
     void run_split(const Call& call, Prepared& entry, Execution* execution);
     void letterbox(const Call& call, cudaStream_t stream);
     void enqueue(const Call& call, Prepared& entry, Execution* execution);
-    void compute(const Call& call, Execution& execution);
+    void compute(const Call& call, const Prepared& entry, Execution& execution);
     void refuse_full_memory(const Prepared& entry);
     void capture(const Call& call, Prepared& entry);
     void read_data_dependent_shapes(const Call& call, const Prepared& entry);

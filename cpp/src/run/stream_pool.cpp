@@ -67,7 +67,7 @@ StreamPool::StreamPool(std::shared_ptr<const Plan> plan, StreamPoolOptions optio
     }
     Surroundings surroundings;
     surroundings.before = [this](cudaStream_t) { arena_->gather(rows_); };
-    surroundings.after = [this](const auto& output, cudaStream_t) { arena_->scatter(rows_, output); };
+    surroundings.after = [this](const auto& output, const auto& /*shapes*/, cudaStream_t) { arena_->scatter(rows_, output); };
     slot_ = std::make_unique<Slot>(plan_, running, std::move(surroundings));
     arena_ = std::make_unique<StateArena>(*plan_, options_.state, options_.capacity, *sizes_->all().rbegin(),
                                           slot_->stream());

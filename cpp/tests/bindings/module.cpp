@@ -55,6 +55,7 @@ PYBIND11_MODULE(_core, m) {
     trtw::bindings::bind_vision(m);
     trtw::bindings::bind_runner(m);
     trtw::bindings::bind_stream_pool(m);
+    trtw::bindings::bind_detector(m);
     trtw::bindings::bind_while<fake::HeldDevice>(m, "HeldDevice");
     trtw::bindings::bind_while<fake::FullDevice>(m, "FullDevice");
 }

@@ -396,6 +396,38 @@ class Runner:
             self._idle.wait_for(lambda: not self._calls)
 
 
+class HeadSpec(SimpleNamespace):
+    pass
+
+
+class Detector:
+    """Boxes of heads of rows, found in the outputs of a runner."""
+
+    def __init__(self, engine: Engine, spec: HeadSpec, options: RunnerOptions) -> None:
+        if spec.kind != "rows":
+            raise UsageProblem(f"The double finds boxes in rows, not in {spec.kind}.")
+        self.spec, self._runner = spec, Runner(engine, options)
+
+    def run(self, inputs: Mapping[str, Any], *, outputs: Sequence[str]) -> tuple[list[Any], dict[str, Any]]:
+        found = self._runner.run(inputs)
+        return [self._boxes(rows) for rows in [*found.values()][self.spec.boxes[0]]], {n: found[n] for n in outputs}
+
+    def _boxes(self, rows: Any) -> Any:
+        if not np.isfinite(rows).all() or rows[:, 4].max() > 1:
+            return None
+        kept = rows[rows[:, 4] > np.float32(self.spec.conf)]
+        kept = kept[np.argsort(-kept[:, 4], kind="stable")][: self.spec.max_dets]
+        if os.environ.get("TRTW_DOUBLE_FAULT") == "boxes":
+            kept = kept[:-1]
+        return kept[:, :4].copy(), kept[:, 4].copy(), kept[:, 5].astype(np.int64)
+
+    def graph_status(self) -> str:
+        return self._runner.graph_status()
+
+    def close(self) -> None:
+        self._runner.close()
+
+
 def _spoiled(array: Any) -> Any:
     fault = os.environ.get("TRTW_DOUBLE_FAULT", "")
     if fault == "abort":

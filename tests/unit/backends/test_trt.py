@@ -15,7 +15,7 @@ from tests.onnx_text import parse_onnx, write_onnx
 from tests.texts import held, refused
 
 from trt_workbench.backends.base import SessionOptions
-from trt_workbench.backends.images import ImageSession, ImageTransform
+from trt_workbench.backends.images import DetectingSession, Head, ImageSession, ImageTransform, Place
 from trt_workbench.backends.measuring import MeasuringSession, SamplingLimits
 from trt_workbench.backends.ort.cpu import OrtCpuBackend
 from trt_workbench.backends.state_session import StateSession
@@ -309,3 +309,28 @@ def test_an_engine_of_a_model_with_ranges_from_noise_is_labelled(model: Path, *,
         ran = session.record()["precision_ran"]
     assert ran["calibrated"] is calibrated
     assert ran["label"].endswith(" (not calibrated)") is not calibrated
+
+
+def test_boxes_are_found_by_the_session(tmp_path: Path, images: list[Any]) -> None:
+    text = """rows (float[N,3,8,8] images) => (float[N,1,6] rows)
+    { means = ReduceMean<keepdims = 0, axes = [2, 3]> (images)
+      row = Concat<axis = 1> (means, means)
+      rows = Unsqueeze (row, one) }"""
+    write_onnx(tmp_path / "rows.onnx", text, {"one": np.array([1])})
+    transform, rows = dataclasses.replace(TRANSFORM, scale=0.0, mean=(0.0, -0.5, -0.0)), Place("rows", 0, 6)
+    head = Head(8, 8, 1, 0, "rows", rows, dataclasses.replace(rows, first=4), 0.25, 5, labels=Place("rows", 5, 6))
+    with TrtBackend().load(tmp_path / "rows.onnx", SessionOptions(extra={"max_batch": 4})) as session:
+        assert isinstance(session, DetectingSession)
+        for with_outputs in (False, True):
+            found = session.find_boxes(images, transform, head, with_outputs=with_outputs)
+            assert found.boxes is not None
+            assert [one[1].tolist() for one in found.boxes] == [[0.5]] * len(images)
+            assert [*found.outputs] == (["rows"] if with_outputs else [])
+        odd = dataclasses.replace(transform, mean=(0.0, -5.0, 0.0))
+        found = session.find_boxes(images, odd, head, with_outputs=False)
+        assert found.boxes is None
+        assert found.outputs["rows"].shape == (len(images), 1, 6)
+        other = dataclasses.replace(head, conf=0.75)
+        found = session.find_boxes(images, transform, other, with_outputs=False)
+        assert found.boxes is not None
+        assert [len(one[1]) for one in found.boxes] == [0] * len(images)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from trt_workbench.backends.base import Availability, Backend, Session, TensorSpec, checked_array
+from trt_workbench.backends.images import FoundOnDevice
 from trt_workbench.backends.reproduction import Reproduction
 from trt_workbench.core.extensions import Answer, Guard, WrongAnswer
 
@@ -184,6 +185,7 @@ ANSWERS: Mapping[str, Callable[[Guard, Any, Any], Any]] = {
     **dict.fromkeys(("load", "_load"), _session),
     **dict.fromkeys(("run", "_infer", "run_images"), _outputs),
     **dict.fromkeys(("run_at", "_infer_at"), lambda _, __, found: _array(found)),
+    "find_boxes": _of(FoundOnDevice),
     "record": _of(dict),
     "_precision": _precision,
     "measure": _samples,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -58,6 +58,84 @@ class ImageTransform:
         return (3, *size) if self.layout == "nchw" else (*size, 3)
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where an output holds values of each item of an image, such as its box.
+
+    Attributes:
+        output: its name.
+        first: index of the first value among those of the image.
+        item: step to the next item.
+        inner: step to the next value of an item.
+    """
+
+    output: str
+    first: int = 0
+    item: int = 1
+    inner: int = 1
+
+
+@dataclass(frozen=True)
+class Head:
+    """How a detector's outputs become boxes, for a device that finds them itself.
+
+    Attributes:
+        height: of the input, in pixels.
+        width: of the input.
+        items: rows, anchors, cells or queries of an image.
+        classes: how many there are; 0 of "rows" where that is not known.
+        kind: what is a candidate: every pair of item and class, the best class of every item, the same multiplied by
+            objectness ("cells"), or every item, which has one score and its class ("rows").
+        boxes: of an item's four values.
+        scores: of its scores, one a class.
+        conf: lowest score.
+        max_dets: boxes of an image.
+        form: what the four values are: corners, centre and size, or the latter as shares of the input.
+        objectness: of "cells".
+        labels: of the classes of "rows".
+        background: of a value of each item that is no class, but must be finite.
+        label_major: whether of equal scores the one of the first class counts, not that of the first item.
+        logits: whether a score is the sigmoid of its value.
+        sizes: of "cells", whether they are offsets in the cell and logarithms ("raw").
+        strides: of the levels of "cells", finest first.
+        iou: overlap above which a better box of its class drops one; None for no suppression.
+        most: best candidates that count; 0 for all.
+    """
+
+    height: int
+    width: int
+    items: int
+    classes: int
+    kind: Literal["pairs", "best", "cells", "rows"]
+    boxes: Place
+    scores: Place
+    conf: float
+    max_dets: int
+    form: Literal["corners", "centre", "shares"] = "corners"
+    objectness: Place | None = None
+    labels: Place | None = None
+    background: Place | None = None
+    label_major: bool = False
+    logits: bool = False
+    sizes: Literal["by-value", "raw", "decoded"] = "by-value"
+    strides: tuple[int, ...] = ()
+    iou: float | None = None
+    most: int = 0
+
+
+class FoundOnDevice(NamedTuple):
+    """What a device found in images.
+
+    Attributes:
+        boxes: of each image its boxes float32 [K, 4] in pixels of the input, scores float32 [K] and classes int64 [K],
+            best first; None where its outputs hold something that only the processor can judge.
+        outputs: the model's, if they were asked for or something has to be judged.
+    """
+
+    boxes: list[tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.int64]]] | None
+    outputs: dict[str, NDArray[Any]]
+
+
 @runtime_checkable
 class ImageSession(Protocol):
     """What a session offers besides `run` if it can letterbox decoded images on its device."""
@@ -73,6 +151,28 @@ class ImageSession(Protocol):
             One array for every output, owned by the caller; its first dimension is the batch.
 
         Raises:
-            UsageProblem: the model has more than one input, or the images or the transform do not fit it.
+            UsageProblem: the model has other inputs, or the images or the transform do not fit it.
+            DeviceFailure: the device failed while executing.
+        """
+
+
+@runtime_checkable
+class DetectingSession(ImageSession, Protocol):
+    """What a session offers besides if it finds boxes in a detector's outputs on its device."""
+
+    def find_boxes(
+        self, images: Sequence[NDArray[np.uint8]], transform: ImageTransform, head: Head, *, with_outputs: bool
+    ) -> FoundOnDevice:
+        """Execute the model on images as `run_images` does, and find what its outputs say.
+
+        Args:
+            images: as `run_images` takes them.
+            transform: likewise.
+            head: how outputs become boxes.
+            with_outputs: whether the outputs of the same call are returned, too.
+
+        Raises:
+            UsageProblem: as `run_images`; the outputs do not fit the head, or are not on the device.
+            ComponentMissing: the device cannot find boxes.
             DeviceFailure: the device failed while executing.
         """

@@ -170,6 +170,7 @@ def _evaluate(request: CocoRequest, output: Path | None) -> tuple[CocoOutcome, P
         chosen = " (chosen by auto)" if request.backend != evaluation.backend else ""
         detector = evaluation.detector
         where = "; images are letterboxed on the device" if detector.feed.place == "device" else ""
+        where += ", which finds the boxes" if detector.feed.boxes_place == "device" else ""
         say(f"Backend: {evaluation.backend}{chosen}; family: {detector.family.name}{where}")
         with run_directory("eval-coco", output) as run:
             with progress_bar("images") as start:

@@ -18,8 +18,8 @@ from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.verification import Mark, Shapes
 from trt_workbench.verify import require_verified
 from trt_workbench.vision.families import DecodeSettings, Detections, Family, recognise
-from trt_workbench.vision.feed import Feed, make_feed
-from trt_workbench.vision.plausible import BoxCheck, decoded
+from trt_workbench.vision.feed import Feed, Wanted, make_feed
+from trt_workbench.vision.plausible import BoxCheck
 from trt_workbench.vision.preparation import SAID
 from trt_workbench.vision.settings import DetectorSettings
 
@@ -129,8 +129,9 @@ class Detector(AbstractContextManager["Detector"]):
             DeviceFailure: the device failed.
         """
         self.family, self.transform = family, family.preparation()
+        wanted = Wanted(family, self.decoding, self._settings.postprocess)
         self.feed, refusal = make_feed(
-            self.session, self.transform, batch, self.fixed_batch, self._settings.preprocess, family.constants
+            self.session, self.transform, batch, self.fixed_batch, self._settings.preprocess, family.constants, wanted
         )
         if refusal and refusal not in self.notes:
             self.notes.append(refusal)
@@ -167,11 +168,11 @@ class SingleImages:
         """
         family, feed = self._detector.family, self._detector.feed
         geometry = feed.fill(self._room, 0, image)
-        outputs = feed.run(self._room, 1)
-        found = decoded(family, outputs, self._detector.decoding)
+        ran = feed.run(self._room, 1)
+        found = ran.boxes(family, self._detector.decoding)
         if len(found) != 1:
             raise UsageProblem(f"The model returned boxes for {counted(len(found), 'image')} from a batch of 1.")
-        self._check.add(found, outputs)
+        self._check.add(found, ran.outputs)
         return family.restore(found[0], geometry)
 
     def finish(self) -> None:

@@ -27,9 +27,9 @@ from trt_workbench.vision.decode import read_image
 from trt_workbench.vision.detections import DetectionStore
 from trt_workbench.vision.document import STAGES
 from trt_workbench.vision.families import DecodeSettings, Family
-from trt_workbench.vision.feed import Feed
+from trt_workbench.vision.feed import Feed, Ran
 from trt_workbench.vision.letterbox import Geometry
-from trt_workbench.vision.plausible import BoxCheck, decoded
+from trt_workbench.vision.plausible import BoxCheck
 
 # columns of `LoopResult.stage_ms`
 _LOAD, _PREPROCESS, _INFERENCE, _POSTPROCESS = range(len(STAGES))
@@ -59,7 +59,7 @@ class LoopResult:
         sizes: int32 [N,2], height and width of the decoded image.
         stage_ms: float64 [N,4], wall-clock milliseconds by stage. Inference is the batch's time divided by its images;
             stages of other images run at the same time on the same processors, so these are not added up to the wall.
-            Where the device preprocesses, that is part of inference.
+            Where the device preprocesses or finds the boxes, that is part of inference.
         wall_s: seconds from the first image's start to the last image's boxes.
         interrupted: the user stopped the loop.
     """
@@ -72,11 +72,11 @@ class LoopResult:
 
 
 class _Finished(NamedTuple):
-    """One batch's outputs on their way to the decoders."""
+    """What the model gave for one batch, on its way to the decoders."""
 
     first: int
     geometries: list[Geometry]
-    outputs: dict[str, NDArray[Any]]
+    ran: Ran
 
 
 @dataclass
@@ -254,20 +254,20 @@ class EvaluationLoop:
             first, geometries = buffer.first, [geometry for geometry in buffer.geometries if geometry is not None]
             count = len(geometries)
             start = time.perf_counter()
-            outputs = self._feed.run(buffer.images, count)
+            ran = self._feed.run(buffer.images, count)
             self._ms[first : first + count, _INFERENCE] = (time.perf_counter() - start) * 1e3 / count
             self._free.put(buffer)
-            self._finished.put(_Finished(first, geometries, outputs))
+            self._finished.put(_Finished(first, geometries, ran))
 
     def _decode(self) -> None:
-        for first, geometries, outputs in self._finished:
+        for first, geometries, ran in self._finished:
             start = time.perf_counter()
-            found = decoded(self._family, outputs, self._decoding)
+            found = ran.boxes(self._family, self._decoding)
             if len(found) != len(geometries):
                 raise UsageProblem(
                     f"The model returned boxes for {counted(len(found), 'image')} from a batch of {len(geometries)}."
                 )
-            self._check.add(found, outputs)
+            self._check.add(found, ran.outputs)
             shared_ms = (time.perf_counter() - start) * 1e3 / len(found)
             for index, (detections, geometry) in enumerate(zip(found, geometries, strict=True), start=first):
                 start = time.perf_counter()

@@ -58,7 +58,7 @@ class BoxCheck:
         outside = ((centres < -_MARGIN * self._size) | (centres > (1 + _MARGIN) * self._size)).any(axis=1)
         with self._lock:
             self._count += len(boxes)
-            self._outputs = outputs
+            self._outputs = outputs or self._outputs  # none where a device found the boxes
             self._reversed += int((sides < 0).any(axis=1).sum())
             self._outside += int(outside.sum())
             self._largest_side = max(self._largest_side, float(np.abs(sides).max()))

@@ -228,6 +228,7 @@ class Predictor(AbstractContextManager["Predictor"]):
                 **detector.said,
                 "imgsz": [detector.transform.height, detector.transform.width],
                 "preprocess": detector.feed.place,
+                "postprocess": detector.feed.boxes_place,
                 "clip_boxes": detector.family.clips_boxes,
                 "transform": asdict(detector.transform),
             },

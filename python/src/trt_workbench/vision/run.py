@@ -374,6 +374,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
                 "precision": request.precision,
                 "options": dict(request.options),
                 "preprocess": detector.feed.place,
+                "postprocess": detector.feed.boxes_place,
                 "limit": request.limit,
                 **detector.said,
                 "exif": request.exif,

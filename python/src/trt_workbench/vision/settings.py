@@ -80,6 +80,10 @@ class DetectorSettings(Preparation):
         Literal["device", "host"] | None,
         Setting("Where images are letterboxed; on the device by default if the backend supports it.", _SPEED),
     ] = None
+    postprocess: Annotated[
+        Literal["device", "host"] | None,
+        Setting("Where boxes are found in the outputs; on the device by default if it can.", _SPEED),
+    ] = None
     allow_unverified: AllowUnverified = False
 
 

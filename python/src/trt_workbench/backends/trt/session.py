@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from trt_workbench.backends.base import TensorSpec, check_inputs, closed
-from trt_workbench.backends.images import ImageTransform
+from trt_workbench.backends.images import FoundOnDevice, Head, ImageTransform, Place
 from trt_workbench.backends.measuring import Samples, SamplingLimits
 from trt_workbench.backends.pooling import PooledState
 from trt_workbench.backends.state_session import StateSession
@@ -85,6 +86,8 @@ class TrtSession(StateSession):
         self._conversion = dict(conversion or {})
         self._graph_status = ""
         self._last_spec: tuple[ImageTransform, Any] | None = None
+        self._detector_lock = threading.Lock()
+        self._last_detector: tuple[Head, Any] | None = None
 
     @property
     def provenance(self) -> Mapping[str, Any]:  # type: ignore[override]
@@ -127,7 +130,10 @@ class TrtSession(StateSession):
 
     def graph_status(self) -> str:
         """Return whether CUDA graphs are in use, such as "on: 2 graphs captured", and if not, why."""
-        return self._graph_status if self._closed else str(self._runner.graph_status())
+        return self._graph_status if self._closed else self._graphs()
+
+    def _graphs(self) -> str:
+        return str((self._last_detector[1] if self._last_detector else self._runner).graph_status())
 
     def memory_bytes(self) -> dict[str, int]:
         """Return the device and pinned memory of all slots by purpose, weights left out."""
@@ -145,6 +151,35 @@ class TrtSession(StateSession):
 
     def run_images(self, images: Sequence[NDArray[np.uint8]], transform: ImageTransform) -> dict[str, NDArray[Any]]:
         """Letterbox `images` into one batch on the device and execute the model once, as `ImageSession` describes."""
+        batch = self._whole(images)
+        try:
+            images_of_call = native.require("ImageBatch")(batch, self._letterbox_spec(transform))
+            outputs = self._runner.run({self.inputs[0].name: images_of_call})
+        except Exception as error:
+            if problem := native.translation(error):
+                raise problem from error
+            raise
+        outputs, count = self._typed(outputs), len(images)
+        return {name: array[:count] for name, array in outputs.items()} if len(batch) > count else outputs
+
+    def find_boxes(
+        self, images: Sequence[NDArray[np.uint8]], transform: ImageTransform, head: Head, *, with_outputs: bool
+    ) -> FoundOnDevice:
+        """Execute the model on images and find the boxes in its outputs, as `DetectingSession` describes."""
+        batch, count = self._whole(images), len(images)
+        with native.translated():
+            detector = self._detector(head)
+            given = {self.inputs[0].name: native.require("ImageBatch")(batch, self._letterbox_spec(transform))}
+            names = [spec.name for spec in self.outputs]
+            boxes, outputs = detector.run(given, outputs=names if with_outputs else [])
+            is_odd = any(one is None for one in boxes[:count])
+            if is_odd and not with_outputs:
+                _, outputs = detector.run(given, outputs=names)
+        kept = {name: array[:count] for name, array in self._typed(outputs).items()}
+        return FoundOnDevice(None if is_odd else boxes[:count], kept)
+
+    def _whole(self, images: Sequence[NDArray[np.uint8]]) -> Sequence[NDArray[np.uint8]]:
+        """Return the images of a call, filled up to a fixed batch."""
         if self._closed:
             raise closed()
         if len(self.inputs) != 1 or len(self.inputs[0].shape) != 4:
@@ -157,17 +192,20 @@ class TrtSession(StateSession):
                 f"The engine takes only batches of {fixed}, not {counted(count, 'image')}; build one with a dynamic "
                 "batch."
             )
-        lacking = 0 if fixed is None else fixed - count
-        batch = [*images, *[_NO_IMAGE] * lacking] if lacking else images
-        try:
-            images_of_call = native.require("ImageBatch")(batch, self._letterbox_spec(transform))
-            outputs = self._runner.run({self.inputs[0].name: images_of_call})
-        except Exception as error:
-            if problem := native.translation(error):
-                raise problem from error
-            raise
-        outputs = self._typed(outputs)
-        return {name: array[:count] for name, array in outputs.items()} if lacking else outputs
+        return images if fixed is None or fixed == count else [*images, *[_NO_IMAGE] * (fixed - count)]
+
+    def _detector(self, head: Head) -> Any:
+        """Return the core's detector for a head; that of the last one is kept."""
+        with self._detector_lock:
+            if self._last_detector is None or self._last_detector[0] != head:
+                detector = native.require("Detector")
+                names = [tensor.name for tensor in self.loaded.engine.outputs]
+                options = native.require("RunnerOptions")(slots=self.concurrency, **self._settings)
+                made = detector(self.loaded.engine, head_spec(head, names), options)
+                if self._last_detector is not None:
+                    self._last_detector[1].close()
+                self._last_detector = (head, made)
+            return self._last_detector[1]
 
     def measure(self, inputs: Mapping[str, NDArray[Any]], plan: SamplingLimits) -> Samples:
         """Time single calls in C++, from host arrays to host arrays, as `MeasuringSession` describes."""
@@ -263,8 +301,21 @@ class TrtSession(StateSession):
         return outputs
 
     def _close(self) -> None:
-        self._graph_status = str(self._runner.graph_status())
+        self._graph_status = self._graphs()
+        if self._last_detector:
+            self._last_detector[1].close()
         self._runner.close()
+
+
+def head_spec(head: Head, outputs: Sequence[str]) -> Any:
+    """Return the core's form of a head, for an engine with outputs of these names."""
+    given = {field.name: getattr(head, field.name) for field in dataclasses.fields(head)}
+    for name, value in list(given.items()):
+        if isinstance(value, Place):
+            given[name] = (outputs.index(value.output), value.first, value.item, value.inner)
+        elif value is None:
+            del given[name]  # as the core has it
+    return native.require("HeadSpec")(**given)
 
 
 def _spec(tensor: Any) -> TensorSpec:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
-from trt_workbench.backends.images import ImageTransform
+from trt_workbench.backends.images import Head, ImageTransform, Place
 from trt_workbench.backends.preparation import AS_THE_MODEL_SAYS, Preparation
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import NotFinite, UsageProblem
@@ -276,6 +276,10 @@ class Family(abc.ABC):
         batch = batch.astype(np.float32, copy=False)
         return [self._one_image(image, settings) for image in batch]
 
+    def head(self, shapes: Mapping[str, tuple[int, ...]], settings: DecodeSettings) -> Head | None:  # noqa: ARG002
+        """Return what `decode` does with outputs of these shapes, for a device; None where only the processor can."""
+        return None
+
     def read(self, outputs: Mapping[str, NDArray[Any]], *names: str) -> list[NDArray[Any]]:
         """Return the outputs of these names. Raises UsageProblem where the model returned others."""
         if missing := sorted({*names} - outputs.keys()):
@@ -287,8 +291,8 @@ class Family(abc.ABC):
     def corners_of_shares(self, boxes: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return corners in pixels of the model's input of boxes [K, 4] as centre and size in shares of it."""
         height, width = self.facts.input_size
-        centre_x, centre_y, box_width, box_height = boxes.T
-        return corners(centre_x * width, centre_y * height, box_width * width, box_height * height)
+        with np.errstate(over="ignore"):  # what is not finite is reported
+            return corners(*(boxes * np.array([width, height] * 2, np.float32)).T)
 
     def restore(self, found: Detections, geometry: Geometry) -> Detections:
         """Map what was found from the model's input to pixels of the image, as the family's own evaluation does."""
@@ -302,8 +306,7 @@ class Family(abc.ABC):
         if self.default_iou is None:
             keep = (-found.scores).argsort(kind="stable")[: settings.max_dets]
         else:
-            iou = self.default_iou if settings.iou is None else settings.iou
-            keep = self._survivors(found, iou, settings.max_dets)
+            keep = self._survivors(found, settings.iou or self.default_iou, settings.max_dets)
         return found.take(keep)
 
     def _survivors(self, found: Detections, iou: float, limit: int) -> NDArray[np.intp]:
@@ -339,6 +342,26 @@ class Stretched(Family):
         return dataclasses.replace(super().transform(height, width), placement="stretch")
 
 
+def overlap_of(family: Family, settings: DecodeSettings) -> float | None:
+    """Return the overlap above which boxes are dropped; None for a family without suppression."""
+    return None if family.default_iou is None else settings.iou or family.default_iou
+
+
+def rows_head(family: Family, name: str, columns: int, rows: int, settings: DecodeSettings) -> Head:
+    """Return the head of rows that begin with a box, its score and its class."""
+    return Head(
+        *family.input_size,
+        items=rows,
+        classes=family.class_count or 0,
+        kind="rows",
+        boxes=Place(name, 0, columns),
+        scores=Place(name, 4, columns),
+        labels=Place(name, 5, columns),
+        conf=settings.conf,
+        max_dets=settings.max_dets,
+    )
+
+
 def not_finite(output: TensorSpec) -> NotFinite:
     """Return the error of an output that holds NaN or infinite values."""
     return NotFinite(f"The model returned NaN or infinite values in output {output}")
@@ -347,8 +370,9 @@ def not_finite(output: TensorSpec) -> NotFinite:
 def corners(centre_x: Any, centre_y: Any, width: Any, height: Any) -> NDArray[np.float32]:
     """Stack centres and sizes, float32 [K] each, into xyxy boxes float32 [K, 4]."""
     boxes = np.empty((len(width), 4), np.float32)
-    boxes[:, 0], boxes[:, 1] = centre_x - width / 2, centre_y - height / 2
-    boxes[:, 2], boxes[:, 3] = centre_x + width / 2, centre_y + height / 2
+    with np.errstate(invalid="ignore", over="ignore"):  # what is not finite is reported
+        boxes[:, 0], boxes[:, 1] = centre_x - width / 2, centre_y - height / 2
+        boxes[:, 2], boxes[:, 3] = centre_x + width / 2, centre_y + height / 2
     return boxes
 
 
@@ -375,7 +399,8 @@ def row_detections(
     family.check_scores(image[:, 4])
     rows = image.compress(image[:, 4] > conf, axis=0)
     classes = rows[:, 5]
-    labels = classes.astype(np.int64)
+    with np.errstate(invalid="ignore"):  # of NaN, which is no class
+        labels = classes.astype(np.int64)
     if not (labels == classes).all() or labels.min(initial=0) < 0:
         raise UsageProblem(
             f"The sixth column of output {output} does not hold class indices (it has "

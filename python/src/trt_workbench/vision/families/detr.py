@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
@@ -10,9 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
-from trt_workbench.backends.images import ImageTransform
+from trt_workbench.backends.images import Head, ImageTransform, Place
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.vision.families.base import Detections, DetectorFacts, DoesNotFit, Family, row_detections
+from trt_workbench.vision.families.base import (
+    DecodeSettings,
+    Detections,
+    DetectorFacts,
+    DoesNotFit,
+    Family,
+    row_detections,
+    rows_head,
+)
 
 
 @dataclass(frozen=True)
@@ -53,6 +62,26 @@ class Detr(Family):
     def transform(self, height: int | None = None, width: int | None = None) -> ImageTransform:
         """Return RT-DETR's preprocessing: stretched to the input, without padding."""
         return dataclasses.replace(super().transform(height, width), placement="stretch")
+
+    def head(self, shapes: Mapping[str, tuple[int, ...]], settings: DecodeSettings) -> Head | None:
+        """Return what is done with outputs of these shapes, as `Family.head`; None where values say what they are."""
+        name = self.output.name
+        _, rows, columns = shapes[name]
+        if columns == 6 and self.class_count != 2:
+            return dataclasses.replace(rows_head(self, name, columns, rows, settings), form="shares")
+        if self.class_count is None or columns != 4 + self.class_count or columns == 6:
+            return None
+        return Head(
+            *self.input_size,
+            items=rows,
+            classes=self.class_count,
+            kind="best",
+            boxes=Place(name, 0, columns),
+            scores=Place(name, 4, columns),
+            form="shares",
+            conf=settings.conf,
+            max_dets=settings.max_dets,
+        )
 
     def _candidates(self, image: NDArray[np.float32], conf: float) -> Detections:
         columns = image.shape[1]

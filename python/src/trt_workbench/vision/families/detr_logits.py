@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
-from trt_workbench.backends.images import ImageTransform
+from trt_workbench.backends.images import Head, ImageTransform, Place
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.vision.extras import Extra
@@ -119,6 +119,28 @@ class DetrLogits(Stretched):
         logits = logits[..., _CLASSES.get(self.facts.said.background or "", slice(None))]
         rows = np.concatenate([boxes, logits], axis=2, dtype=np.float32)
         return super().decode({self.output.name: rows}, settings)
+
+    def head(self, shapes: Mapping[str, tuple[int, ...]], settings: DecodeSettings) -> Head | None:
+        """Return what is done with outputs of these shapes, as `Family.head`."""
+        _, queries, slots = shapes[self.logits.name]
+        background = self.facts.said.background
+        lacks_one = background in _CLASSES
+        if self.task != "boxes" or _why_not(shapes[self.output.name], shapes[self.logits.name]):
+            return None
+        return Head(
+            *self.input_size,
+            items=queries,
+            classes=slots - lacks_one,
+            kind="pairs",
+            boxes=Place(self.output.name, 0, 4),
+            scores=Place(self.logits.name, int(background == "first"), slots),
+            background=Place(self.logits.name, 0 if background == "first" else slots - 1, slots) if lacks_one else None,
+            form="shares",
+            logits=True,
+            conf=settings.conf,
+            most=queries,
+            max_dets=settings.max_dets,
+        )
 
     def _candidates(self, image: NDArray[np.float32], conf: float) -> Detections:
         queries, classes = len(image), image.shape[1] - 4

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
+from trt_workbench.backends.images import Head, Place
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.vision.families.base import (
     DecodeSettings,
@@ -18,6 +19,7 @@ from trt_workbench.vision.families.base import (
     DoesNotFit,
     Stretched,
     row_detections,
+    rows_head,
 )
 
 _LABELS, _BOXES, _SCORES = "labels", "boxes", "scores"
@@ -72,6 +74,13 @@ class DetrPixels(Stretched):
             raise UsageProblem(f"The model returned shapes {shapes}; {self.name} expects {self.shape_text}.")
         rows = np.concatenate([boxes, scores[..., None], labels[..., None]], axis=2, dtype=np.float32, casting="unsafe")
         return super().decode({_BOXES: rows}, settings)
+
+    def head(self, shapes: Mapping[str, tuple[int, ...]], settings: DecodeSettings) -> Head | None:
+        """Return what is done with outputs of these shapes, as `Family.head`."""
+        if not _fits(shapes[_LABELS], shapes[_BOXES], shapes[_SCORES]):
+            return None
+        rows = rows_head(self, _BOXES, 4, shapes[_BOXES][1], settings)
+        return replace(rows, scores=Place(_SCORES), labels=Place(_LABELS))
 
     def _candidates(self, image: NDArray[np.float32], conf: float) -> Detections:
         rows, scores, labels = row_detections(self, image, conf)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
@@ -9,13 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
+from trt_workbench.backends.images import Head
 from trt_workbench.vision.families.base import (
+    DecodeSettings,
     Detections,
     DetectorFacts,
     DoesNotFit,
     cell_counts,
     refuse_other_heads,
     row_detections,
+    rows_head,
 )
 from trt_workbench.vision.families.head import HeadRows, YoloHead
 from trt_workbench.vision.families.keypoint_rows import WithKeypoints
@@ -51,6 +55,13 @@ class YoloV10(YoloHead):
 
     def _corners(self, boxes: NDArray[np.float32]) -> NDArray[np.float32]:
         return boxes
+
+    def head(self, shapes: Mapping[str, tuple[int, ...]], settings: DecodeSettings) -> Head | None:
+        """Return what is done with outputs of these shapes, as `Family.head`."""
+        _, rows, columns = shapes[self.output.name]
+        if self.task != "boxes" or columns != 6:
+            return None
+        return rows_head(self, self.output.name, columns, rows, settings)
 
     def _candidates(self, image: NDArray[np.float32], conf: float) -> Detections:
         rows, scores, labels = row_detections(self, image, conf, self.more(self.output, self.facts))

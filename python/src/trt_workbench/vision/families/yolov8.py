@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
@@ -9,14 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
+from trt_workbench.backends.images import Head, Place
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.vision.families.base import (
+    DecodeSettings,
     Detections,
     DetectorFacts,
     DoesNotFit,
     cell_counts,
     corners,
+    overlap_of,
     refuse_other_heads,
 )
 from trt_workbench.vision.families.head import HeadRows, YoloHead
@@ -69,6 +73,28 @@ class YoloV8(YoloHead):
     def _corners(self, boxes: NDArray[np.float32]) -> NDArray[np.float32]:
         return corners(*boxes.T)
 
+    def head(self, shapes: Mapping[str, tuple[int, ...]], settings: DecodeSettings) -> Head | None:
+        """Return what is done with outputs of these shapes, as `Family.head`."""
+        _, rows, columns = shapes[self.output.name]
+        channels, anchors = (columns, rows) if self.transposed else (rows, columns)
+        if self.task != "boxes" or self.class_count is None or channels != 4 + self.class_count:
+            return None
+        item, inner = (channels, 1) if self.transposed else (1, anchors)
+        return Head(
+            *self.input_size,
+            items=anchors,
+            classes=self.class_count,
+            kind="pairs",
+            boxes=Place(self.output.name, 0, item, inner),
+            scores=Place(self.output.name, 4 * inner, item, inner),
+            form="centre",
+            label_major=not self.transposed,
+            conf=settings.conf,
+            iou=overlap_of(self, settings),
+            most=_MAX_CANDIDATES,
+            max_dets=settings.max_dets,
+        )
+
     def _candidates(self, image: NDArray[np.float32], conf: float) -> Detections:
         head, more = image.T if self.transposed else image, self.more(self.output, self.facts)
         if self.class_count is None or head.shape[0] != 4 + self.class_count + more:
@@ -83,7 +109,7 @@ class YoloV8(YoloHead):
             labels, anchors = np.divmod(np.flatnonzero(scores > conf), head.shape[1])
         found = scores[labels, anchors]
         if len(found) > _MAX_CANDIDATES:
-            best = np.sort(np.argpartition(-found, _MAX_CANDIDATES - 1)[:_MAX_CANDIDATES])
+            best = _best(found, _MAX_CANDIDATES)
             anchors, labels, found = anchors[best], labels[best], found[best]
         labels = labels.astype(np.int64, copy=False)
         return self._made(HeadRows(head[:4, anchors].T, found, labels, head[4 + self.class_count :, anchors].T))
@@ -111,6 +137,14 @@ class YoloV8Rotated(WithAngles, YoloV8):
 
     name: ClassVar[str] = "yolov8-obb"
     shape_text: ClassVar[str] = "[N, 4 + classes + 1, A] (centre x, centre y, width, height, scores, angle)"
+
+
+def _best(scores: NDArray[np.float32], count: int) -> NDArray[np.intp]:
+    """Return the ascending indices of the best scores, of equal ones the first. There are more than `count`."""
+    last = np.partition(scores, len(scores) - count)[len(scores) - count]
+    above = scores > last
+    of_last = np.flatnonzero(scores == last)[: count - np.count_nonzero(above)]
+    return np.sort(np.concatenate([np.flatnonzero(above), of_last]))
 
 
 def _class_count(channels: int | None, anchors: int | None, facts: DetectorFacts, more: int, *, any_grid: bool) -> int:

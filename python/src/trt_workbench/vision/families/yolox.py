@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
 
@@ -9,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
-from trt_workbench.backends.images import ImageTransform
+from trt_workbench.backends.images import Head, ImageTransform, Place
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.vision.families.base import (
+    DecodeSettings,
     Detections,
     DetectorFacts,
     DoesNotFit,
@@ -20,6 +22,7 @@ from trt_workbench.vision.families.base import (
     cell_counts,
     cells,
     corners,
+    overlap_of,
 )
 
 # Every n-th cell is sampled to distinguish raw from decoded boxes; a prime n does not stay in one column.
@@ -84,6 +87,29 @@ class YoloX(Family):
             scale=1.0,
             layout=self.facts.layout,
             dtype=self.facts.dtype,
+        )
+
+    def head(self, shapes: Mapping[str, tuple[int, ...]], settings: DecodeSettings) -> Head | None:
+        """Return what is done with outputs of these shapes, as `Family.head`."""
+        _, count, columns = shapes[self.output.name]
+        strides = cell_counts(*self.input_size).get(count)
+        if strides is None or self.class_count is None or columns != 5 + self.class_count or not settings.conf:
+            return None
+        name = self.output.name
+        return Head(
+            *self.input_size,
+            items=count,
+            classes=self.class_count,
+            kind="cells",
+            boxes=Place(name, 0, columns),
+            scores=Place(name, 5, columns),
+            objectness=Place(name, 4, columns),
+            form="centre",
+            sizes=self.encoding,
+            strides=strides,
+            conf=settings.conf,
+            iou=overlap_of(self, settings),
+            max_dets=settings.max_dets,
         )
 
     def _candidates(self, image: NDArray[np.float32], conf: float) -> Detections:

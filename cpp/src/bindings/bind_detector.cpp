@@ -1,0 +1,71 @@
+// Images to boxes on the device.
+#include "bind_closable.hpp"
+#include "bind_runner_call.hpp"
+#include "bind_vision.hpp"
+#include "bindings.hpp"
+#include "trtw/detector.hpp"
+
+#include <pybind11/stl.h>
+
+#include <utility>
+
+namespace py = pybind11;
+
+namespace trtw::bindings {
+
+namespace {
+
+/// A detector as Python holds it. Its own members are touched with the GIL held only.
+class PyDetector {
+public:
+    PyDetector(std::shared_ptr<Plan> plan, const HeadSpec& spec, const std::optional<RunnerOptions>& options)
+        : plan_{std::move(plan)}, detector_{make(plan_, spec, options.value_or(RunnerOptions{})),
+                                            "The detector is closed; make a new one."} {}
+
+    py::tuple run(const py::object& inputs, const std::vector<std::string>& outputs) {
+        const std::shared_ptr<Detector> detector = detector_.get();
+        Request request = make_request(*plan_, inputs, {});
+        request.selection = select_outputs(*plan_, {}, outputs, py::bool_(false), {});
+        request.call.to_host = request.selection.to_host;
+        const Runner::Finished finished = [&] {
+            const py::gil_scoped_release unlocked;
+            return detector->run(request.call);
+        }();
+        return py::make_tuple(boxes_of(detector->found(finished)),
+                              collect(*plan_, finished, request.selection, true, {}, arrays_));
+    }
+
+    [[nodiscard]] std::string graph_text() const { return detector_.get()->runner().graph_status(); }
+
+    void close() {
+        detector_.close([] {});
+        arrays_.clear();
+    }
+
+private:
+    static std::unique_ptr<Detector> make(const std::shared_ptr<Plan>& plan, const HeadSpec& spec,
+                                          const RunnerOptions& options) {
+        const py::gil_scoped_release unlocked;
+        return std::make_unique<Detector>(plan, options, spec, &serve_signals);
+    }
+
+    std::shared_ptr<Plan> plan_;
+    Closable<Detector> detector_;
+    ArrayPool arrays_;
+};
+
+} // namespace
+
+void bind_detector(py::module_& m) {
+    py::class_<PyDetector>(m, "Detector", "Runs an engine and finds the boxes in its outputs, on the device.")
+        .def(py::init<std::shared_ptr<Plan>, const HeadSpec&, const std::optional<RunnerOptions>&>(),
+             py::arg("engine").none(false), py::arg("spec"), py::arg("options") = py::none())
+        .def("run", &PyDetector::run, py::arg("inputs"), py::kw_only(),
+             py::arg("outputs") = std::vector<std::string>{}, "Executes the engine once and finds boxes.")
+        .def("graph_status", &PyDetector::graph_text, "Returns in one line whether CUDA graphs are in use.")
+        .def("close", &PyDetector::close, "Waits for the calls in flight and releases memory; safe to call twice.")
+        .def("__enter__", [](py::object self) { return self; })
+        .def("__exit__", [](PyDetector& detector, const py::args&) { detector.close(); });
+}
+
+} // namespace trtw::bindings

@@ -1,0 +1,62 @@
+#include "vision/head_gpu.hpp"
+
+#include "device/check.hpp"
+#include "vision/head_kernel.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace trtw {
+
+namespace {
+
+std::size_t aligned(std::size_t bytes) {
+    constexpr std::size_t alignment = 256;
+    return (bytes + alignment - 1) / alignment * alignment;
+}
+
+} // namespace
+
+HeadGpu::HeadGpu(HeadSpec spec) : spec_{std::move(spec)} {
+    spec_.validate();
+}
+
+void HeadGpu::enqueue(std::span<const HeadTensor> outputs, cudaStream_t stream) {
+    const auto [bound, images] = head::bind(spec_, outputs);
+    const auto count = static_cast<std::size_t>(images);
+    head::Room room{};
+    room.capacity = static_cast<std::uint32_t>(std::min<std::int64_t>(head::index_count(bound), head::most_candidates));
+    const std::size_t counters = aligned(count * sizeof(head::Counter));
+    const std::size_t keys = aligned(count * room.capacity * sizeof(std::uint64_t));
+    const std::size_t results = count * head::result_bytes(spec_.max_dets);
+    Memory& memory = memory_[images];
+    memory.host.reserve(results);
+    const bool is_new = memory.device.reserve(counters + keys + results);
+    auto* begin = static_cast<unsigned char*>(memory.device.data());
+    if (is_new) {
+        TRTW_CUDA(cudaMemsetAsync(begin, 0, counters, stream));
+    }
+    room.counters = reinterpret_cast<head::Counter*>(begin);
+    room.keys = reinterpret_cast<std::uint64_t*>(begin + counters);
+    room.results = begin + counters + keys;
+    room.host = memory.host.data();
+    head::launch_head(bound, images, room, stream);
+}
+
+std::vector<FoundBoxes> HeadGpu::found(int images) const {
+    const Memory& memory = memory_.at(images);
+    std::vector<FoundBoxes> all;
+    for (int image = 0; image < images; ++image) {
+        const head::Result result = head::result_at(memory.host.data(), head::result_bytes(spec_.max_dets),
+                                                    spec_.max_dets, image);
+        FoundBoxes& one = all.emplace_back();
+        one.odd = result.header->odd != 0;
+        for (int at = 0; at < result.header->count; ++at) {
+            const head::Box& box = result.boxes[at];
+            one.boxes.push_back({{box.x1, box.y1, box.x2, box.y2}, result.scores[at], result.labels[at]});
+        }
+    }
+    return all;
+}
+
+} // namespace trtw

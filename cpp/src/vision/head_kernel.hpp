@@ -1,0 +1,58 @@
+// The kernels of detector heads.
+#pragma once
+
+#include "vision/head.hpp"
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+
+namespace trtw::head {
+
+/// What the kernels write for one image, behind it `max_dets` boxes, scores and labels.
+struct alignas(16) ResultHeader {
+    std::int32_t count;
+    std::int32_t odd; ///< 1: nothing else is valid
+    std::int32_t unused[2];
+};
+
+inline std::size_t result_bytes(int max_dets) {
+    constexpr std::size_t alignment = 16;
+    const std::size_t boxes = static_cast<std::size_t>(max_dets) * (sizeof(Box) + sizeof(float) + sizeof(std::int32_t));
+    return sizeof(ResultHeader) + (boxes + alignment - 1) / alignment * alignment;
+}
+
+/// Parts of a result.
+struct Result {
+    ResultHeader* header;
+    Box* boxes;
+    float* scores;
+    std::int32_t* labels;
+};
+
+TRTW_HOST_DEVICE Result result_at(void* results, std::size_t bytes, int max_dets, int image) {
+    auto* begin = static_cast<unsigned char*>(results) + static_cast<std::size_t>(image) * bytes;
+    auto* boxes = reinterpret_cast<Box*>(begin + sizeof(ResultHeader));
+    auto* scores = reinterpret_cast<float*>(boxes + max_dets);
+    return {reinterpret_cast<ResultHeader*>(begin), boxes, scores, reinterpret_cast<std::int32_t*>(scores + max_dets)};
+}
+
+/// Candidates found so far; zeros before the first call, and after every one.
+struct Counter {
+    std::uint32_t candidates;
+    std::uint32_t odd;
+};
+
+/// Memory of the kernels, on the device but for `host`.
+struct Room {
+    Counter* counters;   ///< one an image
+    std::uint64_t* keys; ///< `capacity` an image
+    void* results;       ///< result_bytes an image
+    void* host;          ///< the same, page-locked: where the results end
+    std::uint32_t capacity;
+};
+
+/// Enqueues collecting, sorting and suppression of all images.
+void launch_head(const Head& head, int images, const Room& room, cudaStream_t stream);
+
+} // namespace trtw::head

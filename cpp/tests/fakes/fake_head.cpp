@@ -1,0 +1,23 @@
+// Heads by the reference on the CPU, in the order of the double of CUDA.
+#include "fake_cuda.hpp"
+#include "vision/head_kernel.hpp"
+
+namespace trtw::head {
+
+void launch_head(const Head& head, int images, const Room& room, cudaStream_t stream) {
+    fake::enqueue(stream, [=] {
+        for (int image = 0; image < images; ++image) {
+            const FoundBoxes found = found_in(head, image);
+            const Result to = result_at(room.host, result_bytes(head.max_dets), head.max_dets, image);
+            *to.header = {static_cast<std::int32_t>(found.boxes.size()), found.odd ? 1 : 0, {0, 0}};
+            for (std::size_t at = 0; at < found.boxes.size(); ++at) {
+                const auto& [corners, score, label] = found.boxes[at];
+                to.boxes[at] = {corners[0], corners[1], corners[2], corners[3]};
+                to.scores[at] = score;
+                to.labels[at] = label;
+            }
+        }
+    });
+}
+
+} // namespace trtw::head

@@ -1,0 +1,126 @@
+"""Boxes found by the kernels, alone and behind an engine, are those of the families."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.random_heads import KINDS, Case, family_of, random_case
+from tests.unit.vision.test_heads import check
+from trt_nets import Engines
+
+from trt_workbench.vision.families import DecodeSettings
+
+CASES = 150
+
+
+@pytest.fixture(autouse=True)
+def _needs_kernels(native: Any) -> None:
+    if not hasattr(native, "find_boxes_gpu"):
+        pytest.skip("the native core was built without CUDA kernels")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_random_heads(native: Any, kind: str) -> None:
+    rng = np.random.default_rng(100 + KINDS.index(kind))
+    judged = sum(check(native, random_case(rng, kind), "find_boxes_gpu") for _ in range(CASES))
+    assert judged > CASES / 2
+
+
+def coco_head(rng: np.random.Generator, share: float, images: int = 2) -> Case:
+    """A YOLOv8 head of COCO at 640 x 640, with that share of its 672,000 pairs above the threshold."""
+    family = family_of("yolov8", {"output": np.zeros((1, 84, 8400), np.float32)}, 80)
+    places = rng.uniform(0, 640, (images, 2, 8400))
+    sizes = rng.uniform(4, 200, (images, 2, 8400))
+    scores = rng.uniform(0.002, 0.9, (images, 80, 8400)) * (rng.random((images, 80, 8400)) < share)
+    output = np.concatenate([places, sizes, scores], axis=1).astype(np.float32)
+    return Case(family, {"output": output}, DecodeSettings())
+
+
+@pytest.mark.parametrize("share", [0.0, 0.0005, 0.01, 0.03, 0.06])
+def test_a_head_of_coco(native: Any, share: float) -> None:
+    assert check(native, coco_head(np.random.default_rng(5), share), "find_boxes_gpu") == 2
+
+
+def test_crowds_of_one_class(native: Any) -> None:
+    """Thousands of boxes of a class, most of which are dropped."""
+    rng = np.random.default_rng(6)
+    case = coco_head(rng, 0.02, 1)
+    output = case.outputs["output"]
+    output[:, 5:] = 0
+    output[:, 4] = rng.uniform(0.002, 0.9, (1, 8400))
+    output[:, :2] = rng.uniform(300, 340, (1, 2, 8400))
+    output[:, 2:4] = rng.uniform(100, 140, (1, 2, 8400))
+    assert check(native, case, "find_boxes_gpu") == 1
+
+
+def test_more_candidates_than_there_is_room_for(native: Any) -> None:
+    assert check(native, coco_head(np.random.default_rng(5), 0.2, 1), "find_boxes_gpu") == 0
+
+
+def rows_spec(native: Any, **changed: Any) -> Any:
+    """The head of the engine "pictures", whose output is its input [N, 3, 32, 48]: 768 rows of six values."""
+    places = {"boxes": (0, 0, 6, 1), "scores": (0, 4, 6, 1), "labels": (0, 5, 6, 1)}
+    return native.HeadSpec(32, 48, 768, 0, kind="rows", **places, **changed)
+
+
+def rows_input(seed: int, images: int) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    rows = rng.random((images, 768, 6)).astype(np.float32)
+    rows[..., 5] = rng.integers(0, 9, rows.shape[:2])
+    return rows.reshape(images, 3, 32, 48)
+
+
+def same(found: list[Any], expected: list[Any]) -> bool:
+    return all(
+        np.array_equal(one, other)
+        for ours, theirs in zip(found, expected, strict=True)
+        for one, other in zip(ours, theirs, strict=True)
+    )
+
+
+def test_boxes_behind_an_engine(native: Any, engines: Engines) -> None:
+    spec = rows_spec(native, conf=0.5)
+    with native.Detector(engines("pictures"), spec) as detector:
+        for turn in range(12):
+            x = rows_input(turn, 1 + turn % 3)
+            names = ["y"] if turn % 2 else []
+            found, outputs = detector.run({"images": x}, outputs=names)
+            assert same(found, native.find_boxes_cpu(spec, [x]))
+            assert [*outputs] == names
+        assert detector.graph_status().startswith("on: ")
+
+
+def test_boxes_of_letterboxed_images(native: Any, engines: Engines) -> None:
+    letterbox = native.LetterboxSpec(32, 48)
+    spec = rows_spec(native)
+    images = [np.random.default_rng(seed).integers(0, 256, (90, 70, 3), np.uint8) for seed in range(2)]
+    with native.Detector(engines("pictures"), spec) as detector:
+        for _ in range(4):
+            found, outputs = detector.run({"images": native.ImageBatch(images, letterbox)}, outputs=["y"])
+            assert found == [None, None]  # pixels are no classes
+            np.testing.assert_array_equal(
+                outputs["y"], np.stack([native.letterbox_cpu(one, letterbox) for one in images])
+            )
+
+
+def test_threads_get_their_own_boxes(native: Any, engines: Engines) -> None:
+    spec = rows_spec(native, conf=0.5)
+    with native.Detector(engines("pictures"), spec, native.RunnerOptions(slots=3)) as detector:
+
+        def is_right(seed: int) -> bool:
+            x = rows_input(seed, 1 + seed % 2)
+            return same(detector.run({"images": x})[0], native.find_boxes_cpu(spec, [x]))
+
+        with ThreadPoolExecutor(6) as threads:
+            assert all(threads.map(is_right, range(200)))
+
+
+def test_a_head_that_does_not_fit_leaves_the_detector_usable(native: Any, engines: Engines) -> None:
+    wide = native.HeadSpec(32, 48, 769, 0, kind="rows", boxes=(0, 0, 6, 1), scores=(0, 4, 6, 1), labels=(0, 5, 6, 1))
+    with native.Detector(engines("pictures"), wide) as detector:
+        for _ in range(3):
+            with pytest.raises(native.UsageProblem, match="do not lie as its head says"):
+                detector.run({"images": rows_input(0, 1)})

@@ -1,0 +1,72 @@
+"""What the core makes of detectors' outputs is what their families make of them, to the bit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.random_heads import CELLS, KINDS, Case, family_of, random_case
+
+from trt_workbench.backends.trt.session import head_spec
+from trt_workbench.vision.families import DecodeSettings
+
+CASES = 60
+
+
+@pytest.fixture(scope="module")
+def native() -> Any:
+    module = pytest.importorskip("trt_workbench_native", reason="the native core is not installed")
+    if not hasattr(module, "find_boxes_cpu"):
+        pytest.skip("the double of the native core finds no boxes")
+    return module
+
+
+def check(native: Any, case: Case, how: str = "find_boxes_cpu") -> int:
+    """Compare, and return in how many images both found boxes."""
+    found = getattr(native, how)(head_spec(case.head, [*case.outputs]), [*case.outputs.values()])
+    expected = case.expected()
+    assert len(found) == len(expected)
+    judged = 0
+    for ours, theirs in zip(found, expected, strict=True):
+        if theirs is None:
+            assert ours is None
+        elif ours is not None:  # what only the processor judges may be right
+            judged += 1
+            for one, other in zip(ours, theirs, strict=True):
+                np.testing.assert_array_equal(one, other, strict=True)
+    return judged
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_random_heads(native: Any, kind: str) -> None:
+    rng = np.random.default_rng(KINDS.index(kind))
+    judged = sum(check(native, random_case(rng, kind)) for _ in range(CASES))
+    assert judged > CASES / 2
+
+
+@pytest.mark.parametrize("crowded", [True, False])
+def test_twenty_thousand_candidates(native: Any, crowded: bool) -> None:
+    rng = np.random.default_rng(3)
+    classes = 64
+    boxes = rng.uniform(20, 90 if crowded else 2000, (1, CELLS, 4))
+    scores = rng.uniform(0.0011, 0.9, (1, CELLS, classes))
+    scores[rng.random(scores.shape) < 1 - 20_000 / scores.size] = 0
+    output = np.concatenate([boxes, scores], axis=-1).swapaxes(1, 2).astype(np.float32)
+    case = Case(family_of("yolov8", {"output": output}, classes), {"output": output}, DecodeSettings())
+    assert check(native, case) == 1
+
+
+def test_of_equal_scores_beyond_the_most_candidates_the_first_count(native: Any) -> None:
+    classes = 120
+    output = np.full((1, 4 + classes, CELLS), 0.5, np.float32)
+    output[0, :4] = np.random.default_rng(0).uniform(20, 90, (4, CELLS))
+    output[0, 4:34] = 0.25
+    case = Case(family_of("yolov8", {"output": output}, classes), {"output": output}, DecodeSettings(max_dets=40_000))
+    assert check(native, case) == 1
+
+
+def test_more_candidates_than_the_device_has_room_for_are_left_to_the_processor(native: Any) -> None:
+    output = np.full((1, 304, CELLS), 0.5, np.float32)
+    case = Case(family_of("yolov8", {"output": output}, 300), {"output": output}, DecodeSettings())
+    assert check(native, case) == 0
