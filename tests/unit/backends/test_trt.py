@@ -334,3 +334,17 @@ def test_boxes_are_found_by_the_session(tmp_path: Path, images: list[Any]) -> No
         found = session.find_boxes(images, transform, other, with_outputs=False)
         assert found.boxes is not None
         assert [len(one[1]) for one in found.boxes] == [0] * len(images)
+
+
+def test_images_next_to_another_input(tmp_path: Path, images: list[Any]) -> None:
+    text = """sized (float[N,3,8,8] images, float[N,3] sizes) => (float[N,3] means)
+    { mean = ReduceMean<keepdims = 0, axes = [2, 3]> (images)
+      means = Add (mean, sizes) }"""
+    write_onnx(tmp_path / "sized.onnx", text)
+    ones = np.ones((len(images), 3), np.float32)
+    with TrtBackend().load(tmp_path / "sized.onnx", SessionOptions(extra={"max_batch": 4})) as session:
+        assert isinstance(session, ImageSession)
+        found = [session.run_images(images, TRANSFORM, {"sizes": times * ones})["means"] for times in (0, 1)]
+        np.testing.assert_allclose(found[1], found[0] + 1, rtol=1e-6)
+        with refused(UsageProblem):
+            session.run_images(images, TRANSFORM)

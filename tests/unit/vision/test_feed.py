@@ -223,3 +223,25 @@ def test_boxes_on_the_device_need_one_that_finds_them(session: Any) -> None:
     with refused(UsageProblem):  # no head of the family
         finding(double, "device")
     assert finding(double)[0].boxes_place == "host"
+
+
+def test_inputs_other_than_the_images_are_given_to_the_device() -> None:
+    given = list[Any]()
+
+    class Sized(RowsDouble):
+        def run_images(self, images: Any, transform: Any, more: Any = None) -> dict[str, NDArray[Any]]:
+            given.append(more)
+            return super().run_images(images, transform)
+
+        def find_boxes(self, *arguments: Any, more: Any, **named: Any) -> FoundOnDevice:
+            given.append(more)
+            return super().find_boxes(*arguments, **named)
+
+    def constants(count: int) -> dict[str, NDArray[Any]]:
+        return {"sizes": np.full((count, 2), 7)}
+
+    feed, _ = make_feed(Sized(), TRANSFORM, 2, None, None, constants, Wanted(FAMILY, DecodeSettings()))
+    assert feed.boxes_place == "device"
+    assert len(given) > 1
+    assert all(one is None or one["sizes"].tolist() == [[7, 7]] * 2 for one in given)
+    assert given[0] is not None

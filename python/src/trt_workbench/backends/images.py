@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+"""Inputs of a model that takes images alone."""
 
 
 @dataclass(frozen=True)
@@ -140,12 +145,15 @@ class FoundOnDevice(NamedTuple):
 class ImageSession(Protocol):
     """What a session offers besides `run` if it can letterbox decoded images on its device."""
 
-    def run_images(self, images: Sequence[NDArray[np.uint8]], transform: ImageTransform) -> dict[str, NDArray[Any]]:
+    def run_images(
+        self, images: Sequence[NDArray[np.uint8]], transform: ImageTransform, more: Mapping[str, NDArray[Any]] = NOTHING
+    ) -> dict[str, NDArray[Any]]:
         """Letterbox `images` into one batch on the device and execute the model once.
 
         Args:
             images: one uint8 array [H, W, 3] in BGR per item of the batch, of any sizes.
-            transform: how they become the input tensor.
+            transform: how they become the input tensor, which is the model's first.
+            more: the model's other inputs by name; only a model that has some is run with them.
 
         Returns:
             One array for every output, owned by the caller; its first dimension is the batch.
@@ -161,7 +169,13 @@ class DetectingSession(ImageSession, Protocol):
     """What a session offers besides if it finds boxes in a detector's outputs on its device."""
 
     def find_boxes(
-        self, images: Sequence[NDArray[np.uint8]], transform: ImageTransform, head: Head, *, with_outputs: bool
+        self,
+        images: Sequence[NDArray[np.uint8]],
+        transform: ImageTransform,
+        head: Head,
+        *,
+        with_outputs: bool,
+        more: Mapping[str, NDArray[Any]] = NOTHING,
     ) -> FoundOnDevice:
         """Execute the model on images as `run_images` does, and find what its outputs say.
 
@@ -170,6 +184,7 @@ class DetectingSession(ImageSession, Protocol):
             transform: likewise.
             head: how outputs become boxes.
             with_outputs: whether the outputs of the same call are returned, too.
+            more: likewise.
 
         Raises:
             UsageProblem: as `run_images`; the outputs do not fit the head, or are not on the device.

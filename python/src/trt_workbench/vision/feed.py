@@ -106,12 +106,19 @@ class DeviceFeed:
     place: Place = "device"
     boxes_place: Place = "host"
 
-    def __init__(self, session: Session, transform: ImageTransform, batch: int, fixed_batch: int | None) -> None:
+    def __init__(
+        self,
+        session: Session,
+        transform: ImageTransform,
+        batch: int,
+        fixed_batch: int | None,
+        constants: Constants = no_constants,
+    ) -> None:
         if not isinstance(session, ImageSession):
             raise UsageProblem("This backend cannot letterbox images on its device; pass --preprocess host.")
         self.concurrency = session.concurrency
         self._images: ImageSession = session
-        self._transform, self._size, self._fixed = transform, batch, fixed_batch
+        self._transform, self._size, self._fixed, self._constants = transform, batch, fixed_batch, constants
         self._blank = np.zeros((transform.height, transform.width, 3), np.uint8)
 
     def new_batch(self) -> list[NDArray[np.uint8]]:
@@ -130,8 +137,13 @@ class DeviceFeed:
         batch[:] = [self._blank] * len(batch)
         return ran
 
+    def _more(self, count: int) -> dict[str, Any]:
+        """Return the argument of sessions for models of further inputs, which those of other models need not take."""
+        constants = self._constants(count)
+        return {"more": constants} if constants else {}
+
     def _run(self, images: list[NDArray[np.uint8]], count: int) -> Ran:
-        outputs = self._images.run_images(images, self._transform)
+        outputs = self._images.run_images(images, self._transform, **self._more(len(images)))
         return Ran({name: array[:count] for name, array in outputs.items()})
 
 
@@ -150,10 +162,11 @@ class DetectingFeed(DeviceFeed):
         transform: ImageTransform,
         batch: int,
         fixed_batch: int | None,
+        constants: Constants,
         wanted: Wanted,
         head: Head,
     ) -> None:
-        super().__init__(session, transform, batch, fixed_batch)
+        super().__init__(session, transform, batch, fixed_batch, constants)
         assert isinstance(session, DetectingSession)
         self._boxes: DetectingSession = session
         self._wanted, self._head = wanted, head
@@ -175,7 +188,9 @@ class DetectingFeed(DeviceFeed):
             self._find(self.new_batch()[: self._fixed or count], count, with_outputs=False)
 
     def _find(self, images: list[NDArray[np.uint8]], count: int, *, with_outputs: bool) -> Ran:
-        boxes, outputs = self._boxes.find_boxes(images, self._transform, self._head, with_outputs=with_outputs)
+        boxes, outputs = self._boxes.find_boxes(
+            images, self._transform, self._head, with_outputs=with_outputs, **self._more(len(images))
+        )
         found = None if boxes is None else [Detections(*one) for one in boxes[:count]]
         return Ran({name: array[:count] for name, array in outputs.items()}, found)
 
@@ -194,8 +209,8 @@ def _require_same(ran: Ran, wanted: Wanted) -> None:
     for index, (ours, theirs) in enumerate(
         zip(ran.found, decoded(wanted.family, ran.outputs, wanted.decoding), strict=True)
     ):
-        are_same = [np.array_equal(getattr(ours, name), getattr(theirs, name)) for name in ("boxes", "scores", "labels")]
-        if not all(are_same):
+        pairs = ((getattr(ours, name), getattr(theirs, name)) for name in ("boxes", "scores", "labels"))
+        if not all(np.array_equal(one, other) for one, other in pairs):
             raise CheckFailed(
                 f"The boxes that the device found in image {index} of the first batch differ from those that the "
                 f"processor finds in the same outputs ({len(ours.scores)} and {len(theirs.scores)} boxes). Pass "
@@ -219,7 +234,7 @@ def make_feed(
         transform: how images become its input.
         batch: images per inference.
         fixed_batch: how many images the model takes, at least `batch`; None for a model that takes any number.
-        constants: returns the inputs other than the images for a batch of so many; the device makes none.
+        constants: returns the inputs other than the images for a batch of so many.
         place: "device" or "host"; None for the device where the session offers that and takes the transform.
         wanted: the boxes that are wanted; None if outputs alone are.
 
@@ -233,7 +248,7 @@ def make_feed(
     """
     note = None
     if place == "device" or (place is None and isinstance(session, ImageSession)):
-        device = DeviceFeed(session, transform, batch, fixed_batch)
+        device = DeviceFeed(session, transform, batch, fixed_batch, constants)
         try:
             ran = device.run(device.new_batch(), batch)
         except UsageProblem as refusal:
@@ -241,7 +256,7 @@ def make_feed(
                 raise
             note = f"Images are letterboxed on the processor because the device cannot do it: {refusal}"
         else:
-            return _finding(device, ran, wanted, (session, transform, batch, fixed_batch))
+            return _finding(device, ran, wanted, (session, transform, batch, fixed_batch, constants))
     if wanted and wanted.place == "device":
         why = "Boxes can be found on the device only if it letterboxes the images, too. Pass --postprocess host."
         raise UsageProblem(f"{why} {note or ''}".rstrip())
@@ -251,7 +266,10 @@ def make_feed(
 
 
 def _finding(
-    device: DeviceFeed, ran: Ran, wanted: Wanted | None, arguments: tuple[Session, ImageTransform, int, int | None]
+    device: DeviceFeed,
+    ran: Ran,
+    wanted: Wanted | None,
+    arguments: tuple[Session, ImageTransform, int, int | None, Constants],
 ) -> tuple[Feed[Any], str | None]:
     """Return the feed that finds the boxes that are wanted on the device, where that can be done, else `device`."""
     if wanted is None or wanted.place == "host":

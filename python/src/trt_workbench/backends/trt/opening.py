@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from trt_workbench.backends.base import Session
-from trt_workbench.backends.images import ImageTransform
+from trt_workbench.backends.images import NOTHING, ImageTransform
 from trt_workbench.backends.trt.options import RunnerChoice
 from trt_workbench.backends.trt.pool import TrtStreamPool
 from trt_workbench.backends.trt.session import TrtSession
@@ -68,9 +68,11 @@ class FencedTrtSession(TrtSession):
         super().__init__(loaded, choice, concurrency, conversion)
         self.outputs = tuple(spec for spec in self.outputs if not is_fence(spec.name))
 
-    def run_images(self, images: Sequence[NDArray[np.uint8]], transform: ImageTransform) -> dict[str, NDArray[Any]]:
+    def run_images(
+        self, images: Sequence[NDArray[np.uint8]], transform: ImageTransform, more: Mapping[str, NDArray[Any]] = NOTHING
+    ) -> dict[str, NDArray[Any]]:
         """Execute the model on images, as `ImageSession` describes."""
-        found = super().run_images(images, transform)
+        found = super().run_images(images, transform, more)
         return {spec.name: found[spec.name] for spec in self.outputs}
 
     def _run(self, inputs: dict[str, NDArray[Any]], **selection: Any) -> dict[str, NDArray[Any]]:

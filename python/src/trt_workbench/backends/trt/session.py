@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from trt_workbench.backends.base import TensorSpec, check_inputs, closed
-from trt_workbench.backends.images import FoundOnDevice, Head, ImageTransform, Place
+from trt_workbench.backends.images import NOTHING, FoundOnDevice, Head, ImageTransform, Place
 from trt_workbench.backends.measuring import Samples, SamplingLimits
 from trt_workbench.backends.pooling import PooledState
 from trt_workbench.backends.state_session import StateSession
@@ -149,12 +149,14 @@ class TrtSession(StateSession):
         with native.translated():
             self._runner.take_state(other._runner)
 
-    def run_images(self, images: Sequence[NDArray[np.uint8]], transform: ImageTransform) -> dict[str, NDArray[Any]]:
+    def run_images(
+        self, images: Sequence[NDArray[np.uint8]], transform: ImageTransform, more: Mapping[str, NDArray[Any]] = NOTHING
+    ) -> dict[str, NDArray[Any]]:
         """Letterbox `images` into one batch on the device and execute the model once, as `ImageSession` describes."""
-        batch = self._whole(images)
+        batch = self._whole(images, more)
         try:
             images_of_call = native.require("ImageBatch")(batch, self._letterbox_spec(transform))
-            outputs = self._runner.run({self.inputs[0].name: images_of_call})
+            outputs = self._runner.run({self.inputs[0].name: images_of_call, **more})
         except Exception as error:
             if problem := native.translation(error):
                 raise problem from error
@@ -163,13 +165,20 @@ class TrtSession(StateSession):
         return {name: array[:count] for name, array in outputs.items()} if len(batch) > count else outputs
 
     def find_boxes(
-        self, images: Sequence[NDArray[np.uint8]], transform: ImageTransform, head: Head, *, with_outputs: bool
+        self,
+        images: Sequence[NDArray[np.uint8]],
+        transform: ImageTransform,
+        head: Head,
+        *,
+        with_outputs: bool,
+        more: Mapping[str, NDArray[Any]] = NOTHING,
     ) -> FoundOnDevice:
         """Execute the model on images and find the boxes in its outputs, as `DetectingSession` describes."""
-        batch, count = self._whole(images), len(images)
+        batch, count = self._whole(images, more), len(images)
         with native.translated():
             detector = self._detector(head)
-            given = {self.inputs[0].name: native.require("ImageBatch")(batch, self._letterbox_spec(transform))}
+            images_of_call = native.require("ImageBatch")(batch, self._letterbox_spec(transform))
+            given = {self.inputs[0].name: images_of_call, **more}
             names = [spec.name for spec in self.outputs]
             boxes, outputs = detector.run(given, outputs=names if with_outputs else [])
             is_odd = any(one is None for one in boxes[:count])
@@ -178,11 +187,13 @@ class TrtSession(StateSession):
         kept = {name: array[:count] for name, array in self._typed(outputs).items()}
         return FoundOnDevice(None if is_odd else boxes[:count], kept)
 
-    def _whole(self, images: Sequence[NDArray[np.uint8]]) -> Sequence[NDArray[np.uint8]]:
+    def _whole(
+        self, images: Sequence[NDArray[np.uint8]], more: Mapping[str, NDArray[Any]]
+    ) -> Sequence[NDArray[np.uint8]]:
         """Return the images of a call, filled up to a fixed batch."""
         if self._closed:
             raise closed()
-        if len(self.inputs) != 1 or len(self.inputs[0].shape) != 4:
+        if len(self.inputs[0].shape) != 4 or {spec.name for spec in self.inputs[1:]} != {*more}:
             raise UsageProblem(
                 f"Images need a model with one input of four dimensions, not {list(map(str, self.inputs))}."
             )
