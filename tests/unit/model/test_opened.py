@@ -336,3 +336,120 @@ def test_a_division_that_ends_the_process_is_refused_wherever_its_numbers_are(tm
     arrays = {"big": np.array([np.iinfo(np.int64).min]), "minus": np.array([-1])}
     with refused(UsageProblem):
         Model.open(saved(tmp_path / "m.onnx", text, arrays, where))
+
+
+@pytest.fixture
+def large_from_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[], None]:
+    """Take every file for a large one; return what forgets the models of this process."""
+    monkeypatch.setattr(opened, "_LEAST_REMEMBERED_BYTES", 0)
+    monkeypatch.setenv("TRTW_TMP", str(tmp_path / "out"))
+    return opened._opened.clear
+
+
+@pytest.mark.parametrize("outside", [False, True])
+def test_a_remembered_file_is_read_only_where_its_graph_is_asked_for(
+    tmp_path: Path, parsed: list[Path], large_from_here: Callable[[], None], outside: bool
+) -> None:
+    path = tmp_path / "m.onnx"
+    external(path) if outside else write_onnx(path, GRAPH, {"w": LARGE})
+    first = Model.open(path)
+    first.remember()
+    large_from_here()
+    model = Model.open(path, recognise=True)
+    assert (model.facts, model.sha256, model.size_bytes) == (first.facts, first.sha256, first.size_bytes)
+    model.require_unchanged()
+    assert parsed == [path]
+    np.testing.assert_array_equal(weights(model.load())["w"], LARGE)
+    assert model.proto is model.proto
+    assert parsed == [path, path]
+    large_from_here()
+    assert Model.open(path).sha256 == first.sha256  # who does not ask for it reads
+    assert parsed == [path] * 3
+
+
+def _edited_in_place(path: Path) -> None:
+    times = path.stat()
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    with path.open("r+b") as file:
+        file.write(data)
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+def _replaced(path: Path) -> None:
+    times = path.stat()
+    other = path.with_suffix(".new")
+    other.write_bytes(path.read_bytes())
+    _edited_in_place(other)
+    os.utime(other, ns=(times.st_atime_ns, times.st_mtime_ns))
+    other.replace(path)
+
+
+@pytest.mark.parametrize("name", ["m.onnx", "w.bin"])
+@pytest.mark.parametrize("change", [_edited_in_place, _replaced])
+def test_a_changed_file_is_not_taken_for_the_remembered_one(
+    tmp_path: Path,
+    parsed: list[Path],
+    large_from_here: Callable[[], None],
+    name: str,
+    change: Callable[[Path], None],
+) -> None:
+    path = external(tmp_path / "m.onnx")
+    first = Model.open(path)
+    first.remember()
+    before = first.sha256
+    large_from_here()
+    recognised = Model.open(path, recognise=True)
+    change(tmp_path / name)
+    for _ in range(2):
+        with pytest.raises(UsageProblem):
+            _ = recognised.proto
+    large_from_here()
+    try:
+        assert Model.open(path, recognise=True).sha256 != before
+    except UsageProblem:
+        assert name == "m.onnx"  # a graph with another last byte may be none
+    assert len(parsed) > 1
+
+
+def test_a_file_that_changes_right_after_it_was_read_is_seen(
+    tmp_path: Path, large_from_here: Callable[[], None]
+) -> None:
+    path = write_onnx(tmp_path / "m.onnx", GRAPH, {"w": LARGE})
+    for number in range(20):  # within one tick of the file system's clock, and of the same size
+        model = Model.open(path)
+        model.remember()
+        write_onnx(path, GRAPH, {"w": LARGE + number + 1})
+        large_from_here()
+        assert Model.open(path, recognise=True).sha256 == hashing.hash_bytes(path.read_bytes())
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"sha256": "", "document": {}}'])
+def test_a_damaged_record_of_a_file_is_not_used(
+    tmp_path: Path, parsed: list[Path], large_from_here: Callable[[], None], text: str
+) -> None:
+    path = write_onnx(tmp_path / "m.onnx", GRAPH, {"w": LARGE})
+    Model.open(path).remember()
+    (record,) = (tmp_path / "out" / "models").iterdir()
+    record.write_text(text)
+    large_from_here()
+    Model.open(path, recognise=True).remember()
+    assert parsed == [path, path]
+    large_from_here()
+    Model.open(path, recognise=True)
+    assert parsed == [path, path]
+
+
+def test_small_files_and_those_of_another_version_are_read(
+    tmp_path: Path, parsed: list[Path], large_from_here: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_onnx(tmp_path / "m.onnx", GRAPH, {"w": LARGE})
+    Model.open(path).remember()
+    monkeypatch.setattr(opened, "__version__", "another")
+    large_from_here()
+    model = Model.open(path, recognise=True)
+    assert parsed == [path, path]
+    (tmp_path / "out" / "models").rename(tmp_path / "other")
+    monkeypatch.setattr(opened, "_LEAST_REMEMBERED_BYTES", 1 << 24)
+    model.remember()
+    assert not (tmp_path / "out" / "models").exists()

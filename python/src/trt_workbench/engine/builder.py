@@ -201,6 +201,7 @@ def build(
     digest = prepared.key.digest()
     with cache.build_lock(digest, lambda: note("Another process builds this engine; waiting for it.")):
         if not force and (found := _from_cache(digest, prepared.target, note)):
+            prepared.model.remember()
             return found
         return _build(prepared, digest, progress, note, time_limit_s)
 

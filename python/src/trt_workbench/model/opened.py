@@ -7,15 +7,19 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import onnx
 
+from trt_workbench import __version__
+from trt_workbench.core.documents import Strict
 from trt_workbench.core.errors import UsageProblem, WorkbenchError
 from trt_workbench.core.hashing import Stamp, hash_file, hash_parts, read_hashed, settled_stamp, stamp_of
+from trt_workbench.core.kept import keep, recalled
+from trt_workbench.core.workspace import cache_root
 from trt_workbench.model.facts import ModelFacts, facts_of
 from trt_workbench.model.index import GraphIndex
 from trt_workbench.model.llm_directory import examine_llm_directory
@@ -27,18 +31,51 @@ Result = TypeVar("Result")
 _MOST_MODELS = 64
 # So much of the content of files that were read last is kept, for those who load weights several times.
 _MOST_KEPT_BYTES = 1 << 28
+# A file of fewer bytes is read, hashed and parsed within some ten milliseconds.
+_LEAST_REMEMBERED_BYTES = 1 << 24
 
 _lock = threading.RLock()
 _opened: OrderedDict[str, _Content] = OrderedDict()
 
 
-class _Content:
-    """What a file held when it was read."""
+class _Known(Strict):
+    """What is known of a file whose content has not changed since: it need not be read to be recognised."""
 
-    def __init__(self, path: Path) -> None:
+    version: str
+    stamps: list[Stamp]
+    facts: ModelFacts
+    own_sha256: str
+    sha256: str
+
+
+class _Content:
+    """What a file held when it was read, by this process or, where it is only recognised, by an earlier one."""
+
+    def __init__(self, path: Path, known: _Known | None) -> None:
         self.lock = threading.RLock()
         self.worked_out: dict[Callable[..., Any], Any] = {}
         self.parts: dict[str, bytes] = {}
+        self.proto: onnx.ModelProto | None = None
+        self.stamps: list[Stamp | None] = []
+        if known and known.stamps[:1] == [stamp_of(path)]:
+            self.facts, self.own_sha256, self.stamps = known.facts, known.own_sha256, [*known.stamps]
+            if self.stamps == self.stamps_now(path):
+                self.worked_out[_sha256.__wrapped__] = known.sha256  # type: ignore[attr-defined]
+                return
+        self._read(path)
+
+    def graph(self, path: Path) -> onnx.ModelProto:
+        """Return the model without its large weights, read now if it was only recognised."""
+        with self.lock:
+            if self.proto is None:
+                now = _Content(path, None)
+                if (now.stamps, now.own_sha256) != (self.stamps, self.own_sha256):
+                    raise UsageProblem(f"The model changed on disk since it was opened; start again: {path}")
+                self.proto, self.parts = now.proto, now.parts
+            assert self.proto
+            return self.proto
+
+    def _read(self, path: Path) -> None:
         stamp = settled_stamp(path)
         data, self.own_sha256 = read_file(path)
         model = parse_model(path, data)
@@ -86,19 +123,22 @@ class Model:
         self.path, self._content = path, content
 
     @classmethod
-    def open(cls, path: Path) -> Model:
+    def open(cls, path: Path, *, recognise: bool = False) -> Model:
         """Return the model in a file, parsed and checked before or now.
+
+        Args:
+            path: the file.
+            recognise: whether a file that `remember` knows need not be read before its graph is asked for.
 
         Raises:
             UsageProblem: the file is absent, no sound ONNX model, or an engine in disguise, or its external data is
                 missing, too short or outside the folder.
         """
-        # external data lie beside the name that is given, wherever that links to
-        key = f"{os.path.realpath(path.parent)}\0{os.path.realpath(path)}"
+        key = _key(path)
         with _lock:
             content = _opened.pop(key, None)
             if content is None or content.stamps != content.stamps_now(path):
-                content = _Content(path)
+                content = _Content(path, _remembered(key) if recognise else None)
             _opened[key] = content
             _let_go()
         return cls(path, content)
@@ -111,7 +151,7 @@ class Model:
     @property
     def proto(self) -> onnx.ModelProto:
         """The model without its large weights, which are marked as external data; shared, so never change it."""
-        return self._content.proto
+        return self._content.graph(self.path)
 
     @property
     def external_files(self) -> tuple[Path, ...]:
@@ -162,6 +202,25 @@ class Model:
         self.require_unchanged()
         return model
 
+    def remember(self) -> None:
+        """Let later processes recognise the file without reading it, until it changes; a small one is read again."""
+        content, stamps = self._content, [stamp for stamp in self._content.stamps if stamp]
+        path = _place(_key(self.path))
+        if self.size_bytes < _LEAST_REMEMBERED_BYTES or content.proto is None or len(stamps) < len(content.stamps):
+            return
+        with suppress(OSError):  # it is only slower
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            keep(
+                path,
+                _Known(
+                    version=__version__,
+                    stamps=stamps,
+                    facts=self.facts,
+                    own_sha256=content.own_sha256,
+                    sha256=self.sha256,
+                ),
+            )
+
     def require_unchanged(self) -> None:
         """Raise UsageProblem if a file has changed since the model was opened: after what reads the file by itself."""
         pairs = zip(self._content.stamps_now(self.path), self._content.stamps, strict=True)
@@ -175,6 +234,20 @@ class Model:
     def __repr__(self) -> str:
         """Name the file."""
         return f"Model({str(self.path)!r})"
+
+
+def _key(path: Path) -> str:
+    # external data lie beside the name that is given, wherever that links to
+    return f"{os.path.realpath(path.parent)}\0{os.path.realpath(path)}"
+
+
+def _place(key: str) -> Path:
+    return cache_root() / "models" / f"{hash_parts([('', key)])[:32]}.json"
+
+
+def _remembered(key: str) -> _Known | None:
+    found = recalled(_place(key), _Known, lambda _: None)
+    return found if found and found.version == __version__ else None
 
 
 def once(work: Callable[[Model], Result]) -> Callable[[Model], Result]:

@@ -142,7 +142,7 @@ class TrtBackend(Backend):
             _refuse_build_options(model, options)
         conversion: dict[str, Any] = {}
         if is_model:
-            typed, conversion = _typed(Model.open(model), settings, options)
+            typed, conversion = _typed(Model.open(model, recognise=True), settings, options)
             plan = _build(typed, settings, choice, options)
         else:
             plan = read_plan(model, trust=choice.trust)
