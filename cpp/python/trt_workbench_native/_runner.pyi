@@ -37,8 +37,8 @@ def cuda_status() -> dict[str, Any]:
     `error` is CUDA's name and text of why no GPU can be used, None when ok. Never raises; makes no CUDA context.
     """
 
-def devices() -> list[dict[str, Any]]:
-    """Return every visible GPU.
+def devices(only: int | None = None) -> list[dict[str, Any]]:
+    """Return every visible GPU, or the one of this index alone, if there is such.
 
     Each has `index`, `name`, `compute_capability` ("9.0"), `memory_total_bytes`, `memory_free_bytes`,
     `multiprocessors`, `l2_bytes`, `uuid` ("GPU-…") and `pci_id`. Makes a CUDA context on each.

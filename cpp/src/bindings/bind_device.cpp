@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 #endif
 
@@ -43,11 +44,11 @@ py::dict cuda_status() {
     return result;
 }
 
-py::list devices() {
+py::list devices(std::optional<int> only) {
     std::vector<DeviceInfo> found;
     {
         const py::gil_scoped_release unlocked;
-        found = trtw::devices();
+        found = trtw::devices(only);
     }
     py::list result;
     for (const DeviceInfo& info : found) {
@@ -92,7 +93,8 @@ py::array pinned_empty(const Shape& shape, const py::object& dtype) {
 
 void bind_device(py::module_& m) {
     m.def("cuda_status", &cuda_status, "Returns whether a GPU can be used, and why not. Never raises.");
-    m.def("devices", &devices, "Returns every visible GPU.\n\nRaises:\n    DeviceFailure: The driver failed.");
+    m.def("devices", &devices, py::arg("only") = py::none(),
+          "Returns every visible GPU, or one of them.\n\nRaises:\n    DeviceFailure: The driver failed.");
     m.def("pinned_empty", &pinned_empty, py::arg("shape"), py::arg("dtype") = "uint8",
           "Returns an uninitialised array in page-locked memory.");
     m.def("profiler_start", &trtw::profiler_start, "Begins the range that Nsight records.");

@@ -66,7 +66,7 @@ PlanPointer load_bytes(PlanOptions options, const py::buffer& plan) {
 
 PlanPointer load_file(PlanOptions options, const std::filesystem::path& path) {
     const py::gil_scoped_release unlocked;
-    return Plan::load(RegularFile{path, "The engine file"}.read(), options);
+    return Plan::load(RegularFile{path, "The engine file"}.read().span(), options);
 }
 
 py::tuple ranges_tuple(const std::vector<ProfileRange>& ranges) {

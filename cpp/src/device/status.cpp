@@ -61,12 +61,14 @@ DeviceStatus device_status() noexcept {
     return result;
 }
 
-std::vector<DeviceInfo> devices() {
+std::vector<DeviceInfo> devices(std::optional<int> only) {
     int count = 0;
     TRTW_CUDA(cudaGetDeviceCount(&count));
     std::vector<DeviceInfo> found;
     for (int index = 0; index < count; ++index) {
-        found.push_back(describe(index));
+        if (!only || index == *only) {
+            found.push_back(describe(index));
+        }
     }
     return found;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,8 +33,9 @@ struct DeviceInfo {
 /// Never throws; makes no CUDA context.
 DeviceStatus device_status() noexcept;
 
-/// Every visible device. Makes a context on each, which memory_free_bytes needs. Throws DeviceFailure.
-std::vector<DeviceInfo> devices();
+/// Every visible device, or this one alone, if there is such. Makes a context on each, which memory_free_bytes needs.
+/// Throws DeviceFailure.
+std::vector<DeviceInfo> devices(std::optional<int> only = {});
 
 /// Bound the range that nsys and ncu record with `--capture-range=cudaProfilerApi`.
 void profiler_start();

@@ -39,11 +39,11 @@ RegularFile::~RegularFile() {
     ::close(descriptor_);
 }
 
-std::vector<std::byte> RegularFile::read() const {
-    std::vector<std::byte> bytes(bytes_);
+FileBytes RegularFile::read() const {
+    FileBytes content{std::make_unique_for_overwrite<std::byte[]>(bytes_), bytes_};
     std::size_t done = 0;
-    while (done < bytes.size()) {
-        const ssize_t got = ::pread(descriptor_, bytes.data() + done, bytes.size() - done, static_cast<off_t>(done));
+    while (done < bytes_) {
+        const ssize_t got = ::pread(descriptor_, content.data.get() + done, bytes_ - done, static_cast<off_t>(done));
         if (got < 0 && errno == EINTR) {
             continue;
         }
@@ -52,7 +52,7 @@ std::vector<std::byte> RegularFile::read() const {
         }
         done += static_cast<std::size_t>(got);
     }
-    return bytes;
+    return content;
 }
 
 } // namespace trtw

@@ -2,10 +2,18 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
+#include <span>
 #include <string>
-#include <vector>
 
 namespace trtw {
+
+/// A file's content, in memory that nothing else was written to.
+struct FileBytes {
+    std::unique_ptr<std::byte[]> data;
+    std::size_t bytes = 0;
+    [[nodiscard]] std::span<const std::byte> span() const noexcept { return {data.get(), bytes}; }
+};
 
 /// The descriptor of a regular file that is open for reading. Throws UsageProblem where there is none: folders, pipes,
 /// sockets and devices are refused at once. `what` begins the sentence: "The engine file".
@@ -16,7 +24,7 @@ public:
     RegularFile(const RegularFile&) = delete;
     RegularFile& operator=(const RegularFile&) = delete;
 
-    [[nodiscard]] std::vector<std::byte> read() const;
+    [[nodiscard]] FileBytes read() const;
     /// Which file it is, whatever its name: device and inode.
     [[nodiscard]] const std::string& identity() const noexcept { return identity_; }
     /// A path that names this very file as long as this lives, whatever becomes of the name that it was opened by.

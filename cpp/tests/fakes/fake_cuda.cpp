@@ -401,8 +401,8 @@ namespace trtw {
 DeviceStatus device_status() noexcept {
     return {.ok = true, .device_count = 2, .driver_version = 13000, .runtime_version = 13000, .error = ""};
 }
-std::vector<DeviceInfo> devices() {
-    return std::vector<DeviceInfo>(2);
+std::vector<DeviceInfo> devices(std::optional<int> only) {
+    return std::vector<DeviceInfo>(only ? 1 : 2);
 }
 void profiler_start() {}
 void profiler_stop() {}

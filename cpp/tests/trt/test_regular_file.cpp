@@ -33,7 +33,7 @@ struct Folder {
 
 std::string text_of(const RegularFile& file) {
     const auto bytes = file.read();
-    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+    return {reinterpret_cast<const char*>(bytes.data.get()), bytes.bytes};
 }
 
 } // namespace

@@ -99,10 +99,10 @@ load_tensorrt = tensorrt_status
 
 
 def cuda_status() -> dict[str, Any]:
-    return {"ok": True, "error": None}
+    return {"ok": True, "device_count": len(devices()), "error": None}
 
 
-def devices() -> list[dict[str, Any]]:
+def devices(only: int | None = None) -> list[dict[str, Any]]:
     capability = os.environ.get("TRTW_DOUBLE_CAPABILITY", "9.0")
     identity = {"name": f"GPU {capability}", "uuid": "GPU-1", "compute_capability": capability}
     return [{**identity, "memory_free_bytes": 1 << 30}]

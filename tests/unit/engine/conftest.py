@@ -80,7 +80,7 @@ class NativeDouble(ModuleType):
     def cuda_status(self) -> dict[str, Any]:
         return {"ok": True, "error": ""}
 
-    def devices(self) -> list[dict[str, Any]]:
+    def devices(self, _: int | None = None) -> list[dict[str, Any]]:
         return [self.gpu]
 
     def build_engine(self, model: str, options: SimpleNamespace, _: object) -> SimpleNamespace:

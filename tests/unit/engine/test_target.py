@@ -28,6 +28,19 @@ def test_cuda_has_one_error_for_no_driver_and_an_old_one(
     assert text in str(missing)
 
 
+def test_only_the_chosen_device_is_asked(native_double: Any) -> None:
+    """A context on each of eight GPUs takes seconds."""
+    asked: list[Any] = []
+    native_double.cuda_status = lambda: {"ok": True, "device_count": 8, "error": None}
+    native_double.devices = lambda only: (
+        asked.append(only) or [{"name": "G", "uuid": "GPU-3", "compute_capability": "9.0"}] if only < 8 else []
+    )
+    assert examine_target(3).gpu_uuid == "GPU-3"
+    assert asked == [3]
+    (missing,) = examine_target(8).missing
+    assert str(missing) == "CUDA device 8 does not exist; this process sees 8 devices. Use --device 0."
+
+
 @pytest.mark.parametrize(
     ("library", "error", "text"),
     [

@@ -9,6 +9,7 @@ import contextlib
 import functools
 import importlib
 import importlib.util
+import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -140,6 +141,27 @@ def examine_core() -> tuple[str, str, str]:
         reason, fix = tensorrt_problem(status)
         return state, f"{found}: {reason}.", fix
     return "ok", f"{found}, opened TensorRT {status['version']}", ""
+
+
+def open_early(device: int) -> None:
+    """Have CUDA make its context and open TensorRT's libraries on a thread, while this one goes on importing.
+
+    Nothing is raised: what fails fails again where it is needed, and is reported there.
+
+    Args:
+        device: index of the CUDA device.
+    """
+    try:
+        folder, devices, load = library_dir(), require("devices"), require("load_tensorrt")
+    except WorkbenchError:
+        return
+
+    def work() -> None:  # imports nothing: a module that two threads import at once may be seen half made
+        with contextlib.suppress(Exception):
+            devices(device)
+            load(str(folder) if folder else None)
+
+    threading.Thread(target=work, name="trtw-open").start()  # the process waits for it: it must not end within CUDA
 
 
 def load_tensorrt() -> dict[str, Any]:

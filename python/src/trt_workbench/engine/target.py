@@ -103,26 +103,27 @@ def _cuda_device(index: int, driver: Mapping[str, Any], missing: list[Missing]) 
         missing.append(Missing("The native core was built without CUDA.", native.build_advice()))
         return None
     status = module.cuda_status()
+    count = int(status.get("device_count", 0))
     found: list[dict[str, Any]] = []
     reason = str(status.get("error") or "the driver sees none")
     try:
-        found = module.devices() if status["ok"] else []
+        found = module.devices(index) if status["ok"] else []  # of all of them it would take seconds
     except Exception as error:  # a device that failed is one that cannot be used
         if native.translation(error) is None:
             raise
         reason = str(error)
-    if not found:
+    if not found and not (status["ok"] and index >= count):
         missing.append(_no_gpu(reason, driver, module.build_info().get("cuda")))
         return None
-    if index >= len(found):
+    if not found:
         missing.append(
             Missing(
-                f"CUDA device {index} does not exist; this process sees {counted(len(found), 'device')}.",
+                f"CUDA device {index} does not exist; this process sees {counted(count, 'device')}.",
                 "Use --device 0.",
             )
         )
         return None
-    return found[index]
+    return found[0]
 
 
 def _no_gpu(reason: str, driver: Mapping[str, Any], built_with: str | None) -> Missing:

@@ -24,6 +24,7 @@ from trt_workbench.console.progress import waiting
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import CheckFailed, UsageProblem
 from trt_workbench.core.settings import Setting
+from trt_workbench.engine.native import open_early
 from trt_workbench.infer.settings import InferOutcome, InferRequest, MeasureSettings, Native, OfModels
 
 
@@ -100,7 +101,11 @@ def infer_engine(
 
     All results are written to a run directory.
     """
+    if not request.is_model:
+        open_early(request.device)  # of a model it takes as long to tell that a backend builds engines
     refuse_misplaced(context, request)
+    if request.is_model and request.is_native:
+        open_early(request.device)
     if settings.calls and request.state:
         raise UsageProblem("--calls compares calls with the same inputs, which --state makes depend on each other.")
     from trt_workbench.infer.run import check_times, write_times

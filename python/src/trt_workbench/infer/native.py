@@ -145,7 +145,6 @@ def _running(request: InferRequest) -> dict[str, Any]:
 def _free_bytes(device: int) -> int | None:
     """Return the free memory of a device; None where there is none, which loading the engine will report in full."""
     try:
-        found = native.require("devices")()
-        return int(found[device]["memory_free_bytes"])
+        return int(native.require("devices")(device)[0]["memory_free_bytes"])
     except Exception:  # whatever is missing here is missing for the engine too, and reported there
         return None
