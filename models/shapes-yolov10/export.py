@@ -46,16 +46,17 @@ def fold(model: nn.Module) -> None:
             block[0], block[1] = fuse_conv_bn_eval(block[0], block[1]), nn.Identity()
 
 
-def converted(model: nn.Module, size: int, name: str, metadata: dict[str, str]) -> onnx.ModelProto:
-    """Return a model of `images` to `output0` as ONNX, batch dynamic.
+def converted(model: nn.Module, size: int, name: str, metadata: dict[str, str], outputs: int = 1) -> onnx.ModelProto:
+    """Return a model of `images` to `output0` and so on as ONNX, batch dynamic.
 
     Args:
         model: on the CPU, ready to be deployed.
         size: height and width of its images.
         name: of the graph.
         metadata: metadata_props of the file.
+        outputs: how many it has.
     """
-    made = io.BytesIO()
+    made, names = io.BytesIO(), [f"output{place}" for place in range(outputs)]
     with warnings.catch_warnings():
         # The exporter that runs without onnxscript and writes static shapes; torch calls it the older one.
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -64,8 +65,8 @@ def converted(model: nn.Module, size: int, name: str, metadata: dict[str, str]) 
             (torch.zeros(2, 3, size, size),),
             made,
             input_names=["images"],
-            output_names=["output0"],
-            dynamic_axes={"images": {0: "batch"}, "output0": {0: "batch"}},
+            output_names=names,
+            dynamic_axes={name: {0: "batch"} for name in ("images", *names)},
             opset_version=OPSET,
             dynamo=False,
         )

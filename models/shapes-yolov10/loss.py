@@ -36,11 +36,12 @@ def ciou(first: Tensor, second: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Targets:
-    """What each cell should say. `scores` [N,A,C]; `boxes` [N,A,4] and `positive` bool [N,A]."""
+    """What each cell should say. `scores` [N,A,C]; `boxes` [N,A,4], `positive` bool [N,A], `owner` int64 [N,A]."""
 
     scores: Tensor
     boxes: Tensor
     positive: Tensor
+    owner: Tensor
 
 
 @torch.no_grad()
@@ -79,7 +80,7 @@ def assign(scores: Tensor, boxes: Tensor, labels: Tensor, truth: Tensor, centres
     scaled = alignment / (alignment.amax(-1, keepdim=True) + 1e-9) * overlap.amax(-1, keepdim=True)
     label = labels.gather(1, owner).clamp(min=0)
     target = functional.one_hot(label, scores.shape[2]) * scaled.amax(1)[..., None]
-    return Targets(target, truth.gather(1, owner[..., None].expand(-1, -1, 4)), positive)
+    return Targets(target, truth.gather(1, owner[..., None].expand(-1, -1, 4)), positive, owner)
 
 
 def head_loss(

@@ -144,7 +144,11 @@ class ShapesYolov10(nn.Module):
 
     def features(self, images: Tensor) -> list[Tensor]:
         """Maps at strides 8, 16 and 32 of `images` [N,3,IMAGE_SIZE,IMAGE_SIZE], RGB, 0 to 1."""
-        c8 = self.to8(self.stem(images))
+        return self.neck(self.stem(images))
+
+    def neck(self, c4: Tensor) -> list[Tensor]:
+        """The same of what the stem makes of images, [N,32,IMAGE_SIZE/4,IMAGE_SIZE/4]."""
+        c8 = self.to8(c4)
         c16 = self.to16(c8)
         c32 = self.to32(c16)
         p16 = self.up16(torch.cat([self.upsample(c32), c16], 1))

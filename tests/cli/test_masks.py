@@ -1,6 +1,7 @@
 """A model for instance segmentation, scored and looked at: yolov10-seg of one object whose mask fills its box."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,11 @@ from tests.onnx_text import write_onnx
 from typer.testing import CliRunner
 
 from trt_workbench.console.common import single_command_app
+from trt_workbench.core.workspace import SEGMENTER, embedded_model
 from trt_workbench.decide.settings import DecideSettings
 from trt_workbench.decide.subject import subject_of
 from trt_workbench.quantize import CalibrationSettings, coco_scores
+from trt_workbench.vision.cli import eval_coco
 from trt_workbench.vision.predict_cli import predict
 
 NAMES = {"task": "segment", "names": "['square', 'circle']", "end2end": "True"}
@@ -97,3 +100,19 @@ def test_a_decision_is_by_masks(masks: Any) -> None:
     settings = DecideSettings(data=masks.images, annotations=masks.annotations)
     subject = subject_of(masks.model, settings, CalibrationSettings(), lambda _: None)
     assert subject.task.figure == "mask_AP"
+
+
+def test_the_embedded_model_runs_on_the_embedded_scenes(tmp_path: Path) -> None:
+    words = ["shapes-segmenter", "--output", str(tmp_path / "run"), "--no-report"]
+    result = CliRunner().invoke(single_command_app(eval_coco), words, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    assert (metrics["images"], metrics["model"]["family"], metrics["model"]["task"]) == (200, "yolov8-seg", "masks")
+    assert metrics["AP"] > 0.85
+    assert metrics["mask_AP"] > 0.5
+    assert metrics["mask_AP_ci95"][0] < metrics["mask_AP"] < metrics["mask_AP_ci95"][1]
+
+
+def test_a_decision_about_the_embedded_model_needs_no_data(tmp_path: Path) -> None:
+    found = subject_of(embedded_model(SEGMENTER), DecideSettings(precisions=("fp32",)), CalibrationSettings(), print)
+    assert found.task.keep == ("mask_AP",)

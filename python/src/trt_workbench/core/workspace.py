@@ -126,9 +126,11 @@ def _users_cache() -> Path:
     return folder
 
 
-DETECTOR, CLASSIFIER, LLM, ENCODER = "shapes-yolov10", "shapes-classifier", "tiny-lm", "streaming-encoder"
+DETECTOR, SEGMENTER, CLASSIFIER = "shapes-yolov10", "shapes-segmenter", "shapes-classifier"
+LLM, ENCODER = "tiny-lm", "streaming-encoder"
 EMBEDDED_MODELS = {
     DETECTOR: Path(DETECTOR, f"{DETECTOR}.onnx"),
+    SEGMENTER: Path(SEGMENTER, f"{SEGMENTER}.onnx"),
     CLASSIFIER: Path(CLASSIFIER, f"{CLASSIFIER}.onnx"),
     LLM: Path(LLM),
     ENCODER: Path(ENCODER, f"{ENCODER}.onnx"),

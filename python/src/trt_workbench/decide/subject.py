@@ -34,10 +34,11 @@ from trt_workbench.quantize import (
     require_batch_first,
 )
 from trt_workbench.vision import (
+    ON_SCENES,
     DataPlace,
     embedded_dataset,
+    embedded_name,
     family_of,
-    fits_embedded_dataset,
     image_files,
     look_for_data,
     make_calibration_scenes,
@@ -284,9 +285,10 @@ def _require_logits(model: Model, samples: CalibrationSettings) -> None:
 def _embedded(
     model: Model, settings: DecideSettings, calibration: CalibrationSettings, note: Callable[[str], None]
 ) -> Subject:
-    if not fits_embedded_dataset(model.path):
+    if embedded_name(model.path) not in ON_SCENES:
         raise UsageProblem(
-            f"The embedded scenes fit only the embedded detector; pass --data and --annotations for: {model.path}"
+            "The embedded scenes fit only the embedded models for boxes and masks; pass --data and --annotations for: "
+            f"{model.path}"
         )
     if not embedded_dataset().exists:
         note(f"Generating the embedded dataset (only once): {embedded_dataset().root}")
@@ -303,6 +305,6 @@ def _embedded(
         Preparation.of(calibration),
         overlap,
         calibration.classes,
-        keep=settings.keep,
+        **_kept(settings.keep, family_of(model, calibration).task),
     )
     return _searched(Subject(model, task, calibration), settings, SearchSettings(annotations=annotations))

@@ -53,8 +53,8 @@ def eval_coco(
     """Score a detector on images with COCO annotations or Ultralytics labels, or a classifier on folders of classes.
 
     Reports the twelve COCO figures, of masks too where the model finds them, or top-1 and top-5, and the time per
-    stage. Without MODEL, an embedded detector runs on an embedded dataset of generated scenes; with shapes-classifier,
-    an embedded classifier on their objects.
+    stage. Without MODEL, an embedded detector runs on an embedded dataset of generated scenes; with shapes-segmenter,
+    an embedded model for masks on the same scenes, with shapes-classifier, an embedded classifier on their objects.
     """
     say_if_allowed(allow_unverified=settings.allow_unverified)
     from trt_workbench.vision.run import CocoRequest
@@ -112,15 +112,15 @@ def _one_shard(request: CocoRequest, output: Path | None, *, as_json: bool) -> N
 
 def _inputs(model: Path | None, given: DataSettings) -> tuple[Path, DataPlace]:
     """Fill in the embedded model and dataset."""
-    from trt_workbench.core.workspace import CLASSIFIER, DETECTOR, embedded_model
-    from trt_workbench.vision.scenes.dataset import fits_embedded_dataset
+    from trt_workbench.core.workspace import embedded_model
+    from trt_workbench.vision.scenes.dataset import embedded_name
 
     data, model = _given(given), model or embedded_model()
     if data is not None:
         return model, data
-    name = next((one for one in (DETECTOR, CLASSIFIER) if fits_embedded_dataset(model, one)), None)
+    name = embedded_name(model)
     if name is None:
-        problem = "The embedded datasets fit only the embedded detector and classifier; pass --data for this model"
+        problem = "The embedded datasets fit only the embedded models; pass --data for this one"
         raise UsageProblem(f"{problem if model.exists() else 'The model file does not exist'}: {model}")
     return model, _embedded(name)
 

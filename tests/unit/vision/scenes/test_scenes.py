@@ -9,6 +9,7 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
+from hotcoco import mask as run_lengths
 from numpy.typing import NDArray
 from tests.fork_server import ForkServer
 from tests.texts import refused
@@ -101,7 +102,16 @@ def test_document_is_cocos(dataset: tuple[Path, dict[str, Any]]) -> None:
         assert annotation["iscrowd"] == 0
         assert annotation["category_id"] in CATEGORY_IDS
         assert 0 < annotation["area"] <= annotation["bbox"][2] * annotation["bbox"][3]
-        assert all(len(polygon) >= 6 and len(polygon) % 2 == 0 for polygon in annotation["segmentation"])
+
+
+def test_masks_are_those_that_are_seen(dataset: tuple[Path, dict[str, Any]]) -> None:
+    told = iter(dataset[1]["annotations"])
+    for index in range(IMAGES):
+        for drawn in render(HELD_OUT_SEED, index).masks:
+            found = next(told)["segmentation"]
+            decoded = run_lengths.decode({**found, "counts": found["counts"].encode("ascii")})
+            np.testing.assert_array_equal(decoded.astype(bool), drawn)
+    assert next(told, None) is None
 
 
 def test_every_size_class_is_there(dataset: tuple[Path, dict[str, Any]]) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from trt_workbench.core.workspace import CLASSIFIER, DETECTOR, cache_root, embedded_model
+from trt_workbench.core.workspace import CLASSIFIER, DETECTOR, SEGMENTER, cache_root, embedded_model
 from trt_workbench.engine.manifest import read_manifest
 from trt_workbench.model.opened import sha256_of
 from trt_workbench.vision.scenes.crops import CROPS_VERSION, write_crops
 from trt_workbench.vision.scenes.scenes import GENERATOR_VERSION, HELD_OUT_IMAGES, HELD_OUT_SEED, write_dataset
 
+ON_SCENES = (DETECTOR, SEGMENTER)
+"""The embedded models that are scored on scenes; the classifier is on what is cut out of them."""
 _SPLIT = "val"
 # Of which ranges of activations are found: other scenes than those that are scored.
 _CALIBRATION_SPLIT, _CALIBRATION_IMAGES, _CALIBRATION_SEED = "calibration-128", 128, 2027
@@ -25,19 +27,21 @@ class EmbeddedDataset(NamedTuple):
     exists: bool
 
 
-def fits_embedded_dataset(model: Path, name: str = DETECTOR) -> bool:
-    """Say whether a file is an embedded model, the detector by default, or a plan that was built from it.
+def embedded_name(model: Path) -> str | None:
+    """Return the name of the embedded vision model that a file is, or a plan was built from; None of another file.
 
     Raises:
         ComponentMissing: as `embedded_model`.
         UsageProblem: the plan's manifest is damaged.
     """
     if not model.is_file():
-        return False
+        return None
     if model.suffix == ".onnx":
-        return sha256_of(model) == sha256_of(embedded_model(name))
-    manifest = read_manifest(model)
-    return manifest is not None and manifest.model.sha256 == sha256_of(embedded_model(name))
+        own = sha256_of(model)
+    else:
+        manifest = read_manifest(model)
+        own = manifest.model.sha256 if manifest else ""
+    return next((one for one in (*ON_SCENES, CLASSIFIER) if own == sha256_of(embedded_model(one))), None)
 
 
 def embedded_dataset(name: str = DETECTOR) -> EmbeddedDataset:
