@@ -14,9 +14,9 @@ from trt_workbench.core.workers import WorkerFailure
 class InProcessWorker:
     """Has the interface of `WorkerProcess`; what answers is made anew for each request."""
 
-    def __init__(self, log: Path, target: str) -> None:
+    def __init__(self, log: Path, target: str, environment: object = None, *, stack: object = None) -> None:
         """Take what a process would be started with."""
-        del log
+        del log, environment, stack
         self._target = target
 
     def __enter__(self) -> Self:

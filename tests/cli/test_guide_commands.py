@@ -134,6 +134,13 @@ RUN_BY = {
         "eval-coco --shard 1/2 --output runs/all/shard-1",
         "merge runs/all/shard-0 runs/all/shard-1 -o runs/whole",
     ],
+    "cli/test_upgrade.py::test_a_recorded_side_is_compared_later": [
+        "upgrade detector.onnx --from env-old --backend ort-cpu --record --output kept",
+        "upgrade detector.onnx --from kept --to env-new --backend ort-cpu",
+    ],
+    "cli/test_upgrade.py::test_what_a_new_stack_breaks_is_found_and_reduced": [
+        "upgrade detector.onnx encoder.onnx --from env-old --to env-new --backend ort-cpu"
+    ],
     "cli/test_verify.py::test_a_run_is_recorded_and_is_the_reference_of_another": [
         "verify model.onnx --backend ort-cpu --reference torch --record --output recorded"
     ],

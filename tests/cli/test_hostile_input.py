@@ -115,6 +115,7 @@ COMMANDS = {
     "sensitivity": ("--to", "int8", "--calibration", "random", "--output", "OUT"),
     "build-engine": ("--dry-run",),
     "check-target": ("--gpu", "sm120"),
+    "upgrade": ("--to", ".", "--backend", "ort-cpu"),
 }
 
 

@@ -35,6 +35,7 @@ FEATURES = (
     "setup",
     "stream",
     "target",
+    "upgrade",
     "verify",
     "vision",
 )

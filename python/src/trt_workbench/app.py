@@ -35,6 +35,7 @@ from trt_workbench.stream import check_cli as check_contract
 from trt_workbench.stream import cli as eval_stream
 from trt_workbench.stream import make_cli as make_contract
 from trt_workbench.target import cli as check_target
+from trt_workbench.upgrade import cli as upgrade
 from trt_workbench.verify import cli as verify
 from trt_workbench.vision import cli as eval_coco
 from trt_workbench.vision import predict_cli as predict
@@ -117,6 +118,7 @@ app.command("setup-tensorrt", cls=PanelCommand)(setup_tensorrt.setup_tensorrt)
 app.command("make-contract", cls=PanelCommand)(make_contract.make_contract)
 app.command("check-contract", cls=PanelCommand)(check_contract.check_contract)
 app.command("verify", cls=PanelCommand)(verify.verify)
+app.command("upgrade", cls=PanelCommand)(upgrade.upgrade)
 
 
 def main() -> None:

@@ -11,6 +11,7 @@ from .ranking import compare_records as compare_records
 from .ranking import kept_records as kept_records
 from .ranking import rank as rank
 from .ranking import untrusted as untrusted
+from .regression import changes as changes
 from .run import BenchRun as BenchRun
 from .view import Table as Table
 from .view import Winner as Winner

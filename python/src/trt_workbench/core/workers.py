@@ -15,27 +15,52 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from trt_workbench.core.errors import DeviceFailure, WorkbenchError, error_of
+
+if TYPE_CHECKING:
+    from trt_workbench.core.stack import Stack
 
 CRASH, TIMEOUT = "crash", "timeout"
 TEMPORARY = "trtw-worker-"
 """What the name of a worker's folder of temporary files begins with."""
+STACK = "TRTW_STACK"
+"""Variable of a process that runs in a stack (`core/stack.py`): folders for the end of its import path."""
+# As `-m`, which would look for the module before anything could be put on the import path.
+_RUN_MODULE = """import runpy
+del sys.argv[0]
+runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+"""
 _TAIL_CHARACTERS = 600
 # What a worker may take to end once it is asked to.
 _GRACE_S = 20.0
 
 
-def python_command(*arguments: str, python: str | Path = sys.executable) -> list[str]:
+def python_command(
+    *arguments: str, python: str | Path = sys.executable, packages: Sequence[str] | None = None
+) -> list[str]:
     """Return the command line that runs Python with `arguments`, such as "-m" and a module.
 
     Plain `-m` and `-c` would put the current folder first on the import path: a file `json.py` in it would be executed.
+
+    Args:
+        arguments: of Python; in a stack "-m" or "-c" comes first.
+        python: the interpreter.
+        packages: folders for the end of its import path; None for those that this process has of its stack.
     """
+    if packages is None:
+        packages = [one for one in os.environ.get(STACK, "").split(os.pathsep) if one]
+    if packages:
+        flag, what, *rest = arguments
+        paths = f"import sys; sys.path += {list(packages)!r}\n"
+        if flag == "-m":
+            what, rest = _RUN_MODULE, [what, *rest]
+        arguments = ("-c", paths + what, *rest)
     return [str(python), "-P", *arguments]
 
 
@@ -61,14 +86,17 @@ class WorkerFailure(Exception):
 class WorkerProcess:
     """One worker. A context manager that ends the process and what it started, and removes what it left in TMPDIR."""
 
-    def __init__(self, log: Path, target: str, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, log: Path, target: str, environment: Mapping[str, str] | None = None, *, stack: Stack | None = None
+    ) -> None:
         """Start the process.
 
         Args:
             log: what it prints is added there.
             target: "MODULE" with a function, or "MODULE:CLASS" with a method, for each request; they are called by the
                 request's "verb" with the request, a dict, and return a dict. A class may have `close`.
-            environment: variables that differ from those of this process.
+            environment: variables that differ from those of this process, or of the stack.
+            stack: whose Python runs it; None for ours.
         """
         self._log_path = log
         self._log = log.open("ab")
@@ -76,14 +104,19 @@ class WorkerProcess:
         # its own: a worker that crashes or is killed removes nothing
         self._temporary = tempfile.TemporaryDirectory(prefix=TEMPORARY, ignore_cleanup_errors=True)
         try:
+            serving = "trt_workbench.core.serving"
             self._process = subprocess.Popen(
-                python_command("-m", "trt_workbench.core.serving", target),
+                (stack.python if stack else python_command)("-m", serving, target),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._log,
                 text=True,
                 encoding="utf-8",
-                env={**os.environ, **(environment or {}), "TMPDIR": self._temporary.name},
+                env={
+                    **(stack.variables if stack else os.environ),
+                    **(environment or {}),
+                    "TMPDIR": self._temporary.name,
+                },
                 # Ctrl-C in a terminal reaches the whole group; the worker's end is ours to decide.
                 start_new_session=True,
             )
@@ -191,9 +224,9 @@ class Workers:
     replaced after a crash, a failure of the device, a defect, and a time limit. A context manager that ends the last.
     """
 
-    def __init__(self, log: Path, target: str) -> None:
-        """Let workers print into `log`; `target` as of WorkerProcess."""
-        self._log, self._target = log, target
+    def __init__(self, log: Path, target: str, stack: Stack | None = None) -> None:
+        """Let workers print into `log`; `target` and `stack` as of WorkerProcess."""
+        self._log, self._target, self._of_stack = log, target, stack
         self._stack = contextlib.ExitStack()
         self._worker: WorkerProcess | None = None
         self._answered = 0  # by the worker that runs
@@ -218,7 +251,8 @@ class Workers:
             WorkerFailure: as of WorkerProcess.
         """
         if self._worker is None:
-            self._worker, self._answered = self._stack.enter_context(WorkerProcess(self._log, self._target)), 0
+            worker = WorkerProcess(self._log, self._target, stack=self._of_stack)
+            self._worker, self._answered = self._stack.enter_context(worker), 0
         try:
             answer = self._worker.ask(request, timeout_s)
         except WorkerFailure as failure:
@@ -279,7 +313,15 @@ def ask_python(code: str, *arguments: str, timeout_s: float = 120, environment: 
     Raises:
         WorkerFailure: it failed, took longer than `timeout_s`, or printed no such value.
     """
-    ended = run_to_end(python_command("-c", code, *arguments), timeout_s, environment)
+    return ask_command(python_command("-c", code, *arguments), timeout_s, environment)
+
+
+def ask_command(command: list[str], timeout_s: float, environment: Mapping[str, str] | None = None) -> Any:
+    """Run a command and return the JSON value that it prints last. Raises WorkerFailure as `ask_python`."""
+    try:
+        ended = run_to_end(command, timeout_s, environment)
+    except OSError as error:
+        raise WorkerFailure(f"{command[0]} cannot be started ({error.strerror})", CRASH, alive=False) from error
     if ended.code is None:
         raise WorkerFailure(f"no answer within {timeout_s:g} s", TIMEOUT, alive=False)
     if ended.code:

@@ -38,6 +38,7 @@ REPORTS = {
     "profile": Report("trt_workbench.profile.report", ("profile/report.html.j2",)),
     "quantize": Report("trt_workbench.quantize.search_report", ("quantize/search_report.html.j2",)),
     "sensitivity": Report("trt_workbench.quantize.sensitivity_report", ("quantize/sensitivity_report.html.j2",)),
+    "upgrade": Report("trt_workbench.upgrade.report", ("upgrade/report.html.j2",)),
     "verify": Report("trt_workbench.verify.report", ("verify/report.html.j2",)),
 }
 

@@ -122,7 +122,7 @@ def bisect(
     state = folder / FOLDER / STATE
     state.parent.mkdir(exist_ok=True)
     for fault in faults:
-        with scratch_folder("trtw-bisect-") as scratch, Isolated(Path(scratch) / "log") as worker:
+        with scratch_folder("trtw-bisect-") as scratch, Isolated(Path(scratch) / "log", request.stack) as worker:
             found = _Search(request, verified, fault, folder, worker, Path(scratch), state, seconds, step).bisected()
         seconds = max(0.0, seconds - found.seconds)
         if found.nodes or not found.complete:

@@ -58,7 +58,7 @@ def verify(
     from trt_workbench.core.documents import write_json
     from trt_workbench.verify.bisect import bisect as run_bisect
     from trt_workbench.verify.bisect import carry_state, check_bisectable
-    from trt_workbench.verify.isolation import verified_apart
+    from trt_workbench.verify.isolation import check_stack, verified_apart
     from trt_workbench.verify.keeping import keep_found
     from trt_workbench.verify.opening import VerifyRequest, of_model
     from trt_workbench.verify.reproduction import bisected_document, write_bisected
@@ -68,12 +68,15 @@ def verify(
     request, name = VerifyRequest(**vars(settings), preparation=preparation), settings.target.name
     if bisect:
         check_bisectable(request)
+    if settings.stack:
+        check_stack(request, fix=ways.wanted)
     if ways.wanted:
         check_fix(request, ways)
     notes = stderr_console()
     bisected = tried = None
     with run_directory("verify", output) as run:
-        if bisect or ways.wanted:  # the device of this process stays as it is, whatever a wrong engine does to its own
+        # the device of this process stays as it is, whatever a wrong engine does to its own
+        if bisect or ways.wanted or settings.stack:
             with waiting("Verifying"):
                 found = verified_apart(request, run.path, partial(print_note, notes))
         else:

@@ -14,8 +14,9 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from trt_workbench.backends.preparation import Preparation
-from trt_workbench.core.errors import DeviceFailure, DeviceLost
+from trt_workbench.core.errors import DeviceFailure, DeviceLost, UsageProblem
 from trt_workbench.core.files import scratch_folder
+from trt_workbench.core.stack import HERE, Stack
 from trt_workbench.core.verification import Verification
 from trt_workbench.core.workers import TIMEOUT, WorkerFailure, Workers
 from trt_workbench.engine.manifest import read_manifest
@@ -45,9 +46,9 @@ class Crashed(DeviceFailure):
 class Isolated(Workers):
     """Workers that try what may crash; failures are raised as errors."""
 
-    def __init__(self, log: Path) -> None:
-        """Let workers print into `log`."""
-        super().__init__(log, TARGET)
+    def __init__(self, log: Path, stack: str | None = None) -> None:
+        """Let workers print into `log`, and run in a stack where one is named."""
+        super().__init__(log, TARGET, Stack.open(stack) if stack else None)
 
     def ask(self, request: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
         """Return the answer to a request.
@@ -68,10 +69,23 @@ class Isolated(Workers):
             raise Crashed(str(failure), timed_out=failure.kind == TIMEOUT) from failure
 
 
+def check_stack(request: VerifyRequest, *, fix: bool) -> None:
+    """Raise UsageProblem where the target cannot be verified in another stack, or the stack does not exist.
+
+    In it, its own `ort-cpu` would be the reference, and what an upgrade changes there would be on both sides.
+    """
+    Stack.open(request.stack or HERE)
+    if fix:
+        raise UsageProblem("--fix cannot be combined with --stack; run it in the stack itself.")
+    if not Path(request.reference).is_dir():
+        raise UsageProblem("--stack needs the run directory of a --record as --reference.")
+
+
 def document_of(request: VerifyRequest) -> dict[str, Any]:
     """Return a request without a budget as JSON values, but for paths, which become texts on the way."""
     assert request.budget is None
-    return asdict(request)
+    # absolute, as a container may begin in another folder
+    return {**asdict(request), "target": request.target.absolute()}
 
 
 def request_of(document: dict[str, Any]) -> VerifyRequest:
@@ -93,7 +107,7 @@ def verified_apart(request: VerifyRequest, folder: Path, note: Note = lambda _: 
     Raises:
         As `verify`, and Crashed where the process ended.
     """
-    with scratch_folder("trtw-verify-") as scratch, Isolated(Path(scratch) / "log") as worker:
+    with scratch_folder("trtw-verify-") as scratch, Isolated(Path(scratch) / "log", request.stack) as worker:
         answer = worker.ask({"verb": "target", "request": document_of(request), "folder": folder}, _NO_LIMIT_S)
     for text in answer["notes"]:
         note(text)

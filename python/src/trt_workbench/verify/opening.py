@@ -6,6 +6,7 @@ import math
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from trt_workbench.backends.preparation import AS_THE_MODEL_SAYS, Preparation
 from trt_workbench.backends.registry import AUTO, get_backend, require_backend, runs_plans
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.settings import with_flags
+from trt_workbench.core.stack import Stack
 from trt_workbench.engine.manifest import read_manifest
 from trt_workbench.engine.options import BuildSettings
 from trt_workbench.engine.profiles import Profile, ShapeRange
@@ -51,6 +53,17 @@ class VerifyRequest(VerifySettings):
         """Draw the same sizes for the same seed."""
         if self.seed:
             object.__setattr__(self, "sizes_seed", self.seed)
+
+    @cached_property
+    def versions(self) -> dict[str, str]:
+        """Versions of the runtime that the target runs on, its own first; those of its stack where one is named.
+
+        Raises:
+            ComponentMissing: the backend cannot serve, or the stack does not start.
+        """
+        if self.stack:
+            return dict(Stack.open(self.stack).ask(self.backend)["versions"])
+        return dict(require_backend(self.backend, MODEL_SUFFIX).availability().versions)
 
     @property
     def runs_plans(self) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import SessionOptions
-from trt_workbench.backends.registry import AUTO, get_backend, require_backend
+from trt_workbench.backends.registry import AUTO, get_backend
 from trt_workbench.backends.reproduction import Reproduction
 from trt_workbench.backends.samples import file_name
 from trt_workbench.core.array_files import writable
@@ -24,7 +24,7 @@ from trt_workbench.core.gpu import driver_report
 from trt_workbench.engine.profiles import Profile
 from trt_workbench.model.sanitize.sanitize import save_model
 from trt_workbench.verify.bisect import FOLDER, Bisected
-from trt_workbench.verify.opening import MODEL_SUFFIX, VerifyRequest
+from trt_workbench.verify.opening import VerifyRequest
 
 MODEL, SCRIPT = "minimal.onnx", "reproduce.py"
 
@@ -207,14 +207,14 @@ def _tensors(names: Any, shapes: Mapping[str, list[int]], constant: Mapping[str,
 
 
 def _runtime(request: VerifyRequest) -> str:
-    versions = require_backend(request.backend, MODEL_SUFFIX).availability().versions
+    versions = request.versions
     name = "TensorRT" if request.runs_plans else request.backend
     return " ".join([name, *list(versions.values())[:1]])  # the first is the runtime's own
 
 
 def _versions(request: VerifyRequest, provenance: Mapping[str, Any]) -> dict[str, str]:
     """Return the versions of everything that took part."""
-    found = dict(require_backend(request.backend, MODEL_SUFFIX).availability().versions)
+    found = dict(request.versions)
     driver = driver_report()
     if driver["gpus"]:
         found |= {"gpu": driver["gpus"][request.device]["name"] if request.device < len(driver["gpus"]) else "unknown"}

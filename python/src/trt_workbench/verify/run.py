@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Session
+from trt_workbench.backends.registry import REFERENCE
 from trt_workbench.backends.samples import file_name
 from trt_workbench.core.array_files import writable
 from trt_workbench.core.documents import json_values
@@ -243,8 +244,9 @@ class _Run:
             self._recorder.add(case, label, inputs, expected)
         rows = _row_flags(session, space, case, found)
         judged: dict[str, dict[str, Any]] = {}
+        undisturbed = self._undisturbed(reference, inputs, expected)
         for closely in (False, True):
-            limits = self._limits(session, inputs, expected, rows, closely=closely)
+            limits = self._limits(session, inputs, undisturbed, rows, closely=closely)
             findings: list[PropertyResult] = []
             if first:
                 trial = CallTrial(space, case, inputs, found, rows, limits[self.precision], _other(call))
@@ -329,17 +331,26 @@ class _Run:
                 raise _Refused(str(error)) from error
             raise UsageProblem(f"{error}; the target does, so its outputs were not verified") from error
 
+    def _undisturbed(self, reference: Reference | None, inputs: Arrays, expected: Arrays | None) -> Arrays | None:
+        """Return what the noisy copies differ from by rounding alone: the model on the very runtime that runs them.
+
+        By how much another runtime, or a recorded version of it, differs from this one is no rounding.
+        """
+        if expected is None or self._yardstick is None:
+            return None
+        return expected if reference and reference.name == REFERENCE else self._yardstick.exact(inputs)
+
     def _limits(
-        self, session: Session, inputs: Arrays, expected: Arrays | None, rows: Mapping[str, bool], *, closely: bool
+        self, session: Session, inputs: Arrays, clean: Arrays | None, rows: Mapping[str, bool], *, closely: bool
     ) -> dict[str, dict[str, Limit]]:
         """Return limits by precision, the tightest first, up to the one that was requested."""
-        if expected is None or self._yardstick is None:
+        if clean is None or self._yardstick is None:
             return {self.precision: sensitivity(session, inputs, self.precision, rows, self._request.seed)}
         # within a budget an fp16 engine is not asked whether it is as good as fp32
         wanted = {} if self._request.budget else {FINEST: FINEST}
         wanted[self.precision] = self._rounding
         return {
-            name: self._yardstick.limits(asked, inputs, expected, rows, closely=closely and name == self.precision)
+            name: self._yardstick.limits(asked, inputs, clean, rows, closely=closely and name == self.precision)
             for name, asked in wanted.items()
         }
 

@@ -63,6 +63,14 @@ class VerifySettings:
         Setting("NAME=LOW:BEST:HIGH: sizes of a dynamic dimension; repeatable.", MORE, "--dim", read=read_ranges),
     ] = field(default_factory=dict)
     quick: Annotated[bool, Setting("Fewer shapes, two sets of inputs, one session.", flags="--quick/--full")] = False
+    stack: Annotated[
+        str | None,
+        Setting(
+            "Python environment, TensorRT folder or container command to run the target in; needs a record as "
+            "--reference.",
+            MORE,
+        ),
+    ] = None
     record: Annotated[bool, Setting("Keep inputs and expected outputs, for --reference of another run.", MORE)] = False
     options: BackendOptions = field(default_factory=dict)
     url: ServerUrl = None

@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from trt_workbench.backends.registry import require_backend
 from trt_workbench.core.array_files import load_arrays, save_arrays
 from trt_workbench.core.compare import Difference
 from trt_workbench.core.counts import counted
@@ -275,8 +274,7 @@ def times_beyond(limit: Limit, apart: Difference) -> float:
 
 def _context(request: VerifyRequest, precision: str, inputs: Arrays) -> str:
     """Return what verdicts hold for: model, inputs, backend, and what it is asked for."""
-    versions = require_backend(request.backend, MODEL_SUFFIX).availability().versions
-    asked = [request.backend, request.precision, precision, request.seed, sorted(versions.items())]
+    asked = [request.backend, request.precision, precision, request.seed, sorted(request.versions.items())]
     asked.append(sorted((name, str(value)) for name, value in request.options.items()))
     total = hashlib.sha256(json.dumps([_VERSION, sha256_of(request.target), asked]).encode())
     for name, array in sorted(inputs.items()):

@@ -10,6 +10,7 @@ from trt_workbench.backends.base import SessionOptions, TensorSpec
 from trt_workbench.core.device_errors import device_error, device_message
 from trt_workbench.core.environment import available_processors
 from trt_workbench.core.errors import UsageProblem, WorkbenchError
+from trt_workbench.core.stack import is_chosen
 
 if TYPE_CHECKING:
     import onnxruntime as ort
@@ -44,6 +45,13 @@ _REFUSED_OPTION = re.compile(r'Failed to parse provider option "(\w+)": (.*)')
 _NO_KERNEL = re.compile("kernel for (com.microsoft.)?(QLinear|QGemm|MatMulInteger|ConvInteger)")
 _SHARED_WEIGHT = "AddInitializedOrtValue Attempt to replace the existing tensor"
 _ABSENT_DEVICE = re.compile(r"Invalid device ID: (-?\d+), must be between 0 \(inclusive\) and (\d+) \(exclusive\)")
+
+
+def too_old(version: str) -> str:
+    """Return why a version of ONNX Runtime is not taken, a sentence; "" where it is, as any of a chosen stack is."""
+    if release(version) >= release(MINIMUM_VERSION) or is_chosen():
+        return ""
+    return f"onnxruntime {version} is older than {MINIMUM_VERSION}."
 
 
 def cuda_major(ort: Any) -> int | None:

@@ -13,12 +13,11 @@ from trt_workbench.backends.ort.backend import LoadRequest, OrtBackend
 from trt_workbench.backends.ort.common import (
     CPU_PROVIDER,
     LEVELS,
-    MINIMUM_VERSION,
     check_counts,
     cpu_session,
-    release,
     session_config,
     tensor_spec,
+    too_old,
     translated,
 )
 from trt_workbench.core.errors import ComponentMissing
@@ -60,8 +59,7 @@ class OrtCpuBackend(OrtBackend):
             reason = f"onnxruntime cannot be imported ({error})."
             return Availability(ok=False, reason=reason, fix=package("onnxruntime"))
         versions = {"onnxruntime": str(ort.__version__)}
-        if release(ort.__version__) < release(MINIMUM_VERSION):
-            reason = f"onnxruntime {ort.__version__} is older than {MINIMUM_VERSION}."
+        if reason := too_old(ort.__version__):
             return Availability(ok=False, reason=reason, fix=package("onnxruntime"), versions=versions)
         return Availability(ok=True, versions=versions)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from trt_workbench.backends.base import Availability
-from trt_workbench.backends.ort.common import CUDA_PROVIDER, MINIMUM_VERSION, TENSORRT_PROVIDER, cuda_major, release
+from trt_workbench.backends.ort.common import CUDA_PROVIDER, TENSORRT_PROVIDER, cuda_major, too_old
 from trt_workbench.core.environment import installed_packages
 from trt_workbench.core.gpu import GPU_ADVICE, driver_report, why_no_gpu
 from trt_workbench.core.launcher import launcher, package, task
@@ -131,8 +131,7 @@ def _examine(provider: str) -> Availability:
     except Exception as error:  # a broken install fails in many ways; each is reported here
         return Availability(ok=False, reason=f"onnxruntime cannot be imported ({error}).", fix=wheel_advice)
     versions = {"onnxruntime": str(ort.__version__)}
-    if release(ort.__version__) < release(MINIMUM_VERSION):
-        reason = f"onnxruntime {ort.__version__} is older than {MINIMUM_VERSION}."
+    if reason := too_old(ort.__version__):
         return Availability(ok=False, reason=reason, fix=wheel_advice, versions=versions)
     folder = Path(ort.__file__).parent / "capi"
     if provider not in ort.get_available_providers() or not (folder / _FILES[provider]).is_file():

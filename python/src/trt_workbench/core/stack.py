@@ -1,0 +1,139 @@
+"""A stack: the Python with its runtimes, or the TensorRT libraries, that a command is to run in instead of our own.
+
+A Python environment needs no trt-workbench of its own: its packages come first on the import path, and what it lacks
+is taken from ours, which must then be of the same minor version of Python, as compiled packages are.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from trt_workbench.core.errors import ComponentMissing, UsageProblem, error_kind
+from trt_workbench.core.workers import STACK, WorkerFailure, ask_command, python_command
+
+Kind = Literal["this environment", "Python environment", "TensorRT libraries", "command"]
+HERE = "."
+"""What names our own environment."""
+_LIBRARY = "libnvinfer.so*"
+_ASK = """import json, sys
+from trt_workbench.core.errors import WorkbenchError, error_document
+try:
+    from trt_workbench import __version__
+    from trt_workbench.backends.registry import require_backend
+    from trt_workbench.core.gpu import driver_report
+    versions = dict(require_backend(sys.argv[1], ".onnx").availability().versions)
+    gpus = [one["name"] for one in driver_report()["gpus"]]
+    found = {"versions": {**versions, "trt-workbench": __version__}, "gpus": gpus}
+except WorkbenchError as error:
+    found = error_document(error)
+print(json.dumps({**found, "python": list(sys.version_info[:3])}))
+"""
+
+
+@dataclass(frozen=True)
+class Stack:
+    """One stack.
+
+    Attributes:
+        text: as the user named it.
+        kind: what it is.
+        start: the command line that starts its Python, without arguments.
+        environment: variables that differ from ours.
+    """
+
+    text: str
+    kind: Kind
+    start: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def open(cls, text: str) -> Stack:
+        """Return the stack that a text names.
+
+        Args:
+            text: "." for this environment; the folder or the Python of an environment; a folder with TensorRT's
+                libraries, or whose `lib` has them; else a command that runs `python3` in a container, such as
+                `docker run --rm -i --gpus all -v /data:/data IMAGE`.
+
+        Raises:
+            UsageProblem: it names none of them.
+        """
+        path, here = Path(text), (sys.executable,)
+        if text == HERE:
+            return cls(text, "this environment", here)
+        if pythons := [one for one in (path / "bin" / "python", path) if one.is_file() and os.access(one, os.X_OK)]:
+            # never resolved: the link itself tells Python which environment it is of
+            return cls(text, "Python environment", (str(pythons[0].absolute()),))
+        if path.is_dir():
+            folders = [one for one in (path / "lib", path) if any(one.glob(_LIBRARY))]
+            if not folders:
+                raise UsageProblem(f"The folder has neither bin/python nor TensorRT's {_LIBRARY}: {path}")
+            return cls(text, "TensorRT libraries", here, {"TENSORRT_HOME": str(path.absolute())})
+        try:
+            words = shlex.split(text)
+        except ValueError as error:
+            raise UsageProblem(f"The stack's command cannot be read ({error}): {text}") from error
+        if len(words) < 2:
+            raise UsageProblem(f"The stack does not exist: {text}")
+        return cls(text, "command", (*words, "python3"))
+
+    def python(self, *arguments: str) -> list[str]:
+        """Return the command line that runs the stack's Python with arguments, "-m" or "-c" first."""
+        *before, python = self.start
+        return [*before, *python_command(*arguments, python=python, packages=self._packages)]
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """All variables of its processes."""
+        return {**os.environ, **self.environment, STACK: os.pathsep.join(self._packages)}
+
+    def ask(self, backend: str, timeout_s: float = 300.0) -> dict[str, Any]:
+        """Start the stack, and return the "versions" of a backend there, the "gpus" and the version of "python".
+
+        Raises:
+            ComponentMissing: the stack does not start, or its backend cannot serve.
+            UsageProblem: there is no backend of this name.
+        """
+        try:
+            found: dict[str, Any] = ask_command(self.python("-c", _ASK, backend), timeout_s, self.variables)
+        except WorkerFailure as failure:
+            raise ComponentMissing(
+                f"The stack does not start: {failure}. Check its command and its packages; its Python must be of the "
+                f"same minor version as this one, or have trt-workbench installed: {self.text}"
+            ) from failure
+        if "error" in found:
+            kind = error_kind(found["kind"]) or ComponentMissing
+            raise kind(f"In the stack {self.text}: {found['error']}")
+        return found
+
+    @cached_property
+    def _packages(self) -> list[str]:
+        """Our folders of packages for the end of the stack's import path; none where its Python is another."""
+        if self.kind == "command":
+            return []
+        version = list(sys.version_info[:2])
+        if self.kind == "Python environment":
+            code = "import json, sys; print(json.dumps(sys.version_info[:2]))"
+            try:
+                version = ask_command([*self.start, "-I", "-c", code], 60.0)
+            except WorkerFailure as failure:
+                raise ComponentMissing(f"The stack's Python does not start ({failure}): {self.text}") from failure
+        same = version == list(sys.version_info[:2])
+        return [one for one in sys.path if Path(one).is_dir() and _is_of_packages(one)] if same else []
+
+
+def is_chosen() -> bool:
+    """Whether this process runs in a stack: then its versions are the user's choice, however old."""
+    return STACK in os.environ
+
+
+def _is_of_packages(folder: str) -> bool:
+    """Whether a folder of the import path holds packages, and not Python's own library."""
+    return not Path(folder, "os.py").is_file() and Path(folder).name != "lib-dynload"

@@ -1,0 +1,93 @@
+"""`trtw upgrade`: whether models are as correct, as good and as fast in another stack as in the one in use."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from trt_workbench.console.common import (
+    DebugOption,
+    JsonOption,
+    OutputOption,
+    handled,
+    print_json,
+    print_line,
+    stdout_console,
+)
+from trt_workbench.console.drawing import draw
+from trt_workbench.console.progress import waiting
+from trt_workbench.core.counts import counted
+from trt_workbench.core.errors import CheckFailed
+from trt_workbench.upgrade.settings import UpgradeSettings
+
+if TYPE_CHECKING:
+    from trt_workbench.upgrade.document import Upgrade
+
+
+@handled
+def upgrade(
+    model: Annotated[list[Path], typer.Argument(help="ONNX files.")],
+    settings: UpgradeSettings,
+    *,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Check that models are as correct, as good and as fast in another stack as in the one in use.
+
+    A stack is a Python environment, a TensorRT folder, a container, or an earlier run with --record. Each model is
+    verified in both at the same shapes with the same inputs, scored on --data, and timed in turns. Exit code 1 if any
+    is wrong, refused, slower or of a lower score afterwards, or not proven.
+    """
+    from trt_workbench.core.directory import run_directory
+    from trt_workbench.core.documents import json_values, write_json
+    from trt_workbench.upgrade.document import FAILED
+    from trt_workbench.upgrade.report import headline
+    from trt_workbench.upgrade.run import upgrade as compare_stacks
+
+    with run_directory("upgrade", output) as run:
+        with waiting("Comparing") as update:
+            found = compare_stacks(settings, model, run.path, update)
+        write_json(run.path / "upgrade.json", found)
+        directory = run.commit("complete", passed=found.passed)
+    drawing = draw(directory, debug=debug)
+    if as_json:
+        print_json({**json_values(found), "directory": str(directory)})
+    else:
+        _show(found, directory)
+    if failed := [one for one in found.models if one.outcome in FAILED]:
+        raise CheckFailed(
+            f"{headline(found)} The first, {failed[0].name}: {failed[0].reasons[0].rstrip('.')}. Full report: "
+            f"{directory / 'report.html'}"
+        )
+    drawing.end()
+
+
+def _show(found: Upgrade, directory: Path) -> None:
+    from rich.table import Table
+
+    from trt_workbench.upgrade.report import headline, named, ratio
+
+    console = stdout_console(quiet=False)
+    say = partial(print_line, console)
+    say(headline(found))
+    table = Table("model", "outcome", "before", "after", "latency, after/before", "why")
+    for one in found.models:
+        table.add_row(
+            one.name,
+            one.outcome,
+            one.before.verdict or "refused",
+            (one.after.verdict or "refused") if one.after else "-",
+            ratio(one.timed),
+            one.reasons[0] if one.reasons and one.outcome != "safe" else "",
+        )
+    console.print(table)
+    for side, words in ((found.before, "before"), (found.after, "after")):
+        if side:
+            say(f"Stack {words}: {named(side)}")
+    if found.after is None:
+        say(f"Recorded {counted(len(found.models), 'model')}; compare with --from {directory}")
+    say(f"Run directory: {directory}")

@@ -1,0 +1,157 @@
+"""What a run of `upgrade` keeps: upgrade.json, and side.json of each stack."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from trt_workbench.core.documents import Open, Strict
+from trt_workbench.quantize import RowScore
+
+Outcome = Literal["safe", "wrong", "refused", "lower score", "slower", "not proven", "refused by both", "recorded"]
+FAILED: frozenset[Outcome] = frozenset({"wrong", "refused", "lower score", "slower", "not proven"})
+
+
+class StackSide(Strict):
+    """A stack as it answered: side.json.
+
+    Attributes:
+        stack: as the user named it.
+        kind: what it is.
+        python: version.
+        versions: of trt-workbench and of the packages of the backend.
+        gpus: names of the GPUs that it sees.
+        backend: that was asked for.
+        precision: likewise.
+        options: of the backend.
+    """
+
+    schema_version: Literal[1] = 1
+    stack: str
+    kind: str
+    python: tuple[int, ...]
+    versions: dict[str, str]
+    gpus: tuple[str, ...]
+    backend: str
+    precision: str
+    options: dict[str, Any] = {}
+
+
+class Checked(Strict):
+    """What `verify` said of a model in one stack.
+
+    Attributes:
+        verdict: of verify.json; None where the stack refused the model.
+        reason: why it refused it, or the first that is wrong or unproven.
+        shapes: that were compared.
+        relative_l2: the largest of all outputs, where they can be compared.
+    """
+
+    verdict: str | None
+    reason: str = ""
+    shapes: int = 0
+    relative_l2: float | None = None
+
+
+class Reduced(Strict):
+    """The smallest wrong part that was found of a model.
+
+    Attributes:
+        nodes: names of its nodes.
+        operators: of these nodes.
+        folder: with the part, its arrays and a script, in the run directory; None without a part.
+        reason: why there is none.
+    """
+
+    nodes: tuple[str, ...] = ()
+    operators: tuple[str, ...] = ()
+    folder: str | None = None
+    reason: str = ""
+
+
+class Timed(Strict):
+    """The latencies of a model in both stacks.
+
+    Attributes:
+        before_ms: median of the repetitions; None where it was not measured.
+        after_ms: likewise.
+        ratio: after by before; None unless both were measured.
+        ratio_low: lower end of its interval; None with too few repetitions.
+        ratio_high: upper end.
+        outcome: in words, as of `compare`.
+        reason: why a side was not measured.
+    """
+
+    before_ms: float | None = None
+    after_ms: float | None = None
+    ratio: float | None = None
+    ratio_low: float | None = None
+    ratio_high: float | None = None
+    outcome: str
+    reason: str = ""
+
+
+class ScoredPair(Strict):
+    """The scores of a model in both stacks.
+
+    Attributes:
+        name: of the figure.
+        before: score of the old stack.
+        after: of the new one, with its loss on the same images.
+        reason: why there is none.
+    """
+
+    name: str = ""
+    before: RowScore | None = None
+    after: RowScore | None = None
+    reason: str = ""
+
+
+class Upgraded(Strict):
+    """One model.
+
+    Attributes:
+        name: of its folders in the run directory.
+        model: path.
+        model_sha256: with its external data.
+        outcome: the worst of what was found; "recorded" where only one side was asked for.
+        reasons: sentences, the deciding one first.
+        before: of the old stack.
+        after: of the new one; None without one.
+        reduced: where it is wrong only after the upgrade.
+        timed: None where latencies were not asked for, or say nothing.
+        scored: None where no score was asked for.
+    """
+
+    name: str
+    model: str
+    model_sha256: str
+    outcome: Outcome
+    reasons: tuple[str, ...]
+    before: Checked
+    after: Checked | None = None
+    reduced: Reduced | None = None
+    timed: Timed | None = None
+    scored: ScoredPair | None = None
+
+
+class Upgrade(Open):
+    """upgrade.json.
+
+    Attributes:
+        before: the old stack.
+        after: the new one; None of a --record.
+        same: whether the versions of both are equal, so that nothing was compared but two builds of one.
+        passed: whether nothing became worse.
+        tolerance: of latencies, a share.
+        max_loss: of scores.
+        models: in the order of asking.
+    """
+
+    schema_version: Literal[1] = 1
+    before: StackSide
+    after: StackSide | None
+    same: bool
+    passed: bool
+    tolerance: float
+    max_loss: float
+    models: tuple[Upgraded, ...]

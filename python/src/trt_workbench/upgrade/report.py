@@ -1,0 +1,74 @@
+"""The report of an upgrade, made only from the files of its run directory."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from trt_workbench.core.counts import counted
+from trt_workbench.core.documents import read_document
+from trt_workbench.upgrade.document import FAILED, StackSide, Timed, Upgrade, Upgraded
+
+NONE = "\N{EN DASH}"
+
+
+def view(directory: Path) -> dict[str, Any]:
+    """Return what the page of a run shows.
+
+    Raises:
+        UsageProblem: upgrade.json is missing, cut short or of another schema version.
+    """
+    found = read_document(directory / "upgrade.json", Upgrade)
+    sides = [side for side in (found.before, found.after) if side]
+    return {
+        "found": found,
+        "said": [headline(found), *(f"{one.name}: {_sentence(one)}" for one in found.models if _sentence(one))],
+        "versions": _versions(sides),
+        "sides": [named(side) for side in sides],
+        "ratio": ratio,
+        "none": NONE,
+    }
+
+
+def headline(found: Upgrade) -> str:
+    """Return the answer, a sentence."""
+    count = counted(len(found.models), "model")
+    if found.after is None:
+        return f"Recorded {count} of {found.before.stack}."
+    same = " Their versions are the same, so this compares two runs of one stack." if found.same else ""
+    failed = Counter(one.outcome for one in found.models if one.outcome in FAILED)
+    if not failed:
+        slower = [one.timed.outcome for one in found.models if one.timed and one.timed.ratio is not None]
+        faster = slower.count("improvement")
+        words = f" {counted(faster, 'model')} faster, none slower." if faster else ""
+        return f"Safe: {count} as correct after the upgrade as before.{words}{same}"
+    kinds = ", ".join(f"{number} {outcome}" for outcome, number in failed.items())
+    return f"Not safe: {sum(failed.values())} of {count} ({kinds}).{same}"
+
+
+def named(side: StackSide) -> str:
+    """Return a stack with its versions, for people."""
+    versions = ", ".join(f"{name} {version}" for name, version in side.versions.items())
+    cards = f"; {', '.join(side.gpus)}" if side.gpus else ""
+    return f"{side.stack} ({side.kind}, Python {'.'.join(map(str, side.python))}): {versions}{cards}"
+
+
+def ratio(timed: Timed | None) -> str:
+    """Return a ratio of latencies with its interval, for a table."""
+    if timed is None or timed.ratio is None:
+        return NONE
+    ends = "" if timed.ratio_low is None else f" ({timed.ratio_low:.3f} to {timed.ratio_high:.3f})"
+    return f"{timed.ratio:.3f}{ends}"
+
+
+def _sentence(one: Upgraded) -> str:
+    return one.reasons[0] if one.outcome != "safe" and one.reasons else ""
+
+
+def _versions(sides: list[StackSide]) -> list[tuple[str, list[str]]]:
+    """Return the version of everything in each stack, what differs first."""
+    names = list(dict.fromkeys(name for side in sides for name in side.versions))
+    rows = [(name, [side.versions.get(name, NONE) for side in sides]) for name in names]
+    rows.append(("Python", [".".join(map(str, side.python)) for side in sides]))
+    return sorted(rows, key=lambda row: len(set(row[1])) == 1)

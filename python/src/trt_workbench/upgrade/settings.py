@@ -1,0 +1,47 @@
+"""What `upgrade` can be asked for, as settings with their options. Imports nothing heavy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+from trt_workbench.core.settings import MORE, BackendOptions, Seed, Setting
+from trt_workbench.core.stack import HERE
+
+_DATA = "Score"
+
+
+@dataclass(frozen=True)
+class UpgradeSettings:
+    """What is asked for."""
+
+    before: Annotated[
+        str,
+        Setting(
+            "Stack in use: a Python environment, a TensorRT folder, a container command, the run directory of a "
+            "--record, or `.` for this environment.",
+            flags="--from",
+        ),
+    ] = HERE
+    after: Annotated[str | None, Setting("Stack to compare with it, named as --from is.", flags="--to")] = None
+    backend: Annotated[str, Setting("Runtime that both are compared by, such as trt or ort-cpu.")] = "trt"
+    precision: Annotated[str, Setting("Precision requested from the backend.")] = "fp32"
+    record: Annotated[bool, Setting("Keep the side of --from, for --from of a later run; there is no --to.")] = False
+    inputs: Annotated[
+        tuple[str, ...],
+        Setting("FILE, FOLDER or images to verify with, as of `verify`; repeatable; random by default."),
+    ] = ()
+    data: Annotated[Path | None, Setting("Data set on which vision models are scored in both.", _DATA)] = None
+    annotations: Annotated[
+        Path | None, Setting("COCO annotation file, if --data is the folder of its images.", _DATA)
+    ] = None
+    max_loss: Annotated[float, Setting("Loss of score that is tolerated.", _DATA, min=0)] = 0.005
+    repetitions: Annotated[int, Setting("Times that each is timed, in turns; 0 for none.", min=0)] = 5
+    tolerance: Annotated[float, Setting("Relative difference in latency that is tolerated.", MORE, min=0)] = 0.05
+    quick: Annotated[bool, Setting("Fewer shapes, two sets of inputs.", MORE, "--quick/--full")] = False
+    bisect: Annotated[bool, Setting("Find the first wrong part of a model that is wrong after it.", MORE)] = True
+    bisect_seconds: Annotated[float, Setting("Seconds that this may take for a model.", MORE, min=0)] = 300.0
+    time_limit: Annotated[float, Setting("Seconds that one step of one model may take.", MORE, min=1)] = 7200.0
+    options: BackendOptions = field(default_factory=dict)
+    seed: Seed = 0

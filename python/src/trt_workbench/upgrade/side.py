@@ -1,0 +1,236 @@
+"""One side of an upgrade: our commands in processes of its stack, and what they left, read back."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from trt_workbench.core.artefacts import read_bench_run
+from trt_workbench.core.documents import read_document, write_json
+from trt_workbench.core.errors import CheckFailed, UsageProblem
+from trt_workbench.core.files import write_text
+from trt_workbench.core.records import Record
+from trt_workbench.core.stack import Stack
+from trt_workbench.core.workers import ended_how, run_to_end
+from trt_workbench.upgrade.document import Checked, Reduced, StackSide
+from trt_workbench.upgrade.settings import UpgradeSettings
+from trt_workbench.verify import VerifyFindings
+
+_SIDE, _VERIFY, _SCORE = "side.json", "verify", "score"
+_PROGRAM = "import sys; sys.argv[0] = 'trtw'; from trt_workbench.main import main; main()"
+# Of one turn: turns count, not the samples within one.
+_MEASURE = {"warmup_ms": 100.0, "duration_s": 0.3, "min_iterations": 10}
+
+
+@dataclass(frozen=True)
+class CommandEnd:
+    """How a command of ours ended.
+
+    Attributes:
+        code: exit code; None where the time was over.
+        error: its message without the marker, else how it ended.
+    """
+
+    code: int | None
+    error: str
+
+    @property
+    def ran(self) -> bool:
+        """Whether it did its work, whatever it found: a failed check is a result."""
+        return self.code in (0, CheckFailed.exit_code)
+
+
+class RunningSide:
+    """A side whose stack can run, or whose run was recorded: then nothing of it can be run again."""
+
+    def __init__(self, settings: UpgradeSettings, stack: Stack | None, folder: Path, side: StackSide) -> None:
+        """Keep what it is; `folder` has, or gets, a folder for each model."""
+        self.stack, self.folder, self.side = stack, folder, side
+        self._settings = settings
+
+    @classmethod
+    def start(cls, settings: UpgradeSettings, text: str, folder: Path) -> RunningSide:
+        """Start a stack and note in a new folder what it is.
+
+        Raises:
+            UsageProblem: there is no such stack.
+            ComponentMissing: it does not start, or has no such backend.
+        """
+        stack = Stack.open(text)
+        found = stack.ask(settings.backend)
+        side = StackSide(
+            stack=text,
+            kind=stack.kind,
+            python=tuple(found["python"]),
+            versions=found["versions"],
+            gpus=tuple(found["gpus"]),
+            backend=settings.backend,
+            precision=settings.precision,
+            options=dict(settings.options),
+        )
+        folder.mkdir(parents=True)
+        write_json(folder / _SIDE, side)
+        return cls(settings, stack, folder, side)
+
+    @classmethod
+    def recorded(cls, settings: UpgradeSettings, kept: Path, folder: Path) -> RunningSide:
+        """Read the side that an earlier run recorded, and copy it into this one.
+
+        Raises:
+            UsageProblem: it has none, or is of another backend, precision or option.
+        """
+        side = read_document(kept / _SIDE, StackSide)
+        asked = (settings.backend, settings.precision, dict(settings.options))
+        if (side.backend, side.precision, side.options) != asked:
+            raise UsageProblem(
+                f"The record was made with --backend {side.backend} --precision {side.precision} and options "
+                f"{side.options}; pass the same, or record again: {kept}"
+            )
+        shutil.copytree(kept, folder, symlinks=True)
+        return cls(settings, None, folder, side)
+
+    def of(self, name: str, part: str) -> Path:
+        """Return the folder of a part of a model's work."""
+        return self.folder / name / part
+
+    def verify(self, name: str, model: Path, record: Path | None = None, by: Stack | None = None) -> CommandEnd:
+        """Verify a model: alone, with its reference kept, or against the record of another side.
+
+        Args:
+            name: of the model.
+            model: its file.
+            record: run directory of the other side's verification.
+            by: the stack that computes what is true while only the model runs in this one; None for this one.
+        """
+        settings = self._settings
+        chosen = ["--record", *(word for one in settings.inputs for word in ("--inputs", one))]
+        if record:  # which has the inputs
+            chosen = ["--reference", str(record)]
+        if by:
+            chosen += ["--stack", self.side.stack]
+        if record and settings.bisect:
+            chosen += ["--bisect", "--bisect-seconds", str(settings.bisect_seconds)]
+        chosen += ["--quick"] if settings.quick else []
+        return self._run(
+            "verify", model, *chosen, "--seed", str(settings.seed), "--output", self.of(name, _VERIFY), by=by
+        )
+
+    def checked(self, name: str, ended: CommandEnd | None = None) -> Checked:
+        """Return what a verification found, which ended as it did now, or in a recorded run."""
+        file = self.of(name, _VERIFY) / "verify.json"
+        if not file.is_file():
+            return Checked(verdict=None, reason=ended.error if ended else "the record has no result")
+        found = read_document(file, VerifyFindings)
+        apart = [(row.get("difference") or {}).get("rel_l2") for case in found["cases"] for row in case["outputs"]]
+        first = next(iter([*found["failures"], *found["unproven"]]), "")
+        return Checked(
+            verdict=found["verdict"],
+            reason=first,
+            shapes=found["cases_tried"],
+            relative_l2=max((one for one in apart if one is not None), default=None),
+        )
+
+    def reduced(self, name: str) -> Reduced | None:
+        """Return the smallest wrong part that a verification found; None where none was sought."""
+        folder = self.of(name, _VERIFY) / "bisect"
+        if not (folder / "bisect.json").is_file():
+            return None
+        found = json.loads((folder / "bisect.json").read_text(encoding="utf-8"))
+        nodes = [(one["name"], one["operator"]) for one in found["nodes"]]
+        return Reduced(
+            nodes=tuple(name for name, _ in nodes),
+            operators=tuple(operator for _, operator in nodes),
+            folder=str(folder.relative_to(self.folder.parent)) if nodes else None,
+            reason=found["reason"],
+        )
+
+    def record_of(self, name: str) -> Path | None:
+        """Return the run directory of a verification that kept its reference; None without one."""
+        folder = self.of(name, _VERIFY)
+        return folder if (folder / "reference" / "record.json").is_file() else None
+
+    def time(self, name: str, model: Path, turn: int) -> CommandEnd:
+        """Time a model once, in a process of its own."""
+        settings = self._settings
+        runtime = {"backend": settings.backend, "precision": settings.precision, "options": dict(settings.options)}
+        config = {
+            "title": name,
+            "seed": settings.seed,
+            "repetitions": 1,
+            "measure": _MEASURE,
+            "models": {"model": {"path": str(model.absolute())}},
+            "runtimes": [{**runtime, "name": settings.backend}],
+            "scenarios": {"upgrade": {"kind": "arrays"}},
+        }
+        file = self.of(name, f"turn-{turn}.yaml")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_text(file, json.dumps(config, indent=1))  # which is YAML, too
+        return self._run("bench", file, "--output", self.of(name, f"turn-{turn}"), asked=False)
+
+    def records(self, name: str) -> list[Record]:
+        """Return the records of all turns, each as a repetition of its own."""
+        found = []
+        for turn, folder in enumerate(sorted(self.of(name, "").glob("turn-*/records.jsonl"))):
+            found += [
+                one.model_copy(update={"repetition": turn, "group": ""})
+                for one in read_bench_run(folder.parent).records
+            ]
+        return found
+
+    def score(self, name: str, model: Path) -> CommandEnd:
+        """Score a vision model on the data set."""
+        settings = self._settings
+        places = ["--images", settings.data, "--annotations", settings.annotations]
+        data = places if settings.annotations else ["--data", settings.data]
+        return self._run("eval-vision", model, *data, "--output", self.of(name, _SCORE))
+
+    def score_folder(self, name: str) -> Path:
+        """Return the run directory of a score."""
+        return self.of(name, _SCORE)
+
+    def _run(self, command: str, target: Path, *rest: Any, asked: bool = True, by: Stack | None = None) -> CommandEnd:
+        stack = by or self.stack
+        assert stack is not None, "a recorded side cannot run"
+        settings, words = self._settings, [str(one) for one in rest]
+        if asked:
+            words += ["--backend", settings.backend, "--precision", settings.precision]
+            words += [word for key, value in settings.options.items() for word in ("--option", _option(key, value))]
+        line = stack.python("-c", _PROGRAM, command, str(target.absolute()), *words)
+        ended = run_to_end(line, settings.time_limit, stack.variables)
+        if ended.code is None:
+            return CommandEnd(None, f"it took longer than {settings.time_limit:g} s")
+        said = [one for one in ended.stderr.splitlines() if one.strip()]
+        start = next((place for place, one in enumerate(said) if one.startswith("error: ")), len(said) - 1)
+        message = " ".join(said[max(0, start) :]).removeprefix("error: ")
+        return CommandEnd(ended.code, message or f"the process {ended_how(ended.code)}")
+
+
+def _option(key: str, value: Any) -> str:
+    return f"{key}={value if isinstance(value, str) else TypeAdapter(Any).dump_json(value).decode()}"
+
+
+def recorded_side(text: str) -> Path | None:
+    """Return the folder that a `--record` left, where a text names its run directory; else None."""
+    folder = Path(text) / "before"
+    return folder if (folder / _SIDE).is_file() else None
+
+
+def names_of(models: Sequence[Path]) -> dict[str, Path]:
+    """Return the models by short names that differ. Raises UsageProblem where a model is missing or named twice."""
+    found: dict[str, Path] = {}
+    for model in models:
+        if not model.is_file() or model.suffix != ".onnx":
+            raise UsageProblem(f"An upgrade is tried on ONNX files, which this is not: {model}")
+        if model.resolve() in {one.resolve() for one in found.values()}:
+            raise UsageProblem(f"The model is named twice: {model}")
+        name, number = model.stem, 2
+        while name in found:
+            name, number = f"{model.stem}-{number}", number + 1
+        found[name] = model
+    return found
