@@ -30,7 +30,7 @@ _STAGES = {"h2d": "host to device (device time)", "compute": "compute (device ti
 
 
 @dataclass(frozen=True)
-class Way:
+class CallWay:
     """One way to call an engine.
 
     Attributes:
@@ -139,7 +139,7 @@ class Caller:
         for one in timings[-count:]:
             yield "events", {f"{name}_ms": getattr(one, f"{name}_ms") for name in _STAGES}
 
-    def _check(self, way: Way) -> None:
+    def _check(self, way: CallWay) -> None:
         """Raise CheckFailed where a way does not give what the session gave."""
         if way.outputs is None:
             return
@@ -155,26 +155,26 @@ class Caller:
                         f"{result.elements} elements differ from those of an ordinary call. {result.note}".rstrip()
                     )
 
-    def _ways(self, runner: Any, asked: tuple[str, ...], left_out: dict[str, str]) -> Iterator[Way]:
+    def _ways(self, runner: Any, asked: tuple[str, ...], left_out: dict[str, str]) -> Iterator[CallWay]:
         for name in asked:
-            found: list[Way] | str = getattr(self, f"_{name}")(runner)
+            found: list[CallWay] | str = getattr(self, f"_{name}")(runner)
             if isinstance(found, str):
                 left_out[name] = found
             else:
                 yield from found
 
-    def _buffer(self, runner: Any) -> list[Way]:
+    def _buffer(self, runner: Any) -> list[CallWay]:
         values = self._trials[0][0]
         arrays = {name: runner.input_buffer(name, values[name].shape) for name in self._on_device}
         return [self._of(runner, "buffer", "from the slot's own buffer", arrays)]
 
-    def _numpy(self, runner: Any) -> list[Way]:
+    def _numpy(self, runner: Any) -> list[CallWay]:
         return [self._host(runner, "numpy", "from ordinary numpy arrays", np.empty)]
 
-    def _host(self, runner: Any, name: str, label: str, empty: Callable[..., NDArray[Any]]) -> Way:
+    def _host(self, runner: Any, name: str, label: str, empty: Callable[..., NDArray[Any]]) -> CallWay:
         return self._of(runner, name, label, {k: empty(v.shape, v.dtype) for k, v in self._trials[0][0].items()})
 
-    def _of(self, runner: Any, name: str, label: str, arrays: Arrays, **how: Any) -> Way:
+    def _of(self, runner: Any, name: str, label: str, arrays: Arrays, **how: Any) -> CallWay:
         """Return a way to call with these arrays; inputs that they lack are passed as they are."""
         given: Arrays = {}
 
@@ -184,9 +184,9 @@ class Caller:
                 array.view(values[key].dtype)[...] = values[key]
                 given[key] = array
 
-        return Way(name, label, fill, lambda: runner.run(given, **how), _copied)
+        return CallWay(name, label, fill, lambda: runner.run(given, **how), _copied)
 
-    def _pinned(self, runner: Any) -> list[Way]:
+    def _pinned(self, runner: Any) -> list[CallWay]:
         empty = native.require("pinned_empty")
         into = {name: empty(array.shape, array.dtype) for name, array in self._trials[0][1].items()}
         arrays = {name: empty(array.shape, array.dtype) for name, array in self._trials[0][0].items()}
@@ -196,7 +196,7 @@ class Caller:
             self._of(runner, "pinned_out", "from page-locked arrays into such", arrays, out=bits),
         ]
 
-    def _view(self, runner: Any) -> list[Way] | str:
+    def _view(self, runner: Any) -> list[CallWay] | str:
         shapes = {name: array.shape for name, array in self._trials[0][0].items()}
         arrays = {
             name: np.empty((n, h, w, c), self._trials[0][0][name].dtype).transpose(0, 3, 1, 2)
@@ -207,19 +207,19 @@ class Caller:
         if not arrays:
             return "no input has four dimensions"
         way = self._of(runner, "view", "from views that have the channels last", arrays)
-        copy = Way(
+        copy = CallWay(
             "view_copy", "numpy's own copy of those", way.fill, lambda: [*map(np.ascontiguousarray, arrays.values())]
         )
         return [way, copy]
 
-    def _torch(self, runner: Any) -> list[Way] | str:
+    def _torch(self, runner: Any) -> list[CallWay] | str:
         work = torch_work(self._request.device)
         if isinstance(work, str):
             return work
         return list(torch_ways(runner, work, self._on_device))
 
 
-def torch_ways(runner: Any, work: TorchWork, on_device: list[str]) -> Iterator[Way]:
+def torch_ways(runner: Any, work: TorchWork, on_device: list[str]) -> Iterator[CallWay]:
     """Yield calls on tensors, the same between work of PyTorch's, and that work alone."""
     given: dict[str, Any] = {}
     last: dict[str, Any] = {}
@@ -250,9 +250,9 @@ def torch_ways(runner: Any, work: TorchWork, on_device: list[str]) -> Iterator[W
         prepared()
         work.after(last)
 
-    yield Way("torch", "torch on the device, in and out", fill, lambda: call(given), work.arrays)
-    yield Way("torch_between", "torch before and after, a number read", fill, between, work.arrays)
-    yield Way("torch_alone", "the work of torch alone", fill, alone)
+    yield CallWay("torch", "torch on the device, in and out", fill, lambda: call(given), work.arrays)
+    yield CallWay("torch_between", "torch before and after, a number read", fill, between, work.arrays)
+    yield CallWay("torch_alone", "the work of torch alone", fill, alone)
 
 
 def _other(array: NDArray[Any]) -> NDArray[Any]:
