@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,22 +16,34 @@ if TYPE_CHECKING:
     from trt_workbench.core.shard_files import ShardDocument
 
 
-def require_place(output: Path | None) -> Path:
-    """Return the folder of a shard, by which it is known when it is run again."""
-    if output is None:
-        raise UsageProblem("--shard needs a folder for this shard alone, such as --output runs/all/shard-0.")
-    return output
-
-
-def show_shard(found: ShardDocument, directory: Path, *, as_json: bool, before: bool = False) -> None:
-    """Print what a shard has done. Raises typer.Exit where it was interrupted.
+def run_shard(
+    output: Path | None,
+    finished: Callable[[Path], ShardDocument | None],
+    evaluate: Callable[[Path], Path],
+    *,
+    as_json: bool,
+) -> None:
+    """Do a shard, unless its run directory is whole already.
 
     Args:
-        found: shard.json.
-        directory: its run directory.
-        as_json: print it as the one document.
-        before: an earlier run has done it.
+        output: its folder, by which it is known when it is run again.
+        finished: returns what a folder has of this shard, if that is whole.
+        evaluate: does it into a folder, and returns its run directory.
+        as_json: print shard.json as the one document.
     """
+    from trt_workbench.core.shard_files import read_shard_run
+
+    if output is None:
+        raise UsageProblem("--shard needs a folder for this shard alone, such as --output runs/all/shard-0.")
+    if found := finished(output):
+        _show(found, output, as_json=as_json, before=True)
+        return
+    directory = evaluate(output)
+    _show(read_shard_run(directory).document, directory, as_json=as_json)
+
+
+def _show(found: ShardDocument, directory: Path, *, as_json: bool, before: bool = False) -> None:
+    """Print what a shard has done. Raises typer.Exit where it was interrupted."""
     if as_json:
         print_json({**found.model_dump(mode="json"), "directory": str(directory), "done_before": before})
     console, size = stdout_console(quiet=as_json), found.end - found.first

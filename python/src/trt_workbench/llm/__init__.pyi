@@ -3,6 +3,8 @@ from .agreement import AgreementCheck as AgreementCheck
 from .agreement import Disagreement as Disagreement
 from .agreement import Trace as Trace
 from .agreement import reference_trace as reference_trace
+from .cli import require_gate as require_gate
+from .cli import show as show
 from .document import LlmMetrics as LlmMetrics
 from .generation import TimedGeneration as TimedGeneration
 from .generation import generate_cached as generate_cached
@@ -12,3 +14,4 @@ from .opening import open_cached as open_cached
 from .opening import open_logits as open_logits
 from .settings import REFERENCE as REFERENCE
 from .settings import BackendChoice as BackendChoice
+from .sharding import merge_shards as merge_shards

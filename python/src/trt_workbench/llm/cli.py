@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,11 +26,13 @@ from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import INTERRUPTED, CheckFailed
 from trt_workbench.core.percent import share
 from trt_workbench.core.settings import Setting
+from trt_workbench.core.shard import ShardOption
 from trt_workbench.core.variables import let_idle_threads_sleep
 from trt_workbench.llm.settings import LlmSettings
 
 if TYPE_CHECKING:
-    from trt_workbench.llm.run import LlmOutcome, LlmRequest
+    from trt_workbench.llm.outcome import LlmOutcome
+    from trt_workbench.llm.run import LlmRequest
 
 
 @handled
@@ -40,6 +43,7 @@ def eval_llm(
     *,
     text: Annotated[Path | None, Setting("UTF-8 text file; the embedded held-out text by default.")] = None,
     settings: LlmSettings,
+    shard: ShardOption = None,
     report: Annotated[bool, Setting("Write report.html and plots/.")] = True,
     output: OutputOption = None,
     as_json: JsonOption = False,
@@ -58,8 +62,18 @@ def eval_llm(
 
     place, file = _inputs(model, text)
     request = LlmRequest(
-        model=place, text=file, candidate=language_candidates(place, settings.calibration, say), **vars(settings)
+        model=place,
+        text=file,
+        candidate=language_candidates(place, settings.calibration, say),
+        shard=shard,
+        **vars(settings),
     )
+    if shard:
+        from trt_workbench.console.shards import run_shard
+        from trt_workbench.llm.sharding import finished
+
+        run_shard(output, partial(finished, request), lambda folder: _evaluate(request, folder)[1], as_json=as_json)
+        return
     outcome, directory = _evaluate(request, output)
     drawing = draw(directory, debug=debug) if report else ReportOutcome()
     for note in outcome.metrics["notes"]:
@@ -71,12 +85,11 @@ def eval_llm(
 
         print_json({**plain(outcome.metrics), "directory": str(directory)})
     else:
-        _show(outcome.metrics, directory)
+        show(outcome.metrics, directory)
     if outcome.status == "partial":
         say(f"Interrupted {_reached(outcome.metrics)}; the results so far are kept, marked partial: {directory}")
         raise typer.Exit(INTERRUPTED)
-    if outcome.failures:
-        raise CheckFailed(f"The perplexity gate failed. {' '.join(outcome.failures)} Run directory: {directory}")
+    require_gate(outcome.metrics, directory)
     if outcome.generation_error:
         raise type(outcome.generation_error)(
             f"Not every backend generates what PyTorch generates; the reasons are above. Run directory: {directory}"
@@ -120,12 +133,18 @@ def _evaluate(request: LlmRequest, output: Path | None) -> tuple[LlmOutcome, Pat
                     tokens("Evaluating") if scores else None,
                     backends("Generating") if request.generating else None,
                 )
-            return outcome, run.commit(
-                outcome.status, tokens=outcome.metrics["tokens"], allow_unverified=request.allow_unverified
-            )
+            facts = {key: outcome.metrics[key] for key in ("tokens", "shard") if key in outcome.metrics}
+            return outcome, run.commit(outcome.status, allow_unverified=request.allow_unverified, **facts)
 
 
-def _show(metrics: dict[str, Any], directory: Path) -> None:
+def require_gate(metrics: dict[str, Any], directory: Path) -> None:
+    """Raise CheckFailed if the perplexity gate failed on a backend."""
+    if failures := [row["failure"] for row in metrics["backends"] if row["failure"]]:
+        raise CheckFailed(f"The perplexity gate failed. {' '.join(failures)} Run directory: {directory}")
+
+
+def show(metrics: dict[str, Any], directory: Path) -> None:
+    """Print what a run found."""
     from trt_workbench.verify import let_through
 
     console = stdout_console(quiet=False)

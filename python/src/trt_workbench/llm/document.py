@@ -49,7 +49,7 @@ class RecordWriter:
         try:
             append_lines(self._path, records)
         except OSError as error:
-            raise _unwritable(self._path, error) from error
+            raise unwritable(self._path, error) from error
 
 
 def write_metrics(path: Path, metrics: Mapping[str, Any]) -> None:
@@ -57,7 +57,7 @@ def write_metrics(path: Path, metrics: Mapping[str, Any]) -> None:
     try:
         write_json(path, plain(metrics))
     except OSError as error:
-        raise _unwritable(path, error) from error
+        raise unwritable(path, error) from error
 
 
 def plain(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -65,7 +65,8 @@ def plain(document: Mapping[str, Any]) -> dict[str, Any]:
     return {"schema_version": 1, **json_values(document, str)}
 
 
-def _unwritable(path: Path, error: OSError) -> UsageProblem:
+def unwritable(path: Path, error: OSError) -> UsageProblem:
+    """Return the error of a file of the run that cannot be written."""
     return UsageProblem(f"The run's files cannot be written ({error.strerror}); fix that or pass --output: {path}")
 
 
@@ -130,6 +131,7 @@ class LlmMetrics(TypedDict):
     generation: NotRequired[list[Generated]]
     batch: PositiveInt
     notes: list[str]
+    shards: NotRequired[Annotated[dict[str, Any], having("text")]]
 
 
 class LlmRecord(TypedDict):

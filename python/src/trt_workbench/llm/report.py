@@ -53,6 +53,8 @@ def summarise(metrics: LlmMetrics) -> list[str]:
                 f"{worst['backend']}:{worst['precision']} has the largest increase, {100 * increase:+.4g}%; its most "
                 f"likely token is the reference's at {share(worst['top1_agreement'], 3)}% of the tokens."
             )
+    if shards := metrics.get("shards"):
+        sentences.append(shards["text"])
     generated = metrics.get("generation", [])
     if generated:
         right = [row for row in generated if not row["failure"]]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,15 +16,18 @@ from trt_workbench.backends.registry import check_backend_options
 from trt_workbench.backends.torch.llm_tokenizer import load_tokenizer, other_tokens
 from trt_workbench.core.counts import counted
 from trt_workbench.core.directory import destination_of
-from trt_workbench.core.errors import UsageProblem, WorkbenchError
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.hashing import hash_file
 from trt_workbench.core.input_files import read_text
+from trt_workbench.core.shard import Shard
 from trt_workbench.core.verification import Mark
 from trt_workbench.llm.document import RecordWriter, write_metrics
 from trt_workbench.llm.generation_check import CACHED, Generation, check_generation, compare_generation
 from trt_workbench.llm.opening import ModelSource, check_graphs, check_llm_options, check_ranges, open_logits
+from trt_workbench.llm.outcome import LlmOutcome, Part, ScoredBackend, metrics_of, rows_of
 from trt_workbench.llm.scores import TokenScores, score_logits
 from trt_workbench.llm.settings import REFERENCE, BackendChoice, LlmSettings
+from trt_workbench.llm.sharding import write_shard
 from trt_workbench.llm.text import (
     Bos,
     Window,
@@ -40,7 +42,6 @@ from trt_workbench.model.llm_directory import LlmDirectory, examine_llm_director
 from trt_workbench.verify import refuse_wrong
 
 Progress = Callable[[int, int], None]
-Part = Literal["perplexity", "generation"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,31 +52,13 @@ class LlmRequest(LlmSettings):
         model: folder of the model.
         text: UTF-8 text file.
         candidate: makes an exported graph in another format, for backends that run graphs as they are.
+        shard: the block of the windows' batches to score; None for all.
     """
 
     model: Path
     text: Path
     candidate: Callable[[Path, str], Path] | None = None
-
-
-@dataclass(frozen=True)
-class LlmOutcome:
-    """How an evaluation ended.
-
-    Attributes:
-        status: "partial" if it was interrupted.
-        metrics: the content of `metrics.json`.
-        generation_error: the first reason why a backend does not generate what it should.
-    """
-
-    status: Literal["complete", "partial"]
-    metrics: dict[str, Any]
-    generation_error: WorkbenchError | None = None
-
-    @property
-    def failures(self) -> list[str]:
-        """Backends that the gate rejected, in sentences."""
-        return [row["failure"] for row in self.metrics["backends"] if row["failure"]]
+    shard: Shard | None = None
 
 
 @dataclass
@@ -86,8 +69,12 @@ class _Candidate:
     model: LogitsModel
     is_reference: bool
     verification: list[Mark]
-    scores: TokenScores = field(default_factory=TokenScores)
+    parts: list[TokenScores] = field(default_factory=list)
     overflow: str = ""
+
+    def scored(self) -> ScoredBackend:
+        """Return what was found."""
+        return ScoredBackend(self.choice, self.parts, self.overflow, self.verification, dict(self.model.provenance))
 
 
 class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
@@ -116,6 +103,10 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
         for name, options in request.options.items():
             check_llm_options(name, options)
         check_ranges(request.backends, request.calibration, cached=CACHED in request.modes)
+        if request.shard and (request.modes != ("perplexity",) or request.halve_batch):
+            raise UsageProblem(
+                "--shard divides the windows of the perplexity; leave out other --modes and --halve-batch."
+            )
         self.request = request
         self.directory: LlmDirectory = examine_llm_directory(request.model)
         self._text = _read_text(request.text)
@@ -182,13 +173,16 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
         if "perplexity" in self.request.modes:
             candidates = self._candidates()
             interrupted = self._score(candidates, records, on_tokens)
-        rows = [self._row(candidate, candidates[0]) for candidate in candidates]
+        scored = [candidate.scored() for candidate in candidates]
         self._open.close()
+        if self.request.shard:
+            return write_shard(folder, self.request, scored, self.facts(), self._groups(), self.notes)
+        rows = rows_of(scored, self.request.max_ppl_increase)
         if self.request.generating and not interrupted:
             interrupted = self._generate(generation, on_generation, destination_of(folder))
         if generation.error and not (rows or any(row["agreement"] for row in generation.rows)):
             raise generation.error
-        metrics = self._metrics(rows, generation, interrupted)
+        metrics = metrics_of(self.facts(), rows, generation.rows, interrupted, self.notes)
         write_metrics(folder / "metrics.json", metrics)
         return LlmOutcome(metrics["status"], metrics, generation.error)
 
@@ -211,7 +205,8 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
         self, candidates: Sequence[_Candidate], records: RecordWriter, on_tokens: Progress | None
     ) -> Part | None:
         """Score the windows on every backend; return "perplexity" if that was interrupted."""
-        windows = cut_windows(len(self._tokens), self.recipe)
+        groups = self._groups()
+        windows = [window for group in groups[self._block(groups)] for window in group]
         try:
             while windows:
                 part = next(batches(windows, self._batch))
@@ -220,7 +215,7 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
                     if on_tokens:
                         on_tokens(part[-1].end, len(self._tokens))
         except KeyboardInterrupt:
-            if not candidates[0].scores.tokens:
+            if not candidates[0].parts:
                 raise
             return "perplexity"
         return None
@@ -259,40 +254,21 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
             self._batch //= 2
             return False
         for candidate, scores in found:  # all or none: backends are compared on the same tokens
-            candidate.scores += scores
+            candidate.parts.append(scores)
             records.window(candidate.choice, part, tokens.shape, scores)
         return True
 
-    def _row(self, candidate: _Candidate, reference: _Candidate) -> dict[str, Any]:
-        scores, base = candidate.scores, reference.scores
-        perplexity, expected = scores.perplexity, base.perplexity
-        change = perplexity / expected - 1 if math.isfinite(perplexity) else math.nan
-        failure = None
-        if not change <= self.request.max_ppl_increase:  # `not`: NaN fails
-            shown = f"{100 * change:+.4g}%" if math.isfinite(change) else "not a number"
-            failure = (
-                f"{candidate.choice}: perplexity {perplexity:.4f} against {expected:.4f} is {shown}; the gate is "
-                f"+{100 * self.request.max_ppl_increase:.4g}%{candidate.overflow}."
-            )
-        return {
-            "backend": candidate.choice.name,
-            "precision": candidate.choice.precision,
-            "perplexity": perplexity,
-            "relative_difference": change,
-            "nll_per_token": scores.nll / scores.tokens,
-            "max_logit_difference": scores.max_logit_difference,
-            "top1_agreement": scores.top1_agreements / scores.tokens,
-            "kl_divergence": scores.kl / scores.tokens,
-            "max_kl_divergence": scores.max_kl,
-            "tokens": scores.tokens,
-            "failure": failure,
-            "precision_ran": candidate.model.provenance.get("precision_ran"),
-            "verification": candidate.verification,
-            "provenance": dict(candidate.model.provenance),
-        }
+    def _groups(self) -> list[list[Window]]:
+        """Return the windows of each forward pass over the whole text."""
+        return list(batches(cut_windows(len(self._tokens), self.recipe), self._batch))
 
-    def _metrics(self, rows: list[dict[str, Any]], generation: Generation, interrupted: Part | None) -> dict[str, Any]:
-        reference = rows[0] if rows else None
+    def _block(self, groups: Sequence[Sequence[Window]]) -> slice:
+        block = (self.request.shard or Shard(0, 1)).block(len(groups))
+        return slice(block.start, block.stop)
+
+    def facts(self) -> dict[str, Any]:
+        """What was asked and chosen: what `metrics_of` needs besides the scores."""
+        counts, windows = self._byte_counts, cut_windows(len(self._tokens), self.recipe)
         return {
             "model": {
                 "path": str(self.request.model.absolute()),
@@ -315,29 +291,12 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
                 "bos_id": self.recipe.bos_id,
                 "text": self.recipe.describe(),
             },
-            "reference": str(REFERENCE),
-            "perplexity": reference["perplexity"] if reference else None,
-            "tokens": reference["tokens"] if reference else 0,
-            "bits_per_byte": self._bits_per_byte(reference) if reference and interrupted != "perplexity" else None,
             "max_ppl_increase": self.request.max_ppl_increase,
             "allow_unverified": self.request.allow_unverified,
             "options": {name: dict(options) for name, options in self.request.options.items()},
-            "passed": all(row["failure"] is None for row in (*rows, *generation.rows)),
-            "backends": rows,
-            "generation": generation.rows,
             "batch": self._batch,
-            "notes": self.notes,
-            "status": "partial" if interrupted else "complete",
-            "interrupted": interrupted,
+            "scored_bytes": None if counts is None else sum(int(counts[one.scored : one.end].sum()) for one in windows),
         }
-
-    def _bits_per_byte(self, reference: dict[str, Any]) -> float | None:
-        """Bits that the reference needs for a byte of the text that was scored."""
-        if self._byte_counts is None:
-            return None
-        windows = cut_windows(len(self._tokens), self.recipe)
-        scored = sum(int(self._byte_counts[window.scored : window.end].sum()) for window in windows)
-        return float(reference["nll_per_token"] * reference["tokens"] / math.log(2) / scored) if scored else None
 
 
 def _check_tokens(directory: LlmDirectory, ids: NDArray[np.int64]) -> None:

@@ -36,6 +36,7 @@ def merge(
     On the CPU the result is bit for bit that of one process. Shards of another model, data set, setting, version, GPU
     or driver are refused.
     """
+    from trt_workbench.core.documents import json_values
     from trt_workbench.core.shard_files import read_shards
     from trt_workbench.scale.merging import merge_into, merging_of
 
@@ -46,7 +47,8 @@ def merge(
     for note in metrics["notes"]:
         say(f"note: {note}")
     if as_json:
-        print_json({**metrics, "directory": str(directory)})
+        print_json({**json_values(metrics), "directory": str(directory)})
     else:
         merging_of(shards).show(metrics, directory)
+    merging_of(shards).require(metrics, directory)
     drawing.end()

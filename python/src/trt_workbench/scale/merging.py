@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 from trt_workbench.core.directory import run_directory
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.shard_files import Shards
-from trt_workbench.vision import merge_shards as merge_coco
-from trt_workbench.vision import show as show_coco
 
 
 class Merging(NamedTuple):
@@ -19,20 +17,35 @@ class Merging(NamedTuple):
     Attributes:
         merge: fills a folder with the files of the run, and returns the content of its metrics.json.
         show: prints that.
+        require: raises CheckFailed where a gate of the command failed.
     """
 
     merge: Callable[[Shards, Path], dict[str, Any]]
     show: Callable[[dict[str, Any], Path], None]
+    require: Callable[[dict[str, Any], Path], None] = lambda _metrics, _directory: None
 
 
-_MERGED = {"eval-coco": Merging(merge_coco, show_coco)}
+def _coco() -> Merging:
+    from trt_workbench.vision import merge_shards, show
+
+    return Merging(merge_shards, show)
+
+
+def _llm() -> Merging:
+    from trt_workbench.llm import merge_shards, require_gate, show
+
+    return Merging(merge_shards, show, require_gate)
+
+
+_MERGED: dict[str, Callable[[], Merging]] = {"eval-coco": _coco, "eval-llm": _llm}
+"""By the command that makes the shards; imported when such shards are merged."""
 
 
 def merging_of(shards: Shards) -> Merging:
     """Return how shards are merged. Raises UsageProblem where their command is not known."""
     if (command := shards.first.command) not in _MERGED:
         raise UsageProblem(f"Shards of {command!r} cannot be merged by this release: {shards.runs[0].directory}")
-    return _MERGED[command]
+    return _MERGED[command]()
 
 
 def merge_into(shards: Shards, output: Path | None) -> tuple[dict[str, Any], Path]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -74,7 +75,10 @@ def eval_coco(
     if shard:
         if gpus is not None:
             raise UsageProblem("--shard and --gpus exclude each other: give each GPU a shard of its own.")
-        _one_shard(request, output, as_json=as_json)
+        from trt_workbench.console.shards import run_shard
+        from trt_workbench.vision.sharding import finished
+
+        run_shard(output, partial(finished, request), lambda folder: _evaluate(request, folder)[1], as_json=as_json)
         return
     outcome, directory, error = (*_evaluate(request, output), None) if gpus is None else _spread(request, output, gpus)
     drawing = draw(directory, debug=debug) if report else ReportOutcome()
@@ -94,20 +98,6 @@ def eval_coco(
         )
         raise typer.Exit(INTERRUPTED)
     drawing.end()
-
-
-def _one_shard(request: CocoRequest, output: Path | None, *, as_json: bool) -> None:
-    """Evaluate one shard, unless its run directory is whole already."""
-    from trt_workbench.console.shards import require_place, show_shard
-    from trt_workbench.core.shard_files import read_shard_run
-    from trt_workbench.vision.sharding import finished
-
-    place = require_place(output)
-    if found := finished(request, place):
-        show_shard(found, place, as_json=as_json, before=True)
-        return
-    _, directory = _evaluate(request, place)
-    show_shard(read_shard_run(directory).document, directory, as_json=as_json)
 
 
 def _inputs(model: Path | None, given: DataSettings) -> tuple[Path, DataPlace]:

@@ -1,0 +1,152 @@
+"""Shards of an evaluation of a language model: blocks of the forward passes over its text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import astuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from trt_workbench.core.documents import json_values, write_json
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.gpu import gpu_at
+from trt_workbench.core.hashing import hash_file
+from trt_workbench.core.shard_files import SHARD, ShardDocument, Shards, circumstances, done_before
+from trt_workbench.llm.document import unwritable, write_metrics
+from trt_workbench.llm.outcome import LlmOutcome, ScoredBackend, metrics_of, rows_of
+from trt_workbench.llm.scores import TokenScores
+from trt_workbench.llm.settings import BackendChoice, LlmSettings
+from trt_workbench.llm.text import Window
+from trt_workbench.model.llm_directory import examine_llm_directory
+
+if TYPE_CHECKING:
+    from trt_workbench.llm.run import LlmRequest
+
+COMMAND: Final = "eval-llm"
+_OF_MACHINE: Final = ("threads", "allow_unverified")
+
+
+def finished(request: LlmRequest, output: Path) -> ShardDocument | None:
+    """Return what an earlier run of this shard left in `output`, if it was asked for the same and is whole."""
+    if request.shard is None or not (output / SHARD).is_file():
+        return None
+    return done_before(output, request.shard, COMMAND, _asked(request))
+
+
+def write_shard(
+    folder: Path,
+    request: LlmRequest,
+    scored: Sequence[ScoredBackend],
+    facts: dict[str, Any],
+    groups: Sequence[Sequence[Window]],
+    notes: list[str],
+) -> LlmOutcome:
+    """Write `shard.json`; it has the scores of every forward pass to the last bit.
+
+    Args:
+        folder: of the run.
+        request: with the shard.
+        scored: of the shard; the first is the reference.
+        facts: as of `metrics_of`.
+        groups: the windows of each forward pass over the whole text.
+        notes: what the user should know, in sentences.
+
+    Raises:
+        UsageProblem: the file cannot be written.
+    """
+    shard = request.shard
+    assert shard is not None
+    block, done = shard.block(len(groups)), len(scored[0].parts)
+    document = ShardDocument(
+        command=COMMAND,
+        index=shard.index,
+        count=shard.count,
+        unit="batch",
+        items=len(groups),
+        first=block.start,
+        end=block.stop,
+        done=done,
+        asked=_asked(request),
+        ran=json_values({"recipe": facts["recipe"], "backends": [_ran(one) for one in scored]}, str),
+        whole=json_values({"facts": facts, "notes": notes, "backends": [_written(one) for one in scored]}, str),
+    )
+    try:
+        write_json(folder / SHARD, document)
+    except OSError as error:
+        raise unwritable(folder / SHARD, error) from error
+    tokens = sum(part.tokens for part in scored[0].parts)
+    return LlmOutcome("complete" if document.is_whole else "partial", {"tokens": tokens, "shard": str(shard)})
+
+
+def merge_shards(shards: Shards, folder: Path) -> dict[str, Any]:
+    """Score the text of all shards as one run, and write its files into `folder`; return the content of metrics.json.
+
+    Raises:
+        UsageProblem: nothing is done, a shard was changed, or a file cannot be written.
+    """
+    wholes = [one.document.whole for one in shards.runs]
+    try:
+        parts = [[one["parts"] for one in whole["backends"]] for whole in wholes]
+        scored = [
+            ScoredBackend(
+                BackendChoice(**backend["choice"]),
+                [_read(part) for one in parts for part in one[place]],
+                next((text for whole in wholes if (text := whole["backends"][place]["overflow"])), ""),
+                backend["verification"],
+                backend["provenance"],
+            )
+            for place, backend in enumerate(wholes[0]["backends"])
+        ]
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise UsageProblem(f"shard.json was changed ({error!r}): {shards.runs[0].directory}") from error
+    counts = {len(one.parts) for one in scored} | {sum(one.document.done for one in shards.runs)}
+    if len(counts) > 1 or counts == {0}:
+        raise UsageProblem(
+            f"The shards hold no scores, or fewer than they say; run them again: {shards.runs[0].directory}"
+        )
+    facts = wholes[0]["facts"]
+    rows = rows_of(scored, facts["max_ppl_increase"])
+    notes = [*dict.fromkeys(note for whole in wholes for note in whole["notes"]), shards.text]
+    metrics = metrics_of(facts, rows, [], "perplexity" if shards.missing else None, notes) | {"shards": shards.facts()}
+    try:
+        with (folder / "records.jsonl").open("wb") as file:
+            for one in shards.runs:
+                file.write((one.directory / "records.jsonl").read_bytes())
+    except OSError as error:
+        raise unwritable(folder / "records.jsonl", error) from error
+    write_metrics(folder / "metrics.json", metrics)
+    return {"schema_version": 1, **metrics}
+
+
+def _asked(request: LlmRequest) -> dict[str, Any]:
+    directory = examine_llm_directory(request.model)
+    settings = [name for name in LlmSettings.__dataclass_fields__ if name not in _OF_MACHINE]
+    _, _, number = request.device.partition(":")
+    device = int(number) if number.isdecimal() else 0
+    cuda = request.device != "cpu" and gpu_at(device) is not None
+    return json_values(  # type: ignore[no-any-return]
+        {
+            "model_sha256": directory.sha256,
+            "tokenizer_sha256": directory.tokenizer_sha256,
+            "text_sha256": hash_file(request.text),
+            "settings": {name: getattr(request, name) for name in settings},
+            **circumstances(cuda=cuda, device=device),
+        },
+        str,
+    )
+
+
+def _ran(one: ScoredBackend) -> dict[str, Any]:
+    keys = ("precision_ran", "tensorrt", "plan_sha256")
+    return {"backend": str(one.choice), **{key: one.provenance.get(key) for key in keys}}
+
+
+def _written(one: ScoredBackend) -> dict[str, Any]:
+    """Return a backend as JSON values; scores as texts, as JSON has neither NaN nor infinity."""
+    parts = [[repr(value) for value in astuple(part)] for part in one.parts]
+    return {**{key: getattr(one, key) for key in ("choice", "overflow", "verification", "provenance")}, "parts": parts}
+
+
+def _read(texts: Sequence[str]) -> TokenScores:
+    tokens, nll, agreements, *others = texts
+    return TokenScores(int(tokens), float(nll), int(agreements), *map(float, others))
