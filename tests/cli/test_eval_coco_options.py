@@ -79,6 +79,7 @@ def test_debug_shows_the_traceback(coco: Any) -> None:
         (["--option", "a=1", "--option", "a=2"], "twice"),
         (["--precision", "fp16"], "fp16"),
         (["--preprocess", "device"], "--preprocess host"),
+        (["--postprocess", "device"], "--postprocess host"),
     ],
     ids=" ".join,
 )
@@ -144,6 +145,21 @@ def test_images_are_letterboxed_on_the_device_where_the_session_offers_it(
     assert sorted(map(len, batches[1:])) == [1, 3]
     assert (60, 50, 3) in batches[1] + batches[2]
     assert device["latency_ms"]["inference"]["count"] == 4
+
+
+@pytest.mark.usefixtures("doubled_core")
+def test_boxes_are_found_on_the_device_where_the_session_offers_it(coco: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = {}
+    for place in ("host", "device"):
+        words = ["--backend", "trt", "--allow-unverified", "--no-report", "--json", "--postprocess", place]
+        result = coco.invoke(*words)
+        assert result.exit_code == 0, result.output
+        assert json.loads(result.stdout)["settings"]["postprocess"] == place
+        assert ("which finds the boxes" in result.stderr) == (place == "device")
+        found[place] = (coco.output / "predictions.json").read_text()
+    assert found["host"] == found["device"]
+    monkeypatch.setenv("TRTW_DOUBLE_FAULT", "boxes")
+    coco.assert_refused(coco.invoke(*words), "differ from those that the processor finds", exit_code=1, left=["one"])
 
 
 @pytest.mark.parametrize(

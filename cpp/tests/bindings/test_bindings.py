@@ -353,3 +353,47 @@ def test_a_submitted_page_locked_array_may_change() -> None:
         ticket = runner.submit({"x": x})
         x[...] = 5
     np.testing.assert_array_equal(ticket.result()["y"], np.full(20_000, 3, np.float32))
+
+
+# ---- boxes of detectors ---------------------------------------------------------------------------------
+
+
+def rows_head(**changed: Any) -> Any:
+    """Of rows of six values, in an output [images, values]: the engine "twice" gives 2 x + 1."""
+    places = {"boxes": (0, 0, 1, 0), "scores": (0, 0, 1, 0), "labels": (0, 0, 1, 0)}
+    return native.HeadSpec(8, 8, 1, 0, **{"kind": "rows", **places, **changed})
+
+
+def test_a_detector_gives_boxes_and_the_outputs_that_are_asked_for() -> None:
+    with native.Detector(native.Engine.twice(), rows_head()) as detector:
+        for turn in range(5):
+            x = np.array([0, -0.25, 1 + turn], np.float32)  # 1: a score and a class; 0.5: no class; the rest is odd
+            found, outputs = detector.run({"x": x}, outputs=["y"] if turn % 2 else [])
+            assert found[1:] == [None, None]
+            boxes, scores, labels = found[0]
+            assert (boxes.tolist(), scores.tolist(), labels.tolist()) == ([[1] * 4], [1], [1])
+            assert [*outputs] == (["y"] if turn % 2 else [])
+    with pytest.raises(native.UsageProblem, match="closed"):
+        detector.run({"x": ONES})
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"kind": "columns"}, "There is no kind 'columns'; there are: pairs, best, cells, rows"),
+        ({"conf": 1.0}, "score threshold"),
+        ({"max_dets": 0}, "number of boxes"),
+    ],
+)
+def test_a_head_that_makes_no_sense_is_refused(changed: dict[str, Any], words: str) -> None:
+    with pytest.raises(native.UsageProblem, match=words):
+        rows_head(**changed)
+
+
+def test_a_head_that_does_not_fit_the_engine_is_refused_by_the_call() -> None:
+    detector = native.Detector(native.Engine.twice(), rows_head(boxes=(0, 3, 1, 0)))
+    for _ in range(3):
+        with pytest.raises(native.UsageProblem, match="do not lie as its head says"):
+            detector.run({"x": ONES})
+    with pytest.raises(native.UsageProblem, match="no output 'z'"):
+        detector.run({"x": ONES}, outputs=["z"])

@@ -109,6 +109,28 @@ def check_images(plan: bytes) -> None:
             np.testing.assert_array_equal(got, expected)
 
 
+def check_heads(plan: bytes) -> None:
+    rng = np.random.default_rng(1)
+    cells = {"boxes": (0, 0, 9, 1), "objectness": (0, 4, 9, 1), "scores": (0, 5, 9, 1), "strides": [8, 16, 32]}
+    heads = {  # of few candidates, of more than are sorted at once, and of cells
+        (2, 8, 300): {"boxes": (0, 0, 1, 300), "scores": (0, 1200, 1, 300), "label_major": True, "iou": 0.5},
+        (2, 8, 4000): {"boxes": (0, 0, 1, 4000), "scores": (0, 16000, 1, 4000), "form": "centre", "iou": 0.9},
+        (2, 336, 9): {"kind": "cells", "iou": 0.65, "form": "centre", **cells},
+    }
+    for shape, how in heads.items():
+        spec = native.HeadSpec(128, 128, max(shape[1:]), 4, max_dets=500, **how)
+        outputs = [rng.random(shape, np.float32)]
+        for one, other in zip(native.find_boxes_gpu(spec, outputs), native.find_boxes_cpu(spec, outputs), strict=True):
+            for ours, theirs in zip(one, other, strict=True):
+                np.testing.assert_array_equal(ours, theirs)
+    rows = {"kind": "rows", "boxes": (0, 0, 6, 1), "scores": (0, 4, 6, 1), "labels": (0, 5, 6, 1)}
+    spec, x = native.HeadSpec(32, 48, 768, 0, **rows), np.full((2, 3, 32, 48), 0.0, np.float32)
+    with native.Detector(native.Engine(plan), spec) as detector:
+        for value in (0, 0.5, 0, 0):
+            x[...] = value
+            assert [one is None for one in detector.run({"images": x})[0]] == [value == 0.5] * 2
+
+
 def check_bench(plan: bytes) -> None:
     engine, inputs = native.Engine(plan), {"x": nets.integers(4, nets.WIDTH)}
     for options in ({"streams": 2}, {"transfers": False}, {"cuda_graph": False, "spin": False}):
@@ -137,7 +159,9 @@ def main(folder: Path) -> int:
     check_state(plan("recurrent", nets.recurrent()))
     check_streams(plan("streaming", nets.streaming(1, 0), nets.streaming_profiles(1), None, nets.SHARING))
     check_nonzero(plan("nonzero", nets.nonzero()))
-    check_images(plan("pictures", nets.pictures(), [{"images": ((1, 3, 32, 48), (2, 3, 32, 48), (8, 3, 32, 48))}]))
+    pictures = plan("pictures", nets.pictures(), [{"images": ((1, 3, 32, 48), (2, 3, 32, 48), (8, 3, 32, 48))}])
+    check_images(pictures)
+    check_heads(pictures)
     return 0
 
 

@@ -208,15 +208,15 @@ class TrtSession(StateSession):
     def _detector(self, head: Head) -> Any:
         """Return the core's detector for a head; that of the last one is kept."""
         with self._detector_lock:
-            if self._last_detector is None or self._last_detector[0] != head:
-                detector = native.require("Detector")
+            last = self._last_detector
+            if last is None or (last[0] is not head and last[0] != head):
                 names = [tensor.name for tensor in self.loaded.engine.outputs]
                 options = native.require("RunnerOptions")(slots=self.concurrency, **self._settings)
-                made = detector(self.loaded.engine, head_spec(head, names), options)
-                if self._last_detector is not None:
-                    self._last_detector[1].close()
-                self._last_detector = (head, made)
-            return self._last_detector[1]
+                made = native.require("Detector")(self.loaded.engine, head_spec(head, names), options)
+                if last is not None:
+                    last[1].close()
+                last = self._last_detector = (head, made)
+            return last[1]
 
     def measure(self, inputs: Mapping[str, NDArray[Any]], plan: SamplingLimits) -> Samples:
         """Time single calls in C++, from host arrays to host arrays, as `MeasuringSession` describes."""
