@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Session
-from trt_workbench.backends.images import ImageSession
 from trt_workbench.backends.measure.inputs import (
     dimension_symbols,
     input_shapes,
@@ -29,7 +28,7 @@ from trt_workbench.bench.llm import LlmWork, open_llm
 from trt_workbench.bench.matrix import Point, Work
 from trt_workbench.bench.options import Ranges, session_options
 from trt_workbench.bench.streams import StreamWork
-from trt_workbench.vision import SCORE_THRESHOLD, DecodeSettings, Geometry, find_geometry, preprocess, recognise
+from trt_workbench.vision import SCORE_THRESHOLD, DecodeSettings, Feed, Geometry, Ran, Wanted, make_feed, recognise
 
 
 class Scenario(Protocol):
@@ -80,53 +79,44 @@ class Arrays:
 class ImageToBoxes:
     """Decoded images in host memory to boxes: letterbox, model, post-processing.
 
-    A session that can letterbox on its device does so; others take the host's letterbox.
+    A session that can letterbox, or find boxes, on its device does so; the processor does what others cannot.
     """
 
     def __init__(self, session: Session, work: Work, preparation: Preparation, seed: int) -> None:
         """Recognise the family and draw the images. Raises UsageProblem if the model is no detector."""
         height, width = work.imgsz or (720, 1280)
         self.items = work.batch
-        self._session = session
-        self._device = session if isinstance(session, ImageSession) else None
         self._family = recognise(session.inputs, session.outputs, session.metadata, preparation)
-        self._transform = self._family.preparation()
+        transform, image = self._family.preparation(), session.inputs[0]
         self._images = [random_image(height, width, seed + index) for index in range(work.batch)]
         # a detector that is shipped shows boxes it is sure of; only evaluation needs the tail below
         self._decoding = DecodeSettings(conf=SCORE_THRESHOLD)
-        self._input = session.inputs[0]
-        size = work.batch if self._input.shape[0] is None else self._input.shape[0]
-        self._constants = self._family.constants(size)
-        if self._constants:  # a session makes only the images' tensor
-            self._device = None
-        shapes = {name: array.shape for name, array in self._constants.items()}
-        self.shapes: Mapping[str, Sequence[int]] | None = {self._input.name: (size, *self._transform.shape), **shapes}
+        self._concurrency = session.concurrency
+        self._feed_of = partial(make_feed, session, transform, work.batch, image.shape[0], None, self._family.constants)
+        self._feed, _ = self._feed_of(Wanted(self._family, self._decoding))
+        size = image.shape[0] or work.batch
+        shapes = {name: array.shape for name, array in self._family.constants(size).items()}
+        self.shapes: Mapping[str, Sequence[int]] | None = {image.name: (size, *transform.shape), **shapes}
 
     def once(self) -> None:
         """Turn the images into boxes once."""
-        outputs, geometries = self._infer()
-        for found, geometry in zip(self._family.decode(outputs, self._decoding), geometries, strict=True):
+        ran, geometries = self._infer(self._feed)
+        for found, geometry in zip(ran.boxes(self._family, self._decoding), geometries, strict=True):
             self._family.restore(found, geometry)
 
     def outputs(self) -> dict[str, NDArray[Any]]:
         """Return the model's outputs of one call, before they are made into boxes."""
-        return self._infer()[0]
+        feed, _ = self._feed_of()  # whose outputs leave the device
+        return {**self._infer(feed)[0].outputs}
 
-    def _infer(self) -> tuple[dict[str, NDArray[Any]], list[Geometry]]:
-        if self._device is not None:
-            outputs = self._device.run_images(self._images, self._transform)
-            geometries = [find_geometry(image.shape[0], image.shape[1], self._transform) for image in self._images]
-        else:
-            # not kept: calls of other threads may be in flight
-            batch = np.empty((self.items, *self._transform.shape), self._transform.dtype)
-            pairs = zip(self._images, batch, strict=True)
-            geometries = [preprocess(image, self._transform, tensor)[1] for image, tensor in pairs]
-            outputs = self._session.run({self._input.name: batch, **self._constants})
-        return outputs, geometries
+    def _infer(self, feed: Feed[Any]) -> tuple[Ran, list[Geometry]]:
+        batch = feed.new_batch()  # not kept: calls of other threads may be in flight
+        geometries = [feed.fill(batch, slot, image) for slot, image in enumerate(self._images)]
+        return feed.run(batch, self.items), geometries
 
     def measure(self, limits: SamplingLimits) -> Samples:
         """Time whole calls."""
-        return measure_calls(self.once, limits, self._session.concurrency)
+        return measure_calls(self.once, limits, self._concurrency)
 
 
 def load_model(

@@ -14,6 +14,10 @@ from .families import DecodeSettings as DecodeSettings
 from .families import recognise as recognise
 from .families.recognise import ADVICE as ADVICE
 from .families.recognise import family_of as family_of
+from .feed import Feed as Feed
+from .feed import Ran as Ran
+from .feed import Wanted as Wanted
+from .feed import make_feed as make_feed
 from .figures import Matches as Matches
 from .forms.found import DataPlace as DataPlace
 from .forms.found import look_for_data as look_for_data
@@ -27,8 +31,6 @@ from .gallery import kept_picture as kept_picture
 from .gallery import save_picture as save_picture
 from .gallery import side_by_side as side_by_side
 from .letterbox import Geometry as Geometry
-from .letterbox import find_geometry as find_geometry
-from .letterbox import preprocess as preprocess
 from .lvis import measures_of as measures_of
 from .matches import Verdicts as Verdicts
 from .operating import operate as operate
