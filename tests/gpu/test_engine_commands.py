@@ -225,3 +225,14 @@ def test_calls_in_every_way_are_right_and_timed(plan: Path, trtw: Trtw) -> None:
     assert ("torch" in found["left_out"]) == ("torch" not in rows)
     calls = rows.keys() - {"h2d", "compute", "d2h", "view_copy", "torch_alone"}
     assert all(rows[name] > rows["compute"] for name in calls)
+
+
+def test_two_gpus_answer_twice_as_many_queries(plan: Path, trtw: Trtw) -> None:
+    import trt_workbench_native
+
+    if trt_workbench_native.cuda_status()["device_count"] < 2:
+        pytest.skip("needs two GPUs")
+    result = trtw("infer-engine", plan, "--duration", "1", "--devices", "0,1", "--no-single-calls", "--json")
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)["benchmark"]["devices"]
+    assert found["times_first"]["median"] > 1.7  # the engine is tiny, so that the host counts

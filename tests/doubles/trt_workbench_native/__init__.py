@@ -2,13 +2,12 @@
 """A double of the native core for tests of what surrounds it: a plan is the model itself, ONNX Runtime executes it.
 
 What it pretends to be is told by variables: TRTW_DOUBLE_VERSION and TRTW_DOUBLE_CAPABILITY are TensorRT's and the
-GPU's, TRTW_DOUBLE_SLEEP the seconds of a build (roughly, with version 8), TRTW_DOUBLE_LOG a file that gets a line for
-every build, TRTW_DOUBLE_PROFILER one that gets a line for every start and stop of the profiler. TRTW_DOUBLE_FAULT names
-a way to run an engine in which it is wrong: "no graph", "transfers", "slots", "device arrays", "page-locked outputs",
-"state", "profile 1".
-A number stands for a batch: from it on, rows after the first are wrong. With "crash" the device fails in every call,
-with "abort" the process ends. TRTW_DOUBLE_GRAPHS is a file that gets a line for every CUDA graph that a runner would
-capture.
+GPU's, TRTW_DOUBLE_DEVICES the names of all GPUs, TRTW_DOUBLE_SLEEP the seconds of a build (roughly, with version 8),
+TRTW_DOUBLE_LOG a file that gets a line for every build, TRTW_DOUBLE_PROFILER one that gets a line for every start and
+stop of the profiler. TRTW_DOUBLE_FAULT names a way to run an engine in which it is wrong: "no graph", "transfers",
+"slots", "device arrays", "page-locked outputs", "state", "profile 1", "GPU 1". A number stands for a batch: from it on,
+rows after the first are wrong. With "crash" the device fails in every call, with "abort" the process ends.
+TRTW_DOUBLE_GRAPHS is a file that gets a line for every CUDA graph that a runner would capture.
 """
 
 import collections
@@ -104,8 +103,12 @@ def cuda_status() -> dict[str, Any]:
 
 def devices(only: int | None = None) -> list[dict[str, Any]]:
     capability = os.environ.get("TRTW_DOUBLE_CAPABILITY", "9.0")
-    identity = {"name": f"GPU {capability}", "uuid": "GPU-1", "compute_capability": capability}
-    return [{**identity, "memory_free_bytes": 1 << 30}]
+    names = os.environ.get("TRTW_DOUBLE_DEVICES", f"GPU {capability}").split(",")
+    found = [
+        {"name": name, "uuid": f"GPU-{number}", "compute_capability": capability, "memory_free_bytes": 1 << 30}
+        for number, name in enumerate(names, start=1)
+    ]
+    return found if only is None else found[only : only + 1]
 
 
 def option_names() -> dict[str, list[str]]:
@@ -194,7 +197,7 @@ class Engine:
 
         if weight_streaming_budget is not None and _version().startswith("8."):
             raise UsageProblem(f"TensorRT {_version()} has no weight streaming budget.")
-        self.open_runners = 0
+        self.open_runners, self.device = 0, device
         for path in plugins:
             if not Path(path).is_file():
                 raise UsageProblem(f"The plugin library cannot be opened: {path}")
@@ -359,6 +362,7 @@ class Runner:
             "no graph": not self.options.cuda_graph,
             "transfers": getattr(self.options, "graph_includes_transfers", None) is False,
             "page-locked outputs": into,
+            "GPU 1": self.engine.device == 1,
             "slots": getattr(self.options, "slots", 1) > 1,
             "device arrays": on_device,
             "state": bool(self.pairs),

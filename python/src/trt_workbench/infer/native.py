@@ -20,6 +20,7 @@ from trt_workbench.core.settings import with_flags
 from trt_workbench.engine import native
 from trt_workbench.engine.loading import load_engine, read_plan
 from trt_workbench.engine.profiles import fixed_profile
+from trt_workbench.engine.several_devices import require_alike
 from trt_workbench.infer.queries import Measurement, initial_state, measure
 from trt_workbench.infer.settings import InferRequest, MeasureSettings, Note
 
@@ -54,8 +55,9 @@ class NativeEngine:
 
     def seconds(self, settings: MeasureSettings) -> float:
         """Return about how long measuring takes: queries, single calls from C++ and from Python, calls in rounds."""
+        rounds = 5 if settings.devices else 0
         ways = 1 + 2 * len(settings.calls) if settings.calls else 0
-        return settings.duration_s * (1 + 2 * settings.single_calls + ways)
+        return settings.duration_s * (1 + 2 * settings.single_calls + ways + rounds)
 
     def measure(self, inputs: Mapping[str, NDArray[Any]], settings: MeasureSettings) -> Measurement:
         """Measure single calls, then queries, for which the session is closed: its memory is read before."""
@@ -89,6 +91,8 @@ def open_native(request: InferRequest, say: Note) -> NativeEngine:
         ComponentMissing: the native core, TensorRT or the GPU is absent.
         DeviceFailure: the device failed or is out of memory.
     """
+    if request.measure and request.measure.devices:
+        require_alike(request.measure.devices)
     free_before = _free_bytes(request.device)
     session = _from_model(request, say) if request.is_model else _from_plan(request, say)
     with ExitStack() as stack:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.errors import UsageProblem, whole_number
 from trt_workbench.core.settings import (
     MORE,
     BackendOptions,
@@ -62,6 +62,15 @@ def read_calls(option: str, text: str) -> tuple[str, ...]:
         if name not in CALLS:
             raise UsageProblem(f"{option} takes {', '.join(CALLS)}, separated by commas, not {name!r}.")
     return found
+
+
+def read_devices(option: str, text: str) -> tuple[int, ...]:
+    """Return the indices of a text such as `0,1`. Raises UsageProblem unless there are two different ones or more."""
+    found = [whole_number(part) for part in text.split(",")] if text else []
+    known = tuple(number for number in found if number is not None)
+    if text and (len(known) < max(len(found), 2) or len(set(known)) < len(known)):
+        raise UsageProblem(f"{option} takes the indices of at least two GPUs, such as 0,1, not {text!r}.")
+    return known
 
 
 def read_state(option: str, texts: Sequence[str]) -> dict[str, str]:
@@ -139,6 +148,16 @@ class MeasureSettings:
             _BENCH,
             kind=str,
             read=read_calls,
+        ),
+        Native(),
+    ] = ()
+    devices: Annotated[
+        tuple[int, ...],
+        Setting(
+            "Also measure these GPUs of one type at once, compared with the first alone, such as 0,1.",
+            _BENCH,
+            kind=str,
+            read=read_devices,
         ),
         Native(),
     ] = ()
