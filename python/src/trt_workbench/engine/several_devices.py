@@ -1,4 +1,4 @@
-"""One engine on several GPUs of one type, in one process: each is loaded and run by a thread on processors next to its GPU."""
+"""One engine on several GPUs of one type, in one process: a thread next to each GPU loads and runs it there."""
 
 from __future__ import annotations
 
