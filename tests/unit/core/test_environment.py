@@ -1,5 +1,8 @@
 import json
 import os
+import subprocess
+import sys
+import time
 
 import pynvml
 import pytest
@@ -50,3 +53,10 @@ def test_a_lost_gpu_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert report["gpus"] == []
     assert "GPU is lost" in report["error"]
     assert {finding.component: finding.state for finding in examine()}["NVIDIA driver"] == "absent"
+
+
+def test_the_age_of_a_process_includes_the_start_of_its_interpreter() -> None:
+    code = "from trt_workbench.core.environment import process_age_s as age; print(age())"
+    started = time.perf_counter()
+    age_s = float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
+    assert 0.01 < age_s < time.perf_counter() - started + 0.02

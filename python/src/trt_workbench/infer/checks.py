@@ -15,6 +15,7 @@ from trt_workbench.backends.samples import Sample, file_name
 from trt_workbench.core.array_files import load_arrays, writable
 from trt_workbench.core.documents import json_values
 from trt_workbench.core.elements import is_finite
+from trt_workbench.core.environment import process_age_s
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.statistics.summary import summarize
 from trt_workbench.core.tolerance import Deviation, deviation
@@ -66,6 +67,7 @@ class SampleRun:
         self.failures: list[str] = []
         self._request, self._folder, self._session = request, folder, session
         self._latencies: list[float] = []
+        self._first_result_s = 0.0
         self._outputs: dict[str, dict[str, Any]] = {}
 
     def execute(self, source: Iterator[Sample]) -> Iterator[dict[str, Any]]:
@@ -112,6 +114,7 @@ class SampleRun:
             "samples": len(self._latencies),
             "load_s": load_s,
             "first_run_ms": None if self._session.simulated else self._latencies[0],
+            "first_result_s": None if self._session.simulated else self._first_result_s,
             "latency_ms": None if self._session.simulated else summarize(self._latencies),
             "outputs": self._outputs,
             "comparison": comparison if request.expect else None,
@@ -136,6 +139,7 @@ class SampleRun:
             raise UsageProblem(f"Sample {sample.name}: {error}") from error
         latency_ms = (time.perf_counter() - start) * 1e3
         self._latencies.append(latency_ms)
+        self._first_result_s = self._first_result_s or process_age_s()
         arrays = {name: writable(array) for name, array in outputs.items()}
         expect = self._request.expect
         expected = read_expected(expect, sample.name, list(arrays), only=only) if expect else {}
