@@ -59,7 +59,9 @@ set(TRTW_TENSORRT_SOURCES
   src/run/call.cpp
   src/run/call_memory.cpp
   src/run/call_planner.cpp
+  src/run/captured_call.cpp
   src/run/context_cache.cpp
+  src/run/device_blocks.cpp
   src/run/execution.cpp
   src/run/host_outputs.cpp
   src/run/lanes.cpp

@@ -14,6 +14,8 @@
 
 namespace trtw {
 
+class Event;
+
 /// Where an input's values come from.
 enum class Source : std::uint8_t {
     host,   ///< an array in host memory
@@ -37,6 +39,9 @@ struct Input {
 struct Call {
     std::vector<Input> inputs = {};
     std::optional<std::vector<bool>> to_host = {}; ///< per output; without it the runner's choice
+    /// Per output: whether the caller takes `Output::device`, which spares copies of those that it does not. Without it
+    /// all.
+    std::optional<std::vector<bool>> to_device = {};
     /// Per output that goes to the host: the one index of its second dimension to copy. Empty: every output whole.
     std::vector<std::optional<std::int64_t>> at = {};
     /// Per output that goes to the host: the shape that there is room for, after `at`. A call whose output has another
@@ -48,6 +53,7 @@ struct Call {
     /// Whether host arrays stay as they are until the call is waited for. Those in page-locked memory are then read
     /// where they lie.
     bool arrays_stay = false;
+    std::optional<bool> timing = {}; ///< without it the runner's choice
 };
 
 /// Throws UsageProblem for tensors that no call can move: not row-major, or of less than a byte an element.
@@ -103,7 +109,7 @@ struct SlotStatus {
 /// One line: "on: 2 graphs captured", "not yet: …", "off: …".
 std::string graph_text(const SlotStatus& status);
 
-/// One output of a finished call. Host memory is the slot's: its values stay until the slot's next call. Device memory
+/// One output of a call. Host memory is the slot's: its values stay until the slot's next call. Device memory
 /// is left alone by later calls as long as somebody holds it beside the slot.
 struct Output {
     const TensorInfo* tensor = nullptr;
@@ -114,6 +120,13 @@ struct Output {
     std::shared_ptr<PinnedMemory> host;
     /// Null for outputs that TensorRT writes to host memory, or to a device array of the caller's (aliased outputs).
     std::shared_ptr<DeviceMemory> device;
+};
+
+/// A call that was put on a stream of the caller's: what comes later on that stream finds its outputs complete.
+struct Enqueued {
+    std::vector<Output> outputs; ///< on the device
+    /// For other streams. Null for a call within a graph that is being captured.
+    std::shared_ptr<const Event> done;
 };
 
 } // namespace trtw

@@ -9,14 +9,17 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace trtw {
 
+class CapturedCall;
 class Slot;
 class SlotPool;
+class Stream;
 
 /// Thread-safe.
 class Runner {
@@ -85,8 +88,16 @@ public:
     };
 
     /// Throws UsageProblem for a call that does not fit the engine, OutOfMemory or DeviceFailure; the runner stays
-    /// usable.
-    Finished run(const Call& call);
+    /// usable. `stream`: a stream of the caller's to run on, in order with what else is there; else one of the
+    /// runner's.
+    Finished run(const Call& call, std::optional<cudaStream_t> stream = {});
+    /// Puts a call whose inputs and outputs stay on the device on a stream of the caller's, and does not wait for the
+    /// device. The inputs must stay as they are until the stream has come past the call. Into a graph that the stream
+    /// captures goes a call with a context and outputs of its own, which live as long as the runner: so must the graph,
+    /// at most. Throws as `run`; UsageProblem also for outputs on the host, and in a capture for state and host arrays.
+    Enqueued enqueue(const Call& call, cudaStream_t stream);
+    /// The stream that calls of `run` and `submit` come after, for libraries that order their work before a stream.
+    [[nodiscard]] cudaStream_t intake() const;
     /// Starts a call.
     [[nodiscard]] Ticket submit(const Call& call);
 
@@ -109,7 +120,9 @@ public:
 
 private:
     void check_options() const;
-    int launch(const Call& call, bool may_wait);
+    int launch(const Call& call, std::optional<cudaStream_t> stream);
+    void refuse_host_outputs(const Call& call) const;
+    Enqueued capture(const Call& call, cudaStream_t stream);
     Finished finish(int slot);
     template <class Action>
     void with_idle_slot(int slot, const char* what, Action&& action);
@@ -118,6 +131,10 @@ private:
     RunnerOptions options_;
     std::vector<std::unique_ptr<Slot>> slots_;
     std::unique_ptr<SlotPool> pool_;
+    std::vector<bool> to_host_;         ///< by output: where a call does not say
+    std::unique_ptr<Stream> intake_;    ///< of several slots
+    mutable std::mutex captured_mutex_; ///< of what is in graphs of callers'
+    std::vector<std::unique_ptr<CapturedCall>> captured_;
     mutable std::mutex timing_mutex_;
     Timing last_timing_;
 };

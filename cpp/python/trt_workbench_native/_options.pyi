@@ -134,8 +134,9 @@ class RunnerOptions:
         profile: always this optimisation profile; by default the one that fits the shapes of each call.
         state: output name to input name: values that stay on the device and feed the next call. One slot only.
         outputs: names of the outputs to copy to the host; by default all but the state outputs.
-        graph_cache: kinds of calls (shapes, addresses, choices) that each slot remembers; the oldest graph is dropped.
-            With state, whose two buffers change roles, there are two graphs of each kind.
+        graph_cache: shapes of which each slot keeps graphs. Where there are more, those that are used more often have
+            them; of one shape there are several graphs if it comes with several addresses, choices of outputs or
+            buffers of state.
     """
 
     slots: int
@@ -153,7 +154,7 @@ class RunnerOptions:
         slots: int = 1,
         cuda_graph: bool = True,
         spin: bool = True,
-        timing: bool = True,
+        timing: bool = False,
         graph_includes_transfers: bool | None = None,
         profile: int | None = None,
         state: Mapping[str, str] | None = None,

@@ -22,6 +22,12 @@ class DlpackArray(Protocol):
     def __dlpack__(self, *, stream: int | None = ...) -> Any: ...
     def __dlpack_device__(self) -> tuple[int, int]: ...
 
+class CudaStream(Protocol):
+    """A stream, such as a torch.cuda.Stream; CuPy's, Numba's and cuda-python's are taken, too."""
+
+    @property
+    def cuda_stream(self) -> int: ...
+
 HostArray: TypeAlias = NDArray[Any]
 Image: TypeAlias = NDArray[np.uint8]
 """uint8 [H, W, 3] in BGR; rows may lie apart, pixels and channels not."""
@@ -66,11 +72,15 @@ def profiler_stop() -> None:
     """End that range. Raises DeviceFailure."""
 
 class DeviceArray:
-    """A row-major array in device memory. What it holds is complete when Python sees it.
+    """A row-major array in device memory.
+
+    What it holds is complete when Python sees it, unless a call on a stream of the caller's made it: then it is complete
+    for what comes later on that stream, `__dlpack__` makes other streams wait for it, and `numpy` the host. One that was
+    made within a graph that is being captured holds what the graph's last replay wrote, for which the caller waits.
 
     Also `__cuda_array_interface__` (version 3), for dtypes that numpy has, and DLPack (`torch.from_dlpack(array)`). No
     later call writes its memory while it, or an array that another library made of it, lives: a runner whose last
-    outputs are kept takes turns with a second set of buffers, and takes new memory where more are kept. Once all are
+    outputs are kept takes turns with two more sets of buffers, and hands out copies where more are kept. Once all are
     gone, a call uses the memory again and waits on the device for what was put on the consumer's stream until then:
     the stream that it passed to `__dlpack__`, which has to exist as long as the array, or the default stream for
     `__cuda_array_interface__`. Work on further streams has to be ordered by whoever puts it there.
@@ -289,8 +299,9 @@ class Runner:
     """Runs an engine with a bounded number of calls in flight. Thread-safe; the GIL is free while it works.
 
     Inputs are numpy arrays of the exact dtype, of any strides (bfloat16 as uint16 or ml_dtypes' type, fp8 as uint8 or
-    ml_dtypes' type), arrays on the GPU (`__cuda_array_interface__` or DLPack; row-major, used in place, unchanged
-    until the call is waited for), or an ImageBatch. State inputs may be left out. The calling thread's CUDA device
+    ml_dtypes' type), arrays on the GPU (DLPack, else `__cuda_array_interface__`; row-major, unchanged until the call is
+    waited for), or an ImageBatch. Arrays on the GPU are used in place, at up to four addresses for each shape; from
+    further addresses, those of up to 16 MiB are copied on the device, as a graph holds addresses. State inputs may be left out. The calling thread's CUDA device
     stays selected, whichever the engine's is.
     """
 
@@ -310,6 +321,7 @@ class Runner:
         outputs: Sequence[str] | None = None,
         device_outputs: Sequence[str] | Literal[True] = (),
         at: Mapping[str, int] | None = None,
+        stream: CudaStream | int | None = None,
     ) -> dict[str, Any]:
         """Execute the engine once.
 
@@ -324,6 +336,11 @@ class Runner:
             device_outputs: names of the outputs to return as DeviceArray; True: all.
             at: names of outputs to copy to the host, each with the one index of its second dimension to copy: numpy's
                 `output[:, index]`. The rest of them stays on the device.
+            stream: a stream to execute on, or its handle (0 for the default stream), in order with what else is there;
+                None: one of the runner's. Where no output is copied to the host, the call then returns at once, before
+                the device is done: arrays on the GPU that it reads must stay as they are until the stream has come
+                past it. Where the stream captures a graph, the call becomes part of it, with a context and outputs of
+                its own that last as long as the runner; so must the graph, at most.
 
         Returns:
             numpy arrays and DeviceArrays by output name. bfloat16 comes as uint16, fp8 as uint8: their bits.
@@ -331,7 +348,9 @@ class Runner:
         Raises:
             UsageProblem: an input is missing, unknown, of a wrong dtype or byte order, or outside every profile; an
                 output has no such index, TensorRT writes it in host memory, or it is aliased to a device array that was
-                given and asked for on the device; or an array of `out` does not fit. State stays as it was.
+                given and asked for on the device; an array of `out` does not fit; or a graph that is being captured
+                cannot hold the call: one with arrays on the host, state, or outputs whose shapes depend on the data.
+                State stays as it was.
             DeviceFailure: the device failed or is out of memory; after the latter state is as it was, and the runner
                 stays usable.
         """
@@ -346,7 +365,6 @@ class Runner:
         """Start a call and return its ticket, which has the slot; waits while every slot is busy.
 
         Host arrays may change afterwards; device arrays, and images in page-locked memory, only once the call is done.
-        A call that is submitted is captured before its third use, as it does not wait for the device.
 
         Raises:
             UsageProblem: as `run`; also if for 10 s every slot holds a call whose thread waits for a slot, as this one.
@@ -356,8 +374,8 @@ class Runner:
     def measure(self, inputs: Mapping[str, HostArray], options: BenchOptions | None = None) -> BenchResult:
         """Measure single calls, one after the other, from ordinary host memory to ordinary host memory.
 
-        `end_to_end_ms` includes both host copies: what a C++ program sees that calls this runner. `start_ms` and
-        `end_ms` are of the host clock. Of the options it takes iterations, duration_s, warmup_ms (of host time) and
+        The device's times are taken whether the runner's options ask for them or not. `end_to_end_ms` includes both
+        host copies: what a C++ program sees that calls this runner. `start_ms` and `end_ms` are of the host clock. Of the options it takes iterations, duration_s, warmup_ms (of host time) and
         profiler; the rest is as the runner was made. State inputs may be left out: they go on from call to call.
 
         Raises:

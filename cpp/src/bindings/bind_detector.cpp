@@ -19,27 +19,29 @@ namespace {
 class PyDetector {
 public:
     PyDetector(std::shared_ptr<Plan> plan, const HeadSpec& spec, const std::optional<RunnerOptions>& options)
-        : plan_{std::move(plan)}, detector_{make(plan_, spec, options.value_or(RunnerOptions{})),
-                                            "The detector is closed; make a new one."} {}
+        : plan_{std::move(plan)},
+          detector_{make(plan_, spec, options.value_or(RunnerOptions{})), "The detector is closed; make a new one."},
+          inputs_{plan_, {}} {}
 
     py::tuple run(const py::object& inputs, const std::vector<std::string>& outputs) {
         const std::shared_ptr<Detector> detector = detector_.get();
-        Request request = make_request(*plan_, inputs, {});
+        Request request = inputs_.request(inputs, detector->runner().intake());
         request.selection = select_outputs(*plan_, {}, outputs, py::bool_(false), {});
         request.call.to_host = request.selection.to_host;
+        request.call.to_device = request.selection.to_device;
         const Runner::Finished finished = [&] {
             const py::gil_scoped_release unlocked;
             return detector->run(request.call);
         }();
         return py::make_tuple(boxes_of(detector->found(finished)),
-                              collect(*plan_, finished, request.selection, true, {}, arrays_));
+                              collect(*plan_, finished, request.selection, true, {}, *arrays_));
     }
 
     [[nodiscard]] std::string graph_text() const { return detector_.get()->runner().graph_status(); }
 
     void close() {
         detector_.close([] {});
-        arrays_.clear();
+        arrays_->clear();
     }
 
 private:
@@ -51,7 +53,8 @@ private:
 
     std::shared_ptr<Plan> plan_;
     Closable<Detector> detector_;
-    ArrayPool arrays_;
+    Inputs inputs_;
+    std::shared_ptr<ArrayPool> arrays_ = std::make_shared<ArrayPool>();
 };
 
 } // namespace
@@ -60,8 +63,8 @@ void bind_detector(py::module_& m) {
     py::class_<PyDetector>(m, "Detector", "Runs an engine and finds the boxes in its outputs, on the device.")
         .def(py::init<std::shared_ptr<Plan>, const HeadSpec&, const std::optional<RunnerOptions>&>(),
              py::arg("engine").none(false), py::arg("spec"), py::arg("options") = py::none())
-        .def("run", &PyDetector::run, py::arg("inputs"), py::kw_only(),
-             py::arg("outputs") = std::vector<std::string>{}, "Executes the engine once and finds boxes.")
+        .def("run", &PyDetector::run, py::arg("inputs"), py::kw_only(), py::arg("outputs") = std::vector<std::string>{},
+             "Executes the engine once and finds boxes.")
         .def("graph_status", &PyDetector::graph_text, "Returns in one line whether CUDA graphs are in use.")
         .def("close", &PyDetector::close, "Waits for the calls in flight and releases memory; safe to call twice.")
         .def("__enter__", [](py::object self) { return self; })

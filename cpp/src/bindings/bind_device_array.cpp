@@ -3,6 +3,7 @@
 #include "bind_device_array.hpp"
 
 #include "device/scope.hpp"
+#include "dlpack_exchange.hpp"
 #include "run/host_array.hpp"
 
 #include <dlpack/dlpack.h>
@@ -53,6 +54,34 @@ const TypeEntry* find(std::string_view name) {
     return nullptr;
 }
 
+// ---- streams -----------------------------------------------------------------------------------------
+
+// As CUDA, DLPack and __cuda_array_interface__ number them; 0 is the legacy default stream where it may be had at all.
+cudaStream_t stream_of_handle(std::intptr_t handle) {
+    if (handle == 0 || handle == 1) {
+        return cudaStreamLegacy;
+    }
+    if (handle == 2) {
+        return cudaStreamPerThread;
+    }
+    return reinterpret_cast<cudaStream_t>(handle); // NOLINT(performance-no-int-to-ptr)
+}
+
+std::intptr_t handle_of_stream(cudaStream_t stream) {
+    if (stream == cudaStreamLegacy) {
+        return 1;
+    }
+    return stream == cudaStreamPerThread ? 2 : reinterpret_cast<std::intptr_t>(stream);
+}
+
+// Makes a stream wait for what writes the array.
+void wait_for(const DeviceArray& array, cudaStream_t stream) {
+    if (array.done && stream != array.stream) {
+        const DeviceScope scope{array.device};
+        array.done->make_wait(stream);
+    }
+}
+
 // ---- what this module hands out ----------------------------------------------------------------------
 
 py::dict cuda_array_interface(const DeviceArray& array) {
@@ -70,7 +99,7 @@ py::dict cuda_array_interface(const DeviceArray& array) {
     description["data"] = py::make_tuple(reinterpret_cast<std::uintptr_t>(array.block->data()), false);
     description["strides"] = py::none();
     description["version"] = 3;
-    description["stream"] = py::none(); // complete already
+    description["stream"] = array.done ? py::object(py::int_(handle_of_stream(array.stream))) : py::none();
     return description;
 }
 
@@ -86,14 +115,7 @@ struct Exported {
 // The stream on which a consumer says that it will read; nullopt where it takes care of the order itself.
 std::optional<cudaStream_t> consumer_of(const py::object& stream) {
     const auto handle = stream.is_none() ? std::intptr_t{1} : stream.cast<std::intptr_t>();
-    if (handle == -1) {
-        return std::nullopt;
-    }
-    // The legacy default stream; the per-thread ones come before it, and 2 would be that of whoever lets go.
-    if (handle >= 0 && handle <= 2) {
-        return cudaStreamLegacy;
-    }
-    return reinterpret_cast<cudaStream_t>(handle); // NOLINT(performance-no-int-to-ptr)
+    return handle == -1 ? std::nullopt : std::optional{stream_of_handle(handle)};
 }
 
 py::capsule to_dlpack(const DeviceArray& array, const py::object& stream, const py::object& /*max_version*/,
@@ -105,7 +127,11 @@ py::capsule to_dlpack(const DeviceArray& array, const py::object& stream, const 
                                "of dtype " +
                                array.dtype);
     }
-    auto exported = std::make_unique<Exported>(array, consumer_of(stream));
+    const std::optional<cudaStream_t> consumer = consumer_of(stream);
+    if (consumer) {
+        wait_for(array, *consumer);
+    }
+    auto exported = std::make_unique<Exported>(array, consumer);
     DLTensor& tensor = exported->managed.dl_tensor;
     tensor.data = array.block->data();
     tensor.device = {kDLCUDA, array.device};
@@ -133,6 +159,9 @@ py::array to_numpy(const DeviceArray& array) {
     void* target = result.mutable_data();
     const py::gil_scoped_release unlocked;
     const DeviceScope scope{array.device};
+    if (array.done) {
+        array.done->synchronize();
+    }
     if (array.bytes > 0) {
         TRTW_CUDA(cudaMemcpy(target, array.block->data(), array.bytes, cudaMemcpyDeviceToHost));
     }
@@ -157,12 +186,7 @@ std::optional<cudaStream_t> producer_of(const py::dict& description) {
         return cudaStreamLegacy;
     }
     const py::object stream = description["stream"];
-    if (stream.is_none()) {
-        return std::nullopt;
-    }
-    const auto handle = stream.cast<std::uintptr_t>();
-    // 1 and 2 stand for the legacy and the per-thread default stream, here as in CUDA's headers.
-    return reinterpret_cast<cudaStream_t>(handle); // NOLINT(performance-no-int-to-ptr)
+    return stream.is_none() ? std::nullopt : std::optional{stream_of_handle(stream.cast<std::intptr_t>())};
 }
 
 ForeignArray from_interface(const py::dict& description, const py::handle& owner) {
@@ -190,50 +214,127 @@ std::string type_of_dlpack(const DLDataType& dtype) {
     return "DLPack code " + std::to_string(dtype.code) + " of " + std::to_string(dtype.bits) + " bits";
 }
 
-ForeignArray from_dlpack(const py::handle& value) {
-    // After this, the legacy default stream comes after the array's producer.
-    const py::object object = value.attr("__dlpack__")(py::arg("stream") = 1);
+ForeignArray from_tensor(const DLTensor& tensor, py::object keep) {
+    ForeignArray array;
+    array.keep = std::move(keep);
+    array.data = static_cast<const std::byte*>(tensor.data) + tensor.byte_offset;
+    array.shape.assign(tensor.shape, tensor.shape + tensor.ndim);
+    array.dtype = type_of_dlpack(tensor.dtype);
+    array.device = tensor.device.device_id;
+    array.contiguous = tensor.strides == nullptr ||
+                       trtw::is_contiguous(array.shape, {tensor.strides, static_cast<std::size_t>(tensor.ndim)}, 1);
+    return array;
+}
+
+bool is_gpu(int device_type) {
+    return device_type == kDLCUDA || device_type == kDLCUDAManaged;
+}
+
+ForeignArray from_dlpack(const py::handle& value, cudaStream_t consumer) {
+    // After this, the consumer's stream comes after the array's producer.
+    const py::object object = value.attr("__dlpack__")(py::arg("stream") = handle_of_stream(consumer));
     auto* managed = static_cast<DLManagedTensor*>(PyCapsule_GetPointer(object.ptr(), capsule_name));
     if (managed == nullptr) {
         throw py::error_already_set();
     }
-    const DLTensor& tensor = managed->dl_tensor;
+    return from_tensor(managed->dl_tensor, object); // not renamed: the producer's capsule frees the tensor
+}
+
+// One of this module's arrays, without the way round by DLPack.
+ForeignArray from_own(const DeviceArray& own, cudaStream_t consumer) {
+    wait_for(own, consumer);
     ForeignArray array;
-    array.keep = object; // not renamed: the producer's capsule frees the tensor
-    array.data = static_cast<const std::byte*>(tensor.data) + tensor.byte_offset;
-    array.shape.assign(tensor.shape, tensor.shape + tensor.ndim);
-    array.dtype = type_of_dlpack(tensor.dtype);
-    array.contiguous = tensor.strides == nullptr ||
-                       trtw::is_contiguous(array.shape, {tensor.strides, static_cast<std::size_t>(tensor.ndim)}, 1);
-    array.producer = cudaStreamLegacy;
+    array.data = own.block->data();
+    array.shape = own.shape;
+    array.dtype = own.dtype;
+    array.device = own.device;
+    auto reading = std::make_unique<Reading>(own.block, own.device, consumer);
+    array.keep = py::capsule(reading.get(), [](void* pointer) { delete static_cast<Reading*>(pointer); });
+    static_cast<void>(reading.release()); // NOLINT(bugprone-unused-return-value): the capsule owns it now
+    return array;
+}
+
+// What the type of an array offers; null where it offers nothing.
+const DlpackExchange* exchange_of(const py::handle& value) {
+    const py::object found = py::getattr(py::type::handle_of(value), "__dlpack_c_exchange_api__", py::none());
+    if (PyCapsule_IsValid(found.ptr(), exchange_capsule) == 0) {
+        return nullptr;
+    }
+    const auto* exchange = static_cast<const DlpackExchange*>(PyCapsule_GetPointer(found.ptr(), exchange_capsule));
+    return exchange->header.version.major == DLPACK_MAJOR_VERSION && exchange->view_of_object != nullptr ? exchange
+                                                                                                         : nullptr;
+}
+
+void check_python(int status) {
+    if (status != 0) {
+        throw py::error_already_set();
+    }
+}
+
+// nullopt for an array in host memory.
+std::optional<ForeignArray> from_exchange(const DlpackExchange& exchange, const py::handle& value) {
+    DLTensor tensor{};
+    check_python(exchange.view_of_object(value.ptr(), &tensor));
+    if (!is_gpu(tensor.device.device_type)) {
+        return std::nullopt;
+    }
+    void* stream = nullptr;
+    check_python(exchange.current_stream(tensor.device.device_type, tensor.device.device_id, &stream));
+    ForeignArray array = from_tensor(tensor, py::reinterpret_borrow<py::object>(value));
+    array.producer = stream_of_handle(reinterpret_cast<std::intptr_t>(stream));
     return array;
 }
 
 bool is_on_gpu_by_dlpack(const py::handle& value) {
-    if (!py::hasattr(value, "__dlpack_device__")) {
-        return false;
+    return py::hasattr(value, "__dlpack_device__") &&
+           is_gpu(value.attr("__dlpack_device__")().cast<std::pair<int, int>>().first);
+}
+
+// What a stream's handle can be made of: where PyTorch keeps it, and CuPy; what cuda.core has; else the object itself.
+py::object handle_in(const py::object& stream) {
+    if (PyLong_CheckExact(stream.ptr()) != 0) {
+        return stream;
     }
-    const auto device = value.attr("__dlpack_device__")().cast<std::pair<int, int>>();
-    return device.first == kDLCUDA || device.first == kDLCUDAManaged;
+    for (const char* name : {"cuda_stream", "ptr"}) {
+        if (py::object handle = py::getattr(stream, name, py::none()); !handle.is_none()) {
+            return handle;
+        }
+    }
+    const py::object protocol = py::getattr(stream, "__cuda_stream__", py::none());
+    return protocol.is_none() ? stream : py::object(protocol().cast<py::tuple>()[1]);
 }
 
 } // namespace
 
-std::optional<ForeignArray> foreign_array(const py::handle& value) {
-    const bool has_dlpack = is_on_gpu_by_dlpack(value);
-    // Read once. None also where that fails, as torch's does for dtypes that the interface lacks.
+std::optional<ForeignArray> foreign_array(const py::handle& value, cudaStream_t consumer) {
+    if (py::isinstance<DeviceArray>(value)) {
+        return from_own(value.cast<const DeviceArray&>(), consumer);
+    }
+    if (const DlpackExchange* exchange = exchange_of(value)) {
+        return from_exchange(*exchange, value);
+    }
+    if (is_on_gpu_by_dlpack(value)) {
+        return from_dlpack(value, consumer);
+    }
+    // None also where that fails, as torch's does for dtypes that the interface lacks.
     const py::object found = py::getattr(value, "__cuda_array_interface__", py::none());
-    if (!found.is_none()) {
-        const auto description = found.cast<py::dict>();
-        // Without a stream (torch) it orders nothing; DLPack lets the producer order its work before ours.
-        if (description.contains("stream") || !has_dlpack) {
-            return from_interface(description, value);
-        }
+    return found.is_none() ? std::nullopt : std::optional{from_interface(found.cast<py::dict>(), value)};
+}
+
+std::optional<cudaStream_t> stream_of(const py::object& stream) {
+    if (stream.is_none()) {
+        return std::nullopt;
     }
-    if (has_dlpack) {
-        return from_dlpack(value);
+    const py::object handle = handle_in(stream);
+    const bool is_other = py::isinstance<py::str>(handle) || py::isinstance<py::bool_>(handle) ||
+                          py::isinstance<py::float_>(handle); // which have integers, too
+    const auto number = py::reinterpret_steal<py::object>(is_other ? nullptr : PyNumber_Long(handle.ptr()));
+    if (!number) {
+        PyErr_Clear();
+        throw UsageProblem("A stream is an object of PyTorch, CuPy, Numba or cuda-python, or its handle; got " +
+                           py::str(py::type::of(stream)).cast<std::string>() + ".");
     }
-    return std::nullopt;
+    return stream_of_handle(number.cast<std::intptr_t>());
 }
 
 py::dtype numpy_dtype(const std::string& name) {

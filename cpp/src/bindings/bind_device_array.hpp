@@ -1,6 +1,7 @@
 // Arrays in device memory, as Python hands them over and takes them.
 #pragma once
 
+#include "trtw/detail/stream.hpp"
 #include "trtw/memory.hpp"
 #include "trtw/tensor.hpp"
 
@@ -34,7 +35,7 @@ private:
     std::optional<cudaStream_t> stream_;
 };
 
-/// An array that this module made. Complete: whoever reads it need not wait for a stream.
+/// An array that this module made. Complete, unless it has an event.
 struct DeviceArray {
     std::shared_ptr<DeviceMemory> block;
     Shape shape;
@@ -42,7 +43,10 @@ struct DeviceArray {
     std::size_t bytes = 0;
     int device = 0;
     /// Whoever took __cuda_array_interface__: it keeps the array, and tells no stream.
-    mutable std::shared_ptr<Reading> interface_reader;
+    mutable std::shared_ptr<Reading> interface_reader = {};
+    /// Comes after what writes the array, on this stream; other streams have to wait for it.
+    std::shared_ptr<const Event> done = {};
+    cudaStream_t stream = nullptr;
 };
 
 /// An array that somebody else made, seen through __cuda_array_interface__ or DLPack.
@@ -51,12 +55,18 @@ struct ForeignArray {
     Shape shape;
     std::string dtype;
     bool contiguous = true;
+    std::optional<int> device;            ///< where its owner tells
     std::optional<cudaStream_t> producer; ///< its work so far writes the array
     pybind11::object keep;                ///< keeps the memory alive
 };
 
-/// nullopt where the object is no array on a GPU. Throws UsageProblem where its description is broken.
-std::optional<ForeignArray> foreign_array(const pybind11::handle& value);
+/// nullopt where the object is no array on a GPU. Where the owner can, it makes `consumer` wait for what writes the
+/// array; else there is a producer. Throws UsageProblem where its description is broken.
+std::optional<ForeignArray> foreign_array(const pybind11::handle& value, cudaStream_t consumer);
+
+/// The stream that a caller names: by its handle (0: the legacy default stream), or an object of PyTorch, CuPy, Numba
+/// or cuda-python; nullopt for None. Throws UsageProblem for anything else.
+std::optional<cudaStream_t> stream_of(const pybind11::object& stream);
 
 /// numpy's type for a tensor's dtype: bfloat16 is uint16 there, eight-bit floats are uint8.
 pybind11::dtype numpy_dtype(const std::string& name);

@@ -30,7 +30,8 @@ class PyRunner {
 public:
     PyRunner(std::shared_ptr<Plan> plan, const std::optional<RunnerOptions>& options)
         : plan_{std::move(plan)}, options_{options.value_or(RunnerOptions{})},
-          runner_{make_runner(plan_, options_), "The runner is closed; make a new one."} {
+          runner_{make_runner(plan_, options_), "The runner is closed; make a new one."},
+          inputs_{plan_, options_.state} {
         default_.to_host = trtw::default_outputs(*plan_, options_);
         default_.to_device.assign(plan_->outputs().size(), false);
     }
@@ -45,15 +46,23 @@ public:
     PyRunner& operator=(const PyRunner&) = delete;
 
     py::dict run(const py::object& inputs, bool copy, const OutputArrays& out, const Names& outputs,
-                 const py::object& device_outputs, const Indices& at) {
+                 const py::object& device_outputs, const Indices& at, const py::object& stream) {
         const std::shared_ptr<Runner> runner = runner_.get();
-        Request request = make(inputs, outputs, device_outputs, at);
+        const std::optional<cudaStream_t> on = stream_of(stream);
+        Request request = make(inputs, outputs, device_outputs, at, on.value_or(runner->intake()));
+        if (on && !out && !wants_host(*plan_, request.selection)) {
+            const Enqueued enqueued = [&] {
+                const py::gil_scoped_release unlocked;
+                return runner->enqueue(request.call, *on);
+            }();
+            return collect(*plan_, enqueued, request.selection, *on);
+        }
         request.call.room = room_of(*plan_, request.selection, out);
         request.call.into = addresses_of(*plan_, out);
         request.call.arrays_stay = true;
         const Runner::Finished finished = [&] {
             const py::gil_scoped_release unlocked;
-            return runner->run(request.call);
+            return runner->run(request.call, on);
         }();
         (*timings_)[std::this_thread::get_id()] = finished.timing();
         return collect(*plan_, finished, request.selection, copy, out, *arrays_);
@@ -62,7 +71,7 @@ public:
     std::shared_ptr<PyTicket> submit(const py::object& inputs, const Names& outputs, const py::object& device_outputs,
                                      const Indices& at) {
         const std::shared_ptr<Runner> runner = runner_.get();
-        Request request = make(inputs, outputs, device_outputs, at);
+        Request request = make(inputs, outputs, device_outputs, at, runner->intake());
         auto call = [&] {
             const py::gil_scoped_release unlocked;
             return std::make_shared<Runner::Ticket>(runner->submit(request.call));
@@ -89,7 +98,7 @@ public:
 
     BenchResult measure(const py::object& inputs, const std::optional<BenchOptions>& options) {
         const std::shared_ptr<Runner> runner = runner_.get();
-        Request request = host_request(*plan_, inputs, options_.state);
+        Request request = inputs_.host_request(inputs);
         request.call.arrays_stay = true;
         const py::gil_scoped_release unlocked;
         return trtw::bench_latency(*runner, request.call, options.value_or(BenchOptions{}));
@@ -120,7 +129,7 @@ public:
         std::vector<std::pair<std::size_t, Input>> inputs;
         const py::dict named = values.is_none() ? py::dict() : py::dict(values);
         for (const auto& item : named) {
-            inputs.push_back(state_value(py::str(item.first), item.second, keep));
+            inputs.push_back(state_value(py::str(item.first), item.second, runner->intake(), keep));
         }
         const py::gil_scoped_release unlocked;
         runner->reset_state(inputs);
@@ -165,8 +174,9 @@ private:
         return runner_.get();
     }
 
-    Request make(const py::object& inputs, const Names& outputs, const py::object& device_outputs, const Indices& at) {
-        Request request = make_request(*plan_, inputs, options_.state);
+    Request make(const py::object& inputs, const Names& outputs, const py::object& device_outputs, const Indices& at,
+                 cudaStream_t consumer) const {
+        Request request = inputs_.request(inputs, consumer);
         const bool is_default =
             !outputs && !at && py::isinstance<py::tuple>(device_outputs) && py::len(device_outputs) == 0;
         request.selection =
@@ -175,6 +185,7 @@ private:
             request.call.to_host = request.selection.to_host;
             request.call.at = request.selection.at;
         }
+        request.call.to_device = request.selection.to_device;
         for (std::size_t o = 0; o < plan_->outputs().size(); ++o) {
             const auto aliased = plan_->aliased_input(o);
             if (request.selection.to_device[o] && aliased && request.call.inputs[*aliased].source == Source::device) {
@@ -195,18 +206,19 @@ private:
         return *input;
     }
 
-    std::pair<std::size_t, Input> state_value(const std::string& name, const py::handle& value,
+    std::pair<std::size_t, Input> state_value(const std::string& name, const py::handle& value, cudaStream_t consumer,
                                               std::vector<py::object>& keep) const {
         const std::size_t index = input_index(name);
         if (!trtw::feeds(options_.state, name)) {
             throw UsageProblem("Input '" + name + "' is not a state of this runner.");
         }
-        return {index, make_input(*plan_, plan_->inputs()[index], value, keep)};
+        return {index, make_input(*plan_, plan_->inputs()[index], value, consumer, keep)};
     }
 
     std::shared_ptr<Plan> plan_;
     RunnerOptions options_;
     Closable<Runner> runner_;
+    Inputs inputs_;
     std::shared_ptr<ArrayPool> arrays_ = std::make_shared<ArrayPool>();
     Selection default_;
     std::vector<std::weak_ptr<PyTicket>> tickets_; ///< those that were open when the last call was submitted
@@ -267,7 +279,7 @@ void bind_py_runner(py::module_& m) {
         .def_property_readonly("options", [](const PyRunner& runner) { return runner.options(); })
         .def("run", &PyRunner::run, py::arg("inputs"), py::kw_only(), py::arg("copy") = true,
              py::arg("out") = py::none(), py::arg("outputs") = py::none(), py::arg("device_outputs") = none_on_device,
-             py::arg("at") = py::none(), "Executes the engine once.")
+             py::arg("at") = py::none(), py::arg("stream") = py::none(), "Executes the engine once.")
         .def("submit", &PyRunner::submit, py::arg("inputs"), py::kw_only(), py::arg("outputs") = py::none(),
              py::arg("device_outputs") = none_on_device, py::arg("at") = py::none(),
              "Starts a call and returns its Ticket.")

@@ -16,14 +16,14 @@ namespace {
 using PlanPointer = std::shared_ptr<Plan>;
 
 BenchResult bench(const PlanPointer& plan, const py::object& inputs, const std::optional<BenchOptions>& options) {
-    const Request request = host_request(*plan, inputs, {});
+    const Request request = Inputs{plan, {}}.host_request(inputs);
     const py::gil_scoped_release unlocked;
     return trtw::bench(plan, request.call.inputs, options.value_or(BenchOptions{}));
 }
 
 std::vector<LayerTime> profile_layers(const PlanPointer& plan, const py::object& inputs, int iterations,
                                       std::optional<int> profile) {
-    const Request request = host_request(*plan, inputs, {});
+    const Request request = Inputs{plan, {}}.host_request(inputs);
     const py::gil_scoped_release unlocked;
     return trtw::profile_layers(plan, request.call.inputs, iterations, profile);
 }

@@ -4,6 +4,7 @@
 #include "bind_vision.hpp"
 #include "device/check.hpp"
 #include "device/copy_pool.hpp"
+#include "run/execution.hpp"
 #include "trt/joined.hpp"
 
 #include <pybind11/stl.h>
@@ -18,8 +19,6 @@ namespace {
 
 // Copies below this size are done before another thread could have taken the GIL.
 constexpr std::size_t release_limit = std::size_t{64} << 10U;
-// TensorRT's demand on addresses.
-constexpr std::uintptr_t alignment = 256;
 
 std::string described(const TensorInfo& tensor) {
     return tensor.name + " " + tensor.dtype + " " + trtw::bracketed(tensor.shape);
@@ -71,23 +70,31 @@ Input from_images(const TensorInfo& tensor, const ImageBatch& batch) {
     return input;
 }
 
-void check_place(const Plan& plan, const TensorInfo& tensor, const void* address) {
+// The GPU that the memory is on; the engine's own where every GPU reaches it.
+int device_of(const Plan& plan, const TensorInfo& tensor, const void* address) {
     cudaPointerAttributes attributes{};
     const cudaError_t status = cudaPointerGetAttributes(&attributes, address);
-    const bool on_device =
-        status == cudaSuccess && (attributes.type == cudaMemoryTypeDevice || attributes.type == cudaMemoryTypeManaged);
-    if (!on_device) {
+    if (status == cudaSuccess && attributes.type == cudaMemoryTypeDevice) {
+        return attributes.device;
+    }
+    if (status != cudaSuccess || attributes.type != cudaMemoryTypeManaged) {
         static_cast<void>(cudaGetLastError());
         throw UsageProblem("Input '" + tensor.name + "' claims to be on a GPU, but its address is not.");
     }
-    if (attributes.type == cudaMemoryTypeDevice && attributes.device != plan.device()) {
-        throw UsageProblem("Input '" + tensor.name + "' is on GPU " + std::to_string(attributes.device) +
+    return plan.device();
+}
+
+void check_place(const Plan& plan, const TensorInfo& tensor, const ForeignArray& array) {
+    const int device = array.device ? *array.device : device_of(plan, tensor, array.data);
+    if (device != plan.device()) {
+        throw UsageProblem("Input '" + tensor.name + "' is on GPU " + std::to_string(device) +
                            ", but the engine is on GPU " + std::to_string(plan.device()) + ".");
     }
-    if (reinterpret_cast<std::uintptr_t>(address) % alignment != 0) {
+    const auto writes_it = [&](const TensorInfo& output) { return output.aliased_input == tensor.name; };
+    if (!is_aligned(array.data) && std::ranges::any_of(plan.outputs(), writes_it)) {
         throw UsageProblem("Input '" + tensor.name +
-                           "' is on the GPU at an address that is not a multiple of 256, as TensorRT requires; pass a "
-                           "copy (.clone()).");
+                           "' is on the GPU at an address that is not a multiple of 256, as TensorRT requires of an "
+                           "array that an output is written in; pass a copy (.clone()).");
     }
 }
 
@@ -110,18 +117,8 @@ Input from_device(const Plan& plan, const TensorInfo& tensor, const ForeignArray
         input.producer.reset();
         return input;
     }
-    check_place(plan, tensor, array.data);
+    check_place(plan, tensor, array);
     return input;
-}
-
-void refuse_unknown(const Plan& plan, const py::dict& values) {
-    for (const auto& item : values) {
-        const std::string name = py::str(item.first);
-        if (!trtw::index_of(plan.inputs(), name)) {
-            throw UsageProblem("The engine has no input '" + name + "'; it takes " +
-                               trtw::joined(plan.inputs(), ", ", described) + ".");
-        }
-    }
 }
 
 std::size_t output_index(const Plan& plan, const std::string& name) {
@@ -150,6 +147,10 @@ void copy_bytes(void* target, const void* source, std::size_t bytes) {
     copy_memory(target, source, bytes);
 }
 
+DeviceArray device_array(const Plan& plan, const Output& output) {
+    return {output.device, output.shape, output.tensor->dtype, output.bytes, plan.device()};
+}
+
 py::array view_of(const Output& output) {
     using Owner = std::shared_ptr<PinnedMemory>;
     auto owner = std::make_unique<Owner>(output.host);
@@ -176,7 +177,8 @@ py::array host_output(const Output& output, bool copy, const OutputArrays& out, 
 
 } // namespace
 
-Input make_input(const Plan& plan, const TensorInfo& tensor, const py::handle& value, std::vector<py::object>& keep) {
+Input make_input(const Plan& plan, const TensorInfo& tensor, const py::handle& value, cudaStream_t consumer,
+                 std::vector<py::object>& keep) {
     if (py::isinstance<py::array>(value)) {
         keep.push_back(py::reinterpret_borrow<py::object>(value));
         return from_host(tensor, py::reinterpret_borrow<py::array>(value));
@@ -185,7 +187,7 @@ Input make_input(const Plan& plan, const TensorInfo& tensor, const py::handle& v
         keep.push_back(py::reinterpret_borrow<py::object>(value));
         return from_images(tensor, value.cast<const ImageBatch&>());
     }
-    if (const auto foreign = foreign_array(value)) {
+    if (const auto foreign = foreign_array(value, consumer)) {
         keep.push_back(foreign->keep);
         return from_device(plan, tensor, *foreign);
     }
@@ -198,41 +200,57 @@ Input make_input(const Plan& plan, const TensorInfo& tensor, const py::handle& v
     return from_host(tensor, array);
 }
 
-Request make_request(const Plan& plan, const py::object& inputs, const std::map<std::string, std::string>& state) {
-    const py::dict values =
-        py::isinstance<py::dict>(inputs) ? py::reinterpret_borrow<py::dict>(inputs) : py::dict(inputs);
-    Request request;
-    std::size_t used = 0;
-    for (const TensorInfo& tensor : plan.inputs()) {
-        PyObject* value = PyDict_GetItemString(values.ptr(), tensor.name.c_str());
-        if (value != nullptr) {
-            ++used;
-            request.call.inputs.push_back(make_input(plan, tensor, value, request.keep));
-            continue;
-        }
-        if (!trtw::feeds(state, tensor.name)) {
-            refuse_unknown(plan, values); // a wrong name explains more than a missing one
-            throw UsageProblem("Input '" + tensor.name + "' is missing; the engine takes " +
-                               trtw::joined(plan.inputs(), ", ", described) + ".");
-        }
-        Input kept;
-        kept.source = Source::state;
-        request.call.inputs.push_back(std::move(kept));
+Inputs::Inputs(std::shared_ptr<const Plan> plan, const std::map<std::string, std::string>& state)
+    : plan_{std::move(plan)} {
+    for (const TensorInfo& tensor : plan_->inputs()) {
+        names_.emplace_back(tensor.name);
+        may_lack_.push_back(trtw::feeds(state, tensor.name));
     }
-    if (used != values.size()) {
-        refuse_unknown(plan, values);
+}
+
+void Inputs::refuse_unknown(const py::dict& values) const {
+    for (const auto& item : values) {
+        const std::string name = py::str(item.first);
+        if (!trtw::index_of(plan_->inputs(), name)) {
+            throw UsageProblem("The engine has no input '" + name + "'; it takes " +
+                               trtw::joined(plan_->inputs(), ", ", described) + ".");
+        }
+    }
+}
+
+Request Inputs::request(const py::object& values, cudaStream_t consumer) const {
+    const py::dict given =
+        py::isinstance<py::dict>(values) ? py::reinterpret_borrow<py::dict>(values) : py::dict(values);
+    Request request;
+    request.call.inputs.resize(names_.size());
+    std::size_t used = 0;
+    for (std::size_t i = 0; i < names_.size(); ++i) {
+        const TensorInfo& tensor = plan_->inputs()[i];
+        if (PyObject* value = PyDict_GetItemWithError(given.ptr(), names_[i].ptr())) {
+            ++used;
+            request.call.inputs[i] = make_input(*plan_, tensor, value, consumer, request.keep);
+        } else if (may_lack_[i]) {
+            request.call.inputs[i].source = Source::state;
+        } else {
+            refuse_unknown(given); // a wrong name explains more than a missing one
+            throw UsageProblem("Input '" + tensor.name + "' is missing; the engine takes " +
+                               trtw::joined(plan_->inputs(), ", ", described) + ".");
+        }
+    }
+    if (used != given.size()) {
+        refuse_unknown(given);
     }
     return request;
 }
 
-Request host_request(const Plan& plan, const py::object& inputs, const std::map<std::string, std::string>& state) {
-    Request request = make_request(plan, inputs, state);
-    for (const Input& input : request.call.inputs) {
+Request Inputs::host_request(const py::object& values) const {
+    Request made = request(values, cudaStreamLegacy);
+    for (const Input& input : made.call.inputs) {
         if (input.source != Source::host && input.source != Source::state) {
             throw UsageProblem("A measurement needs arrays in host memory; pass numpy arrays.");
         }
     }
-    return request;
+    return made;
 }
 
 Selection select_outputs(const Plan& plan, const std::vector<bool>& default_to_host,
@@ -293,6 +311,29 @@ std::vector<void*> addresses_of(const Plan& plan, const OutputArrays& out) {
     return addresses;
 }
 
+bool wants_host(const Plan& plan, const Selection& selection) {
+    for (std::size_t o = 0; o < selection.to_host.size(); ++o) {
+        if (selection.to_host[o] || plan.outputs()[o].on_host) {
+            return true;
+        }
+    }
+    return false;
+}
+
+py::dict collect(const Plan& plan, const Enqueued& enqueued, const Selection& selection, cudaStream_t stream) {
+    py::dict results;
+    for (std::size_t o = 0; o < enqueued.outputs.size(); ++o) {
+        if (selection.to_device[o]) {
+            const Output& output = enqueued.outputs[o];
+            DeviceArray array = device_array(plan, output);
+            array.done = enqueued.done;
+            array.stream = stream;
+            results[output.tensor->name.c_str()] = std::move(array);
+        }
+    }
+    return results;
+}
+
 py::dict collect(const Plan& plan, const Runner::Finished& finished, const Selection& selection, bool copy,
                  const OutputArrays& out, ArrayPool& pool) {
     py::dict results;
@@ -300,8 +341,7 @@ py::dict collect(const Plan& plan, const Runner::Finished& finished, const Selec
         const Output& output = finished.outputs()[o];
         const char* name = output.tensor->name.c_str();
         if (selection.to_device[o]) {
-            results[name] =
-                DeviceArray{output.device, output.shape, output.tensor->dtype, output.bytes, plan.device(), {}};
+            results[name] = device_array(plan, output);
         } else if (selection.to_host[o]) {
             results[name] = host_output(output, copy, out, pool);
         }

@@ -28,15 +28,28 @@ struct Request {
 
 using OutputArrays = std::optional<std::map<std::string, pybind11::array>>;
 
-/// Checks names, dtypes, byte orders and places; shapes are the runner's part. Inputs named in `state` may lack.
-/// Throws UsageProblem.
-Request make_request(const Plan& plan, const pybind11::object& inputs, const std::map<std::string, std::string>& state);
+/// An engine's inputs as Python names them. Used with the GIL held.
+class Inputs {
+public:
+    /// Those that `state` feeds may lack.
+    Inputs(std::shared_ptr<const Plan> plan, const std::map<std::string, std::string>& state);
 
-/// The same for a measurement. Throws UsageProblem for inputs that do not start from host memory.
-Request host_request(const Plan& plan, const pybind11::object& inputs, const std::map<std::string, std::string>& state);
+    /// Checks names, dtypes, byte orders and places; shapes are the runner's part. `consumer` is the stream that will
+    /// read arrays on the device. Throws UsageProblem.
+    [[nodiscard]] Request request(const pybind11::object& values, cudaStream_t consumer) const;
+    /// The same for arrays in host memory. Throws UsageProblem for others.
+    [[nodiscard]] Request host_request(const pybind11::object& values) const;
+
+private:
+    void refuse_unknown(const pybind11::dict& values) const;
+
+    std::shared_ptr<const Plan> plan_;
+    std::vector<pybind11::str> names_;
+    std::vector<bool> may_lack_;
+};
 
 /// One input; the array or its owner goes into `keep`.
-Input make_input(const Plan& plan, const TensorInfo& tensor, const pybind11::handle& value,
+Input make_input(const Plan& plan, const TensorInfo& tensor, const pybind11::handle& value, cudaStream_t consumer,
                  std::vector<pybind11::object>& keep);
 
 using Indices = std::optional<std::map<std::string, std::int64_t>>;
@@ -52,6 +65,12 @@ std::vector<std::optional<Shape>> room_of(const Plan& plan, const Selection& sel
 
 /// Call::into of arrays that `room_of` has checked.
 std::vector<void*> addresses_of(const Plan& plan, const OutputArrays& out);
+
+/// Whether any output is to be there on the host when the call returns.
+bool wants_host(const Plan& plan, const Selection& selection);
+
+/// The outputs of a call that was put on a stream, none of which is on the host.
+pybind11::dict collect(const Plan& plan, const Enqueued& enqueued, const Selection& selection, cudaStream_t stream);
 
 /// `copy`: arrays of their own, from `pool`, else views of the slot's pinned memory. `out`: arrays to write into, by
 /// name, which were checked.

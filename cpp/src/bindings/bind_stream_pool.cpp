@@ -47,7 +47,7 @@ Input state_value(const Plan& plan, const std::string& name, const py::handle& v
         throw UsageProblem("The engine has no input '" + name + "'.");
     }
     const TensorInfo& tensor = plan.inputs()[*index];
-    return make_input(plan, tensor, narrowed(tensor, value), keep);
+    return make_input(plan, tensor, narrowed(tensor, value), cudaStreamLegacy, keep);
 }
 
 /// A pool as Python holds it. Its own members are touched with the GIL held only.
@@ -55,11 +55,8 @@ class PyStreamPool {
 public:
     PyStreamPool(StreamPoolOptions options, std::shared_ptr<Plan> plan, const std::vector<PyStreamState>& state)
         : plan_{std::move(plan)},
-          pool_{make_pool(plan_, state, std::move(options)), "The stream pool was released; make a new one."} {
-        for (const PyStreamState& one : state) {
-            state_[one.output] = one.input;
-        }
-    }
+          pool_{make_pool(plan_, state, std::move(options)), "The stream pool was released; make a new one."},
+          state_{by_output(state)}, inputs_{plan_, state_} {}
     ~PyStreamPool() {
         try {
             release();
@@ -85,7 +82,7 @@ public:
 
     py::dict push(const std::vector<std::int64_t>& streams, const py::object& inputs) {
         const std::shared_ptr<StreamPool> pool = usable();
-        const Request request = make_request(*plan_, inputs, state_);
+        const Request request = inputs_.request(inputs, cudaStreamLegacy);
         py::dict results;
         const auto make = [&](std::size_t output, const Shape& shape) {
             const py::gil_scoped_acquire locked;
@@ -103,7 +100,7 @@ public:
 
     void warm_up(const py::object& inputs) {
         const std::shared_ptr<StreamPool> pool = usable();
-        const Request request = make_request(*plan_, inputs, state_);
+        const Request request = inputs_.request(inputs, cudaStreamLegacy);
         const py::gil_scoped_release unlocked;
         pool->warm_up(request.call.inputs);
     }
@@ -146,6 +143,14 @@ public:
     }
 
 private:
+    static std::map<std::string, std::string> by_output(const std::vector<PyStreamState>& state) {
+        std::map<std::string, std::string> pairs;
+        for (const PyStreamState& one : state) {
+            pairs[one.output] = one.input;
+        }
+        return pairs;
+    }
+
     static std::unique_ptr<StreamPool> make_pool(const std::shared_ptr<Plan>& plan,
                                                  const std::vector<PyStreamState>& state, StreamPoolOptions options) {
         std::vector<py::object> keep;
@@ -160,8 +165,9 @@ private:
     }
 
     std::shared_ptr<Plan> plan_;
-    std::map<std::string, std::string> state_; ///< by output
     Closable<StreamPool> pool_;
+    std::map<std::string, std::string> state_; ///< by output
+    Inputs inputs_;
     std::shared_ptr<ArrayPool> arrays_ = std::make_shared<ArrayPool>();
 };
 

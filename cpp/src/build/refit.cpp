@@ -75,6 +75,11 @@ SharedBytes serialize(const Plan& plan, const LogCapture& capture) {
     return bytes;
 }
 
+// Calls that were put on streams of their callers' count as calls no longer.
+void wait_for_streams() {
+    TRTW_CUDA(cudaDeviceSynchronize());
+}
+
 } // namespace
 
 std::vector<std::string> refittable_weights(const Plan& plan) {
@@ -91,6 +96,7 @@ SharedBytes refit_from_onnx(const Plan& plan, const std::string& model_path) {
     check_model_file(model_path);
     const CallGate::Closed closed{plan.gate()};
     const DeviceScope scope{plan.device()};
+    wait_for_streams();
     const LogCapture capture{logger().buffer()};
     const auto refitter = open_refitter(plan);
     const std::unique_ptr<nvonnxparser::IParserRefitter> parser{static_cast<nvonnxparser::IParserRefitter*>(
@@ -119,6 +125,7 @@ SharedBytes refit_from_values(const Plan& plan, const std::map<std::string, Weig
     }
     const CallGate::Closed closed{plan.gate()};
     const DeviceScope scope{plan.device()};
+    wait_for_streams();
     const LogCapture capture{logger().buffer()};
     const auto refitter = open_refitter(plan);
     const auto known = names_of(*refitter, &nvinfer1::IRefitter::getAllWeights);

@@ -33,7 +33,7 @@ void Readers::wait_for_all(std::initializer_list<cudaStream_t> streams) {
     const std::scoped_lock lock{mutex_};
     for (const Event& event : events_) {
         for (cudaStream_t stream : streams) {
-            TRTW_CUDA(cudaStreamWaitEvent(stream, event.get(), 0));
+            event.make_wait(stream);
         }
     }
     events_.clear();

@@ -36,6 +36,10 @@ void Event::record_external(cudaStream_t stream) const {
     TRTW_CUDA(cudaEventRecordWithFlags(handle_, stream, cudaEventRecordExternal));
 }
 
+void Event::make_wait(cudaStream_t stream) const {
+    TRTW_CUDA(cudaStreamWaitEvent(stream, handle_, 0));
+}
+
 void Event::synchronize() const {
     TRTW_CUDA(cudaEventSynchronize(handle_));
 }
@@ -121,10 +125,6 @@ Stream::~Stream() {
     } catch (const std::exception&) { // no memory for the list
         static_cast<void>(cudaStreamDestroy(handle_));
     }
-}
-
-void Stream::wait(const Event& event) const {
-    TRTW_CUDA(cudaStreamWaitEvent(handle_, event.get(), 0));
 }
 
 void Stream::synchronize() const {

@@ -161,6 +161,8 @@ BenchResult bench(const std::shared_ptr<const Plan>& plan, const std::vector<Inp
 BenchResult bench_latency(Runner& runner, const Call& call, const BenchOptions& options) {
     check_options(options);
     std::vector<std::vector<std::byte>> results(runner.plan().outputs().size());
+    Call timed = call;
+    timed.timing = true;
     BenchResult result;
     const Clock::time_point start = Clock::now();
     double elapsed_ms = 0.0;
@@ -168,7 +170,7 @@ BenchResult bench_latency(Runner& runner, const Call& call, const BenchOptions& 
         const Clock::time_point begin = Clock::now();
         Sample sample;
         {
-            const Runner::Finished finished = runner.run(call);
+            const Runner::Finished finished = runner.run(timed);
             for (std::size_t o = 0; o < results.size(); ++o) {
                 const Output& output = finished.outputs()[o];
                 results[o].resize(output.bytes);

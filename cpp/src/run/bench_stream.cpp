@@ -114,9 +114,9 @@ void BenchStream::warm_and_capture() {
 
 void BenchStream::wait_for(const Event& start, Clock::time_point host_start) {
     host_start_ = host_start;
-    input_.wait(start);
-    compute_.wait(start);
-    output_.wait(start);
+    start.make_wait(input_.get());
+    start.make_wait(compute_.get());
+    start.make_wait(output_.get());
 }
 
 void BenchStream::copy_in(cudaStream_t stream) {
@@ -166,7 +166,7 @@ void BenchStream::query() {
         query.input_begin.record(input_.get());
         copy_in(input_.get());
         query.input_end.record(input_.get());
-        compute_.wait(query.input_end);
+        query.input_end.make_wait(compute_.get());
     }
     query.compute_begin.record(compute_.get());
     query.enqueue_begin = Clock::now();
@@ -174,7 +174,7 @@ void BenchStream::query() {
     query.enqueue_end = Clock::now();
     query.compute_end.record(compute_.get());
     if (options_.transfers) {
-        output_.wait(query.compute_end);
+        query.compute_end.make_wait(output_.get());
         query.output_begin.record(output_.get());
         copy_out(output_.get());
         query.output_end.record(output_.get());

@@ -84,8 +84,9 @@ void check_inputs(const std::vector<TensorInfo>& tensors, const std::vector<Inpu
 void check_call(const std::vector<TensorInfo>& inputs, std::size_t outputs, const Call& call) {
     check_inputs(inputs, call.inputs);
     const auto misfits = [&](const auto& entries) { return !entries.empty() && entries.size() != outputs; };
-    if ((call.to_host && call.to_host->size() != outputs) || misfits(call.at) || misfits(call.room)) {
-        throw UsageProblem("The call's to_host, at or room lacks one entry for each of the engine's " +
+    const auto lacks = [&](const auto& flags) { return flags && flags->size() != outputs; };
+    if (lacks(call.to_host) || lacks(call.to_device) || misfits(call.at) || misfits(call.room)) {
+        throw UsageProblem("The call's to_host, to_device, at or room lacks one entry for each of the engine's " +
                            std::to_string(outputs) + " outputs.");
     }
 }

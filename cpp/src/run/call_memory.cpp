@@ -5,7 +5,8 @@
 namespace trtw {
 
 CallMemory::CallMemory(const Plan& plan, const RunnerOptions& options)
-    : outputs(plan.outputs().size()), plan_{&plan}, to_host_{plan, options}, io_{plan}, state_{plan, options.state} {
+    : outputs(plan.outputs().size()), plan_{&plan}, to_host_{plan, options}, moved_(plan.inputs().size()), io_{plan},
+      copies_(plan.outputs().size()), state_{plan, options.state} {
     for (std::size_t o = 0; o < plan.outputs().size(); ++o) {
         aliased_.push_back(plan.aliased_input(o));
     }
@@ -20,10 +21,10 @@ void CallMemory::drop_outputs() noexcept {
 
 void CallMemory::leave_lent(const Lanes& lanes) {
     drop_outputs();
-    count_change(io_.turn_to_free_outputs());
+    io_.turn_to_free_outputs();
     for (std::size_t o = 0; o < io_.outputs.size(); ++o) {
         if (const auto& block = io_.output(o).block()) {
-            block->readers().make_wait({lanes.compute.get()});
+            block->readers().make_wait({lanes.work});
         }
         if (!aliased_[o]) {
             continue;
@@ -33,17 +34,17 @@ void CallMemory::leave_lent(const Lanes& lanes) {
             input.release();
             count_change();
         } else if (input.block()) {
-            input.block()->readers().make_wait({lanes.input.get(), lanes.compute.get()});
+            input.block()->readers().make_wait({lanes.input.get(), lanes.work});
         }
     }
-    count_change(state_.leave_lent(lanes.compute.get()));
+    count_change(state_.leave_lent(lanes.work));
 }
 
 void CallMemory::set_state(std::size_t input, const Input& value, Lanes& lanes) {
     if (value.source == Source::device && value.producer) {
         lanes.wait_for(*value.producer);
     }
-    count_change(state_.set(input, value, lanes.compute.get()));
+    count_change(state_.set(input, value, lanes.work));
 }
 
 void CallMemory::take_state(const Call& call, const Prepared& entry, const std::vector<Shape>& shapes, Lanes& lanes) {
@@ -60,7 +61,7 @@ void CallMemory::take_state(const Call& call, const Prepared& entry, const std::
         if (call.inputs[i].source != Source::state) {
             set_state(i, call.inputs[i], lanes);
         } else {
-            count_change(state_.fill(i, lanes.compute.get()));
+            count_change(state_.fill(i, lanes.work));
         }
     }
 }
@@ -83,18 +84,18 @@ void CallMemory::reset_state(const std::vector<std::pair<std::size_t, Input>>& v
         }
     } catch (...) {
         state_.reset();
-        static_cast<void>(cudaStreamSynchronize(lanes.compute.get())); // the values before it may still be copied
+        static_cast<void>(cudaStreamSynchronize(lanes.work)); // the values before it may still be copied
         throw;
     }
     state_.keep();
-    TRTW_CUDA(cudaStreamSynchronize(lanes.compute.get()));
+    TRTW_CUDA(cudaStreamSynchronize(lanes.work));
 }
 
 void* CallMemory::input_address(const Call& call, std::size_t input) const {
     if (is_state_input(input)) {
         return state_.input_address(input);
     }
-    if (call.inputs[input].source == Source::device) {
+    if (call.inputs[input].source == Source::device && !moved_[input]) {
         return const_cast<void*>(call.inputs[input].data); // TensorRT only reads inputs
     }
     return plan_->inputs()[input].on_host ? io_.inputs[input].host.data() : io_.inputs[input].device.data();
@@ -115,7 +116,7 @@ std::shared_ptr<DeviceMemory> CallMemory::output_block(const Call& call, std::si
         return state_.output_block(output);
     }
     if (!aliased_[output]) {
-        return io_.output(output).block();
+        return io_.hands_out_copies() ? copies_[output] : io_.output(output).block();
     }
     const std::size_t input = *aliased_[output];
     if (is_state_input(input)) {
@@ -127,7 +128,7 @@ std::shared_ptr<DeviceMemory> CallMemory::output_block(const Call& call, std::si
 void CallMemory::reserve_inputs(const Call& call, const Prepared& entry) {
     for (std::size_t i = 0; i < io_.inputs.size(); ++i) {
         const Source source = call.inputs[i].source;
-        if (is_state_input(i) || source == Source::device || plan_->inputs()[i].on_host) {
+        if (is_state_input(i) || (source == Source::device && !moved_[i]) || plan_->inputs()[i].on_host) {
             continue;
         }
         count_change(io_.inputs[i].device.reserve(entry.input_bytes[i]));
@@ -151,6 +152,47 @@ void CallMemory::reserve_outputs(const Call& call, const Prepared& entry, int pr
         }
         if (tensor.on_host || to_host_.wanted(call, o)) {
             count_change(io_.outputs[o].host.reserve(to_host_.bytes(call, o, entry.output_shapes[o])));
+        }
+    }
+}
+
+bool CallMemory::hands_out_copy(const Call& call, std::size_t output) const {
+    return io_.hands_out_copies() && !is_state_output(output) && !aliased_[output] &&
+           !plan_->outputs()[output].on_host && (!call.to_device || (*call.to_device)[output]);
+}
+
+void CallMemory::reserve_copies(const Call& call, const Prepared& entry, const Lanes& lanes) {
+    for (std::size_t o = 0; o < copies_.size(); ++o) {
+        copies_[o].reset();
+        if (hands_out_copy(call, o) && !entry.output_data_dependent[o]) {
+            copies_[o] = blocks_.take(byte_size(plan_->outputs()[o], entry.output_shapes[o]));
+            copies_[o]->readers().make_wait({lanes.work});
+        }
+    }
+}
+
+void CallMemory::move_inputs(const Call& call, const Prepared& entry, cudaStream_t stream) const {
+    for (std::size_t i = 0; i < moved_.size(); ++i) {
+        if (moved_[i]) {
+            TRTW_CUDA(cudaMemcpyAsync(io_.inputs[i].device.data(), call.inputs[i].data, entry.input_bytes[i],
+                                      cudaMemcpyDeviceToDevice, stream));
+        }
+    }
+}
+
+void CallMemory::copy_outputs(const Call& call, const std::vector<Shape>& shapes, cudaStream_t stream) {
+    for (std::size_t o = 0; o < copies_.size(); ++o) {
+        if (!hands_out_copy(call, o)) {
+            continue;
+        }
+        const std::size_t bytes = byte_size(plan_->outputs()[o], shapes[o]);
+        if (!copies_[o]) { // its shape was not known before
+            copies_[o] = blocks_.take(bytes);
+            copies_[o]->readers().make_wait({stream});
+        }
+        if (bytes > 0) {
+            TRTW_CUDA(
+                cudaMemcpyAsync(copies_[o]->data(), io_.output(o).data(), bytes, cudaMemcpyDeviceToDevice, stream));
         }
     }
 }

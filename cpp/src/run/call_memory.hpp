@@ -2,13 +2,16 @@
 #pragma once
 
 #include "run/context_cache.hpp"
+#include "run/device_blocks.hpp"
 #include "run/host_outputs.hpp"
 #include "run/io_buffers.hpp"
 #include "run/lanes.hpp"
 #include "run/state.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -30,13 +33,20 @@ public:
         return call.inputs[input].source == Source::host && !is_state_input(input) && !plan_->inputs()[input].on_host;
     }
 
+    /// Whether an output is written where the input lies.
+    [[nodiscard]] bool is_aliased(std::size_t input) const noexcept {
+        return std::ranges::find(aliased_, std::optional{input}) != aliased_.end();
+    }
+    /// Whether the contents of a device array are copied to the slot's own buffer, by input: of the call that comes.
+    void set_moved(std::vector<bool> moved) noexcept { moved_ = std::move(moved); }
+
     /// Counts changes of any buffer's address.
     [[nodiscard]] std::uint64_t generation() const noexcept { return generation_; }
     void count_change(bool changed = true) noexcept { generation_ += changed ? 1 : 0; }
 
     [[nodiscard]] void* input_address(const Call& call, std::size_t input) const;
     [[nodiscard]] void* output_address(const Call& call, std::size_t output);
-    /// Null where the memory is none of the slot's.
+    /// What the caller gets. Null where the memory is none of the slot's.
     [[nodiscard]] std::shared_ptr<DeviceMemory> output_block(const Call& call, std::size_t output);
 
     /// Leaves what others still hold of earlier calls' outputs to them, and has what they read before they let go of it
@@ -44,6 +54,12 @@ public:
     void leave_lent(const Lanes& lanes);
     void reserve_inputs(const Call& call, const Prepared& entry);
     void reserve_outputs(const Call& call, const Prepared& entry, int profile);
+    /// Takes memory for copies of outputs, where the call hands out such.
+    void reserve_copies(const Call& call, const Prepared& entry, const Lanes& lanes);
+    /// Enqueues the copies of device arrays that are moved.
+    void move_inputs(const Call& call, const Prepared& entry, cudaStream_t stream) const;
+    /// Enqueues the copies of outputs that are handed out instead of the slot's own memory.
+    void copy_outputs(const Call& call, const std::vector<Shape>& shapes, cudaStream_t stream);
     std::shared_ptr<PinnedMemory> input_block(std::size_t input, std::size_t bytes);
 
     /// Gives the state inputs their values of this call; `shapes` are those of all inputs. The last thing that may find
@@ -55,13 +71,17 @@ public:
     std::vector<Output> outputs; ///< of the last call, as they were handed out
 
 private:
+    [[nodiscard]] bool hands_out_copy(const Call& call, std::size_t output) const;
     void drop_outputs() noexcept;
     void set_state(std::size_t input, const Input& value, Lanes& lanes);
 
     const Plan* plan_;
     HostOutputs to_host_;
     std::vector<std::optional<std::size_t>> aliased_; ///< by output: the input whose memory it is written in
+    std::vector<bool> moved_;                         ///< by input
     IoBuffers io_;
+    DeviceBlocks blocks_;
+    std::vector<std::shared_ptr<DeviceMemory>> copies_; ///< by output: of this call
     StateStore state_;
     std::uint64_t generation_ = 1;
 };

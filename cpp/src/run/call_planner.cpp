@@ -3,6 +3,7 @@
 #include "run/profile_choice.hpp"
 
 #include <algorithm>
+#include <span>
 
 namespace trtw {
 
@@ -11,13 +12,20 @@ namespace {
 // Up to here one stream for copies and compute costs less than a stream for each gains.
 constexpr std::size_t fuse_limit = std::size_t{2} << 20U;
 
+// Device arrays of one shape that come at more addresses than this are copied, unless they are larger: each address has
+// a context and a graph of its own, and to make these takes far longer than a copy within the device.
+constexpr int most_in_place = 4;
+constexpr std::size_t most_moved_bytes = std::size_t{16} << 20U;
+// So many calls in succession from the same new addresses take the place of older addresses.
+constexpr int moves_until_in_place = 8;
+
 } // namespace
 
 CallPlanner::CallPlanner(std::shared_ptr<const Plan> plan, const RunnerOptions& options, Lanes& lanes,
-                         CallMemory& memory, Transfers& transfers)
+                         CallMemory& memory, Transfers& transfers, std::function<void()> settle)
     : plan_{std::move(plan)}, options_{&options}, lanes_{&lanes}, memory_{&memory}, transfers_{&transfers},
       contexts_{plan_, (scratch_.reserve(plan_->device_memory_bytes()), scratch_.data()),
-                static_cast<std::size_t>(std::max(options.graph_cache, 1)) * (memory.state().turns() ? 2 : 1)},
+                static_cast<std::size_t>(std::max(options.graph_cache, 1)), std::move(settle)},
       reads_host_{std::ranges::any_of(plan_->inputs(), &TensorInfo::on_host)} {}
 
 // Everything that can be refused without asking the engine's profiles. Changes nothing.
@@ -68,19 +76,77 @@ void CallPlanner::make_key(const Call& call) {
         key_.push_back(static_cast<std::int64_t>(is_state ? Source::state : input.source));
         key_.push_back(static_cast<std::int64_t>(shapes_[i].size()));
         key_.insert(key_.end(), shapes_[i].begin(), shapes_[i].end());
-        if (input.source == Source::device && !is_state) {
-            key_.push_back(reinterpret_cast<std::intptr_t>(input.data));
-        }
         key_.insert(key_.end(), values_[i].begin(), values_[i].end());
     }
+}
+
+bool CallPlanner::is_movable(const Prepared& entry, std::size_t input) const {
+    return entry.input_bytes[input] <= most_moved_bytes && !memory_->is_aliased(input);
+}
+
+// Whether a device array at addresses that are new for these choices of outputs is read where it lies.
+bool CallPlanner::reads_in_place(Prepared& entry, std::size_t choices) {
+    const auto is_alike = [&](const auto& binding) {
+        return binding->in_place && std::equal(places_.begin(), places_.begin() + static_cast<std::ptrdiff_t>(choices),
+                                               binding->key.begin());
+    };
+    if (std::ranges::count_if(entry.bindings, is_alike) < most_in_place) {
+        return true;
+    }
+    const std::span addresses = std::span{places_}.subspan(choices);
+    entry.times_moved = std::ranges::equal(entry.moved, addresses) ? entry.times_moved + 1 : 1;
+    entry.moved.assign(addresses.begin(), addresses.end());
+    if (entry.times_moved < moves_until_in_place) {
+        return false;
+    }
+    const auto oldest = std::find_if(entry.bindings.rbegin(), entry.bindings.rend(), is_alike);
+    contexts_.drop(entry, **oldest);
+    return true;
+}
+
+// Where the call finds its inputs, and which outputs it copies: calls that agree in this share a graph.
+Binding& CallPlanner::place(const Call& call, Prepared& entry) {
+    places_.clear();
+    places_.push_back(memory_->state().parity() + 2 * static_cast<int>(memory_->io().set) +
+                      8 * (lanes_->timed ? 1 : 0));
     for (std::size_t o = 0; o < plan_->outputs().size(); ++o) {
-        key_.push_back(memory_->to_host().wanted(call, o) ? 1 : 0);
+        places_.push_back(memory_->to_host().wanted(call, o) ? 1 : 0);
         if (const auto index = memory_->to_host().index(call, o)) {
-            key_.back() = 2;
-            key_.push_back(*index);
+            places_.back() = 2;
+            places_.push_back(*index);
         }
     }
-    key_.push_back(memory_->state().parity() + 2 * static_cast<int>(memory_->io().set));
+    const std::size_t choices = places_.size();
+    moved_.assign(call.inputs.size(), false);
+    bool may_move = false;
+    for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+        if (call.inputs[i].source != Source::device || memory_->is_state_input(i)) {
+            continue;
+        }
+        moved_[i] = !is_aligned(call.inputs[i].data) && !memory_->is_aliased(i);
+        places_.push_back(moved_[i] ? 0 : reinterpret_cast<std::intptr_t>(call.inputs[i].data));
+        may_move = may_move || (!moved_[i] && is_movable(entry, i));
+    }
+    Binding* found = ContextCache::find(entry, places_);
+    const bool in_place = found != nullptr ? found->in_place : may_move && reads_in_place(entry, choices);
+    if (may_move && !in_place) {
+        std::size_t place = choices;
+        for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+            if (call.inputs[i].source == Source::device && !memory_->is_state_input(i)) {
+                moved_[i] = moved_[i] || is_movable(entry, i);
+                places_[place] = moved_[i] ? 0 : places_[place];
+                ++place;
+            }
+        }
+        found = ContextCache::find(entry, places_);
+    }
+    if (found == nullptr) {
+        found = &contexts_.add(entry, places_);
+        found->in_place = in_place;
+    }
+    entry.times_moved = in_place ? 0 : entry.times_moved;
+    memory_->set_moved(moved_);
+    return *found;
 }
 
 Prepared& CallPlanner::prepare(const Call& call) {
@@ -98,17 +164,20 @@ Prepared& CallPlanner::prepare(const Call& call) {
         if (entry.profile < 0) {
             work_out(call, entry);
         }
-        if (!entry.own) {
-            contexts_.roamer(entry.profile, lanes_->compute.get()); // may be refused, so before state changes
-        }
         last_key_ = key_;
         last_ = &entry;
     }
     Prepared& entry = *last_;
-    if (entry.bound != memory_->generation()) { // others may have kept the memory that it was worked out with
+    contexts_.use(entry);
+    binding_ = &place(call, entry);
+    if (!binding_->own) {
+        contexts_.roamer(entry.profile, lanes_->compute.get()); // may be refused, so before state changes
+    }
+    if (binding_->bound != memory_->generation()) { // others may have kept the memory that it was worked out with
         memory_->reserve_inputs(call, entry);
         memory_->reserve_outputs(call, entry, entry.profile);
     }
+    memory_->reserve_copies(call, entry, *lanes_);
     for (std::size_t o = 0; !call.room.empty() && o < entry.output_shapes.size(); ++o) {
         if (!entry.output_data_dependent[o]) {
             memory_->to_host().check_room(call, o, entry.output_shapes[o]);
@@ -132,16 +201,17 @@ void CallPlanner::work_out(const Call& call, Prepared& entry) {
             entry.inputs_apart || (memory_->is_copied(call, i) && is_copied_apart(entry.input_bytes.back()));
     }
     entry.fused = options_->graph_includes_transfers.value_or(from_host <= fuse_limit);
+    memory_->set_moved(std::vector<bool>(inputs.size()));
     memory_->reserve_inputs(call, entry);
     ContextCache::Roamer& roamer = contexts_.roamer(profile, lanes_->compute.get());
-    roamer.key.clear();
+    roamer.set_up = nullptr;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
-        // State may have no memory yet: no call is refused after it has.
-        if (void* address = memory_->input_address(call, i)) {
+        // State may have no memory yet: no call is refused after it has. An array elsewhere is copied first.
+        if (void* address = memory_->input_address(call, i); address != nullptr && is_aligned(address)) {
             roamer.execution->bind_input(i, address);
         }
     }
-    give_shapes(roamer);
+    give_shapes(roamer, entry);
     entry.output_shapes.clear();
     entry.output_data_dependent.clear();
     for (std::size_t o = 0; o < plan_->outputs().size(); ++o) {
@@ -168,16 +238,15 @@ void CallPlanner::work_out(const Call& call, Prepared& entry) {
     } else if (plan_->streams_weights()) {
         entry.no_graph = no_graph_of_streamed_weights;
     }
-    entry.capture_failed = !entry.no_graph.empty();
     entry.profile = profile;
 }
 
 // Shapes follow from the values of shape tensors, too, wherever those were bound last.
-void CallPlanner::give_shapes(ContextCache::Roamer& roamer) {
-    if (reads_host_ || roamer.shapes != shapes_) {
-        roamer.shapes.reset();
+void CallPlanner::give_shapes(ContextCache::Roamer& roamer, const Prepared& entry) {
+    if (reads_host_ || roamer.shapes != &entry) {
+        roamer.shapes = nullptr;
         roamer.execution->set_shapes(shapes_);
-        roamer.shapes = shapes_;
+        roamer.shapes = &entry;
     }
 }
 
@@ -194,31 +263,33 @@ void CallPlanner::bind(const Call& call, const Prepared& entry, Execution& execu
     }
 }
 
-Execution& CallPlanner::set_up(const Call& call, Prepared& entry) {
+Execution& CallPlanner::set_up(const Call& call, const Prepared& entry) {
+    Binding& binding = *binding_;
     const std::uint64_t generation = memory_->generation();
-    if (entry.own) {
-        if (entry.bound != generation) {
-            entry.graph = {};
-            entry.uses = 0; // captured again once the addresses stay: a capture takes far longer than a call
-            bind(call, entry, *entry.own);
-            entry.bound = generation;
+    if (binding.own) {
+        if (binding.bound != generation) {
+            binding.graph = {}; // one that is under way goes once it is done
+            binding.uses = 0;   // captured again once the addresses stay: a capture takes far longer than a call
+            bind(call, entry, *binding.own);
+            binding.bound = generation;
         }
-        return *entry.own;
+        return *binding.own;
     }
     ContextCache::Roamer& roamer = contexts_.roamer(entry.profile, lanes_->compute.get());
-    if (roamer.key != key_ || roamer.bound != generation) {
-        roamer.key.clear();
+    if (roamer.set_up != &binding || roamer.bound != generation) {
+        roamer.set_up = nullptr;
         bind(call, entry, *roamer.execution);
-        give_shapes(roamer);
-        roamer.key = key_;
+        give_shapes(roamer, entry);
+        roamer.set_up = &binding;
         roamer.bound = generation;
     }
-    entry.bound = generation;
+    binding.bound = generation;
     return *roamer.execution;
 }
 
 void CallPlanner::forget() noexcept {
     last_ = nullptr;
+    binding_ = nullptr;
     contexts_.clear();
     last_key_.clear();
 }

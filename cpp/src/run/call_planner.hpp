@@ -5,6 +5,7 @@
 #include "run/transfers.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -12,13 +13,16 @@ namespace trtw {
 
 class CallPlanner {
 public:
+    /// `settle` makes sure that the device is at none of the slot's contexts.
     CallPlanner(std::shared_ptr<const Plan> plan, const RunnerOptions& options, Lanes& lanes, CallMemory& memory,
-                Transfers& transfers);
+                Transfers& transfers, std::function<void()> settle);
 
     /// Checks the call, and puts state and memory in place for it. See Slot::launch for what a refusal leaves.
     Prepared& prepare(const Call& call);
+    /// Of the call that was prepared last.
+    [[nodiscard]] Binding& binding() noexcept { return *binding_; }
     /// The context to launch, with everything bound, of a call without a usable graph.
-    Execution& set_up(const Call& call, Prepared& entry);
+    Execution& set_up(const Call& call, const Prepared& entry);
     /// After a failure nothing is assumed about contexts and graphs.
     void forget() noexcept;
 
@@ -31,7 +35,10 @@ private:
     void stage_shape_tensors(const Call& call);
     void make_key(const Call& call);
     void work_out(const Call& call, Prepared& entry);
-    void give_shapes(ContextCache::Roamer& roamer);
+    Binding& place(const Call& call, Prepared& entry);
+    [[nodiscard]] bool is_movable(const Prepared& entry, std::size_t input) const;
+    [[nodiscard]] bool reads_in_place(Prepared& entry, std::size_t choices);
+    void give_shapes(ContextCache::Roamer& roamer, const Prepared& entry);
     void bind(const Call& call, const Prepared& entry, Execution& execution);
 
     std::shared_ptr<const Plan> plan_;
@@ -46,6 +53,9 @@ private:
     CallKey key_;
     CallKey last_key_;
     Prepared* last_ = nullptr;
+    CallKey places_;
+    std::vector<bool> moved_; ///< by input: device arrays that are copied to the slot's buffer
+    Binding* binding_ = nullptr;
     std::vector<Shape> shapes_; ///< of this call's inputs, state included
     std::vector<Shape> values_; ///< of this call's shape tensors
     std::uint64_t weights_ = 0; ///< changes of the weights that the graphs know of

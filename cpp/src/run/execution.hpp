@@ -6,6 +6,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -13,6 +14,11 @@
 #include <vector>
 
 namespace trtw {
+
+/// Whether TensorRT takes memory there.
+inline bool is_aligned(const void* address) noexcept {
+    return reinterpret_cast<std::uintptr_t>(address) % 256 == 0;
+}
 
 class AllocatorAdapter;
 class ProfilerAdapter;

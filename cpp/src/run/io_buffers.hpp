@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <tuple>
 #include <vector>
 
 namespace trtw {
@@ -19,8 +20,8 @@ struct InputBuffers {
 };
 
 struct OutputBuffers {
-    /// Each owns a device buffer. The second gets memory once a call finds the first held by somebody else.
-    std::array<OutputAllocator, 2> sets;
+    /// Each owns a device buffer. A set gets memory once a call finds those before it held by somebody else.
+    std::array<OutputAllocator, 4> sets;
     PinnedBuffer host;
 };
 
@@ -46,23 +47,18 @@ struct IoBuffers {
     }
     [[nodiscard]] DeviceBuffer& output(std::size_t output) noexcept { return allocator(output).buffer(); }
 
-    /// Turns to outputs on the device that nobody else holds; where both sets are held, the holders keep the memory of
-    /// the first, which has to be reserved again. True in that case.
-    bool turn_to_free_outputs() noexcept {
-        for (set = 0; set < 2; ++set) {
-            if (std::none_of(outputs.begin(), outputs.end(),
-                             [&](const OutputBuffers& one) { return one.sets[set].buffer().is_lent(); })) {
-                return false;
-            }
-        }
+    /// Turns to outputs on the device that nobody else holds. The last set is never lent.
+    void turn_to_free_outputs() noexcept {
+        const auto is_lent = [&](const OutputBuffers& one) { return one.sets[set].buffer().is_lent(); };
         set = 0;
-        for (std::size_t o = 0; o < outputs.size(); ++o) {
-            if (output(o).is_lent()) {
-                output(o).release();
-            }
+        while (!hands_out_copies() && std::ranges::any_of(outputs, is_lent)) {
+            ++set;
         }
-        return true;
     }
+    /// Whether this call writes the set that is never lent, as all others are held: graphs go on being replayed.
+    [[nodiscard]] bool hands_out_copies() const noexcept { return set + 1 == most_sets; }
+
+    static constexpr std::size_t most_sets = std::tuple_size_v<decltype(OutputBuffers::sets)>;
 
     std::vector<InputBuffers> inputs;
     std::vector<OutputBuffers> outputs;

@@ -4,47 +4,48 @@
 
 namespace trtw {
 
-namespace {
+Lanes::Lanes(const RunnerOptions& options)
+    : work{compute.get()}, done{std::make_shared<Event>(EventKind::order, options.spin ? Wait::spin : Wait::block)} {}
 
-EventKind kind_of(const RunnerOptions& options) {
-    return options.timing ? EventKind::timing : EventKind::order;
+void Lanes::begin(cudaStream_t stream, bool timed_call) {
+    work = stream;
+    timed = timed_call;
+    if (timed && !marks_) {
+        marks_ = std::make_unique<Marks>();
+    }
 }
 
-} // namespace
-
-Lanes::Lanes(const RunnerOptions& options)
-    : timing{options.timing}, h2d_begin{kind_of(options)}, h2d_end{kind_of(options)}, compute_begin{kind_of(options)},
-      compute_end{kind_of(options)}, d2h_begin{kind_of(options)}, d2h_end{kind_of(options)},
-      done{EventKind::order, options.spin ? Wait::spin : Wait::block} {}
-
-void Lanes::mark(const Event& event, cudaStream_t stream, bool capturing) const {
-    if (!timing) {
+void Lanes::mark(Event Marks::* event, cudaStream_t stream, bool capturing) const {
+    if (!timed) {
         return;
     }
     if (capturing) {
-        event.record_external(stream);
+        (*marks_.*event).record_external(stream);
     } else {
-        event.record(stream);
+        (*marks_.*event).record(stream);
     }
 }
 
 void Lanes::wait_for(cudaStream_t producer) {
-    produced_.record(producer);
-    compute.wait(produced_);
+    if (producer != work) {
+        produced_.record(producer);
+        produced_.make_wait(work);
+    }
 }
 
 void Lanes::read_times(Timing& times, bool fused) const {
-    if (timing) {
-        times.h2d_ms = (fused ? compute_begin : h2d_end).milliseconds_since(h2d_begin);
-        times.compute_ms = compute_end.milliseconds_since(compute_begin);
-        times.d2h_ms = d2h_end.milliseconds_since(fused ? compute_end : d2h_begin);
+    if (timed) {
+        times.h2d_ms = (fused ? marks_->compute_begin : marks_->h2d_end).milliseconds_since(marks_->h2d_begin);
+        times.compute_ms = marks_->compute_end.milliseconds_since(marks_->compute_begin);
+        times.d2h_ms = marks_->d2h_end.milliseconds_since(fused ? marks_->compute_end : marks_->d2h_begin);
     }
 }
 
 void Lanes::drain() const noexcept {
-    for (const Stream* stream : {&input, &compute, &output}) {
-        static_cast<void>(cudaStreamSynchronize(stream->get()));
+    for (cudaStream_t stream : {input.get(), compute.get(), output.get(), work}) {
+        static_cast<void>(cudaStreamSynchronize(stream));
     }
+    static_cast<void>(cudaEventSynchronize(done->get()));
 }
 
 } // namespace trtw

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <unordered_map>
 #include <utility>
@@ -28,7 +29,9 @@ struct CallKeyHash {
 template <class Value>
 class LruMap {
 public:
-    explicit LruMap(std::size_t capacity) : capacity_{capacity > 0 ? capacity : 1} {}
+    /// `before_eviction` is told of every value that makes room; not of those that `clear` drops.
+    explicit LruMap(std::size_t capacity, std::function<void(Value&)> before_eviction = {})
+        : capacity_{capacity > 0 ? capacity : 1}, before_eviction_{std::move(before_eviction)} {}
 
     /// The entry of the key, made with its default constructor where it is new; it becomes the newest.
     Value& operator[](const CallKey& key) {
@@ -37,6 +40,9 @@ public:
             return order_.front().second;
         }
         while (order_.size() >= capacity_) {
+            if (before_eviction_) {
+                before_eviction_(order_.back().second);
+            }
             index_.erase(order_.back().first);
             order_.pop_back();
         }
@@ -57,6 +63,7 @@ public:
 
 private:
     std::size_t capacity_;
+    std::function<void(Value&)> before_eviction_;
     std::list<std::pair<CallKey, Value>> order_; // newest first
     std::unordered_map<CallKey, typename std::list<std::pair<CallKey, Value>>::iterator, CallKeyHash> index_;
 };

@@ -1,6 +1,7 @@
 #include "trtw/runner.hpp"
 
 #include "device/scope.hpp"
+#include "run/captured_call.hpp"
 #include "run/host_outputs.hpp"
 #include "run/profile_choice.hpp"
 #include "run/slot.hpp"
@@ -37,11 +38,15 @@ std::size_t state_input(const Runner& runner, const std::string& name) {
 Runner::Runner(std::shared_ptr<const Plan> plan, RunnerOptions options, std::function<void()> while_waiting,
                const MakeSlot& make_slot)
     : plan_{std::move(plan)}, options_{checked(std::move(options), *plan_)},
-      pool_{std::make_unique<SlotPool>(options_.slots, std::chrono::seconds{10}, std::move(while_waiting))} {
+      pool_{std::make_unique<SlotPool>(options_.slots, std::chrono::seconds{10}, std::move(while_waiting))},
+      to_host_{default_outputs(*plan_, options_)} {
     check_options();
     const DeviceScope scope{plan_->device()};
     for (int slot = 0; slot < options_.slots; ++slot) {
         slots_.push_back(make_slot ? make_slot(slot) : std::make_unique<Slot>(plan_, options_));
+    }
+    if (options_.slots > 1) {
+        intake_ = std::make_unique<Stream>(StreamUse::copy);
     }
 }
 
@@ -49,6 +54,7 @@ Runner::Runner(std::shared_ptr<const Plan> plan, RunnerOptions options, std::fun
 Runner::~Runner() {
     const DeviceScope scope{plan_->device(), std::nothrow};
     slots_.clear();
+    captured_.clear();
 }
 
 void Runner::check_options() const {
@@ -76,10 +82,11 @@ Runner::Finished Runner::finish(int slot) {
     return finished;
 }
 
-int Runner::launch(const Call& call, bool may_wait) {
+int Runner::launch(const Call& call, std::optional<cudaStream_t> stream) {
     const int slot = pool_->lease();
     try {
-        slots_[static_cast<std::size_t>(slot)]->launch(call, may_wait);
+        Slot& work = *slots_[static_cast<std::size_t>(slot)];
+        work.launch(call, stream.value_or(work.stream()));
     } catch (...) {
         pool_->release(slot);
         throw;
@@ -87,14 +94,56 @@ int Runner::launch(const Call& call, bool may_wait) {
     return slot;
 }
 
-Runner::Finished Runner::run(const Call& call) {
+Runner::Finished Runner::run(const Call& call, std::optional<cudaStream_t> stream) {
     const DeviceScope scope{plan_->device()};
-    return finish(launch(call, true));
+    if (stream && is_capturing(*stream)) {
+        throw UsageProblem("The stream captures a graph, so nothing on it can be waited for: leave all outputs on the "
+                           "device.");
+    }
+    return finish(launch(call, stream));
+}
+
+Enqueued Runner::enqueue(const Call& call, cudaStream_t stream) {
+    const DeviceScope scope{plan_->device()};
+    check_call(plan_->inputs(), plan_->outputs().size(), call);
+    refuse_host_outputs(call);
+    if (is_capturing(stream)) {
+        return capture(call, stream);
+    }
+    const int slot = pool_->lease();
+    const Finished lease{*this, slot};
+    return slots_[static_cast<std::size_t>(slot)]->enqueue(call, stream);
+}
+
+void Runner::refuse_host_outputs(const Call& call) const {
+    const std::vector<TensorInfo>& outputs = plan_->outputs();
+    for (std::size_t o = 0; o < outputs.size(); ++o) {
+        if (outputs[o].on_host || (call.to_host ? (*call.to_host)[o] : to_host_[o])) {
+            throw UsageProblem("Output '" + outputs[o].name +
+                               "' goes to the host, for which somebody has to wait: leave it on the device, or run the "
+                               "call.");
+        }
+    }
+}
+
+Enqueued Runner::capture(const Call& call, cudaStream_t stream) {
+    if (!options_.state.empty()) {
+        throw UsageProblem("A call of a runner with state cannot be captured: its state lies elsewhere from call to "
+                           "call. Capture one whose inputs and outputs are the state.");
+    }
+    auto captured = std::make_unique<CapturedCall>(plan_, call, options_.profile, stream);
+    const std::scoped_lock lock{captured_mutex_};
+    captured_.push_back(std::move(captured));
+    return {captured_.back()->outputs(), nullptr};
+}
+
+cudaStream_t Runner::intake() const {
+    return intake_ ? intake_->get() : slots_.front()->stream();
 }
 
 Runner::Ticket Runner::submit(const Call& call) {
     const DeviceScope scope{plan_->device()};
-    const int slot = launch(call, false);
+    const int slot = launch(call, {});
     pool_->park(slot);
     return {*this, slot};
 }
@@ -151,7 +200,9 @@ void Runner::with_idle_slot(int slot, const char* what, Action&& action) {
         throw UsageProblem("Slot " + std::to_string(slot) + " has a call in flight; wait for it before " + what + ".");
     }
     try {
-        action(*slots_[static_cast<std::size_t>(slot)]);
+        Slot& idle = *slots_[static_cast<std::size_t>(slot)];
+        idle.settle();
+        action(idle);
     } catch (...) {
         pool_->release(slot);
         throw;
@@ -228,6 +279,10 @@ SlotStatus Runner::status() const {
         sum.memory.pinned_inputs += one.memory.pinned_inputs;
         sum.memory.pinned_outputs += one.memory.pinned_outputs;
         sum.memory.pinned_images += one.memory.pinned_images;
+    }
+    const std::scoped_lock lock{captured_mutex_};
+    for (const auto& captured : captured_) {
+        captured->add_to(sum.memory);
     }
     return sum;
 }

@@ -6,13 +6,22 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace trtw {
+
+namespace {
+
+bool is_default_stream(cudaStream_t stream) noexcept {
+    return stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread;
+}
+
+} // namespace
 
 Slot::Slot(std::shared_ptr<const Plan> plan, const RunnerOptions& options, Surroundings surroundings)
     : plan_{std::move(plan)}, options_{options}, surroundings_{std::move(surroundings)}, lanes_{options_},
       memory_{*plan_, options_}, transfers_{*plan_, memory_, options_.spin},
-      planner_{plan_, options_, lanes_, memory_, transfers_} {
+      planner_{plan_, options_, lanes_, memory_, transfers_, [this] { settle(); }} {
     if (!options_.cuda_graph) {
         status_.graph_fallback = "switched off";
     }
@@ -25,6 +34,7 @@ Slot::~Slot() {
 
 const Prepared& Slot::prepare(const Call& call) {
     const CallGate::Call gate{plan_->gate()};
+    lanes_.begin(stream(), options_.timing);
     try {
         return planner_.prepare(call);
     } catch (const UsageProblem&) { // contexts are as they were
@@ -35,63 +45,122 @@ const Prepared& Slot::prepare(const Call& call) {
     }
 }
 
-void Slot::launch(const Call& call, bool may_wait) {
+void Slot::launch(const Call& call, cudaStream_t stream, bool timed) {
     const Range range{"submit"};
     begin_ = Clock::now();
     timing_ = {};
     gate_.emplace(plan_->gate());
     has_images_ = std::any_of(call.inputs.begin(), call.inputs.end(),
                               [](const Input& input) { return input.source == Source::images; });
+    lanes_.begin(stream, timed);
     try {
-        Prepared& entry = planner_.prepare(call);
-        const bool may_capture = options_.cuda_graph && !entry.data_dependent && !entry.capture_failed;
-        Execution* execution = nullptr;
-        if (!entry.graph || entry.bound != memory_.generation()) {
-            execution = &planner_.set_up(call, entry);
-            if (may_capture && ++entry.uses >= 2 && !entry.own) {
-                planner_.contexts().promote(entry);
-            }
-        }
-        const bool is_due = may_capture && entry.own && !entry.graph && entry.uses >= 2;
-        if (is_due && entry.uses >= 3) {
-            capture(call, entry);
-        }
-        fused_run_ = entry.fused;
-        in_flight_ = true; // from here on the streams have work, whatever fails
-        wait_for_producers(call);
-        if (entry.fused) {
-            run_fused(call, entry, execution);
-        } else {
-            run_split(call, entry, execution);
-        }
-        collect_outputs(call, entry);
-        if (is_due && !entry.graph && !entry.capture_failed && may_wait) {
-            capture(call, entry);
-        }
-        if (!memory_.state().empty()) {
-            memory_.state().advance(output_shapes_);
-        }
-        const bool untold = options_.cuda_graph && !entry.no_graph.empty() && status_.graph_fallback.empty();
-        if (memory_.generation() != published_generation_ || memory_grew_ || untold) {
-            publish(options_.cuda_graph ? entry.no_graph : "");
-        }
+        start(call, stream);
     } catch (const UsageProblem&) { // state and contexts are as they were, unless the call was on its way
         if (in_flight_) {
             abandon();
+        } else {
+            lanes_.done->record(stream); // it may have been made to wait for others
+            left_on_ = stream;
         }
+        lanes_.work = lanes_.compute.get();
         gate_.reset();
         throw;
     } catch (...) {
         abandon();
         throw;
     }
+    lanes_.work = lanes_.compute.get();
+}
+
+void Slot::start(const Call& call, cudaStream_t stream) {
+    follow(call);
+    Prepared& entry = planner_.prepare(call);
+    Binding& binding = planner_.binding();
+    Execution* execution = set_up(call, entry);
+    if (execution != nullptr && is_default_stream(stream)) {
+        leave_default_stream();
+    }
+    fused_run_ = entry.fused;
+    in_flight_ = true; // from here on the streams have work, whatever fails
+    left_on_.reset();
+    wait_for_producers(call);
+    memory_.move_inputs(call, entry, lanes_.work);
+    if (entry.fused) {
+        run_fused(call, entry, execution);
+    } else {
+        run_split(call, entry, execution);
+    }
+    if (stream != lanes_.compute.get() && (stream != lanes_.work || !entry.fused)) {
+        lanes_.done->make_wait(stream);
+    }
+    collect_outputs(call, entry);
+    const bool may_capture = options_.cuda_graph && entry.no_graph.empty() && !binding.capture_failed;
+    if (may_capture && binding.own && !binding.graph && binding.uses >= 2) {
+        capture(call, entry, binding);
+    }
+    if (!memory_.state().empty()) {
+        memory_.state().advance(output_shapes_);
+    }
+    const bool untold = options_.cuda_graph && !entry.no_graph.empty() && status_.graph_fallback.empty();
+    if (memory_.generation() != published_generation_ || memory_grew_ || untold) {
+        publish(options_.cuda_graph ? entry.no_graph : "");
+    }
+}
+
+// What an earlier call left under way comes first: on the device, or where the host writes what it may still read.
+void Slot::follow(const Call& call) {
+    if (!left_on_) {
+        return;
+    }
+    const bool writes = std::ranges::any_of(
+        call.inputs, [](const Input& input) { return input.source == Source::host || input.source == Source::images; });
+    if (writes) {
+        settle();
+    } else if (*left_on_ != lanes_.work) {
+        lanes_.done->make_wait(lanes_.work);
+    }
+}
+
+void Slot::settle() {
+    if (left_on_) {
+        lanes_.done->synchronize();
+        left_on_.reset();
+    }
+}
+
+// The context that the call needs; null where there is a graph of it.
+Execution* Slot::set_up(const Call& call, Prepared& entry) {
+    Binding& binding = planner_.binding();
+    if (binding.graph && binding.bound == memory_.generation()) {
+        return nullptr;
+    }
+    Execution* execution = &planner_.set_up(call, entry);
+    const bool may_capture = options_.cuda_graph && entry.no_graph.empty() && !binding.capture_failed;
+    if (may_capture && ++binding.uses >= 2 && !binding.own && planner_.contexts().has_place(entry)) {
+        planner_.contexts().promote(entry, binding);
+    }
+    return execution;
+}
+
+// TensorRT makes the host wait where it is given one of the default streams.
+void Slot::leave_default_stream() {
+    cudaStream_t caller = std::exchange(lanes_.work, lanes_.compute.get());
+    lanes_.wait_for(caller);
+}
+
+Enqueued Slot::enqueue(const Call& call, cudaStream_t stream) {
+    launch(call, stream, false);
+    in_flight_ = false;
+    gate_.reset();
+    left_on_ = stream;
+    return {memory_.outputs, lanes_.done};
 }
 
 const std::vector<Output>& Slot::wait() {
     const Range range{"wait"};
     in_flight_ = false;
     try {
-        lanes_.done.synchronize();
+        lanes_.done->synchronize();
         lanes_.read_times(timing_, fused_run_);
     } catch (...) {
         abandon();
@@ -111,72 +180,78 @@ void Slot::wait_for_producers(const Call& call) {
 }
 
 // Small transfers, engine and small transfers back on one stream; what a fused graph consists of.
-void Slot::fused_body(const Call& call, const Prepared& entry, Execution* execution, bool capturing) {
-    cudaStream_t stream = lanes_.compute.get();
+void Slot::fused_body(const Call& call, const Prepared& entry, Execution& execution, cudaStream_t stream,
+                      bool capturing) {
+    using Marks = Lanes::Marks;
     if (!has_images_ && !entry.inputs_apart) {
-        lanes_.mark(lanes_.h2d_begin, stream, capturing);
+        lanes_.mark(&Marks::h2d_begin, stream, capturing);
     }
     transfers_.copy_staged(call, entry, stream);
-    lanes_.mark(lanes_.compute_begin, stream, capturing);
+    lanes_.mark(&Marks::compute_begin, stream, capturing);
     const Clock::time_point begin = Clock::now();
-    compute(call, entry, *execution);
+    compute(call, entry, execution, stream);
     timing_.enqueue_ms = milliseconds<float>(Clock::now() - begin);
-    lanes_.mark(lanes_.compute_end, stream, capturing);
+    lanes_.mark(&Marks::compute_end, stream, capturing);
     transfers_.copy_outputs(call, entry, output_shapes_, Transfers::Outputs::others, stream);
 }
 
-void Slot::run_fused(const Call& call, Prepared& entry, Execution* execution) {
-    cudaStream_t stream = lanes_.compute.get();
+void Slot::run_fused(const Call& call, const Prepared& entry, Execution* execution) {
+    using Marks = Lanes::Marks;
+    cudaStream_t stream = lanes_.work;
     transfers_.stage_inputs(call, entry);
     if (has_images_ || entry.inputs_apart) {
-        lanes_.mark(lanes_.h2d_begin, stream);
+        lanes_.mark(&Marks::h2d_begin, stream);
     }
     if (has_images_) {
         letterbox(call, stream);
     }
     transfers_.copy_inputs(call, entry, stream);
-    if (entry.graph) {
+    if (execution == nullptr) {
         const Clock::time_point begin = Clock::now();
-        entry.graph.launch(stream);
+        planner_.binding().graph.launch(stream);
         timing_.enqueue_ms = milliseconds<float>(Clock::now() - begin);
     } else {
-        fused_body(call, entry, execution, false);
+        fused_body(call, entry, *execution, stream, false);
     }
     transfers_.copy_outputs(call, entry, output_shapes_, Transfers::Outputs::apart, stream);
-    lanes_.mark(lanes_.d2h_end, stream);
-    lanes_.done.record(stream);
+    lanes_.mark(&Marks::d2h_end, stream);
+    memory_.copy_outputs(call, entry.output_shapes, stream);
+    lanes_.done->record(stream);
 }
 
-void Slot::run_split(const Call& call, Prepared& entry, Execution* execution) {
+void Slot::run_split(const Call& call, const Prepared& entry, Execution* execution) {
+    using Marks = Lanes::Marks;
     cudaStream_t input = lanes_.input.get();
-    cudaStream_t compute = lanes_.compute.get();
+    cudaStream_t compute = lanes_.work;
     cudaStream_t output = lanes_.output.get();
-    lanes_.mark(lanes_.h2d_begin, input);
+    lanes_.mark(&Marks::h2d_begin, input);
     if (has_images_) {
         letterbox(call, input);
     }
     transfers_.copy_inputs(call, entry, input);
-    lanes_.h2d_end.record(input);
-    lanes_.compute.wait(lanes_.h2d_end);
-    lanes_.mark(lanes_.compute_begin, compute);
-    enqueue(call, entry, execution);
-    lanes_.compute_end.record(compute);
+    lanes_.mark(&Marks::h2d_end, input);
+    lanes_.copied.record(input);
+    lanes_.copied.make_wait(compute);
+    lanes_.mark(&Marks::compute_begin, compute);
+    run_engine(call, entry, execution);
+    lanes_.mark(&Marks::compute_end, compute);
+    lanes_.computed.record(compute);
     if (entry.data_dependent) {
         read_data_dependent_shapes(call, entry);
     }
-    lanes_.output.wait(lanes_.compute_end);
-    lanes_.mark(lanes_.d2h_begin, output);
+    lanes_.computed.make_wait(output);
+    lanes_.mark(&Marks::d2h_begin, output);
     transfers_.copy_outputs(call, entry, output_shapes_, Transfers::Outputs::all, output);
-    lanes_.mark(lanes_.d2h_end, output);
-    lanes_.done.record(output);
+    lanes_.mark(&Marks::d2h_end, output);
+    memory_.copy_outputs(call, entry.data_dependent ? output_shapes_ : entry.output_shapes, output);
+    lanes_.done->record(output);
 }
 
 void Slot::letterbox(const Call& call, cudaStream_t stream) {
     memory_grew_ = transfers_.letterbox(call, stream) || memory_grew_;
 }
 
-void Slot::compute(const Call& call, const Prepared& entry, Execution& execution) {
-    cudaStream_t stream = lanes_.compute.get();
+void Slot::compute(const Call& call, const Prepared& entry, Execution& execution, cudaStream_t stream) {
     if (surroundings_.before) {
         surroundings_.before(stream);
     }
@@ -187,7 +262,7 @@ void Slot::compute(const Call& call, const Prepared& entry, Execution& execution
     }
 }
 
-void Slot::enqueue(const Call& call, Prepared& entry, Execution* execution) {
+void Slot::run_engine(const Call& call, const Prepared& entry, Execution* execution) {
     IoBuffers& io = memory_.io();
     for (std::size_t o = 0; o < io.outputs.size(); ++o) {
         if (entry.output_data_dependent[o]) {
@@ -195,11 +270,11 @@ void Slot::enqueue(const Call& call, Prepared& entry, Execution* execution) {
         }
     }
     const Clock::time_point begin = Clock::now();
-    if (entry.graph) {
-        entry.graph.launch(lanes_.compute.get());
+    if (execution == nullptr) {
+        planner_.binding().graph.launch(lanes_.work);
     } else {
         try {
-            compute(call, entry, *execution);
+            compute(call, entry, *execution, lanes_.work);
         } catch (const DeviceFailure&) {
             refuse_full_memory(entry);
             throw;
@@ -237,21 +312,21 @@ void Slot::read_data_dependent_shapes(const Call& call, const Prepared& entry) {
     }
 }
 
-// Where the call has run for real with its own context. A failure costs the graph, not the call.
-void Slot::capture(const Call& call, Prepared& entry) {
-    lanes_.done.synchronize();
+// Where the call is under way with its own context; on a stream on which nothing else is. A failure costs the graph,
+// not the call.
+void Slot::capture(const Call& call, const Prepared& entry, Binding& binding) {
     const Timing measured = timing_;
     try {
-        entry.graph = Graph::capture(lanes_.compute.get(), [&] {
+        binding.graph = Graph::capture(lanes_.capture.get(), [&] {
             if (entry.fused) {
-                fused_body(call, entry, entry.own.get(), true);
+                fused_body(call, entry, *binding.own, lanes_.capture.get(), true);
             } else {
-                compute(call, entry, *entry.own);
+                compute(call, entry, *binding.own, lanes_.capture.get());
             }
         });
         publish();
     } catch (const Error& problem) {
-        entry.capture_failed = true;
+        binding.capture_failed = true;
         publish(std::string{"capture failed: "} + problem.what());
     }
     timing_ = measured;
@@ -309,8 +384,10 @@ void Slot::publish(const std::string& fallback) {
 // Leaves nothing running and nothing half set up. Errors here are those that are being reported already.
 void Slot::abandon() noexcept {
     in_flight_ = false;
+    left_on_.reset();
     published_generation_ = 0; // the graphs are gone: tell at the next call
     lanes_.drain();
+    lanes_.work = lanes_.compute.get();
     static_cast<void>(cudaGetLastError());
     memory_.state().undo();
     gate_.reset();

@@ -33,17 +33,22 @@ public:
     /// Checks a call and makes room for it: what `launch` may refuse is refused here, the rest of which is the
     /// device's. The reference is valid until the next call.
     const Prepared& prepare(const Call& call);
-    /// Checks the call, moves its inputs and starts it. After an exception the slot is idle and usable; state is as it
-    /// was before where the call was refused (UsageProblem, ComponentMissing) or found no memory.
-    /// Where it may wait, a call is captured at its second use, once the device is done with it; else before its third.
-    void launch(const Call& call, bool may_wait = true);
+    /// Checks the call, moves its inputs and starts it on `stream`; never waits for the device, but for what `enqueue`
+    /// left of an earlier call and this one has to write to. After an exception the slot is idle and usable; state is
+    /// as it was before where the call was refused (UsageProblem, ComponentMissing) or found no memory. A call is
+    /// captured at its second use, while the device is at it.
+    void launch(const Call& call, cudaStream_t stream) { launch(call, stream, call.timing.value_or(options_.timing)); }
+    /// Starts a call without outputs on the host, for which nobody waits: what comes later on `stream` comes after it.
+    Enqueued enqueue(const Call& call, cudaStream_t stream);
+    /// Waits for what `enqueue` left.
+    void settle();
     /// Waits for the launched call. Throws DeviceFailure where it failed on the device.
     const std::vector<Output>& wait();
     /// Whether `wait` would return at once. For any thread.
-    [[nodiscard]] bool is_done() const noexcept { return lanes_.done.is_done(); }
+    [[nodiscard]] bool is_done() const noexcept { return lanes_.done->is_done(); }
     /// Waits at most until then; returns is_done(). For any thread.
     [[nodiscard]] bool wait_until(Clock::time_point deadline) const noexcept {
-        return lanes_.done.wait_until(deadline);
+        return lanes_.done->wait_until(deadline);
     }
 
     /// Of the call that was launched last.
@@ -62,15 +67,20 @@ public:
     [[nodiscard]] StateValue state_value(std::size_t input) const { return memory_.state().value(input); }
 
 private:
+    void launch(const Call& call, cudaStream_t stream, bool timed);
+    void start(const Call& call, cudaStream_t stream);
+    void follow(const Call& call);
+    Execution* set_up(const Call& call, Prepared& entry);
+    void leave_default_stream();
     void wait_for_producers(const Call& call);
-    void fused_body(const Call& call, const Prepared& entry, Execution* execution, bool capturing);
-    void run_fused(const Call& call, Prepared& entry, Execution* execution);
-    void run_split(const Call& call, Prepared& entry, Execution* execution);
+    void fused_body(const Call& call, const Prepared& entry, Execution& execution, cudaStream_t stream, bool capturing);
+    void run_fused(const Call& call, const Prepared& entry, Execution* execution);
+    void run_split(const Call& call, const Prepared& entry, Execution* execution);
     void letterbox(const Call& call, cudaStream_t stream);
-    void enqueue(const Call& call, Prepared& entry, Execution* execution);
-    void compute(const Call& call, const Prepared& entry, Execution& execution);
+    void run_engine(const Call& call, const Prepared& entry, Execution* execution);
+    void compute(const Call& call, const Prepared& entry, Execution& execution, cudaStream_t stream);
     void refuse_full_memory(const Prepared& entry);
-    void capture(const Call& call, Prepared& entry);
+    void capture(const Call& call, const Prepared& entry, Binding& binding);
     void read_data_dependent_shapes(const Call& call, const Prepared& entry);
     void collect_outputs(const Call& call, const Prepared& entry);
     void publish(const std::string& fallback = {});
@@ -88,7 +98,8 @@ private:
     bool has_images_ = false;
     bool fused_run_ = false;
     bool in_flight_ = false;
-    std::optional<CallGate::Call> gate_; ///< while a call is being started or in flight
+    std::optional<cudaStream_t> left_on_; ///< the stream of a call that may be under way still, for which nobody waits
+    std::optional<CallGate::Call> gate_;  ///< while a call is being started or in flight
     Clock::time_point begin_;
     Timing timing_;
 

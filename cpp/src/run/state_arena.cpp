@@ -136,7 +136,7 @@ void StateArena::choose(std::span<const std::int32_t> rows, std::size_t batch_ro
 }
 
 void StateArena::copy(RowDirection direction, std::size_t batch_rows,
-                      const std::function<void*(const Tensor&)>& batch_address) const {
+                      const std::function<void*(const Tensor&)>& batch_address, cudaStream_t stream) const {
     std::vector<RowCopy> copies;
     for (const Tensor& tensor : tensors_) {
         if (tensor.row_bytes > 0) {
@@ -150,18 +150,20 @@ void StateArena::copy(RowDirection direction, std::size_t batch_rows,
     }
     if (!copies.empty()) {
         launch_row_copies(copies, direction, static_cast<const std::int32_t*>(rows_.data()),
-                          static_cast<std::uint32_t>(batch_rows), spare_, stream_);
+                          static_cast<std::uint32_t>(batch_rows), spare_, stream);
     }
 }
 
-void StateArena::gather(std::size_t batch_rows) {
+void StateArena::gather(std::size_t batch_rows, cudaStream_t stream) {
     TRTW_CUDA(cudaMemcpyAsync(rows_.data(), chosen_.data(), batch_rows * sizeof(std::int32_t), cudaMemcpyHostToDevice,
-                              stream_));
-    copy(RowDirection::gather, batch_rows, [](const Tensor& tensor) { return tensor.batch->data(); });
+                              stream));
+    copy(RowDirection::gather, batch_rows, [](const Tensor& tensor) { return tensor.batch->data(); }, stream);
 }
 
-void StateArena::scatter(std::size_t batch_rows, const std::function<void*(std::size_t)>& output_address) const {
-    copy(RowDirection::scatter, batch_rows, [&](const Tensor& tensor) { return output_address(tensor.output); });
+void StateArena::scatter(std::size_t batch_rows, const std::function<void*(std::size_t)>& output_address,
+                         cudaStream_t stream) const {
+    copy(
+        RowDirection::scatter, batch_rows, [&](const Tensor& tensor) { return output_address(tensor.output); }, stream);
 }
 
 void StateArena::reset(std::int32_t row) {

@@ -30,8 +30,9 @@ public:
 
     /// The rows of the next batch; those that are left over are the spare row. What was enqueued before has to be done.
     void choose(std::span<const std::int32_t> rows, std::size_t batch_rows);
-    void gather(std::size_t batch_rows);
-    void scatter(std::size_t batch_rows, const std::function<void*(std::size_t)>& output_address) const;
+    void gather(std::size_t batch_rows, cudaStream_t stream);
+    void scatter(std::size_t batch_rows, const std::function<void*(std::size_t)>& output_address,
+                 cudaStream_t stream) const;
 
     /// Gives a row the initial state.
     void reset(std::int32_t row);
@@ -62,8 +63,8 @@ private:
     };
     [[nodiscard]] static Shape batch_shape(const Tensor& tensor, std::size_t axis, std::size_t rows);
     [[nodiscard]] Tensor make(const StreamState& state) const;
-    void copy(RowDirection direction, std::size_t batch_rows,
-              const std::function<void*(const Tensor&)>& batch_address) const;
+    void copy(RowDirection direction, std::size_t batch_rows, const std::function<void*(const Tensor&)>& batch_address,
+              cudaStream_t stream) const;
     [[nodiscard]] std::vector<std::byte> packed(const Tensor& tensor, const Input& value) const;
 
     const Plan* plan_;

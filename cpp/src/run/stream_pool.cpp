@@ -66,8 +66,10 @@ StreamPool::StreamPool(std::shared_ptr<const Plan> plan, StreamPoolOptions optio
         }
     }
     Surroundings surroundings;
-    surroundings.before = [this](cudaStream_t) { arena_->gather(rows_); };
-    surroundings.after = [this](const auto& output, const auto& /*shapes*/, cudaStream_t) { arena_->scatter(rows_, output); };
+    surroundings.before = [this](cudaStream_t stream) { arena_->gather(rows_, stream); };
+    surroundings.after = [this](const auto& output, const auto& /*shapes*/, cudaStream_t stream) {
+        arena_->scatter(rows_, output, stream);
+    };
     slot_ = std::make_unique<Slot>(plan_, running, std::move(surroundings));
     arena_ = std::make_unique<StateArena>(*plan_, options_.state, options_.capacity, *sizes_->all().rbegin(),
                                           slot_->stream());
@@ -247,7 +249,7 @@ const std::vector<Output>& StreamPool::run(const std::vector<Input>& inputs, Pac
     fill(call, inputs, packed, part, streams);
     arena_->choose(rows, part.rows);
     rows_ = part.rows;
-    slot_->launch(call);
+    slot_->launch(call, slot_->stream());
     return slot_->wait();
 }
 

@@ -5,6 +5,7 @@
 #include "bindings.hpp"
 #include "fake_cuda.hpp"
 #include "fake_engine.hpp"
+#include "trtw/detail/stream.hpp"
 #include "trtw/error.hpp"
 
 #include <pybind11/stl.h>
@@ -42,6 +43,13 @@ void bind_engine(py::module_& m) {
         .def_readwrite("open_output", &Engine::open_output)
         .def_readwrite("streams_weights", &Engine::streams_weights_);
     m.def("launched_graphs", &fake::launched_graphs);
+    m.def("waits", &fake::waits);
+    py::class_<trtw::Stream>(m, "Stream", "A stream of the caller's.")
+        .def(py::init<>())
+        .def_property_readonly(
+            "cuda_stream", [](const trtw::Stream& stream) { return reinterpret_cast<std::uintptr_t>(stream.get()); })
+        .def("hold", [](const trtw::Stream& stream) { fake::hold(stream.get()); })
+        .def("release", [](const trtw::Stream& stream) { fake::release(stream.get()); });
 }
 
 } // namespace trtw::bindings

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import ctypes
 import gc
 import signal
 import threading
@@ -158,7 +159,7 @@ def test_an_output_whose_shape_depends_on_the_data_is_checked_before_state_moves
 def test_no_memory_moves_no_state(recurrent: Any) -> None:
     held = [recurrent.run({"x": 0 * ONES}, device_outputs=["y"])["y"] for _ in range(4)]
     with native.FullDevice(), pytest.raises(native.OutOfMemory):
-        recurrent.run({"x": ONES, "h": ONES})
+        recurrent.run({"x": ONES, "h": ONES}, device_outputs=["y"])
     assert held[0].numpy().tolist() == [11] * 4
     assert recurrent.run({"x": ONES})["y"].tolist() == [12] * 4
 
@@ -303,25 +304,178 @@ def test_an_engine_that_streams_weights_has_no_graph() -> None:
     )
 
 
+class Foreign:
+    """An array of another library; `described` is how often and how it was asked for."""
+
+    def __init__(self) -> None:
+        self.array = twice().run({"x": X}, device_outputs=True)["y"]
+        self.described: list[Any] = []
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        self.described.append("interface")
+        return {name: value for name, value in self.array.__cuda_array_interface__.items() if name != "stream"}
+
+
+class ForeignDlpack(Foreign):
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.array.__dlpack_device__()
+
+    def __dlpack__(self, *, stream: int | None = None) -> Any:
+        self.described.append(stream)
+        return self.array.__dlpack__(stream=stream)
+
+
+ANSWER = (2 * (2 * X + 1) + 1).tolist()
+
+
 def test_an_array_of_another_library_is_described_once() -> None:
-    runner, described = twice(), []
-    array = runner.run({"x": X}, device_outputs=True)["y"]
+    for slots in (1, 2):
+        foreign, runner = ForeignDlpack(), twice(slots=slots)
+        for _ in range(3):
+            assert runner.run({"x": foreign})["y"].tolist() == ANSWER
+        own, *others = foreign.described  # by DLPack alone, with a stream of the runner's
+        assert own > 2
+        assert others == [own, own]
+    for value in (Foreign(), ForeignDlpack()):
+        stream = native.Stream()
+        found = twice().run({"x": value}, device_outputs=True, stream=stream)
+        assert found["y"].numpy().tolist() == ANSWER
+        assert value.described == [stream.cuda_stream if hasattr(value, "__dlpack__") else "interface"]
 
-    class Foreign:
-        def __dlpack_device__(self) -> tuple[int, int]:
-            return array.__dlpack_device__()
 
-        @property
-        def __cuda_array_interface__(self) -> dict[str, Any]:
-            described.append("interface")
-            return {name: value for name, value in array.__cuda_array_interface__.items() if name != "stream"}
+def test_an_array_with_an_exchange_is_described_without_python() -> None:
+    class Device(ctypes.Structure):
+        _fields_ = (("kind", ctypes.c_int32), ("index", ctypes.c_int32))
 
-        def __dlpack__(self, *, stream: int | None = None) -> Any:
-            described.append("dlpack")
-            return array.__dlpack__(stream=stream)
+    class Tensor(ctypes.Structure):
+        _fields_ = (
+            ("data", ctypes.c_void_p),
+            ("device", Device),
+            ("ndim", ctypes.c_int32),
+            ("code", ctypes.c_uint8),
+            ("bits", ctypes.c_uint8),
+            ("lanes", ctypes.c_uint16),
+            ("shape", ctypes.POINTER(ctypes.c_int64)),
+            ("strides", ctypes.POINTER(ctypes.c_int64)),
+            ("offset", ctypes.c_uint64),
+        )
 
-    assert twice().run({"x": Foreign()})["y"].tolist() == (2 * (2 * X + 1) + 1).tolist()
-    assert described == ["interface", "dlpack"]
+    shape, current = (ctypes.c_int64 * 1)(4), native.Stream()
+
+    @ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(Tensor))
+    def view(value: Any, out: Any) -> int:
+        out[0] = Tensor(value.array.pointer, Device(2, 0), 1, 2, 32, 1, shape, None, 0)
+        return 0
+
+    @ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_int32, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p))
+    def stream(_kind: int, _index: int, out: Any) -> int:
+        out[0] = current.cuda_stream
+        return 0
+
+    functions = (ctypes.c_void_p * 7)(
+        1 | 3 << 32, None, None, None, None, *(ctypes.cast(f, ctypes.c_void_p) for f in (view, stream))
+    )
+    new = ctypes.pythonapi.PyCapsule_New
+    new.restype, new.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+    name = b"dlpack_exchange_api"
+
+    class Exchanged(ForeignDlpack):
+        __dlpack_c_exchange_api__ = new(ctypes.addressof(functions), name, None)
+
+    value, runner = Exchanged(), twice()
+    assert runner.run({"x": value})["y"].tolist() == ANSWER
+    other, waits = native.Stream(), native.waits()
+    for on, more in ((current, 0), (other, 1)):  # its library's own stream needs no event
+        found = runner.run({"x": value}, device_outputs=True, stream=on)["y"]
+        assert found.numpy().tolist() == ANSWER
+        assert native.waits() - waits >= more
+    assert value.described == []
+
+
+# ---- streams of the caller's ----------------------------------------------------------------------------
+
+
+def test_a_call_on_a_stream_returns_before_the_device_is_done() -> None:
+    runner, stream = twice(), native.Stream()
+    x = twice().run({"x": X}, device_outputs=True)["y"]
+    for _ in range(5):
+        stream.hold()
+        found = runner.run({"x": x}, device_outputs=True, stream=stream)["y"]
+        waits = native.waits()
+        found.__dlpack__(stream=stream.cuda_stream)
+        found.__dlpack__(stream=-1)
+        assert native.waits() == waits  # comes after it anyhow
+        found.__dlpack__(stream=native.Stream().cuda_stream)
+        assert native.waits() == waits + 1
+        assert found.__cuda_array_interface__["stream"] == stream.cuda_stream
+        reader = in_thread(found.numpy)
+        reader.join(0.02)
+        assert reader.is_alive()
+        stream.release()
+        reader.join(10)
+        assert found.numpy().tolist() == ANSWER
+    assert "on:" in str(runner.graph_status())
+
+
+def test_outputs_on_the_host_are_waited_for_on_a_stream_too() -> None:
+    runner, stream = twice(), native.Stream()
+    target = np.zeros(4, np.float32)
+    for _ in range(4):
+        assert runner.run({"x": X}, stream=stream)["y"].tolist() == (2 * X + 1).tolist()
+        assert runner.run({"x": X}, out={"y": target}, stream=stream)["y"] is target
+    assert runner.run({"x": X}, device_outputs=True)["y"].__cuda_array_interface__["stream"] is None
+
+
+class Handle:
+    def __init__(self, handle: int) -> None:
+        self.handle = handle
+
+    def __int__(self) -> int:
+        return self.handle
+
+
+class Protocol(Handle):
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.handle
+
+    __int__ = None  # type: ignore[assignment]
+
+
+def test_streams_of_other_libraries_are_taken() -> None:
+    runner, stream = twice(), native.Stream()
+    cupy = type("Stream", (), {"ptr": stream.cuda_stream})()
+    for given in (stream, stream.cuda_stream, cupy, Protocol(stream.cuda_stream), Handle(stream.cuda_stream)):
+        found = runner.run({"x": X}, device_outputs=True, stream=given)["y"]
+        assert found.__cuda_array_interface__["stream"] == stream.cuda_stream
+    for default in (0, 1):
+        found = runner.run({"x": X}, device_outputs=True, stream=default)["y"]
+        assert found.__cuda_array_interface__["stream"] == 1
+        assert found.numpy().tolist() == (2 * X + 1).tolist()
+    for wrong in ("1", 1.0, True, object(), X):
+        with pytest.raises(native.UsageProblem, match="A stream is an object of PyTorch"):
+            runner.run({"x": X}, device_outputs=True, stream=wrong)
+
+
+def test_close_waits_for_what_is_queued() -> None:
+    runner, stream = twice(), native.Stream()
+    stream.hold()
+    found = runner.run({"x": X}, device_outputs=True, stream=stream)["y"]
+    closer = in_thread(runner.close)
+    closer.join(0.1)
+    assert closer.is_alive()
+    stream.release()
+    closer.join(10)
+    assert not closer.is_alive()
+    assert found.numpy().tolist() == (2 * X + 1).tolist()
+
+
+def test_measured_calls_have_times_and_others_take_none() -> None:
+    runner = twice()
+    runner.run({"x": X})
+    assert runner.timing().compute_ms == 0
+    options = native.BenchOptions(iterations=2, duration_s=0, warmup_ms=0)
+    assert runner.measure({"x": X}, options).compute_ms.min() > 0
 
 
 # ---- page-locked arrays of the caller's -----------------------------------------------------------------

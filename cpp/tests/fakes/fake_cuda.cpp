@@ -46,9 +46,10 @@ struct FakeGraph {
 namespace {
 
 CUstream_st legacy;
+CUstream_st per_thread;
 std::mutex mutex;
 std::condition_variable changed;
-std::set<CUstream_st*> streams{&legacy};
+std::set<CUstream_st*> streams{&legacy, &per_thread};
 using Blocks = std::map<const std::byte*, std::pair<std::size_t, int>>; ///< bytes and device by address
 Blocks device_blocks;
 Blocks locked_blocks;
@@ -207,6 +208,7 @@ std::size_t destroyed_streams() {
 } // namespace fake
 
 const cudaStream_t cudaStreamLegacy = &legacy;
+const cudaStream_t cudaStreamPerThread = &per_thread;
 
 const char* cudaGetErrorName(cudaError_t /*error*/) {
     return "cudaErrorOfTheDouble";
@@ -337,6 +339,9 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
 }
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
     *status = stream->capture != nullptr ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+    return cudaSuccess;
+}
+cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* /*mode*/) {
     return cudaSuccess;
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned /*flags*/) {

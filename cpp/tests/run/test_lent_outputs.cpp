@@ -5,8 +5,10 @@
 
 #include <doctest/doctest.h>
 
+#include <deque>
 #include <optional>
 #include <thread>
+#include <vector>
 
 using fake::call_of;
 using fake::host;
@@ -65,6 +67,50 @@ TEST_CASE("a loop that holds the last output replays two graphs and allocates no
     CHECK(fake::allocations() == allocations);
     CHECK(fake::launched_graphs() == graphs + 8);
     CHECK(runner.status().graphs == 2);
+}
+
+TEST_CASE("however many outputs are held, graphs are replayed, and what was held is used again") {
+    for (const std::size_t count : {3U, 10U}) {
+        Runner runner{fake::twice(4), {}};
+        std::deque<Output> held;
+        const auto step = [&](float x) {
+            const Values in(4, x);
+            held.push_back(on_device(runner, {host(in)}));
+            if (held.size() > count) {
+                held.pop_front();
+            }
+            for (std::size_t i = 0; i < held.size(); ++i) {
+                const float older = x - static_cast<float>(held.size() - 1 - i);
+                CHECK(values_on_device(held[i]) == Values(4, 2 * older + 1));
+            }
+        };
+        for (float x = 0; x < 30; ++x) {
+            step(x);
+        }
+        const auto allocations = fake::allocations();
+        const auto graphs = fake::launched_graphs();
+        for (float x = 30; x < 50; ++x) {
+            step(x);
+        }
+        CHECK(fake::launched_graphs() - graphs == 20);
+        CHECK(fake::allocations() == allocations);
+    }
+}
+
+TEST_CASE("an output that nobody takes on the device costs no copy where others are held") {
+    Runner runner{fake::twice(4), {}};
+    const Values x(4, 1);
+    std::vector<Output> held;
+    for (int i = 0; i < 8; ++i) {
+        held.push_back(on_device(runner, {host(x)}));
+    }
+    Call call = call_of({host(x)});
+    call.to_device = {false};
+    const auto allocations = fake::allocations();
+    const auto finished = runner.run(call);
+    CHECK(fake::values(finished.outputs()[0]) == Values(4, 3));
+    CHECK(finished.outputs()[0].device == nullptr);
+    CHECK(fake::allocations() == allocations);
 }
 
 TEST_CASE("what nobody holds is used again") {

@@ -117,7 +117,9 @@ TEST_CASE("an output that finds no memory only while the engine runs keeps the s
             const fake::FullDevice full;
             CHECK_THROWS_AS(runner.run(call_of({host(more), host(eight)})), OutOfMemory);
             CHECK_THROWS_AS(runner.run(call_of({host(ones), host(ones)})), OutOfMemory);
-            CHECK_THROWS_AS(runner.run(call_of({host(ones), state()})), OutOfMemory);
+            if (!known) { // else there is memory for it from the round before
+                CHECK_THROWS_AS(runner.run(call_of({host(ones), state()})), OutOfMemory);
+            }
         }
         CHECK(run(runner, {host(ones), state()}) == Values{12, 12, 12, 12});
         CHECK(run(runner, {host(ones), host(ones)}) == Values{3, 3, 3, 3});

@@ -55,6 +55,16 @@ def test_more_shapes_than_remembered_graphs(native: Any, engines: Engines) -> No
         assert runner.graph_status().graphs <= 3
 
 
+def test_one_shape_more_than_remembered_graphs_costs_one(native: Any, engines: Engines) -> None:
+    with native.Runner(engines("dynamic"), native.RunnerOptions(graph_cache=3)) as runner:
+        for seed, rows in enumerate([1, 2, 3, 4] * 12):
+            run_and_check(runner, rows, seed)
+        assert runner.graph_status().graphs == 3
+        for seed in range(12):
+            run_and_check(runner, 5 + seed % 2, seed)
+        assert runner.graph_status().graphs == 3
+
+
 def test_without_graphs_the_reason_is_told(native: Any, engines: Engines) -> None:
     with native.Runner(engines("fixed"), native.RunnerOptions(cuda_graph=False)) as runner:
         run_and_check(runner, 4)
@@ -298,7 +308,7 @@ def test_values_of_a_shape_tensor(native: Any, engines: Engines) -> None:
 
 
 def test_the_time_of_a_call_is_split(native: Any, engines: Engines) -> None:
-    with native.Runner(engines("fixed")) as runner:
+    with native.Runner(engines("fixed"), native.RunnerOptions(timing=True)) as runner:
         with pytest.raises(native.UsageProblem, match="not finished a call"):
             runner.timing()
         for _ in range(4):

@@ -37,6 +37,8 @@ public:
     void record(cudaStream_t stream) const;
     /// Records from within a captured graph, as a node that runs at every launch.
     void record_external(cudaStream_t stream) const;
+    /// Makes what is put on the stream from now on wait for what was recorded.
+    void make_wait(cudaStream_t stream) const;
     void synchronize() const;
     /// Whether the host need not wait; never waits, nor throws: a failure is for `synchronize` to report.
     [[nodiscard]] bool is_done() const noexcept;
@@ -75,7 +77,6 @@ public:
     Stream& operator=(const Stream&) = delete;
 
     [[nodiscard]] cudaStream_t get() const noexcept { return handle_; }
-    void wait(const Event& event) const;
     void synchronize() const;
 
 private:
