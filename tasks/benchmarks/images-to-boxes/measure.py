@@ -116,13 +116,11 @@ def images_of(height: int, width: int) -> tuple[Any, Any]:
 
 def compute_ms(session: Any, shape: tuple[int, ...]) -> float:
     """Return the median of the engine's compute alone."""
-    from trt_workbench.engine import native
+    from trt_workbench.backends.measuring import SamplingLimits
 
-    options = native.require("BenchOptions")(duration_s=2.0, warmup_ms=500.0, transfers=False)
     tensor = np.zeros((1, *shape), session.inputs[0].dtype)
-    return float(
-        np.median(native.require("bench")(session.loaded.engine, {session.inputs[0].name: tensor}, options).compute_ms)
-    )
+    samples = session.measure({session.inputs[0].name: tensor}, SamplingLimits(duration_s=2.0))
+    return float(np.median(samples.split_ms["compute"]))
 
 
 def require_same(cases: dict[str, tuple[Call, Any]]) -> None:
