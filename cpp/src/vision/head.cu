@@ -254,19 +254,27 @@ __device__ void drop_each_other(const Head& head, int count, Shared& shared) {
     }
 }
 
-/// Greedily, best first, by one warp: lane w knows which of the candidates 32w to 32w + 31 are kept.
+/// Greedily, best first, by one warp, 32 candidates at a time: each lane has one.
 __device__ void choose(int count, Shared& shared) {
     const int lane = static_cast<int>(threadIdx.x);
-    std::uint32_t kept = 0;
-    for (int one = 0; one < count; ++one) {
-        const std::uint32_t mask = lane < words ? shared.masks[one][lane] : 0;
-        const bool is_dropped = __any_sync(0xFFFFFFFFU, (mask & kept) != 0) != 0 || shared.dropped[one] != 0;
-        if (!is_dropped && lane == one / 32) {
-            kept |= 1U << (one % 32);
+    for (int word = 0; word < words; ++word) {
+        const int mine = word * 32 + lane;
+        bool is_left = mine < count && shared.dropped[mine] == 0;
+        for (int other = 0; is_left && other < word; ++other) {
+            is_left = (shared.masks[mine][other] & shared.kept[other]) == 0;
         }
-    }
-    if (lane < words) {
-        shared.kept[lane] = kept;
+        const std::uint32_t better = is_left ? shared.masks[mine][word] : 0;
+        std::uint32_t left = __ballot_sync(0xFFFFFFFFU, is_left);
+        std::uint32_t kept = 0;
+        while (left != 0) {
+            const std::uint32_t best = left & (0U - left); // its lowest bit
+            kept |= best;
+            left &= ~(best | __ballot_sync(0xFFFFFFFFU, (better & best) != 0));
+        }
+        if (lane == 0) {
+            shared.kept[word] = kept;
+        }
+        __syncwarp();
     }
 }
 
