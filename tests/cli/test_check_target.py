@@ -152,7 +152,7 @@ def test_the_versions_of_the_tasks_are_those_of_the_extras() -> None:
 
     extras = tomllib.loads((ROOT / "python" / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     tasks = tomllib.loads((ROOT / "pixi.toml").read_text())["tasks"]
-    for extra in ("rtx", "ort-rtx", "parquet"):
+    for extra in ("rtx", "ort-rtx", "parquet", "ray"):
         (requirement,) = extras[extra]
         install = f"pip install {shlex.quote(requirement)}"
         assert tasks[f"setup-{extra}"]["cmd"] == f"python -m {install}"

@@ -21,7 +21,18 @@ from trt_workbench.vision.families import family_names
 
 COMMANDS = sorted(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
 # What these work on is no model: configurations, run directories, the machine.
-WITHOUT_MODEL = {"backends", "bench", "build-ort", "compare", "doctor", "export", "merge", "report", "setup-tensorrt"}
+WITHOUT_MODEL = {
+    "backends",
+    "bench",
+    "build-ort",
+    "compare",
+    "doctor",
+    "export",
+    "merge",
+    "report",
+    "setup-tensorrt",
+    "submit",
+}
 
 
 def sections(text: str) -> list[str]:

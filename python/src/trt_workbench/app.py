@@ -27,6 +27,7 @@ from trt_workbench.quantize import cli as quantize
 from trt_workbench.quantize import sensitivity_cli as sensitivity
 from trt_workbench.sanitize import cli as sanitize_onnx
 from trt_workbench.scale import cli as merge
+from trt_workbench.scale.submit import cli as submit
 from trt_workbench.setup import backends_cli as backends
 from trt_workbench.setup import cli as setup_tensorrt
 from trt_workbench.setup import doctor_cli as doctor
@@ -105,6 +106,7 @@ app.command("compare", cls=PanelCommand)(compare.compare)
 app.command("decide", cls=PanelCommand)(decide.decide)
 app.command("report", cls=PanelCommand)(report.report)
 app.command("merge", cls=PanelCommand)(merge.merge)
+app.command("submit", cls=PanelCommand)(submit.submit)
 app.command("export", cls=PanelCommand)(export.export)
 app.command("backends", cls=PanelCommand)(backends.backends)
 app.command("doctor", cls=PanelCommand)(doctor.doctor)

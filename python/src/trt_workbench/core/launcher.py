@@ -22,6 +22,7 @@ _WITHOUT_TASKS = {
     "build-native": "pip install ./cpp",
     "setup-rtx": "pip install tensorrt-rtx==1.7.1.116",
     "setup-ort-rtx": "pip install onnxruntime-ep-nv-tensorrt-rtx==0.5.0",
+    "setup-ray": "pip install 'ray>=2.60'",
     "setup-parquet": "pip install 'pyarrow>=21'",
     "setup-served": "pip install 'tritonclient[grpc]==2.73.0'",
 }

@@ -16,6 +16,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -305,6 +306,64 @@ def run_to_end(command: list[str], timeout_s: float, environment: Mapping[str, s
             os.killpg(process.pid, signal.SIGKILL)
             raise
     return Ended(process.returncode, stdout, stderr)
+
+
+class CommandPool:
+    """Commands that run at one time, each with a log. A context manager that ends those that are left."""
+
+    def __init__(self, at_once: int) -> None:
+        """Let so many run at one time."""
+        self._threads = ThreadPoolExecutor(at_once)
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._lock, self._ended = threading.Lock(), False
+
+    def __enter__(self) -> Self:
+        """Return the pool itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End what runs, kindly first; nothing that waits is started any more."""
+        with self._lock:
+            self._ended = True
+            for process in self._running:
+                self._signal(process, signal.SIGTERM)
+            running = [*self._running]
+        for process in running:
+            try:
+                process.wait(timeout=_GRACE_S)
+            except subprocess.TimeoutExpired:
+                self._signal(process, signal.SIGKILL)
+        self._threads.shutdown(cancel_futures=True)
+
+    def start(self, command: Sequence[str], log: Path) -> Future[int | None]:
+        """Run a command as soon as there is room; its output is added to `log`.
+
+        Returns:
+            Its exit code, below zero the number of the signal that killed it; None if the pool was ended before.
+        """
+        return self._threads.submit(self._run, command, log)
+
+    def _run(self, command: Sequence[str], log: Path) -> int | None:
+        with log.open("ab") as file:
+            with self._lock:
+                if self._ended:
+                    return None
+                process = subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True
+                )
+                self._running.add(process)
+            try:
+                return process.wait()
+            finally:
+                with self._lock:
+                    self._running.discard(process)
+
+    def _signal(self, process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+        """Send a signal to a process and what it has started, which are a group of their own."""
+        with contextlib.suppress(OSError):
+            os.killpg(process.pid, number)
 
 
 def ask_python(code: str, *arguments: str, timeout_s: float = 120, environment: Mapping[str, str] | None = None) -> Any:

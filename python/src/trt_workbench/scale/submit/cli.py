@@ -1,0 +1,93 @@
+"""`trtw submit`: a run in shards, by the scheduler that is there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from trt_workbench.console.common import DebugOption, JsonOption, handled, print_json, print_line, say, stdout_console
+from trt_workbench.console.drawing import draw
+
+if TYPE_CHECKING:
+    from trt_workbench.scale.submit.array import JobArray
+    from trt_workbench.scale.submit.scheduler import Scheduler
+
+To = Literal["local", "slurm", "kubernetes", "ray"]
+
+
+@handled
+def submit(
+    file: Annotated[Path, typer.Argument(metavar="RUN_FILE", help="YAML: what to run, in how many shards, and where.")],
+    *,
+    to: Annotated[To, typer.Option(help="Scheduler; local is this machine.")] = "local",
+    gpu_types: Annotated[str | None, typer.Option(help="GPU types of the file, separated by commas; else all.")] = None,
+    run: Annotated[bool, typer.Option("--run", help="Submit, wait and merge; else only write the files.")] = False,
+    check_node: Annotated[
+        bool, typer.Option("--check-node", help="Check this machine against the file, only.")
+    ] = False,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Run shards of a command by Slurm, Kubernetes, Ray or on this machine.
+
+    Without --run the files are only written, readable and commented: a script for sbatch, an Indexed Job, a Ray
+    program. Exit code 3 if the scheduler is missing, or a node is not as the file says; 4 if a shard failed for good.
+    """
+    from trt_workbench.scale.submit.array import arrays_of, read_array
+    from trt_workbench.scale.submit.document import load_run_file
+    from trt_workbench.scale.submit.node import check_node as check
+    from trt_workbench.scale.submit.run import scheduler_of
+
+    if check_node:
+        check(read_array(file))
+        return
+    types = [name.strip() for name in gpu_types.split(",")] if gpu_types is not None else []
+    arrays, scheduler = arrays_of(load_run_file(file), types), scheduler_of(to)
+    if run:
+        for array in arrays:
+            scheduler.require(array)
+    written = [path for array in arrays for path in _write(scheduler, array)]
+    if not run:
+        _show(scheduler, arrays, written, as_json=as_json)
+        return
+    runs = [_run(scheduler, array, debug=debug) for array in arrays]
+    if as_json:
+        print_json({"files": [*map(str, written)], "runs": [*map(str, runs)]})
+        return
+    for directory in runs:
+        print_line(stdout_console(quiet=False), f"Merged run: {directory}")
+    if runs[1:]:
+        say(f"Compare the types: trtw report {' '.join(map(str, runs))} --output {arrays[0].base / 'overview'}")
+
+
+def _write(scheduler: Scheduler, array: JobArray) -> list[Path]:
+    from trt_workbench.scale.submit.run import write_files
+
+    return write_files(scheduler, array)
+
+
+def _run(scheduler: Scheduler, array: JobArray, *, debug: bool) -> Path:
+    from trt_workbench.console.progress import progress_bar
+    from trt_workbench.scale.submit.run import run_array
+
+    with progress_bar("shards") as start:
+        bar = start(array.name)
+        directory = run_array(scheduler, array, say, bar)
+    draw(directory, debug=debug).end()
+    return directory
+
+
+def _show(scheduler: Scheduler, arrays: list[JobArray], written: list[Path], *, as_json: bool) -> None:
+    import shlex
+
+    after = [shlex.join(array.merge) for array in arrays]
+    commands = [line for array in arrays for line in scheduler.how(array)]
+    if as_json:
+        print_json({"files": [*map(str, written)], "run": commands, "merge": after})
+        return
+    console = stdout_console(quiet=False)
+    for title, lines in (("Written", [*map(str, written)]), ("Run", commands), ("Merge", after)):
+        for line in lines:
+            print_line(console, f"{title}: {line}")

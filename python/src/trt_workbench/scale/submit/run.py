@@ -1,0 +1,86 @@
+"""Write the files of a run; hand them over, wait, and merge."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Literal
+
+from trt_workbench.core.counts import counted
+from trt_workbench.core.errors import DeviceFailure
+from trt_workbench.core.files import write_text
+from trt_workbench.core.shard_files import read_shards
+from trt_workbench.scale.merging import merge_into
+from trt_workbench.scale.submit.array import JobArray
+from trt_workbench.scale.submit.kubernetes import Kubernetes
+from trt_workbench.scale.submit.local import Local
+from trt_workbench.scale.submit.ray import Ray
+from trt_workbench.scale.submit.scheduler import Scheduler
+from trt_workbench.scale.submit.slurm import Slurm
+
+To = Literal["local", "slurm", "kubernetes", "ray"]
+Progress = Callable[[int, int], None]
+_SCHEDULERS: dict[To, Callable[[], Scheduler]] = {"local": Local, "slurm": Slurm, "kubernetes": Kubernetes, "ray": Ray}
+# A shard that failed is handed over again, twice at most.
+_ATTEMPTS = 3
+_TAIL_LINES = 3
+
+
+def scheduler_of(to: To) -> Scheduler:
+    """Return what hands arrays to a scheduler."""
+    return _SCHEDULERS[to]()
+
+
+def write_files(scheduler: Scheduler, array: JobArray) -> list[Path]:
+    """Write what the scheduler takes into the array's folder, and return the paths.
+
+    Raises:
+        UsageProblem: a setting lacks, or the folder cannot be used.
+    """
+    files = scheduler.files(array)
+    array.begin()
+    for name, text in files.items():
+        write_text(array.folder / name, text)
+    return [array.folder / name for name in files]
+
+
+def run_array(scheduler: Scheduler, array: JobArray, say: Callable[[str], None], progress: Progress) -> Path:
+    """Run the shards that are not done, and merge all.
+
+    Returns:
+        The run directory of the merged run.
+
+    Raises:
+        UsageProblem: shards do not fit together.
+        ComponentMissing: the scheduler refuses the job.
+        DeviceFailure: a shard failed three times; what is done is kept.
+    """
+    for attempt in range(_ATTEMPTS):
+        if not (missing := array.missing()):
+            break
+        if attempt:
+            say(f"{array.name}: {_named(missing, array)} failed and will be run again ({attempt + 1} of {_ATTEMPTS}).")
+        scheduler.run(array, missing, lambda: progress(array.run.shards - len(array.missing()), array.run.shards))
+    if missing := array.missing():
+        raise DeviceFailure(
+            f"{_named(missing, array)} of {array.name} failed {_ATTEMPTS} times; the others are kept: "
+            f"`{shlex.join([*array.merge, '--partial'])}`. The log of the first ends: {_tail(array, missing[0])}"
+        )
+    progress(array.run.shards, array.run.shards)
+    merged = merge_into(read_shards([array.folder], partial=False), array.result)
+    return merged[1]
+
+
+def _named(indices: Sequence[int], array: JobArray) -> str:
+    names = ", ".join(f"{index}/{array.run.shards}" for index in indices[:10])
+    return f"{counted(len(indices), 'shard')} ({names}{', …' if indices[10:] else ''})"
+
+
+def _tail(array: JobArray, index: int) -> str:
+    log = array.logs / f"{index}.log"
+    try:
+        lines = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+    except OSError:
+        return f"there is none: {log}"
+    return f"{' '.join(lines[-_TAIL_LINES:])}: {log}"

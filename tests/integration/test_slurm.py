@@ -1,0 +1,67 @@
+"""A run on a real Slurm cluster: nodes drained and tasks killed while it runs, nothing lost and nothing twice."""
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.cli.test_shards import SCORED, without_times
+from tests.in_app import stderr_of, stdout_of
+from tests.slurm_cluster import TRTW, SlurmCluster, disturbed_run, lacking
+
+pytestmark = pytest.mark.skipif(bool(lacking()), reason=f"{lacking()} of Slurm is not installed (Debian: slurm-wlm)")
+EVALUATION = ["--limit", "24", "--backend", "ort-cpu", "--workers", "1", "--no-report"]
+SHARDS = 8
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
+    with SlurmCluster(tmp_path_factory.mktemp("slurm")) as running:
+        yield running
+
+
+def write(folder: Path, **changes: Any) -> Path:
+    document = {
+        "name": "scenes",
+        "command": "eval-coco",
+        "arguments": EVALUATION,
+        "shards": SHARDS,
+        "folder": str(folder / "out"),
+        "program": TRTW,
+    }
+    (folder / "RUN.yaml").write_text(yaml.safe_dump({**document, **changes}))
+    return folder / "RUN.yaml"
+
+
+def test_a_disturbed_array_gives_what_one_process_gives(cluster: SlurmCluster, tmp_path: Path) -> None:
+    stdout_of("eval-coco", *EVALUATION, "--output", tmp_path / "one")
+    found = disturbed_run(cluster, write(tmp_path), tmp_path / "out", seed=1)
+    assert found["exit_code"] == 0, found
+    assert found["completed"] == [1] * SHARDS, found
+    for name in SCORED:
+        assert (tmp_path / "out/run" / name).read_bytes() == (tmp_path / "one" / name).read_bytes(), name
+    assert without_times(tmp_path / "out/run") == without_times(tmp_path / "one")
+
+
+def test_a_type_of_gpu_is_asked_of_the_nodes_that_have_it(
+    cluster: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first task ends at the check of its node, which has no such card; a type that no node has is never queued."""
+    monkeypatch.setenv("SLURM_CONF", cluster.environment["SLURM_CONF"])
+    file = write(tmp_path, gpu_types={"h200": "NVIDIA H200", "b300": "NVIDIA B300"}, shards=1)
+    said = stderr_of("submit", file, "--to", "slurm", "--run", "--gpu-types", "b300")
+    assert "This cluster has no node with a GPU of type b300; there are: h200, l4." in said
+    stdout_of("submit", file, "--to", "slurm", "--gpu-types", "h200")
+    script = tmp_path / "out/h200/shards.sbatch"
+    command = ["sbatch", "--wait", script]
+    assert subprocess.run(command, env=cluster.environment, check=False, capture_output=True).returncode != 0
+    assert "the GPU is not there, wanted NVIDIA H200" in (tmp_path / "out/h200/logs/0.log").read_text()
+
+
+def test_a_measurement_has_its_node_alone(cluster: SlurmCluster, tmp_path: Path) -> None:
+    stdout_of("submit", write(tmp_path, alone=True), "--to", "slurm")
+    job = cluster.ask("sbatch", "--parsable", "--hold", str(tmp_path / "out/shards.sbatch")).strip()
+    assert "OverSubscribe=NO" in cluster.ask("scontrol", "show", "job", job)
+    cluster.ask("scancel", job)
