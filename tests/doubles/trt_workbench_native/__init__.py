@@ -98,17 +98,20 @@ load_tensorrt = tensorrt_status
 
 
 def cuda_status() -> dict[str, Any]:
-    return {"ok": True, "device_count": len(devices()), "error": None}
+    return {"ok": True, "device_count": len(_gpus()), "error": None}
 
 
-def devices(only: int | None = None) -> list[dict[str, Any]]:
+def _gpus() -> list[dict[str, Any]]:
     capability = os.environ.get("TRTW_DOUBLE_CAPABILITY", "9.0")
     names = os.environ.get("TRTW_DOUBLE_DEVICES", f"GPU {capability}").split(",")
-    found = [
+    return [
         {"name": name, "uuid": f"GPU-{number}", "compute_capability": capability, "memory_free_bytes": 1 << 30}
         for number, name in enumerate(names, start=1)
     ]
-    return found if only is None else found[only : only + 1]
+
+
+def devices(only: int | None = None) -> list[dict[str, Any]]:
+    return _gpus() if only is None else _gpus()[only : only + 1]
 
 
 def option_names() -> dict[str, list[str]]:

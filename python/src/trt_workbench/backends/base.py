@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from trt_workbench.core.errors import BackendFailure, ComponentMissing, UsageProblem, did_you_mean
 
@@ -123,6 +123,7 @@ class Session(abc.ABC):
         loaded: the TensorRT engine that it executes; None for another runtime.
         largest_batch: the most rows of a call; None where that is not known, or follows from `inputs` or `loaded`.
         shares_batches: whether calls in flight at once may become one batch, as on a server.
+        any_layout: whether `_infer` takes arrays of any strides; others are copied first.
         variants: options by a name, under which another session has to give the same outputs; `verify` compares them.
     """
 
@@ -136,6 +137,7 @@ class Session(abc.ABC):
     refuses_misfits: bool = True
     loaded: LoadedEngine | None = None
     largest_batch: int | None = None
+    any_layout: ClassVar[bool] = False
     shares_batches: bool = False
     variants: Mapping[str, Mapping[str, Any]] = {}
     _closed: bool = False
@@ -183,7 +185,7 @@ class Session(abc.ABC):
     def _checked(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         if self._closed:
             raise closed()
-        return check_inputs(self.inputs, inputs)
+        return check_inputs(self.inputs, inputs, any_layout=self.any_layout)
 
     def close(self) -> None:
         """Release what the session holds. Safe to call twice."""
@@ -246,7 +248,7 @@ class Session(abc.ABC):
 
     @abc.abstractmethod
     def _infer(self, inputs: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        """Execute checked, C-contiguous inputs."""
+        """Execute checked inputs, C-contiguous unless `any_layout`."""
 
     def _infer_at(self, inputs: dict[str, NDArray[Any]], name: str, index: int) -> NDArray[Any]:
         """Execute them for one index of an existing output; for sessions that would move more than that."""
@@ -439,8 +441,10 @@ class Backend(abc.ABC):
         """Load an existing file of a kind that this backend takes."""
 
 
-def check_inputs(specs: tuple[TensorSpec, ...], inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Return `inputs` in the model's order, C-contiguous and in native byte order.
+def check_inputs(
+    specs: tuple[TensorSpec, ...], inputs: Mapping[str, NDArray[Any]], *, any_layout: bool = False
+) -> dict[str, NDArray[Any]]:
+    """Return `inputs` in the model's order, in native byte order, and C-contiguous unless they may have any layout.
 
     Raises:
         UsageProblem: a name is missing or unknown, or a dtype, rank or fixed dimension differs.
@@ -454,7 +458,8 @@ def check_inputs(specs: tuple[TensorSpec, ...], inputs: Mapping[str, NDArray[Any
             f"Inputs do not match the model: missing {missing}, unknown {unknown}; it takes {list(map(str, specs))}."
         )
     # not ascontiguousarray: that turns a scalar into a vector
-    return {spec.name: np.asarray(checked_array(spec, inputs[spec.name]), order="C") for spec in specs}
+    order: Literal["C", "K"] = "K" if any_layout else "C"
+    return {spec.name: np.asarray(checked_array(spec, inputs[spec.name]), order=order) for spec in specs}
 
 
 # numpy builds a dtype's name on each access, which takes longer than all other checks
