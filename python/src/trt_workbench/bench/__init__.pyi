@@ -1,4 +1,6 @@
 from .availability import unavailable_backends as unavailable_backends
+from .cli import require_sound as require_sound
+from .cli import show as show
 from .config import BenchConfig as BenchConfig
 from .config import ModelEntry as ModelEntry
 from .config import RepetitionSettings as RepetitionSettings
@@ -13,6 +15,7 @@ from .ranking import rank as rank
 from .ranking import untrusted as untrusted
 from .regression import changes as changes
 from .run import BenchRun as BenchRun
+from .sharding import merge_shards as merge_shards
 from .view import Table as Table
 from .view import Winner as Winner
 from .view import tables as tables

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 from trt_workbench.backends.registry import get_backend
 from trt_workbench.bench.availability import require_available, require_known, unavailable_backends
@@ -14,11 +15,13 @@ from trt_workbench.bench.matrix import Point, expand
 from trt_workbench.bench.model_files import check_contracts, model_files, with_models
 from trt_workbench.bench.options import check_runtimes
 from trt_workbench.bench.run import BenchRun, Progress
+from trt_workbench.bench.sharding import block_of, samples_of, write_shard
 from trt_workbench.core.artefacts import Status
 from trt_workbench.core.directory import destination_of, run_directory
 from trt_workbench.core.documents import append_lines, read_document, write_json
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.records import Record, read_records
+from trt_workbench.core.shard import Shard
 from trt_workbench.verify import BenchGate
 
 
@@ -38,11 +41,18 @@ class PreparedBench:
         config: what was asked.
         points: the points to measure, in order.
         earlier: run directory to resume; None for a new run.
+        shard: the block of the sweeps to measure; None for all.
     """
 
     config: BenchConfig
     points: list[Point]
     earlier: Path | None = None
+    shard: Shard | None = None
+
+    @property
+    def own(self) -> list[Point]:
+        """The points of the shard, all where there is none."""
+        return block_of(self.points, self.shard) if self.shard else self.points
 
     def run(
         self,
@@ -68,27 +78,31 @@ class PreparedBench:
             KeyboardInterrupt: interrupted before anything was measured.
         """
         destination = destination_of(self.earlier) if self.earlier else output
+        points = self.own
         with run_directory("bench", destination) as run:
             reasons = unavailable_backends(
-                (point.backend for point in self.points), run.path / "availability.log", self.config.timeout_s
+                (point.backend for point in points), run.path / "availability.log", self.config.timeout_s
             )
             if not skip_unavailable:
                 require_available(reasons)
             write_json(run.path / "config.json", self.config)
             kept = self._keep(run.path)
             unavailable = {name: str(reason) for name, reason in reasons.items()}
-            bench = BenchRun(self.config, self.points, run.path, unavailable, kept, progress, gate)
-            facts = {"allow_unverified": bool(gate and gate.allows_unverified)}
+            bench = BenchRun(self.config, points, run.path, unavailable, kept, progress, gate, self.points)
+            facts: dict[str, Any] = {"allow_unverified": bool(gate and gate.allows_unverified)}
             status: Status = "complete"
             try:
                 bench.run()
             except BaseException as error:
-                if not (run.path / "records.jsonl").is_file():
+                if self.shard or not (run.path / "records.jsonl").is_file():
                     raise
                 status = "partial"
                 if not isinstance(error, KeyboardInterrupt):
                     run.commit(status, **facts)
                     raise
+            if self.shard:
+                write_shard(run.path, self.config, self.points, self.shard)
+                facts["shard"] = str(self.shard)
             return BenchOutcome(run.commit(status, **facts), status)
 
     def _keep(self, folder: Path) -> list[Record]:
@@ -99,24 +113,13 @@ class PreparedBench:
         (folder / "samples").mkdir()
         for record in kept:
             if record.samples:
-                shutil.copyfile(_samples(self.earlier, record), folder / record.samples)
+                shutil.copyfile(samples_of(self.earlier, record), folder / record.samples)
         append_lines(folder / "records.jsonl", kept)
         return kept
 
 
-def _samples(directory: Path, record: Record) -> Path:
-    """Return the file of a record's samples. Raises UsageProblem if it is none of the run's own."""
-    path, parts = directory / str(record.samples), PurePosixPath(str(record.samples)).parts
-    own = len(parts) == 2 and parts[0] == "samples" and parts[1] != ".."
-    if not own or path.is_symlink() or path.parent.is_symlink() or not path.is_file():
-        raise UsageProblem(
-            f"A record names a file of samples that is not in the run's folder samples ({record.samples}): {directory}"
-        )
-    return path
-
-
 def prepare_bench(
-    config: str, only: Sequence[str], models: Sequence[str] = (), url: str | None = None
+    config: str, only: Sequence[str], models: Sequence[str] = (), url: str | None = None, shard: Shard | None = None
 ) -> PreparedBench:
     """Check a configuration and expand its matrix.
 
@@ -125,6 +128,7 @@ def prepare_bench(
         only: as in `expand`.
         models: as in `with_models`.
         url: of the server, for runtimes that are one.
+        shard: the block of the sweeps to measure; None for all.
 
     Raises:
         UsageProblem: the configuration or a model cannot be used, a backend or one of its options is unknown, or no
@@ -138,7 +142,7 @@ def prepare_bench(
             f"{config}"
         )
     loaded = with_models(load_config(shipped.get(config, Path(config))), models)
-    return _planned(_with_server(loaded, url), only)
+    return replace(_planned(_with_server(loaded, url), only), shard=shard)
 
 
 def _with_server(config: BenchConfig, url: str | None) -> BenchConfig:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -22,9 +24,11 @@ from trt_workbench.console.drawing import draw
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import INTERRUPTED, CheckFailed, DeviceFailure, UsageProblem, error_kind
 from trt_workbench.core.settings import AllowUnverified, ServerUrl, Setting
+from trt_workbench.core.shard import ShardOption
 from trt_workbench.core.workers import CRASH, TIMEOUT
 
 if TYPE_CHECKING:
+    from trt_workbench.bench.bench_run import BenchOutcome
     from trt_workbench.bench.matrix import Point
     from trt_workbench.bench.view import Table as WorkTable
     from trt_workbench.core.artefacts import BenchArtefacts
@@ -48,6 +52,7 @@ def bench(
     resume: Annotated[Path | None, Setting("Resume an earlier run directory.")] = None,
     skip_unavailable: Annotated[bool, Setting("Skip unavailable backends, and list them.")] = False,
     allow_unverified: AllowUnverified = False,
+    shard: ShardOption = None,
     output: OutputOption = None,
     as_json: JsonOption = False,
     debug: DebugOption = False,
@@ -59,38 +64,63 @@ def bench(
     if show:
         _list()
         return
-    if resume is not None and (config is not None or output is not None or model or url):
+    if resume is not None and (config is not None or output is not None or model or url or shard):
         raise UsageProblem(
             "--resume uses the configuration and the folder of the earlier run; leave out other options."
         )
     say_if_allowed(allow_unverified=allow_unverified)
     from trt_workbench.bench.bench_run import prepare_bench, resume_bench
 
-    planned = resume_bench(resume, only) if resume else prepare_bench(config or "smoke", only, model, url)
+    planned = resume_bench(resume, only) if resume else prepare_bench(config or "smoke", only, model, url, shard)
     if dry_run:
-        _show_points(planned.points, as_json=as_json)
+        _show_points(planned.own, as_json=as_json)
         return
-    from trt_workbench.console.progress import progress_bar
     from trt_workbench.core.artefacts import read_bench_run
     from trt_workbench.verify import BenchGate
 
-    with progress_bar("measurements") as start:
-        outcome = planned.run(
-            output,
-            skip_unavailable=skip_unavailable,
-            progress=start("Measuring"),
-            gate=BenchGate(allow_unverified),
-        )
+    def measured(folder: Path | None) -> BenchOutcome:
+        from trt_workbench.console.progress import progress_bar
+
+        with progress_bar("measurements") as start:
+            return planned.run(
+                folder,
+                skip_unavailable=skip_unavailable,
+                progress=start("Measuring"),
+                gate=BenchGate(allow_unverified),
+            )
+
+    if shard:
+        from trt_workbench.bench.sharding import finished
+        from trt_workbench.console.shards import run_shard
+
+        done = partial(finished, planned.config, planned.points, shard)
+        run_shard(output, done, lambda folder: measured(folder).directory, as_json=as_json)
+        return
+    outcome = measured(output)
     drawing = draw(outcome.directory, debug=debug)
-    run = read_bench_run(outcome.directory)
-    _show(run, as_json=as_json)
+    _show(read_bench_run(outcome.directory), as_json=as_json)
     if outcome.status == "partial":
         say(f"Interrupted; continue with --resume {outcome.directory}")
         raise typer.Exit(INTERRUPTED)
+    require_sound({}, outcome.directory)
+    drawing.end()
+
+
+def show(_metrics: Mapping[str, Any], directory: Path) -> None:
+    """Print what a run measured."""
+    from trt_workbench.core.artefacts import read_bench_run
+
+    _show(read_bench_run(directory), as_json=False)
+
+
+def require_sound(_metrics: Mapping[str, Any], directory: Path) -> None:
+    """Raise where nothing was measured, outputs are wrong, or engines are not verified."""
+    from trt_workbench.core.artefacts import read_bench_run
+
+    run = read_bench_run(directory)
     _require_a_measurement(run)
     _require_right_outputs(run)
     _require_verified(run)
-    drawing.end()
 
 
 def _require_right_outputs(run: BenchArtefacts) -> None:

@@ -49,6 +49,7 @@ class BenchRun:
         kept: what an earlier run has measured; its repetitions are not measured again.
         progress: called with the measurements done, their total and what comes next.
         gate: rejects TensorRT engines that are not verified; None accepts all.
+        matrix: the points of all shards, whose shapes an engine is built for; of this run where there are none.
     """
 
     config: BenchConfig
@@ -58,6 +59,7 @@ class BenchRun:
     kept: Sequence[Record] = ()
     progress: Progress | None = None
     gate: BenchGate | None = None
+    matrix: Sequence[Point] = ()
 
     def __post_init__(self) -> None:
         """Prepare the folders.
@@ -159,7 +161,7 @@ class BenchRun:
             "preparation": vars(Preparation.of(entry)),
             "graphs": entry.graphs and str(entry.graphs),
             "contract": contract and str(contract),
-            "ranges": ranges(self.points, point.work),
+            "ranges": ranges(self.matrix or self.points, point.work),
             "seed": self.config.seed,
         }
         worker.send(request)

@@ -25,12 +25,19 @@ _ENDS = {"failed": "failed", "unavailable": "was not available"}
 
 def summary(run: BenchArtefacts, made: Sequence[Table]) -> list[str]:
     """Say in sentences what was measured, the result for every work, and how far it can be trusted."""
-    return [*alarms(run.records), *_outcome(run, made), *(table.sentence for table in made), *_caveats(run, made)]
+    sentences = (table.sentence for table in made)
+    return [*alarms(run.records), *_outcome(run, made), *sentences, *_merged(run), *_caveats(run, made)]
 
 
 def overall(run: BenchArtefacts, made: Sequence[Table]) -> list[str]:
     """Say the same without a sentence for every work."""
-    return [*alarms(run.records), *_outcome(run, made), *_caveats(run, made)]
+    return [*alarms(run.records), *_outcome(run, made), *_merged(run), *_caveats(run, made)]
+
+
+def _merged(run: BenchArtefacts) -> list[str]:
+    """Say which shards the run was put together from, if it was."""
+    shards = (run.run.model_extra or {}).get("shards")
+    return [shards["text"]] if shards else []
 
 
 def alarms(records: Sequence[Record]) -> list[str]:

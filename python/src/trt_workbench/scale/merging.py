@@ -37,7 +37,13 @@ def _llm() -> Merging:
     return Merging(merge_shards, show, require_gate)
 
 
-_MERGED: dict[str, Callable[[], Merging]] = {"eval-coco": _coco, "eval-llm": _llm}
+def _bench() -> Merging:
+    from trt_workbench.bench import merge_shards, require_sound, show
+
+    return Merging(merge_shards, show, require_sound)
+
+
+_MERGED: dict[str, Callable[[], Merging]] = {"bench": _bench, "eval-coco": _coco, "eval-llm": _llm}
 """By the command that makes the shards; imported when such shards are merged."""
 
 

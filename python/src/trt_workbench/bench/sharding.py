@@ -1,0 +1,125 @@
+"""Shards of a bench: blocks of its sweeps, as the runtimes of a work and the batches of a sweep belong together."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
+
+from trt_workbench.bench.config import BenchConfig
+from trt_workbench.bench.matrix import Point
+from trt_workbench.bench.model_files import model_files
+from trt_workbench.core.documents import append_lines, read_document, write_json
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.gpu import gpu_at
+from trt_workbench.core.hashing import hash_document
+from trt_workbench.core.records import Record, read_records
+from trt_workbench.core.shard import Shard
+from trt_workbench.core.shard_files import SHARD, ShardDocument, Shards, circumstances, done_before
+from trt_workbench.model.opened import sha256_of
+
+COMMAND: Final = "bench"
+
+
+def block_of(points: Sequence[Point], shard: Shard) -> list[Point]:
+    """Return the points of a shard: those of a block of the sweeps."""
+    sweeps = _sweeps(points)
+    block = shard.block(len(sweeps))
+    return [point for sweep in sweeps[block.start : block.stop] for point in sweep]
+
+
+def finished(config: BenchConfig, points: Sequence[Point], shard: Shard, output: Path) -> ShardDocument | None:
+    """Return what an earlier run of this shard left in `output`, if it was asked for the same and is whole."""
+    if not (output / SHARD).is_file():
+        return None
+    return done_before(output, shard, COMMAND, _asked(config, points))
+
+
+def write_shard(folder: Path, config: BenchConfig, points: Sequence[Point], shard: Shard) -> None:
+    """Write `shard.json`; `points` are those of all shards. Raises UsageProblem if it cannot be written."""
+    sweeps = _sweeps(points)
+    block = shard.block(len(sweeps))
+    measured = {(one.key, one.repetition) for one in _records(folder)}
+    wanted = [
+        {(point.key, repetition) for point in sweep for repetition in range(config.repetitions)}
+        for sweep in sweeps[block.start : block.stop]
+    ]
+    document = ShardDocument(
+        command=COMMAND,
+        index=shard.index,
+        count=shard.count,
+        unit="sweep",
+        items=len(sweeps),
+        first=block.start,
+        end=block.stop,
+        done=sum(one <= measured for one in wanted),
+        asked=_asked(config, points),
+        ran={},
+        whole={"records": len(_records(folder))},
+    )
+    try:
+        write_json(folder / SHARD, document)
+    except OSError as error:
+        raise UsageProblem(f"The shard cannot be written ({error.strerror}): {folder}") from error
+
+
+def merge_shards(shards: Shards, folder: Path) -> dict[str, Any]:
+    """Put the records and samples of all shards into `folder`; return what is to be said of them.
+
+    Raises:
+        UsageProblem: a shard's files do not fit its shard.json, or nothing is measured.
+    """
+    write_json(folder / "config.json", read_document(shards.runs[0].directory / "config.json", BenchConfig))
+    (folder / "samples").mkdir()
+    count = 0
+    for one in shards.runs:
+        records = _records(one.directory)
+        if len(records) != one.document.whole["records"]:
+            raise UsageProblem(
+                f"records.jsonl has {len(records)} entries and shard.json says {one.document.whole['records']}; copy "
+                f"the shard again or run it again: {one.directory}"
+            )
+        for record in records:
+            if record.samples:
+                shutil.copyfile(samples_of(one.directory, record), folder / record.samples)
+        append_lines(folder / "records.jsonl", records)
+        count += len(records)
+    if not count:
+        raise UsageProblem(f"Nothing is measured in these shards: {shards.runs[0].directory.parent}")
+    return {"schema_version": 1, "records": count, "notes": [shards.text], "shards": shards.facts()}
+
+
+def samples_of(directory: Path, record: Record) -> Path:
+    """Return the file of a record's samples. Raises UsageProblem if it is none of the run's own."""
+    path, parts = directory / str(record.samples), PurePosixPath(str(record.samples)).parts
+    own = len(parts) == 2 and parts[0] == "samples" and parts[1] != ".."
+    if not own or path.is_symlink() or path.parent.is_symlink() or not path.is_file():
+        raise UsageProblem(
+            f"A record names a file of samples that is not in the run's folder samples ({record.samples}): {directory}"
+        )
+    return path
+
+
+def _records(folder: Path) -> list[Record]:
+    return read_records(folder / "records.jsonl") if (folder / "records.jsonl").is_file() else []
+
+
+def _sweeps(points: Sequence[Point]) -> list[list[Point]]:
+    """Return the points that are measured together: of a scenario, model and shape, at all batches on all runtimes."""
+    found: dict[Any, list[Point]] = {}
+    for point in points:
+        work = point.work
+        key = (work.scenario, work.model, tuple(sorted(work.dims.items())), work.imgsz)
+        found.setdefault(key, []).append(point)
+    return [*found.values()]
+
+
+def _asked(config: BenchConfig, points: Sequence[Point]) -> dict[str, Any]:
+    hashes = {name: sha256_of(path) for name, path in model_files(config).items()}
+    return {
+        "model_sha256": hashes,
+        "settings": config.model_dump(mode="json"),
+        "points_sha256": hash_document({"points": [point.key for point in points]}),
+        **circumstances(cuda=gpu_at(0) is not None),
+    }

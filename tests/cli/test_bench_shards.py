@@ -1,0 +1,60 @@
+"""Shards of a bench: whole sweeps, measured anywhere of one kind, in one report."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.cli.test_bench import MEASURE, write_model
+from tests.in_app import json_of, measured, stderr_of, stdout_of
+from tests.texts import held
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """Two sweeps over a batch, on two runtimes."""
+    write_model(tmp_path / "m.onnx")
+    path = tmp_path / "bench.yaml"
+    path.write_text(
+        MEASURE
+        + "models: {tiny: {path: m.onnx}}\n"
+        + "runtimes: [{backend: ort-cpu}, {backend: ort-cpu, name: one, threads: 1}]\n"
+        + "scenarios: {first: {kind: arrays, batch: [1, 2]}, second: {kind: arrays, batch: [3]}}\n"
+    )
+    return path
+
+
+def test_shards_are_whole_sweeps_and_merge_to_one_report(config: Path, tmp_path: Path) -> None:
+    for index in range(3):  # the last has nothing to measure
+        words = ("bench", config, "--shard", f"{index}/3", "--output", tmp_path / "shards" / str(index))
+        assert "is done" in stdout_of(*words)
+    assert "already done" in stdout_of(*words)
+    assert json.loads((tmp_path / "shards" / "1" / "shard.json").read_text())["unit"] == "sweep"
+    stdout_of("merge", tmp_path / "shards", "-o", tmp_path / "merged")
+    records = measured(tmp_path / "merged")
+    listed = stdout_of("bench", config, "--dry-run").splitlines()
+    assert {f"{one.scenario}/{one.work}/{one.runtime}" for one in records} == {*listed}
+    assert len(records) == 2 * len(listed)
+    assert len({(one.key, one.repetition) for one in records}) == len(records)
+    for one in records:
+        assert (tmp_path / "merged" / str(one.samples)).is_file()
+    assert "Merged from 3 shards of 3." in (tmp_path / "merged" / "report.html").read_text()
+    parts = [stdout_of("bench", config, "--dry-run", "--shard", f"{index}/3").splitlines() for index in range(3)]
+    assert [line for part in parts for line in part] == listed
+
+
+def test_what_is_missing_is_said_and_changes_are_found(config: Path, tmp_path: Path) -> None:
+    stdout_of("bench", config, "--shard", "0/2", "--output", tmp_path / "0")
+    held(stderr_of("merge", tmp_path / "0", "-o", tmp_path / "merged"))
+    assert json_of("merge", tmp_path / "0", "-o", tmp_path / "merged", "--partial")["shards"]["missing"] == [1]
+    assert "Missing or half done: 1/2." in (tmp_path / "merged" / "report.html").read_text()
+    (tmp_path / "0" / "records.jsonl").write_text("")
+    held(stderr_of("merge", tmp_path / "0", "-o", tmp_path / "merged", "--partial"))
+    held(stderr_of("bench", "--resume", tmp_path / "0", "--shard", "0/2"))
+    held(stderr_of("bench", config, "--shard", "0/2"))
+
+
+def test_shards_of_other_configurations_are_refused(config: Path, tmp_path: Path) -> None:
+    stdout_of("bench", config, "--shard", "0/2", "--output", tmp_path / "0")
+    config.write_text(config.read_text().replace("batch: [3]", "batch: [4]"))
+    stdout_of("bench", config, "--shard", "1/2", "--output", tmp_path / "1")
+    held(stderr_of("merge", tmp_path / "0", tmp_path / "1", "-o", tmp_path / "merged"))
