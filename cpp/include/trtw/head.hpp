@@ -1,4 +1,5 @@
-// What a detector's outputs say: which values are boxes, scores and classes, which count, and suppression. CPU reference.
+// What a detector's outputs say: which values are boxes, scores and classes, which count, and suppression. CPU
+// reference.
 #pragma once
 
 #include "trtw/tensor.hpp"

@@ -39,9 +39,7 @@ template <>
 struct Argument<HeadPlace> {
     using Given = HeadPlace;
     static HeadPlace of(const HeadPlace& given, const char* /*name*/) { return given; }
-    static py::tuple shown(const HeadPlace& place) {
-        return py::make_tuple(place[0], place[1], place[2], place[3]);
-    }
+    static py::tuple shown(const HeadPlace& place) { return py::make_tuple(place[0], place[1], place[2], place[3]); }
 };
 
 namespace {

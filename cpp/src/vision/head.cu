@@ -245,8 +245,8 @@ __device__ void drop_each_other(const Head& head, int count, Shared& shared) {
         std::uint32_t mask = 0;
         if (mine < count && shared.dropped[mine] == 0) {
             for (int other = first; other < min(first + 32, mine); ++other) {
-                const bool is_dropped = shared.labels[other] == shared.labels[mine] &&
-                                        drops(head, shared.boxes[other], shared.boxes[mine]);
+                const bool is_dropped =
+                    shared.labels[other] == shared.labels[mine] && drops(head, shared.boxes[other], shared.boxes[mine]);
                 mask |= is_dropped ? 1U << (other - first) : 0U;
             }
         }
@@ -402,8 +402,8 @@ __device__ void send(const Result& from, const Result& to, int count) {
     }
 }
 
-__global__ void __launch_bounds__(threads) find_kernel(const __grid_constant__ Head head, Room room, bool collects,
-                                                       std::size_t bytes) {
+__global__ void __launch_bounds__(threads)
+    find_kernel(const __grid_constant__ Head head, Room room, bool collects, std::size_t bytes) {
     __shared__ Shared shared;
     const int image = static_cast<int>(blockIdx.x);
     Counter* counter = &room.counters[image];

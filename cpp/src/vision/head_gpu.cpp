@@ -47,8 +47,8 @@ std::vector<FoundBoxes> HeadGpu::found(int images) const {
     const Memory& memory = memory_.at(images);
     std::vector<FoundBoxes> all;
     for (int image = 0; image < images; ++image) {
-        const head::Result result = head::result_at(memory.host.data(), head::result_bytes(spec_.max_dets),
-                                                    spec_.max_dets, image);
+        const head::Result result =
+            head::result_at(memory.host.data(), head::result_bytes(spec_.max_dets), spec_.max_dets, image);
         FoundBoxes& one = all.emplace_back();
         one.odd = result.header->odd != 0;
         for (int at = 0; at < result.header->count; ++at) {

@@ -31,12 +31,12 @@ FoundBoxes found(const HeadSpec& spec, const std::vector<float>& values, Shape s
 }
 
 const std::vector<float> two_alike{
-    10, 10, 50, // centre x
-    10, 10, 50, // centre y
-    8,  8,  4,  // width
-    8,  8,  4,  // height
-    0.5, 0.75, 0, // first class
-    0, 0.25, 0.5, // second class
+    10,  10,   50,  // centre x
+    10,  10,   50,  // centre y
+    8,   8,    4,   // width
+    8,   8,    4,   // height
+    0.5, 0.75, 0,   // first class
+    0,   0.25, 0.5, // second class
 };
 
 } // namespace
