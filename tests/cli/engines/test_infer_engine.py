@@ -1,7 +1,9 @@
 """`infer-engine`: arrays in and out, state, checks, measuring."""
 
+import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,6 +11,8 @@ from tests.cli.engines.common import infer, measuring, write_model
 from tests.in_app import stderr_of, trtw
 from tests.onnx_text import write_onnx
 from tests.texts import held
+
+from trt_workbench.infer.calls import Caller, CallWay
 
 
 def test_inputs_by_name_and_in_order_give_the_same_outputs(plan: Path, arrays: dict[str, Path], tmp_path: Path) -> None:
@@ -201,6 +205,20 @@ def test_calls_are_measured_in_every_way(tmp_path: Path) -> None:
     shown = trtw("infer-engine", *measuring(plan, "--calls", "pinned,torch")).stdout
     assert "Microseconds of a user's call: median of 5 rounds, 94 % interval" in shown
     assert "note: torch was left out: PyTorch is absent, or sees no GPU." in shown
+
+
+def test_no_way_is_timed_before_all_were_called(plan: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work of PyTorch's is timed on what a call gave, whichever of the two comes first in a round."""
+
+    def ways(self: Caller, runner: Any) -> list[CallWay]:
+        called: list[int] = []
+        (way,) = self._numpy(runner)
+        first = dataclasses.replace(way, call=lambda: called.append(1) or way.call())
+        return [first, CallWay("after", "work on what it gave", way.fill, lambda: called[0])]
+
+    monkeypatch.setattr(Caller, "_torch", ways)
+    rows = infer(*measuring(plan, "--calls", "torch"))["benchmark"]["user_calls"]["rows"]
+    assert [row["name"] for row in rows[3:]] == ["numpy", "after"]
 
 
 def test_a_call_that_is_wrong_in_one_way_is_not_timed(plan: Path, monkeypatch: pytest.MonkeyPatch) -> None:
