@@ -54,13 +54,22 @@ class TorchWork:
         """Take a device by PyTorch's name."""
         import torch
 
-        self._torch, self._device = torch, device
+        self._torch, self._device, self._gpu = torch, device, torch.device(device).index
 
     def tensor(self, array: NDArray[Any]) -> Any:
         """Return a copy on the device."""
         from trt_workbench.backends.torch.onnx_torch.dtypes import as_torch
 
         return as_torch(array).to(self._device)
+
+    def stream(self) -> Any:
+        """Return the stream that PyTorch's work goes to; None without a GPU."""
+        return None if self._gpu is None else self._torch.cuda.current_stream(self._gpu)
+
+    def wait(self) -> None:
+        """Wait for what PyTorch's stream was given."""
+        if self._gpu is not None:
+            self._torch.cuda.current_stream(self._gpu).synchronize()
 
     def taken(self, array: Any) -> Any:
         """Return an array of the core's as a tensor, without a copy."""

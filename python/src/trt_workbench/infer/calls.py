@@ -235,8 +235,13 @@ def torch_ways(runner: Any, work: TorchWork, on_device: list[str]) -> Iterator[C
                 given[name] = work.tensor(array)
 
     def call(inputs: dict[str, Any]) -> dict[str, Any]:
-        found = runner.run(inputs, outputs=[], device_outputs=True)
+        found = runner.run(inputs, outputs=[], device_outputs=True, stream=work.stream())
         return {name: work.taken(array) for name, array in found.items()}
+
+    def waited() -> dict[str, Any]:
+        found = call(given)
+        work.wait()
+        return found
 
     def prepared() -> dict[str, Any]:
         return {name: work.before(value) if name in on_device else value for name, value in given.items()}
@@ -251,7 +256,7 @@ def torch_ways(runner: Any, work: TorchWork, on_device: list[str]) -> Iterator[C
         prepared()
         work.after(last)
 
-    yield CallWay("torch", "torch on the device, in and out", fill, lambda: call(given), work.arrays)
+    yield CallWay("torch", "torch on the device, in and out", fill, waited, work.arrays)
     yield CallWay("torch_between", "torch before and after, a number read", fill, between, work.arrays)
     yield CallWay("torch_alone", "the work of torch alone", fill, alone)
 
