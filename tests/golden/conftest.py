@@ -9,6 +9,7 @@ import pytest
 from tests.golden.cases import BENCH
 
 from trt_workbench.core import workers
+from trt_workbench.vision.scenes.scenes import GENERATOR_VERSION
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -20,7 +21,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def workplace(tmp_path_factory: pytest.TempPathFactory, forking: object) -> Iterator[Path]:
     """The folder of all cases: models of the repository, an array of noise, the scenes that eval-coco draws."""
     folder = tmp_path_factory.mktemp("golden").resolve()
-    scenes = folder / "tmp" / "datasets" / "shapes" / "v1"
+    scenes = folder / "tmp" / "datasets" / "shapes" / f"v{GENERATOR_VERSION}"
     (folder / "models").symlink_to(Path(__file__).parents[2] / "models")
     (folder / "scenes").symlink_to(scenes / "val")
     (folder / "scenes.json").symlink_to(scenes / "annotations" / "instances_val.json")
