@@ -66,7 +66,7 @@ class Parts:
             index = [slice(None)] * array.ndim
             said, pair = self._contract.outputs[name].valid, self._states.get(name)
             if said is not None:
-                index[said.axis] = slice(_length(said.by, known, array.shape[said.axis]))
+                index[said.axis] = said.part(known, array.shape[said.axis])
             elif pair and pair.shift and pair.shift.by is not None:
                 size = array.shape[pair.shift.axis]
                 filled = _length(pair.shift.by, after, size)

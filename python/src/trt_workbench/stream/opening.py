@@ -92,7 +92,8 @@ class OpenedStream:
         self._model_sha256 = graph_hash(self._graph, self.target)
         self.is_embedded = self._model_sha256 == sha256_of(embedded_model(ENCODER))
         self.contract_path = self._contract_path()
-        self.contract: Contract = read_contract(self.contract_path, read_tensors(self.target))
+        contract = read_contract(self.contract_path, read_tensors(self.target))
+        self.contract: Contract = contract.with_constants(settings.constants)
         backend = require_backend(settings.backend, self.target.suffix, say)
         self.backend = backend.name
         for precision in settings.precision:

@@ -54,9 +54,9 @@ class PooledStream:
         ended: whether a chunk was short, which is the end of a stream.
     """
 
-    def __init__(self, pool: StreamPool, number: int, context: NDArray[Any]) -> None:
-        """Take the number that the pool's states have for it, and the content before its first frame."""
-        self._pool, self._number, self._context = pool, number, context
+    def __init__(self, pool: StreamPool, number: int, context: NDArray[Any], constants: Mapping[str, float]) -> None:
+        """Take the number that the pool's states have for it, the content before its first frame, and constants."""
+        self._pool, self._number, self._context, self._constants = pool, number, context, constants
         self.chunks, self.frames, self.ended = 0, 0, False
 
     def push(self, frames: NDArray[Any]) -> Arrays:
@@ -143,14 +143,18 @@ class StreamPool:
         self._lock = threading.Lock()
         self._timing: dict[str, float] = {}
 
-    def open(self) -> PooledStream:
+    def open(self, constants: Mapping[str, float | str] | None = None) -> PooledStream:
         """Return a new stream in the contract's initial state.
 
+        Args:
+            constants: numbers, or names of them, in place of those of the contract's inputs with the role constant.
+
         Raises:
-            UsageProblem: `capacity` streams are open, or another thread uses the pool.
+            UsageProblem: `capacity` streams are open, another thread uses the pool, or there is no such constant.
         """
+        numbers = self.contract.constants(constants or {})
         with self._alone() as states:
-            stream = PooledStream(self, states.open(), self._rows.first_context())
+            stream = PooledStream(self, states.open(), self._rows.first_context(), numbers)
             self._open.add(stream)
             return stream
 
@@ -304,7 +308,7 @@ class StreamPool:
     def _cut(self, stream: PooledStream, frames: NDArray[Any]) -> Piece:
         if stream.ended:
             raise UsageProblem("The stream has ended with a chunk that was shorter than a hop; open another one.")
-        return self._rows.cut(frames, stream._context, stream.chunks, stream.frames)
+        return self._rows.cut(frames, stream._context, stream.chunks, stream.frames, stream._constants)
 
     def _run(self, states: StatePool, streams: Sequence[PooledStream], pieces: Sequence[Piece]) -> list[Arrays]:
         """Run chunks in one call, and move their streams on."""

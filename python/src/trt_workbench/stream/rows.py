@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.stream.contract.contract import Contract
-from trt_workbench.stream.contract.feeding import number_of, put
+from trt_workbench.stream.contract.feeding import normalize, number_of, put
 from trt_workbench.stream.contract.parts import Chunk, ChunkSize, FrameCounter, Mask
 
 Arrays = dict[str, NDArray[Any]]
@@ -27,6 +27,7 @@ class Piece:
         kind: first or later chunk of the contract.
         size: frames that the model is fed.
         numbers: of the inputs that are computed, by name.
+        constants: numbers of the stream's own constants, by name.
     """
 
     context: NDArray[Any]
@@ -34,6 +35,7 @@ class Piece:
     kind: ChunkSize
     size: int
     numbers: Mapping[str, int]
+    constants: Mapping[str, float]
 
     @property
     def valid(self) -> int:
@@ -116,8 +118,10 @@ class Rows:
         shape = self._by_row(whole).shape[1:-1]
         return np.full((*shape, frames), self.contract.chunking.left_fill, whole.dtype)
 
-    def cut(self, frames: NDArray[Any], context: NDArray[Any], index: int, start: int) -> Piece:
-        """Return a stream's chunk with so many chunks and new frames before it.
+    def cut(
+        self, frames: NDArray[Any], context: NDArray[Any], index: int, start: int, constants: Mapping[str, float] = {}
+    ) -> Piece:
+        """Return a stream's chunk with so many chunks and new frames before it, and constants of its own.
 
         Raises:
             UsageProblem: its shape or dtype does not fit, or a counter has run out.
@@ -133,7 +137,7 @@ class Rows:
             if fits and 1 <= bare.shape[-1] <= size - kind.left_context:
                 new = int(bare.shape[-1])
                 chunk = Chunk(index=index, start=start, new=new, left_context=kind.left_context, size=size)
-                return Piece(context, bare[0], kind, size, self._numbers(chunk))
+                return Piece(context, bare[0], kind, size, self._numbers(chunk), constants)
         raise UsageProblem(
             f"The new frames of a chunk are {dtype} {list(self.hop(first=not index).shape)} for {self._name}, or fewer "
             f"at the stream's end; these are {array.dtype} {list(np.shape(frames))}."
@@ -146,11 +150,12 @@ class Rows:
         shape[self.contract.signal[1].time_axis] = self.fed(kind) - kind.left_context
         return np.full(shape, self.contract.chunking.left_fill, self._dtypes[self._name])
 
-    def alike(self, piece: Piece) -> tuple[int, ...]:
+    def alike(self, piece: Piece) -> tuple[float, ...]:
         """Return what chunks of one call have in common: their size, and the numbers that rows do not have each."""
         length = self.contract.length
         common = [piece.valid] if length and length[0] not in self.axes else []
-        return (piece.size, *common, *(number for name, number in piece.numbers.items() if name not in self.axes))
+        own = (*piece.numbers.items(), *piece.constants.items())
+        return (piece.size, *common, *(number for name, number in own if name not in self.axes))
 
     def _numbers(self, chunk: Chunk) -> dict[str, int]:
         """Return the numbers of inputs that are computed. Raises UsageProblem where an input cannot have its number."""
@@ -179,10 +184,13 @@ class Rows:
             row[..., :start] = piece.context[..., piece.context.shape[-1] - start :]
             row[..., start : piece.valid] = piece.frames
             row[..., piece.valid :] = self.contract.chunking.left_fill
+            if self.contract.chunking.normalize:
+                normalize(self.contract, row, piece.valid)
         for name in self._others:
             tensor, axis = self.contract.inputs[name], self.axes.get(name)
             if tensor.role == "constant":
-                found[name][...] = tensor.value
+                for row in range(1 if axis is None else len(pieces)):
+                    row_of(found[name], axis, row)[...] = pieces[row].constants.get(name, tensor.number())
                 continue
             if isinstance(tensor, FrameCounter | Mask):
                 rows = range(1 if axis is None else len(pieces))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from trt_workbench.core.errors import UsageProblem, did_you_mean, whole_number
-from trt_workbench.core.settings import AllowUnverified, BackendOptions, Device, Seed, Setting, Trust, with_flags
+from trt_workbench.core.settings import AllowUnverified, BackendOptions, Device, Seed, Setting, Trust, pairs, with_flags
 
 if TYPE_CHECKING:
     from trt_workbench.backends.base import Backend
@@ -44,6 +45,17 @@ def read_streams(option: str, text: str) -> tuple[int, ...]:
     if len(numbers) < len(found):
         raise UsageProblem(f"{option} takes numbers of streams from 1 to {MOST_STREAMS}, such as 1,4,16, not {text!r}.")
     return tuple(numbers)
+
+
+def read_constants(option: str, texts: Sequence[str]) -> dict[str, float | str]:
+    """Return values by name of a repeated option; a number is taken as one. Raises UsageProblem as `pairs`."""
+    found: dict[str, float | str] = {}
+    for name, text in pairs(option, texts).items():
+        try:
+            found[name] = float(text)
+        except ValueError:
+            found[name] = text
+    return found
 
 
 @dataclass(frozen=True)
@@ -84,6 +96,16 @@ class StreamSettings:
     chunk: Annotated[
         int | None, Setting("Frames of a chunk, left context included; the contract's by default.", min=1)
     ] = None
+    constants: Annotated[
+        Mapping[str, float | str],
+        Setting(
+            "Value of a constant of the contract, or the name of one, such as prompt_index=en-US; repeatable.",
+            kind=list[str],
+            read=read_constants,
+            flags="--constant",
+            metavar="NAME=VALUE",
+        ),
+    ] = field(default_factory=dict)
     gates: Annotated[
         Literal["contract", "checklist"],
         Setting("Limits: the contract's (defaults by precision), or the checklist's absolute ones."),

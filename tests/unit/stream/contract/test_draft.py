@@ -181,7 +181,7 @@ def test_exporters_write_the_chunk_into_the_metadata(
     # the first chunk has nothing before it
     assert made["chunking"]["first"] == {"size": 45, "left_context": 0}
     assert made["chunking"]["later"] == {"size": 45, "left_context": left}
-    held(notes[-1])
+    held(next(note for note in notes if note.startswith("Chunks")))
     made, _, _ = drafted(zipformer(tmp_path, **metadata), left_context=1)
     assert made["chunking"]["first"]["left_context"] == made["chunking"]["later"]["left_context"] == 1
 
@@ -230,16 +230,16 @@ def test_sizes_of_outputs_are_read_from_the_graph_where_chunks_are_known(tmp_pat
     model = attention(tmp_path)
     assert "outputs.encoded.shape.2" in drafted(model)[1]
     made, left, notes = drafted(model, first=5, later=9, left_context=1, init=0.0, batch=(1, 3, 3))
-    assert list(left) == ["inputs.length.range.0"]
+    assert not left
     assert made["outputs"]["encoded"]["shape"] == ["B", 4, "(T - 1) // 2"]
     valid = "Valid: encoded_len gives the number of valid entries of encoded, along dimension 2"
     assert made["outputs"]["encoded"]["valid"] == {"axis": 2, "by": "encoded_len"}
-    assert notes == [valid]
+    assert notes[-1] == valid
     # exporters name outputs after inputs that they are made of
     wrong = attention(tmp_path, ("float[B,4,N] encoded", "float[B,4,T] encoded"), name="wrong")
-    made, _, notes = drafted(wrong, first=5, later=9)
+    made, _, notes = drafted(wrong, first=5, later=9, init=0.0, batch=(1, 3, 3))
     assert made["outputs"]["encoded"]["shape"] == ["B", 4, "(T - 1) // 2"]
-    assert notes == [
+    assert notes[-2:] == [
         valid,
         "Sizes: dimension 2 of encoded is (T - 1) // 2 in the graph; the model calls it T, like one of an input",
     ]

@@ -8,6 +8,7 @@ from trt_workbench.core.counts import counted
 from trt_workbench.core.elements import is_finite
 from trt_workbench.stream.check.steps import CannotRun, ChunkRun, lengths_by, row_values
 from trt_workbench.stream.check.trial import CheckTally, ContractTrial
+from trt_workbench.stream.contract.expressions import Expression
 from trt_workbench.stream.contract.parts import Chunk
 
 _MOST_SIZES = 24
@@ -130,19 +131,23 @@ def _totals(trial: ContractTrial, steps: list[ChunkRun], found: CheckTally) -> N
 def _within(trial: ContractTrial, step: ChunkRun, found: CheckTally) -> None:
     """Add valid lengths beyond the tensor's size."""
     contract = trial.contract
+    none = Expression(0)
     parts = [
-        (name, step.outputs[name], one.valid.axis, one.valid.by) for name, one in contract.outputs.items() if one.valid
+        (name, step.outputs[name], one.valid.axis, one.valid.offset, one.valid.by)
+        for name, one in contract.outputs.items()
+        if one.valid
     ]
     parts += [
-        (pair.input, step.inputs[pair.input], pair.shift.axis, pair.shift.by)
+        (pair.input, step.inputs[pair.input], pair.shift.axis, none, pair.shift.by)
         for pair in contract.state
         if pair.shift and pair.shift.by
     ]
-    for name, array, axis, rule in parts:
-        longest = max(lengths_by(rule, contract, step))
-        if axis < array.ndim and longest > array.shape[axis]:
+    for name, array, axis, offset, rule in parts:
+        first, longest = max(lengths_by(offset, contract, step)), max(lengths_by(rule, contract, step))
+        if axis < array.ndim and first + longest > array.shape[axis]:
+            after = f" after {first}" if first else ""
             found.add(
-                f"has {array.shape[axis]} entries in dimension {axis}, fewer than the valid {rule} = {longest}",
+                f"has {array.shape[axis]} entries in dimension {axis}, fewer than the valid {rule} = {longest}{after}",
                 step.chunk,
                 name,
             )

@@ -56,9 +56,17 @@ def padding(trial: ContractTrial, found: CheckTally) -> None:
             loud = trial.stepper.step(short, signal, held, {name: np.moveaxis(padded, -1, tensor.time_axis)})
             words = f"is changed by the padding after {short.valid} valid frames of {short.size}"
             for output, distance in trial.distances(loud, quiet, trial.contract.outputs).items():
-                found.equal(distance, trial.limit, words, step.chunk, output)
+                found.equal(distance, trial.limit, words + _lacking(trial, output), step.chunk, output)
     if not found.cases:
         found.reason = f"{trial.contract.length[0]} is always the whole chunk"
+
+
+def _lacking(trial: ContractTrial, output: str) -> str:
+    """Return the key whose absence may be the reason for a finding, as the end of a sentence."""
+    contract = trial.contract
+    if contract.outputs[output].valid or any(pair.output == output for pair in contract.state):
+        return ""
+    return f"; if only a part of it counts, add outputs.{output}.valid to the contract"
 
 
 def batch(trial: ContractTrial, found: CheckTally) -> None:

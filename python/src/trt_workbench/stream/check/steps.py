@@ -198,13 +198,21 @@ def row_values(contract: Contract, step: ChunkRun, names: frozenset[str]) -> lis
     return rows
 
 
-def valid_part(array: NDArray[Any], axis: int, lengths: Sequence[int], batch: int | None, at: str) -> NDArray[np.bool_]:
-    """Return which entries of an array are valid: of each row, so many of an axis at its start or end."""
+def valid_part(
+    array: NDArray[Any],
+    axis: int,
+    lengths: Sequence[int],
+    batch: int | None,
+    at: str,
+    offsets: Sequence[int] = (),
+) -> NDArray[np.bool_]:
+    """Return which entries of an array are valid: of each row, so many of an axis at its start, after some, or end."""
     size = array.shape[axis]
     places = np.arange(size)
     mask = np.zeros(array.shape, bool)
     for row, length in enumerate(lengths):
-        chosen = places < length if at == "start" else places >= size - length
+        first = offsets[row] if row < len(offsets) else 0
+        chosen = (places >= first) & (places < first + length) if at == "start" else places >= size - length
         where: list[Any] = [slice(None)] * array.ndim
         if batch is not None:
             where[batch] = slice(row, row + 1)

@@ -110,7 +110,8 @@ class ContractTrial:
         output, array = self.contract.outputs[name], step.outputs[name]
         if output.valid and output.valid.axis < array.ndim:
             lengths = lengths_by(output.valid.by, self.contract, step)
-            return valid_part(array, output.valid.axis, lengths, self.contract.batch_axis(name), "start")
+            batch, offsets = self.contract.batch_axis(name), lengths_by(output.valid.offset, self.contract, step)
+            return valid_part(array, output.valid.axis, lengths, batch, "start", offsets)
         for pair in self.contract.state:
             if pair.output == name:
                 return self.valid_state(pair, self._as_inputs(step), array)

@@ -14,12 +14,14 @@ from pydantic import Field
 
 from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import Strict
+from trt_workbench.core.errors import UsageProblem, did_you_mean
 from trt_workbench.engine.profiles import Profile, ShapeRange
 from trt_workbench.stream.contract.decoding import Decoding
 from trt_workbench.stream.contract.expressions import Expression
 from trt_workbench.stream.contract.parts import (
     Chunk,
     Chunking,
+    Constant,
     FrameCounter,
     Gates,
     Input,
@@ -82,6 +84,29 @@ class Contract(Strict):
     def chunk_names(self) -> tuple[str, ...]:
         """Numbers of a chunk that expressions may use."""
         return CHUNK_NAMES if self.schema_version > 1 else CHUNK_NAMES[:-1]
+
+    def constants(self, given: Mapping[str, float | str]) -> dict[str, float]:
+        """Return the numbers of constants that a stream has of its own. Raises UsageProblem where there are none."""
+        inputs = {name: one for name, one in self.inputs.items() if isinstance(one, Constant)}
+        found = {}
+        for name, value in given.items():
+            if name not in inputs:
+                raise UsageProblem(f"The contract has no constant {name}; {did_you_mean(name, inputs)}")
+            try:
+                found[name] = inputs[name].number(value)
+            except ValueError as error:
+                raise UsageProblem(f"Constant {name}: {error}") from error
+        return found
+
+    def with_constants(self, given: Mapping[str, float | str]) -> Contract:
+        """Return the contract with other values of constants. Raises UsageProblem as `constants`."""
+        self.constants(given)  # refuses what there is none of
+        inputs = {
+            name: one.model_copy(update={"value": given[name]}) if name in given else one
+            for name, one in self.inputs.items()
+        }
+        fields = {name: getattr(self, name) for name in Contract.model_fields}
+        return Contract.model_validate({**fields, "inputs": inputs}) if given else self
 
     def known(self, values: Symbols, chunk: Chunk) -> dict[str, int]:
         """Return symbols' values and the chunk's numbers, as expressions may use them."""

@@ -5,10 +5,20 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.model.facts import ModelTensor
 from trt_workbench.stream.contract.contract import CHUNK_NAMES
-from trt_workbench.stream.contract.draft_stream import WHOLE, DraftedStream, Known, counted_of
+from trt_workbench.stream.contract.draft_stream import WHOLE, DraftedStream, Known
+from trt_workbench.stream.contract.exporters import (
+    cache_sizes,
+    counted_of,
+    named_constants,
+    normalization,
+    same_batch,
+    subsampling,
+    with_one_batch,
+)
 from trt_workbench.stream.contract.expressions import RESERVED
 from trt_workbench.stream.contract.graph import StreamGraph
 from trt_workbench.stream.contract.model_tensors import ModelTensors
@@ -16,6 +26,8 @@ from trt_workbench.stream.contract.reading import UNDECIDED
 
 _ROLES = "signal, length, state, constant, counter or mask"
 # In names of inputs that callers count.
+# Streams per call where nothing is said.
+_STREAMS = (1, 2, 4)
 _COUNTED = re.compile(r"offset|pos|step|start|index|processed|frame")
 
 
@@ -41,8 +53,9 @@ def draft(
 
 class _Draft:
     def __init__(self, model: ModelTensors, known: Known, graph: StreamGraph | None) -> None:
+        aliases, model = same_batch(model), with_one_batch(model)
         self._model, self._known = model, known
-        self._stream = stream = DraftedStream(model, known, graph)
+        self._stream = stream = DraftedStream(model, known, graph, aliases)
         self.notes = list(stream.notes)
         self._signal, self._batch, self._time = stream.signal, stream.batch, stream.time_axis
         most = known.batch[2] if known.batch else 1
@@ -60,6 +73,7 @@ class _Draft:
             self.notes.append(f"Memory: infinite, because the model has {' and '.join(self._recurrent)}")
         if unused:
             self.notes.append("--batch is not used: the dimension of the streams in the signal is not known")
+        self._fixed, self._named = cache_sizes(model), named_constants(model)
         self._symbols: dict[str, Any] = {}
         self._spelled: dict[str, str] = {}
         self._sizes: dict[str, tuple[int | str | None, ...]] = {}
@@ -72,14 +86,16 @@ class _Draft:
         # a role that is to be decided may be one of version 2
         newer = any(one["role"] in ("counter", "mask") or UNDECIDED in one["role"] for one in inputs.values())
         outputs = {one: self._output(tensor) for one, tensor in self._model.outputs.items()}
+        stream, chunking = self._stream, self._chunking()
+        newest = bool(self._named or (stream.exported and stream.exported.valid) or "normalize" in chunking)
         return {
-            "schema_version": 2 if newer else 1,
+            "schema_version": 3 if newest else 2 if newer else 1,
             "name": name,
             "symbols": self._symbols,
             "inputs": inputs,
             "outputs": outputs,
             "state": self._states(),
-            "chunking": self._chunking(),
+            "chunking": chunking,
             "profiles": [{"name": "all", "symbols": self._profile()}],
             "invariants": [],
         }
@@ -150,16 +166,36 @@ class _Draft:
         if tensor.name in self._stream.pairs:
             return {**found, "role": "state"}
         if self._signal and tensor.name == self._stream.length:
-            high = self._time_size()
-            return {
-                **found,
-                "role": "length",
-                "of": self._signal.name,
-                "range": [f"{UNDECIDED}: the fewest frames that the model takes", high],
-            }
+            return {**found, **self._length(tensor.name)}
+        if tensor.name in self._named:
+            values = self._named[tensor.name]["values"]
+            self.notes.append(
+                f"Constant: {tensor.name}, {counted(len(values), 'value')} with names (the model's metadata)"
+            )
+            return {**found, **self._named[tensor.name]}
         if self._counted and tensor.name in self._counted.roles:
             return {**found, **self._counted.roles[tensor.name]}
         return {**found, "role": f"{UNDECIDED}: {_ROLES}{self._hint(tensor)}"}
+
+    def _length(self, name: str) -> dict[str, Any]:
+        """Return what an input of lengths is: always that of a whole chunk, until the user says that fewer will do."""
+        assert self._signal is not None
+        exported, sizes = self._stream.exported, [size for size in self._stream.sizes if size is not None]
+        if exported and exported.valid:  # its padding is part of what it was trained on
+            self.notes.append(f"Length: {name} is always {exported.frames}, the whole window")
+            return {"role": "constant", "value": exported.frames}
+        least: int | str = f"{UNDECIDED}: the fewest frames that the model takes"
+        rate = subsampling(self._model.metadata)
+        if rate and not exported and not self._stream.pairs:
+            least = rate
+            self.notes.append(f"Length: at least {counted(rate, 'frame')} (subsampling_factor of the model's metadata)")
+        elif sizes:
+            least = min(sizes)
+            self.notes.append(
+                f"Length: at least {counted(least, 'frame')}, a whole chunk; a smaller number in the range of {name} "
+                "lets the last chunk of a stream be shorter"
+            )
+        return {"role": "length", "of": self._signal.name, "range": [least, self._time_size()]}
 
     def _hint(self, tensor: ModelTensor) -> str:
         """Return what may help to decide an input's role."""
@@ -198,9 +234,11 @@ class _Draft:
 
     def _valid(self, tensor: ModelTensor) -> dict[str, Any] | str | None:
         """Return which entries of an output count where a chunk is padded; None for one that has no frames."""
-        length = self._model.inputs.get(self._stream.length or "")
+        length, exported = self._model.inputs.get(self._stream.length or ""), self._stream.exported
         if length is None or tensor.shape is None:
             return None
+        if exported and exported.valid and len(tensor.shape) > 1:
+            return self._middle(tensor)
         kept = self._stream.pairs.values()
         lengths = [
             name
@@ -225,8 +263,24 @@ class _Draft:
             f'{{"axis": {axes[0]}, "by": "{by}"}}; null if padding changes none'
         )
 
+    def _middle(self, tensor: ModelTensor) -> dict[str, Any] | None:
+        """Return the middle of a window, which alone counts; None for an output without frames."""
+        exported = self._stream.exported
+        assert exported is not None
+        assert exported.valid is not None
+        axes = [axis for axis, dim in enumerate(tensor.shape or ()) if not isinstance(dim, int) and dim != self._batch]
+        if len(axes) != 1:
+            return None
+        (first, count), right = exported.valid, exported.right
+        self.notes.append(f"Valid: entries {first} to {first + count - 1} of {tensor.name}, along dimension {axes[0]}")
+        rate = f" / {exported.hop // count}"
+        by = f"ceil((new - ({right} if chunk == 0 else 0)){rate})"
+        return {"axis": axes[0], "offset": first, "by": by}
+
     def _states(self) -> list[dict[str, Any]]:
-        init = self._known.init if self._known.init is not None else f"{UNDECIDED}: before the first chunk, usually 0"
+        init = 0 if self._known.init is None else self._known.init
+        if self._stream.pairs and self._known.init is None:
+            self.notes.append("State: zeros before the first chunk (--init says another value)")
         return [{"output": other, "input": name, "init": init} for name, other in self._stream.pairs.items()]
 
     def _chunking(self) -> dict[str, Any]:
@@ -238,6 +292,13 @@ class _Draft:
 
         found: dict[str, Any] = {"first": kind(0, "the first chunk", "--first")}
         found["later"] = kind(1, "every later chunk", "--later")
+        if self._stream.exported and self._stream.exported.right:
+            found["right_context"] = self._stream.exported.right
+        over = normalization(self._model.metadata, self._stream.exported, has_state=bool(self._stream.pairs))
+        if over:
+            frames = "all frames of a chunk" if over == "window" else "the frames of an utterance"
+            self.notes.append(f"Features: normalised over {frames} (normalize_type of the model's metadata)")
+            found["normalize"] = over
         if self._recurrent and self._stream.pairs:
             found["memory"] = {"kind": "infinite"}
         return found
@@ -245,17 +306,20 @@ class _Draft:
     def _profile(self) -> dict[str, Any]:
         ranges: dict[str, Any] = {}
         sizes = [size for size in self._stream.sizes if size is not None]
-        held = self._counted.sizes.items() if self._counted else ()
-        counted = {self._spelled[name]: size for name, size in held if name in self._spelled}
+        held = {**self._fixed, **(self._counted.sizes if self._counted else {})}
+        sizes_of = {self._spelled[name]: size for name, size in held.items() if name in self._spelled}
         for symbol, rule in self._symbols.items():
             if rule is not None:
                 continue
             words = f"{UNDECIDED}: [min, opt, max] of this size"
             if symbol == self._spelled.get(self._batch or ""):
-                streams = f"{UNDECIDED}: [min, opt, max] streams per call (--batch)"
-                ranges[symbol] = list(self._known.batch) if self._known.batch else streams
-            elif symbol in counted:
-                ranges[symbol] = [counted[symbol]] * 3
+                ranges[symbol] = list(self._known.batch or _STREAMS)
+                if not self._known.batch:
+                    self.notes.append(
+                        f"Streams per call: {_STREAMS[0]} to {_STREAMS[2]} (--batch says another maximum)"
+                    )
+            elif symbol in sizes_of:
+                ranges[symbol] = [sizes_of[symbol]] * 3
             elif self._time is not None and symbol == self._time_size():
                 of_chunks = f"{UNDECIDED}: [min, opt, max] frames per chunk (--first and --later)"
                 ranges[symbol] = [min(sizes), sizes[-1], max(sizes)] if len(sizes) == 2 else of_chunks

@@ -2,91 +2,16 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem, did_you_mean
 from trt_workbench.model.facts import ModelTensor
+from trt_workbench.stream.contract.exporters import chunk_of
 from trt_workbench.stream.contract.graph import StreamGraph
 from trt_workbench.stream.contract.model_tensors import ModelTensors
 from trt_workbench.stream.contract.state_names import alike, state_pairs
-
-# icefall, NeMo for sherpa-onnx, WeNet: frames of a chunk, and what the number of new ones is a product of.
-_CHUNK_KEYS = (
-    ("T", ("decode_chunk_len",)),
-    ("window_size", ("chunk_shift",)),
-    ("decoding_window", ("chunk_size", "subsampling_rate")),
-)
-
-
-@dataclass(frozen=True)
-class ChunkKeys:
-    """Frames of a chunk, new ones in each, and the keys of the metadata that say it."""
-
-    frames: int
-    hop: int
-    keys: str
-
-
-def chunk_of(metadata: Mapping[str, str]) -> ChunkKeys | None:
-    """Return the chunk that an exporter wrote into the metadata."""
-    for size, factors in _CHUNK_KEYS:
-        numbers = [_number(metadata, key) for key in (size, *factors)]
-        if None not in numbers:
-            frames, *others = (number or 0 for number in numbers)
-            hop = math.prod(others)
-            return ChunkKeys(frames, hop, ", ".join((size, *factors))) if 0 < hop <= frames else None
-    return None
-
-
-@dataclass(frozen=True)
-class Counted:
-    """What the caller of a model keeps.
-
-    Attributes:
-        roles: keys of the inputs' entries in a contract.
-        sizes: by what the model calls a dimension.
-        note: what was concluded.
-    """
-
-    roles: Mapping[str, Mapping[str, Any]]
-    sizes: Mapping[str, int]
-    note: str
-
-
-def counted_of(model: ModelTensors) -> Counted | None:
-    """Return what WeNet's caller keeps for an encoder with a cache of so many chunks; None of another model.
-
-    The cache has one size from the first chunk on, and the mask says how much of it holds something.
-    """
-    keys = ("chunk_size", "left_chunks", "subsampling_rate")
-    numbers = [_number(model.metadata, key) for key in keys]
-    mask, cache = model.inputs.get("att_mask"), model.inputs.get("att_cache")
-    if None in numbers or 0 in numbers or not {"offset", "required_cache_size"} <= model.inputs.keys():
-        return None
-    if mask is None or cache is None or len(mask.shape or ()) != 3 or len(cache.shape or ()) != 4:
-        return None
-    chunk, left, rate = (number or 0 for number in numbers)
-    held = chunk * left
-    sizes = {(mask.shape or ())[2]: held + chunk, (cache.shape or ())[2]: held}
-    return Counted(
-        {
-            "offset": {"role": "counter", "value": f"{held} + start // {rate}"},
-            "required_cache_size": {"role": "constant", "value": held},
-            "att_mask": {"role": "mask", "axis": 2, "valid": f"min(start // {rate}, {held}) + {chunk}"},
-        },
-        {name: size for name, size in sizes.items() if isinstance(name, str)},
-        f"Counted by the caller: offset, required_cache_size and att_mask ({', '.join(keys)} of the model's metadata)",
-    )
-
-
-def _number(metadata: Mapping[str, str], key: str) -> int | None:
-    text = metadata.get(key, "")
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
-
 
 _REAL = ("float32", "float16", "bfloat16", "float64")
 WHOLE = ("int64", "int32")
@@ -135,21 +60,25 @@ class DraftedStream:
         time_axis: of the signal; None where it is not known.
         sizes: frames of the first and of a later chunk.
         left_contexts: of the first and of a later chunk.
+        exported: the chunk that the model's metadata gives; None where it gives none.
         notes: what was concluded, one sentence each.
     """
 
-    def __init__(self, model: ModelTensors, known: Known, graph: StreamGraph | None = None) -> None:
+    def __init__(
+        self, model: ModelTensors, known: Known, graph: StreamGraph | None = None, aliases: Collection[str] = ()
+    ) -> None:
         """Look at a model.
 
         Args:
             model: its tensors.
             known: what the user says.
             graph: the model's; None for an engine.
+            aliases: what the graph calls the number of streams besides.
 
         Raises:
             UsageProblem: what the user says contradicts the model.
         """
-        self._model, self._known, self._graph = model, known, graph
+        self._model, self._known, self._graph, self._aliases = model, known, graph, aliases
         self.notes: list[str] = []
         self.pairs, self.open_ones = self._states()
         left = [one for name, one in model.inputs.items() if name not in self.pairs and name not in self.open_ones]
@@ -158,7 +87,7 @@ class DraftedStream:
         # one of several is the length of a cache, as which the signal's would be wrong
         self.length = lengths[0] if self.signal and len(lengths) == 1 and self.signal.name != lengths[0] else None
         self._shape = (self.signal.shape or ()) if self.signal else ()
-        self._metadata = chunk_of(model.metadata)
+        self.exported = chunk_of(model.metadata)
         self.batch, self.batch_axis = self._find_batch()
         self.time_axis = self._find_time()
         self.sizes, self.left_contexts = self._find_chunks()
@@ -184,7 +113,8 @@ class DraftedStream:
         points = [(2 if self.batch else 1, frames) for frames in times] + [(3, largest)] * bool(self.batch)
         seen = [
             self._graph.output_shapes(
-                ({self.batch: streams} if self.batch else {}) | ({name: frames} if isinstance(name, str) else {})
+                {one: streams for one in (self.batch, *self._aliases) if one}
+                | ({name: frames} if isinstance(name, str) else {})
             )
             for streams, frames in points
         ]
@@ -231,13 +161,14 @@ class DraftedStream:
         return several[0] if len(several) == 1 else None
 
     def _find_batch(self) -> tuple[str | None, int | None]:
-        """Return symbol and axis of the streams: the signal's first dimension, if every state has its symbol."""
+        """Return symbol and axis of the streams: the signal's first dimension, if states or the length have it, too."""
         if len(self._shape) < 2:
             return None, None
         symbol = self._shape[0]
         if symbol == 1:
             return None, 0
-        shapes = [self._model.inputs[name].shape or () for name in self.pairs]
+        given = self.pairs or [self.length] * bool(self.length)
+        shapes = [self._model.inputs[name].shape or () for name in given if name]
         if isinstance(symbol, str) and shapes and all(shape.count(symbol) == 1 for shape in shapes):
             return symbol, 0
         return None, None
@@ -261,7 +192,7 @@ class DraftedStream:
     def _fixed_time(self, axes: Sequence[int]) -> int | None:
         """Return the axis of the frames of a signal whose sizes are numbers."""
         assert self.signal is not None
-        said = {self._known.first, self._known.later, self._metadata.frames if self._metadata else None} - {None}
+        said = {self._known.first, self._known.later, self.exported.frames if self.exported else None} - {None}
         summed = self._graph.without_frames(self.signal.name, len(self._shape)) if self._graph else set[int]()
         last = len(self._shape) - 1
         parts = {last} if len(self._shape) > 3 and self._shape[last] == 2 else set[int]()
@@ -292,13 +223,18 @@ class DraftedStream:
                     raise UsageProblem(f"{option} {value} is not possible: every chunk of the model has {frames}.")
             sizes: tuple[int | None, int | None] = size, size
         else:
-            own = self._metadata.frames if self._metadata and self.signal else None
+            own = self.exported.frames if self.exported and self.signal else None
             sizes = known.first or own, known.later or own
         left: tuple[int | None, int | None] = (known.left_context,) * 2
-        found = self._metadata if self.signal and known.left_context is None else None
+        if self.signal and not (self.pairs or self.open_ones or self.exported):
+            self.notes.append("Chunks: each stands for itself, such as an utterance, as there is no state (--first)")
+            sizes = sizes[0], sizes[1] or sizes[0]
+            left = (known.left_context or 0,) * 2
+        found = self.exported if self.signal and known.left_context is None else None
         if found and sizes == (found.frames, found.frames):
-            left = 0, found.frames - found.hop
-            said = f"{found.frames} frames, a later one every {found.hop} ({found.keys} of the model's metadata)"
+            left = found.frames - found.hop - found.right if found.right else 0, found.frames - found.hop
+            ahead = f", the last {found.right} of them ahead" if found.right else ""
+            said = f"{found.frames} frames{ahead}, a later one every {found.hop} ({found.keys} of the model's metadata)"
             self.notes.append(f"Chunks: {said}")
         return sizes, left
 

@@ -66,19 +66,41 @@ def chunk_inputs(
     missing = [(0, 0)] * part.ndim
     missing[axis] = (max(-frames.start, 0), chunk.hop - chunk.new)
     dtype = numpy_dtype(tensor.dtype)
-    found = {name: np.pad(part, missing, constant_values=contract.chunking.left_fill).astype(dtype, copy=False)}
+    fed = np.pad(part, missing, constant_values=contract.chunking.left_fill).astype(dtype, copy=False)
+    if contract.chunking.normalize:
+        normalize(contract, np.moveaxis(fed, axis, -1), chunk.valid)
+    found = {name: fed}
     for other, given in contract.inputs.items():
         shape = contract.shape(other, values)
         if given.role == "length":
             low, high = (bound.whole(values) for bound in given.range)
             found[other] = np.full(shape, min(max(chunk.valid, low), high), numpy_dtype(given.dtype))
         elif given.role == "constant":
-            found[other] = np.full(shape, given.value, numpy_dtype(given.dtype))
+            found[other] = np.full(shape, given.number(), numpy_dtype(given.dtype))
     known = contract.known(values, chunk)
     for other, computed in contract.computed.items():
         found[other] = np.empty(contract.shape(other, values), numpy_dtype(computed.dtype))
         put(found[other], computed, number_of(contract, other, known, found[other].shape))
     return found
+
+
+# NeMo's
+_LEAST_DEVIATION = 1e-5
+
+
+def normalize(contract: Contract, chunk: NDArray[Any], valid: int) -> None:
+    """Give each feature of a chunk the mean 0 and the deviation 1, as `chunking.normalize` says.
+
+    Args:
+        contract: of the model.
+        chunk: [..., frames], changed in place.
+        valid: frames that are no padding.
+    """
+    count = valid if contract.chunking.normalize == "valid" else chunk.shape[-1]
+    own = chunk[..., :count]
+    own -= own.mean(-1, keepdims=True)
+    own /= own.std(-1, keepdims=True) + _LEAST_DEVIATION
+    chunk[..., count:] = contract.chunking.left_fill
 
 
 def number_of(contract: Contract, name: str, known: Mapping[str, int], shape: Sequence[int]) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Discriminator, Field, Tag, model_validator
 
@@ -128,10 +128,30 @@ class StateInput(TensorOf):
 
 
 class Constant(TensorOf):
-    """An input that has one value in every chunk, such as a sample rate."""
+    """An input that has one value in every chunk of a stream, such as a sample rate or the number of a language.
+
+    Attributes:
+        value: of streams that say no other: a number, or the name of one.
+        values: numbers by name, such as those of languages.
+    """
 
     role: Literal["constant"]
-    value: float
+    value: float | Name
+    values: Annotated[Mapping[Name, float], Field(max_length=4096, default_factory=dict)]
+
+    @model_validator(mode="after")
+    def _known(self) -> Self:
+        self.number()
+        return self
+
+    def number(self, value: float | str | None = None) -> float:
+        """Return the number of a value, by default the own one. Raises ValueError for a name that has none."""
+        asked = self.value if value is None else value
+        if isinstance(asked, str):
+            if asked not in self.values:
+                raise ValueError(f"there is no value {asked!r}; {did_you_mean(asked, self.values)}")
+            return self.values[asked]
+        return asked
 
 
 class FrameCounter(TensorOf):
@@ -164,10 +184,22 @@ Input = Annotated[Signal | Length | StateInput | Constant | FrameCounter | Mask,
 
 
 class Valid(Strict):
-    """How much of an output counts: its first entries along an axis, as many as a tensor or expression says by row."""
+    """How much of an output counts.
+
+    Attributes:
+        axis: along which.
+        by: so many entries, as a tensor or expression says by row.
+        offset: after so many that do not count, such as those of left context.
+    """
 
     axis: Axis
     by: Expression
+    offset: Expression = Expression(0)
+
+    def part(self, known: Mapping[str, int], size: int) -> slice:
+        """Return the entries that count of `size`, by what expressions may use. Raises ValueError as they do."""
+        start = min(max(self.offset.whole(known), 0), size)
+        return slice(start, min(start + max(self.by.whole(known), 0), size))
 
 
 class Output(TensorOf):
@@ -263,7 +295,11 @@ class Chunking(Strict):
     Attributes:
         first: the first chunk.
         later: every other one.
+        right_context: frames at the end of every chunk that the model looks ahead into; the next chunk repeats them
+            as the end of its left context. A stream that is transcribed ends with so many frames of `left_fill`.
         left_fill: value of left context, and of padding, where the stream has no frames.
+        normalize: over which frames each feature gets the mean 0 and the deviation 1: all of a chunk (`window`), or
+            those that are no padding (`valid`); not at all by default.
         sample_rate: of the audio that frames are samples or are made of, in Hz.
         frame_seconds: duration of a frame.
         memory: how long a stream remembers.
@@ -271,7 +307,9 @@ class Chunking(Strict):
 
     first: ChunkSize
     later: ChunkSize
+    right_context: Frames = 0
     left_fill: float = 0.0
+    normalize: Literal["window", "valid"] | None = None
     sample_rate: Size | None = None
     frame_seconds: Annotated[float, Field(gt=0)] | None = None
     memory: Memory | None = None

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from trt_workbench.core.counts import counted
 from trt_workbench.stream.contract.contract import Contract
 from trt_workbench.stream.contract.expressions import RESERVED, Expression
-from trt_workbench.stream.contract.parts import FrameCounter, Length, Mask, Signal, State, StateInput
+from trt_workbench.stream.contract.parts import Constant, FrameCounter, Length, Mask, Signal, State, StateInput
 from trt_workbench.stream.contract.size_check import places
 from trt_workbench.stream.contract.static_sizes import batches, coverage, numbers, sizes
 
@@ -98,7 +98,8 @@ def _tensors(contract: Contract) -> Iterator[str]:
         if output.valid:
             if output.valid.axis >= len(output.shape):
                 yield f"the valid part of {name} lies along axis {output.valid.axis}, outside its dimensions"
-            yield from _unknown(f"the valid part of {name}", output.valid.by, _known(contract, contract.tensors))
+            for rule in (output.valid.by, output.valid.offset):
+                yield from _unknown(f"the valid part of {name}", rule, _known(contract, contract.tensors))
 
 
 def _unknown_sizes(contract: Contract) -> Iterator[str]:
@@ -184,6 +185,13 @@ def _chunks(contract: Contract) -> Iterator[str]:
         if kind.hop < 1:
             size, left = counted(kind.size, "frame"), kind.left_context
             yield f"the {word} chunk of {size} has no room for {left} frames of left context"
+    right = contract.chunking.right_context
+    if right and (contract.chunking.later.left_context < right or contract.chunking.first.hop <= right):
+        yield (
+            f"right_context is {right}, more than the left context of later chunks "
+            f"({contract.chunking.later.left_context}), or not less than the new frames of the first "
+            f"({contract.chunking.first.hop})"
+        )
     for name, count in Counter(profile.name for profile in contract.profiles).items():
         if count > 1:
             yield f"{count} profiles are called {name}"
@@ -197,12 +205,27 @@ def _chunks(contract: Contract) -> Iterator[str]:
                 yield f"profile {profile.name} has {name} = {[low, best, high]}, which is not min <= opt <= max"
 
 
+def _newest(contract: Contract) -> Iterator[str]:
+    """Yield keys of version 3 in an earlier one."""
+    if contract.schema_version > 2:
+        return
+    chunking = contract.chunking
+    keys: dict[str, object] = {
+        "right_context": chunking.right_context,
+        "normalize": chunking.normalize,
+        "decoding": contract.decoding,
+    }
+    for name, one in contract.inputs.items():
+        keys |= {f"values of {name}": isinstance(one, Constant) and one.values}
+    for name, output in contract.outputs.items():
+        keys |= {f"offset of {name}": output.valid and output.valid.offset.text != "0"}
+    yield from (f"the contract has {key}, which needs schema_version 3" for key, value in keys.items() if value)
+
+
 def _decoding(contract: Contract) -> Iterator[str]:
     said = contract.decoding
     if said is None:
         return
-    if contract.schema_version < 3:
-        yield "the contract has decoding, which needs schema_version 3"
     if said.frames not in contract.outputs:
         yield f"decoding.frames is {said.frames}, which is not an output{near(said.frames, contract.outputs)}"
     elif contract.outputs[said.frames].valid is None:
@@ -222,5 +245,5 @@ def _unknown(words: str, expression: Expression, known: Iterable[str], *, totals
 
 
 _Check = Callable[[Contract], Iterator[str]]
-_STRUCTURE: tuple[_Check, ...] = (_signals, _symbols, _tensors, _states, _invariants, _chunks, _decoding)
+_STRUCTURE: tuple[_Check, ...] = (_signals, _symbols, _tensors, _states, _invariants, _chunks, _newest, _decoding)
 _SIZES: tuple[_Check, ...] = (batches, numbers, sizes, coverage)

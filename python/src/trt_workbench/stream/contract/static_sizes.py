@@ -52,7 +52,12 @@ def numbers(contract: Contract) -> Iterator[str]:
     """Yield numbers that the types of their tensors cannot hold."""
     signal, _ = contract.signal
     inputs = contract.inputs.items()
-    said = [(f"the value of {name}", name, one.value) for name, one in inputs if isinstance(one, Constant)]
+    said = [
+        (f"the value of {name}", name, number)
+        for name, one in inputs
+        if isinstance(one, Constant)
+        for number in (one.number(), *one.values.values())
+    ]
     for words, name, number in (*said, ("left_fill", signal, contract.chunking.left_fill)):
         yield from _held(words, number, contract.inputs[name].dtype)
     yield from _computed(contract)

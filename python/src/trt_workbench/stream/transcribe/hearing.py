@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,7 +46,7 @@ class Hearing:
 @dataclass
 class _Open:
     place: int
-    signal: NDArray[Any]
+    signal: NDArray[Any]  # with silence that a look-ahead needs
     stream: PooledStream
     text: Any
     last_word: float | None = None
@@ -71,7 +71,7 @@ class Ear:
 
     def hear(
         self,
-        signals: Iterator[NDArray[Any]],
+        signals: Iterator[tuple[NDArray[Any], Mapping[str, float | str]]],
         *,
         keep: int = 0,
         progress: Callable[[int], None] = lambda _: None,
@@ -80,7 +80,7 @@ class Ear:
         """Run signals of one stream each, as many at once as the pool has room for; tokens are in their order.
 
         Args:
-            signals: shaped as the contract's, of any number of frames.
+            signals: shaped as the contract's, of any number of frames, with values of constants.
             keep: the frames of so many of the first are kept.
             progress: called with the utterances of every round that ended.
             clock: the time; real by default.
@@ -93,8 +93,10 @@ class Ear:
         going: list[_Open] = []
         now = due = 0.0
         while True:
-            while len(going) < self._pool.capacity and (signal := next(signals, None)) is not None:
-                going.append(_Open(len(heard.heard), signal, self._pool.open(), self._decoder.open()))
+            while len(going) < self._pool.capacity and (said := next(signals, None)) is not None:
+                signal, constants = said
+                stream = self._pool.open(constants)
+                going.append(_Open(len(heard.heard), self._ended(signal), stream, self._decoder.open()))
                 heard.heard.append(Heard())
             if not going:
                 return heard
@@ -118,6 +120,12 @@ class Ear:
                 self._decoder.close(one.text)
             going = [one for one in going if one not in ended]
             progress(len(ended))
+
+    def _ended(self, signal: NDArray[Any]) -> NDArray[Any]:
+        """Return a signal with the frames after it that the model looks ahead into."""
+        chunking = self._contract.chunking
+        missing = [(0, chunking.right_context if axis == self._axis else 0) for axis in range(signal.ndim)]
+        return np.pad(signal, missing, constant_values=chunking.left_fill) if chunking.right_context else signal
 
     def _round(self, going: Sequence[_Open]) -> tuple[list[Frames], list[list[Token]]]:
         """Run the next chunk of every open utterance."""
@@ -146,8 +154,8 @@ class Ear:
         known |= {name: int(one.flat[0]) for name, one in outputs.items() if one.dtype.kind in "iu" and one.size}
         if contract.length:
             known[contract.length[0]] = chunk.valid
-        count = min(max(said.by.whole(known), 0), len(array))
-        return array[:count].reshape(count, -1)
+        own = array[said.part(known, len(array))]
+        return own.reshape(len(own), -1)
 
     def _late(self, one: _Open, found: Heard, tokens: Sequence[Token], late_ms: float) -> None:
         """Note how late the words are that end before these tokens, or in them."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -27,6 +27,7 @@ class ManifestLine(Open):
     text: str
     offset: _Seconds = 0.0
     duration: Annotated[_Seconds, Field(gt=0)] | None = None
+    constants: Annotated[dict[str, float | str], Field(default_factory=dict)]
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class Utterance:
         offset: seconds from the start of the file.
         duration: in seconds; None to the end of the file.
         seed: of the code.
+        constants: values of the contract's constants in place of its own, such as a language.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Utterance:
     offset: float = 0.0
     duration: float | None = None
     seed: int = 0
+    constants: Mapping[str, float | str] = field(default_factory=dict)
 
     def samples(self) -> tuple[NDArray[np.float32], int]:
         """Return the audio and its sample rate. Raises UsageProblem as `read_wav`."""
@@ -86,4 +89,4 @@ def code_utterances(most: int | None = None) -> list[Utterance]:
 def _named(lines: list[ManifestLine], folder: Path) -> Iterator[Utterance]:
     for one in lines:
         part = f" from {one.offset:g} s" if one.offset else ""
-        yield Utterance(f"{one.audio}{part}", one.text, folder / one.audio, one.offset, one.duration)
+        yield Utterance(f"{one.audio}{part}", one.text, folder / one.audio, one.offset, one.duration, 0, one.constants)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -206,14 +206,14 @@ class Transcription:
             verb = "is" if empty == 1 else "are"
             yield f"{counted(empty, 'text')} of the manifest {verb} empty: any word is an error."
 
-    def _signals(self) -> Iterator[NDArray[Any]]:
+    def _signals(self) -> Iterator[tuple[NDArray[Any], Mapping[str, float | str]]]:
         contract, batch = self._opened.contract, self._opened.contract.signal[1].batch_axis
         for place, one in enumerate(self.utterances):
             samples, rate = one.samples()
             self._seconds[place] = len(samples) / rate
             tail = np.zeros(round(self._settings.tail_ms * rate / 1000), np.float32)
             heard = np.concatenate([samples, tail])
-            yield row_of(signal_of_audio(contract, heard, rate, one.name, _MOST_FRAMES), batch, 0)
+            yield row_of(signal_of_audio(contract, heard, rate, one.name, _MOST_FRAMES), batch, 0), one.constants
 
     @contextmanager
     def _ear(self, session: Session, load: Load) -> Iterator[tuple[Ear, Decoder, StreamPool]]:

@@ -1,0 +1,181 @@
+"""What exporters write into a model's names and metadata, besides the tensors: chunks, counters, sizes, languages."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from trt_workbench.model.facts import ModelTensor
+from trt_workbench.stream.contract.model_tensors import ModelTensors
+
+# icefall, NeMo for sherpa-onnx, WeNet: frames of a chunk, and what the number of new ones is a product of.
+_BUFFER = "buffer_"
+_CHUNK_KEYS = (
+    ("T", ("decode_chunk_len",)),
+    ("window_size", ("chunk_shift",)),
+    ("decoding_window", ("chunk_size", "subsampling_rate")),
+)
+
+
+@dataclass(frozen=True)
+class ChunkKeys:
+    """What an exporter wrote of chunks.
+
+    Attributes:
+        frames: of a chunk.
+        hop: new ones in each.
+        keys: of the metadata that say it.
+        right: frames at its end that the model looks ahead into.
+        valid: first output frame that counts, and how many do; None where the model's other outputs say it.
+    """
+
+    frames: int
+    hop: int
+    keys: str
+    right: int = 0
+    valid: tuple[int, int] | None = None
+
+
+def chunk_of(metadata: Mapping[str, str]) -> ChunkKeys | None:
+    """Return the chunk that an exporter wrote into the metadata."""
+    if buffered := _buffered(metadata):
+        return buffered
+    for size, factors in _CHUNK_KEYS:
+        numbers = [_number(metadata, key) for key in (size, *factors)]
+        if None not in numbers:
+            frames, *others = (number or 0 for number in numbers)
+            hop = math.prod(others)
+            return ChunkKeys(frames, hop, ", ".join((size, *factors))) if 0 < hop <= frames else None
+    return None
+
+
+def _buffered(metadata: Mapping[str, str]) -> ChunkKeys | None:
+    """Return the window of a buffered encoder: context on both sides of what counts."""
+    keys = [f"{_BUFFER}{side}_feature_frames" for side in ("left", "chunk", "right")]
+    left, hop, right = (_number(metadata, key) for key in keys)
+    first, count = (_number(metadata, f"{_BUFFER}{side}_encoder_frames") for side in ("left", "chunk"))
+    if left is None or right is None or not hop or first is None or not count:
+        return None
+    return ChunkKeys(left + hop + right, hop, ", ".join(keys), right, (first, count))
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What the caller of a model keeps.
+
+    Attributes:
+        roles: keys of the inputs' entries in a contract.
+        sizes: by what the model calls a dimension.
+        note: what was concluded.
+    """
+
+    roles: Mapping[str, Mapping[str, Any]]
+    sizes: Mapping[str, int]
+    note: str
+
+
+def counted_of(model: ModelTensors) -> Counted | None:
+    """Return what WeNet's caller keeps for an encoder with a cache of so many chunks; None of another model.
+
+    The cache has one size from the first chunk on, and the mask says how much of it holds something.
+    """
+    keys = ("chunk_size", "left_chunks", "subsampling_rate")
+    numbers = [_number(model.metadata, key) for key in keys]
+    mask, cache = model.inputs.get("att_mask"), model.inputs.get("att_cache")
+    if None in numbers or 0 in numbers or not {"offset", "required_cache_size"} <= model.inputs.keys():
+        return None
+    if mask is None or cache is None or len(mask.shape or ()) != 3 or len(cache.shape or ()) != 4:
+        return None
+    chunk, left, rate = (number or 0 for number in numbers)
+    held = chunk * left
+    sizes = {(mask.shape or ())[2]: held + chunk, (cache.shape or ())[2]: held}
+    return Counted(
+        {
+            "offset": {"role": "counter", "value": f"{held} + start // {rate}"},
+            "required_cache_size": {"role": "constant", "value": held},
+            "att_mask": {"role": "mask", "axis": 2, "valid": f"min(start // {rate}, {held}) + {chunk}"},
+        },
+        {name: size for name, size in sizes.items() if isinstance(name, str)},
+        f"Counted by the caller: offset, required_cache_size and att_mask ({', '.join(keys)} of the model's metadata)",
+    )
+
+
+def _number(metadata: Mapping[str, str], key: str) -> int | None:
+    text = metadata.get(key, "")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
+
+
+_BATCH = "batch"
+# NeMo names each dynamic dimension after its tensor.
+_NEMO_BATCH = re.compile(r".+_dynamic_axes_1")
+_MOST_VALUES = 4096
+
+
+def same_batch(model: ModelTensors) -> set[str]:
+    """Return the names of first dimensions that NeMo gives each tensor, and which are all the streams'."""
+    shapes = [one.shape or () for one in (*model.inputs.values(), *model.outputs.values())]
+    return {shape[0] for shape in shapes if shape and isinstance(shape[0], str) and _NEMO_BATCH.fullmatch(shape[0])}
+
+
+def with_one_batch(model: ModelTensors) -> ModelTensors:
+    """Return tensors whose first dimension has one name where NeMo gave each its own."""
+    names = same_batch(model)
+
+    def named(one: ModelTensor) -> ModelTensor:
+        return replace(one, shape=(_BATCH, *one.shape[1:])) if one.shape and one.shape[0] in names else one
+
+    inputs, outputs = ({name: named(one) for name, one in many.items()} for many in (model.inputs, model.outputs))
+    return replace(model, inputs=inputs, outputs=outputs)
+
+
+def cache_sizes(model: ModelTensors) -> dict[str, int]:
+    """Return sizes by what a model calls them, of metadata such as `cache_last_channel_dim2`."""
+    places = (
+        (dim, f"{name}_dim{axis}") for name, one in model.inputs.items() for axis, dim in enumerate(one.shape or ())
+    )
+    found = ((dim, _number(model.metadata, key)) for dim, key in places if isinstance(dim, str))
+    return {dim: size for dim, size in found if size}
+
+
+def named_constants(model: ModelTensors) -> dict[str, dict[str, Any]]:
+    """Return the roles of inputs whose values have names in the metadata, such as languages: `prompt_dictionary`."""
+    found = {}
+    for key, stem in ((key, key.removesuffix("_dictionary")) for key in model.metadata if key.endswith("_dictionary")):
+        names = [
+            name for name, one in model.inputs.items() if name in (stem, f"{stem}_index", f"{stem}_id") and _is_one(one)
+        ]
+        values = _values(model.metadata[key])
+        if len(names) == 1 and values:
+            usual = "auto" if "auto" in values else min(values, key=lambda name: values[name])
+            found[names[0]] = {"role": "constant", "value": usual, "values": values}
+    return found
+
+
+def _is_one(tensor: ModelTensor) -> bool:
+    return len(tensor.shape or ()) <= 1 and tensor.dtype in ("int64", "int32")
+
+
+def _values(text: str) -> dict[str, int]:
+    try:
+        said = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    if not isinstance(said, dict) or len(said) > _MOST_VALUES:
+        return {}
+    return {str(name): value for name, value in said.items() if type(value) is int and abs(value) < 2**31}
+
+
+def subsampling(metadata: Mapping[str, str]) -> int | None:
+    """Return how many frames make an output frame, by NeMo's metadata."""
+    return _number(metadata, "subsampling_factor")
+
+
+def normalization(metadata: Mapping[str, str], chunk: ChunkKeys | None, *, has_state: bool) -> str | None:
+    """Return over what frames an exporter's front end normalises each feature; None where it does not."""
+    if metadata.get("normalize_type") != "per_feature" or has_state:
+        return None
+    return "window" if chunk else "valid"

@@ -1,0 +1,262 @@
+"""Streaming speech encoders with the names, shapes and metadata that exporters write; weights are random.
+
+sherpa-onnx's scripts for NeMo's models and icefall's for zipformer say what these are; no code is theirs.
+"""
+
+import json
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+from tests.scripts import load_script
+
+torch = pytest.importorskip("torch")
+nn = torch.nn
+
+ROOT = Path(__file__).parents[1]
+PROMPTS = {"auto": 3, "en-US": 0, "ja-JP": 2, "pt-BR": 1}
+TOKENS = 12
+WIDTH, TEXT = 16, 6
+
+
+def export(
+    module: Any,
+    path: Path,
+    inputs: Mapping[str, Any],
+    outputs: list[str],
+    axes: Mapping[str, Mapping[int, str]],
+    metadata: Mapping[str, object] | None = None,
+) -> Path:
+    """Write a module as these exporters do."""
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            module.eval(),
+            tuple(inputs.values()),
+            str(path),
+            input_names=list(inputs),
+            output_names=outputs,
+            dynamic_axes={name: dict(one) for name, one in axes.items()},
+            opset_version=17,
+            dynamo=False,
+        )
+    document = onnx.load(path)
+    onnx.helper.set_model_props(document, {key: str(value) for key, value in (metadata or {}).items()})
+    onnx.save(document, path)
+    return path
+
+
+def nemotron(folder: Path, *, layers: int = 2) -> Path:
+    """nemotron-3.5-asr-streaming: a cache-aware FastConformer, and the number of a language for each stream."""
+    with pytest.MonkeyPatch.context() as patch:
+        model = load_script(ROOT / "models" / "streaming-encoder" / "model.py", patch)
+    torch.manual_seed(0)
+    size = model.Size(layers, WIDTH, 2, 128, 4, 6, 5, TOKENS, 16)
+    encoder = model.StreamingEncoder(size)
+
+    class Prompted(nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.encoder, self.prompt_kernel = encoder, nn.Linear(WIDTH + len(PROMPTS), WIDTH)
+
+        def forward(self, signal: Any, length: Any, channel: Any, time: Any, filled: Any, prompt_index: Any) -> Any:
+            encoded, lengths, _, channel, time, filled = self.encoder(signal, length, channel, time, filled)
+            encoded = encoded.transpose(1, 2)
+            prompt = torch.zeros(encoded.shape[0], encoded.shape[1], len(PROMPTS))
+            chosen = prompt_index.view(encoded.shape[0], 1, 1).expand(-1, encoded.shape[1], -1)
+            prompt = prompt.scatter(2, chosen, 1.0)
+            encoded = self.prompt_kernel(torch.cat([encoded, prompt], -1)).transpose(1, 2)
+            return encoded, lengths, channel, time, filled
+
+    window, hop = 65, 56
+    channel, time, filled = encoder.empty_state(1)
+    inputs = {
+        "audio_signal": torch.zeros(1, 128, window),
+        "length": torch.full((1,), window),
+        "cache_last_channel": channel,
+        "cache_last_time": time,
+        "cache_last_channel_len": filled,
+        "prompt_index": torch.full((1,), 3),
+    }
+    batch = {0: "batch"}
+    axes = dict.fromkeys(("length", "cache_last_channel_len", "prompt_index", "encoded_lengths"), batch)
+    axes |= {"cache_last_channel_next_len": batch}
+    axes |= {name: {0: "batch", 2: "time"} for name in ("audio_signal", "outputs")}
+    axes |= {f"cache_last_channel{end}": {0: "batch", 2: "cache_channel_time"} for end in ("", "_next")}
+    axes |= {f"cache_last_time{end}": {0: "batch", 3: "cache_time_width"} for end in ("", "_next")}
+    outputs = ["outputs", "encoded_lengths", "cache_last_channel_next", "cache_last_time_next"]
+    metadata = {
+        "vocab_size": TOKENS,
+        "window_size": window,
+        "chunk_size_ms": 560,
+        "chunk_shift": hop,
+        "normalize_type": "",
+        "cache_last_channel_dim1": layers,
+        "cache_last_channel_dim2": 6,
+        "cache_last_channel_dim3": WIDTH,
+        "cache_last_time_dim1": layers,
+        "cache_last_time_dim2": WIDTH,
+        "cache_last_time_dim3": 4,
+        "pred_rnn_layers": 2,
+        "pred_hidden": TEXT,
+        "subsampling_factor": 8,
+        "feat_dim": 128,
+        "model_type": "EncDecRNNTBPEModelWithPrompt",
+        "prompt_dictionary": json.dumps(PROMPTS, sort_keys=True),
+        "auto_prompt_id": 3,
+    }
+    return export(
+        Prompted(), folder / "encoder.onnx", inputs, [*outputs, "cache_last_channel_next_len"], axes, metadata
+    )
+
+
+class Offline(nn.Module):  # type: ignore[misc]
+    """An encoder that sees a whole window: subsampling by 8, and frames mixed with those around them."""
+
+    def __init__(self, around: int = 3) -> None:
+        super().__init__()
+        self.subsampling = nn.Conv1d(128, WIDTH, 9, 8, 4)
+        self.around = nn.Conv1d(WIDTH, WIDTH, 2 * around + 1, padding=around)
+
+    def forward(self, audio_signal: Any, length: Any) -> Any:
+        lengths = (length + 7) // 8
+        heard = torch.arange(audio_signal.shape[2]) < length.unsqueeze(1)
+        frames = torch.relu(self.subsampling(audio_signal * heard.unsqueeze(1)))
+        valid = torch.arange(frames.shape[2]) < lengths.unsqueeze(1)
+        frames = frames * valid.unsqueeze(1)
+        return frames + torch.tanh(self.around(frames)), lengths
+
+
+NEMO_AXES = {
+    "audio_signal": {0: "audio_signal_dynamic_axes_1", 2: "audio_signal_dynamic_axes_2"},
+    "length": {0: "length_dynamic_axes_1"},
+    "outputs": {0: "outputs_dynamic_axes_1", 2: "outputs_dynamic_axes_2"},
+    "encoded_lengths": {0: "encoded_lengths_dynamic_axes_1"},
+}
+
+
+def parakeet_unified(folder: Path) -> Path:
+    """parakeet-unified, buffered: no state, windows that overlap, of which the middle counts."""
+    torch.manual_seed(1)
+    inputs = {"audio_signal": torch.zeros(1, 128, 672), "length": torch.full((1,), 672)}
+    metadata = {
+        "vocab_size": TOKENS,
+        "normalize_type": "per_feature",
+        "pred_rnn_layers": 2,
+        "pred_hidden": TEXT,
+        "subsampling_factor": 8,
+        "model_type": "EncDecRNNTBPEModel",
+        "streaming_model_type": "buffered_nemo_rnnt",
+        "buffered_streaming": 1,
+        "buffer_left_encoder_frames": 70,
+        "buffer_chunk_encoder_frames": 7,
+        "buffer_right_encoder_frames": 7,
+        "buffer_left_feature_frames": 560,
+        "buffer_chunk_feature_frames": 56,
+        "buffer_right_feature_frames": 56,
+        "feat_dim": 128,
+        "latency": "1120ms",
+    }
+    return export(Offline(), folder / "encoder.onnx", inputs, ["outputs", "encoded_lengths"], NEMO_AXES, metadata)
+
+
+def parakeet_tdt(folder: Path) -> Path:
+    """parakeet-tdt: offline; every call is a whole utterance."""
+    torch.manual_seed(2)
+    inputs = {"audio_signal": torch.zeros(1, 128, 400), "length": torch.full((1,), 400)}
+    metadata = {
+        "vocab_size": TOKENS,
+        "normalize_type": "per_feature",
+        "pred_rnn_layers": 2,
+        "pred_hidden": TEXT,
+        "subsampling_factor": 8,
+        "model_type": "EncDecRNNTBPEModel",
+        "feat_dim": 128,
+    }
+    return export(Offline(), folder / "encoder.onnx", inputs, ["outputs", "encoded_lengths"], NEMO_AXES, metadata)
+
+
+class Zipformer(nn.Module):  # type: ignore[misc]
+    """Six caches a layer, one of the subsampling, and the number of frames that were processed."""
+
+    def __init__(self, layers: int = 2, left: int = 8) -> None:
+        super().__init__()
+        self.left, self.layers = left, layers
+        self.embed = nn.Conv2d(1, 4, (7, 3), (2, 2), (0, 1))
+        self.convnext = nn.Conv2d(4, 4, (4, 3), padding=(0, 1), groups=4)
+        self.project = nn.Linear(4 * 40, WIDTH)
+        self.keys, self.values, self.others, self.gates = (
+            nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(layers)) for _ in range(4)
+        )
+        self.convs = nn.ModuleList(nn.Conv1d(WIDTH, WIDTH, 4, groups=WIDTH) for _ in range(2 * layers))
+        self.out = nn.Linear(WIDTH, WIDTH)
+
+    def states(self) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for layer in range(self.layers):
+            for name, shape in (
+                ("key", (self.left, 1, WIDTH)),
+                ("nonlin_attn", (1, 1, self.left, WIDTH)),
+                ("val1", (self.left, 1, WIDTH)),
+                ("val2", (self.left, 1, WIDTH)),
+                ("conv1", (1, WIDTH, 3)),
+                ("conv2", (1, WIDTH, 3)),
+            ):
+                found[f"cached_{name}_{layer}"] = torch.zeros(shape)
+        found["embed_states"] = torch.zeros(1, 4, 3, 40)
+        found["processed_lens"] = torch.zeros(1, dtype=torch.int64)
+        return found
+
+    def forward(self, x: Any, *states: Any) -> Any:
+        *caches, embedded, processed = states
+        seen = torch.relu(self.embed(x.unsqueeze(1)))
+        whole = torch.cat([embedded, seen], 2)
+        new = [whole[:, :, -3:]]
+        seen = torch.relu(self.convnext(whole)[:, :, : seen.shape[2]])
+        frames = self.project(seen.transpose(1, 2).flatten(2)).transpose(0, 1)  # [T, N, D]
+        count = frames.shape[0]
+        place = torch.arange(self.left + count)
+        # of the cache, so many are filled
+        filled = place.unsqueeze(0) >= (self.left - torch.clamp(processed, max=self.left)).unsqueeze(1)
+        found = []
+        for layer in range(self.layers):
+            key, attended, first, second, conv1, conv2 = caches[6 * layer : 6 * layer + 6]
+            keys = torch.cat([key, self.keys[layer](frames)])
+            values = torch.cat([first, self.values[layer](frames)])
+            others = torch.cat([second, self.others[layer](frames)])
+            gates = torch.cat([attended[0].transpose(0, 1), torch.tanh(self.gates[layer](frames))])
+            scores = torch.einsum("tnd,snd->nts", frames, keys) / 4
+            weights = torch.where(filled.unsqueeze(1), scores, torch.tensor(-1e4)).softmax(-1)
+            mixed = torch.einsum("nts,snd->tnd", weights, values + others * gates)
+            one = torch.cat([conv1, (frames + mixed).permute(1, 2, 0)], 2)
+            two = torch.cat([conv2, frames.permute(1, 2, 0)], 2)
+            frames = frames + (self.convs[2 * layer](one) + self.convs[2 * layer + 1](two)).permute(2, 0, 1)
+            found += [keys[-self.left :], gates[-self.left :].transpose(0, 1).unsqueeze(0), values[-self.left :]]
+            found += [others[-self.left :], one[:, :, -3:], two[:, :, -3:]]
+        return self.out(frames.transpose(0, 1)), *found, *new, processed + count
+
+
+def zipformer(folder: Path) -> Path:
+    """icefall's streaming zipformer: windows of 45 frames every 32, the batch in dimension 0 or 1."""
+    torch.manual_seed(3)
+    model = Zipformer()
+    states = model.states()
+    places = {name: 1 if name[7:10] in ("key", "non", "val") else 0 for name in states}
+    axes = {name: {place: "N"} for name, place in places.items()}
+    axes |= {f"new_{name}": {place: "N"} for name, place in places.items()}
+    axes |= {"x": {0: "N"}, "encoder_out": {0: "N"}}
+    metadata = {
+        "model_type": "zipformer",
+        "version": "1",
+        "model_author": "k2-fsa",
+        "decode_chunk_len": 32,
+        "T": 45,
+        "num_encoder_layers": "2",
+        "left_context_len": "8",
+    }
+    inputs = {"x": torch.rand(1, 45, 80), **states}
+    outputs = ["encoder_out", *(f"new_{name}" for name in states)]
+    return export(model, folder / "encoder-epoch-99-avg-1.onnx", inputs, outputs, axes, metadata)

@@ -1,0 +1,219 @@
+"""Encoders as other projects export them: drafted, checked and run."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.in_app import json_of, stderr_of
+from tests.speech_exports import PROMPTS, nemotron, parakeet_tdt, parakeet_unified, zipformer
+from tests.streaming_models import attention, contract_of, write_contract
+from tests.texts import held, refused
+from tests.unit.stream.evaluation import evaluated
+
+from trt_workbench.backends.registry import get_backend
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.stream.check.run import dynamic_checks
+from trt_workbench.stream.check.steps import Stepper
+from trt_workbench.stream.check.trial import ContractTrial
+from trt_workbench.stream.contract.contract import Contract
+from trt_workbench.stream.contract.model_tensors import read_tensors
+from trt_workbench.stream.contract.reading import read_contract
+from trt_workbench.stream.pool import StreamPool
+from trt_workbench.stream.rows import row_of
+from trt_workbench.stream.settings import StreamSettings
+
+Document = dict[str, Any]
+# What a user adds: the size of an output that no file gives, and the frames of an utterance.
+EXPORTS: dict[str, tuple[Callable[[Path], Path], tuple[object, ...], dict[str, Any]]] = {
+    "nemotron": (nemotron, (), {}),
+    "parakeet-unified": (parakeet_unified, (), {}),
+    "parakeet-tdt": (parakeet_tdt, ("--first", 400), {}),
+    "zipformer": (zipformer, (), {"outputs.encoder_out.shape.1": 20}),
+}
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folders = {name: tmp_path_factory.mktemp(name) for name in EXPORTS}
+    return {name: EXPORTS[name][0](folder) for name, folder in folders.items()}
+
+
+def drafted(model: Path, folder: Path, name: str, **changes: Any) -> tuple[Path, list[str], list[str]]:
+    """The draft of a contract with its TODOs answered; what was concluded; what was left."""
+    path = folder / f"{name}.json"
+    said = json_of("make-contract", model, "-o", path, *EXPORTS[name][1])
+    document = json.loads(path.read_text())
+    for place, value in {**EXPORTS[name][2], **changes}.items():
+        part = document
+        *way, last = place.split(".")
+        for key in way:
+            part = part[int(key)] if isinstance(part, list) else part[key]
+        part[int(last) if isinstance(part, list) else last] = value
+    path.write_text(json.dumps(document))
+    return path, said["concluded"], list(said["undecided"])
+
+
+@pytest.mark.parametrize("name", EXPORTS)
+def test_a_draft_asks_for_what_no_file_says_alone(name: str, exported: dict[str, Path], tmp_path: Path) -> None:
+    path, concluded, left = drafted(exported[name], tmp_path, name)
+    assert left == list(EXPORTS[name][2])
+    held(*(one for one in concluded if not one.startswith("Sizes")))
+    assert read_contract(path, read_tensors(exported[name]))
+
+
+@pytest.mark.parametrize("name", EXPORTS)
+def test_a_healthy_encoder_keeps_its_draft(name: str, exported: dict[str, Path], tmp_path: Path) -> None:
+    path, *_ = drafted(exported[name], tmp_path, name)
+    contract = read_contract(path, read_tensors(exported[name]))
+    with get_backend("ort-cpu").load(exported[name]) as session:
+        found = dynamic_checks(ContractTrial(Stepper(contract, session, tmp_path, 0, None), 8, 1e-5, 0))
+    assert {check.name: check.findings for check in found if check.findings} == {}
+    metrics = evaluated(
+        StreamSettings(target=exported[name], contract=path, backend="torch", chunks=6), tmp_path / "run"
+    )
+    assert metrics.passed, metrics.failures
+
+
+def test_a_shorter_length_is_checked(exported: dict[str, Path], tmp_path: Path) -> None:
+    path, *_ = drafted(exported["nemotron"], tmp_path, "nemotron", **{"inputs.length.range": [17, "time"]})
+    found = json_of("check-contract", path, exported["nemotron"], "--backend", "ort-cpu")
+    assert {one["name"]: one["verdict"] for one in found["checks"]}["padding"] == "passed"
+
+
+def test_a_missing_valid_part_is_named(tmp_path: Path) -> None:
+    document = contract_of("attention")
+    del document["outputs"]["encoded"]["valid"]
+    words = (write_contract(tmp_path / "c.json", document), attention(tmp_path), "--backend", "ort-cpu")
+    held(stderr_of("check-contract", *words, code=1).splitlines()[-1])
+
+
+def test_streams_of_different_languages_are_one_batch(exported: dict[str, Path], tmp_path: Path) -> None:
+    path, *_ = drafted(exported["nemotron"], tmp_path, "nemotron")
+    contract = read_contract(path, read_tensors(exported["nemotron"]))
+    frames = np.random.default_rng(0).standard_normal((1, 128, 65)).astype(np.float32)
+    with get_backend("ort-cpu").load(exported["nemotron"]) as session, StreamPool(session, contract) as pool:
+        given: tuple[dict[str, float | str], ...] = ({}, {"prompt_index": "en-US"}, {"prompt_index": 2})
+        streams = [pool.open(constants) for constants in given]
+        together = [one["outputs"] for one in pool.push(streams, [frames] * 3)]
+        for constants, found in zip(given, together, strict=True):
+            own = contract.with_constants(constants)
+            chunk = next(own.chunks(65))
+            values = own.chunk_values(chunk)
+            fed = own.feed(chunk, frames, values)
+            assert fed["prompt_index"] == contract.constants(constants).get("prompt_index", PROMPTS["auto"])
+            alone = session.run({**fed, **own.initial_state(values)})["outputs"]
+            assert np.abs(alone - found).max() < 1e-5
+        assert not np.allclose(together[0], together[1], atol=1e-3)
+        with refused(UsageProblem):
+            pool.open({"prompt_index": "en-UK"})
+        with refused(UsageProblem):
+            pool.open({"language": "en-US"})
+
+
+def test_constants_are_chosen_on_the_command_line(exported: dict[str, Path], tmp_path: Path) -> None:
+    path, *_ = drafted(exported["nemotron"], tmp_path, "nemotron")
+    words = (
+        "eval-stream",
+        exported["nemotron"],
+        "--contract",
+        path,
+        "--backend",
+        "ort-cpu",
+        "--chunks",
+        3,
+        "--no-report",
+    )
+    json_of(*words, "--record", "--output", tmp_path / "auto")
+    record = ("--reference", tmp_path / "auto")
+    json_of(*words, "--constant", "prompt_index=auto", *record)
+    held(
+        stderr_of(*words, "--constant", "prompt_index=en-US", *record),
+        stderr_of(*words, "--constant", "prompt_index=klingon"),
+    )
+
+
+def test_windows_that_overlap_hear_what_one_pass_hears(exported: dict[str, Path], tmp_path: Path) -> None:
+    """The middles of all windows together are the frames of the whole stream; a look-ahead too short shows."""
+    model = exported["parakeet-unified"]
+    path, *_ = drafted(model, tmp_path, "parakeet-unified", **{"chunking.normalize": None})
+    contract = read_contract(path, read_tensors(model))
+    signal = np.random.default_rng(1).standard_normal((1, 128, 56 * 20)).astype(np.float32)
+    ended = np.pad(signal, [(0, 0), (0, 0), (0, contract.chunking.right_context)])
+    with get_backend("ort-cpu").load(model) as session, StreamPool(session, contract) as pool:
+        whole = session.run({"audio_signal": ended, "length": np.array([ended.shape[2]])})["outputs"]
+        found = streamed(contract, pool, ended)
+        assert np.abs(whole[..., : 20 * 7] - found)[..., 4:].max() < 1e-5  # the left fill is no silence
+        blind = contract.model_copy(update={"outputs": _with_offset(contract, 77)})
+        assert np.abs(whole[..., : 20 * 7] - streamed(blind, pool, ended))[..., 4:].max() > 0.1
+
+
+def _with_offset(contract: Contract, offset: int) -> dict[str, Any]:
+    output = contract.outputs["outputs"]
+    assert output.valid
+    moved = output.valid.model_validate({**output.valid.model_dump(mode="json"), "offset": offset})
+    return {**contract.outputs, "outputs": output.model_copy(update={"valid": moved})}
+
+
+def streamed(contract: Contract, pool: StreamPool, signal: Any) -> Any:
+    """What counts of all chunks of a stream."""
+    stream, found = pool.open(), []
+    for chunk in contract.chunks(signal.shape[2]):
+        outputs = stream.push(signal[..., chunk.start : chunk.start + chunk.new])
+        valid = contract.outputs["outputs"].valid
+        assert valid
+        part = valid.part(contract.known(contract.chunk_values(chunk), chunk), 84)
+        found.append(row_of(outputs["outputs"], 0, 0)[..., part])
+    stream.close()
+    return np.concatenate(found, 2)
+
+
+@pytest.mark.parametrize(("name", "over"), [("parakeet-unified", "window"), ("parakeet-tdt", "valid")])
+def test_features_are_normalised(name: str, over: str, exported: dict[str, Path], tmp_path: Path) -> None:
+    """A chunk of a feed, and the pool's of the same frames, have the mean 0 and the deviation 1 that NeMo's have."""
+    path, *_ = drafted(exported[name], tmp_path, name)
+    contract = read_contract(path, read_tensors(exported[name]))
+    assert contract.chunking.normalize == over
+    chunk = next(contract.chunks(100))
+    signal = 3 + 2 * np.random.default_rng(2).standard_normal((1, 128, 100)).astype(np.float32)
+    fed = contract.feed(chunk, signal, contract.chunk_values(chunk))["audio_signal"]
+    own = fed if over == "window" else fed[..., :100]
+    assert np.abs(own.mean(-1)).max() < 1e-5
+    assert np.abs(own.std(-1) - 1).max() < 1e-3
+    assert over == "window" or not fed[..., 100:].any()
+    with get_backend("ort-cpu").load(exported[name]) as session, StreamPool(session, contract) as pool:
+        found = pool.open().push(signal)["outputs"]
+        length = np.array([672 if over == "window" else 100])
+        assert np.abs(session.run({"audio_signal": fed, "length": length})["outputs"] - found).max() < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        ("schema_version", 2),
+        ("chunking.right_context", 617),
+        ("outputs.outputs.valid.offset", "nowhere"),
+        ("chunking.normalize", "all"),
+    ],
+)
+def test_contradictions(place: str, value: Any, exported: dict[str, Path], tmp_path: Path) -> None:
+    path, *_ = drafted(exported["parakeet-unified"], tmp_path, "parakeet-unified", **{place: value})
+    with refused(UsageProblem):
+        read_contract(path)
+
+
+def test_a_constant_has_one_of_its_values(exported: dict[str, Path], tmp_path: Path) -> None:
+    path, *_ = drafted(exported["nemotron"], tmp_path, "nemotron", **{"inputs.prompt_index.value": "auto2"})
+    with refused(UsageProblem):
+        read_contract(path)
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", '{"a": "b"}', '{"a": true}', "{}"])
+def test_a_dictionary_that_is_none_is_left_alone(text: str, exported: dict[str, Path]) -> None:
+    from trt_workbench.stream.contract.exporters import named_constants
+
+    tensors = read_tensors(exported["nemotron"])
+    assert named_constants(replace(tensors, metadata={"prompt_dictionary": text})) == {}
