@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.images import Head
 from trt_workbench.backends.preparation import Preparation
+from trt_workbench.backends.trt.session import head_spec
 from trt_workbench.core.errors import CheckFailed, UsageProblem
 from trt_workbench.vision.families import DecodeSettings, Family, recognise
 
@@ -45,6 +46,22 @@ class Case:
             except (UsageProblem, CheckFailed):
                 found.append(None)
         return found
+
+
+def check(native: Any, case: Case, how: str = "find_boxes_cpu") -> int:
+    """Compare, and return in how many images both found boxes."""
+    found = getattr(native, how)(head_spec(case.head, [*case.outputs]), [*case.outputs.values()])
+    expected = case.expected()
+    assert len(found) == len(expected)
+    judged = 0
+    for ours, theirs in zip(found, expected, strict=True):
+        if theirs is None:
+            assert ours is None
+        elif ours is not None:  # what only the processor judges may be right
+            judged += 1
+            for one, other in zip(ours, theirs, strict=True):
+                np.testing.assert_array_equal(one, other, strict=True)
+    return judged
 
 
 def random_case(rng: np.random.Generator, kind: str) -> Case:

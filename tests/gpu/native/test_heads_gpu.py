@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.random_heads import KINDS, Case, family_of, random_case
-from tests.unit.vision.test_heads import check
+from tests.random_heads import KINDS, Case, check, family_of, random_case
 from trt_nets import Engines
 
 from trt_workbench.vision.families import DecodeSettings

@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.random_heads import CELLS, KINDS, Case, family_of, random_case
+from tests.random_heads import CELLS, KINDS, Case, check, family_of, random_case
 
-from trt_workbench.backends.trt.session import head_spec
 from trt_workbench.vision.families import DecodeSettings
 
 CASES = 60
@@ -20,22 +19,6 @@ def native() -> Any:
     if not hasattr(module, "find_boxes_cpu"):
         pytest.skip("the double of the native core finds no boxes")
     return module
-
-
-def check(native: Any, case: Case, how: str = "find_boxes_cpu") -> int:
-    """Compare, and return in how many images both found boxes."""
-    found = getattr(native, how)(head_spec(case.head, [*case.outputs]), [*case.outputs.values()])
-    expected = case.expected()
-    assert len(found) == len(expected)
-    judged = 0
-    for ours, theirs in zip(found, expected, strict=True):
-        if theirs is None:
-            assert ours is None
-        elif ours is not None:  # what only the processor judges may be right
-            judged += 1
-            for one, other in zip(ours, theirs, strict=True):
-                np.testing.assert_array_equal(one, other, strict=True)
-    return judged
 
 
 @pytest.mark.parametrize("kind", KINDS)
