@@ -186,11 +186,9 @@ class Disturbances:
         return {"killed": None}
 
     def _tasks(self) -> Iterator[tuple[int, psutil.Process]]:
-        for process in psutil.process_iter():
-            with contextlib.suppress(psutil.Error):
-                words = process.cmdline()
-                if "--shard" in words and any(word.startswith(f"{self.folder}/shard-") for word in words):
-                    yield int(words[words.index("--shard") + 1].split("/")[0]), process
+        for shard, process in tasks_in(self.folder):
+            if not (self.folder / f"shard-{shard}").exists():
+                yield shard, process
 
 
 def disturbed_run(cluster: SlurmCluster, file: Path, folder: Path, seed: int, within_s: float = 20) -> dict[str, Any]:
@@ -211,15 +209,32 @@ def disturbed_run(cluster: SlurmCluster, file: Path, folder: Path, seed: int, wi
     ended = subprocess.run(command, env=cluster.environment, capture_output=True, text=True, check=False, timeout=550)
     seconds = time.monotonic() - began
     thread.join()
-    logs = sorted((folder / "logs").glob("[0-9]*.log"), key=lambda log: int(log.stem))
-    texts = [log.read_text(errors="replace") for log in logs]
     return {
         "seed": seed,
         "exit_code": ended.returncode,
         "stderr": [line for line in ended.stderr.splitlines() if "again" in line or "error" in line],
         "events": events.done,
         "arrays": json.loads((folder / "submitted.json").read_text())["job"],
-        "starts": [text.count("Backend: ") for text in texts],
-        "completed": [text.count(" is done: ") for text in texts],
+        **completions(folder),
         "seconds": round(seconds, 1),
     }
+
+
+def completions(folder: Path) -> dict[str, list[int]]:
+    """Return how often each shard was begun and completed, by the logs of its tasks."""
+    logs = sorted((folder / "logs").glob("[0-9]*.log"), key=lambda log: int(log.stem))
+    texts = [log.read_text(errors="replace") for log in logs]
+    return {
+        "starts": [text.count("Backend: ") for text in texts],
+        "completed": [text.count(" is done: ") for text in texts],
+    }
+
+
+def tasks_in(folder: Path) -> Iterator[tuple[int, psutil.Process]]:
+    """Yield the processes that work on shards of a folder, without those that they have just forked."""
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            words, parent = process.cmdline(), process.parent()
+            mine = "--shard" in words and any(word.startswith(f"{folder}/shard-") for word in words)
+            if mine and parent and parent.cmdline() != words:
+                yield int(words[words.index("--shard") + 1].split("/")[0]), process

@@ -60,6 +60,22 @@ def test_a_type_of_gpu_is_asked_of_the_nodes_that_have_it(
     assert "the GPU is not there, wanted NVIDIA H200" in (tmp_path / "out/h200/logs/0.log").read_text()
 
 
+def test_a_node_with_another_version_is_left_out(
+    cluster: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It fails its tasks at once, and so takes most of them: they are repeated on the other node."""
+    monkeypatch.setenv("SLURM_CONF", cluster.environment["SLURM_CONF"])
+    package = tmp_path / "site/pretended-2.dist-info"
+    package.mkdir(parents=True)
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: pretended\nVersion: 2\n")
+    setup = [f'[ "$SLURMD_NODENAME" != n2 ] || export PYTHONPATH="{tmp_path}/site:${{PYTHONPATH:-}}"']
+    file = write(tmp_path, setup=setup, checks={"packages": {"pretended": "2"}}, shards=4)
+    stdout_of("submit", file, "--to", "slurm", "--run")
+    assert (tmp_path / "out/logs/unfit-nodes").read_text().split()[0] == "n1"
+    logs = "".join(log.read_text() for log in (tmp_path / "out/logs").glob("*.log"))
+    assert "pretended is not installed, wanted 2" in logs
+
+
 def test_a_measurement_has_its_node_alone(cluster: SlurmCluster, tmp_path: Path) -> None:
     stdout_of("submit", write(tmp_path, alone=True), "--to", "slurm")
     job = cluster.ask("sbatch", "--parsable", "--hold", str(tmp_path / "out/shards.sbatch")).strip()

@@ -60,6 +60,11 @@ class JobArray:
         return self.folder / "logs"
 
     @property
+    def unfit(self) -> Path:
+        """Names of nodes that are not as asked, a line each."""
+        return self.logs / "unfit-nodes"
+
+    @property
     def check(self) -> list[str]:
         """Command line that checks the node that it runs on."""
         return [*self.run.program, "submit", str(self.folder / RUN_FILE), "--check-node"]
@@ -102,6 +107,7 @@ class JobArray:
         """
         try:
             self.logs.mkdir(parents=True, exist_ok=True)
+            self.unfit.unlink(missing_ok=True)
             if self.source:
                 _copy_model(self.source, Path(str(self.run.model)), str(self.run.model_sha256))
             document = self.run.model_dump(mode="json", exclude_defaults=True)

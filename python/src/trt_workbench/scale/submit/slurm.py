@@ -53,7 +53,8 @@ class Slurm:
         if job is None:
             chosen = ",".join(map(str, indices))
             throttle = f"%{array.run.slurm.at_once}" if array.run.slurm.at_once else ""
-            command = ["sbatch", "--parsable", f"--array={chosen}{throttle}", str(array.folder / SCRIPT)]
+            command = ["sbatch", "--parsable", f"--array={chosen}{throttle}", *_without_unfit(array)]
+            command.append(str(array.folder / SCRIPT))
             job = ask(command, "sbatch").strip().split(";")[0]
             write_json(array.folder / _SUBMITTED, SlurmJob(job=job))
         again = f"The same command waits for job {job} again; `scancel {job}` ends it."
@@ -65,6 +66,14 @@ class Slurm:
             return job if _tasks(job) else None
         except UsageProblem:
             return None
+
+
+def _without_unfit(array: JobArray) -> list[str]:
+    """Return the option that leaves out nodes which failed their check: they fail at once, and so take many tasks."""
+    if not array.unfit.exists():
+        return []
+    nodes = sorted({*array.unfit.read_text(encoding="utf-8").split()})
+    return [f"--exclude={','.join(nodes)}"]
 
 
 def _tasks(job: str) -> list[str]:
