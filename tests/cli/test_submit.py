@@ -210,7 +210,9 @@ def test_external_data_travels_too(write: Any, tmp_path: Path, coco: Any) -> Non
         {"shard": 4},
         {"slurm": {"partitions": "gpu"}},
         {"shards": 0},
+        {"command": "predict"},
         {"command": "bench"},
+        {"command": "bench", "alone": True, "local": {"at_once": 2}},
         {"name": "Night run"},
         {"arguments": ["--shard", "0/2"]},
         {"model": None, "copy_model": True},
@@ -373,7 +375,7 @@ def test_ctrl_c_ends_the_tasks(write: Any, stub: Path, monkeypatch: pytest.Monke
 def _with_progress(progress: Any) -> Any:
     from trt_workbench.scale.submit.run import run_array
 
-    def run(scheduler: Any, array: Any, *, debug: bool) -> Path:  # noqa: ARG001 - as the one it replaces
+    def run(scheduler: Any, array: Any, *, debug: bool) -> Any:  # noqa: ARG001 - as the one it replaces
         return run_array(scheduler, array, print, progress)
 
     return run

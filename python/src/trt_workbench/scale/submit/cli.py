@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -52,14 +53,14 @@ def submit(
     if not run:
         _show(scheduler, arrays, written, as_json=as_json)
         return
-    runs = [_run(scheduler, array, debug=debug) for array in arrays]
+    made = [_run(scheduler, array, debug=debug) for array in arrays]
+    runs = [directory for directory, _ in made]
     if as_json:
         print_json({"files": [*map(str, written)], "runs": [*map(str, runs)]})
-        return
-    for directory in runs:
-        print_line(stdout_console(quiet=False), f"Merged run: {directory}")
-    if runs[1:]:
-        say(f"Compare the types: trtw report {' '.join(map(str, runs))} --output {arrays[0].base / 'overview'}")
+    else:
+        _show_runs(runs, arrays[0].base)
+    for _, require_gate in made:
+        require_gate()
 
 
 def _write(scheduler: Scheduler, array: JobArray) -> list[Path]:
@@ -68,15 +69,22 @@ def _write(scheduler: Scheduler, array: JobArray) -> list[Path]:
     return write_files(scheduler, array)
 
 
-def _run(scheduler: Scheduler, array: JobArray, *, debug: bool) -> Path:
+def _show_runs(runs: list[Path], base: Path) -> None:
+    for directory in runs:
+        print_line(stdout_console(quiet=False), f"Merged run: {directory}")
+    if runs[1:]:
+        say(f"Compare the types: trtw report {' '.join(map(str, runs))} --output {base / 'overview'}")
+
+
+def _run(scheduler: Scheduler, array: JobArray, *, debug: bool) -> tuple[Path, Callable[[], None]]:
     from trt_workbench.console.progress import progress_bar
     from trt_workbench.scale.submit.run import run_array
 
     with progress_bar("shards") as start:
         bar = start(array.name)
-        directory = run_array(scheduler, array, say, bar)
+        directory, require_gate = run_array(scheduler, array, say, bar)
     draw(directory, debug=debug).end()
-    return directory
+    return directory, require_gate
 
 
 def _show(scheduler: Scheduler, arrays: list[JobArray], written: list[Path], *, as_json: bool) -> None:

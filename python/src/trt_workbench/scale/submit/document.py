@@ -109,7 +109,8 @@ class RunFile(Strict):
     Attributes:
         name: of the job.
         command: that is run in shards.
-        model: its first argument, a path or the name of an embedded model; None for the command's own default.
+        model: its first argument, a path or the name of an embedded model, of bench the configuration's file; None for
+            the command's own default.
         copy_model: copy the model into the folder under its hash; else every node sees it at its path.
         model_sha256: what the model must be; filled in when the job is written.
         arguments: all others, as on the command line.
@@ -123,7 +124,7 @@ class RunFile(Strict):
 
     schema_version: Literal[1] = 1
     name: JobName
-    command: Literal["eval-coco", "eval-vision"]
+    command: Literal["bench", "eval-coco", "eval-llm", "eval-vision"]
     model: Text | None = None
     copy_model: bool = False
     model_sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = None
@@ -147,6 +148,8 @@ class RunFile(Strict):
             raise ValueError(f"arguments has {given[0]}, which every task gets from its job")
         if self.model is None and (self.copy_model or self.model_sha256):
             raise ValueError("copy_model and model_sha256 need a model")
+        if self.command == "bench" and not (self.alone and self.local.at_once == 1):
+            raise ValueError("bench measures, so it needs `alone: true`, and one shard at a time on this machine")
         return self
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -11,7 +12,7 @@ from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import DeviceFailure
 from trt_workbench.core.files import write_text
 from trt_workbench.core.shard_files import read_shards
-from trt_workbench.scale.merging import merge_into
+from trt_workbench.scale.merging import merge_into, merging_of
 from trt_workbench.scale.submit.array import JobArray
 from trt_workbench.scale.submit.kubernetes import Kubernetes
 from trt_workbench.scale.submit.local import Local
@@ -45,11 +46,13 @@ def write_files(scheduler: Scheduler, array: JobArray) -> list[Path]:
     return [array.folder / name for name in files]
 
 
-def run_array(scheduler: Scheduler, array: JobArray, say: Callable[[str], None], progress: Progress) -> Path:
+def run_array(
+    scheduler: Scheduler, array: JobArray, say: Callable[[str], None], progress: Progress
+) -> tuple[Path, Callable[[], None]]:
     """Run the shards that are not done, and merge all.
 
     Returns:
-        The run directory of the merged run.
+        The run directory of the merged run, and what raises CheckFailed where a gate of the command failed.
 
     Raises:
         UsageProblem: shards do not fit together.
@@ -68,8 +71,9 @@ def run_array(scheduler: Scheduler, array: JobArray, say: Callable[[str], None],
             f"`{shlex.join([*array.merge, '--partial'])}`. The log of the first ends: {_tail(array, missing[0])}"
         )
     progress(array.run.shards, array.run.shards)
-    merged = merge_into(read_shards([array.folder], partial=False), array.result)
-    return merged[1]
+    shards = read_shards([array.folder], partial=False)
+    metrics, directory = merge_into(shards, array.result)
+    return directory, partial(merging_of(shards).require, metrics, directory)
 
 
 def _named(indices: Sequence[int], array: JobArray) -> str:
