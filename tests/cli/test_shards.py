@@ -187,3 +187,15 @@ def test_more_shards_than_images(coco: Any, sharded: Any) -> None:
     alone = json.loads((coco.output / "metrics.json").read_text())
     assert (metrics["images"], metrics["detections"]) == (4, 0)
     assert metrics["notes"] == [*alone["notes"][:1], "Merged from 6 shards of 6.", *alone["notes"][1:]]
+
+
+@pytest.mark.parametrize("model", ["shapes-classifier", "shapes-segmenter"])
+def test_other_tasks_than_boxes(model: str, tmp_path: Path) -> None:
+    words = ("eval-vision", model, "--limit", "7", "--backend", "ort-cpu")
+    for index in range(2):
+        stdout_of(*words, "--shard", f"{index}/2", "--output", tmp_path / "shards" / str(index))
+    stdout_of(*words, "--no-report", "--output", tmp_path / "one")
+    stdout_of("merge", tmp_path / "shards", "-o", tmp_path / "merged", "--no-report")
+    for name in SCORED:
+        assert (tmp_path / "merged" / name).read_bytes() == (tmp_path / "one" / name).read_bytes(), name
+    assert without_times(tmp_path / "merged") == without_times(tmp_path / "one")

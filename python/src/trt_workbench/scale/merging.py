@@ -43,7 +43,18 @@ def _bench() -> Merging:
     return Merging(merge_shards, show, require_sound)
 
 
-_MERGED: dict[str, Callable[[], Merging]] = {"bench": _bench, "eval-coco": _coco, "eval-llm": _llm}
+def _stream() -> Merging:
+    from trt_workbench.stream import merge_shards, require_gates, show
+
+    return Merging(merge_shards, show, require_gates)
+
+
+_MERGED: dict[str, Callable[[], Merging]] = {
+    "bench": _bench,
+    "eval-coco": _coco,
+    "eval-llm": _llm,
+    "eval-stream": _stream,
+}
 """By the command that makes the shards; imported when such shards are merged."""
 
 

@@ -1,3 +1,5 @@
+from .cli import require_gates as require_gates
+from .cli import show as show
 from .contract.contract import Contract as Contract
 from .contract.model_tensors import read_tensors as read_tensors
 from .contract.parts import SymbolProfile as SymbolProfile
@@ -6,3 +8,4 @@ from .pool import PooledStream as PooledStream
 from .pool import SavedStream as SavedStream
 from .pool import StreamPool as StreamPool
 from .rows import Pieces as Pieces
+from .sharding import merge_shards as merge_shards

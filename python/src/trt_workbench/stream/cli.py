@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from trt_workbench.console.common import (
     DebugOption,
@@ -22,6 +23,7 @@ from trt_workbench.console.drawing import ReportOutcome, draw
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import CheckFailed
 from trt_workbench.core.settings import Setting
+from trt_workbench.core.shard import Shard, ShardOption
 from trt_workbench.model.precision import precision_label
 from trt_workbench.stream.settings import StreamSettings
 
@@ -39,6 +41,7 @@ _LONG = 1000
 def eval_stream(
     settings: StreamSettings,
     *,
+    shard: ShardOption = None,
     report: Annotated[bool, Setting("Write report.html and plots/.")] = True,
     output: OutputOption = None,
     as_json: JsonOption = False,
@@ -50,6 +53,9 @@ def eval_stream(
     Exit code 1 if a gate fails; the message names chunk, tensor and gate.
     """
     say_if_allowed(allow_unverified=settings.allow_unverified)
+    if shard:
+        _one_shard(settings, shard, output, as_json=as_json)
+        return
     metrics, directory = _evaluate(settings, output)
     from trt_workbench.core.documents import json_values
 
@@ -60,14 +66,41 @@ def eval_stream(
         print_json({**json_values(metrics), "directory": str(directory)})
     else:
         _show(metrics, directory)
-    if metrics.failures:
-        more = len(metrics.failures) - 1
-        tail = f" (and {more} more)" if more else ""
-        raise CheckFailed(f"{metrics.failures[0]}{tail}. Full results: {directory / 'metrics.json'}")
+    require_gates({"failures": metrics.failures}, directory)
     drawing.end()
 
 
-def _evaluate(settings: StreamSettings, output: Path | None) -> tuple[StreamMetrics, Path]:
+def _one_shard(settings: StreamSettings, shard: Shard, output: Path | None, *, as_json: bool) -> None:
+    """Compare the precisions of a shard, unless that is done already."""
+    from trt_workbench.console.shards import run_shard
+    from trt_workbench.core.directory import run_directory
+    from trt_workbench.core.workspace import ENCODER, embedded_model
+    from trt_workbench.stream.sharding import finished, settings_of, write_shard
+
+    own, target = settings_of(settings, shard), settings.target or embedded_model(ENCODER)
+    write = partial(write_shard, settings=settings, target=target, shard=shard)
+
+    def compare(folder: Path) -> Path:
+        if own.precision:
+            return _evaluate(own, folder, write)[1]
+        with run_directory("eval-stream", folder) as run:  # there are more shards than precisions
+            write(run.path, metrics=None)
+            return run.commit("complete", shard=str(shard))
+
+    run_shard(output, partial(finished, settings, target, shard), compare, as_json=as_json)
+
+
+def require_gates(metrics: Mapping[str, Any], directory: Path) -> None:
+    """Raise CheckFailed if a gate failed."""
+    if failures := metrics["failures"]:
+        tail = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
+        raise CheckFailed(f"{failures[0]}{tail}. Full results: {directory / 'metrics.json'}")
+
+
+def _evaluate(
+    settings: StreamSettings, output: Path | None, write: Callable[..., None] | None = None
+) -> tuple[StreamMetrics, Path]:
+    """Evaluate into a run directory; `write` adds what a shard has."""
     from trt_workbench.backends.kept_reference import require_kept
     from trt_workbench.console.progress import progress_bar
     from trt_workbench.core.directory import run_directory
@@ -84,8 +117,18 @@ def _evaluate(settings: StreamSettings, output: Path | None) -> tuple[StreamMetr
         with run_directory("eval-stream", output) as run:
             with progress_bar("chunks") as start:
                 metrics = evaluation.run(run.path, start("Evaluating"))
+            if write:
+                write(run.path, metrics=metrics)
             facts = {"chunks": metrics.chunks, "allow_unverified": settings.allow_unverified}
             return metrics, run.commit("complete", passed=metrics.passed, **facts)
+
+
+def show(_metrics: Mapping[str, Any], directory: Path) -> None:
+    """Print what a run found."""
+    from trt_workbench.core.documents import read_document
+    from trt_workbench.stream.document import StreamMetrics
+
+    _show(read_document(directory / "metrics.json", StreamMetrics), directory)
 
 
 def _show(metrics: StreamMetrics, directory: Path) -> None:

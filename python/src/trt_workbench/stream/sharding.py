@@ -1,0 +1,126 @@
+"""Shards of eval-stream: blocks of the precisions, each with all its lanes, as chunks of a stream build on others."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from pathlib import Path
+from typing import Any, Final
+
+from trt_workbench.core.documents import json_values, read_document, write_json
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.gpu import gpu_at
+from trt_workbench.core.hashing import hash_file
+from trt_workbench.core.shard import Shard
+from trt_workbench.core.shard_files import SHARD, ShardDocument, ShardRun, Shards, circumstances, done_before
+from trt_workbench.model.opened import sha256_of
+from trt_workbench.stream.document import StreamMetrics
+from trt_workbench.stream.settings import StreamSettings
+
+COMMAND: Final = "eval-stream"
+_WHOLE: Final = ("faults", "record", "streams", "transcribe")
+"""Settings of what is done once, or measured: not in shards."""
+_OF_MACHINE: Final = ("target", "contract", "model", "device", "allow_unverified", "trust")
+
+
+def settings_of(settings: StreamSettings, shard: Shard) -> StreamSettings:
+    """Return the settings of a shard. Raises UsageProblem where they ask for what shards do not have."""
+    for name in _WHOLE:
+        if getattr(settings, name) not in (False, (), None):
+            raise UsageProblem(f"--shard divides the precisions; run --{name} in one process, or leave it out.")
+    block = shard.block(len(settings.precision))
+    return dataclasses.replace(settings, precision=settings.precision[block.start : block.stop])
+
+
+def finished(settings: StreamSettings, target: Path, shard: Shard, output: Path) -> ShardDocument | None:
+    """Return what an earlier run of this shard left in `output`, if it was asked for the same and is whole."""
+    if not (output / SHARD).is_file():
+        return None
+    return done_before(output, shard, COMMAND, _asked(settings, target))
+
+
+def write_shard(
+    folder: Path, settings: StreamSettings, target: Path, shard: Shard, metrics: StreamMetrics | None
+) -> None:
+    """Write `shard.json`; `metrics` are of the shard, None of one without precisions."""
+    block = shard.block(len(settings.precision))
+    document = ShardDocument(
+        command=COMMAND,
+        index=shard.index,
+        count=shard.count,
+        unit="precision",
+        items=len(settings.precision),
+        first=block.start,
+        end=block.stop,
+        done=len(block),
+        asked=_asked(settings, target),
+        ran={},
+        whole={"lanes": len(metrics.lanes) if metrics else 0, "precision": [*settings.precision]},
+    )
+    write_json(folder / SHARD, document)
+
+
+def merge_shards(shards: Shards, folder: Path) -> dict[str, Any]:
+    """Put the lanes of all shards into one run in `folder`; return the content of its metrics.json.
+
+    Raises:
+        UsageProblem: a shard's files do not fit each other, or none has a lane.
+    """
+    runs = [one for one in shards.runs if one.document.whole["lanes"]]
+    if not runs:
+        raise UsageProblem(f"No shard has a lane: {shards.runs[0].directory.parent}")
+    parts = [read_document(one.directory / "metrics.json", StreamMetrics) for one in runs]
+    first = parts[0]
+    for one, part in zip(runs, parts, strict=True):
+        if (part.input, part.chunks, part.contract["sha256"]) != (first.input, first.chunks, first.contract["sha256"]):
+            raise UsageProblem(
+                "These shards are not of one run: they read other streams, or contracts: "
+                f"{runs[0].directory} and {one.directory}"
+            )
+    failures = [text for part in parts for text in part.failures]
+    metrics = first.model_copy(
+        update={
+            "status": "partial" if shards.missing else "complete",
+            "passed": not failures,
+            "failures": failures,
+            "notes": [*dict.fromkeys(note for part in parts for note in part.notes), shards.text],
+            "settings": {**first.settings, "precision": runs[0].document.whole["precision"]},
+            "lanes": [lane for part in parts for lane in part.lanes],
+            "closed_over_functional": {
+                key: value for part in parts for key, value in part.closed_over_functional.items()
+            },
+            "verification": [mark for part in parts for mark in part.verification],
+        }
+    )
+    with (folder / "records.jsonl").open("wb") as file:
+        for chunk in zip(*(_by_chunk(one, first.chunks) for one in runs), strict=True):
+            file.writelines(itertools.chain.from_iterable(chunk))
+    write_json(folder / "metrics.json", metrics)
+    return {**metrics.model_dump(mode="json"), "shards": shards.facts()}
+
+
+def _by_chunk(one: ShardRun, chunks: int) -> list[list[bytes]]:
+    """Return the lines of records.jsonl of each chunk."""
+    lines, lanes = (one.directory / "records.jsonl").read_bytes().splitlines(keepends=True), one.document.whole["lanes"]
+    if len(lines) != lanes * chunks:
+        raise UsageProblem(
+            f"records.jsonl has {len(lines)} lines, not {lanes * chunks}; copy the shard again or run it again: "
+            f"{one.directory}"
+        )
+    return [lines[start : start + lanes] for start in range(0, len(lines), lanes)]
+
+
+def _asked(settings: StreamSettings, target: Path) -> dict[str, Any]:
+    """Return what decides the result and is known before the work."""
+    names = [name for name in StreamSettings.__dataclass_fields__ if name not in _OF_MACHINE]
+    source = Path(settings.input) if settings.input else None
+    files = {"contract_sha256": settings.contract, "reference_model_sha256": settings.model, "input_sha256": source}
+    return json_values(  # type: ignore[no-any-return]
+        {
+            "model_sha256": sha256_of(target),
+            **{name: hash_file(path) if path and path.is_file() else None for name, path in files.items()},
+            "settings": {name: getattr(settings, name) for name in names},
+            **circumstances(cuda=gpu_at(settings.device) is not None, device=settings.device),
+        },
+        str,
+    )
