@@ -111,6 +111,9 @@ RUN_BY = {
     "cli/test_served.py::test_bench_measures_a_server_at_each_concurrency": [
         "bench served --model detector=detector.onnx --url http://localhost:8000"
     ],
+    "unit/triton/test_export.py::test_an_ensemble_names_what_flows_between_its_steps": [
+        "export-triton detector.onnx -o models --ensemble --max-batch 8"
+    ],
     "cli/test_sensitivity.py::test_a_search_writes_model_evidence_and_page": [
         "quantize model.onnx --to int8 --calibration samples.npz --score top1 --keep-score 0.01",
     ],

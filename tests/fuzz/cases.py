@@ -228,6 +228,7 @@ _OPTIONS = {
     ),
     "partitions": ("--backend", "--min-subgraph-size", "--exclude"),
     "check-target": ("--gpu", "--profile", "--max-batch", "--time-limit"),
+    "export-triton": ("--name", "--version", "--max-batch", "--delay-us", "--preferred", "--instances"),
     "eval-coco": (
         "--family",
         "--backend",
@@ -378,6 +379,11 @@ def _partitions(rng: Rng) -> _Recipe:
 def _check_target(rng: Rng) -> _Recipe:
     model, files = _model(rng)
     return _Recipe(["check-target", model, "--gpu", "rtx5090", "--output", "out/run"], files)
+
+
+def _export_triton(rng: Rng) -> _Recipe:
+    model, files = _model(rng)
+    return _Recipe(["export-triton", model, "--output", "out/triton"], files)
 
 
 def _coco(rng: Rng) -> _Recipe:
@@ -570,6 +576,7 @@ _RECIPES: dict[str, tuple[float, Callable[[Rng], _Recipe]]] = {
     "profile": (8, _profile),
     "partitions": (8, _partitions),
     "check-target": (3, _check_target),
+    "export-triton": (3, _export_triton),
     "eval-coco": (14, _coco),
     "build": (10, _build),
     "inspect": (3, _inspect),

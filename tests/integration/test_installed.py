@@ -53,6 +53,7 @@ COMMANDS: dict[str, tuple[int, ...]] = {
     "export-llm tiny-lm -o exported": (3,),
     "upgrade m.onnx --to . --backend ort-cpu --quick --repetitions 0": (0, 1),  # random inputs may not decide
     "check-target m.onnx --gpu rtx5090 --max-batch 2": (0, 3),
+    "export-triton m.onnx -o triton": (0, 3),
     "setup-tensorrt --from empty": (2, 3),
     "build-ort --dry-run": (0,),
 }

@@ -36,6 +36,7 @@ FEATURES = (
     "stream",
     "target",
     "upgrade",
+    "triton",
     "verify",
     "vision",
 )

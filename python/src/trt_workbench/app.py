@@ -36,6 +36,7 @@ from trt_workbench.stream import check_cli as check_contract
 from trt_workbench.stream import cli as eval_stream
 from trt_workbench.stream import make_cli as make_contract
 from trt_workbench.target import cli as check_target
+from trt_workbench.triton import cli as export_triton
 from trt_workbench.upgrade import cli as upgrade
 from trt_workbench.verify import cli as verify
 from trt_workbench.vision import cli as eval_coco
@@ -113,6 +114,7 @@ app.command("doctor", cls=PanelCommand)(doctor.doctor)
 app.command("build-ort", cls=PanelCommand)(build_ort.build_ort)
 app.command("partitions", cls=PanelCommand)(partitions.partitions)
 app.command("check-target", cls=PanelCommand)(check_target.check_target)
+app.command("export-triton", cls=PanelCommand)(export_triton.export_triton)
 app.command("sanitize-onnx", cls=PanelCommand)(sanitize_onnx.sanitize_onnx)
 app.command("quantize", cls=PanelCommand)(quantize.quantize)
 app.command("sensitivity", cls=PanelCommand)(sensitivity.sensitivity)

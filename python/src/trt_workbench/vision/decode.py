@@ -129,6 +129,11 @@ def read_image(path: Path, exif: Exif = "ignore") -> NDArray[np.uint8]:
     return _decode(path, exif).pixels
 
 
+def decode_image(data: bytes, exif: Exif = "ignore") -> NDArray[np.uint8]:
+    """Return the pixels of an image file's content, as `read_image` does. Raises UsageProblem as `read_image`."""
+    return _decoded(data, "an image of the request", exif).pixels
+
+
 def image_size(path: Path, exif: Exif = "ignore") -> tuple[int, int]:
     """Return the width and height of an image as `read_image` gives it, from the header of its file where that says it.
 
@@ -213,6 +218,10 @@ def _decode(path: Path, exif: Exif) -> _Decoded:
         data = read_bytes(path)
     except OSError as error:
         raise UsageProblem(f"The image cannot be read ({error.strerror or error}): {path}") from error
+    return _decoded(data, path, exif)
+
+
+def _decoded(data: bytes, path: Path | str, exif: Exif) -> _Decoded:
     if not data:
         raise UsageProblem(f"The image file is empty; fetch it again: {path}")
     if _is_cut_short(data):

@@ -55,6 +55,11 @@ class ServedModel:
             "platform": self.platform,
             "max_batch_size": self.largest_batch,
             "dynamic_batching": config.get("dynamic_batching"),
+            "exported": {
+                key: one.get("string_value")
+                for key, one in sorted((config.get("parameters") or {}).items())
+                if key.startswith("trtw.") and key != "trtw.document"
+            },
             "instances": [{key: one.get(key) for key in ("kind", "count", "gpus")} for one in groups],
         }
 

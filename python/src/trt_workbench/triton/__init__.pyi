@@ -1,0 +1,1 @@
+from .steps import make_step as make_step

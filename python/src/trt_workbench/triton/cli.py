@@ -1,0 +1,61 @@
+"""`trtw export-triton`: a plan or a model as a repository for Triton."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from trt_workbench.backends.preparation import Preparation
+from trt_workbench.console.common import (
+    DebugOption,
+    JsonOption,
+    handled,
+    print_json,
+    print_line,
+    say_if_allowed,
+    stdout_console,
+)
+from trt_workbench.core.counts import counted
+from trt_workbench.triton.settings import TritonSettings
+
+if TYPE_CHECKING:
+    from trt_workbench.triton.run import ExportedRepository
+
+
+@handled
+def export_triton(
+    settings: TritonSettings,
+    *,
+    preparation: Preparation,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
+) -> None:
+    """Write a plan or a model as a repository for Triton.
+
+    The configuration comes from the manifest: tensors, batches, profiles, warm-up. Triton's own format has parsed it.
+    A plan has to be verified, and of the TensorRT version that the server has.
+    """
+    from trt_workbench.triton.run import export_triton as export
+
+    say_if_allowed(allow_unverified=settings.allow_unverified)
+    made = export(settings, preparation)
+    if as_json:
+        print_json(made.document())
+    else:
+        _show(made)
+
+
+def _show(made: ExportedRepository) -> None:
+    from rich.table import Table
+
+    console = stdout_console(quiet=False)
+    say = partial(print_line, console)
+    table = Table("model", "executed by", "most rows", "inputs", "outputs")
+    for name, config in made.models.items():
+        names = [", ".join(one["name"] for one in config[side]) for side in ("input", "output")]
+        table.add_row(name, config.get("backend") or config["platform"], str(config["max_batch_size"]), *names)
+    console.print(table)
+    for note in made.notes:
+        say(note)
+    say(f"{counted(len(made.models), 'model')}, and an example of a client: {made.client}")
+    say(f"Start it: tritonserver --model-repository={made.repository.resolve()}")

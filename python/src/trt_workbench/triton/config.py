@@ -1,0 +1,133 @@
+"""Triton's configuration of a model, as the values of its `config.pbtxt`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from trt_workbench import __version__
+from trt_workbench.backends.base import TensorSpec
+from trt_workbench.backends.served.datatypes import PROTOCOL
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.triton.settings import TritonSettings
+from trt_workbench.triton.sources import TritonSource
+
+Config = dict[str, Any]
+
+
+def model_config(name: str, source: TritonSource, settings: TritonSettings) -> Config:
+    """Return the configuration of a plan or model.
+
+    Raises:
+        UsageProblem: a setting does not fit the model.
+    """
+    _check(source, settings)
+    step = {"trtw.step": "onnx"} if settings.python else {}
+    config: Config = {
+        "name": name,
+        "backend": "tensorrt" if source.plan else "python" if settings.python else "onnxruntime",
+        "max_batch_size": source.most,
+        "input": [_tensor(spec, source, is_input=True) for spec in source.inputs],
+        "output": [_tensor(spec, source, is_input=False) for spec in source.outputs],
+        "instance_group": [_instances(source, settings)],
+        "parameters": _parameters({"trtw.version": __version__, **step, **source.facts}),
+    }
+    if source.plan or not settings.python:
+        config["default_model_filename"] = next(iter(source.files)).partition("/")[0]
+    if source.by_capability:
+        config["cc_model_filenames"] = dict(source.by_capability)
+    if source.is_batched and settings.batching:
+        config["dynamic_batching"] = dynamic_batching(settings)
+    if settings.warmup:
+        config["model_warmup"] = [_warmup(source, rows) for rows in sorted({1, max(source.most, 1)})]
+    if settings.cuda_graphs:
+        config["optimization"] = {"cuda": {"graphs": True, "graph_spec": list(_graphs(source))}}
+    return config
+
+
+def step_config(
+    name: str,
+    inputs: Sequence[Config],
+    outputs: Sequence[Config],
+    step: str,
+    document: str,
+    settings: TritonSettings,
+    most: int,
+) -> Config:
+    """Return the configuration of a step that our package executes in the Python backend."""
+    return {
+        "name": name,
+        "backend": "python",
+        "max_batch_size": most,
+        "input": list(inputs),
+        "output": list(outputs),
+        "instance_group": [{"kind": "KIND_CPU", "count": settings.instances}],
+        "dynamic_batching": dynamic_batching(settings),
+        "parameters": _parameters({"trtw.version": __version__, "trtw.step": step, "trtw.document": document}),
+    }
+
+
+def dynamic_batching(settings: TritonSettings) -> Config:
+    """Return how requests are put together."""
+    preferred = {"preferred_batch_size": list(settings.preferred)} if settings.preferred else {}
+    return {**preferred, "max_queue_delay_microseconds": settings.delay_us}
+
+
+def data_type(dtype: str) -> str:
+    """Return Triton's name of a type. Raises UsageProblem for one that it lacks."""
+    if dtype not in PROTOCOL:
+        raise UsageProblem(f"Triton has no tensors of {dtype}.")
+    return f"TYPE_{PROTOCOL[dtype]}"
+
+
+def _check(source: TritonSource, settings: TritonSettings) -> None:
+    if not source.is_batched and (settings.preferred or settings.ensemble):
+        option = "--preferred" if settings.preferred else "--ensemble"
+        raise UsageProblem(f"{option} needs batches, and the first dimension of the model is not dynamic.")
+    if settings.preferred and not settings.batching:
+        raise UsageProblem("--preferred applies to the batches that --no-batching switches off.")
+    if settings.preferred and settings.preferred[-1] > source.most:
+        raise UsageProblem(f"--preferred {settings.preferred[-1]} is beyond the largest batch, {source.most}.")
+    if settings.cuda_graphs and not source.plan:
+        raise UsageProblem("--cuda-graphs applies to TensorRT plans.")
+    if settings.cuda_graphs and any(profile.values for profile in source.profiles):
+        raise UsageProblem("--cuda-graphs needs shapes that do not depend on the values of inputs.")
+
+
+def _tensor(spec: TensorSpec, source: TritonSource, *, is_input: bool) -> Config:
+    dims = [-1 if dim is None else dim for dim in (spec.shape[1:] if source.is_batched else spec.shape)]
+    tensor: Config = {"name": spec.name, "data_type": data_type(spec.dtype), "dims": dims or [1]}
+    if not dims:
+        tensor["reshape"] = {"shape": []}
+    if is_input and any(spec.name in profile.values for profile in source.profiles):
+        tensor["is_shape_tensor"] = True
+    return tensor
+
+
+def _instances(source: TritonSource, settings: TritonSettings) -> Config:
+    kind = "KIND_GPU" if source.plan else "KIND_CPU" if settings.python else "KIND_AUTO"
+    several = len(source.profiles) > 1
+    profiles = {"profile": [str(index) for index in range(len(source.profiles))]} if several else {}
+    return {"kind": kind, "count": settings.instances, **profiles}
+
+
+def _warmup(source: TritonSource, rows: int) -> Config:
+    inputs = {}
+    for spec in source.inputs:
+        # numbers that are indices stay within every table
+        filled = "random_data" if spec.dtype.startswith("float") else "zero_data"
+        inputs[spec.name] = {"data_type": data_type(spec.dtype), "dims": list(source.best(spec.name)), filled: True}
+    return {"name": f"batch of {rows}", "batch_size": rows, "inputs": inputs}
+
+
+def _graphs(source: TritonSource) -> Iterable[Config]:
+    """Yield what is captured: batches of 1, powers of two and the most rows, at the shapes that are tuned for."""
+    dynamic = [spec.name for spec in source.inputs if None in (spec.shape[1:] if source.is_batched else spec.shape)]
+    shapes = {name: {"dim": list(source.best(name))} for name in dynamic}
+    sizes = {2**power for power in range(source.most.bit_length())} | {source.most} if source.is_batched else {0}
+    for rows in sorted(sizes):
+        yield {"batch_size": rows, **({"input": shapes} if shapes else {})}
+
+
+def _parameters(values: Mapping[str, str]) -> Config:
+    return {key: {"string_value": value} for key, value in values.items()}

@@ -1,0 +1,181 @@
+"""Triton's own server runs what export-triton writes, and finds what the model's file finds; faults are refused."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.in_app import json_of, stdout_of
+from tests.tritonserver import Running, needs_tritonserver, tritonserver
+
+from trt_workbench.backends.base import SessionOptions
+from trt_workbench.backends.ort.cpu import OrtCpuBackend
+from trt_workbench.backends.served.v2 import V2Backend
+from trt_workbench.core.errors import ComponentMissing, DeviceFailure, UsageProblem, WorkbenchError
+from trt_workbench.core.workspace import models_dir
+from trt_workbench.triton.steps import BoxesStep, LetterboxStep
+from trt_workbench.vision.scenes import dataset as embedded
+
+triton = pytest.importorskip("tritonclient.http")
+pytestmark = needs_tritonserver
+
+DETECTOR = models_dir() / "shapes-yolov10" / "shapes-yolov10.onnx"
+_IMAGES = 40
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with pytest.MonkeyPatch.context() as patch:
+        made = tmp_path_factory.mktemp("triton")
+        patch.setenv("TRTW_TMP", str(made / "out"))
+        patch.setattr(embedded, "HELD_OUT_IMAGES", _IMAGES)
+        yield made
+
+
+@pytest.fixture(scope="module")
+def repository(folder: Path) -> Path:
+    words = ("--python", "--ensemble", "--max-batch", 8, "--conf", 0.001, "--delay-us", 5000, "--name", "shapes")
+    stdout_of("export-triton", DETECTOR, "-o", folder / "repository", *words)
+    return folder / "repository"
+
+
+@pytest.fixture(scope="module")
+def server(repository: Path, folder: Path) -> Iterator[Running]:
+    with tritonserver(repository, folder) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def expected(folder: Path) -> Path:
+    stdout_of("eval-coco", "--backend", "ort-cpu", "--output", folder / "expected")
+    return folder / "expected" / "predictions.json"
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_the_served_detector_has_the_boxes_of_its_file(
+    server: Running, expected: Path, folder: Path, protocol: str
+) -> None:
+    run = folder / protocol
+    words = ("--backend", "v2", "--url", getattr(server, protocol), "--option", "model=shapes", "--concurrency", 6)
+    found = json_of("eval-coco", *words, "--output", run)
+    assert (run / "predictions.json").read_bytes() == expected.read_bytes()
+    record = found["provenance"]
+    assert (record["server"], record["server_version"], record["model_version"]) == ("triton", "2.51.0", "1")
+    assert record["max_batch_size"] == 8
+    assert record["exported"]["trtw.model_sha256"] == found["model"]["sha256"]
+    assert int(record["dynamic_batching"]["max_queue_delay_microseconds"]) == 5000
+    assert record["platform"] == "" or "python" in record["platform"]
+
+
+def test_an_ensemble_has_the_boxes_of_the_file_in_batches_of_any_size(server: Running) -> None:
+    """Letterbox and boxes run in the server's Python, with other versions of NumPy and OpenCV than here."""
+    paths = sorted(embedded.embedded_dataset().images.iterdir())
+    config = json.loads(_config(server, "shapes_letterbox")["parameters"]["trtw.document"]["string_value"])
+    session, letterbox, boxes = OrtCpuBackend().load(DETECTOR), LetterboxStep(config), BoxesStep(config)
+    client = triton.InferenceServerClient(server.http.removeprefix("http://"))
+    done, size = 0, 0
+    while done < len(paths):
+        size = size % 6 + 1
+        encoded = np.array([[path.read_bytes()] for path in paths[done : done + size]], np.object_)
+        tensor = triton.InferInput("IMAGE", encoded.shape, "BYTES")
+        tensor.set_data_from_numpy(encoded)
+        answer = client.infer("shapes_detector", [tensor])
+        prepared = letterbox([{"IMAGE": encoded}])[0]
+        outputs = session.run({"images": prepared["images"]})
+        (own,) = boxes([{**outputs, "SIZE": prepared["SIZE"]}])
+        for name, array in own.items():
+            assert answer.as_numpy(name).tobytes() == array.tobytes(), (name, done)
+        done += size
+    client.close()
+
+
+def _config(server: Running, name: str) -> Any:
+    with triton.InferenceServerClient(server.http.removeprefix("http://")) as client:
+        return client.get_model_config(name)
+
+
+def test_the_client_prints_what_eval_coco_finds(server: Running, repository: Path, expected: Path) -> None:
+    path = sorted(embedded.embedded_dataset().images.iterdir())[0]
+    words = [sys.executable, str(repository / "client_shapes.py"), server.http.removeprefix("http://"), str(path)]
+    lines = subprocess.check_output(words, text=True).splitlines()
+    annotations = json.loads(embedded.embedded_dataset().annotations.read_text())
+    (image,) = (one["id"] for one in annotations["images"] if one["file_name"] == path.name)
+    known = [one for one in json.loads(expected.read_text()) if one["image_id"] == image]
+    assert len(lines) == len(known) > 1
+    scores = [float(line.split()[2]) for line in lines]
+    assert scores == sorted(scores, reverse=True)
+    assert scores == pytest.approx(sorted((one["score"] for one in known), reverse=True), abs=1e-6)
+
+
+def test_an_image_that_is_none_is_refused_and_its_neighbours_are_answered(server: Running) -> None:
+    path = sorted(embedded.embedded_dataset().images.iterdir())[0]
+    with triton.InferenceServerClient(server.http.removeprefix("http://"), concurrency=2) as client:
+        asked = []
+        for data in (path.read_bytes(), b"no image"):
+            tensor = triton.InferInput("IMAGE", (1, 1), "BYTES")
+            tensor.set_data_from_numpy(np.array([[data]], np.object_))
+            asked.append(client.async_infer("shapes_detector", [tensor]))
+        assert asked[0].get_result().as_numpy("COUNT")[0, 0] > 0
+        with pytest.raises(Exception, match="not an image"):
+            asked[1].get_result()
+
+
+def test_it_is_verified_as_served(server: Running) -> None:
+    words = ("--backend", "v2", "--url", server.http, "--option", "model=shapes", "--dim", "batch=1:2:3")
+    found = json_of("verify", DETECTOR, *words)
+    assert found["verdict"] == "right"
+    assert next((way["way"], way["reason"]) for way in found["ways"]) == ("single rows at once", "")
+
+
+def _edited(pattern: str, new: str) -> Callable[[Path], None]:
+    def change(model: Path) -> None:
+        text = (model / "config.pbtxt").read_text()
+        changed = re.sub(pattern, new, text, count=1)
+        assert changed != text
+        (model / "config.pbtxt").write_text(changed)
+
+    return change
+
+
+_Wrong = tuple[str, Callable[[Path], None], type[WorkbenchError], str]
+# What is changed, in which model, and what refuses it: the server, whose reason is shown, or we, by its description.
+WRONG: dict[str, _Wrong] = {
+    "dims": ("shapes", _edited("dims: 320\n", "dims: 321\n"), UsageProblem, r"images float32 \[\?, 3, 321, 320\]"),
+    "type": ("shapes", _edited("TYPE_FP32", "TYPE_FP16"), UsageProblem, "images float16"),
+    "name": ("shapes", _edited('name: "output0"', 'name: "output"'), UsageProblem, "has outputs output, the file"),
+    "no file": ("shapes", lambda model: (model / "1" / "model.onnx").unlink(), ComponentMissing, "does not exist"),
+    "backend": ("shapes", _edited('backend: "python"', 'backend: "tensorrt"'), ComponentMissing, "tensorrt"),
+    "version": ("shapes", _edited('string_value: "[0-9.]+"\n', 'string_value: "9.9"\n'), ComponentMissing, "9.9"),
+    "tensor": ("shapes_detector", _edited('value: "prepared"', 'value: "other"'), ComponentMissing, "is not ready"),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_wrong_configuration_is_refused_with_its_reason(wrong: str, tmp_path: Path) -> None:
+    name, change, kind, says = WRONG[wrong]
+    words = ("--python", "--ensemble", "--max-batch", 8, "--name", "shapes", "--no-warmup")
+    stdout_of("export-triton", DETECTOR, "-o", tmp_path / "repository", *words)
+    change(tmp_path / "repository" / name)
+    with tritonserver(tmp_path / "repository", tmp_path) as running, pytest.raises(kind, match=says):
+        V2Backend().load(DETECTOR, SessionOptions(extra={"url": running.http, "model": name}))
+
+
+def test_a_server_that_is_killed_during_a_run_is_named(repository: Path, tmp_path: Path) -> None:
+    images = {"images": np.zeros((1, 3, 320, 320), np.float32)}
+    with tritonserver(repository, tmp_path) as running:
+        for url in (running.http, running.grpc):
+            session = V2Backend().load(DETECTOR, SessionOptions(extra={"url": url, "model": "shapes"}))
+            session.run(images)
+            if url == running.grpc:
+                running.end()
+                with pytest.raises(DeviceFailure, match="does not answer"):
+                    session.run(images)
+            session.close()
+        options = SessionOptions(extra={"url": running.http, "model": "shapes"})
+        with pytest.raises(ComponentMissing, match="No server answers"):
+            V2Backend().load(DETECTOR, options)

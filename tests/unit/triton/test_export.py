@@ -1,0 +1,227 @@
+"""What export-triton writes of manifests and models, and what it refuses; parsed by Triton's own protocol buffers."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from tests.in_app import json_of, stderr_of, stdout_of
+from tests.onnx_text import write_onnx
+from tests.texts import held, refused
+from tests.unit.engine.manifests import manifest_of
+
+from trt_workbench.core.errors import ComponentMissing
+from trt_workbench.core.hashing import hash_bytes
+from trt_workbench.core.verification import Verification
+from trt_workbench.core.workspace import models_dir
+from trt_workbench.engine.manifest import GpuIdentity, Tensor, WorkaroundRecord, write_manifest
+from trt_workbench.triton.steps import make_step
+
+model_config_pb2 = pytest.importorskip("tritonclient.grpc.model_config_pb2")
+text_format = pytest.importorskip("google.protobuf.text_format")
+json_format = pytest.importorskip("google.protobuf.json_format")
+
+DETECTOR = models_dir() / "shapes-yolov10" / "shapes-yolov10.onnx"
+INPUTS = (Tensor(name="images", dtype="float32", shape=(-1, 3, -1, 320)),)
+OUTPUTS = (Tensor(name="output0", dtype="float16", shape=(-1, 300, 6)),)
+PROFILE = "images:1x3x320x320/4x3x640x320/12x3x640x320"
+
+
+def plan(path: Path, capability: str = "9.0", verdict: str = "right", **changes: Any) -> Path:
+    data = f"plan for {capability}".encode()
+    path.write_bytes(data)
+    verification = Verification(
+        verdict=verdict, mode="full", engine_sha256=hash_bytes(data), gpu="G", tensorrt_version="10.16.1",
+        workbench_version="0", verified_at="2026-01-01T00:00:00+00:00",
+    )  # fmt: skip
+    gpu = GpuIdentity(name=f"GPU {capability}", uuid=None, compute_capability=capability)
+    given = {"inputs": INPUTS, "outputs": OUTPUTS, "profiles": (PROFILE,), "gpu": gpu, "verification": verification}
+    write_manifest(path, manifest_of(data, **(given | changes)))
+    return path
+
+
+def exported(tmp_path: Path, *words: object) -> dict[str, Any]:
+    """Run the command and return the first model's configuration as Triton reads it."""
+    found = json_of("export-triton", *words, "-o", tmp_path / "repository")
+    return read(tmp_path / "repository" / found["models"][0]["name"])
+
+
+def read(model: Path) -> dict[str, Any]:
+    message = text_format.Parse((model / "config.pbtxt").read_text(), model_config_pb2.ModelConfig())
+    found: dict[str, Any] = json_format.MessageToDict(message, preserving_proto_field_name=True)
+    return found
+
+
+def test_a_plan_is_served_as_its_manifest_says(tmp_path: Path) -> None:
+    found = exported(tmp_path, plan(tmp_path / "det.plan"), "--server-tensorrt", "10.16.1", "--cuda-graphs")
+    image = {"data_type": "TYPE_FP32", "dims": ["3", "640", "320"], "random_data": True}
+    shape = {"images": {"dim": ["3", "640", "320"]}}
+    assert found.pop("parameters").keys() == {
+        "trtw.version", "trtw.model_sha256", "trtw.tensorrt_version", "trtw.engine_sha256.9.0",
+    }  # fmt: skip
+    assert found == {
+        "name": "det",
+        "backend": "tensorrt",
+        "default_model_filename": "model.plan",
+        "max_batch_size": 12,
+        "input": [{"name": "images", "data_type": "TYPE_FP32", "dims": ["3", "-1", "320"]}],
+        "output": [{"name": "output0", "data_type": "TYPE_FP16", "dims": ["300", "6"]}],
+        "instance_group": [{"count": 1, "kind": "KIND_GPU"}],
+        "dynamic_batching": {"max_queue_delay_microseconds": "100"},
+        "model_warmup": [
+            {"name": "batch of 1", "batch_size": 1, "inputs": {"images": image}},
+            {"name": "batch of 12", "batch_size": 12, "inputs": {"images": image}},
+        ],
+        "optimization": {
+            "cuda": {"graphs": True, "graph_spec": [{"batch_size": n, "input": shape} for n in (1, 2, 4, 8, 12)]}
+        },
+    }
+    assert (tmp_path / "repository" / "det" / "1" / "model.plan").read_bytes() == b"plan for 9.0"
+
+
+def test_settings_of_batches_and_instances(tmp_path: Path) -> None:
+    words = (
+        "--max-batch",
+        8,
+        "--preferred",
+        "8,4",
+        "--delay-us",
+        2000,
+        "--instances",
+        3,
+        "--version",
+        7,
+        "--no-warmup",
+    )
+    found = exported(tmp_path, plan(tmp_path / "p.plan"), "--name", "mine", *words)
+    assert (found["name"], found["max_batch_size"], "model_warmup" in found) == ("mine", 8, False)
+    batching = {"preferred_batch_size": [4, 8], "max_queue_delay_microseconds": "2000"}
+    assert (found["dynamic_batching"], found["instance_group"][0]["count"]) == (batching, 3)
+    assert (tmp_path / "repository" / "mine" / "7" / "model.plan").is_file()
+    assert "dynamic_batching" not in exported(tmp_path, tmp_path / "p.plan", "--no-batching")
+
+
+def test_plans_for_several_gpu_types_are_one_model(tmp_path: Path) -> None:
+    plans = [plan(tmp_path / f"{name}.plan", capability) for name, capability in (("h", "9.0"), ("b", "12.0"))]
+    found = exported(tmp_path, *plans)
+    assert found["cc_model_filenames"] == {"9.0": "model-sm90.plan", "12.0": "model-sm120.plan"}
+    files = {path.name: path.read_bytes() for path in (tmp_path / "repository" / "h" / "1").iterdir()}
+    assert files == {"model-sm90.plan": b"plan for 9.0", "model-sm120.plan": b"plan for 12.0"}
+
+
+def test_several_profiles_and_values_that_decide_shapes(tmp_path: Path) -> None:
+    sizes = Tensor(name="size", dtype="int64", shape=(2,))
+    changes = {"inputs": (*INPUTS, sizes), "profiles": (f"{PROFILE},size=8x8/16x16/32x32", PROFILE)}
+    found = exported(tmp_path, plan(tmp_path / "p.plan", **changes), "--no-warmup")
+    assert (found.get("max_batch_size"), "dynamic_batching" in found) == (None, False)  # size has no batch
+    assert found["input"][0]["dims"] == ["-1", "3", "-1", "320"]
+    assert found["input"][1] == {"name": "size", "data_type": "TYPE_INT64", "dims": ["2"], "is_shape_tensor": True}
+    assert found["instance_group"][0]["profile"] == ["0", "1"]
+
+
+def test_a_workaround_that_splits_batches_bounds_them(tmp_path: Path) -> None:
+    way = WorkaroundRecord(
+        name="w", model_sha256="aa", verdict="right", latency_ms=1.0, plain_latency_ms=None, rows=4
+    )  # fmt: skip
+    assert exported(tmp_path, plan(tmp_path / "p.plan", way_around=way))["max_batch_size"] == 4
+
+
+def test_a_model_with_external_data_keeps_it(tmp_path: Path) -> None:
+    weights = {"w": np.ones((4, 300), np.float32)}
+    model = write_onnx(tmp_path / "m.onnx", "g (float[n,4] x) => (float[n,300] y) { y = MatMul(x, w) }", weights)
+    onnx.save(onnx.load(model), model, save_as_external_data=True, location="m.data", size_threshold=0)
+    found = exported(tmp_path, model)
+    assert (found["backend"], found["default_model_filename"], found["max_batch_size"]) == (
+        "onnxruntime", "model.onnx", 16,
+    )  # fmt: skip
+    folder = tmp_path / "repository" / "m" / "1" / "model.onnx"
+    assert sorted(path.name for path in folder.iterdir()) == ["m.data", "model.onnx"]
+    assert found["instance_group"] == [{"count": 1}]  # Triton's own choice of the device
+
+
+def test_an_ensemble_names_what_flows_between_its_steps(tmp_path: Path) -> None:
+    words = ("--ensemble", "--python", "--max-batch", 4, "--name", "d")
+    document = json_of("export-triton", DETECTOR, *words, "-o", tmp_path / "repository")
+    assert [one["name"] for one in document["models"]] == ["d", "d_letterbox", "d_boxes", "d_detector"]
+    steps = read(tmp_path / "repository" / "d_detector")["ensemble_scheduling"]["step"]
+    made = {name for step in steps for name in step["output_map"].values()}
+    used = {name for step in steps for name in step["input_map"].values()}
+    assert used - made == {"IMAGE"}
+    assert {"BOXES", "SCORES", "LABELS", "COUNT"} <= made
+    compile(Path(document["client"]).read_text(), "client", "exec")
+    assert "'circle'" in Path(document["client"]).read_text()
+
+
+def test_a_step_of_another_version_refuses_to_run(tmp_path: Path) -> None:
+    with refused(ComponentMissing):
+        make_step({"trtw.version": "9.9", "trtw.step": "boxes"}, str(tmp_path))
+
+
+def test_it_replaces_what_it_wrote_and_nothing_else(tmp_path: Path) -> None:
+    path = plan(tmp_path / "p.plan")
+    repository = tmp_path / "repository"
+    words = ("export-triton", path, "-o", repository)
+    stdout_of(*words)
+    first = (repository / "p" / "config.pbtxt").read_text()
+    stdout_of(*words, "--instances", 2)
+    assert (repository / "p" / "config.pbtxt").read_text() != first
+    (repository / "p" / "config.pbtxt").write_text(first + "# mine\n")
+    held(stderr_of(*words))
+    assert (repository / "p" / "config.pbtxt").read_text().endswith("# mine\n")
+    (repository / "mine").mkdir()
+    held(stderr_of(*words, "--name", "mine"))
+    assert list((repository / "mine").iterdir()) == []
+    assert sorted(one.name for one in repository.iterdir()) == ["client_p.py", "mine", "p"]
+
+
+def test_the_server_has_the_tensorrt_of_the_plan(tmp_path: Path) -> None:
+    path = plan(tmp_path / "p.plan")
+    (tmp_path / "lib").mkdir()
+    words = ("export-triton", path, "-o", tmp_path / "repository", "--server-tensorrt")
+    held(stderr_of(*words, "10.13.3"))
+    held(stderr_of(*words, "10"))
+    held(stderr_of(*words, tmp_path / "lib"))
+    (tmp_path / "lib" / "libnvinfer.so.10.13.2").touch()
+    held(stderr_of(*words, tmp_path / "lib"))
+    (tmp_path / "lib" / "libnvinfer.so.10.13.2").rename(tmp_path / "lib" / "libnvinfer.so.10.16.1")
+    assert "not checked" not in stdout_of(*words, tmp_path / "lib")
+    assert "It was not checked" in " ".join(stdout_of(*words[:-1]).split())
+    compatible = plan(tmp_path / "v.plan", options={"version_compatible": True})
+    printed = stdout_of("export-triton", compatible, "-o", tmp_path / "repository", "--server-tensorrt", "10.13.3")
+    assert "version-compatible=true" in " ".join(printed.split())
+
+
+def test_what_cannot_be_served_is_refused(tmp_path: Path) -> None:
+    def said(*words: object, code: int = 2) -> str:
+        return stderr_of("export-triton", *words, "-o", tmp_path / "repository", code=code).splitlines()[-1]
+
+    good = plan(tmp_path / "good.plan")
+    wrong = plan(tmp_path / "wrong.plan", verdict="wrong")
+    held(
+        said(tmp_path / "absent.plan"),
+        said(wrong, code=1),
+        said(plan(tmp_path / "unverified.plan", verification=None), code=1),
+        said(plan(tmp_path / "linear.plan", options={"io_formats": ["x:chw32"]})),
+        said(good, plan(tmp_path / "again.plan")),
+        said(good, plan(tmp_path / "other.plan", "12.0", tensorrt_version="10.13.3")),
+        said(good, "--max-batch", 13),
+        said(good, "--preferred", "4,x"),
+        said(good, "--preferred", "16"),
+        said(good, "--preferred", "4", "--no-batching"),
+        said(good, "--python"),
+        said(good, "--name", "a/b"),
+        said(DETECTOR, "--cuda-graphs"),
+        said(DETECTOR, good),
+        said(
+            plan(tmp_path / "fixed.plan", inputs=(Tensor(name="x", dtype="float32", shape=(1, 3)),)), "--max-batch", 2
+        ),
+        said(plan(tmp_path / "int4.plan", inputs=(Tensor(name="x", dtype="int4", shape=(-1, 3)),))),
+        said(write_onnx(tmp_path / "no.onnx", "g (float[n,4] x) => (float[n,4] y) { y = Relu(x) }"), "--ensemble"),
+    )
+    assert not (tmp_path / "repository").exists()
+    assert "--allow-unverified" in stderr_of(
+        "export-triton", wrong, "-o", tmp_path / "repository", "--allow-unverified", code=0
+    )
+    assert json.loads((tmp_path / "repository" / "wrong" / "export-triton.json").read_text())["schema_version"] == 1
