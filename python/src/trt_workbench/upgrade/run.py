@@ -122,11 +122,12 @@ class _Pair:
         return after.checked(name, ended), after.reduced(name)
 
     def _timed(self, name: str, model: Path) -> Timed:
+        sizes = self._before.sizes(name, Model.open(model))
         sides = [side for side in (self._before, self._after) if side and side.stack]
         for turn in range(self._settings.repetitions):
             for side in sides if turn % 2 == 0 else sides[::-1]:
                 self._step(f"{name}: timing in {side.side.stack}, {turn + 1} of {self._settings.repetitions}")
-                ended = side.time(name, model, turn)
+                ended = side.time(name, model, turn, sizes)
                 if not ended.ran:
                     return Timed(outcome="not measured", reason=f"{side.side.stack}: {ended.error}")
         if self._after is None:

@@ -18,6 +18,7 @@ from trt_workbench.core.files import write_text
 from trt_workbench.core.records import Record
 from trt_workbench.core.stack import Stack
 from trt_workbench.core.workers import ended_how, run_to_end
+from trt_workbench.model.opened import Model
 from trt_workbench.upgrade.document import Checked, Reduced, StackSide
 from trt_workbench.upgrade.settings import UpgradeSettings
 from trt_workbench.verify import VerifyFindings
@@ -155,8 +156,8 @@ class RunningSide:
         folder = self.of(name, _VERIFY)
         return folder if (folder / "reference" / "record.json").is_file() else None
 
-    def time(self, name: str, model: Path, turn: int) -> CommandEnd:
-        """Time a model once, in a process of its own."""
+    def time(self, name: str, model: Path, turn: int, dims: dict[str, int]) -> CommandEnd:
+        """Time a model once, in a process of its own, at sizes of its dimensions but the batch."""
         settings = self._settings
         runtime = {"backend": settings.backend, "precision": settings.precision, "options": dict(settings.options)}
         config = {
@@ -166,22 +167,38 @@ class RunningSide:
             "measure": _MEASURE,
             "models": {"model": {"path": str(model.absolute())}},
             "runtimes": [{**runtime, "name": settings.backend}],
-            "scenarios": {"upgrade": {"kind": "arrays"}},
+            "scenarios": {"upgrade": {"kind": "arrays", "dims": dims}},
         }
         file = self.of(name, f"turn-{turn}.yaml")
         file.parent.mkdir(parents=True, exist_ok=True)
         write_text(file, json.dumps(config, indent=1))  # which is YAML, too
-        return self._run("bench", file, "--output", self.of(name, f"turn-{turn}"), asked=False)
+        ended = self._run("bench", file, "--output", self.of(name, f"turn-{turn}"), asked=False)
+        errors = [one.error for one in self._of_turn(name, turn) if one.error]
+        return CommandEnd(ended.code, errors[0]) if errors else ended
 
     def records(self, name: str) -> list[Record]:
         """Return the records of all turns, each as a repetition of its own."""
-        found = []
-        for turn, folder in enumerate(sorted(self.of(name, "").glob("turn-*/records.jsonl"))):
-            found += [
-                one.model_copy(update={"repetition": turn, "group": ""})
-                for one in read_bench_run(folder.parent).records
-            ]
-        return found
+        turns = len(list(self.of(name, "").glob("turn-*/records.jsonl")))
+        return [
+            one.model_copy(update={"repetition": turn, "group": ""})
+            for turn in range(turns)
+            for one in self._of_turn(name, turn)
+        ]
+
+    def _of_turn(self, name: str, turn: int) -> list[Record]:
+        folder = self.of(name, f"turn-{turn}")
+        return read_bench_run(folder).records if (folder / "records.jsonl").is_file() else []
+
+    def sizes(self, name: str, model: Model) -> dict[str, int]:
+        """Return the best-tuned sizes of a model's dimensions but the batch, as its verification found them."""
+        record = self.record_of(name)
+        if record is None:
+            return {}
+        ranges = json.loads((record / "reference" / "record.json").read_text(encoding="utf-8"))["ranges"]
+        shapes = [tensor.shape for tensor in model.facts.inputs if tensor.shape]
+        batch = {shape[0] for shape in shapes}
+        free = {dim for shape in shapes for dim in shape if isinstance(dim, str)} - batch
+        return {dim: best for dim, (_, best, _) in ranges.items() if dim in free}
 
     def score(self, name: str, model: Path) -> CommandEnd:
         """Score a vision model on the data set."""
