@@ -36,14 +36,13 @@ def write_detector(
     rows = np.array([boxes], np.float32)
     strength = np.zeros_like(rows)
     strength[0, 0, 4] = gain
-    weights = {"axes": np.array([1, 2, 3]), "shape": np.array([-1, 1, 1]), "rows": rows, "gain": strength}
+    weights = {"shape": np.array([-1, 1, 1]), "rows": rows, "gain": strength}
     write_onnx(
         path,
         f"brightness (float[{batch},3,{size},{size}] images) => (float[{batch},{rows.shape[1]},6] output0) {{ "
-        "mean = ReduceMean(images, axes) score = Reshape(mean, shape) scores = Mul(score, gain) "
+        "mean = ReduceMean<axes=[1, 2, 3]>(images) score = Reshape(mean, shape) scores = Mul(score, gain) "
         "output0 = Add(rows, scores) }",
         weights,
-        18,
     )
     model = onnx.load(path)
     onnx.helper.set_model_props(model, properties)

@@ -67,7 +67,7 @@ def test_absent_model(coco: Any) -> None:
 
 def test_a_model_without_a_dataset_is_the_embedded_one(coco: Any) -> None:
     words = ["--model", str(coco.model)]
-    coco.assert_refused(coco.invoke_exactly(words), "fit only the embedded detector", str(coco.model))
+    coco.assert_refused(coco.invoke_exactly(words), "fit only the embedded models", str(coco.model))
     coco.model.unlink()
     coco.assert_refused(coco.invoke_exactly(words), "The model file does not exist", str(coco.model))
 

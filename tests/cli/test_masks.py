@@ -113,6 +113,6 @@ def test_the_embedded_model_runs_on_the_embedded_scenes(tmp_path: Path) -> None:
     assert metrics["mask_AP_ci95"][0] < metrics["mask_AP"] < metrics["mask_AP_ci95"][1]
 
 
-def test_a_decision_about_the_embedded_model_needs_no_data(tmp_path: Path) -> None:
+def test_a_decision_about_the_embedded_model_needs_no_data() -> None:
     found = subject_of(embedded_model(SEGMENTER), DecideSettings(precisions=("fp32",)), CalibrationSettings(), print)
     assert found.task.keep == ("mask_AP",)

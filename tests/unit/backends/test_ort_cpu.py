@@ -12,6 +12,7 @@ from tests.texts import refused
 
 from trt_workbench.backends.base import SessionOptions, TensorSpec
 from trt_workbench.backends.ort import cpu as ort_cpu
+from trt_workbench.backends.ort.common import MINIMUM_VERSION
 from trt_workbench.backends.ort.cpu import OrtCpuBackend
 from trt_workbench.core.errors import DeviceFailure, UsageProblem
 from trt_workbench.model.opened import Model
@@ -54,7 +55,7 @@ def test_an_older_release_says_so(monkeypatch: pytest.MonkeyPatch, version: str,
     assert found.ok is ok
     if not ok:
         assert version in found.reason
-        assert ort_cpu.MINIMUM_VERSION in found.fix
+        assert MINIMUM_VERSION in found.fix
 
 
 def test_the_model_describes_itself(model: Path) -> None:
