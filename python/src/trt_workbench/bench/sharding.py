@@ -12,7 +12,6 @@ from trt_workbench.bench.matrix import Point
 from trt_workbench.bench.model_files import model_files
 from trt_workbench.core.documents import append_lines, read_document, write_json
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.core.gpu import gpu_at
 from trt_workbench.core.hashing import hash_document
 from trt_workbench.core.records import Record, read_records
 from trt_workbench.core.shard import Shard
@@ -121,5 +120,5 @@ def _asked(config: BenchConfig, points: Sequence[Point]) -> dict[str, Any]:
         "model_sha256": hashes,
         "settings": config.model_dump(mode="json"),
         "points_sha256": hash_document({"points": [point.key for point in points]}),
-        **circumstances(cuda=gpu_at(0) is not None),
+        **circumstances(cuda=True),
     }

@@ -129,14 +129,14 @@ def circumstances(*, cuda: bool, device: int = 0) -> dict[str, Any]:
     """Return what of this machine and installation decides a result: versions, and the GPU with its driver.
 
     Args:
-        cuda: whether the GPU computes, and not the processor.
+        cuda: whether a GPU may compute; where there is none, the processor does.
         device: CUDA's number of the GPU.
     """
     versions = {"workbench": __version__, "commit": git_revision()["commit"], **installed_packages()}
-    if not cuda:
+    gpu = gpu_at(device) if cuda else None
+    if gpu is None:
         return {"versions": versions, "processor": cpu_report()["model"]}
-    gpu = gpu_at(device) or {}
-    return {"versions": versions, "gpu": gpu.get("name"), "driver": driver_report().get("driver_version")}
+    return {"versions": versions, "gpu": gpu["name"], "driver": driver_report().get("driver_version")}
 
 
 def done_before(folder: Path | None, shard: Shard, command: str, asked: Mapping[str, Any]) -> ShardDocument | None:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from trt_workbench.core.documents import json_values, write_json
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.core.gpu import gpu_at
 from trt_workbench.core.hashing import hash_file
 from trt_workbench.core.shard_files import SHARD, ShardDocument, Shards, circumstances, done_before
 from trt_workbench.llm.document import unwritable, write_metrics
@@ -123,14 +122,13 @@ def _asked(request: LlmRequest) -> dict[str, Any]:
     settings = [name for name in LlmSettings.__dataclass_fields__ if name not in _OF_MACHINE]
     _, _, number = request.device.partition(":")
     device = int(number) if number.isdecimal() else 0
-    cuda = request.device != "cpu" and gpu_at(device) is not None
     return json_values(  # type: ignore[no-any-return]
         {
             "model_sha256": directory.sha256,
             "tokenizer_sha256": directory.tokenizer_sha256,
             "text_sha256": hash_file(request.text),
             "settings": {name: getattr(request, name) for name in settings},
-            **circumstances(cuda=cuda, device=device),
+            **circumstances(cuda=request.device != "cpu", device=device),
         },
         str,
     )

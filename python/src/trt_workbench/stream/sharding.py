@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from trt_workbench.core.documents import json_values, read_document, write_json
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.core.gpu import gpu_at
 from trt_workbench.core.hashing import hash_file
 from trt_workbench.core.shard import Shard
 from trt_workbench.core.shard_files import SHARD, ShardDocument, ShardRun, Shards, circumstances, done_before
@@ -120,7 +119,7 @@ def _asked(settings: StreamSettings, target: Path) -> dict[str, Any]:
             "model_sha256": sha256_of(target),
             **{name: hash_file(path) if path and path.is_file() else None for name, path in files.items()},
             "settings": {name: getattr(settings, name) for name in names},
-            **circumstances(cuda=gpu_at(settings.device) is not None, device=settings.device),
+            **circumstances(cuda=True, device=settings.device),
         },
         str,
     )

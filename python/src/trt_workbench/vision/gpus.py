@@ -50,6 +50,8 @@ def devices_for(request: CocoRequest, numbers: Sequence[int], note: Callable[[st
         raise UsageProblem(
             f"--gpus is for backends on GPUs, and {backend.name} computes on the processor; leave it out."
         )
+    if backend.served:
+        raise UsageProblem(f"--gpus is for models that run here, and {backend.name} asks a server; omit it.")
     return gpu_devices(numbers)
 
 
