@@ -277,11 +277,8 @@ def _finding(
     head = wanted.family.head({name: array.shape for name, array in ran.outputs.items()}, wanted.decoding)
     if head is None or not isinstance(arguments[0], DetectingSession):
         if wanted.place == "device":
-            why = (
-                "this backend offers none of it"
-                if head
-                else f"outputs of family {wanted.family.name} are read by the processor"
-            )
+            unread = f"outputs of family {wanted.family.name} are read by the processor"
+            why = "this backend offers none of it" if head else unread
             raise UsageProblem(f"Boxes cannot be found on the device: {why}. Pass --postprocess host.")
         return device, None
     finding = DetectingFeed(*arguments, wanted, head)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
-from trt_workbench.backends.images import Head, ImageTransform, Place
+from trt_workbench.backends.images import Head, ImageTransform
 from trt_workbench.backends.preparation import AS_THE_MODEL_SAYS, Preparation
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import NotFinite, UsageProblem
@@ -340,26 +340,6 @@ class Stretched(Family):
     def transform(self, height: int | None = None, width: int | None = None) -> ImageTransform:
         """Return its preprocessing: stretched to the input, without padding."""
         return dataclasses.replace(super().transform(height, width), placement="stretch")
-
-
-def overlap_of(family: Family, settings: DecodeSettings) -> float | None:
-    """Return the overlap above which boxes are dropped; None for a family without suppression."""
-    return None if family.default_iou is None else settings.iou or family.default_iou
-
-
-def rows_head(family: Family, name: str, columns: int, rows: int, settings: DecodeSettings) -> Head:
-    """Return the head of rows that begin with a box, its score and its class."""
-    return Head(
-        *family.input_size,
-        items=rows,
-        classes=family.class_count or 0,
-        kind="rows",
-        boxes=Place(name, 0, columns),
-        scores=Place(name, 4, columns),
-        labels=Place(name, 5, columns),
-        conf=settings.conf,
-        max_dets=settings.max_dets,
-    )
 
 
 def not_finite(output: TensorSpec) -> NotFinite:

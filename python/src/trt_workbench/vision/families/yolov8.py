@@ -20,10 +20,10 @@ from trt_workbench.vision.families.base import (
     DoesNotFit,
     cell_counts,
     corners,
-    overlap_of,
     refuse_other_heads,
 )
 from trt_workbench.vision.families.head import HeadRows, YoloHead
+from trt_workbench.vision.families.heads import overlap_of
 from trt_workbench.vision.families.keypoint_rows import WithKeypoints
 from trt_workbench.vision.families.prototypes import WithMasks
 from trt_workbench.vision.families.rotated_rows import WithAngles

@@ -22,8 +22,8 @@ from trt_workbench.vision.families.base import (
     cell_counts,
     cells,
     corners,
-    overlap_of,
 )
+from trt_workbench.vision.families.heads import overlap_of
 
 # Every n-th cell is sampled to distinguish raw from decoded boxes; a prime n does not stay in one column.
 _SAMPLE = 11
