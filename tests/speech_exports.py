@@ -149,6 +149,7 @@ def parakeet_unified(folder: Path) -> Path:
         "pred_hidden": TEXT,
         "subsampling_factor": 8,
         "model_type": "EncDecRNNTBPEModel",
+        "model_author": "NeMo",
         "streaming_model_type": "buffered_nemo_rnnt",
         "buffered_streaming": 1,
         "buffer_left_encoder_frames": 70,
@@ -174,6 +175,7 @@ def parakeet_tdt(folder: Path) -> Path:
         "pred_hidden": TEXT,
         "subsampling_factor": 8,
         "model_type": "EncDecRNNTBPEModel",
+        "model_author": "NeMo",
         "feat_dim": 128,
     }
     return export(Offline(), folder / "encoder.onnx", inputs, ["outputs", "encoded_lengths"], NEMO_AXES, metadata)

@@ -242,6 +242,16 @@ def test_a_build_ends_at_its_limit(
     assert [call[1:] for call in kept] == ([(CheckFailed.exit_code,)] if version == "8.6.0" else [])
 
 
+def test_a_fault_of_the_optimiser_says_what_to_use_instead(make_model: MakeModel, native_double: Any) -> None:
+    def lost(path: str, *_: Any) -> Any:
+        text = "TensorRT 8.6.0 could not build the engine: 1: Unexpected exception _Map_base::at"
+        raise UsageProblem(f"{text}. Model: {path}")
+
+    native_double.build_engine = lost
+    with refused(UsageProblem):
+        build(prepare_build(Model.open(make_model()), BuildSettings()))
+
+
 def test_requests_that_cannot_work(make_model: MakeModel, tmp_path: Path) -> None:
     with refused(UsageProblem):
         prepare_build(Model.open(make_model(batch="N")), BuildSettings())

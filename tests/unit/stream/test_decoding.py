@@ -20,7 +20,7 @@ from trt_workbench.stream.decoding.vocabulary import Vocabulary
 torch = pytest.importorskip("torch")
 nn = torch.nn
 
-WIDTH, TEXT, TOKENS, BLANK = 8, 6, 9, 8
+WIDTH, TEXT, TOKENS, BLANK = 16, 6, 9, 8
 LENGTHS = (23, 1, 40, 17, 5)
 DURATIONS = (0, 1, 2, 4)
 

@@ -272,6 +272,10 @@ def _build(
     return BuiltEngine(plan, built=True, notes=tuple(notes))
 
 
+# Of TensorRT's builder, which names no node then.
+_LOST = "_Map_base::at"
+
+
 def _run_build(prepared: PreparedBuild, options: Any, progress: Progress | None, time_limit_s: float | None) -> Any:
     calibration = prepared.settings.calibration
     batches = count_samples(calibration, prepared.images) // (calibration.batch or 1) if calibration else 0
@@ -282,6 +286,13 @@ def _run_build(prepared: PreparedBuild, options: Any, progress: Progress | None,
             # version 8 reports no progress, at which the core serves Ctrl-C and a limit
             return call_interruptibly(work, time_limit_s) if _is_8(prepared.target) else work()
     except Exception as error:
+        if isinstance(error, UsageProblem) and _LOST in str(error):
+            before, _, path = str(error).rpartition(" Model: ")
+            raise UsageProblem(
+                f"{before} This is a fault in TensorRT's optimiser, seen in 8.6 where a convolution reads a cache "
+                "joined with a chunk, and the end of both is an output. Use a newer TensorRT, or another backend. "
+                f"Model: {path}"
+            ) from error
         if not phases.is_over:
             raise
         raise CheckFailed(

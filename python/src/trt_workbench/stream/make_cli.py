@@ -48,6 +48,7 @@ def make_contract(
     from trt_workbench.core.documents import write_json
     from trt_workbench.model.opened import Model
     from trt_workbench.stream.contract.draft import draft
+    from trt_workbench.stream.contract.draft_decoding import add_decoding
     from trt_workbench.stream.contract.draft_stream import Known
     from trt_workbench.stream.contract.graph import StreamGraph
     from trt_workbench.stream.contract.model_tensors import MODEL_SUFFIX, read_tensors
@@ -59,6 +60,7 @@ def make_contract(
     known = Known(first, later, left_context, init, streams, signal, time_axis, state or {})
     graph = StreamGraph(Model.open(model)) if model.suffix == MODEL_SUFFIX else None
     document, notes = draft(model.stem, read_tensors(model), known, graph)
+    notes += add_decoding(document, model)
     write_json(output, document)
     left = dict(undecided(document))
     if as_json:

@@ -13,6 +13,8 @@ from tests.speech_exports import PROMPTS, nemotron, parakeet_tdt, parakeet_unifi
 from tests.streaming_models import attention, contract_of, write_contract
 from tests.texts import held, refused
 from tests.unit.stream.evaluation import evaluated
+from tests.unit.stream.test_decoding import lstm_parts, stateless_parts, write_tokens
+from tests.unit.stream.test_stream_input import write_wav
 
 from trt_workbench.backends.registry import get_backend
 from trt_workbench.core.errors import UsageProblem
@@ -22,6 +24,7 @@ from trt_workbench.stream.check.trial import ContractTrial
 from trt_workbench.stream.contract.contract import Contract
 from trt_workbench.stream.contract.model_tensors import read_tensors
 from trt_workbench.stream.contract.reading import read_contract
+from trt_workbench.stream.input import code_audio
 from trt_workbench.stream.pool import StreamPool
 from trt_workbench.stream.rows import row_of
 from trt_workbench.stream.settings import StreamSettings
@@ -188,6 +191,40 @@ def test_features_are_normalised(name: str, over: str, exported: dict[str, Path]
         found = pool.open().push(signal)["outputs"]
         length = np.array([672 if over == "window" else 100])
         assert np.abs(session.run({"audio_signal": fed, "length": length})["outputs"] - found).max() < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "front"),
+    [("nemotron", "transducer", "nemo"), ("parakeet-tdt", "tdt", "nemo"), ("zipformer", "stateless", "kaldi")],
+)
+def test_a_transducer_is_drafted_whole_and_transcribes(name: str, kind: str, front: str, tmp_path: Path) -> None:
+    model = EXPORTS[name][0](tmp_path)
+    write_tokens(tmp_path)
+    _, _, said = stateless_parts(tmp_path) if kind == "stateless" else lstm_parts(tmp_path, (0, 1, 2) * (kind == "tdt"))
+    for part in ("decoder", "joiner"):
+        (tmp_path / f"{part}.onnx").rename(tmp_path / model.name.replace("encoder", part))
+    path, concluded, _ = drafted(model, tmp_path, name)
+    document = json.loads(path.read_text())
+    if name == "zipformer":  # the size of an output that no file gives is also how many frames count
+        document["outputs"]["encoder_out"]["valid"] = {"axis": 1, "by": "20"}
+        path.write_text(json.dumps(document))
+    contract = read_contract(path, read_tensors(model))
+    names = {part: model.name.replace("encoder", part) for part in ("decoder", "joiner")}
+    frames = "encoder_out" if name == "zipformer" else "outputs"
+    most = {"max_symbols": 1} if kind == "stateless" else {"max_symbols": 10}
+    assert contract.decoding == said.model_copy(update={**names, **most, "frames": frames})
+    assert contract.chunking.features == front
+    assert any(one.startswith("Decoding: ") for one in concluded)
+    write_wav(tmp_path / "a.wav", code_audio(20, 0).samples)
+    manifest = tmp_path / "m.jsonl"
+    manifest.write_text('{"audio": "a.wav", "text": "a bad cab"}\n' * 3)
+    words = ("--contract", path, "--backend", "ort-cpu", "--chunks", 3, "--no-report", "--transcribe", manifest)
+    found = json_of("eval-stream", model, *words, "--output", tmp_path / "run")["transcription"]
+    assert found["kind"] == said.kind
+    assert found["differences"]["fp32"]["utterances_changed"] == 0
+    lines = [json.loads(line) for line in (tmp_path / "run" / "transcripts.jsonl").read_text().splitlines()]
+    assert len({line["found"]["fp32"] for line in lines}) == 1
+    assert lines[0]["found"]["fp32"]
 
 
 @pytest.mark.parametrize(

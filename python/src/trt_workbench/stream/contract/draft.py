@@ -13,6 +13,7 @@ from trt_workbench.stream.contract.draft_stream import WHOLE, DraftedStream, Kno
 from trt_workbench.stream.contract.exporters import (
     cache_sizes,
     counted_of,
+    front_end_of,
     named_constants,
     normalization,
     same_batch,
@@ -87,7 +88,12 @@ class _Draft:
         newer = any(one["role"] in ("counter", "mask") or UNDECIDED in one["role"] for one in inputs.values())
         outputs = {one: self._output(tensor) for one, tensor in self._model.outputs.items()}
         stream, chunking = self._stream, self._chunking()
-        newest = bool(self._named or (stream.exported and stream.exported.valid) or "normalize" in chunking)
+        newest = bool(
+            self._named
+            or (stream.exported and stream.exported.valid)
+            or "normalize" in chunking
+            or "features" in chunking
+        )
         return {
             "schema_version": 3 if newest else 2 if newer else 1,
             "name": name,
@@ -299,6 +305,9 @@ class _Draft:
             frames = "all frames of a chunk" if over == "window" else "the frames of an utterance"
             self.notes.append(f"Features: normalised over {frames} (normalize_type of the model's metadata)")
             found["normalize"] = over
+        if self._signal and len(self._signal.shape or ()) == 3 and (front := front_end_of(self._model.metadata)):
+            self.notes.append(f"Features: {front}, every 10 ms at 16 kHz (who wrote the model's metadata)")
+            found |= {"features": front, "sample_rate": 16_000, "frame_seconds": 0.01}
         if self._recurrent and self._stream.pairs:
             found["memory"] = {"kind": "infinite"}
         return found

@@ -169,6 +169,13 @@ def _values(text: str) -> dict[str, int]:
     return {str(name): value for name, value in said.items() if type(value) is int and abs(value) < 2**31}
 
 
+def front_end_of(metadata: Mapping[str, str]) -> str | None:
+    """Return the front end of an exporter's models, which take a frame every 10 ms at 16 kHz."""
+    if metadata.get("model_author") == "k2-fsa":
+        return "kaldi"
+    return "nemo" if "normalize_type" in metadata else None
+
+
 def subsampling(metadata: Mapping[str, str]) -> int | None:
     """Return how many frames make an output frame, by NeMo's metadata."""
     return _number(metadata, "subsampling_factor")

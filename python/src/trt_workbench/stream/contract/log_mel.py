@@ -33,22 +33,22 @@ def log_mel(samples: NDArray[np.float32]) -> NDArray[np.float32]:
     audio[1:] -= PREEMPHASIS * audio[:-1]
     frames = np.lib.stride_tricks.sliding_window_view(audio, WINDOW)[: count * HOP : HOP]
     window = np.hanning(WINDOW + 1)[:-1].astype(np.float32)
-    features = np.empty((BINS, count), np.float32)
+    features, filters = np.empty((BINS, count), np.float32), slaney(BINS, FFT).astype(np.float32)
     for start in range(0, count, _BLOCK):  # spectra take 25 times the memory of features
         spectra = np.fft.rfft(frames[start : start + _BLOCK] * window, FFT)
         power = (spectra.real**2 + spectra.imag**2).astype(np.float32)
-        features[:, start : start + _BLOCK] = (np.log(_filters() @ power.T + _FLOOR) - _MEAN) / _SCALE
+        features[:, start : start + _BLOCK] = (np.log(filters @ power.T + _FLOOR) - _MEAN) / _SCALE
     return features
 
 
 @functools.cache
-def _filters() -> NDArray[np.float32]:
-    """Return the weights of the bands, [80, 257]."""
-    edges = _hertz(np.linspace(0, _mel(SAMPLE_RATE / 2), BINS + 2))
-    bins = np.linspace(0, SAMPLE_RATE / 2, FFT // 2 + 1)
+def slaney(bins: int, fft: int) -> NDArray[np.float64]:
+    """Return the weights of Slaney's bands, [bins, fft / 2 + 1]."""
+    edges = _hertz(np.linspace(0, _mel(SAMPLE_RATE / 2), bins + 2))
+    places = np.linspace(0, SAMPLE_RATE / 2, fft // 2 + 1)
     low, centre, high = edges[:-2, None], edges[1:-1, None], edges[2:, None]
-    triangles = np.clip(np.minimum((bins - low) / (centre - low), (high - bins) / (high - centre)), 0, None)
-    return (triangles * 2 / (high - low)).astype(np.float32)
+    triangles = np.clip(np.minimum((places - low) / (centre - low), (high - places) / (high - centre)), 0, None)
+    return np.asarray(triangles * 2 / (high - low))
 
 
 def _mel(hertz: float) -> float:

@@ -210,11 +210,8 @@ def _newest(contract: Contract) -> Iterator[str]:
     if contract.schema_version > 2:
         return
     chunking = contract.chunking
-    keys: dict[str, object] = {
-        "right_context": chunking.right_context,
-        "normalize": chunking.normalize,
-        "decoding": contract.decoding,
-    }
+    keys: dict[str, object] = {"right_context": chunking.right_context, "normalize": chunking.normalize}
+    keys |= {"decoding": contract.decoding, "features": chunking.features}
     for name, one in contract.inputs.items():
         keys |= {f"values of {name}": isinstance(one, Constant) and one.values}
     for name, output in contract.outputs.items():

@@ -1,0 +1,85 @@
+"""The `decoding` of a first contract: decoder, joiner and tokens that an exporter wrote next to an encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from trt_workbench.model.facts import ModelTensor
+from trt_workbench.stream.contract.model_tensors import ModelTensors, read_tensors
+from trt_workbench.stream.contract.reading import UNDECIDED
+from trt_workbench.stream.decoding.vocabulary import Vocabulary
+
+_ENCODER = "encoder"
+_BLANKS = ("<blk>", "<blank>", "<eps>")
+
+
+def add_decoding(document: dict[str, Any], path: Path) -> list[str]:
+    """Add `decoding` to a contract's document where the files of a transducer are next to the encoder.
+
+    Args:
+        document: of the contract; changed in place.
+        path: of the encoder, whose name has `encoder` where the others have `decoder` and `joiner`.
+
+    Returns:
+        What was concluded, a sentence; nothing where a file is missing.
+
+    Raises:
+        UsageProblem: one of the files cannot be read.
+    """
+    files = {part: path.with_name(path.name.replace(_ENCODER, part)) for part in ("decoder", "joiner")}
+    tokens = path.with_name("tokens.txt")
+    if _ENCODER not in path.name or not all(one.is_file() for one in (*files.values(), tokens)):
+        return []
+    decoder, joiner = (read_tensors(one) for one in files.values())
+    frames = _frames(document, joiner)
+    if frames is None:
+        return []
+    pieces = Vocabulary(tokens).pieces
+    blanks = [number for number, piece in pieces.items() if piece in _BLANKS]
+    said: dict[str, Any] = {**_kind(joiner, max(pieces) + 1), "frames": frames, "tokens": tokens.name}
+    said["blank"] = blanks[0] if blanks else f"{UNDECIDED}: the number of the blank"
+    said |= {part: one.name for part, one in files.items()}
+    said |= {"state": states} if (states := _states(decoder)) else {"max_symbols": 1}
+    document |= {"schema_version": 3, "decoding": said}
+    return [f"Decoding: {said['kind']} of {files['decoder'].name}, {files['joiner'].name} and {tokens.name}"]
+
+
+def _kind(joiner: ModelTensors, tokens: int) -> dict[str, Any]:
+    """Return kind and durations: what the joiner scores beyond the tokens are durations from 0 on."""
+    (scores, *_) = joiner.outputs.values()
+    count = (scores.shape or (None,))[-1]
+    if not isinstance(count, int) or count < tokens:
+        return {"kind": f"{UNDECIDED}: transducer, or tdt with durations"}
+    return {"kind": "tdt", "durations": list(range(count - tokens))} if count > tokens else {"kind": "transducer"}
+
+
+def _states(decoder: ModelTensors) -> list[dict[str, str]]:
+    """Return pairs of inputs and outputs of floats, in their order, that have equal shapes."""
+    left, found = dict(decoder.outputs), []
+    for name, given in decoder.inputs.items():
+        if given.dtype.startswith("float") and (other := next((one for one in left if _alike(given, left[one])), None)):
+            found.append({"output": other, "input": name})
+            del left[other]
+    return found
+
+
+def _alike(one: ModelTensor, other: ModelTensor) -> bool:
+    sizes = [[dim if isinstance(dim, int) else None for dim in tensor.shape or ()] for tensor in (one, other)]
+    return one.dtype == other.dtype and sizes[0] == sizes[1]
+
+
+def _frames(document: Mapping[str, Any], joiner: ModelTensors) -> str | None:
+    """Return the one output of frames, and say that all of them count where no length says how many."""
+    states = {pair["output"] for pair in document["state"]}
+    outputs = {name: one for name, one in document["outputs"].items() if name not in states}
+    found = [name for name, one in outputs.items() if one["dtype"].startswith("float") and len(one["shape"]) == 3]
+    if len(found) != 1:
+        return None
+    output = outputs[found[0]]
+    width = next((dim for one in joiner.inputs.values() for dim in one.shape or () if isinstance(dim, int)), None)
+    axes = [axis for axis in (1, 2) if output["shape"][axis] != width]
+    if "valid" not in output and len(axes) == 1:
+        output["valid"] = {"axis": axes[0], "by": output["shape"][axes[0]]}
+    return found[0]

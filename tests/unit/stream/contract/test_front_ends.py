@@ -1,0 +1,67 @@
+"""Features are those of kaldi-native-fbank, and of the feature extractors of transformers."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.streaming_models import contract_of
+from tests.unit.stream.test_stream_input import write_wav
+
+from trt_workbench.stream.contract.contract import Contract
+from trt_workbench.stream.contract.front_ends import front_end
+from trt_workbench.stream.input import code_audio, open_stream
+
+# Of kaldi-native-fbank 1.23.0 with snip_edges off, no dither and high_freq -400: BANDS of FRAMES of AUDIO.
+AUDIO = code_audio(15, 3).samples[:18123]
+FRAMES, BANDS = (0, 1, 56, 111, 112), (0, 20, 40, 60, 79)
+KALDI = [
+    [-15.4695, -6.6213, -6.0750, -0.6598, -2.7675],
+    [-15.1171, -6.4379, -5.7470, -2.9751, -3.4480],
+    [-13.6800, -9.1384, -4.4536, -3.1773, -2.1426],
+    [-11.5412, -3.0424, -6.0685, -4.6589, -2.5456],
+    [-8.3441, -0.0583, -5.2240, -2.9094, -2.5512],
+]
+
+
+def test_kaldis_bands() -> None:
+    found = front_end("kaldi", AUDIO, 80)
+    assert (found.shape, found.dtype) == ((80, 113), np.float32)
+    assert np.abs(found[np.ix_(BANDS, FRAMES)].T - KALDI).max() < 1e-3  # kaldi's own sums are float32
+
+
+@pytest.mark.parametrize("bins", [80, 128])
+def test_whispers_bands(bins: int) -> None:
+    extractors = pytest.importorskip("transformers")
+    extractor = extractors.WhisperFeatureExtractor(feature_size=bins)
+    given = extractor(AUDIO, sampling_rate=16_000, padding="do_not_pad", return_tensors="np")
+    found = front_end("whisper", AUDIO, bins)
+    assert np.abs(given.input_features[0] - found).max() < 1e-4
+
+
+def test_nemos_bands() -> None:
+    extractors, _ = pytest.importorskip("transformers"), pytest.importorskip("torch")
+    given = extractors.ParakeetFeatureExtractor(feature_size=80)(AUDIO, sampling_rate=16_000, return_tensors="pt")
+    count = int(given["attention_mask"].sum())
+    found = front_end("nemo", AUDIO, 80)
+    assert found.shape == (80, count)
+    normal = (found - found.mean(1, keepdims=True)) / (found.std(1, ddof=1, keepdims=True) + 1e-5)
+    assert np.abs(given["input_features"][0, :count].numpy().T - normal).max() < 1e-3
+
+
+@pytest.mark.parametrize("kind", ["kaldi", "nemo", "whisper"])
+@pytest.mark.parametrize("count", [160, 161, 399, 1600])
+def test_short_audio_has_its_frames(kind: str, count: int) -> None:
+    found = front_end(kind, AUDIO[:count], 40)
+    assert found.shape == (40, (count + 80) // 160 if kind == "kaldi" else count // 160)
+    assert np.isfinite(found).all()
+
+
+def test_a_contract_names_its_front_end(tmp_path: Path) -> None:
+    document: Any = contract_of("attention")
+    document["symbols"]["F"] = 80
+    document["chunking"] |= {"sample_rate": 16_000, "frame_seconds": 0.01, "features": "kaldi"}
+    path = write_wav(tmp_path / "a.wav", AUDIO)
+    found = open_stream(Contract.model_validate({**document, "schema_version": 3}), str(path), 50, 0).signal
+    assert found.shape == (1, 80, 50)
+    assert np.abs(found[0, :, :49] - front_end("kaldi", AUDIO, 80)[:, :49]).max() < 0.3  # 16 bits
