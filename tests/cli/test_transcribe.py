@@ -123,6 +123,10 @@ def test_a_precision_that_writes_other_words_fails(tmp_path: Path) -> None:
     assert changed
     assert found["transcription"]["differences"]["fp32"]["utterances_changed"] == len(changed)
     assert all(one["found"] != one["reference"] for one in changed)
+    stdout_of("report", tmp_path / "run")
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "<h3>Texts that changed: fp32</h3>" in page
+    assert changed[0]["found"] in page
 
 
 def _written(folder: Path, count: int) -> list[dict[str, str]]:

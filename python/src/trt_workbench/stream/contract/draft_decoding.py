@@ -73,7 +73,7 @@ def _alike(one: ModelTensor, other: ModelTensor) -> bool:
 def _frames(document: Mapping[str, Any], joiner: ModelTensors) -> str | None:
     """Return the one output of frames, and say that all of them count where no length says how many."""
     states = {pair["output"] for pair in document["state"]}
-    outputs = {name: one for name, one in document["outputs"].items() if name not in states}
+    outputs: dict[str, dict[str, Any]] = {name: one for name, one in document["outputs"].items() if name not in states}
     found = [name for name, one in outputs.items() if one["dtype"].startswith("float") and len(one["shape"]) == 3]
     if len(found) != 1:
         return None
