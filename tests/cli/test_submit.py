@@ -186,6 +186,14 @@ def test_a_shard_that_fails_three_times_is_named_and_the_others_are_kept(
     assert json.loads((tmp_path / "run/metrics.json").read_text())["shards"]["missing"] == [2]
 
 
+def test_a_task_that_can_write_nothing_is_said_to_be_so(write: Any, stub: Path) -> None:
+    """As on a node whose disk is full, for the log as well."""
+    (stub / "faults/0").write_text("2\n2\n2")
+    setup = ["exec 2> /dev/null"]
+    said = stderr_of("submit", write(program=stubbed(stub), setup=setup), "--run", code=4)
+    assert "The log of the first is empty: " in said
+
+
 def test_a_model_travels_under_its_hash(write: Any, tmp_path: Path, coco: Any) -> None:
     stdout_of("submit", write(copy_model=True, gpu_types=TYPES), "--to", "slurm")
     read = yaml.safe_load((tmp_path / "out/h200/run.yaml").read_text())

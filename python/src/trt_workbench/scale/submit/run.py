@@ -68,7 +68,7 @@ def run_array(
     if missing := array.missing():
         raise DeviceFailure(
             f"{_named(missing, array)} of {array.name} failed {_ATTEMPTS} times; the others are kept: "
-            f"`{shlex.join([*array.merge, '--partial'])}`. The log of the first ends: {_tail(array, missing[0])}"
+            f"`{shlex.join([*array.merge, '--partial'])}`. {_tail(array, missing[0])}"
         )
     progress(array.run.shards, array.run.shards)
     shards = read_shards([array.folder], partial=False)
@@ -86,5 +86,7 @@ def _tail(array: JobArray, index: int) -> str:
     try:
         lines = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
     except OSError:
-        return f"there is none: {log}"
-    return f"{' '.join(lines[-_TAIL_LINES:])}: {log}"
+        lines = []
+    if not lines:  # its disk may be full, too
+        return f"The log of the first is empty: {log}"
+    return f"The log of the first ends: {' '.join(lines[-_TAIL_LINES:])}: {log}"
