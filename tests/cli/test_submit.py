@@ -227,6 +227,8 @@ def test_external_data_travels_too(write: Any, tmp_path: Path, coco: Any) -> Non
         {"model_sha256": "0" * 64},
         {"model": "absent.onnx"},
         {"folder": "a folder"},
+        {"folder": "~nobody/out"},
+        {"model": "a\0b"},
         {"slurm": {"partition": "gpu\n#SBATCH --wrap=x"}},
         {"schema_version": 2},
     ],

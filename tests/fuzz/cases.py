@@ -505,6 +505,10 @@ def _export(rng: Rng) -> _Recipe:
     return _Recipe(["export", f"runs/{command}", "--to", to, "--output", "out/figures"], _run_files(command))
 
 
+def _check_node(_: Rng) -> _Recipe:
+    return _Recipe(["submit", "settings/run.yaml", "--check-node"], ["settings/run.yaml"])
+
+
 def _compare(_: Rng) -> _Recipe:
     return _Recipe(["compare", "runs/bench", "runs/bench"], _run_files("bench"))
 
@@ -591,6 +595,7 @@ _RECIPES: dict[str, tuple[float, Callable[[Rng], _Recipe]]] = {
     "report": (10, _report),
     "history": (4, _history),
     "export": (4, _export),
+    "check-node": (3, _check_node),
     "compare": (5, _compare),
     "eval-llm": (4, _eval_llm),
     "export-llm": (0.7, _export_llm),

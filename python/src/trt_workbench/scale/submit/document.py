@@ -166,8 +166,8 @@ def load_run_file(file: Path) -> RunFile:
     """
     found = load_yaml_settings(RunFile, file, noun="run settings")
     base = file.absolute().parent
-    folder = base / found.folder.expanduser()
-    model = found.model if found.is_embedded else str(base / Path(str(found.model)).expanduser())
+    folder = base / found.folder
+    model = found.model if found.is_embedded else str(base / str(found.model))
     if not _PLAIN.fullmatch(str(folder)):
         raise UsageProblem(f"The folder's path holds characters that scripts for schedulers do not take: {folder}")
     return found.model_copy(update={"folder": folder, "model": model})
