@@ -124,8 +124,8 @@ def merged(place: Path, output: Path) -> dict[str, Any]:
     if status:
         sys.exit(f"merge ended with status {status}")
     metrics = json.loads(text)
-    times = ("images_per_s", "wall_s", "latency_ms", "shards", "notes", "directory")
-    scores = {key: value for key, value in metrics.items() if key not in times}
+    other = ("images_per_s", "wall_s", "latency_ms", "shards", "notes", "directory", "dataset", "model")
+    scores = {key: value for key, value in metrics.items() if key not in other}
     return {
         "schema_version": 1,
         "shards": metrics["shards"]["count"],
