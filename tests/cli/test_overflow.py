@@ -162,3 +162,16 @@ def test_eval_stream_names_the_layer(tmp_path: Path) -> None:
     (gate,) = [one for one in lane["gates"] if one["gate"] == "finite"]
     assert "beyond fp16's 65504, b (Mul up) ranges from" in gate["text"]
     assert "simulated" in result.stdout
+
+
+def test_verify_names_the_first_tensor_beyond_the_range(
+    grown: Callable[[str], tuple[Path, Path]], tmp_path: Path
+) -> None:
+    pytest.importorskip("torch")
+    model, data = grown("Relu")
+    words = ("--backend", "torch", "--precision", "fp16", "--quick", "--inputs", data, "--output", tmp_path / "run")
+    result = trtw("verify", model, *words)
+    assert result.exit_code == 1
+    document = json.loads((tmp_path / "run" / "verify.json").read_text())
+    assert all("beyond fp16's 65504, a (MatMul up) ranges from " in one for one in document["unproven"])
+    assert document["verdict"] == "undecided"

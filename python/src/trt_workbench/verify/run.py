@@ -44,6 +44,7 @@ from trt_workbench.verify.verdict import (
 from trt_workbench.verify.yardstick import STRENGTH, Limit, Yardstick, sensitivity
 
 _MOST_FAILURES = 16  # whose arrays are saved
+_ADVICE = "; pass real inputs"
 _BEYOND = "makes this output NaN or infinite, or changes its shape"
 
 
@@ -263,8 +264,10 @@ class _Run:
             if self._yardstick is None or all(row["verdict"] != WRONG for row in judged.values()):
                 break
         for name, row in judged.items():
-            if row["verdict"] in (WRONG, UNDECIDED) and not is_finite(found[name]).all():
-                row["reason"] = f"{row['reason']}{session.explained([inputs])}"
+            overflows = not is_finite(found[name]).all() or not np.isfinite(limits[self.precision][name].noise)
+            if row["verdict"] in (WRONG, UNDECIDED) and overflows:
+                why, advice, _ = row["reason"].partition(_ADVICE)
+                row["reason"] = f"{why}{session.explained([inputs])}{advice}"
             if row["verdict"] == WRONG:
                 self._fail(case, name, f"{label} inputs: {row['reason']}", _arrays(inputs, found, expected))
                 self.faults.append(WrongOutput(case, space, name, self._kept()))
@@ -309,11 +312,11 @@ class _Run:
         if reasons:
             return {**row, "verdict": WRONG, "reason": "; ".join(reasons)}
         if overflow:
-            reason = f"values beyond the range of {own.precision} become NaN inside the model; pass real inputs"
+            reason = f"values beyond the range of {own.precision} become NaN inside the model{_ADVICE}"
             return {**row, "verdict": UNDECIDED, "reason": reason}
         if not own.decides:
             change = f"changes this output by {own.noise:.2g}" if np.isfinite(own.noise) else _BEYOND
-            reason = f"rounding to {own.precision} alone {change}; pass real inputs"
+            reason = f"rounding to {own.precision} alone {change}{_ADVICE}"
             return {**row, "verdict": UNDECIDED, "reason": reason}
         left = f"row{'s' * (len(own.left_out) > 1)} {', '.join(map(str, own.left_out))}"
         reason = f"{left} not compared: rounding alone can exceed the limit" if own.left_out else ""
