@@ -111,16 +111,17 @@ private:
 
     [[nodiscard]] Axes take_axes();
     void check(const std::vector<Input>& inputs, std::size_t streams) const;
-    [[nodiscard]] std::set<std::size_t> batch_sizes(const std::vector<Input>& inputs, std::size_t streams) const;
-    [[nodiscard]] Call call_of(const std::vector<Input>& inputs, std::size_t rows) const;
-    [[nodiscard]] std::vector<Shape> prepare(const std::vector<Input>& inputs, std::size_t rows, std::size_t streams);
+    [[nodiscard]] std::set<std::size_t> batch_sizes(Call& call, std::size_t streams) const;
+    void set_rows(Call& call, std::size_t rows) const;
+    [[nodiscard]] std::vector<Shape> prepare(Call& call, std::size_t rows, std::size_t streams);
     void fill(Call& call, const std::vector<Input>& inputs, Packed& packed, const BatchPart& part,
               std::size_t streams) const;
-    const std::vector<Output>& run(const std::vector<Input>& inputs, Packed& packed, const BatchPart& part,
+    const std::vector<Output>& run(Call& call, const std::vector<Input>& inputs, Packed& packed, const BatchPart& part,
                                    std::span<const std::int32_t> rows, std::size_t streams);
 
     std::shared_ptr<const Plan> plan_;
     StreamPoolOptions options_;
+    std::vector<bool> is_state_input_;
     std::vector<bool> is_state_output_;
     Axes input_axes_;  ///< by input, state left out
     Axes output_axes_; ///< by output, state left out

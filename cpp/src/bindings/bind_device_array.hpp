@@ -19,8 +19,11 @@ namespace trtw::bindings {
 /// is written again.
 class Reading {
 public:
+    /// A thread's default stream stands for the legacy one, which comes after it: by then, it would be that of whoever
+    /// lets go.
     Reading(std::shared_ptr<DeviceMemory> block, int device, std::optional<cudaStream_t> stream)
-        : block_{std::move(block)}, device_{device}, stream_{stream} {}
+        : block_{std::move(block)}, device_{device},
+          stream_{stream == cudaStreamPerThread ? cudaStreamLegacy : stream} {}
     ~Reading() {
         if (stream_) {
             block_->readers().add(device_, *stream_);

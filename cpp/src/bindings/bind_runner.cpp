@@ -187,8 +187,11 @@ private:
         }
         request.call.to_device = request.selection.to_device;
         for (std::size_t o = 0; o < plan_->outputs().size(); ++o) {
+            if (!request.selection.to_device[o]) {
+                continue;
+            }
             const auto aliased = plan_->aliased_input(o);
-            if (request.selection.to_device[o] && aliased && request.call.inputs[*aliased].source == Source::device) {
+            if (aliased && request.call.inputs[*aliased].source == Source::device) {
                 throw UsageProblem("Output '" + plan_->outputs()[o].name +
                                    "' is written in the array that was given "
                                    "for input '" +

@@ -88,6 +88,7 @@ StreamPool::Axes StreamPool::take_axes() {
     const std::vector<TensorInfo>& outputs = plan_->outputs();
     input_axes_.resize(inputs.size());
     output_axes_.resize(outputs.size());
+    is_state_input_.resize(inputs.size());
     is_state_output_.resize(outputs.size());
     for (const auto& [name, axis] : options_.batch_axes) {
         const auto input = index_of(inputs, name);
@@ -114,6 +115,7 @@ StreamPool::Axes StreamPool::take_axes() {
         }
         input_axes_[*input].reset();
         output_axes_[*output].reset();
+        is_state_input_[*input] = true;
         is_state_output_[*output] = true;
         all[*input] = state.input_axis;
     }
@@ -144,18 +146,14 @@ std::size_t StreamPool::open_streams() const {
 
 void StreamPool::check(const std::vector<Input>& inputs, std::size_t streams) const {
     check_inputs(plan_->inputs(), inputs);
-    Axes state(inputs.size());
-    for (const StreamState& one : options_.state) {
-        state[*index_of(plan_->inputs(), one.input)] = one.input_axis;
-    }
     for (std::size_t i = 0; i < inputs.size(); ++i) {
         const TensorInfo& tensor = plan_->inputs()[i];
-        if (state[i].has_value() != (inputs[i].source == Source::state)) {
+        if (is_state_input_[i] != (inputs[i].source == Source::state)) {
             throw UsageProblem("Input '" + tensor.name +
-                               (state[i] ? "' is a state of the pool: set it with `restore`, not with a push."
-                                         : "' is not a state of the pool: it needs a value in every push."));
+                               (is_state_input_[i] ? "' is a state of the pool: set it with `restore`, not with a push."
+                                                   : "' is not a state of the pool: it needs a value in every push."));
         }
-        if (!state[i] && inputs[i].source != Source::host) {
+        if (!is_state_input_[i] && inputs[i].source != Source::host) {
             throw UsageProblem("Input '" + tensor.name + "' must be an array in host memory for a stream pool.");
         }
         if (const auto axis = input_axes_[i]) {
@@ -170,30 +168,29 @@ void StreamPool::check(const std::vector<Input>& inputs, std::size_t streams) co
     }
 }
 
-std::set<std::size_t> StreamPool::batch_sizes(const std::vector<Input>& inputs, std::size_t streams) const {
+std::set<std::size_t> StreamPool::batch_sizes(Call& call, std::size_t streams) const {
+    set_rows(call, streams);
     std::vector<Shape> shapes;
-    for (const Input& input : call_of(inputs, streams).inputs) {
+    for (const Input& input : call.inputs) {
         shapes.push_back(input.shape);
     }
     return sizes_->allowed(std::move(shapes));
 }
 
-// The call of a batch; of inputs whose rows differ in number it has the shape alone.
-Call StreamPool::call_of(const std::vector<Input>& inputs, std::size_t rows) const {
-    Call call;
-    call.inputs = inputs;
-    for (std::size_t i = 0; i < inputs.size(); ++i) {
+// Makes a call one of a batch; of inputs whose rows differ in number it has the shape alone.
+void StreamPool::set_rows(Call& call, std::size_t rows) const {
+    for (std::size_t i = 0; i < call.inputs.size(); ++i) {
         if (input_axes_[i]) {
-            call.inputs[i].shape = with_rows(inputs[i].shape, *input_axes_[i], rows);
+            call.inputs[i].shape[*input_axes_[i]] = static_cast<std::int64_t>(rows);
         }
     }
     arena_->place(call.inputs, rows);
-    return call;
 }
 
 // Whatever may be refused about a batch is refused here. Returns the shapes that outputs have for all streams.
-std::vector<Shape> StreamPool::prepare(const std::vector<Input>& inputs, std::size_t rows, std::size_t streams) {
-    const Prepared& entry = slot_->prepare(call_of(inputs, rows));
+std::vector<Shape> StreamPool::prepare(Call& call, std::size_t rows, std::size_t streams) {
+    set_rows(call, rows);
+    const Prepared& entry = slot_->prepare(call);
     if (entry.data_dependent) {
         throw UsageProblem("An output's shape depends on the data; a stream pool cannot separate its rows.");
     }
@@ -224,28 +221,36 @@ void StreamPool::fill(Call& call, const std::vector<Input>& inputs, Packed& pack
         }
         const TensorInfo& tensor = plan_->inputs()[i];
         const Input& given = inputs[i];
+        Input& input = call.inputs[i];
+        const RowLayout layout = row_layout(tensor, input.shape, *input_axes_[i]);
+        const bool is_strided = !given.strides.empty();
+        if (part.range.count == part.rows && (is_strided || layout.outer == 1)) {
+            // The slot takes these rows as they lie.
+            const auto step = is_strided ? given.strides[*input_axes_[i]] : static_cast<std::int64_t>(layout.inner);
+            input.data = static_cast<const std::byte*>(given.data) + static_cast<std::int64_t>(part.range.first) * step;
+            input.strides = given.strides;
+            continue;
+        }
         const void* source = given.data;
-        if (!given.strides.empty()) {
+        if (is_strided) {
             if (packed[i].empty()) {
                 packed[i].resize(byte_size(tensor, given.shape));
                 copy_strided(packed[i].data(), given.data, given.shape, given.strides, tensor.bits / 8);
             }
             source = packed[i].data();
         }
-        Input& input = call.inputs[i];
         // Written where the slot would have to copy it to. The batch before is done: the device has read it.
         const auto block = slot_->input_block(i, byte_size(tensor, input.shape));
-        take_rows(block->data(), part.rows, source, streams, part.range,
-                  row_layout(tensor, input.shape, *input_axes_[i]));
+        take_rows(block->data(), part.rows, source, streams, part.range, layout);
         input.data = block->data();
         input.strides.clear();
     }
 }
 
-const std::vector<Output>& StreamPool::run(const std::vector<Input>& inputs, Packed& packed, const BatchPart& part,
-                                           std::span<const std::int32_t> rows, std::size_t streams) {
-    Call call = call_of(inputs, part.rows);
-    call.arrays_stay = true;
+const std::vector<Output>& StreamPool::run(Call& call, const std::vector<Input>& inputs, Packed& packed,
+                                           const BatchPart& part, std::span<const std::int32_t> rows,
+                                           std::size_t streams) {
+    set_rows(call, part.rows);
     fill(call, inputs, packed, part, streams);
     arena_->choose(rows, part.rows);
     rows_ = part.rows;
@@ -259,9 +264,12 @@ void StreamPool::push(std::span<const std::int64_t> streams, const std::vector<I
     const Clock::time_point begin = Clock::now();
     const std::vector<std::int32_t> rows = streams_->rows(streams);
     check(inputs, rows.size());
-    const std::vector<BatchPart> parts = split(rows.size(), batch_sizes(inputs, rows.size()));
-    const std::vector<Shape> shapes = prepare(inputs, parts.back().rows, rows.size());
-    if (parts.front().rows != parts.back().rows && prepare(inputs, parts.front().rows, rows.size()) != shapes) {
+    Call call;
+    call.inputs = inputs;
+    call.arrays_stay = true;
+    const std::vector<BatchPart> parts = split(rows.size(), batch_sizes(call, rows.size()));
+    const std::vector<Shape> shapes = prepare(call, parts.back().rows, rows.size());
+    if (parts.front().rows != parts.back().rows && prepare(call, parts.front().rows, rows.size()) != shapes) {
         throw UsageProblem("Outputs have different shapes in a batch of " + std::to_string(parts.front().rows) +
                            " and in one of " + std::to_string(parts.back().rows) + ". The batch axes may be wrong.");
     }
@@ -273,7 +281,7 @@ void StreamPool::push(std::span<const std::int64_t> streams, const std::vector<I
     Packed packed(inputs.size());
     for (const BatchPart& part : parts) {
         const auto some = std::span{rows}.subspan(part.range.first, part.range.count);
-        const std::vector<Output>& outputs = run(inputs, packed, part, some, rows.size());
+        const std::vector<Output>& outputs = run(call, inputs, packed, part, some, rows.size());
         for (std::size_t o = 0; o < outputs.size(); ++o) {
             const Output& output = outputs[o];
             if (targets[o] == nullptr || output.bytes == 0) {
@@ -295,12 +303,14 @@ void StreamPool::push(std::span<const std::int64_t> streams, const std::vector<I
 void StreamPool::warm_up(const std::vector<Input>& inputs) {
     const Turn turn{*this};
     check(inputs, 1);
-    const std::set<std::size_t> sizes = batch_sizes(inputs, 1);
+    Call call;
+    call.inputs = inputs;
+    const std::set<std::size_t> sizes = batch_sizes(call, 1);
     Packed packed(inputs.size());
     for (auto size = sizes.rbegin(); size != sizes.rend(); ++size) { // falling, so that no buffer grows in between
-        static_cast<void>(prepare(inputs, *size, 1));
+        static_cast<void>(prepare(call, *size, 1));
         for (int use = 0; use < 2; ++use) {
-            run(inputs, packed, {{0, 1}, *size}, {}, 1);
+            run(call, inputs, packed, {{0, 1}, *size}, {}, 1);
         }
     }
 }

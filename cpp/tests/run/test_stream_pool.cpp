@@ -171,6 +171,30 @@ TEST_CASE("inputs with gaps and of fewer rows than the batch are packed") {
     check_state(pool, streams[4], {70, 70, 70});
 }
 
+TEST_CASE("page-locked chunks are read where they lie, in however many batches they are run") {
+    constexpr std::int64_t length = 10'000;
+    auto made = std::make_shared<fake::Engine>(
+        std::vector{tensor("x", {-1, length}, {{{1, length}, {4, length}, {4, length}}}), tensor("y", {-1, length})},
+        [](const std::vector<Values>& in, float /*weight*/) { return std::vector<Values>{in[0]}; });
+    made->infer = [](const std::vector<Shape>& in) { return std::vector<Shape>{in[0]}; };
+    StreamPoolOptions plain;
+    plain.batch_axes = {{"x", 0}, {"y", 0}};
+    StreamPool pool{made, plain};
+    Streams streams;
+    for (int i = 0; i < 8; ++i) {
+        streams.push_back(pool.open());
+    }
+    const Values x = chunks(8, 0, length);
+    const fake::PageLocked locked{x.data(), x.size() * sizeof(float)};
+    for (int round = 0; round < 4; ++round) {
+        Values y(x.size());
+        const auto before = fake::copies_from(x.data(), x.size() * sizeof(float));
+        pool.push(streams, {array(x, {8, length})}, [&](std::size_t, const Shape&) -> void* { return y.data(); });
+        CHECK(y == x);
+        CHECK(fake::copies_from(x.data(), x.size() * sizeof(float)) == before + 2);
+    }
+}
+
 TEST_CASE("options that do not fit the engine are refused") {
     const auto refused = [](auto change, const char* words) {
         StreamPoolOptions changed = options();
