@@ -13,7 +13,7 @@ from trt_workbench.backends.ort.cpu import OrtCpuBackend
 from trt_workbench.core.errors import ComponentMissing, UsageProblem
 
 # DESIGN's words: the stable names.
-NAMES = ("trt", "ort-trt", "ort-rtx", "ort-cuda", "ort-cpu", "torch", "torch-compile", "v2")
+NAMES = ("trt", "ort-trt", "ort-rtx", "ort-cuda", "ort-cpu", "torch", "torch-compile", "v2", "openai")
 
 
 def only(monkeypatch: pytest.MonkeyPatch, *serving: str) -> None:

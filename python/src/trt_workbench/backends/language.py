@@ -3,13 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 Logits = NDArray[np.float32]
 Tokens = NDArray[np.int64]
+
+
+class PromptScores(NamedTuple):
+    """What a served model says of prompts [B,S]; of the first token it says nothing.
+
+    Attributes:
+        logprobs: float64 [B,S], of each token after those before it, nats.
+        likeliest: int64 [B,S], the likeliest token at each place.
+    """
+
+    logprobs: NDArray[np.float64]
+    likeliest: NDArray[np.int64]
+
+
+@runtime_checkable
+class PromptModel(Protocol):
+    """A model that gives log-probabilities of a prompt's tokens in place of logits."""
+
+    def prompt_scores(self, input_ids: Tokens) -> PromptScores:
+        """Score prompts int64 [B,S]. Raises UsageProblem or DeviceFailure as the server answers."""
 
 
 class LogitsModel(Protocol):

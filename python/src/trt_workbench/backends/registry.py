@@ -31,6 +31,7 @@ _BACKENDS = {
         "torch": "torch.backend:TorchBackend",
         "torch-compile": "torch.backend:TorchCompileBackend",
         "v2": "served.v2:V2Backend",
+        "openai": "served.openai:OpenAiBackend",
     }.items()
 }
 

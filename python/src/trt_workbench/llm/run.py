@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from trt_workbench.backends.language import LogitsModel
+from trt_workbench.backends.language import LogitsModel, PromptModel
 from trt_workbench.backends.registry import check_backend_options
 from trt_workbench.backends.torch.llm_tokenizer import load_tokenizer, other_tokens
 from trt_workbench.core.counts import counted
@@ -25,7 +25,7 @@ from trt_workbench.llm.document import RecordWriter, write_metrics
 from trt_workbench.llm.generation_check import CACHED, Generation, check_generation, compare_generation
 from trt_workbench.llm.opening import ModelSource, check_graphs, check_llm_options, check_ranges, open_logits
 from trt_workbench.llm.outcome import LlmOutcome, Part, ScoredBackend, metrics_of, rows_of
-from trt_workbench.llm.scores import TokenScores, score_logits
+from trt_workbench.llm.scores import TokenScores, score_logits, score_prompts
 from trt_workbench.llm.settings import REFERENCE, BackendChoice, LlmSettings
 from trt_workbench.llm.sharding import write_shard
 from trt_workbench.llm.text import (
@@ -239,6 +239,9 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
         reference: NDArray[np.float32] | None = None
         try:
             for candidate in candidates:
+                if isinstance(candidate.model, PromptModel) and reference is not None:
+                    found.append((candidate, _of_prompts(candidate.model, tokens, picks, reference, targets)))
+                    continue
                 logits = candidate.model.logits(tokens)
                 chosen = np.concatenate([row[pick] for row, pick in zip(logits, picks, strict=True)])
                 if reference is None:
@@ -297,6 +300,21 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
             "batch": self._batch,
             "scored_bytes": None if counts is None else sum(int(counts[one.scored : one.end].sum()) for one in windows),
         }
+
+
+def _of_prompts(
+    model: PromptModel,
+    tokens: NDArray[np.int64],
+    picks: Sequence[slice],
+    reference: NDArray[np.float32],
+    targets: NDArray[np.int64],
+) -> TokenScores:
+    """Score a model that gives log-probabilities: those of a token stand at its own place, one behind its logits."""
+    logprobs, likeliest = (
+        np.concatenate([row[pick.start + 1 : pick.stop + 1] for row, pick in zip(rows, picks, strict=True)])
+        for rows in model.prompt_scores(tokens)
+    )
+    return score_prompts(reference, logprobs, likeliest, targets)
 
 
 def _check_tokens(directory: LlmDirectory, ids: NDArray[np.int64]) -> None:

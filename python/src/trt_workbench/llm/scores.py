@@ -76,6 +76,24 @@ def score_logits(
         return sum(pool.map(one, starts), TokenScores())
 
 
+def score_prompts(
+    reference: NDArray[np.float32],
+    logprobs: NDArray[np.float64],
+    likeliest: NDArray[np.int64],
+    targets: NDArray[np.int64],
+) -> TokenScores:
+    """Score log-probabilities of the tokens that follow; what needs the whole distribution is NaN.
+
+    Args:
+        reference: float32 [N,V], logits of the reference.
+        logprobs: float64 [N], of the targets.
+        likeliest: int64 [N], the likeliest token of each place.
+        targets: int64 [N], the tokens that follow.
+    """
+    agrees = int((reference.argmax(axis=-1) == likeliest).sum())
+    return TokenScores(len(targets), -float(logprobs.sum()), agrees, math.nan, math.nan, math.nan)
+
+
 def _score_block(
     reference: NDArray[np.float32], logits: NDArray[np.float32] | None, targets: NDArray[np.int64]
 ) -> TokenScores:

@@ -2,5 +2,5 @@
 
 A session takes the ONNX file that the served model was made from, and the URL of the server. The file says what the
 model is; the server's own description of its tensors has to fit it. `address.py` reads URLs, `http_client.py` asks
-over HTTP, `v2_http.py` and `v2_grpc.py` are the two forms of the protocol.
+over HTTP, `v2_http.py` and `v2_grpc.py` are the two forms of the protocol. `openai.py` scores language models.
 """
