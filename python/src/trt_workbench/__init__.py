@@ -2,7 +2,7 @@
 
 import os
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Libraries read these once, when they are loaded; every process of ours imports this package first. ONNX Runtime's
 # telemetry keeps a device's number in the home folder, and Hugging Face's sends what is loaded.

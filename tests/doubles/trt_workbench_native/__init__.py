@@ -87,7 +87,7 @@ def _version() -> str:
 
 
 def build_info() -> dict[str, str]:
-    return {"version": "0.1.0", "cuda": "13.0"}
+    return {"version": "0.2.0", "cuda": "13.0"}
 
 
 def tensorrt_status(_: str | None = None) -> dict[str, Any]:
