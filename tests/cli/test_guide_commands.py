@@ -36,6 +36,10 @@ RUN_BY = {
     "cli/test_classes.py::test_folders_are_scored_and_shown": ["eval-vision m.onnx --data imagenet/val"],
     "cli/test_classes.py::test_precisions_are_compared_by_top1": ["decide yolo26n-cls.onnx --data my-classes"],
     "cli/test_classes.py::test_the_embedded_classifier_runs_on_its_own_objects": ["eval-vision shapes-classifier"],
+    "cli/test_semantic.py::test_pixels_are_scored_and_shown": [
+        "eval-vision segformer.onnx --data ade20k --family semantic --normalize imagenet --resize stretch "
+        "--classes by-order"
+    ],
     "cli/test_masks.py::test_the_embedded_model_runs_on_the_embedded_scenes": ["eval-vision shapes-segmenter"],
     "cli/test_masks.py::test_boxes_and_masks_are_scored_and_shown": [
         "eval-vision yolo26n-seg.onnx --data coco8-seg.yaml"

@@ -34,7 +34,7 @@ class Preparation:
         str | None,
         Setting(
             "Family (yolov10, yolov8, yolox, detr, detr-logits, detr-pixels, yolov8-seg, yolov10-seg, detr-masks, "
-            "yolov8-pose, yolov10-pose, yolov8-obb, yolov10-obb, classifier); recognised by default.",
+            "yolov8-pose, yolov10-pose, yolov8-obb, yolov10-obb, classifier, semantic); recognised by default.",
             _IMAGES,
         ),
     ] = None

@@ -14,6 +14,7 @@ from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem, did_you_mean
 from trt_workbench.core.input_files import read_text
 from trt_workbench.vision.dataset import NAMES_SHOWN, Category
+from trt_workbench.vision.forms.form import LEFT_OUT
 from trt_workbench.vision.settings import BY_ID, BY_NAME, BY_ORDER
 
 # Names that are none: Ultralytics' of a dataset without names, by its models and its exporter.
@@ -21,8 +22,6 @@ _PLACE = re.compile(r"(?:class[ _]?)?([0-9]{1,6})")
 COCO_SLOTS = 91
 """Classes of a head that has one for each of COCO's ids, 0 and the unused ones too, as those of RF-DETR and LW-DETR."""
 COCO_IDS = tuple(sorted({*range(COCO_SLOTS)} - {0, 12, 26, 29, 30, 45, 66, 68, 69, 71, 83}))
-LEFT_OUT = "-"
-"""A line of a file of classes for a class without a category."""
 
 
 @dataclass(frozen=True)

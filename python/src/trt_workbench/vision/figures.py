@@ -88,3 +88,29 @@ class Measure(abc.ABC):
     def scored(self, truth: GroundTruth, found: DetectionTable) -> DetectionTable:  # noqa: ARG002 - of all data sets
         """Return the detections that count, as right or wrong."""
         return found
+
+
+class ImageScores(abc.ABC):
+    """Figures that are sums over the images, whatever the scores of what was found are. They are `Scores`."""
+
+    @abc.abstractmethod
+    def of_resamples(self, counts: NDArray[np.int32]) -> ResampledFigures:
+        """Return the figures of resamples, as `Matches.figures`."""
+
+    def curves(self) -> dict[str, Any]:
+        """Return no curve: nothing is found by a threshold."""
+        return {"recall": [], "mean": {}, "classes": []}
+
+
+class ImageMatches:
+    """Resamples of `ImageScores`. They are `Matches`."""
+
+    def __init__(self, scores: ImageScores) -> None:
+        """Take the images as they are."""
+        self.figures = self.main = scores.of_resamples
+
+    def require_agreement(self, figures: Mapping[str, float | None]) -> None:
+        """Nothing to compare: both come from the same images."""
+
+    def verdicts(self) -> None:
+        """Return nothing: no threshold of scores decides."""

@@ -71,9 +71,17 @@ class Axis(NamedTuple):
 
 
 @functools.lru_cache(maxsize=64)
-def axis(source: int, target: int) -> Axis:
-    """Return where the pixels of a side lie on another: bilinear, centres at halves, as PyTorch's `interpolate`."""
-    place = (np.arange(target, dtype=np.float32) + np.float32(0.5)) * (np.float32(source) / np.float32(target))
+def axis(source: int, target: int, start: float = 0, length: float | None = None) -> Axis:
+    """Return where the pixels of a side lie on another: bilinear, centres at halves, as PyTorch's `interpolate`.
+
+    Args:
+        source: pixels of the other side.
+        target: pixels of the side.
+        start: where on `source` the side begins.
+        length: how much of `source` it lies on; None for all.
+    """
+    ratio = np.float32(source if length is None else length) / np.float32(target)
+    place = (np.arange(target, dtype=np.float32) + np.float32(0.5)) * ratio + np.float32(start)
     place = np.maximum(place - np.float32(0.5), np.float32(0))
     low = np.minimum(place.astype(np.intp), source - 1)
     return Axis(low, np.minimum(low + 1, source - 1), (place - low).astype(np.float32))
@@ -81,12 +89,16 @@ def axis(source: int, target: int) -> Axis:
 
 def enlarged(logits: NDArray[np.float32], rows: Axis, columns: Axis) -> NDArray[np.bool_]:
     """Return where a plane of logits, interpolated at these pixels, is above 0: bool [rows, columns]."""
+    return np.asarray(interpolated(logits, rows, columns) > 0)
+
+
+def interpolated(logits: NDArray[np.float32], rows: Axis, columns: Axis) -> NDArray[np.float32]:
+    """Return a plane of logits, interpolated at these pixels: float32 [rows, columns]."""
     first, end = (int(columns.low[0]), int(columns.high[-1]) + 1) if len(columns.low) else (0, 0)
     plane = logits[:, first:end]
     tall = plane[rows.low] * (1 - rows.weight[:, None]) + plane[rows.high] * rows.weight[:, None]
     left, right = tall[:, columns.low - first], tall[:, columns.high - first]
-    found: NDArray[np.bool_] = left * (1 - columns.weight) + right * columns.weight > 0
-    return found
+    return np.asarray(left * (1 - columns.weight) + right * columns.weight, np.float32)
 
 
 def run_lengths(part: NDArray[np.bool_], top: int, left: int, size: tuple[int, int]) -> bytes:
@@ -95,3 +107,22 @@ def run_lengths(part: NDArray[np.bool_], top: int, left: int, size: tuple[int, i
     canvas[top : top + part.shape[0], left : left + part.shape[1]] = part
     counts: bytes = mask.encode(canvas)["counts"]
     return counts
+
+
+def annotation_of(part: NDArray[np.bool_]) -> dict[str, Any]:
+    """Return what COCO's annotation says of a mask as large as its image; it has a pixel."""
+    # run lengths, as polygons cannot say the hole of a ring
+    counts = run_lengths(part, 0, 0, part.shape).decode("ascii")
+    return {
+        "bbox": [*tight_box(part)],
+        "area": float(np.count_nonzero(part)),
+        "iscrowd": 0,
+        "segmentation": {"size": [*part.shape], "counts": counts},
+    }
+
+
+def tight_box(part: NDArray[np.bool_]) -> tuple[float, float, float, float]:
+    """Return x, y, width and height in pixels of the least box that holds every true pixel."""
+    columns, rows = np.flatnonzero(part.any(axis=0)), np.flatnonzero(part.any(axis=1))
+    x, y = columns[0], rows[0]
+    return float(x), float(y), float(columns[-1] - x + 1), float(rows[-1] - y + 1)

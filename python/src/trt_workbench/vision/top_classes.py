@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from trt_workbench.vision.dataset import Category, GroundTruth
 from trt_workbench.vision.detections import DetectionTable, ranks
-from trt_workbench.vision.figures import Measure, Rows
+from trt_workbench.vision.figures import ImageMatches, ImageScores, Measure, Rows
 from trt_workbench.vision.matches import ResampledFigures
 
 RANKS: Final = 5
@@ -22,7 +22,7 @@ _FIGURES: Final = {
 
 
 @dataclass(frozen=True)
-class TopScores:
+class TopScores(ImageScores):
     """Images by whether their class was found.
 
     Attributes:
@@ -62,37 +62,17 @@ class TopScores:
             for place, category in enumerate(self.categories)
         ]
 
-    def curves(self) -> dict[str, Any]:
-        """Return no curve: nothing is found by a threshold."""
-        return {"recall": [], "mean": {}, "classes": []}
-
-
-class TopMatches:
-    """Which images are right, for resamples of them."""
-
-    def __init__(self, scores: TopScores) -> None:
-        """Take the images in the order of `TopScores`."""
-        self._scores = scores
-
-    def figures(self, counts: NDArray[np.int32]) -> ResampledFigures:
+    def of_resamples(self, counts: NDArray[np.int32]) -> ResampledFigures:
         """Return the figures of resamples of the images: `counts` is int32 [resamples, images]."""
-        found = {name: counts @ right / counts.sum(axis=1) for name, right in self._scores.right.items()}
+        found = {name: counts @ right / counts.sum(axis=1) for name, right in self.right.items()}
         absent = {name: np.full(len(counts), np.nan) for name in _FIGURES if name not in found}
         return ResampledFigures(found | absent, self._by_class(counts))
 
-    main = figures
-
-    def require_agreement(self, figures: Mapping[str, float | None]) -> None:
-        """Nothing to compare: both come from the same images."""
-
-    def verdicts(self) -> None:
-        """Return nothing: the best class counts, whatever its score is."""
-
     def _by_class(self, counts: NDArray[np.int32]) -> NDArray[np.float64]:
-        labels, right = self._scores.labels, self._scores.right["top1"]
+        labels, right = self.labels, self.right["top1"]
         order = np.argsort(labels, kind="stable")
         present, starts = np.unique(labels[order], return_index=True)
-        shares = np.full((len(counts), len(self._scores.categories)), np.nan)
+        shares = np.full((len(counts), len(self.categories)), np.nan)
         drawn = counts[:, order]
         images = np.add.reduceat(drawn, starts, axis=1)
         sums = np.add.reduceat(drawn * right[order], starts, axis=1)
@@ -136,9 +116,9 @@ class _TopClasses(Measure):
         truth: GroundTruth,
         categories: Sequence[Category],
         found: DetectionTable,
-    ) -> TopMatches:
+    ) -> ImageMatches:
         """Return what makes figures of resamples."""
-        return TopMatches(self.scores(truth, categories, found))
+        return ImageMatches(self.scores(truth, categories, found))
 
 
 TOP_CLASSES = _TopClasses()

@@ -12,15 +12,8 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.images import ImageTransform
-from trt_workbench.core.errors import UsageProblem
-from trt_workbench.vision.families.base import (
-    DecodeSettings,
-    Detections,
-    DetectorFacts,
-    DoesNotFit,
-    Family,
-    not_finite,
-)
+from trt_workbench.vision.families.base import DecodeSettings, Detections, DetectorFacts, DoesNotFit
+from trt_workbench.vision.families.per_class import PerClass
 from trt_workbench.vision.letterbox import Geometry
 from trt_workbench.vision.tasks.names import TaskName
 
@@ -31,7 +24,7 @@ _SUM_SLACK = 0.02
 
 
 @dataclass(frozen=True)
-class Classifier(Family):
+class Classifier(PerClass):
     """A classifier as Ultralytics, torchvision and timm export it: every class of an image, the best first.
 
     The image is resized by its shorter side and cropped in the centre: to the input's size where pixels are not
@@ -43,27 +36,17 @@ class Classifier(Family):
 
     name: ClassVar[str] = "classifier"
     task: ClassVar[TaskName] = "classes"
-    by_shape: ClassVar[bool] = False
-    default_iou: ClassVar[float | None] = None
-    clips_boxes: ClassVar[bool] = False
-    asks_normalize: ClassVar[bool] = True
+    rank: ClassVar[int] = 2
     shape_text: ClassVar[str] = "[N, classes], a score or a logit of each class"
 
     @classmethod
     def create(cls, output: TensorSpec, facts: DetectorFacts) -> Self:
         """Return the family for this output, or raise DoesNotFit."""
-        named = None if facts.names is None else len(facts.names)
-        if len(output.shape) != 2:
-            text = f"its shape is not {cls.shape_text}"
-            raise DoesNotFit(text)
-        count = output.shape[1] or named
-        if named and count != named:
-            text = f"it has {count} classes, but the metadata names {named}"
-            raise DoesNotFit(text)
-        if count == 1:
+        made = super().create(output, facts)
+        if made.class_count == 1:
             text = "it has one value an image; a classifier has one for each of two or more classes"
             raise DoesNotFit(text)
-        return cls(output, count, facts)
+        return made
 
     def transform(self, height: int | None = None, width: int | None = None) -> ImageTransform:
         """Return its preprocessing: resized with antialiasing and cropped."""
@@ -71,21 +54,9 @@ class Classifier(Family):
         own = super().transform(height, width)
         return dataclasses.replace(own, placement="crop", antialias=True, crop=share)
 
-    def left_open(self) -> dict[str, tuple[str, ...]]:
-        """Return what nobody says; Ultralytics, whose metadata names the task, does not normalise."""
-        return {} if self.facts.task == self.task else super().left_open()
-
     def decode(self, outputs: Mapping[str, NDArray[Any]], settings: DecodeSettings | None = None) -> list[Detections]:  # noqa: ARG002
         """Return every class of each image, the best first, whatever the thresholds; see `Family.decode`."""
-        (batch,) = self.read(outputs, self.output.name)
-        if batch.ndim != 2 or self.class_count not in (None, batch.shape[1]):
-            raise UsageProblem(
-                f"Output {self.output.name} has shape {list(batch.shape)}; {self.name} expects {self.shape_text}."
-            )
-        batch = batch.astype(np.float32, copy=False)
-        if not np.isfinite(batch).all():
-            raise not_finite(self.output)
-        return [self._ranked(row) for row in batch]
+        return [self._ranked(row) for row in self.batch_of(outputs)]
 
     def restore(self, found: Detections, geometry: Geometry) -> Detections:
         """Return the classes with the whole image as their box."""
@@ -95,9 +66,6 @@ class Classifier(Family):
     def _ranked(self, row: NDArray[np.float32]) -> Detections:
         order = (-row).argsort(kind="stable")
         return Detections(_whole(len(row), *self.input_size), _probabilities(row)[order], order.astype(np.int64))
-
-    def _candidates(self, image: NDArray[np.float32], conf: float) -> Detections:
-        raise NotImplementedError  # `decode` needs none
 
 
 def _probabilities(row: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -22,8 +22,8 @@ _TASKS: dict[str, TaskName] = {
     "pose": "keypoints",
     "obb": "rotated",
     "classify": "classes",
+    "semantic": "semantic",
 }
-_OTHERS = {"semantic": "semantic segmentation"}
 SIZES = "orig_target_sizes"
 """The second input of a DETR with its post-processing inside: of each image, its width and height."""
 _DTYPES = ("float32", "float16", "uint8")
@@ -108,8 +108,7 @@ def _task(metadata: Mapping[str, str]) -> TaskName | None:
         task = "pose" if "kpt_shape" in metadata else next((name for word, name in _HEADS if word in head), task)
     if task is not None and task not in _TASKS:
         raise UsageProblem(
-            f"The model's metadata says that its task is {task!r}: a model for {_OTHERS.get(task, task)}. "
-            f"Supported are tasks {', '.join(_TASKS)}."
+            f"The model's metadata says that its task is {task!r}. Supported are tasks {', '.join(_TASKS)}."
         )
     if (channels := metadata.get("channels") or "3") != "3":
         raise UsageProblem(

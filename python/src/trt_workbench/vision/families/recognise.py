@@ -20,6 +20,7 @@ from trt_workbench.vision.families.detr_logits import DetrLogits, pair_of
 from trt_workbench.vision.families.detr_masks import DetrMasks, masks_among
 from trt_workbench.vision.families.detr_pixels import DetrPixels
 from trt_workbench.vision.families.metadata import read_facts
+from trt_workbench.vision.families.semantic import Semantic
 from trt_workbench.vision.families.yolov8 import YoloV8, YoloV8Keypoints, YoloV8Masks, YoloV8Rotated
 from trt_workbench.vision.families.yolov10 import YoloV10, YoloV10Keypoints, YoloV10Masks, YoloV10Rotated
 from trt_workbench.vision.families.yolox import YoloX
@@ -28,7 +29,7 @@ from trt_workbench.vision.preparation import options_of
 _KINDS: tuple[type[Family], ...] = (
     *(YoloV10, YoloV8, YoloX, Detr, DetrLogits, DetrPixels),
     *(YoloV8Masks, YoloV10Masks, DetrMasks, YoloV8Keypoints, YoloV10Keypoints),
-    *(YoloV8Rotated, YoloV10Rotated, Classifier),
+    *(YoloV8Rotated, YoloV10Rotated, Classifier, Semantic),
 )
 _FAMILIES = {family.name: family for family in _KINDS}
 # YOLOX, with the reading of its boxes fixed instead of decided by their values.

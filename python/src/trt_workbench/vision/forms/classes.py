@@ -12,9 +12,8 @@ from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import path_within
 from trt_workbench.core.hashing import hash_document
 from trt_workbench.core.image_files import images_below, is_image
-from trt_workbench.core.input_files import read_text
 from trt_workbench.vision.decode import image_size
-from trt_workbench.vision.forms.form import MOST_CLASSES, DataForm
+from trt_workbench.vision.forms.form import MOST_CLASSES, DataForm, read_lines
 
 LISTS = (".txt", ".csv", ".tsv")
 """Suffixes of a list of images with their classes."""
@@ -77,15 +76,10 @@ def _folders(folder: Path) -> tuple[list[tuple[str, int]], list[str], list[str]]
 
 
 def _listed(file: Path) -> tuple[list[tuple[str, int]], list[str], list[str]]:
-    try:
-        lines = read_text(file).splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise UsageProblem(f"The list of images cannot be read ({why}): {file}") from error
     found: dict[str, str] = {}
     notes: list[str] = []
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
+    for number, line in enumerate(read_lines(file, "list of images"), 1):
+        if not line:
             continue
         name, label = _parts(line, file, number)
         if found.setdefault(name, label) != label:
@@ -100,9 +94,9 @@ def _listed(file: Path) -> tuple[list[tuple[str, int]], list[str], list[str]]:
 def _parts(line: str, file: Path, number: int) -> tuple[str, str]:
     """Return the path in the list's folder, and the class, of a line."""
     separator = next((one for one in ("\t", ",") if one in line), None)
-    name, _, label = (part.strip() for part in line.strip().rpartition(separator or " "))
+    name, _, label = (part.strip() for part in line.rpartition(separator or " "))
     if not name or not label or not is_image(Path(name).name) or "\0" in name:
-        raise UsageProblem(f"{line.strip()!r:.80} is not the path of an image and a class: {file}:{number}")
+        raise UsageProblem(f"{line!r:.80} is not the path of an image and a class: {file}:{number}")
     place = Path(name)
     try:
         place = place.relative_to(file.absolute().parent) if place.is_absolute() else place

@@ -6,8 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.input_files import read_text
+
 MOST_CLASSES = 100_000
 """That are read of a data set."""
+LEFT_OUT = "-"
+"""A line of a list of classes for what is none."""
 DEFAULT_SPLIT = "val"
 _ALSO = {"val": ("valid", "validation"), "valid": ("val",), "validation": ("val",)}
 
@@ -15,6 +20,15 @@ _ALSO = {"val": ("valid", "validation"), "valid": ("val",), "validation": ("val"
 def split_names(split: str) -> tuple[str, ...]:
     """Return the names that a split goes by, its own first."""
     return (split, *_ALSO.get(split, ()))
+
+
+def read_lines(file: Path, what: str) -> list[str]:
+    """Return the lines of a text file without blank ones at its end. Raises UsageProblem, naming `what` it is."""
+    try:
+        return [line.strip() for line in read_text(file).rstrip().splitlines()]
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise UsageProblem(f"The {what} cannot be read ({why}): {file}") from error
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from trt_workbench.core.files import other_case
 from trt_workbench.core.input_files import read_bytes
 from trt_workbench.vision.forms.classes import LISTS, class_folders
 from trt_workbench.vision.forms.form import DEFAULT_SPLIT, split_names
+from trt_workbench.vision.forms.label_maps import images_of, map_folder
 from trt_workbench.vision.forms.voc import images_beside, split_lists, xml_files
 from trt_workbench.vision.forms.yolo import SUFFIXES
 
@@ -27,7 +28,7 @@ _ADDRESS = re.compile(rb'"coco_url"\s*:\s*"[^"]*/([^"/]+/[^"/]+)"')
 _NAMES = re.compile(rb"^names\s*:", re.MULTILINE)
 _KNOWN = (
     "data.yaml (Ultralytics), SPLIT/_annotations.coco.json (Roboflow), annotations/instances_SPLIT.json (COCO), "
-    "Annotations/*.xml (Pascal VOC), SPLIT/CLASS/ (classification)"
+    "Annotations/*.xml (Pascal VOC), images/SPLIT/ and masks/SPLIT/ (maps of classes), SPLIT/CLASS/ (classification)"
 )
 
 
@@ -74,7 +75,7 @@ def look_for_data(path: Path, split: str | None = None) -> DataPlace | None:
         names = ", ".join(str(file.relative_to(path)) for file in found)
         raise UsageProblem(f"The folder has several data sets ({names}); pass one of these files: {path}")
     if not found:
-        return _voc(path, split) or _by_class(path, split)
+        return _voc(path, split) or _maps(path, split) or _by_class(path, split)
     (file,) = found
     if file.suffix.lower() in SUFFIXES:
         wanted = split or DEFAULT_SPLIT
@@ -111,6 +112,12 @@ def _voc(path: Path, split: str | None) -> DataPlace | None:
     part = (split or DEFAULT_SPLIT) if split_lists(folder) else None
     words = f"{folder}, {counted(len(xml_files(folder)), 'XML file')}" + (f", split {part}" if part else "")
     return DataPlace(images_beside(folder), folder, part, words)
+
+
+def _maps(path: Path, split: str | None) -> DataPlace | None:
+    folder = map_folder(path, split_names(split or DEFAULT_SPLIT))
+    words = f"{folder}, a map of classes for each image"
+    return DataPlace(images_of(folder), folder, None, words) if folder else None
 
 
 def _by_class(path: Path, split: str | None) -> DataPlace | None:

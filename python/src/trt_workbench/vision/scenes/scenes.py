@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from trt_workbench.core.documents import write_json
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.vision.masks import run_lengths
+from trt_workbench.vision.masks import annotation_of, tight_box
 from trt_workbench.vision.scenes.render import render
 from trt_workbench.vision.scenes.shapes import SHAPES
 
@@ -43,7 +43,7 @@ def scene(seed: int, index: int) -> tuple[NDArray[np.uint8], NDArray[np.float32]
         in pixels around what can be seen of each object; the labels, int64 [K], indices into `CLASSES`. K may be 0.
     """
     rendered = render(seed, index)
-    boxes = np.array([_tight_box(mask) for mask in rendered.masks], np.float32).reshape(-1, 4)
+    boxes = np.array([tight_box(mask) for mask in rendered.masks], np.float32).reshape(-1, 4)
     return rendered.image, boxes, rendered.labels
 
 
@@ -131,26 +131,6 @@ def _write_images(folder: Path, images: int, seed: int) -> dict[str, Any]:
         document["images"].append({"id": image_id, "file_name": name, "height": height, "width": width, "license": 1})
         for mask, label in zip(rendered.masks, rendered.labels, strict=True):
             number = len(document["annotations"]) + 1
-            document["annotations"].append(_annotation(number, image_id, int(label), mask))
+            named = {"id": number, "image_id": image_id, "category_id": CATEGORY_IDS[int(label)]}
+            document["annotations"].append({**named, **annotation_of(mask)})
     return document
-
-
-def _annotation(number: int, image_id: int, label: int, mask: NDArray[np.bool_]) -> dict[str, Any]:
-    x, y, width, height = _tight_box(mask)
-    return {
-        "id": number,
-        "image_id": image_id,
-        "category_id": CATEGORY_IDS[label],
-        "bbox": [x, y, width, height],
-        "area": float(np.count_nonzero(mask)),
-        "iscrowd": 0,
-        # run lengths, as polygons cannot say the hole of a ring
-        "segmentation": {"size": [*mask.shape], "counts": run_lengths(mask, 0, 0, mask.shape).decode("ascii")},
-    }
-
-
-def _tight_box(mask: NDArray[np.bool_]) -> tuple[float, float, float, float]:
-    """x, y, width and height in pixels of the least box that holds every true pixel."""
-    columns, rows = np.flatnonzero(mask.any(axis=0)), np.flatnonzero(mask.any(axis=1))
-    x, y = columns[0], rows[0]
-    return float(x), float(y), float(columns[-1] - x + 1), float(rows[-1] - y + 1)

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from typing import Literal
 
-TaskName = Literal["boxes", "masks", "keypoints", "rotated", "classes"]
+TaskName = Literal["boxes", "masks", "keypoints", "rotated", "classes", "semantic"]

@@ -12,8 +12,9 @@ from trt_workbench.vision.tasks.classes import ImageClasses
 from trt_workbench.vision.tasks.keypoints import Poses
 from trt_workbench.vision.tasks.masks import InstanceMasks
 from trt_workbench.vision.tasks.rotated import OrientedBoxes
+from trt_workbench.vision.tasks.semantic import SemanticMasks
 
-_ALL: tuple[VisionTask, ...] = (Boxes(), InstanceMasks(), Poses(), OrientedBoxes(), ImageClasses())
+_ALL: tuple[VisionTask, ...] = (Boxes(), InstanceMasks(), Poses(), OrientedBoxes(), ImageClasses(), SemanticMasks())
 _TASKS: dict[str, VisionTask] = {task.name: task for task in _ALL}
 
 
