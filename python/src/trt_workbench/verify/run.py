@@ -266,7 +266,7 @@ class _Run:
         for name, row in judged.items():
             overflows = not is_finite(found[name]).all() or not np.isfinite(limits[self.precision][name].noise)
             if row["verdict"] in (WRONG, UNDECIDED) and overflows:
-                why, advice, _ = row["reason"].partition(_ADVICE)
+                why, advice, _ = str(row["reason"]).partition(_ADVICE)
                 row["reason"] = f"{why}{session.explained([inputs])}{advice}"
             if row["verdict"] == WRONG:
                 self._fail(case, name, f"{label} inputs: {row['reason']}", _arrays(inputs, found, expected))
