@@ -74,9 +74,10 @@ def profiler_stop() -> None:
 class DeviceArray:
     """A row-major array in device memory.
 
-    What it holds is complete when Python sees it, unless a call on a stream of the caller's made it: then it is complete
-    for what comes later on that stream, `__dlpack__` makes other streams wait for it, and `numpy` the host. One that was
-    made within a graph that is being captured holds what the graph's last replay wrote, for which the caller waits.
+    What it holds is complete when Python sees it, unless a call on a stream of the caller's made it: then it is
+    complete for what comes later on that stream, `__dlpack__` makes other streams wait for it, and `numpy` the host.
+    One that was made within a graph that is being captured holds what the graph's last replay wrote, for which the
+    caller waits.
 
     Also `__cuda_array_interface__` (version 3), for dtypes that numpy has, and DLPack (`torch.from_dlpack(array)`). No
     later call writes its memory while it, or an array that another library made of it, lives: a runner whose last
@@ -301,8 +302,8 @@ class Runner:
     Inputs are numpy arrays of the exact dtype, of any strides (bfloat16 as uint16 or ml_dtypes' type, fp8 as uint8 or
     ml_dtypes' type), arrays on the GPU (DLPack, else `__cuda_array_interface__`; row-major, unchanged until the call is
     waited for), or an ImageBatch. Arrays on the GPU are used in place, at up to four addresses for each shape; from
-    further addresses, those of up to 16 MiB are copied on the device, as a graph holds addresses. State inputs may be left out. The calling thread's CUDA device
-    stays selected, whichever the engine's is.
+    further addresses, those of up to 16 MiB are copied on the device, as a graph holds addresses. State inputs may be
+    left out. The calling thread's CUDA device stays selected, whichever the engine's is.
     """
 
     def __init__(self, engine: Engine, options: RunnerOptions | None = None) -> None:
@@ -375,8 +376,9 @@ class Runner:
         """Measure single calls, one after the other, from ordinary host memory to ordinary host memory.
 
         The device's times are taken whether the runner's options ask for them or not. `end_to_end_ms` includes both
-        host copies: what a C++ program sees that calls this runner. `start_ms` and `end_ms` are of the host clock. Of the options it takes iterations, duration_s, warmup_ms (of host time) and
-        profiler; the rest is as the runner was made. State inputs may be left out: they go on from call to call.
+        host copies: what a C++ program sees that calls this runner. `start_ms` and `end_ms` are of the host clock. Of
+        the options it takes iterations, duration_s, warmup_ms (of host time) and profiler; the rest is as the runner
+        was made. State inputs may be left out: they go on from call to call.
 
         Raises:
             UsageProblem: the inputs do not fit the engine.
