@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,6 +17,7 @@ from trt_workbench.core.errors import CheckFailed, ComponentMissing, UsageProble
 from trt_workbench.core.files import write_bytes
 from trt_workbench.core.hashing import hash_bytes
 from trt_workbench.core.interruptible import call_interruptibly
+from trt_workbench.core.launcher import task
 from trt_workbench.core.precision import names
 from trt_workbench.engine import cache, native, timing_cache
 from trt_workbench.engine.build_phases import BuildPhases, Progress
@@ -288,10 +290,11 @@ def _run_build(prepared: PreparedBuild, options: Any, progress: Progress | None,
     except Exception as error:
         if isinstance(error, UsageProblem) and _LOST in str(error):
             before, _, path = str(error).rpartition(" Model: ")
+            fix = task("sanitize-onnx", shlex.quote(path), "--also", "conv-2d", "-o", "FILE.onnx")
             raise UsageProblem(
-                f"{before} This is a fault in TensorRT's optimiser, seen in 8.6 where a convolution reads a cache "
-                "joined with a chunk, and the end of both is an output. Use a newer TensorRT, or another backend. "
-                f"Model: {path}"
+                f"{before} This is a fault in TensorRT's optimiser, seen in 8.6 where a convolution over one dimension "
+                "reads a cache joined with a chunk, and the end of both is an output. Write such convolutions over "
+                f"two: {fix}. Or use a newer TensorRT, or another backend. Model: {path}"
             ) from error
         if not phases.is_over:
             raise

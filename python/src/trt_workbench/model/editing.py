@@ -19,6 +19,9 @@ from trt_workbench.core.errors import UsageProblem
 from trt_workbench.model.constants import Array
 from trt_workbench.model.walking import all_graphs, all_nodes, defined, reads, subgraphs, use_counts
 
+# Where axes are an input, from which operator set on; an attribute before.
+_AXES_ARE_INPUTS = {"ReduceMax": 18, "ReduceSum": 13, "Squeeze": 13, "Unsqueeze": 13}
+
 
 class Names:
     """The names of a model's tensors and nodes, in all of its graphs, and further ones that it does not have."""
@@ -82,6 +85,12 @@ class NodeWriter:
         name = made if not output else self.names.fresh(f"{made}_{operator}")
         self.nodes.append(helper.make_node(operator, list(inputs), [made], name=name, **attributes))
         return made
+
+    def along(self, operator: str, x: str, axis: int, version: int, **options: Any) -> str:
+        """Add a node that takes axes, in the form of a version of ONNX's operators; see `node`."""
+        if version >= _AXES_ARE_INPUTS[operator]:
+            return self.node(operator, x, self.constant(np.array([axis], np.int64)), **options)
+        return self.node(operator, x, axes=[axis], **options)
 
     def fresh(self, stem: str = "") -> str:
         """Return a name that nothing has."""

@@ -69,7 +69,6 @@ RANGES = "trtw__ranges"
 one over the least magnitude above 0, or 0."""
 _COLUMNS = 4
 _OLDEST = 9  # Where, and comparisons of all floats
-_AXES_ARE_AN_INPUT = 18
 _HALVES = (*kinds("fp16"), *kinds("bf16"))
 # What a node reads before it is rounded.
 Watches = Callable[[onnx.NodeProto], Sequence[str]]
@@ -183,12 +182,9 @@ class _Watcher:
 
     def _over_rounds(self, name: str, count: int) -> str:
         """Return the ranges over all rounds of a loop, of which there may be none."""
-        writer, axes = self.writer, np.array([0], np.int64)
-        none = writer.constant(np.zeros((1, count, _COLUMNS), np.float32))
-        joined = writer.node("Concat", none, name, axis=0)
-        if self._opset < _AXES_ARE_AN_INPUT:
-            return writer.node("ReduceMax", joined, axes=[0], keepdims=0)
-        return writer.node("ReduceMax", joined, writer.constant(axes), keepdims=0)
+        none = self.writer.constant(np.zeros((1, count, _COLUMNS), np.float32))
+        joined = self.writer.node("Concat", none, name, axis=0)
+        return self.writer.along("ReduceMax", joined, 0, self._opset, keepdims=0)
 
     def _range(self, name: str) -> str:
         writer, zero = self.writer, self.writer.constant(np.zeros(1, np.float32))

@@ -22,7 +22,6 @@ from trt_workbench.model.sanitize.folding import fold_constants, fold_shapes
 
 # Axes of Unsqueeze and ReduceSum, and Slice's bounds, are inputs from here on.
 _OLDEST_OPSET = 13
-_AXES_ARE_INPUTS = {"ReduceMax": 18, "ReduceSum": 13, "Unsqueeze": 13}
 _FOLD_BYTES = 1 << 20
 
 
@@ -39,9 +38,7 @@ class _Splice(NodeWriter):
 
     def over(self, operator: str, x: str, axis: int, **attributes: Any) -> str:
         """Add a node that takes axes."""
-        if self._opset >= _AXES_ARE_INPUTS[operator]:
-            return self.node(operator, x, self.number([axis]), **attributes)
-        return self.node(operator, x, axes=[axis], **attributes)
+        return self.along(operator, x, axis, self._opset, **attributes)
 
     def sizes(self, x: str, first: int, end: int) -> str:
         """Add what computes the sizes of dimensions `first` to `end` - 1."""

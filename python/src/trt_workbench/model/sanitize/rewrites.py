@@ -28,6 +28,7 @@ from trt_workbench.model.proto import Dims, integer, is_external, kinds_where, s
 from trt_workbench.model.sanitize.attention import RULES as ATTENTION_RULES
 from trt_workbench.model.sanitize.attention import rewrite_attention
 from trt_workbench.model.sanitize.branches import inline_ifs
+from trt_workbench.model.sanitize.convolutions import conv_2d
 from trt_workbench.model.sanitize.doubles import double_to_float
 from trt_workbench.model.sanitize.folding import fold_constants, fold_shapes
 from trt_workbench.model.sanitize.integers import clamp_int64, int32_indices
@@ -299,6 +300,7 @@ REWRITES: Mapping[str, tuple[Rewrite, bool]] = {
     "double-to-float": (lambda model, _: double_to_float(model), True),
     "finite-masks": (finite_masks, False),
     "opset-17": (lambda model, _: lower_opset(model), False),
+    "conv-2d": (lambda model, _: conv_2d(model), False),
     "dedupe-initializers": (dedupe_initializers, True),
     "remove-unused": (lambda model, _: remove_unused(model), True),
     "name-nodes": (names_of_nodes, True),
