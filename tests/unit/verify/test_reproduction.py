@@ -37,13 +37,13 @@ def of(backend: str, precision: str = "fp32", provenance: Any = None, profile: s
 @pytest.fixture(autouse=True)
 def _available(monkeypatch: pytest.MonkeyPatch) -> None:
     from trt_workbench.backends.base import Availability
-    from trt_workbench.verify import reproduction
+    from trt_workbench.verify import opening
 
     class Backend:
         def availability(self) -> Availability:
             return Availability(ok=True, versions={"tensorrt": "8.6.0"})
 
-    monkeypatch.setattr(reproduction, "require_backend", lambda *_: Backend())
+    monkeypatch.setattr(opening, "require_backend", lambda *_: Backend())
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,11 @@ def can_match(array: Array) -> bool:
     return kind(array) in (Kind.REAL, Kind.WHOLE) and array.ndim > 1 and 1 < array.shape[1] <= _MOST_MATCHED
 
 
+def identical(found: Array, expected: Array) -> bool:
+    """Whether two arrays have the same shape and equal elements."""
+    return bool(np.array_equal(found, expected))
+
+
 def log_softmax(logits: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
     """Return the logarithms of the probabilities along the last axis."""
     shifted = logits.astype(np.float64) - logits.max(axis=-1, keepdims=True)

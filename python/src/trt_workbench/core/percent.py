@@ -20,6 +20,11 @@ def share(value: float, digits: int = 0) -> str:
     return f"{percent:.{digits}f}"
 
 
+def signed(difference: float, digits: int = 0) -> str:
+    """Return a difference of shares in percent with its sign, as `share`."""
+    return f"{'-' if difference < 0 else '+'}{share(abs(difference), digits)}"
+
+
 def _rounded_away(value: float, percent: float, digits: int) -> bool:
     shown = round(percent, digits)
     return (value > 0 and shown == 0) or (value < 1 and shown == 100)

@@ -20,7 +20,7 @@ def require_pyarrow() -> None:
         import pyarrow.parquet  # noqa: F401
     except ImportError as error:
         raise ComponentMissing(
-            f"Parquet needs the package pyarrow ({error}); install it (50 MB): {task('setup-parquet')}."
+            f"Parquet needs the package pyarrow; install it (50 MB): {task('setup-parquet')}."
         ) from error
 
 

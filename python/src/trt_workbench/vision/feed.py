@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Session
 from trt_workbench.backends.images import DetectingSession, Head, ImageSession, ImageTransform
+from trt_workbench.core.compare import identical
 from trt_workbench.core.errors import CheckFailed, ComponentMissing, UsageProblem
 from trt_workbench.core.memory import require_room
 from trt_workbench.vision.families import DecodeSettings, Detections, Family
@@ -210,7 +211,7 @@ def _require_same(ran: Ran, wanted: Wanted) -> None:
         zip(ran.found, decoded(wanted.family, ran.outputs, wanted.decoding), strict=True)
     ):
         pairs = ((getattr(ours, name), getattr(theirs, name)) for name in ("boxes", "scores", "labels"))
-        if not all(np.array_equal(one, other) for one, other in pairs):
+        if not all(identical(one, other) for one, other in pairs):
             raise CheckFailed(
                 f"The boxes that the device found in image {index} of the first batch differ from those that the "
                 f"processor finds in the same outputs ({len(ours.scores)} and {len(theirs.scores)} boxes). Pass "

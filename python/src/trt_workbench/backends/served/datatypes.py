@@ -12,26 +12,18 @@ from numpy.typing import NDArray
 
 from trt_workbench.core.errors import DeviceFailure, UsageProblem
 
-NUMPY = {
-    "BOOL": "bool",
-    "UINT8": "uint8",
-    "UINT16": "uint16",
-    "UINT32": "uint32",
-    "UINT64": "uint64",
-    "INT8": "int8",
-    "INT16": "int16",
-    "INT32": "int32",
-    "INT64": "int64",
-    "FP16": "float16",
-    "BF16": "bfloat16",
-    "FP32": "float32",
-    "FP64": "float64",
-}
+_KINDS = (
+    np.dtype(np.bool_),
+    *(np.dtype(f"{kind}{size}") for kind in "ui" for size in (1, 2, 4, 8)),
+    *(np.dtype(f"f{size}") for size in (2, 4, 8)),
+    np.dtype(ml_dtypes.bfloat16),
+)
+NUMPY = {kind.name.upper().replace("FLOAT", "FP").replace("BFP", "BF"): kind.name for kind in _KINDS}
 """NumPy's name of each type that holds numbers."""
 PROTOCOL = {name: datatype for datatype, name in NUMPY.items()}
 """The protocol's name of each of NumPy's."""
-# JSON has no form for them.
-_ONLY_BINARY = ("float16", "bfloat16")
+# JSON has no form for floats of two bytes.
+_ONLY_BINARY = tuple(kind.name for kind in _KINDS if kind.kind not in "biu" and kind.itemsize == 2)
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
 from trt_workbench.console.common import print_line
 from trt_workbench.core.counts import counted
+from trt_workbench.core.percent import share, signed
 from trt_workbench.core.statistics.summary import claimed
 
 if TYPE_CHECKING:
@@ -31,19 +33,19 @@ def show_transcribed(found: Transcribed, console: Console) -> None:
         line(_speed(side, found.at_once))
     for name, one in found.differences.items():
         line(
-            f"{name}: WER {one.wer.value:+.2%}{_interval(one.wer, ' ({:+.2%} to {:+.2%})')} compared with the "
-            f"reference; {counted(one.utterances_changed, 'utterance')} changed"
+            f"{name}: WER {_difference(one.wer.value)}{_interval(one.wer, ' ({} to {})', _difference)} compared "
+            f"with the reference; {counted(one.utterances_changed, 'utterance')} changed"
         )
         for change in found.changes[name][:_SHOWN]:
             line(f"  {change.utterance}: {change.text!r}: {change.reference!r} became {change.found!r}")
     if found.faults:
-        title = f"Self-test of decoding; WER without a fault: {found.faults_wer:.2%}"
+        title = f"Self-test of decoding; WER without a fault: {_percent(found.faults_wer or 0.0)}"
         table = Table("planted fault", "WER", "caught", title=title)
         for fault in found.faults:
             if fault.wer is None:
                 table.add_row(fault.fault, "-", f"not planted: {fault.reason}")
             else:
-                table.add_row(fault.fault, f"{fault.wer:.2%}", "yes" if fault.caught else "NO")
+                table.add_row(fault.fault, _percent(fault.wer), "yes" if fault.caught else "NO")
         console.print(table)
 
 
@@ -51,9 +53,9 @@ def _row(side: Side) -> tuple[str, ...]:
     failed = ", ".join(gate.gate for gate in side.gates if gate.verdict == "failed")
     return (
         side.name,
-        f"{side.wer.value:.2%}",
-        _interval(side.wer, "{:.2%} to {:.2%}") or "-",
-        f"{side.token_error_rate.value:.2%}",
+        _percent(side.wer.value),
+        _interval(side.wer, "{} to {}", _percent) or "-",
+        _percent(side.token_error_rate.value),
         "-" if not side.gates else f"FAILED: {failed}" if failed else "passed",
     )
 
@@ -68,5 +70,13 @@ def _speed(side: Side, at_once: int) -> str:
     return f"{side.name} on {side.backend}: real-time factor {side.real_time_factor:.4f}, {at_once} at once{words}"
 
 
-def _interval(score: Score, form: str) -> str:
-    return "" if score.ci95 is None else form.format(*score.ci95)
+def _interval(score: Score, form: str, text: Callable[[float], str]) -> str:
+    return "" if score.ci95 is None else form.format(*map(text, score.ci95))
+
+
+def _percent(rate: float) -> str:
+    return f"{share(rate, 2)}%"
+
+
+def _difference(rates: float) -> str:
+    return f"{signed(rates, 2)}%"

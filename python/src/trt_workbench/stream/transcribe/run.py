@@ -16,6 +16,7 @@ from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import append_lines
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.hashing import hash_file
+from trt_workbench.core.percent import share, signed
 from trt_workbench.core.statistics.summary import summarize
 from trt_workbench.stream.decoding.opening import Load, open_decoder
 from trt_workbench.stream.decoding.parts import TextPredictor
@@ -276,8 +277,8 @@ class Transcription:
     def _gated(self, side: Side, loss: Rate) -> Side:
         asked, gates = self._settings, []
         if asked.max_wer is not None:
-            gates.append(_gate("wer", side.wer.value, asked.max_wer, f"WER {side.wer.value:.2%}"))
-        text = f"WER is {loss.value:+.2%} compared with the reference"
+            gates.append(_gate("wer", side.wer.value, asked.max_wer, f"WER {share(side.wer.value, 2)}%"))
+        text = f"WER is {signed(loss.value, 2)}% compared with the reference"
         gates.append(_gate("wer_loss", loss.value, asked.max_wer_loss, text))
         return side.model_copy(update={"gates": gates})
 
