@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -15,9 +16,12 @@ METADATA = {"task": "semantic", "names": "['red', 'green', 'blue']"}
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    path = write_onnx(
-        tmp_path / "m.onnx", "g (float[N,3,32,32] images) => (float[N,3,32,32] o) { o = Identity(images) }"
-    )
+    return written(tmp_path / "m.onnx", "o = Identity(images)")
+
+
+def written(path: Path, nodes: str, **weights: Any) -> Path:
+    """Write a model of these nodes from `images` to `o`."""
+    write_onnx(path, f"g (float[N,3,32,32] images) => (float[N,3,32,32] o) {{ {nodes} }}", weights)
     made = onnx.load(path)
     onnx.helper.set_model_props(made, METADATA)
     onnx.save(made, path)
@@ -26,19 +30,23 @@ def model(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """Four images of two halves; the right half of the last one is annotated wrongly."""
-    for number in range(4):
+    """Four images of two halves; the right half of one is annotated wrongly."""
+    return halves(tmp_path / "set", "val", 4)
+
+
+def halves(root: Path, split: str, count: int) -> Path:
+    for number in range(count):
         plane = np.zeros((24, 40), np.uint8)
         plane[:, 20:] = 1 + number % 2
         pixels = np.eye(3, dtype=np.uint8)[plane][..., ::-1] * 200
-        file = tmp_path / "set" / "images" / "val" / f"{number}.png"
-        for one in (file, tmp_path / "set" / "masks" / "val" / file.name):
+        file = root / "images" / split / f"{number}.png"
+        for one in (file, root / "masks" / split / file.name):
             one.parent.mkdir(parents=True, exist_ok=True)
         cv2.imwrite(str(file), np.ascontiguousarray(pixels))
         plane[:, 20:] = 2 if number == 2 else plane[:, 20:]
-        cv2.imwrite(str(tmp_path / "set" / "masks" / "val" / file.name), plane)
-    (tmp_path / "set" / "classes.txt").write_text("red\ngreen\nblue\n")
-    return tmp_path / "set"
+        cv2.imwrite(str(root / "masks" / split / file.name), plane)
+    (root / "classes.txt").write_text("red\ngreen\nblue\n")
+    return root
 
 
 @pytest.mark.parametrize(
@@ -76,3 +84,39 @@ def test_precisions_are_compared_by_miou(model: Path, data: Path, tmp_path: Path
         "--output", tmp_path / "run", code=1,
     )  # fmt: skip
     assert json.loads((tmp_path / "run" / "decision.json").read_text())["figure"] == "mIoU"
+
+
+def test_the_search_of_quantize_goes_by_miou(tmp_path: Path) -> None:
+    """In int8, the channels beside one a thousand times as large are lost; one convolution in fp32 keeps them."""
+    wide = np.array([1000, 1, 1, 1], np.float32).reshape(1, 4, 1, 1)
+    first, last = np.eye(4, 3, -1, np.float32), np.eye(3, 4, 1, np.float32)
+    first[0] = 1
+    nodes = "a = Conv(images, w0) b = Mul(a, wide) [planted] c = Conv(b, w1) [last] o = Conv(c, w2)"
+    weights = {"w0": first[..., None, None], "wide": wide, "w1": last[..., None, None]}
+    path = written(tmp_path / "m.onnx", nodes, **weights, w2=np.eye(3, dtype=np.float32)[..., None, None])
+    data = halves(tmp_path / "set", "train", 16)
+    asked = ["--to", "int8", "--calibration", data / "images" / "train", "--annotations", data / "masks" / "train"]
+    words = ["quantize", path, *asked, "--keep-score", 0.005, "--output", tmp_path / "made.onnx"]
+    assert "mIoU on 8 held-out images: " in stdout_of(*words)
+    search = json.loads((tmp_path / "made.json").read_text())["search"]
+    assert (search["figure"], search["unit"], search["chosen"]["kept"]) == ("mIoU", "images", 1)
+    assert json.loads((tmp_path / "made.search" / "search.json").read_text())["order"][0] == "planted"
+
+
+def test_how_images_are_prepared_is_found_out_by_miou(tmp_path: Path) -> None:
+    """Where pixels are not from 0 to 1, this model takes all of them for green."""
+    nodes = "a = Sub(images, full) b = Abs(a) c = Sub(near, b) o = Mul(c, others)"
+    weights = {"full": 200 / 255, "near": 0.3, "others": np.array([1, 0, 1]).reshape(3, 1, 1)}
+    path = written(tmp_path / "m.onnx", nodes, **{name: np.float32(value) for name, value in weights.items()})
+    bare = onnx.load(path)
+    del bare.metadata_props[:]
+    onnx.save(bare, path)
+    stdout_of(
+        "eval-vision", path, "--data", halves(tmp_path / "set", "val", 64), "--family", "semantic",
+        "--resize", "stretch", "--classes", "by-order", "--backend", "ort-cpu", "--output", tmp_path / "run",
+    )  # fmt: skip
+    found = json.loads((tmp_path / "run" / "metrics.json").read_text())["probe"]
+    assert found["chosen"] == {"normalize": "none", "channel_order": "rgb"}
+    best, *others = [way["mIoU"] for way in found["ways"]]
+    assert best > 0.9
+    assert all(one < 0.5 for one in others)

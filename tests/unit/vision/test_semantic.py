@@ -25,9 +25,13 @@ SIZE = (96, 112)
 
 
 def family(classes: int = 3, resize: str | None = "stretch", **metadata: str) -> Family:
-    images, output = TensorSpec("images", "float32", (None, 3, *SIZE)), (None, classes, 24, 28)
+    return recognised("float32", (None, classes, 24, 28), resize, **metadata)
+
+
+def recognised(dtype: str, output: tuple[int | None, ...], resize: str | None = "stretch", **metadata: str) -> Family:
+    images = TensorSpec("images", "float32", (None, 3, *SIZE))
     said = Preparation(family="semantic", normalize="none", resize=resize)
-    return recognise([images], [TensorSpec("logits", "float32", output)], metadata, said)
+    return recognise([images], [TensorSpec("logits", dtype, output)], metadata, said)
 
 
 def found_in(made: Family, logits: Any, size: tuple[int, int]) -> Any:
@@ -84,6 +88,10 @@ def test_what_are_no_logits_is_refused() -> None:
         family().decode({"logits": np.zeros((1, 4, 24, 28), np.float32)})
     with refused(UsageProblem):
         family(names="['a', 'b']")
+    with refused(UsageProblem):
+        recognised("float32", (None, 24, 28))
+    with refused(UsageProblem):
+        recognised("int64", (None, 1, 24, 28))
 
 
 def masks(planes: list[Any]) -> Masks:
