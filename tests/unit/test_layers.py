@@ -47,7 +47,7 @@ EXPORTERS = ("model/llm_known.py", "llm/graph.py", "llm/graphs.py")
 RUNTIMES = ("onnxruntime", "tensorrt", "tensorrt_rtx", "torch", "transformers", "trt_workbench_native")
 HEAVY = ("numpy", "cv2", "onnx", "onnxruntime", "torch", "transformers", "matplotlib", "scipy", "hotcoco")
 # They name PyTorch, the package.
-PACKAGES_NAMED = ("core/environment.py", "core/launcher.py")
+PACKAGES_NAMED = ("core/environment.py", "core/launcher.py", "infer/settings.py")
 MODULES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
 
 

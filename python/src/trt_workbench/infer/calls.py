@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -284,5 +284,4 @@ def _figures(name: str, label: str, medians_ms: list[float]) -> dict[str, Any]:
 
 
 def _interval(values_ms: list[float]) -> dict[str, float]:
-    found = median_interval([value * 1e3 for value in values_ms])
-    return {"median": found.median, "low": found.low, "high": found.high, "coverage": found.coverage}
+    return asdict(median_interval([value * 1e3 for value in values_ms]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from threading import Barrier
 from typing import Any
 
@@ -64,9 +65,9 @@ def measure_devices(
         "devices": list(settings.devices),
         "processors": processors,
         "rounds": ROUNDS,
-        "first_qps": _interval(alone),
-        "throughput_qps": _interval(totals),
-        "times_first": _interval([total / one for total, one in zip(totals, alone, strict=True)]),
+        "first_qps": asdict(median_interval(alone)),
+        "throughput_qps": asdict(median_interval(totals)),
+        "times_first": asdict(median_interval([total / one for total, one in zip(totals, alone, strict=True)])),
     }
     records = [
         {"schema_version": 1, "kind": "devices", "round": number, "devices": list(devices), "throughput_qps": rates}
@@ -118,8 +119,3 @@ def _check(
                     f"GPU {device} gives another output {name} than GPU {engines.devices[0]}: {result.mismatches} of "
                     f"{result.elements} elements differ. {result.note}".rstrip()
                 )
-
-
-def _interval(values: list[float]) -> dict[str, float]:
-    found = median_interval(values)
-    return {"median": found.median, "low": found.low, "high": found.high, "coverage": found.coverage}

@@ -25,7 +25,7 @@ MODEL_SUFFIXES = (".onnx", ".pt2")
 Note = Callable[[str], None]
 Step = Callable[[int], None]
 
-CALLS = ("buffer", "numpy", "pinned", *("torch",), "view")
+CALLS = ("buffer", "numpy", "pinned", "torch", "view")
 """Where a user's arrays lie: in the slot's own buffer, ordinary or page-locked memory, on the GPU, strided."""
 
 _DATA, _CHECKS = "Inputs and outputs", "Checks"
