@@ -17,6 +17,7 @@ from trt_workbench.quantize.figures import FIGURE_NAMES, Figure, array_scores, s
 from trt_workbench.quantize.scores import ResampledScore, coco_scores
 from trt_workbench.quantize.settings import CalibrationSettings, ScoreSettings
 from trt_workbench.vision import (
+    CALIBRATION_SPLIT,
     TASK_KEYS,
     CocoDataset,
     CocoEvaluation,
@@ -30,7 +31,6 @@ from trt_workbench.vision import (
 
 RANGES, HELD_OUT = HALVES
 """The halves of the calibration data: ranges are found on one, and candidates scored on the other."""
-_SPLIT = "train"  # of data.yaml, as calibration images are
 
 
 class Scorer(Protocol):
@@ -142,7 +142,7 @@ def labels_of(settings: ScoreSettings, calibration: CalibrationSettings) -> Coco
     assert annotations is not None  # as the score is AP
     if not images.is_dir():
         raise UsageProblem(f"With --annotations, --calibration must be the folder of their images: {images}")
-    split = settings.split or _SPLIT
+    split = settings.split or CALIBRATION_SPLIT
     return read_dataset(images, annotations, split=split, exif=calibration.exif, allow_missing=True)
 
 
