@@ -11,7 +11,7 @@ import pytest
 from tests.in_app import stdout_of
 from tests.onnx_text import write_onnx
 
-METADATA = {"task": "semantic", "names": "['red', 'green', 'blue']"}
+NAMES = ["red", "green", "blue"]
 
 
 @pytest.fixture
@@ -19,11 +19,11 @@ def model(tmp_path: Path) -> Path:
     return written(tmp_path / "m.onnx", "o = Identity(images)")
 
 
-def written(path: Path, nodes: str, **weights: Any) -> Path:
+def written(path: Path, nodes: str, classes: int = 3, **weights: Any) -> Path:
     """Write a model of these nodes from `images` to `o`."""
-    write_onnx(path, f"g (float[N,3,32,32] images) => (float[N,3,32,32] o) {{ {nodes} }}", weights)
+    write_onnx(path, f"g (float[N,3,32,32] images) => (float[N,{classes},32,32] o) {{ {nodes} }}", weights)
     made = onnx.load(path)
-    onnx.helper.set_model_props(made, METADATA)
+    onnx.helper.set_model_props(made, {"task": "semantic", "names": str(NAMES[:classes])})
     onnx.save(made, path)
     return path
 
@@ -68,6 +68,15 @@ def test_pixels_are_scored_and_shown(model: Path, data: Path, tmp_path: Path, op
     assert metrics["AP"] is None
     assert [row["mIoU"] for row in metrics["per_class"]] == [1.0, pytest.approx(1 / 2), pytest.approx(2 / 3)]
     assert "mIoU" in (tmp_path / "run" / "report.html").read_text()
+
+
+def test_nothing_found_is_a_score_of_zero_and_a_note(tmp_path: Path, data: Path) -> None:
+    path = written(tmp_path / "m.onnx", "o = Conv(images, w)", 1, w=np.full((1, 3, 1, 1), -1, np.float32))
+    (data / "classes.txt").write_text("red\n-\n-\n")
+    stdout_of("eval-vision", path, "--backend", "ort-cpu", "--data", data, "--output", tmp_path / "run")
+    metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    assert metrics["mIoU"] == 0.0
+    assert "The model detected nothing, so mIoU is 0; check the preprocessing and the family." in metrics["notes"]
 
 
 def test_pixels_are_predicted_and_drawn(model: Path, data: Path, tmp_path: Path) -> None:

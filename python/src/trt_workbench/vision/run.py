@@ -198,7 +198,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
             self.overflow = overflow
             found.notes.append(INFINITE_INSIDE + overflow)
         if len(images) and not len(found.detections):
-            found.notes.append(f"{NOTHING}, so AP is 0; {self._why_nothing()}.")
+            found.notes.append(f"{NOTHING}, so {self.task.decided_by} is 0; {self._why_nothing()}.")
         if left := [self.dataset.images[block.start + place].file_name for place in sorted(skipped)]:
             found.notes.append(f"{LEFT_OUT} {counted(len(left), 'image')}: {', '.join(left)}.")
         return found
@@ -322,7 +322,8 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
             with contextlib.suppress(UsageProblem, NotFinite):  # no scores, so that this range is wrong, too
                 count += int(at_least(family.decode(outputs)[0].scores, SCORE_THRESHOLD).sum())
         if not count:
-            return "check the preprocessing, the family and --conf"
+            by_score = self.task.measures[0].by_score
+            return f"check the preprocessing{', the family and --conf' if by_score else ' and the family'}"
         range_, own = ("0 to 255", "divides by 255") if scale == 1 else ("0 to 1", "does not divide by 255")
         found = counted(count, "object")
         return f"with pixels from {range_} it finds {found} on some images: it {own} itself; change the export"
