@@ -348,7 +348,6 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
         """What was asked and chosen: the part of `metrics.json` that does not depend on the result."""
         request, settings, detector = self.request, self.settings, self.detector
         family, decoding, record = detector.family, detector.decoding, detector.session.record()
-        iou = decoding.iou if decoding.iou is not None else family.default_iou
         return {
             "model": {
                 "path": str(request.model.absolute()),
@@ -365,7 +364,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
             "allow_unverified": request.allow_unverified,
             "settings": {
                 "conf": decoding.conf,
-                "iou": None if family.default_iou is None else iou,
+                "iou": family.overlap(decoding),
                 "max_dets": decoding.max_dets,
                 "clip_boxes": family.clips_boxes,
                 "batch": settings.batch,

@@ -280,6 +280,10 @@ class Family(abc.ABC):
         """Return what `decode` does with outputs of these shapes, for a device; None where only the processor can."""
         return None
 
+    def overlap(self, settings: DecodeSettings) -> float | None:
+        """Return the overlap above which the lower-scored box of a class is dropped; None where none is dropped."""
+        return None if self.default_iou is None else settings.iou or self.default_iou
+
     def read(self, outputs: Mapping[str, NDArray[Any]], *names: str) -> list[NDArray[Any]]:
         """Return the outputs of these names. Raises UsageProblem where the model returned others."""
         if missing := sorted({*names} - outputs.keys()):
@@ -303,10 +307,10 @@ class Family(abc.ABC):
         found = self._candidates(image, settings.conf)
         if not np.isfinite(found.boxes).all():
             raise not_finite(self.output)
-        if self.default_iou is None:
+        if (iou := self.overlap(settings)) is None:
             keep = (-found.scores).argsort(kind="stable")[: settings.max_dets]
         else:
-            keep = self._survivors(found, settings.iou or self.default_iou, settings.max_dets)
+            keep = self._survivors(found, iou, settings.max_dets)
         return found.take(keep)
 
     def _survivors(self, found: Detections, iou: float, limit: int) -> NDArray[np.intp]:

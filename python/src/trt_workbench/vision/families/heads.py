@@ -6,11 +6,6 @@ from trt_workbench.backends.images import Head, Place
 from trt_workbench.vision.families.base import DecodeSettings, Family
 
 
-def overlap_of(family: Family, settings: DecodeSettings) -> float | None:
-    """Return the overlap above which boxes are dropped; None for a family without suppression."""
-    return None if family.default_iou is None else settings.iou or family.default_iou
-
-
 def rows_head(family: Family, name: str, columns: int, rows: int, settings: DecodeSettings) -> Head:
     """Return the head of rows that begin with a box, its score and its class."""
     return Head(

@@ -23,7 +23,6 @@ from trt_workbench.vision.families.base import (
     refuse_other_heads,
 )
 from trt_workbench.vision.families.head import HeadRows, YoloHead
-from trt_workbench.vision.families.heads import overlap_of
 from trt_workbench.vision.families.keypoint_rows import WithKeypoints
 from trt_workbench.vision.families.prototypes import WithMasks
 from trt_workbench.vision.families.rotated_rows import WithAngles
@@ -90,7 +89,7 @@ class YoloV8(YoloHead):
             form="centre",
             label_major=not self.transposed,
             conf=settings.conf,
-            iou=overlap_of(self, settings),
+            iou=self.overlap(settings),
             most=_MAX_CANDIDATES,
             max_dets=settings.max_dets,
         )

@@ -23,7 +23,6 @@ from trt_workbench.vision.families.base import (
     cells,
     corners,
 )
-from trt_workbench.vision.families.heads import overlap_of
 
 # Every n-th cell is sampled to distinguish raw from decoded boxes; a prime n does not stay in one column.
 _SAMPLE = 11
@@ -108,7 +107,7 @@ class YoloX(Family):
             sizes=self.encoding,
             strides=strides,
             conf=settings.conf,
-            iou=overlap_of(self, settings),
+            iou=self.overlap(settings),
             max_dets=settings.max_dets,
         )
 
