@@ -16,8 +16,9 @@ from tests.v2_server import V2Server
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.ort.cpu import OrtCpuBackend
 from trt_workbench.backends.served.address import TOKEN
-from trt_workbench.backends.served.datatypes import NUMPY, PROTOCOL, numpy_dtype
+from trt_workbench.backends.served.datatypes import NUMPY, PROTOCOL
 from trt_workbench.backends.served.v2 import V2Backend
+from trt_workbench.core.array_files import numpy_dtype
 from trt_workbench.core.errors import ComponentMissing, DeviceFailure, UsageProblem
 
 grpc = pytest.importorskip("grpc")

@@ -13,7 +13,12 @@ import pytest
 from tests.in_app import json_of, stderr_of, trtw
 from tests.texts import held
 
+from trt_workbench.backends.base import SessionOptions
+from trt_workbench.backends.registry import get_backend
+from trt_workbench.backends.served.http_client import HttpClient
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.workspace import models_dir
+from trt_workbench.model.llm_directory import examine_llm_directory
 
 pytest.importorskip("torch")
 MODEL = models_dir() / "tiny-lm"
@@ -22,10 +27,7 @@ MODEL = models_dir() / "tiny-lm"
 @contextmanager
 def served(fault: str = "") -> Iterator[str]:
     """Serve the embedded model as vLLM does: log-probabilities of the prompt's tokens and of the likeliest, by id."""
-    from trt_workbench.backends.base import SessionOptions
-    from trt_workbench.backends.registry import get_backend
     from trt_workbench.core.compare import log_softmax
-    from trt_workbench.model.llm_directory import examine_llm_directory
 
     model = get_backend("torch").load_language(examine_llm_directory(MODEL), SessionOptions(extra={"device": "cpu"}))
 
@@ -104,6 +106,16 @@ def test_a_server_that_computes_something_else_fails_the_gate(tmp_path: Path) ->
 def test_a_server_without_log_probabilities_of_prompts_is_refused(tmp_path: Path, fault: str, code: int) -> None:
     with served(fault) as url:
         held(stderr_of(*words(url, tmp_path / "run"), code=code).splitlines()[-1])
+
+
+def test_a_refused_model_leaves_no_connection_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed, close = [], HttpClient.close
+    monkeypatch.setattr(HttpClient, "close", lambda client: closed.append(close(client)))
+    with served() as url, pytest.raises(UsageProblem, match="no model 'other'"):
+        get_backend("openai").load_language(
+            examine_llm_directory(MODEL), SessionOptions(extra={"url": url, "model": "other"})
+        )
+    assert len(closed) == 1
 
 
 def test_a_server_has_to_be_named_and_there(tmp_path: Path) -> None:

@@ -6,17 +6,17 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
+from trt_workbench.core.array_files import numpy_dtype
 from trt_workbench.core.errors import DeviceFailure, UsageProblem
 
 _KINDS = (
     np.dtype(np.bool_),
     *(np.dtype(f"{kind}{size}") for kind in "ui" for size in (1, 2, 4, 8)),
     *(np.dtype(f"f{size}") for size in (2, 4, 8)),
-    np.dtype(ml_dtypes.bfloat16),
+    numpy_dtype("bfloat16"),
 )
 NUMPY = {kind.name.upper().replace("FLOAT", "FP").replace("BFP", "BF"): kind.name for kind in _KINDS}
 """NumPy's name of each type that holds numbers."""
@@ -24,11 +24,6 @@ PROTOCOL = {name: datatype for datatype, name in NUMPY.items()}
 """The protocol's name of each of NumPy's."""
 # JSON has no form for floats of two bytes.
 _ONLY_BINARY = tuple(kind.name for kind in _KINDS if kind.kind not in "biu" and kind.itemsize == 2)
-
-
-def numpy_dtype(name: str) -> np.dtype[Any]:
-    """Return the dtype of a name; ml_dtypes has the one that numpy lacks."""
-    return np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name)
 
 
 def as_numbers(array: NDArray[Any]) -> list[Any]:

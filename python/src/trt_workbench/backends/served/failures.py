@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NoReturn, Protocol
 
 from trt_workbench.backends.served.address import TOKEN, Address, token
 from trt_workbench.core.errors import ComponentMissing, DeviceFailure, UsageProblem
@@ -11,7 +13,13 @@ _LONGEST = 600
 
 
 class NoAnswer(DeviceFailure):
-    """The server could not be reached, or broke the connection off."""
+    """The server could not be reached, or broke the connection off.
+
+    Attributes:
+        reason: why.
+    """
+
+    reason = ""
 
 
 class TooSlow(DeviceFailure):
@@ -20,7 +28,10 @@ class TooSlow(DeviceFailure):
 
 def no_answer(address: Address, reason: object) -> NoAnswer:
     """Return the error for a server that is away."""
-    return NoAnswer(f"The server does not answer ({str(reason).strip() or type(reason).__name__}): {address}")
+    said = str(reason).strip() or type(reason).__name__
+    found = NoAnswer(f"The server does not answer ({said}): {address}")
+    found.reason = said
+    return found
 
 
 def too_slow(address: Address, limit_s: float) -> TooSlow:
@@ -30,10 +41,29 @@ def too_slow(address: Address, limit_s: float) -> TooSlow:
     )
 
 
-def absent(problem: NoAnswer, address: Address) -> ComponentMissing:
-    """Return the error for a server that was not there to begin with."""
-    reason = str(problem).partition("(")[2].rpartition(")")[0]
-    return ComponentMissing(f"No server answers ({reason}). Start it, or pass its URL with --url: {address}")
+class Closing(Protocol):
+    """What speaks with a server."""
+
+    def close(self) -> None:
+        """End the connections."""
+
+
+@contextmanager
+def opening(address: Address, client: Closing) -> Iterator[None]:
+    """Close what speaks with a server where the model cannot be opened.
+
+    Raises:
+        ComponentMissing: the server was not there to begin with.
+    """
+    try:
+        yield
+    except BaseException as problem:
+        client.close()
+        if isinstance(problem, NoAnswer):
+            raise ComponentMissing(
+                f"No server answers ({problem.reason}). Start it, or pass its URL with --url: {address}"
+            ) from problem
+        raise
 
 
 def refused_token(address: Address, said: str) -> UsageProblem:

@@ -15,7 +15,7 @@ from trt_workbench.backends.base import Availability, Backend, Session, SessionO
 from trt_workbench.backends.extra_options import Option, checked_extra
 from trt_workbench.backends.language import LanguageModel, PromptScores
 from trt_workbench.backends.served.address import Address
-from trt_workbench.backends.served.failures import NoAnswer, absent, refuse_status
+from trt_workbench.backends.served.failures import opening, refuse_status
 from trt_workbench.backends.served.http_client import HttpClient
 from trt_workbench.core.errors import DeviceFailure, UsageProblem, did_you_mean
 from trt_workbench.core.precision import parse
@@ -66,11 +66,8 @@ class OpenAiBackend(Backend):
         """Return the served model. Raises as `Backend.load_language`."""
         address, extra = _checked({name: value for name, value in options.extra.items() if name != "device"})
         client = HttpClient(address, extra["timeout_s"])
-        try:
+        with opening(address, client):
             return ServedLlm(client, _model(client, extra["model"]))
-        except NoAnswer as problem:
-            client.close()
-            raise absent(problem, address) from problem
 
 
 class ServedLlm:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from trt_workbench.backends.base import Availability, Backend, Session, SessionOptions, TensorSpec, checked_array
 from trt_workbench.backends.extra_options import Option, checked_extra
 from trt_workbench.backends.served.address import Address
-from trt_workbench.backends.served.failures import NoAnswer, absent
+from trt_workbench.backends.served.failures import opening
 from trt_workbench.core.errors import ComponentMissing, DeviceFailure, UsageProblem, did_you_mean
 from trt_workbench.core.precision import parse
 
@@ -67,14 +67,8 @@ class V2Backend(Backend):
     def _load(self, model: Path, options: SessionOptions) -> Session:
         address, extra = self._checked(options)
         protocol = _protocol(address, extra["timeout_s"])
-        try:
+        with opening(address, protocol):
             return V2Session(protocol, model, address, extra, options.concurrency)
-        except NoAnswer as problem:
-            protocol.close()
-            raise absent(problem, address) from problem
-        except BaseException:
-            protocol.close()
-            raise
 
 
 class V2Session(Session):
