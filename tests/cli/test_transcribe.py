@@ -168,6 +168,12 @@ def test_manifests_that_cannot_be_used(tmp_path: Path, spoken: Path, lines: list
     held(stderr_of(*QUICK, "--transcribe", write_manifest(tmp_path, *lines)).splitlines()[-1])
 
 
+def test_texts_of_punctuation_have_no_word_without_it(tmp_path: Path, spoken: Path) -> None:
+    manifest = write_manifest(tmp_path, {"audio": str(spoken / "0.wav"), "text": "…"})
+    said = stderr_of(*QUICK, "--transcribe", manifest, "--normalize", code=2)
+    assert "The manifest has no text but case and punctuation" in said
+
+
 def test_settings_and_contracts_that_cannot_transcribe(tmp_path: Path) -> None:
     folder = shutil.copytree(embedded_model(ENCODER).parent, tmp_path / "model")
     model, path = folder / "streaming-encoder.onnx", folder / "contract.json"

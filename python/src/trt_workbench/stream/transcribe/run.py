@@ -99,6 +99,9 @@ class Transcription:
         self.utterances = self._read()
         self.notes = list(self._unwritten())
         self._right = [self._plain(one.text) for one in self.utterances]
+        if not any(self._right):
+            said = " but case and punctuation" if self._settings.normalize else ""
+            raise UsageProblem(f"The manifest has no text{said}: {self._settings.transcribe}")
         self._seconds = [0.0] * len(self.utterances)
 
     @property
