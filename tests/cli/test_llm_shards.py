@@ -9,7 +9,7 @@ import pytest
 from tests.in_app import json_of, stderr_of, stdout_of
 from tests.texts import held
 
-from trt_workbench.llm.outcome import LlmOutcome, ScoredBackend, rows_of
+from trt_workbench.llm.outcome import ScoredBackend, failures_of, rows_of
 from trt_workbench.llm.scores import TokenScores
 from trt_workbench.llm.settings import REFERENCE, BackendChoice
 from trt_workbench.llm.sharding import _read, _written
@@ -79,4 +79,4 @@ def test_scores_that_are_no_numbers_stay_so() -> None:
     (texts,) = json.loads(json.dumps(_written(one)["parts"]))
     assert repr(_read(texts)) == repr(strange)
     base = ScoredBackend(REFERENCE, [TokenScores(3, 1.0)], "", [], {})
-    assert LlmOutcome("complete", {"backends": rows_of([base, one], 0.01)}).failures
+    assert failures_of({"backends": rows_of([base, one], 0.01)})

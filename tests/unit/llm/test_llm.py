@@ -20,6 +20,7 @@ pytest.importorskip("transformers")
 
 from trt_workbench.llm import run as evaluation  # noqa: E402
 from trt_workbench.llm.opening import parse_backends  # noqa: E402
+from trt_workbench.llm.outcome import failures_of  # noqa: E402
 from trt_workbench.llm.run import LlmEvaluation, LlmOutcome, LlmRequest  # noqa: E402
 from trt_workbench.llm.settings import BackendChoice  # noqa: E402
 
@@ -79,7 +80,7 @@ def test_perplexity(llm_folder: Folders, tmp_path: Path, family: str) -> None:
     assert [row["precision_ran"]["label"] for row in (reference, ort)] == ["fp32", "fp32"]
     assert ort["top1_agreement"] > 0.995  # random weights: near ties
     assert ort["kl_divergence"] < 1e-9
-    assert not outcome.failures
+    assert not failures_of(outcome.metrics)
     assert outcome.metrics["passed"]
 
 
@@ -178,8 +179,8 @@ def test_the_gate(llm_folder: Folders, tmp_path: Path, monkeypatch: pytest.Monke
     outcome = evaluate(llm_folder("llama"), tmp_path)
     change = outcome.metrics["backends"][1]["relative_difference"]
     assert change > 0.01
-    assert len(outcome.failures) == 1
-    assert "the gate is +1%" in outcome.failures[0]
+    assert len(failures_of(outcome.metrics)) == 1
+    assert "the gate is +1%" in failures_of(outcome.metrics)[0]
     assert not outcome.metrics["passed"]
     assert evaluate(llm_folder("llama"), tmp_path, max_ppl_increase=change * 1.01).metrics["passed"]
 
@@ -187,7 +188,7 @@ def test_the_gate(llm_folder: Folders, tmp_path: Path, monkeypatch: pytest.Monke
 def test_nan_fails_the_gate(llm_folder: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wrap(monkeypatch, lambda logits: logits * np.float32("nan"))
     outcome = evaluate(llm_folder("llama"), tmp_path)
-    assert "not a number" in outcome.failures[0]
+    assert "not a number" in failures_of(outcome.metrics)[0]
     row = json.loads((tmp_path / "metrics.json").read_text())["backends"][1]
     assert row["perplexity"] is None
     assert row["relative_difference"] is None
@@ -259,7 +260,7 @@ def test_backends_of_which_none_generates(llm_folder: Folders, tmp_path: Path, m
         llm_generation, "open_cached", lambda choice, *rest: (refuse if choice == ORT else real)(choice, *rest)
     )
     outcome = evaluate(llm_folder("llama"), tmp_path, backends=(ORT,), limit=100, **GENERATING)
-    assert (outcome.status, outcome.metrics["interrupted"], outcome.failures) == ("complete", None, [])
+    assert (outcome.status, outcome.metrics["interrupted"], failures_of(outcome.metrics)) == ("complete", None, [])
     assert [row["failure"] for row in outcome.metrics["generation"]] == ["There is no room for a cache."] * 2
     assert isinstance(outcome.generation_error, DeviceFailure)
     assert not outcome.metrics["passed"]

@@ -139,7 +139,9 @@ def _evaluate(request: LlmRequest, output: Path | None) -> tuple[LlmOutcome, Pat
 
 def require_gate(metrics: dict[str, Any], directory: Path) -> None:
     """Raise CheckFailed if the perplexity gate failed on a backend."""
-    if failures := [row["failure"] for row in metrics["backends"] if row["failure"]]:
+    from trt_workbench.llm.outcome import failures_of
+
+    if failures := failures_of(metrics):
         raise CheckFailed(f"The perplexity gate failed. {' '.join(failures)} Run directory: {directory}")
 
 

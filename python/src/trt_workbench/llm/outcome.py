@@ -29,10 +29,10 @@ class LlmOutcome:
     metrics: dict[str, Any]
     generation_error: WorkbenchError | None = None
 
-    @property
-    def failures(self) -> list[str]:
-        """Backends that the gate rejected, in sentences."""
-        return [row["failure"] for row in self.metrics["backends"] if row["failure"]]
+
+def failures_of(metrics: Mapping[str, Any]) -> list[str]:
+    """Return the backends that the gate rejected, in sentences."""
+    return [row["failure"] for row in metrics["backends"] if row["failure"]]
 
 
 @dataclass(frozen=True)
