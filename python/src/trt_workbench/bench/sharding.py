@@ -30,9 +30,7 @@ def block_of(points: Sequence[Point], shard: Shard) -> list[Point]:
 
 def finished(config: BenchConfig, points: Sequence[Point], shard: Shard, output: Path) -> ShardDocument | None:
     """Return what an earlier run of this shard left in `output`, if it was asked for the same and is whole."""
-    if not (output / SHARD).is_file():
-        return None
-    return done_before(output, shard, COMMAND, _asked(config, points))
+    return done_before(output, shard, COMMAND, lambda: _asked(config, points))
 
 
 def write_shard(folder: Path, config: BenchConfig, points: Sequence[Point], shard: Shard) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -139,16 +139,19 @@ def circumstances(*, cuda: bool, device: int = 0) -> dict[str, Any]:
     return {"versions": versions, "gpu": gpu["name"], "driver": driver_report().get("driver_version")}
 
 
-def done_before(folder: Path | None, shard: Shard, command: str, asked: Mapping[str, Any]) -> ShardDocument | None:
-    """Return what an earlier run of the same shard left there, if it is whole and was asked for the same."""
+def done_before(
+    folder: Path, shard: Shard, command: str, asked: Callable[[], Mapping[str, Any]]
+) -> ShardDocument | None:
+    """Return what an earlier run of the same shard left there, if it is whole and was asked for the same.
+
+    `asked` hashes files, so it is called only where the rest fits.
+    """
     try:
-        found = read_shard_run(folder) if folder else None
+        known = read_shard_run(folder).document
     except UsageProblem:
         return None
-    known = found and found.document
-    if known and (known.command, known.shard) == (command, shard) and known.is_whole and known.asked == dict(asked):
-        return known
-    return None
+    same = (known.command, known.shard) == (command, shard) and known.is_whole and known.asked == dict(asked())
+    return known if same else None
 
 
 def read_shard_run(directory: Path) -> ShardRun:

@@ -27,9 +27,8 @@ _OF_MACHINE: Final = ("threads", "allow_unverified")
 
 def finished(request: LlmRequest, output: Path) -> ShardDocument | None:
     """Return what an earlier run of this shard left in `output`, if it was asked for the same and is whole."""
-    if request.shard is None or not (output / SHARD).is_file():
-        return None
-    return done_before(output, request.shard, COMMAND, _asked(request))
+    assert request.shard is not None
+    return done_before(output, request.shard, COMMAND, lambda: _asked(request))
 
 
 def write_shard(

@@ -33,9 +33,7 @@ def settings_of(settings: StreamSettings, shard: Shard) -> StreamSettings:
 
 def finished(settings: StreamSettings, target: Path, shard: Shard, output: Path) -> ShardDocument | None:
     """Return what an earlier run of this shard left in `output`, if it was asked for the same and is whole."""
-    if not (output / SHARD).is_file():
-        return None
-    return done_before(output, shard, COMMAND, _asked(settings, target))
+    return done_before(output, shard, COMMAND, lambda: _asked(settings, target))
 
 
 def write_shard(

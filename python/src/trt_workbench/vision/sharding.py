@@ -36,12 +36,14 @@ _OF_MACHINE: Final = ("workers", "threads", "concurrency", "allow_unverified")
 
 def finished(request: CocoRequest, output: Path) -> ShardDocument | None:
     """Return what an earlier run of this shard left in `output`, if it was asked for the same and is whole."""
-    shard = request.shard
-    if shard is None or not (output / SHARD).is_file():
-        return None
-    backend = require_backend(request.backend, request.model.suffix)
-    data = read_form(request.images, request.annotations, request.split, request.exif)
-    return done_before(output, shard, COMMAND, _asked(request, backend, data.sha256))
+    assert request.shard is not None
+
+    def asked() -> dict[str, Any]:
+        backend = require_backend(request.backend, request.model.suffix)
+        data = read_form(request.images, request.annotations, request.split, request.exif)
+        return _asked(request, backend, data.sha256)
+
+    return done_before(output, request.shard, COMMAND, asked)
 
 
 def write_shard(folder: Path, evaluation: CocoEvaluation, found: Found) -> CocoOutcome:
