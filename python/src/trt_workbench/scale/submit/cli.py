@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from trt_workbench.console.common import DebugOption, JsonOption, handled, print_json, print_line, say, stdout_console
 from trt_workbench.console.drawing import draw
+from trt_workbench.scale.submit.settings import To
 
 if TYPE_CHECKING:
     from trt_workbench.scale.submit.array import JobArray
     from trt_workbench.scale.submit.scheduler import Scheduler
-
-To = Literal["local", "slurm", "kubernetes", "ray"]
 
 
 @handled

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from trt_workbench import __version__
 from trt_workbench.core.errors import ComponentMissing
-from trt_workbench.core.gpu import driver_report, gpu_at
+from trt_workbench.core.gpu import driver_report, first_gpu
 from trt_workbench.engine.tensorrt import current_root, examine_tree, format_version
 from trt_workbench.model.opened import sha256_of
 from trt_workbench.scale.submit.array import JobArray
@@ -47,7 +47,7 @@ def _gpu(array: JobArray) -> Iterator[str]:
     if wanted is not None and (found := report.get("driver_version") or "not there") != wanted:
         yield f"NVIDIA's driver is {found}, wanted {wanted}"
     if array.gpu_type:
-        gpu = gpu_at(0) or {}
+        gpu = first_gpu() or {}
         if (name := gpu.get("name") or "not there") != (asked := array.run.gpu_types[array.gpu_type]):
             yield f"the GPU is {name}, wanted {asked}"
 

@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Literal
 
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import DeviceFailure
@@ -18,9 +17,9 @@ from trt_workbench.scale.submit.kubernetes import Kubernetes
 from trt_workbench.scale.submit.local import Local
 from trt_workbench.scale.submit.ray import Ray
 from trt_workbench.scale.submit.scheduler import Scheduler
+from trt_workbench.scale.submit.settings import To
 from trt_workbench.scale.submit.slurm import Slurm
 
-To = Literal["local", "slurm", "kubernetes", "ray"]
 Progress = Callable[[int, int], None]
 _SCHEDULERS: dict[To, Callable[[], Scheduler]] = {"local": Local, "slurm": Slurm, "kubernetes": Kubernetes, "ray": Ray}
 # A shard that failed is handed over again, twice at most.
