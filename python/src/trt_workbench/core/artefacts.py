@@ -68,6 +68,11 @@ class Driver(Open):
     error: str = "the driver sees none"
     gpus: list[Gpu] = []
 
+    @property
+    def gpu_names(self) -> str:
+        """The names of its GPUs as one text; empty where there is none."""
+        return ", ".join(str(gpu.name) for gpu in self.gpus)
+
 
 class Git(Open):
     """The commit of the workbench and whether its tree differed; None where git cannot tell."""

@@ -113,10 +113,10 @@ def _family(figure: RunFigure) -> tuple[str, float]:
 
 
 def _about(run: RunDocument, environment: Environment) -> Iterator[tuple[str, tuple[str, list[str]]]]:
-    gpus = ", ".join(str(gpu.name) for gpu in environment.driver.gpus)
     labels = {
         "command": run.command, "run_id": run.run_id, "status": run.status, "commit": environment.git.commit or "",
-        "version": environment.workbench_version or "", "gpu": gpus, "driver": environment.driver.driver_version or "",
+        "version": environment.workbench_version or "", "gpu": environment.driver.gpu_names,
+        "driver": environment.driver.driver_version or "",
     }  # fmt: skip
     yield "trtw_run_info", ("The run that the figures are of", [_sample("trtw_run_info", labels, 1)])
     started = datetime.datetime.fromisoformat(run.started_at).timestamp()

@@ -55,7 +55,7 @@ def _facts(directory: Path) -> dict[str, Any]:
         "run_started_at": run.started_at,
         "run_status": run.status,
         "run_commit": environment.git.commit,
-        "run_gpu": ", ".join(str(gpu.name) for gpu in environment.driver.gpus) or None,
+        "run_gpu": environment.driver.gpu_names or None,
         "run_driver": environment.driver.driver_version,
     }
 

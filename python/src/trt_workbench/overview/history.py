@@ -15,6 +15,7 @@ from trt_workbench.core.documents import Strict, read_document, write_json
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import foreign, write_text
 from trt_workbench.core.machines import machine_of
+from trt_workbench.core.shard_files import SHARD
 from trt_workbench.core.statistics.changes import ChangePoint, SeriesEntry, change_points
 from trt_workbench.export import RunFigure, figures_of
 from trt_workbench.overview.curves import draw_series
@@ -148,7 +149,7 @@ def _runs_below(folder: Path, depth: int) -> Iterator[Path]:
 def _gather(folder: Path) -> _Gathered:
     found = _Gathered()
     for directory in _runs_below(folder, _DEEPEST):
-        if (directory / "shard.json").is_file():  # of a run that merge makes whole
+        if (directory / SHARD).is_file():  # of a run that merge makes whole
             continue
         try:
             run = read_document(directory / "run.json", RunDocument)
@@ -158,11 +159,10 @@ def _gather(folder: Path) -> _Gathered:
         except (UsageProblem, ValueError) as error:
             found.left_out.append(str(error))
             continue
-        if figures:
-            found.runs.append(_Run(directory, run, environment, figures, machine))
         if moment > datetime.datetime.now(datetime.UTC):
             found.left_out.append(f"The run starts in the future; the clock of its machine is wrong: {directory}")
-            found.runs = [one for one in found.runs if one.directory != directory]
+        elif figures:
+            found.runs.append(_Run(directory, run, environment, figures, machine))
     return found
 
 

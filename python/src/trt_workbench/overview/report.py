@@ -125,7 +125,7 @@ def _add(overview: Overview, directory: Path, command: str, output: Path, *, sev
             "command": command,
             "run_id": run.run_id,
             "status": run.status,
-            "machine": ", ".join(str(gpu.name) for gpu in environment.driver.gpus) or environment.cpu.model,
+            "machine": environment.driver.gpu_names or environment.cpu.model,
             "report": os.path.relpath(directory / "report.html", output),
         }
     )
