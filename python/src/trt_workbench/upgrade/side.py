@@ -21,7 +21,7 @@ from trt_workbench.core.workers import ended_how, run_to_end
 from trt_workbench.model.opened import Model
 from trt_workbench.upgrade.document import Checked, Reduced, StackSide
 from trt_workbench.upgrade.settings import UpgradeSettings
-from trt_workbench.verify import VerifyFindings
+from trt_workbench.verify import BisectFindings, CallRecordIndex, VerifyFindings
 
 _SIDE, _VERIFY, _SCORE = "side.json", "verify", "score"
 _PROGRAM = "import sys; sys.argv[0] = 'trtw'; from trt_workbench.main import main; main()"
@@ -142,7 +142,7 @@ class RunningSide:
         folder = self.of(name, _VERIFY) / "bisect"
         if not (folder / "bisect.json").is_file():
             return None
-        found = json.loads((folder / "bisect.json").read_text(encoding="utf-8"))
+        found = read_document(folder / "bisect.json", BisectFindings)
         nodes = [(one["name"], one["operator"]) for one in found["nodes"]]
         return Reduced(
             nodes=tuple(name for name, _ in nodes),
@@ -194,7 +194,7 @@ class RunningSide:
         record = self.record_of(name)
         if record is None:
             return {}
-        ranges = json.loads((record / "reference" / "record.json").read_text(encoding="utf-8"))["ranges"]
+        ranges = read_document(record / "reference" / "record.json", CallRecordIndex).ranges
         shapes = [tensor.shape for tensor in model.facts.inputs if tensor.shape]
         batch = {shape[0] for shape in shapes}
         free = {dim for shape in shapes for dim in shape if isinstance(dim, str)} - batch

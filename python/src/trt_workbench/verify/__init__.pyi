@@ -1,3 +1,4 @@
+from .document import BisectFindings as BisectFindings
 from .document import VerifyFindings as VerifyFindings
 from .engine import PlanRequest as PlanRequest
 from .engine import verdict_of_build as verdict_of_build
@@ -10,5 +11,6 @@ from .gate import refuse_wrong as refuse_wrong
 from .gate import require_verified as require_verified
 from .opening import graph_hash as graph_hash
 from .opening import own_model as own_model
+from .reference import CallRecordIndex as CallRecordIndex
 from .yardstick import Yardstick as Yardstick
 from .yardstick import turned_over as turned_over
