@@ -56,11 +56,11 @@ class Parts:
             fed: every input of the reference, its state among them.
             outputs: of the reference.
         """
-        known = {**self._contract.known(values, chunk), **_scalars(fed), **_scalars(outputs)}
+        known = {**self._contract.known(values, chunk), **scalars(fed), **scalars(outputs)}
         # what a state holds is counted by the next chunk's place
         following = chunk.after()
         after = {**known, **self._contract.known(values, following), **self._contract.counters(values, following)}
-        after |= _scalars({pair.input: outputs[pair.output] for pair in self._contract.state})
+        after |= scalars({pair.input: outputs[pair.output] for pair in self._contract.state})
         found = {}
         for name, array in outputs.items():
             index = [slice(None)] * array.ndim
@@ -80,5 +80,6 @@ def _length(rule: Expression, known: Mapping[str, int], most: int) -> int:
     return min(max(rule.whole(known), 0), most)
 
 
-def _scalars(arrays: Arrays) -> dict[str, int]:
+def scalars(arrays: Arrays) -> dict[str, int]:
+    """Return the first number of each tensor of whole ones, which expressions may use."""
     return {name: int(array.flat[0]) for name, array in arrays.items() if array.dtype.kind in "iu" and array.size}

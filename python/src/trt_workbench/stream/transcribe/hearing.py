@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.stream.clock import Clock
+from trt_workbench.stream.compare import scalars
 from trt_workbench.stream.contract.contract import Contract
 from trt_workbench.stream.contract.parts import Chunk
 from trt_workbench.stream.decoding.transducer import Decoder, Token
@@ -150,8 +151,7 @@ class Ear:
         array = np.moveaxis(row_of(outputs[self._name], contract.batch_axis(self._name), 0), said.axis, 0)
         if chunk.size not in self._values:
             self._values[chunk.size] = contract.chunk_values(chunk)
-        known = contract.known(self._values[chunk.size], chunk)
-        known |= {name: int(one.flat[0]) for name, one in outputs.items() if one.dtype.kind in "iu" and one.size}
+        known = {**contract.known(self._values[chunk.size], chunk), **scalars(outputs)}
         if contract.length:
             known[contract.length[0]] = chunk.valid
         own = array[said.part(known, len(array))]
