@@ -195,8 +195,9 @@ def _outcome(
             found.append(("wrong", f"Smallest wrong part: {parts}; a case that shows it: {reduced.folder}"))
         elif reduced:
             found.append(("wrong", f"No smaller part shows it: {reduced.reason}"))
-    elif second.verdict == UNDECIDED and first.verdict != UNDECIDED:
-        found.append(("not proven", f"Not proven: {second.reason}"))
+    elif second.verdict == UNDECIDED and second.relative_l2 != 0:  # equal to the last bit needs no proof
+        also = " (nor in the old stack)" if first.verdict == UNDECIDED else ""
+        found.append(("not proven", f"Not proven{also}: {second.reason}"))
     found += _of_score(settings, scored) + _of_time(settings, timed)
     if first.verdict is None:
         found.append(("safe", f"Only the new stack takes it; the old one: {first.reason}"))
