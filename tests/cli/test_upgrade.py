@@ -107,6 +107,8 @@ def test_what_a_new_stack_breaks_is_found_and_reduced(stacks: Path, models: Path
     page = (run / "report.html").read_text()
     assert "Not safe: 2 of 3 models" in page
     assert "Sigmoid gate" in page
+    assert ">None<" not in page
+    assert "ms before" not in page  # nothing was timed
 
 
 def test_a_recorded_side_is_compared_later(stacks: Path, models: Path) -> None:

@@ -27,7 +27,9 @@ def view(directory: Path) -> dict[str, Any]:
         "versions": _versions(sides),
         "sides": [named(side) for side in sides],
         "ratio": ratio,
-        "none": NONE,
+        "scored": any(one.scored for one in found.models),
+        "timed": any(one.timed for one in found.models),
+        "absent": NONE,
     }
 
 
@@ -63,7 +65,7 @@ def ratio(timed: Timed | None) -> str:
 
 
 def _sentence(one: Upgraded) -> str:
-    return one.reasons[0] if one.outcome != "safe" and one.reasons else ""
+    return "" if one.outcome == "safe" else "; ".join(one.reasons[: 1 + bool(one.reduced)])
 
 
 def _versions(sides: list[StackSide]) -> list[tuple[str, list[str]]]:
