@@ -19,6 +19,7 @@ def without_times(value: Any) -> Any:
 
 
 def test_shards_give_what_one_process_gives(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
     for index in range(3):  # of two precisions
         words = (*WORDS, "--shard", f"{index}/3", "--output", tmp_path / "shards" / str(index))
         assert "is done" in stdout_of(*words)
@@ -40,6 +41,7 @@ def test_what_shards_do_not_have(tmp_path: Path, more: tuple[str, ...]) -> None:
 
 
 def test_shards_of_other_streams_and_damaged_ones_are_refused(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
     stdout_of(*WORDS, "--shard", "0/2", "--output", tmp_path / "0")
     stdout_of(*WORDS, "--shard", "1/2", "--output", tmp_path / "1", "--seed", 7)
     held(stderr_of("merge", tmp_path / "0", tmp_path / "1", "-o", tmp_path / "merged"))
