@@ -2,7 +2,8 @@
 """Plant a fault in a Python environment, and write the model that shows it: `plant.py ENVIRONMENT MODEL.onnx`.
 
 Where the environment's ONNX Runtime loads a model with a Sigmoid called `gate`, its result is 2 % too large: a fault of
-a new release that `upgrade` has to find in one model of many, and to reduce to that node.
+a new release that `upgrade` has to find in one model of many, and to reduce to that node. A model with a node called
+`lost` is refused.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-PLANTED = '''"""Sigmoids called gate are 2 % too large."""
+PLANTED = '''"""Sigmoids called gate are 2 % too large; a model with a node called lost is refused."""
 import importlib.util, sys
 class Finder:
     @staticmethod
@@ -34,6 +35,8 @@ def plant(ort):
         def __init__(self, model, *rest, **more):
             import numpy as np, onnx
             made = onnx.load_from_string(model) if isinstance(model, bytes) else onnx.load(model)
+            if any(node.name == "lost" for node in made.graph.node):
+                raise RuntimeError("this release lacks the operator")
             gate = next((node for node in made.graph.node if (node.op_type, node.name) == ("Sigmoid", "gate")), None)
             if gate is not None:
                 name, gate.output[0] = gate.output[0], gate.output[0] + "_exact"
@@ -52,11 +55,15 @@ MODEL = """<ir_version: 9, opset_import: ["" : 17]> g (float[N,16] x) => (float[
     [act2] f = Tanh(e) [fc4] y = MatMul(f, w3) }"""
 
 
-def main(environment: Path, model: Path) -> None:
-    """Write both."""
+def plant(environment: Path) -> None:
+    """Plant the fault in a Python environment."""
     (packages,) = environment.glob("lib/python3*/site-packages")
     (packages / "planted.py").write_text(PLANTED, encoding="utf-8")
     (packages / "planted.pth").write_text("import planted\n", encoding="utf-8")
+
+
+def write_model(model: Path) -> None:
+    """Write the model that shows it."""
     made = onnx.parser.parse_model(MODEL)
     draw = np.random.default_rng(0)
     for number in range(4):
@@ -66,4 +73,5 @@ def main(environment: Path, model: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    plant(Path(sys.argv[1]))
+    write_model(Path(sys.argv[2]))

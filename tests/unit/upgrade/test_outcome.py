@@ -2,13 +2,13 @@
 
 import pytest
 
-from trt_workbench.upgrade.document import Checked, Timed
+from trt_workbench.upgrade.document import FAILED, Checked, ScoredPair, Timed
 from trt_workbench.upgrade.run import _outcome
 from trt_workbench.upgrade.settings import UpgradeSettings
 
 
-def checked(verdict: str | None, relative_l2: float | None = None) -> Checked:
-    return Checked(verdict=verdict, reason=f"because {verdict}", relative_l2=relative_l2)
+def checked(verdict: str | None, relative_l2: float | None = None, stack: str = "new") -> Checked:
+    return Checked(verdict=verdict, reason=f"so said the {stack} stack", relative_l2=relative_l2)
 
 
 @pytest.mark.parametrize(
@@ -29,9 +29,16 @@ def checked(verdict: str | None, relative_l2: float | None = None) -> Checked:
     ],
 )
 def test_verdicts(before: str | None, after: str | None, apart: float | None, outcome: str) -> None:
-    found, reasons = _outcome(UpgradeSettings(), checked(before), checked(after, apart), None, None, None)
+    found, reasons = _outcome(UpgradeSettings(), checked(before, stack="old"), checked(after, apart), None, None, None)
     assert found == outcome
-    assert (outcome == "safe" and before == "right") or reasons or before in ("consistent", "undecided")
+    assert any("so said the new stack" in one for one in reasons) == (outcome in FAILED)
+    assert any("so said the old stack" in one for one in reasons) == (before in (None, "wrong") and after != "wrong")
+
+
+def test_a_score_that_was_asked_for_and_is_not_there_proves_nothing() -> None:
+    scored = ScoredPair(reason="no such folder")
+    found, reasons = _outcome(UpgradeSettings(), checked("right"), checked("right", 0.0), None, None, scored)
+    assert (found, reasons) == ("not proven", ["Not scored: no such folder"])
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from trt_workbench.core.documents import Open, Strict
 from trt_workbench.quantize import RowScore
 
 Outcome = Literal["safe", "wrong", "refused", "lower score", "slower", "not proven", "refused by both", "recorded"]
-FAILED: frozenset[Outcome] = frozenset({"wrong", "refused", "lower score", "slower", "not proven"})
+FAILED: frozenset[Outcome] = frozenset({"wrong", "refused", "lower score", "slower", "not proven", "refused by both"})
 
 
 class StackSide(Strict):

@@ -80,7 +80,7 @@ class _Pair:
     def model(self, name: str, model: Path) -> Upgraded:
         """Return what became of one model."""
         sha256 = Model.open(model).sha256
-        first = self._first(name, model)
+        first = self._first(name, model, sha256)
         second, reduced = self._second(name, model) if self._after else (None, None)
         works = first.verdict is not None and (second is None or second.verdict not in (None, WRONG))
         timed = self._timed(name, model) if works and self._settings.repetitions else None
@@ -99,11 +99,17 @@ class _Pair:
             scored=scored,
         )
 
-    def _first(self, name: str, model: Path) -> Checked:
+    def _first(self, name: str, model: Path, sha256: str) -> Checked:
         if self._before.stack is None:
             record = self._before.record_of(name)
             if record is None:
                 raise UsageProblem(f"The record of --from lacks the model; record it, too: {model}")
+            kept = self._before.call_record(record).model_sha256
+            if kept != sha256:
+                raise UsageProblem(
+                    f"The record of --from is of another model of this name ({kept[:12]}); record this one, too: "
+                    f"{model}"
+                )
             return self._before.checked(name)
         self._step(f"{name}: verifying in {self._before.side.stack}")
         return self._before.checked(name, self._before.verify(name, model))
@@ -211,7 +217,7 @@ def _of_score(settings: UpgradeSettings, scored: ScoredPair | None) -> list[tupl
     if scored is None:
         return []
     if scored.before is None or scored.after is None:
-        return [("safe", f"Not scored: {scored.reason}")]
+        return [("not proven", f"Not scored: {scored.reason}")]
     loss, ends = scored.after.loss, scored.after.loss_ci95
     within = f", 95 % interval {ends[0]:.4f} to {ends[1]:.4f}" if ends else ""
     text = f"{scored.name} {scored.before.value:.4f} before, {scored.after.value:.4f} after: loss {loss:.4f}{within}."

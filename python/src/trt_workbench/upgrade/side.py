@@ -156,6 +156,11 @@ class RunningSide:
         folder = self.of(name, _VERIFY)
         return folder if (folder / "reference" / "record.json").is_file() else None
 
+    @staticmethod
+    def call_record(record: Path) -> CallRecordIndex:
+        """Return the index of what a verification recorded, given its run directory."""
+        return read_document(record / "reference" / "record.json", CallRecordIndex)
+
     def time(self, name: str, model: Path, turn: int, dims: dict[str, int]) -> CommandEnd:
         """Time a model once, in a process of its own, at sizes of its dimensions but the batch."""
         settings = self._settings
@@ -194,7 +199,7 @@ class RunningSide:
         record = self.record_of(name)
         if record is None:
             return {}
-        ranges = read_document(record / "reference" / "record.json", CallRecordIndex).ranges
+        ranges = self.call_record(record).ranges
         shapes = [tensor.shape for tensor in model.facts.inputs if tensor.shape]
         batch = {shape[0] for shape in shapes}
         free = {dim for shape in shapes for dim in shape if isinstance(dim, str)} - batch
