@@ -15,7 +15,7 @@ from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.hashing import hash_document
 from trt_workbench.core.records import Record, read_records
 from trt_workbench.core.shard import Shard
-from trt_workbench.core.shard_files import SHARD, ShardDocument, Shards, circumstances, done_before
+from trt_workbench.core.shard_files import ShardDocument, Shards, circumstances, done_before, write_document
 from trt_workbench.model.opened import sha256_of
 
 COMMAND: Final = "bench"
@@ -55,10 +55,7 @@ def write_shard(folder: Path, config: BenchConfig, points: Sequence[Point], shar
         ran={},
         whole={"records": len(_records(folder))},
     )
-    try:
-        write_json(folder / SHARD, document)
-    except OSError as error:
-        raise UsageProblem(f"The shard cannot be written ({error.strerror}): {folder}") from error
+    write_document(folder, document)
 
 
 def merge_shards(shards: Shards, folder: Path) -> dict[str, Any]:

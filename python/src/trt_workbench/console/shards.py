@@ -33,13 +33,19 @@ def run_shard(
     """
     from trt_workbench.core.shard_files import read_shard_run
 
-    if output is None:
-        raise UsageProblem("--shard needs a folder for this shard alone, such as --output runs/all/shard-0.")
+    output = required_folder(output)
     if found := finished(output):
         _show(found, output, as_json=as_json, before=True)
         return
     directory = evaluate(output)
     _show(read_shard_run(directory).document, directory, as_json=as_json)
+
+
+def required_folder(output: Path | None) -> Path:
+    """Return the folder of a shard. Raises UsageProblem without one: to be asked before any work."""
+    if output is None:
+        raise UsageProblem("--shard needs a folder for this shard alone, such as --output runs/all/shard-0.")
+    return output
 
 
 def _show(found: ShardDocument, directory: Path, *, as_json: bool, before: bool = False) -> None:

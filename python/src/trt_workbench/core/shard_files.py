@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -137,6 +138,23 @@ def circumstances(*, cuda: bool, device: int = 0) -> dict[str, Any]:
     if gpu is None:
         return {"versions": versions, "processor": cpu_report()["model"]}
     return {"versions": versions, "gpu": gpu["name"], "driver": driver_report().get("driver_version")}
+
+
+@contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """Raise UsageProblem in place of an OSError of the block, which writes files of a shard into `folder`."""
+    try:
+        yield
+    except OSError as error:
+        raise UsageProblem(
+            f"The shard's files cannot be written ({error.strerror}); fix that or pass --output: {folder}"
+        ) from error
+
+
+def write_document(folder: Path, document: ShardDocument) -> None:
+    """Write `shard.json`, the last file of a shard. Raises UsageProblem if it cannot be written."""
+    with writing(folder):
+        write_json(folder / SHARD, document)
 
 
 def done_before(

@@ -7,10 +7,10 @@ from dataclasses import astuple
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from trt_workbench.core.documents import json_values, write_json
+from trt_workbench.core.documents import json_values
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.hashing import hash_file
-from trt_workbench.core.shard_files import SHARD, ShardDocument, Shards, circumstances, done_before
+from trt_workbench.core.shard_files import ShardDocument, Shards, circumstances, done_before, write_document
 from trt_workbench.llm.document import unwritable, write_metrics
 from trt_workbench.llm.outcome import LlmOutcome, ScoredBackend, metrics_of, rows_of
 from trt_workbench.llm.scores import TokenScores
@@ -68,10 +68,7 @@ def write_shard(
         ran=json_values({"recipe": facts["recipe"], "backends": [_ran(one) for one in scored]}, str),
         whole=json_values({"facts": facts, "notes": notes, "backends": [_written(one) for one in scored]}, str),
     )
-    try:
-        write_json(folder / SHARD, document)
-    except OSError as error:
-        raise unwritable(folder / SHARD, error) from error
+    write_document(folder, document)
     tokens = sum(part.tokens for part in scored[0].parts)
     return LlmOutcome("complete" if document.is_whole else "partial", {"tokens": tokens, "shard": str(shard)})
 

@@ -11,7 +11,7 @@ from trt_workbench.core.documents import json_values, read_document, write_json
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.hashing import hash_file
 from trt_workbench.core.shard import Shard
-from trt_workbench.core.shard_files import SHARD, ShardDocument, ShardRun, Shards, circumstances, done_before
+from trt_workbench.core.shard_files import ShardDocument, ShardRun, Shards, circumstances, done_before, write_document
 from trt_workbench.model.opened import sha256_of
 from trt_workbench.stream.document import StreamMetrics
 from trt_workbench.stream.settings import StreamSettings
@@ -54,7 +54,7 @@ def write_shard(
         ran={},
         whole={"lanes": len(metrics.lanes) if metrics else 0, "precision": [*settings.precision]},
     )
-    write_json(folder / SHARD, document)
+    write_document(folder, document)
 
 
 def merge_shards(shards: Shards, folder: Path) -> dict[str, Any]:

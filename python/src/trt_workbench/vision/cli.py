@@ -62,6 +62,12 @@ def eval_coco(
 
     if file is not None and model is not None:
         raise UsageProblem(f"The model was given twice; leave out --model: {model}")
+    if shard:
+        from trt_workbench.console.shards import required_folder, run_shard
+
+        if gpus is not None:
+            raise UsageProblem("--shard and --gpus exclude each other: give each GPU a shard of its own.")
+        required_folder(output)
     model, data = _inputs(file or model, place)
     request = CocoRequest(
         model=model,
@@ -73,9 +79,6 @@ def eval_coco(
         **vars(settings),
     )
     if shard:
-        if gpus is not None:
-            raise UsageProblem("--shard and --gpus exclude each other: give each GPU a shard of its own.")
-        from trt_workbench.console.shards import run_shard
         from trt_workbench.vision.sharding import finished
 
         run_shard(output, partial(finished, request), lambda folder: _evaluate(request, folder)[1], as_json=as_json)

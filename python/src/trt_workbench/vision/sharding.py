@@ -11,10 +11,18 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Backend
 from trt_workbench.backends.registry import require_backend
-from trt_workbench.core.documents import append_lines, json_values, read_lines, write_json
+from trt_workbench.core.documents import append_lines, json_values, read_lines
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.hashing import hash_arrays
-from trt_workbench.core.shard_files import SHARD, ShardDocument, ShardRun, Shards, circumstances, done_before
+from trt_workbench.core.shard_files import (
+    ShardDocument,
+    ShardRun,
+    Shards,
+    circumstances,
+    done_before,
+    write_document,
+    writing,
+)
 from trt_workbench.model.opened import sha256_of
 from trt_workbench.vision.dataset import read_dataset
 from trt_workbench.vision.decode import ImageReader
@@ -80,14 +88,10 @@ def write_shard(folder: Path, evaluation: CocoEvaluation, found: Found) -> CocoO
         ran=json_values(_ran(facts, evaluation)),
         whole=json_values(whole),
     )
-    try:
+    with writing(folder):
         write_predictions(folder / "predictions.json", found.detections)
         append_lines(folder / "records.jsonl", _records(found))
-        write_json(folder / SHARD, document)
-    except OSError as error:
-        raise UsageProblem(
-            f"The shard's files cannot be written ({error.strerror}); fix that or pass --output: {folder}"
-        ) from error
+    write_document(folder, document)
     said = {"images": document.done, "verification": facts["verification"], "shard": str(shard)}
     return CocoOutcome("complete" if document.is_whole else "partial", said)
 
