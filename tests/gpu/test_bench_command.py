@@ -25,8 +25,9 @@ def _needs_tensorrt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRTW_TMP", str(tmp_path / "out"))
 
 
-def write_network(path: Path) -> Path:
-    """Two convolutions and a mean of images [batch, 3, 16, 16]."""
+def write_network(path: Path, side: int | tuple[str, str] = 16) -> Path:
+    """Two convolutions and a mean of images [batch, 3, side, side], or of sides that are named."""
+    sides = (side, side) if isinstance(side, int) else side
     draw = np.random.default_rng(0)
     weights = {"first": draw.standard_normal((8, 3, 3, 3)) / 5, "second": draw.standard_normal((8, 8, 3, 3)) / 8}
     nodes = [
@@ -35,7 +36,7 @@ def write_network(path: Path) -> Path:
         helper.make_node("Conv", ["positive", "second"], ["maps"], kernel_shape=[3, 3]),
         helper.make_node("GlobalAveragePool", ["maps"], ["means"]),
     ]
-    images = helper.make_tensor_value_info("images", TensorProto.FLOAT, ["batch", 3, 16, 16])
+    images = helper.make_tensor_value_info("images", TensorProto.FLOAT, ["batch", 3, *sides])
     means = helper.make_tensor_value_info("means", TensorProto.FLOAT, ["batch", 8, 1, 1])
     constants = [numpy_helper.from_array(array.astype(np.float32), name) for name, array in weights.items()]
     graph = helper.make_graph(nodes, "net", [images], [means], constants)
@@ -79,6 +80,20 @@ def test_outputs_are_those_of_the_reference_at_every_batch_and_precision(tmp_pat
         assert one.p50_interval_ms is not None
         assert one.latency_ms is not None
         assert one.p50_interval_ms[0] <= one.latency_ms["p50"] * 1.05
+
+
+def test_the_size_of_the_images_is_one_that_the_engine_was_built_for(tmp_path: Path) -> None:
+    config = tmp_path / "bench.yaml"
+    model = write_network(tmp_path / "net.onnx", ("height", "width"))
+    options = "{optimization_level: 0, tactic_sources: [[-CUBLAS, -CUBLAS_LT, -CUDNN]]}"
+    config.write_text(
+        f"repetitions: 1\nmeasure: {{warmup_ms: 5, duration_s: 0.02}}\nmodels: {{net: {{path: {model}}}}}\n"
+        f"runtimes: [{{backend: trt, options: {options}}}]\n"
+        "scenarios: {arrays: {kind: arrays, batch: [1, 2], imgsz: [24, 16]}}\n"
+    )
+    result = CliRunner().invoke(app, ["bench", str(config), "--output", str(tmp_path / "run"), "--json"])
+    assert result.exit_code == 0, result.output
+    assert {one.status for one in read_records(tmp_path / "run" / "records.jsonl")} == {"ok"}
 
 
 def test_chunks_of_streams_are_measured_beside_ort_cuda(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ class Caller:
         limits = SamplingLimits(settings.warmup_ms / ROUNDS, settings.duration_s / ROUNDS, settings.iterations)
         stages: dict[str, list[float]] = {name: [] for name in _STAGES}
         medians: dict[str, list[float]] = {}
-        labels: dict[str, str] = {}
+        called: dict[str, CallWay] = {}
         records: list[dict[str, Any]] = []
         left_out: dict[str, str] = {}
         for number in range(ROUNDS):
@@ -107,13 +107,15 @@ class Caller:
                 first = number % max(len(ways), 1)  # no way always follows the same one
                 for way in ways[first:] + ways[:first]:
                     times = measure_calls(way.call, limits).latency_ms
-                    labels[way.name] = way.label
+                    called[way.name] = way
                     medians.setdefault(way.name, []).append(float(np.median(times)))
                     records += [{**record, "via": way.name, "end_to_end_ms": value} for value in times.tolist()]
         found = [_figures(name, label, stages[name]) for name, label in _STAGES.items()]
-        for name, label in labels.items():
-            above = [one - other for one, other in zip(medians[name], stages["compute"], strict=True)]
-            found.append({**_figures(name, label, medians[name]), "above_compute_us": _interval(above)})
+        for name, way in called.items():
+            found.append(_figures(name, way.label, medians[name]))
+            if way.outputs is not None:
+                above = [one - other for one, other in zip(medians[name], stages["compute"], strict=True)]
+                found[-1]["above_compute_us"] = _interval(above)
         metrics = {"rounds": ROUNDS, "rows": found, "left_out": left_out}
         return CallCosts(metrics, records)
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.in_app import stdout_of
 from tests.onnx_text import write_onnx
 from tests.texts import refused
@@ -46,6 +48,27 @@ def test_named_dimensions_and_batch() -> None:
         input_shapes(TOKENS, SYMBOLS, 4, {"sequence": 16, "length": 3})
     with refused(UsageProblem):
         input_shapes([TensorSpec("x", "float32", (1, 3))], {}, 4, {})
+
+
+@given(
+    dims=st.lists(st.integers(1, 9), min_size=1, max_size=3),
+    fixed=st.sets(st.integers(0, 2)),
+    batch=st.integers(1, 4),
+    other=st.integers(10, 12),
+)
+def test_sizes_that_an_engine_has_fixed_are_no_other_sizes(
+    dims: list[int], fixed: set[int], batch: int, other: int
+) -> None:
+    """An engine of one point has the image's size fixed; it takes that size, by name or by place, and no other."""
+    names = ("height", "width", "depth")[: len(dims)]
+    shape = (batch, *(dim if axis in fixed else None for axis, dim in enumerate(dims)))
+    specs, symbols = [TensorSpec("images", "float32", shape)], {"images": ("batch", *names)}
+    for sizes in (dict(zip(names, dims, strict=True)), {f"images.{axis}": dim for axis, dim in enumerate(dims, 1)}):
+        assert input_shapes(specs, symbols, batch, sizes) == {"images": (batch, *dims)}
+        for axis, name in enumerate(sizes):
+            if axis in fixed:
+                with pytest.raises(UsageProblem, match=f"no dynamic dimension {name}"):
+                    input_shapes(specs, symbols, batch, {**sizes, name: other})
 
 
 def test_a_dimension_that_is_a_sum_follows_its_parts() -> None:

@@ -168,8 +168,8 @@ def input_shapes(
         name
         for spec in specs
         for axis, (dim, symbol) in enumerate(zip(spec.shape, symbols.get(spec.name, spec.shape), strict=True))
-        if dim is None
         for name in (str(symbol), f"{spec.name}.{axis}", *sum_parts(str(symbol)))
+        if dim is None or dim == dims.get(name)  # an engine that was built for the size alone has it fixed
     }
     if unused := sorted(dims.keys() - used):
         raise UsageProblem(f"The model has no dynamic dimension {unused[0]}; its inputs: {'; '.join(map(str, specs))}.")
