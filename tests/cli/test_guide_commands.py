@@ -118,6 +118,10 @@ RUN_BY = {
     "unit/llm/test_served_llm.py::test_a_served_model_has_the_perplexity_of_the_model": [
         "eval-llm DIR --text FILE --backends openai --option openai:url=http://localhost:8000"
     ],
+    "unit/llm/test_served_llm.py::test_a_served_model_generates_what_the_model_generates": [
+        "eval-llm DIR --text FILE --backends openai:fp16 --modes generate --batch 4 "
+        "--option openai:url=http://localhost:8000"
+    ],
     "unit/triton/test_export.py::test_an_ensemble_names_what_flows_between_its_steps": [
         "export-triton detector.onnx -o models --ensemble --max-batch 8"
     ],

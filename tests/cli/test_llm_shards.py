@@ -73,8 +73,9 @@ def test_what_is_no_shard(words: Any, tmp_path: Path) -> None:
         held(stderr_of(*words, "--shard", "0/2", "--output", tmp_path / "0", *more))
 
 
-def test_scores_that_are_no_numbers_stay_so() -> None:
-    strange = TokenScores(3, float("nan"), 2, float("inf"), 1e-310, 0.1)
+@pytest.mark.parametrize("agreements", [2, float("nan")])
+def test_scores_that_are_no_numbers_stay_so(agreements: float) -> None:
+    strange = TokenScores(3, float("nan"), agreements, float("inf"), 1e-310, 0.1)
     one = ScoredBackend(BackendChoice("ort-cpu"), [strange], "", [], {})
     (texts,) = json.loads(json.dumps(_written(one)["parts"]))
     assert repr(_read(texts)) == repr(strange)

@@ -17,19 +17,38 @@ class PromptScores(NamedTuple):
 
     Attributes:
         logprobs: float64 [B,S], of each token after those before it, nats.
-        likeliest: int64 [B,S], the likeliest token at each place.
+        likeliest: int64 [B,S], the likeliest token at each place; -1 where the server does not say which it is.
     """
 
     logprobs: NDArray[np.float64]
     likeliest: NDArray[np.int64]
 
 
+class Continuation(NamedTuple):
+    """What a served model generates after a prompt.
+
+    Attributes:
+        tokens: their ids; None where the server gives only their text.
+        text: without special tokens.
+        logprobs: of each token, nats; None where the server gives none.
+        ended: whether the model ended it, by a token that ends texts.
+    """
+
+    tokens: tuple[int, ...] | None
+    text: str
+    logprobs: tuple[float, ...] | None
+    ended: bool
+
+
 @runtime_checkable
 class PromptModel(Protocol):
-    """A model that gives log-probabilities of a prompt's tokens in place of logits."""
+    """A model on a server: log-probabilities of a prompt's tokens, and what it generates, in place of logits."""
 
     def prompt_scores(self, input_ids: Tokens) -> PromptScores:
         """Score prompts int64 [B,S]. Raises UsageProblem or DeviceFailure as the server answers."""
+
+    def continuations(self, input_ids: Tokens, count: int) -> list[Continuation]:
+        """Generate `count` tokens after each prompt int64 [B,S], greedily. Raises as `prompt_scores`."""
 
 
 class LogitsModel(Protocol):

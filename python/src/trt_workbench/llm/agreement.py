@@ -37,7 +37,7 @@ class Agreement:
         reference: what it was compared with.
         sequences: the batch.
         tokens: positions of each sequence that were compared.
-        max_logit_difference: of any logit, given the reference's tokens.
+        max_logit_difference: of any logit, given the reference's tokens; None where a model gives no logits.
         logit_difference_limit: what is allowed.
         first_difference: index of the first generated token that differs in any sequence; None if all are equal.
         logit_gap: how much more the reference gives its own token than the one that was chosen instead, the largest of
@@ -49,7 +49,7 @@ class Agreement:
     reference: str
     sequences: int
     tokens: int
-    max_logit_difference: float
+    max_logit_difference: float | None
     logit_difference_limit: float
     first_difference: int | None = None
     logit_gap: float | None = None
@@ -131,16 +131,32 @@ def is_broken(logits: Logits) -> bool:
     return not (logits < np.inf).all() or bool(np.isneginf(logits).all(axis=-1).any())
 
 
+def why_broken(expected: Logits, name: str) -> str | None:
+    """Return why nothing can be compared with the logits of a reference; None if it can."""
+    if not is_broken(expected):
+        return None
+    return f"The logits of {name}, the reference, are not finite, so nothing can be compared with them."
+
+
+def difference_limit(expected: Logits, precision: str) -> float:
+    """Return what a logit in a precision may differ by from a reference's: a share of the spread of all."""
+    # a server may name a precision of its own: the widest limit there is
+    formats = [known(part) for part in precision.split(",")]
+    coarse = LOGITS.most if not all(formats) else 0.0
+    finite = is_finite(expected)
+    counts = np.maximum(finite.sum(axis=-1, keepdims=True), 1)
+    means = np.where(finite, expected, 0).sum(axis=-1, keepdims=True) / counts
+    spread = float(np.abs(np.where(finite, expected - means, 0)).max())
+    return max(coarse, LOGITS.limit(*(row.name for each in formats for row in each), "fp32")) * spread
+
+
 class AgreementCheck:
     """Compares one model with a reference over the same prompts."""
 
     def __init__(self, reference: Trace, name: str, precision: str) -> None:
         """Take the reference's tokens and logits, its name, and the precision of what is compared with it."""
         self._reference, self._name = reference, name
-        # a server may name a precision of its own: the widest limit there is
-        formats = [known(part) for part in precision.split(",")]
-        coarse = LOGITS.most if not all(formats) else 0.0
-        self._share = max(coarse, LOGITS.limit(*(row.name for each in formats for row in each), "fp32"))
+        self._limit = difference_limit(reference.logits, precision)
         self._errors: NDArray[np.float64] = np.zeros(len(reference.tokens))
 
     def logits(self, model: Any, prompts: Tokens, *, cached: bool, capacity: int = 0) -> Agreement:
@@ -157,20 +173,12 @@ class AgreementCheck:
         """
         expected, count = self._reference.logits, self._reference.tokens.shape[1]
         found = trace(model, prompts, count, cached=cached, capacity=capacity, follow=self._reference.tokens).logits
-        finite = is_finite(expected)
-        counts = np.maximum(finite.sum(axis=-1, keepdims=True), 1)
-        means = np.where(finite, expected, 0).sum(axis=-1, keepdims=True) / counts
-        spread = float(np.abs(np.where(finite, expected - means, 0)).max())
         by_position = errors(found, expected).max(axis=-1)
         self._errors = by_position.max(axis=-1)
-        worst, limit = float(self._errors.max()), self._share * spread
+        worst, limit = float(self._errors.max()), self._limit
         right = by_position <= limit
-        failure = None
-        if is_broken(expected):
-            failure = (
-                f"The logits of {self._name}, the reference, are not finite, so nothing can be compared with them."
-            )
-        elif not right.all():
+        failure = why_broken(expected, self._name)
+        if not failure and not right.all():
             row, position = (int(index) for index in np.argwhere(~right)[0])
             rows, error = int((~right.all(axis=1)).sum()), by_position[row, position]
             by = f"{error:.3g}" if np.isfinite(error) else "NaN or infinity"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -175,9 +176,9 @@ def _perplexities(metrics: dict[str, Any]) -> Any:
             precision_label(row) or "-",
             f"{row['perplexity']:.4f}",
             f"{row['relative_difference']:+.1e}",
-            f"{row['max_logit_difference']:.1e}",
-            f"{share(row['top1_agreement'], 3)}%",
-            f"{row['kl_divergence']:.1e}",
+            _figure(row["max_logit_difference"]),
+            "-" if isnan(row["top1_agreement"]) else f"{share(row['top1_agreement'], 3)}%",
+            _figure(row["kl_divergence"]),
             "failed" if row["failure"] else "passed",
         )
     return table
@@ -196,11 +197,16 @@ def _generations(metrics: dict[str, Any]) -> Any:
             row["mode"],
             f"{row['backend']}:{row['precision']}",
             f"{row['batch']}x{row['prompt_tokens']}",
-            f"{agreement['max_logit_difference']:.1e}",
+            _figure(agreement["max_logit_difference"]),
             f"{agreement['logit_difference_limit']:.1e}",
             "wrong" if row["failure"] else "all" if first is None else str(first),
         )
     return table
+
+
+def _figure(value: float | None) -> str:
+    """Return a figure as a cell; a server does not give all."""
+    return "-" if value is None or isnan(value) else f"{value:.1e}"
 
 
 def _table(title: str, *columns: str) -> Any:

@@ -81,7 +81,7 @@ class Scored(TypedDict):
     perplexity: Figure
     relative_difference: Figure
     max_logit_difference: Figure
-    top1_agreement: FiniteFloat
+    top1_agreement: Figure
     kl_divergence: Figure
     max_kl_divergence: Figure
     failure: str | None

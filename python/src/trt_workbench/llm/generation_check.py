@@ -7,17 +7,21 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trt_workbench.backends.language import PromptModel
+from trt_workbench.backends.torch.llm_tokenizer import load_tokenizer
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import CheckFailed, UsageProblem, WorkbenchError
 from trt_workbench.core.verification import Mark
 from trt_workbench.llm.agreement import Agreement, AgreementCheck, Disagreement, Trace, trace
 from trt_workbench.llm.opening import ModelSource, open_cached, open_logits
+from trt_workbench.llm.served_agreement import ServedCheck
 from trt_workbench.llm.settings import MODES, REFERENCE, BackendChoice, LlmSettings, Mode
 from trt_workbench.verify import keep_agreement, refuse_wrong
 
@@ -81,7 +85,10 @@ def compare_generation(
             with closing(_open(mode, settings, choice, source)) as model:
                 refuse_wrong(model.provenance, allow_unverified=settings.allow_unverified)
                 for size, prompt in prompts.items():
-                    agreement = _agreement(settings, choice, model, prompt, expected[size], cached=mode == CACHED)
+                    if isinstance(model, PromptModel):
+                        agreement: Agreement = _served(settings, choice, model, prompt, expected[size], source)
+                    else:
+                        agreement = _agreement(settings, choice, model, prompt, expected[size], cached=mode == CACHED)
                     wrong = Disagreement(agreement.failure) if agreement.failure else None
                     if wrong is None:
                         keep_agreement(model.provenance, evidence)
@@ -149,6 +156,19 @@ def _agreement(
         return agreement
     own = trace(model, prompt, settings.new_tokens, cached=cached, capacity=capacity)
     return comparison.tokens(agreement, own.tokens)
+
+
+def _served(
+    settings: LlmSettings,
+    choice: BackendChoice,
+    model: PromptModel,
+    prompt: NDArray[np.int64],
+    expected: Trace,
+    source: ModelSource,
+) -> Agreement:
+    decode = partial(load_tokenizer(source.directory).decode, skip_special=True)
+    check = ServedCheck(expected, str(REFERENCE), choice.precision, prompt, decode, source.directory.ends)
+    return check.judge(model.continuations(prompt, settings.new_tokens))
 
 
 def _reference(settings: LlmSettings, source: ModelSource, prompts: Prompts) -> dict[int, Trace]:

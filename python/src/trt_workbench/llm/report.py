@@ -50,9 +50,13 @@ def summarise(metrics: LlmMetrics) -> list[str]:
         if others:
             increase, worst = max(others, key=lambda one: one[0])
             sentences.append(
-                f"{worst['backend']}:{worst['precision']} has the largest increase, {100 * increase:+.4g}%; its most "
-                f"likely token is the reference's at {share(worst['top1_agreement'], 3)}% of the tokens."
+                f"{worst['backend']}:{worst['precision']} has the largest increase, {100 * increase:+.4g}%."
             )
+            if worst["top1_agreement"] is not None:
+                sentences[-1] = (
+                    f"{sentences[-1][:-1]}; its most likely token is the reference's at "
+                    f"{share(worst['top1_agreement'], 3)}% of the tokens."
+                )
     if shards := metrics.get("shards"):
         sentences.append(shards["text"])
     generated = metrics.get("generation", [])

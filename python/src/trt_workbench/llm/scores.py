@@ -25,7 +25,7 @@ class TokenScores:
     Attributes:
         tokens: how many were scored.
         nll: summed negative log likelihood of the text's tokens, nats.
-        top1_agreements: tokens at which the largest logit is that of the reference.
+        top1_agreements: tokens at which the largest logit is that of the reference; NaN where that is not known.
         max_logit_difference: largest difference of any logit.
         kl: summed Kullback-Leibler divergence of this distribution from the reference's, nats.
         max_kl: largest of one token.
@@ -33,7 +33,7 @@ class TokenScores:
 
     tokens: int = 0
     nll: float = 0.0
-    top1_agreements: int = 0
+    top1_agreements: float = 0
     max_logit_difference: float = 0.0
     kl: float = 0.0
     max_kl: float = 0.0
@@ -87,10 +87,10 @@ def score_prompts(
     Args:
         reference: float32 [N,V], logits of the reference.
         logprobs: float64 [N], of the targets.
-        likeliest: int64 [N], the likeliest token of each place.
+        likeliest: int64 [N], the likeliest token of each place; -1 where that is not known.
         targets: int64 [N], the tokens that follow.
     """
-    agrees = int((reference.argmax(axis=-1) == likeliest).sum())
+    agrees = math.nan if (likeliest < 0).any() else int((reference.argmax(axis=-1) == likeliest).sum())
     return TokenScores(len(targets), -float(logprobs.sum()), agrees, math.nan, math.nan, math.nan)
 
 

@@ -143,4 +143,5 @@ def _written(one: ScoredBackend) -> dict[str, Any]:
 
 def _read(texts: Sequence[str]) -> TokenScores:
     tokens, nll, agreements, *others = texts
-    return TokenScores(int(tokens), float(nll), int(agreements), *map(float, others))
+    known = float(agreements) if agreements == "nan" else int(agreements)  # a server may not say
+    return TokenScores(int(tokens), float(nll), known, *map(float, others))

@@ -79,6 +79,16 @@ class LlmDirectory:
         """How many tokens the model knows; None if the configuration does not say."""
         return self._size(("vocab_size",))
 
+    @cached_property
+    def ends(self) -> frozenset[int]:
+        """Ids of the tokens that end a text, as the configuration and that of generation name them."""
+        file = self.path / "generation_config.json"
+        found: set[int] = set()
+        for config in (self.config, read_json(file) if file.is_file() else {}):
+            ends = config.get("eos_token_id") if isinstance(config, dict) else None
+            found |= {one for one in (ends if isinstance(ends, list) else [ends]) if isinstance(one, int)}
+        return frozenset(found)
+
     @property
     def layers(self) -> int | None:
         """How many layers the model has; None if the configuration does not say."""

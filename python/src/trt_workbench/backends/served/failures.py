@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http import HTTPStatus
 from typing import NoReturn, Protocol
 
 from trt_workbench.backends.served.address import TOKEN, Address, token
@@ -24,6 +25,16 @@ class NoAnswer(DeviceFailure):
 
 class TooSlow(DeviceFailure):
     """The server did not answer within the time limit."""
+
+
+class NotReady(DeviceFailure):
+    """The server is there, and says that it cannot serve: it loads, or is overloaded.
+
+    Attributes:
+        reason: in its words.
+    """
+
+    reason = ""
 
 
 def no_answer(address: Address, reason: object) -> NoAnswer:
@@ -53,7 +64,7 @@ def opening(address: Address, client: Closing) -> Iterator[None]:
     """Close what speaks with a server where the model cannot be opened.
 
     Raises:
-        ComponentMissing: the server was not there to begin with.
+        ComponentMissing: the server was not there to begin with, or is not ready.
     """
     try:
         yield
@@ -62,6 +73,10 @@ def opening(address: Address, client: Closing) -> Iterator[None]:
         if isinstance(problem, NoAnswer):
             raise ComponentMissing(
                 f"No server answers ({problem.reason}). Start it, or pass its URL with --url: {address}"
+            ) from problem
+        if isinstance(problem, NotReady):
+            raise ComponentMissing(
+                f"The server is not ready ({problem.reason}); wait until it is: {address}"
             ) from problem
         raise
 
@@ -84,5 +99,10 @@ def refuse_status(address: Address, status: int, reason: str, said: str, what: s
     """
     if status in (401, 403):
         raise refused_token(address, f"{status} {reason}")
-    problem = f"The server cannot {what} ({status} {reason}{': ' if said else ''}{said[:_LONGEST]}): {address}"
+    why = f"{status} {reason}{': ' if said else ''}{said[:_LONGEST]}"
+    problem = f"The server cannot {what} ({why}): {address}"
+    if status == HTTPStatus.SERVICE_UNAVAILABLE:
+        found = NotReady(problem)
+        found.reason = why
+        raise found
     raise (UsageProblem if status < 500 and status not in (408, 429) else DeviceFailure)(problem)

@@ -1,26 +1,29 @@
-"""The backend `openai`: a language model as a server of OpenAI's API runs it, by its log-probabilities (vLLM)."""
+"""The backend `openai`: a language model on a server of OpenAI's API, by its log-probabilities and tokens."""
 
 from __future__ import annotations
 
-import http
-import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Availability, Backend, Session, SessionOptions
 from trt_workbench.backends.extra_options import Option, checked_extra
-from trt_workbench.backends.language import LanguageModel, PromptScores
+from trt_workbench.backends.language import Continuation, LanguageModel, PromptScores
 from trt_workbench.backends.served.address import Address
-from trt_workbench.backends.served.failures import opening, refuse_status
+from trt_workbench.backends.served.completions import Completions
+from trt_workbench.backends.served.failures import opening
 from trt_workbench.backends.served.http_client import HttpClient
-from trt_workbench.core.errors import DeviceFailure, UsageProblem, did_you_mean
+from trt_workbench.backends.torch.llm_tokenizer import load_tokenizer
+from trt_workbench.core.errors import DeviceFailure, UsageProblem
 from trt_workbench.core.precision import parse
 from trt_workbench.model.llm_directory import LlmDirectory
 
+_Found = TypeVar("_Found")
 PORTS = {"http": 8000, "https": 443}
 OPTIONS = {
     "url": Option(str, help="URL of the server, without /v1."),
@@ -62,21 +65,31 @@ class OpenAiBackend(Backend):
     def _load(self, model: Path, options: SessionOptions) -> Session:
         return self.load(model, options)
 
-    def load_language(self, directory: LlmDirectory, options: SessionOptions) -> LanguageModel:  # noqa: ARG002
+    def load_language(self, directory: LlmDirectory, options: SessionOptions) -> LanguageModel:
         """Return the served model. Raises as `Backend.load_language`."""
         address, extra = _checked({name: value for name, value in options.extra.items() if name != "device"})
         client = HttpClient(address, extra["timeout_s"])
         with opening(address, client):
-            return ServedLlm(client, _model(client, extra["model"]))
+            return ServedLlm(client, extra["model"] or _only_model(client), directory)
 
 
 class ServedLlm:
     """A model on a server."""
 
-    def __init__(self, client: HttpClient, model: str) -> None:
-        """Take a model that the server has."""
-        self._client, self._model = client, model
-        self.provenance: Mapping[str, Any] = {"device": "server", "url": str(client.address), "model": model}
+    def __init__(self, client: HttpClient, model: str, directory: LlmDirectory) -> None:
+        """Take a model that the server has, and the folder that it was made from.
+
+        Raises:
+            UsageProblem: the server refuses access, or does not complete texts with this model.
+            DeviceFailure: the server failed, or is not ready.
+        """
+        self._client = client
+        self._completions = Completions(client, model, cache(lambda: load_tokenizer(directory)))
+        self._completions.require()
+        ways = self._completions.ways
+        self.provenance: Mapping[str, Any] = {
+            "device": "server", "url": str(client.address), "model": model, "asked_by": ways,
+        }  # fmt: skip
 
     def prompt_scores(self, input_ids: NDArray[np.int64]) -> PromptScores:
         """Return the log-probability of each token after those before it, and the likeliest token there.
@@ -85,34 +98,26 @@ class ServedLlm:
             UsageProblem: the server does not return log-probabilities of prompts, or refuses the request.
             DeviceFailure: the server failed, or its answer is not of the form.
         """
-        rows = [self._row(row.tolist()) for row in input_ids]
+        rows = self._at_once(self._completions.scores, input_ids)
         return PromptScores(np.array([one for one, _ in rows]), np.array([one for _, one in rows], np.int64))
 
-    def _row(self, tokens: list[int]) -> tuple[list[float], list[int]]:
-        asked = {"model": self._model, "prompt": tokens, "max_tokens": 1, "temperature": 0, "prompt_logprobs": 1}
-        headers = {"Content-Type": "application/json"}
-        answer = self._client.ask("/v1/completions", json.dumps(asked).encode(), headers)
-        if answer.status != http.HTTPStatus.OK:
-            what = f"return log-probabilities of a prompt of {len(tokens)} tokens"
-            refuse_status(self._client.address, answer.status, answer.reason, answer.said, what)
-        try:
-            found = answer.document()["choices"][0].get("prompt_logprobs")
-        except (KeyError, TypeError, IndexError, AttributeError) as error:
-            raise self._broken(error) from error
-        if found is None:
-            raise UsageProblem(
-                "The server returns no log-probabilities of prompts (prompt_logprobs), so that its model has no "
-                f"perplexity. vLLM returns them: {self._client.address}"
-            )
-        try:
-            return _read(tokens, found)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise self._broken(error) from error
+    def continuations(self, input_ids: NDArray[np.int64], count: int) -> list[Continuation]:
+        """Return what the server generates after each prompt; all of them are asked for at once.
 
-    def _broken(self, error: Exception) -> DeviceFailure:
-        return DeviceFailure(
-            f"The server's log-probabilities are not those of the prompt ({error!r}): {self._client.address}"
-        )
+        Raises:
+            UsageProblem: the server refuses the prompts.
+            DeviceFailure: the server failed, or its answer is not of the form.
+        """
+        return self._at_once(lambda tokens: self._completions.generated(tokens, count), input_ids)
+
+    def _at_once(self, ask: Callable[[list[int]], _Found], input_ids: NDArray[np.int64]) -> list[_Found]:
+        """Ask for the first row alone, which finds out how, and for the others at the same time."""
+        first, *others = input_ids.tolist()
+        found = [ask(first)]
+        if others:
+            with ThreadPoolExecutor(len(others)) as pool:
+                found += pool.map(ask, others)
+        return found
 
     def explained(self, input_ids: NDArray[np.int64]) -> str:  # noqa: ARG002 - a graph in a session needs it
         """Return nothing: a server shows no inner values."""
@@ -120,7 +125,9 @@ class ServedLlm:
 
     def logits(self, input_ids: NDArray[np.int64]) -> NDArray[np.float32]:  # noqa: ARG002 - the interface's name
         """Raise UsageProblem: a server returns log-probabilities of tokens, not logits."""
-        raise UsageProblem("Backend openai compares the perplexity alone: a server returns no logits.")
+        raise UsageProblem(
+            "A server returns no logits: eval-llm compares the perplexity and the tokens of backend openai."
+        )
 
     last_logits = step = logits
 
@@ -137,17 +144,6 @@ class ServedLlm:
         self._client.close()
 
 
-def _read(tokens: list[int], listed: list[Any]) -> tuple[list[float], list[int]]:
-    """Return log-probabilities and likeliest tokens; the first token has none. Raises as it meets another form."""
-    if len(listed) != len(tokens):
-        raise ValueError(f"{len(listed)} for {len(tokens)} tokens")
-    scores, likeliest = [float("nan")], [-1]
-    for token, place in zip(tokens[1:], listed[1:], strict=True):
-        scores.append(float(place[str(token)]["logprob"]))
-        likeliest.append(int(max(place, key=lambda one: (place[one]["logprob"], -place[one].get("rank", 0)))))
-    return scores, likeliest
-
-
 def _checked(options: Mapping[str, Any]) -> tuple[Address, dict[str, Any]]:
     extra = checked_extra(OpenAiBackend.name, OPTIONS, options)
     if not extra["url"]:
@@ -157,15 +153,13 @@ def _checked(options: Mapping[str, Any]) -> tuple[Address, dict[str, Any]]:
     return Address.read(extra["url"], PORTS), extra
 
 
-def _model(client: HttpClient, asked: str | None) -> str:
+def _only_model(client: HttpClient) -> str:
     found = client.get("/v1/models", "list its models")
     try:
         known = [str(one["id"]) for one in found["data"]]
     except (KeyError, TypeError) as error:
         raise DeviceFailure(f"The server does not speak OpenAI's API: {client.address}") from error
-    if asked is None and len(known) == 1:
+    if len(known) == 1:
         return known[0]
-    if asked not in known:
-        names = f"no model {asked!r}; {did_you_mean(asked, known)}" if asked else f"several models: {', '.join(known)}."
-        raise UsageProblem(f"The server has {names} Pass --option openai:model=NAME: {client.address}")
-    return asked
+    names = f"several models: {', '.join(known)}" if known else "no models in its list"
+    raise UsageProblem(f"The server has {names}. Pass --option openai:model=NAME: {client.address}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,9 +49,9 @@ class LlmTokenizer:
         counts = [len(text[start:end].encode()) for start, end in encoded["offset_mapping"]]
         return EncodedText(ids, np.array(counts, np.int64))
 
-    def decode(self, ids: NDArray[np.int64]) -> str:
+    def decode(self, ids: Sequence[int], *, skip_special: bool = False) -> str:
         """Return the text of the tokens."""
-        text: str = self._tokenizer.decode(ids.tolist())
+        text: str = self._tokenizer.decode(list(ids), skip_special_tokens=skip_special)
         return text
 
 
