@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from tests.in_app import json_of, stdout_of
 from tests.tritonserver import Running, needs_tritonserver, tritonserver
+from tests.unit.triton.test_export import PROFILE, plan
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.ort.cpu import OrtCpuBackend
@@ -179,3 +180,19 @@ def test_a_server_that_is_killed_during_a_run_is_named(repository: Path, tmp_pat
         options = SessionOptions(extra={"url": running.http, "model": "shapes"})
         with pytest.raises(ComponentMissing, match="No server answers"):
             V2Backend().load(DETECTOR, options)
+
+
+def test_the_server_takes_the_configuration_of_plans_up_to_its_missing_backend(folder: Path) -> None:
+    """This server has no backend for plans. It checks the configuration before it looks for one."""
+    names, profiles = ("h", "b"), (PROFILE, "images:1x3x640x320/2x3x640x320/8x3x640x320")
+    plans = [
+        plan(folder / f"{name}.plan", cc, profiles=profiles) for name, cc in zip(names, ("9.0", "12.0"), strict=True)
+    ]
+    words = ("--cuda-graphs", "--preferred", "4,8", "--instances", 2, "-o", folder / "plans")
+    stdout_of("export-triton", *plans, *words, "--name", "right")
+    stdout_of("export-triton", *plans, *words, "--name", "wrong")
+    _edited("preferred_batch_size: 8", "preferred_batch_size: 99")(folder / "plans" / "wrong")
+    with tritonserver(folder / "plans", folder) as server:
+        said = server.log.read_text()
+    assert "failed to load 'right' version 1: Invalid argument: unable to find backend library for backend 't" in said
+    assert "'wrong': dynamic batching preferred size must be <= max batch size" in said

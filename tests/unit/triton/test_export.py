@@ -225,3 +225,45 @@ def test_what_cannot_be_served_is_refused(tmp_path: Path) -> None:
         "export-triton", wrong, "-o", tmp_path / "repository", "--allow-unverified", code=0
     )
     assert json.loads((tmp_path / "repository" / "wrong" / "export-triton.json").read_text())["schema_version"] == 1
+
+
+def test_batches_are_those_that_every_input_of_a_profile_takes(tmp_path: Path) -> None:
+    """As the server counts them: of a profile the input that takes least, of all profiles the one that takes most."""
+    sizes = Tensor(name="sizes", dtype="float32", shape=(-1, 2))
+    profiles = (
+        f"{PROFILE},sizes:1x2/4x2/8x2",
+        PROFILE.replace("1x3", "2x3").replace("12x", "6x") + ",sizes:2x2/4x2/20x2",
+    )
+    found = exported(tmp_path, plan(tmp_path / "p.plan", inputs=(*INPUTS, sizes), profiles=profiles), "--cuda-graphs")
+    assert found["max_batch_size"] == 8
+    specs = found["optimization"]["cuda"]["graph_spec"]
+    assert [one["batch_size"] for one in specs] == [1, 2, 4, 8, 6]
+    assert all(one["input"].keys() == {"images", "sizes"} for one in specs)  # the server wants all or none
+
+
+def test_every_profile_is_captured_and_warmed_up_at_its_own_shapes(tmp_path: Path) -> None:
+    profiles = ("images:1x3x320x320/2x3x320x320/4x3x320x320", "images:8x3x640x320/8x3x640x320/16x3x640x320")
+    words = (plan(tmp_path / "p.plan", profiles=profiles), "--cuda-graphs")
+    found = exported(tmp_path, *words)
+    specs = [
+        (one["batch_size"], one["input"]["images"]["dim"][1]) for one in found["optimization"]["cuda"]["graph_spec"]
+    ]
+    assert specs == [(1, "320"), (2, "320"), (4, "320"), (8, "640"), (16, "640")]
+    warm = [(one["batch_size"], one["inputs"]["images"]["dims"][1]) for one in found["model_warmup"]]
+    assert warm == [(1, "320"), (16, "640")]
+    assert found["instance_group"][0]["profile"] == ["0", "1"]
+    held(" ".join(json_of("export-triton", *words, "-o", tmp_path / "repository")["notes"][1:]))
+
+
+def test_a_plan_that_takes_no_single_rows_is_warmed_up_by_what_it_takes(tmp_path: Path) -> None:
+    path = plan(tmp_path / "p.plan", profiles=("images:4x3x320x320/8x3x320x320/8x3x320x320",))
+    found = exported(tmp_path, path)
+    assert [one["batch_size"] for one in found["model_warmup"]] == [4, 8]
+    held(" ".join(json_of("export-triton", path, "-o", tmp_path / "repository")["notes"][1:]))
+
+
+def test_shapes_that_are_fixed_but_for_the_batch_are_captured_without_naming_them(tmp_path: Path) -> None:
+    fixed = (Tensor(name="images", dtype="float32", shape=(-1, 3, 320, 320)),)
+    path = plan(tmp_path / "p.plan", inputs=fixed, profiles=("images:1x3x320x320/4x3x320x320/4x3x320x320",))
+    specs = exported(tmp_path, path, "--cuda-graphs")["optimization"]["cuda"]["graph_spec"]
+    assert specs == [{"batch_size": 1}, {"batch_size": 2}, {"batch_size": 4}]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trt_workbench import __version__
@@ -39,9 +39,9 @@ def model_config(name: str, source: TritonSource, settings: TritonSettings) -> C
     if source.is_batched and settings.batching:
         config["dynamic_batching"] = dynamic_batching(settings)
     if settings.warmup:
-        config["model_warmup"] = [_warmup(source, rows) for rows in sorted({1, max(source.most, 1)})]
+        config["model_warmup"] = [_warmup(source, rows) for rows in sorted({source.smallest(), max(source.most, 1)})]
     if settings.cuda_graphs:
-        config["optimization"] = {"cuda": {"graphs": True, "graph_spec": list(_graphs(source))}}
+        config["optimization"] = {"cuda": {"graphs": True, "graph_spec": _graphs(source)}}
     return config
 
 
@@ -116,17 +116,32 @@ def _warmup(source: TritonSource, rows: int) -> Config:
     for spec in source.inputs:
         # numbers that are indices stay within every table
         filled = "random_data" if spec.dtype.startswith("float") else "zero_data"
-        inputs[spec.name] = {"data_type": data_type(spec.dtype), "dims": list(source.best(spec.name)), filled: True}
+        inputs[spec.name] = {
+            "data_type": data_type(spec.dtype),
+            "dims": list(source.best(spec.name, rows)),
+            filled: True,
+        }
     return {"name": f"batch of {rows}", "batch_size": rows, "inputs": inputs}
 
 
-def _graphs(source: TritonSource) -> Iterable[Config]:
-    """Yield what is captured: batches of 1, powers of two and the most rows, at the shapes that are tuned for."""
-    dynamic = [spec.name for spec in source.inputs if None in (spec.shape[1:] if source.is_batched else spec.shape)]
-    shapes = {name: {"dim": list(source.best(name))} for name in dynamic}
-    sizes = {2**power for power in range(source.most.bit_length())} | {source.most} if source.is_batched else {0}
-    for rows in sorted(sizes):
-        yield {"batch_size": rows, **({"input": shapes} if shapes else {})}
+def _graphs(source: TritonSource) -> list[Config]:
+    """Return what is captured, once each: of every profile batches of 1, powers of two and its largest, at its shapes.
+
+    Where a specification names a shape, the server wants those of all inputs.
+    """
+    start = 1 if source.is_batched else 0
+    is_dynamic = any(None in spec.shape[start:] for spec in source.inputs)
+    made: list[Config] = []
+    for profile in source.profiles:
+        opt = {spec.name: profile.shapes[spec.name].opt for spec in source.inputs if spec.name in profile.shapes}
+        shapes = {spec.name: {"dim": list(opt.get(spec.name, spec.shape)[start:])} for spec in source.inputs}
+        rows = source.rows(profile)
+        powers = {2**power for power in range(source.most.bit_length())}
+        for size in sorted(powers.intersection(rows) | set(rows[-1:])):
+            spec = {"batch_size": size, **({"input": shapes} if is_dynamic else {})}
+            if spec not in made:
+                made.append(spec)
+    return made
 
 
 def _parameters(values: Mapping[str, str]) -> Config:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import resources
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from trt_workbench import __version__
 from trt_workbench.backends.preparation import Preparation
+from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import write_json
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import foreign, replace_folder, scratch_folder, write_text
@@ -22,7 +24,7 @@ from trt_workbench.triton.config import Config, model_config
 from trt_workbench.triton.ensemble import make_ensemble
 from trt_workbench.triton.pbtxt import require_format, text_of
 from trt_workbench.triton.settings import TritonSettings
-from trt_workbench.triton.sources import read_source
+from trt_workbench.triton.sources import TritonSource, read_source
 
 CONFIG, RECORD = "config.pbtxt", "export-triton.json"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -92,7 +94,17 @@ def export_triton(settings: TritonSettings, preparation: Preparation) -> Exporte
         files = dict(source.files) if folder == name else {}
         _write(settings, folder, text, files, is_step=models[folder].get("backend") == "python")
     write_text(client, program)
-    return ExportedRepository(settings.repository, models, client, source.notes + _step_notes(models))
+    return ExportedRepository(
+        settings.repository, models, client, (*source.notes, *_batch_notes(source), *_step_notes(models))
+    )
+
+
+def _batch_notes(source: TritonSource) -> Iterator[str]:
+    """Yield what to mind where no profile takes some batches: the server puts requests together to any size."""
+    for _, run in groupby(enumerate(source.untaken()), key=lambda one: one[1] - one[0]):
+        sizes = [size for _, size in run]
+        span = f"{sizes[0]} to {sizes[-1]} rows" if len(sizes) > 1 else counted(sizes[0], "row")
+        yield f"No profile takes batches of {span}: the server refuses requests that make such a batch."
 
 
 def _step_notes(models: dict[str, Config]) -> tuple[str, ...]:

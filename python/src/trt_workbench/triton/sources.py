@@ -56,10 +56,28 @@ class TritonSource:
         """Whether the first dimension of every tensor is the batch."""
         return self.most > 0
 
-    def best(self, name: str) -> tuple[int, ...]:
-        """Return the shape of an input without the batch, as the first profile is tuned for; 1 where nothing says."""
+    def rows(self, profile: Profile) -> range:
+        """Return the batches that a profile takes: every input has to; 0 alone where there are none."""
+        if not self.is_batched:
+            return range(1)
+        shapes = [profile.shapes[spec.name] for spec in self.inputs if spec.name in profile.shapes]
+        lowest, most = max((one.min[0] for one in shapes), default=1), min((one.max[0] for one in shapes), default=1)
+        return range(lowest, min(most, self.most) + 1)
+
+    def smallest(self) -> int:
+        """Return the smallest batch that a profile takes; 1 without profiles."""
+        return min((rows[0] for one in self.profiles if (rows := self.rows(one))), default=1)
+
+    def untaken(self) -> list[int]:
+        """Return the batches up to the largest that no profile takes."""
+        taken = {size for one in self.profiles for size in self.rows(one)}
+        return [size for size in range(1, self.most + 1) if self.profiles and size not in taken]
+
+    def best(self, name: str, rows: int = 1) -> tuple[int, ...]:
+        """Return the shape of an input without the batch, as a profile for a batch is tuned for; 1 where none says."""
         spec = next(one for one in self.inputs if one.name == name)
-        known = next((one.shapes[name].opt for one in self.profiles if name in one.shapes), None)
+        profiles = sorted(self.profiles, key=lambda one: rows not in self.rows(one))
+        known = next((one.shapes[name].opt for one in profiles if name in one.shapes), None)
         whole = known or tuple(1 if dim is None else dim for dim in spec.shape)
         return whole[1:] if self.is_batched else whole
 
@@ -111,7 +129,11 @@ def _of_plans(plans: Sequence[CheckedPlan], manifests: Sequence[Manifest], setti
         for tensors in (made.inputs, made.outputs)
     )
     profiles = tuple(map(Profile.model_validate, made.profiles))
-    sizes = [one.shapes[spec.name].max[0] for one in profiles for spec in inputs if one.shapes.get(spec.name)]
+    # the server takes the batches of the profile that takes most, and there those that every input takes
+    sizes = [
+        min((one.shapes[spec.name].max[0] for spec in inputs if one.shapes.get(spec.name)), default=1)
+        for one in profiles
+    ]
     rows = [one.way_around.rows for one in manifests if one.way_around and one.way_around.rows]
     several = len(plans) > 1
     named = {
