@@ -82,6 +82,7 @@ def test_every_option_reaches_the_settings(model: Path, tmp_path: Path) -> None:
         "native_instance_norm": (["--plugin-instance-norm"], False),
         "profiling_verbosity": (["--profiling-verbosity", "none"], "none"),
         "editable_timing_cache": (["--editable-timing-cache"], True),
+        "build_number": (["--build-number", "2"], 2),
         "serialize_plugins": (["--plugin", library, "--serialize-plugins"], True),
         "dla_core": (["--dla-core", "1"], 1),
         "gpu_fallback": (["--gpu-fallback"], True),

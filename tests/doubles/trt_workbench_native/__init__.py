@@ -7,6 +7,8 @@ TRTW_DOUBLE_LOG a file that gets a line for every build, TRTW_DOUBLE_PROFILER on
 stop of the profiler. TRTW_DOUBLE_FAULT names a way to run an engine in which it is wrong: "no graph", "transfers",
 "slots", "device arrays", "page-locked outputs", "state", "profile 1", "GPU 1". A number stands for a batch: from it on,
 rows after the first are wrong. With "crash" the device fails in every call, with "abort" the process ends.
+TRTW_DOUBLE_BUILDS is a list of milliseconds: of the builds, counted by the lines of TRTW_DOUBLE_LOG, each gets the next
+as its latency and as the name of its tactic; with the fault "slow builds" those that take over 1 ms are wrong.
 TRTW_DOUBLE_GRAPHS is a file that gets a line for every CUDA graph that a runner would capture.
 """
 
@@ -151,7 +153,7 @@ def build_engine(model: str, options: BuildOptions, progress: Any) -> SimpleName
         _build_in_steps(seconds, progress)
     content = Path(model).read_bytes()
     profiles = [{name: list(map(list, dims)) for name, dims in profile.shapes.items()} for profile in options.profiles]
-    header = json.dumps({"version": _version(), "profiles": profiles}).encode()
+    header = json.dumps({"version": _version(), "profiles": profiles, **_chance()}).encode()
     plan = MAGIC + len(header).to_bytes(4, "little") + header + content
     engine = Engine(plan)
     return SimpleNamespace(
@@ -165,6 +167,16 @@ def build_engine(model: str, options: BuildOptions, progress: Any) -> SimpleName
         outputs=engine.outputs,
         merge_timing_caches=lambda caches: bytes(sorted(set().union(*caches))),
     )
+
+
+def _chance() -> dict[str, float]:
+    """What chance makes of a build; nothing unless the test lists it."""
+    told = os.environ.get("TRTW_DOUBLE_BUILDS")
+    if not told:
+        return {}
+    choices = [*map(float, told.split(","))]
+    before = len(Path(os.environ["TRTW_DOUBLE_LOG"]).read_text(encoding="utf-8").splitlines()) - 1
+    return {"ms": choices[before % len(choices)]}
 
 
 def _build_in_steps(seconds: float, progress: Any) -> None:
@@ -212,6 +224,7 @@ class Engine:
             header = json.loads(plan[start:end])
             profiles = header["profiles"]
             version = header["version"]
+            self.ms: float | None = header.get("ms")
         except (ValueError, KeyError, TypeError) as error:
             raise UsageProblem(f"TensorRT cannot deserialise the plan ({error}).") from error
         if version != _version():
@@ -247,6 +260,9 @@ def inspect_engine(engine: Engine) -> dict[str, Any]:
     names = [f"{tensor.name} [layer]" for tensor in engine.outputs]
     told = os.environ.get("TRTW_DOUBLE_LAYERS")  # a file of the inspector's JSON; names alone without
     layers = Path(told).read_text(encoding="utf-8") if told else json.dumps({"Layers": names})
+    if engine.ms is not None:
+        tensor = {"Name": "t", "Format/Datatype": "Row major linear FP32"}
+        layers = json.dumps({"Layers": [{"Name": n, "TacticName": f"k{engine.ms}", "Inputs": [tensor]} for n in names]})
     return {"layer_count": len(names), "refittable": False, "layers_json": layers}
 
 
@@ -370,6 +386,7 @@ class Runner:
             "device arrays": on_device,
             "state": bool(self.pairs),
             "profile 1": getattr(self.options, "profile", None) == 1,
+            "slow builds": (self.engine.ms or 0) > 1,
         }
         return ways.get(os.environ.get("TRTW_DOUBLE_FAULT", ""), False)
 
@@ -493,7 +510,7 @@ def _measured(engine: Engine, inputs: Mapping[str, Any], options: BenchOptions) 
     count = 100 * options.streams
     start = np.arange(count) / options.streams
     copy = np.full(count, 0.1 if options.transfers else 0.0)
-    compute = np.ones(count)
+    compute = np.full(count, 1.0 if engine.ms is None else engine.ms)
     return BenchResult(
         start_ms=start,
         compute_start_ms=start + copy,

@@ -1,6 +1,7 @@
 """Models made on the spot, and a double of the native core where a test is about what surrounds a build."""
 
 import hashlib
+import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -57,11 +58,12 @@ class NativeDouble(ModuleType):
         self.builds: list[tuple[str, SimpleNamespace]] = []
         self.version = "10.16.1"
         self.gpu = {"name": "NVIDIA Test", "uuid": "GPU-1", "compute_capability": "9.0"}
+        self.layers: list[dict[str, str]] = []
         self.before_build: Callable[[], None] = lambda: None
         self.BuildOptions = SimpleNamespace
         self.Profile = SimpleNamespace
         self.Calibration = SimpleNamespace
-        self.Engine = lambda data, **_: SimpleNamespace(data=data)
+        self.Engine = lambda data, **_: SimpleNamespace(data=data, tensors=())
 
     def build_info(self) -> dict[str, str]:
         return {"version": "0.1.0", "cuda": "13.0"}
@@ -82,6 +84,9 @@ class NativeDouble(ModuleType):
 
     def devices(self, _: int | None = None) -> list[dict[str, Any]]:
         return [self.gpu]
+
+    def inspect_engine(self, _: object) -> dict[str, str]:
+        return {"layers_json": json.dumps({"Layers": self.layers})}
 
     def build_engine(self, model: str, options: SimpleNamespace, _: object) -> SimpleNamespace:
         self.before_build()

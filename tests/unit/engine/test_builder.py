@@ -312,3 +312,15 @@ def test_a_machine_without_parts_says_what_is_missing(make_model: MakeModel, mon
     assert plan.cached is None
     with pytest.raises(ComponentMissing, match="not installed"):
         build(plan)
+
+
+def test_a_numbered_build_takes_no_timings_and_gives_none(make_model: MakeModel, native_double: Any) -> None:
+    settings = BuildSettings()
+    build(prepare_build(Model.open(make_model()), settings))
+    numbered = BuildSettings(build_number=3)
+    assert "build_number" not in settings.key_fields()  # keys of other builds are as they were
+    assert numbered.key_fields() == {**settings.key_fields(), "build_number": 3}
+    native_double.layers = [{"Name": "a", "TacticName": "k"}]
+    build(prepare_build(Model.open(make_model()), numbered))
+    build(prepare_build(Model.open(make_model(scale=2.0)), settings))
+    assert [options.timing_cache for _, options in native_double.builds] == [b"", b"", b"t"]

@@ -25,10 +25,12 @@ from trt_workbench.console.common import (
 )
 from trt_workbench.console.options import Given, spelled
 from trt_workbench.console.progress import waiting
+from trt_workbench.core.builds import Keep
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.engine.build_options import BuildOptions, CalibrationOptions, MaxBatch
 
 if TYPE_CHECKING:
+    from trt_workbench.core.builds import BuiltGroup
     from trt_workbench.core.verification import Verification
     from trt_workbench.engine.builder import BuiltEngine, PreparedBuild
     from trt_workbench.engine.options import BuildSettings
@@ -61,6 +63,13 @@ def build_engine(
     config: Annotated[
         Path | None, typer.Option(help="YAML file with build settings; options on the command line take precedence.")
     ] = None,
+    builds: Annotated[
+        int | None,
+        typer.Option(min=2, help="Build it this often, each from an empty timing cache; show the spread, keep one."),
+    ] = None,
+    keep: Annotated[
+        Keep | None, typer.Option(help="Which of several builds is kept, by latency; median by default.")
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Build even if the cache holds this engine.")] = False,
     time_limit: Annotated[
         float | None,
@@ -80,6 +89,8 @@ def build_engine(
     from trt_workbench.model.opened import Model
     from trt_workbench.vision import calibration_images
 
+    if keep and builds is None:
+        raise UsageProblem("--keep chooses one of several builds; pass --builds, too.")
     opened = Model.open(model)
     settings = with_batch_profile(opened, _settings(config, asked, calibration), max_batch)
     data = settings.calibration
@@ -97,7 +108,15 @@ def build_engine(
     if dry_run:
         _show_request(prepared, as_json=as_json)
         return
-    engine = _build(prepared, force=force, time_limit_s=time_limit)
+    make = partial(_build, force=force, time_limit_s=time_limit)
+    group: BuiltGroup | None = None
+    if builds is None:
+        engine = make(prepared)
+    else:
+        from trt_workbench.build_engine.several import SeveralBuilds
+
+        check = partial(_verify, model=model, verify=verify, device=settings.device)
+        engine, group = SeveralBuilds(builds, keep or "median", make, check, say).make(prepared)
     for text in images.notes() if images else ():
         say(f"note: {text}")
     where = engine.path
@@ -109,12 +128,12 @@ def build_engine(
     engine = replace(engine, plan=engine.plan.let_go())  # verifying it reads what was written
     from trt_workbench.core.verification import WRONG
 
-    verdict = None if verify == "off" else _verify(where, model, verify, settings.device)
+    verdict = _verify(where, model, verify, settings.device)
     if verify == "fix" and verdict and verdict.verdict == WRONG:
         from trt_workbench.verify import fix_build
 
         where, verdict = fix_build(verdict, where, model, plan, device=settings.device), None
-    _show_engine(engine, where, as_json=as_json)
+    _show_engine(engine, where, group, as_json=as_json)
     if verdict:
         _require_right(verdict, where, model, debug=debug)
 
@@ -160,7 +179,9 @@ def _build(prepared: PreparedBuild, *, force: bool, time_limit_s: float | None) 
         return build(prepared, force=force, progress=progress, note=note, time_limit_s=time_limit_s)
 
 
-def _verify(plan: Path, model: Path, verify: Verify, device: int) -> Verification:
+def _verify(plan: Path, model: Path, verify: Verify, device: int) -> Verification | None:
+    if verify == "off":
+        return None
     from trt_workbench.verify import PlanRequest, verdict_of_build
 
     notes = stderr_console()
@@ -216,7 +237,7 @@ def _show_request(prepared: PreparedBuild, *, as_json: bool) -> None:
         print_line(console, sentence)
 
 
-def _show_engine(engine: BuiltEngine, where: Path, *, as_json: bool) -> None:
+def _show_engine(engine: BuiltEngine, where: Path, group: BuiltGroup | None, *, as_json: bool) -> None:
     from trt_workbench.engine.manifest import manifest_path, read_manifest
     from trt_workbench.inspect import print_manifest
 
@@ -224,9 +245,14 @@ def _show_engine(engine: BuiltEngine, where: Path, *, as_json: bool) -> None:
     if as_json:
         document = {"schema_version": 1, "plan": str(where), "manifest_path": str(manifest_path(where))}
         manifest = current.model_dump(mode="json")
-        print_json({**document, "built": engine.built, "notes": list(engine.notes), "manifest": manifest})
+        several = {"several": group.model_dump(mode="json")} if group else {}
+        print_json({**document, "built": engine.built, "notes": list(engine.notes), "manifest": manifest, **several})
         return
     console = stdout_console(quiet=False)
+    if group:
+        from trt_workbench.console.builds import print_builds
+
+        print_builds(console, group)
     print_manifest(console, current)
     state = f"Built in {engine.manifest.build_s:.1f} s" if engine.built else "From the cache"
     print_line(console, f"{state}: {where}")

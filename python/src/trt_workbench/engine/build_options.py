@@ -202,6 +202,15 @@ class BuildOptions:
         BuildSetting("Fail if the timing cache lacks a kernel.", _TIMINGS, in_key=False, native=False),
     ] = False
     editable_timing_cache: Annotated[bool, BuildSetting("Write a timing cache that can be edited.", _TIMINGS)] = False
+    build_number: Annotated[
+        int | None,
+        BuildSetting(
+            "Build this one of several, from an empty timing cache; --builds makes them all.",
+            _TIMINGS,
+            min=1,
+            native=False,
+        ),
+    ] = None
     calibration: Any
     plugins: Annotated[
         tuple[Path, ...], BuildSetting("Plugin library to load; repeatable.", _KIND, "--plugin", native=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -29,6 +29,8 @@ from trt_workbench.engine.calibration import (
     fit_calibration,
     hash_calibration,
 )
+from trt_workbench.engine.inspection import inspect_plan
+from trt_workbench.engine.layer_choices import keep_choices
 from trt_workbench.engine.loading import CheckedPlan, check_target, read_plan
 from trt_workbench.engine.manifest import EngineFile, GpuIdentity, Manifest, ModelFile, Plugin, Tensor, write_manifest
 from trt_workbench.engine.options import MIB, BuildSettings, declared
@@ -264,14 +266,21 @@ def _build(
         notes += [f"TensorRT ({severity}): {text}" for severity, text in native.require("drain_log")()]
     # at once, before anything else can fail
     path = cache.store(digest, result.plan, manifest)
+    plan = CheckedPlan(path, result.plan, manifest.engine.sha256, manifest.engine.size_bytes, manifest)
+    if settings.build_number is not None:
+        keep_choices(path, _layers(plan, settings))
     if timings and result.timing_cache:
         merge = partial(_merge_timings, result)
         unmerged = timing_cache.save_timing_cache(timings, earlier or b"", result.timing_cache, merge)
         notes += [unmerged] if unmerged else []
     for text in notes:
         note(text)
-    plan = CheckedPlan(path, result.plan, manifest.engine.sha256, manifest.engine.size_bytes, manifest)
     return BuiltEngine(plan, built=True, notes=tuple(notes))
+
+
+def _layers(plan: CheckedPlan, settings: BuildSettings) -> Sequence[Mapping[str, Any]]:
+    allowed = settings.version_compatible
+    return inspect_plan(plan, allow_host_code=allowed, device=settings.device, plugins=settings.plugins).layers
 
 
 # Of TensorRT's builder, which names no node then.
@@ -308,6 +317,8 @@ def _run_build(prepared: PreparedBuild, options: Any, progress: Progress | None,
 def _timing_cache(settings: BuildSettings, target: Target) -> tuple[Path | None, bytes | None]:
     if settings.timing_cache_off:
         return None, None
+    if settings.build_number is not None:
+        return None, b""
     assert target.tensorrt_version
     assert target.compute_capability
     assert target.gpu_name

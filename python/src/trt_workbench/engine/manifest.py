@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from pydantic import field_validator
 
+from trt_workbench.core.builds import Builds
 from trt_workbench.core.documents import Strict, read_document, write_json
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import refuse_foreign
@@ -105,6 +106,7 @@ class Manifest(Strict):
         warnings: TensorRT's warnings, without repetitions.
         verification: whether the engine computes what its model says; None if not verified.
         way_around: workaround applied because the engine was wrong without it; None for an engine as requested.
+        several: builds of the same request, of which this one was kept; None for one that was built alone.
     """
 
     schema_version: Literal[1, 2] = 2
@@ -130,6 +132,7 @@ class Manifest(Strict):
     warnings: tuple[str, ...] = ()
     verification: Verification | None = None
     way_around: WorkaroundRecord | None = None
+    several: Builds | None = None
 
     @field_validator("options")
     @classmethod

@@ -72,6 +72,10 @@ class BuildSettings(BuildOptions, BaseModel):
             (self.gpu_fallback and self.dla_core is None, "gpu_fallback needs dla_core"),
             (self.workspace_mib is not None and MemoryPool.workspace in self.memory_pools, "workspace is set twice"),
             (self.timing_cache_strict and self.timing_cache_off, "timing_cache_strict needs a timing cache"),
+            (
+                self.build_number is not None and self.timing_cache is not None,
+                "build_number starts from an empty timing cache; leave out timing_cache",
+            ),
         )
         for broken, problem in rules:
             if broken:
@@ -92,6 +96,8 @@ class BuildSettings(BuildOptions, BaseModel):
         """Return the settings that can change the engine, as JSON values; files count by their hash, elsewhere."""
         elsewhere = {name for name, said in declared().items() if not said.in_key}
         document = self.model_dump(mode="json", exclude=elsewhere | {"calibration", "plugins"})
+        if self.build_number is None:
+            del document["build_number"]  # keys from before there were several builds stay the same
         if self.calibration:
             document["calibration"] = self.calibration.model_dump(mode="json", exclude={"data", "split"})
         return document

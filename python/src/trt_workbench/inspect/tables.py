@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 
 from trt_workbench.console.common import print_line
+from trt_workbench.core.builds import BUILD
 from trt_workbench.core.counts import counted
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ def _facts(manifest: Manifest) -> list[tuple[str, str]]:
         ("TensorRT", manifest.tensorrt_version),
         ("GPU", f"{manifest.gpu.name} (compute capability {manifest.gpu.compute_capability})"),
         ("SHA-256", manifest.engine.sha256),
+        *([("build", f"{number}, from an empty timing cache")] if (number := manifest.options.get(BUILD)) else []),
+        *([("several builds", manifest.several.words)] if manifest.several else []),
         *([("workaround", manifest.way_around.name)] if manifest.way_around else []),
         ("verified", kept.text if (kept := kept_verdict(manifest)) else "no"),
     ]

@@ -21,7 +21,7 @@ from trt_workbench.core.workers import ended_how, run_to_end
 from trt_workbench.model.opened import Model
 from trt_workbench.upgrade.document import Checked, Reduced, StackSide
 from trt_workbench.upgrade.settings import UpgradeSettings
-from trt_workbench.verify import BisectFindings, CallRecordIndex, VerifyFindings
+from trt_workbench.verify import BisectFindings, CallRecordIndex, VerifyFindings, largest_error
 
 _SIDE, _VERIFY, _SCORE = "side.json", "verify", "score"
 _PROGRAM = "import sys; sys.argv[0] = 'trtw'; from trt_workbench.main import main; main()"
@@ -128,13 +128,12 @@ class RunningSide:
         if not file.is_file():
             return Checked(verdict=None, reason=ended.error if ended else "the record has no result")
         found = read_document(file, VerifyFindings)
-        apart = [(row.get("difference") or {}).get("rel_l2") for case in found["cases"] for row in case["outputs"]]
         first = next(iter([*found["failures"], *found["unproven"]]), "")
         return Checked(
             verdict=found["verdict"],
             reason=first,
             shapes=found["cases_tried"],
-            relative_l2=max((one for one in apart if one is not None), default=None),
+            relative_l2=largest_error(found),
         )
 
     def reduced(self, name: str) -> Reduced | None:

@@ -1,5 +1,6 @@
 from .document import BisectFindings as BisectFindings
 from .document import VerifyFindings as VerifyFindings
+from .document import largest_error as largest_error
 from .engine import PlanRequest as PlanRequest
 from .engine import verdict_of_build as verdict_of_build
 from .fix_cli import fix_build as fix_build

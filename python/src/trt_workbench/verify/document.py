@@ -69,6 +69,12 @@ class VerifyFindings(TypedDict):
     provenance: dict[str, Any]
 
 
+def largest_error(found: VerifyFindings) -> float | None:
+    """Return the largest relative L2 error of all outputs at all shapes; None where none was compared."""
+    apart = [(row.get("difference") or {}).get("rel_l2") for case in found["cases"] for row in case["outputs"]]
+    return max((one for one in apart if one is not None), default=None)
+
+
 class BisectFindings(TypedDict):
     """bisect/bisect.json."""
 

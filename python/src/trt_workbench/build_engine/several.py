@@ -1,0 +1,110 @@
+"""Several builds of one request: each built and verified, all timed in turns and compared by layer; one is kept."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from trt_workbench.backends.base import SessionOptions
+from trt_workbench.backends.measure.inputs import engine_inputs, engine_shapes, limited
+from trt_workbench.backends.measuring import BRIEFLY
+from trt_workbench.backends.trt.backend import TrtBackend
+from trt_workbench.backends.trt.opening import whole_engine
+from trt_workbench.core.builds import Builds, BuiltGroup, Keep, OneBuild
+from trt_workbench.core.documents import read_document
+from trt_workbench.core.verification import WRONG, Verification
+from trt_workbench.engine.builder import BuiltEngine, PreparedBuild
+from trt_workbench.engine.layer_choices import differences
+from trt_workbench.engine.loading import read_plan
+from trt_workbench.engine.manifest import read_manifest
+from trt_workbench.engine.numbered_builds import keep_build, numbered
+from trt_workbench.engine.options import BuildSettings
+from trt_workbench.engine.several_builds import several_builds
+from trt_workbench.verify import VerifyFindings, largest_error
+
+_TURNS = 9
+
+
+@dataclass(frozen=True)
+class SeveralBuilds:
+    """What several builds are asked for.
+
+    Attributes:
+        count: of the builds.
+        rule: which one is kept.
+        build: makes one.
+        verify: returns the verdict on a plan; None where none is wanted.
+        say: called with what comes next.
+    """
+
+    count: int
+    rule: Keep
+    build: Callable[[PreparedBuild], BuiltEngine]
+    verify: Callable[[Path], Verification | None]
+    say: Callable[[str], None]
+
+    def make(self, prepared: PreparedBuild) -> tuple[BuiltEngine, BuiltGroup]:
+        """Return the engine that is kept, in the cache in the place of the request, and what is known of all.
+
+        Raises:
+            CheckFailed: all are wrong.
+            Others as `engine.builder.build`.
+        """
+        made: dict[int, Path] = {}
+        with several_builds():
+            for number in range(1, self.count + 1):
+                request = numbered(prepared, number)
+                self.say(f"Build {number} of {self.count}")
+                made[number] = self.build(request).path
+        verdicts = {number: self.verify(plan) for number, plan in made.items()}
+        right = {number: plan for number, plan in made.items() if not _is_wrong(verdicts[number])}
+        self.say(f"Timing {len(right)} builds in turns")
+        times = _timed(right, prepared.model.path, prepared.settings)
+        builds = Builds.chosen([_one(n, plan, times.get(n), verdicts[n]) for n, plan in made.items()], self.rule)
+        kept = keep_build(prepared, read_plan(made[builds.require_kept()]), builds)
+        layers, note = differences(made)
+        return kept, BuiltGroup(label=prepared.model.path.name, builds=builds, layers=layers, note=note)
+
+
+def _is_wrong(found: Verification | None) -> bool:
+    return found is not None and found.verdict == WRONG
+
+
+def _one(number: int, plan: Path, latency_ms: float | None, found: Verification | None) -> OneBuild:
+    manifest = read_manifest(plan)
+    file = Path(found.evidence or "") / "verify.json" if found else None
+    return OneBuild(
+        number=number,
+        engine_sha256=manifest.engine.sha256 if manifest else None,
+        latency_ms=latency_ms,
+        relative_l2=largest_error(read_document(file, VerifyFindings)) if file and file.is_file() else None,
+        verdict=found.verdict if found else None,
+    )
+
+
+def _timed(plans: Mapping[int, Path], model: Path, settings: BuildSettings) -> dict[int, float]:
+    """Return the median latency of each engine at its best-tuned shape, all in turns, milliseconds."""
+    extra: dict[str, Any] = {"device": settings.device, "plugins": settings.plugins}
+    extra |= {"allow_host_code": True} if settings.version_compatible else {}
+    found: dict[int, list[float]] = {number: [] for number in plans}
+    with ExitStack() as stack:
+        load = TrtBackend().load
+        opened = {
+            number: whole_engine(stack.enter_context(load(plan, SessionOptions(extra=extra))))
+            for number, plan in plans.items()
+        }
+        inputs = {
+            number: engine_inputs(one.loaded, limited(one.inputs, model), engine_shapes(one.loaded, {}, None), 0)
+            for number, one in opened.items()
+        }
+        order, turns = list(plans), random.Random(0)
+        for _ in range(_TURNS):
+            turns.shuffle(order)
+            for number in order:
+                found[number].append(float(median(opened[number].measure(inputs[number], BRIEFLY).latency_ms)))
+    return {number: median(times) for number, times in found.items()}

@@ -1,0 +1,153 @@
+"""Several builds of one request, each without the kernel timings of the others: how far apart they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+from pydantic import PositiveInt
+
+from trt_workbench.core.counts import counted
+from trt_workbench.core.documents import Strict
+from trt_workbench.core.errors import CheckFailed
+from trt_workbench.core.percent import share
+from trt_workbench.core.verification import WRONG
+
+BUILD = "build_number"
+"""Option of a build that makes it one of several: it starts from an empty timing cache, and is cached by its number."""
+Keep = Literal["median", "fastest"]
+
+
+class OneBuild(Strict):
+    """One build; None for what was not measured.
+
+    Attributes:
+        number: from 1.
+        engine_sha256: of the plan.
+        latency_ms: median of a call over repetitions, in which all builds took turns.
+        relative_l2: largest distance of an output from the reference.
+        verdict: of its verification.
+        score: on the data.
+    """
+
+    number: PositiveInt
+    engine_sha256: str | None = None
+    latency_ms: float | None = None
+    relative_l2: float | None = None
+    verdict: str | None = None
+    score: float | None = None
+
+
+class Builds(Strict):
+    """All builds of a request, each from an empty timing cache.
+
+    Attributes:
+        builds: in the order of their numbers.
+        kept: number of the one that stands for all; None where none could be measured.
+        rule: by which it was chosen: "median" is the slower of the two in the middle of an even number.
+    """
+
+    builds: tuple[OneBuild, ...]
+    kept: int | None = None
+    rule: Keep = "median"
+
+    @classmethod
+    def chosen(cls, builds: Sequence[OneBuild], rule: Keep = "median") -> Builds:
+        """Return builds with the one that a rule chooses; wrong ones are never chosen."""
+        right = [one for one in builds if one.verdict != WRONG and one.latency_ms is not None]
+        order = sorted(right, key=lambda one: one.latency_ms or 0.0)
+        place = 0 if rule == "fastest" else len(order) // 2
+        return cls(builds=tuple(builds), kept=order[place].number if order else None, rule=rule)
+
+    @property
+    def spread(self) -> float | None:
+        """By what share the slowest takes longer than the fastest; None unless two were measured."""
+        ends = _ends(one.latency_ms for one in self.builds)
+        return ends[1] / ends[0] - 1 if ends else None
+
+    @property
+    def words(self) -> str:
+        """All of it in a sentence without a full stop."""
+        parts = []
+        if ends := _ends(one.latency_ms for one in self.builds):
+            parts.append(f"{ends[0]:.3f} to {ends[1]:.3f} ms ({share(self.spread or 0.0, 1)} % apart)")
+        if ends := _ends(one.relative_l2 for one in self.builds):
+            parts.append(f"outputs {ends[0]:.1e} to {ends[1]:.1e} from the reference (relative L2)")
+        if ends := _ends(one.score for one in self.builds):
+            parts.append(f"score {ends[0]:.4f} to {ends[1]:.4f}")
+        plans = [one.engine_sha256 for one in self.builds if one.engine_sha256]
+        if plans and len(set(plans)) < len(plans):
+            parts.append(f"{len(set(plans))} different plans" if len(set(plans)) > 1 else "all plans are equal")
+        if wrong := [one.number for one in self.builds if one.verdict == WRONG]:
+            parts.append(f"WRONG: {', '.join(map(str, wrong))}")
+        said = (
+            f"{counted(len(self.builds), 'build')} without each other's timings: {'; '.join(parts) or 'not measured'}"
+        )
+        return said + (f"; {self.rule} is build {self.kept}" if self.kept else "")
+
+    def require_kept(self) -> int:
+        """Return the number of the one that is kept. Raises CheckFailed where every build is wrong."""
+        if self.kept is None:
+            raise CheckFailed(f"None of the builds can be kept: {self.words}.")
+        return self.kept
+
+
+class LayerChoice(Strict):
+    """How TensorRT executes one layer.
+
+    Attributes:
+        tactic: name of the kernel, or the layer's type where it names none.
+        formats: data type and memory layout of inputs, then of outputs.
+    """
+
+    tactic: str
+    formats: tuple[str, ...] = ()
+
+
+class LayerVariant(Strict):
+    """What some of the builds chose for a layer: their numbers, and the choice; None where they have no such layer."""
+
+    builds: tuple[int, ...]
+    choice: LayerChoice | None
+
+
+class LayerDifference(Strict):
+    """A layer that is not the same in all builds.
+
+    Attributes:
+        layer: its name, which holds those of the fused nodes.
+        differs: what: "tactic", "format", "tactic and format", or "fusion" where some builds have no such layer.
+        variants: the most frequent first.
+    """
+
+    layer: str
+    differs: str
+    variants: tuple[LayerVariant, ...]
+
+
+class BuiltGroup(Strict):
+    """The builds of one request, and why they differ.
+
+    Attributes:
+        label: of the request.
+        builds: what was measured.
+        layers: that differ; regions that TensorRT compiles as a whole (`ForeignNode`) are one layer, without tactics.
+        note: why layers were not compared, or what they do not show.
+    """
+
+    label: str
+    builds: Builds
+    layers: tuple[LayerDifference, ...] = ()
+    note: str = ""
+
+
+class BuildGroups(Strict):
+    """builds.json of a run."""
+
+    schema_version: Literal[1] = 1
+    groups: tuple[BuiltGroup, ...]
+
+
+def _ends(values: Iterable[float | None]) -> tuple[float, float] | None:
+    known = [one for one in values if one is not None]
+    return (min(known), max(known)) if known else None

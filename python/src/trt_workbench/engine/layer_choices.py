@@ -1,0 +1,80 @@
+"""Why two builds of one request differ: tactics and formats by layer, kept beside the plan of each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from trt_workbench.core.builds import LayerChoice, LayerDifference, LayerVariant
+from trt_workbench.core.documents import Strict, read_document, write_json
+
+NAMES_ONLY = "The engines list only names of layers; build with profiling_verbosity detailed to compare their tactics."
+ABSENT = "Tactics were not compared: the engines of these builds are not in this machine's cache."
+
+
+class LayerChoices(Strict):
+    """PLAN.layers.json: the choice of every layer by name; a second layer of one name has "#2" behind it."""
+
+    layers: dict[str, LayerChoice]
+
+
+def keep_choices(plan: Path, layers: Sequence[Mapping[str, Any]]) -> None:
+    """Write what the engine inspector says of a plan's layers beside it. Raises OSError."""
+    seen: Counter[str] = Counter()
+    found: dict[str, LayerChoice] = {}
+    for layer in layers:
+        name = str(layer.get("Name", ""))
+        seen[name] += 1
+        found[name if seen[name] == 1 else f"{name} #{seen[name]}"] = _choice(layer)
+    write_json(_file(plan), LayerChoices(layers=found))
+
+
+def differences(plans: Mapping[int, Path]) -> tuple[tuple[LayerDifference, ...], str]:
+    """Return the layers that differ between builds, and what that does not show.
+
+    Args:
+        plans: by number of the build.
+
+    Raises:
+        UsageProblem: a file is damaged.
+    """
+    files = {number: _file(plan) for number, plan in plans.items()}
+    if not all(file.is_file() for file in files.values()):
+        return (), ABSENT
+    by_build = {number: read_document(file, LayerChoices).layers for number, file in files.items()}
+    names = dict.fromkeys(name for layers in by_build.values() for name in layers)
+    each = ((name, {number: layers.get(name) for number, layers in by_build.items()}) for name in names)
+    found = [_difference(name, choices) for name, choices in each if len(set(choices.values())) > 1]
+    only_names = all(not choice.tactic for layers in by_build.values() for choice in layers.values())
+    return tuple(found), NAMES_ONLY if only_names else ""
+
+
+def _difference(name: str, choices: Mapping[int, LayerChoice | None]) -> LayerDifference:
+    groups: dict[LayerChoice | None, list[int]] = {}
+    for number, choice in choices.items():
+        groups.setdefault(choice, []).append(number)
+    known = [choice for choice in groups if choice]
+    apart = {
+        "tactic": len({choice.tactic for choice in known}) > 1,
+        "format": len({choice.formats for choice in known}) > 1,
+    }
+    differs = " and ".join(what for what, is_so in apart.items() if is_so) if len(known) == len(groups) else "fusion"
+    order = sorted(groups.items(), key=lambda one: -len(one[1]))
+    variants = tuple(LayerVariant(builds=tuple(numbers), choice=choice) for choice, numbers in order)
+    return LayerDifference(layer=name, differs=differs, variants=variants)
+
+
+def _choice(layer: Mapping[str, Any]) -> LayerChoice:
+    tactic = layer.get("TacticName") or layer.get("TacticValue") or layer.get("LayerType") or ""
+    tensors = [one for side in ("Inputs", "Outputs") for one in layer.get(side) or () if isinstance(one, dict)]
+    return LayerChoice(tactic=str(tactic), formats=tuple(map(_format, tensors)))
+
+
+def _format(tensor: Mapping[str, Any]) -> str:
+    return " ".join(str(tensor[key]) for key in ("Format/Datatype", "Datatype", "Format") if tensor.get(key))
+
+
+def _file(plan: Path) -> Path:
+    return plan.with_name(f"{plan.name}.layers.json")

@@ -1,0 +1,40 @@
+"""Which of several builds is kept, and how far they are apart in words."""
+
+import pytest
+from tests.texts import held
+
+from trt_workbench.core.builds import Builds, OneBuild
+
+
+def builds(*latencies: float | None, wrong: tuple[int, ...] = ()) -> list[OneBuild]:
+    return [
+        OneBuild(number=number, latency_ms=ms, verdict="wrong" if number in wrong else "right")
+        for number, ms in enumerate(latencies, start=1)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("latencies", "wrong", "median", "fastest"),
+    [
+        ((1.2, 1.0, 1.4), (), 1, 2),
+        ((1.2, 1.0, 1.4, 1.3), (), 4, 2),  # never the luckier of the two in the middle
+        ((1.2, 1.0, 1.4), (2,), 3, 1),
+        ((None, 1.0), (), 2, 2),
+        ((1.0, 1.1), (1, 2), None, None),
+        ((None,), (), None, None),
+    ],
+)
+def test_choice(
+    latencies: tuple[float | None, ...], wrong: tuple[int, ...], median: int | None, fastest: int | None
+) -> None:
+    found = builds(*latencies, wrong=wrong)
+    assert (Builds.chosen(found).kept, Builds.chosen(found, "fastest").kept) == (median, fastest)
+
+
+def test_words() -> None:
+    one = OneBuild(number=1, engine_sha256="a", latency_ms=0.53, relative_l2=1e-3, verdict="right", score=0.61)
+    other = OneBuild(number=2, engine_sha256="a", latency_ms=0.552, relative_l2=1.2e-3, verdict="wrong", score=0.6)
+    held(Builds.chosen([one, other]).words)
+    held(Builds.chosen(builds(None, None)).words)
+    assert Builds.chosen([one, other]).spread == pytest.approx(0.0415, abs=1e-3)
+    assert Builds.chosen(builds(None)).spread is None
