@@ -128,7 +128,8 @@ def test_options_stand_under_their_panels() -> None:
     text = trtw("build-engine", "--help").stdout
     assert sections(text)[:3] == ["Arguments", "Options", "Precision"]
     assert options(text, "Options") == ["-o", "--precision", "--max-batch", "--verify", "--dry-run"]
-    assert options(text, "Timing cache") == ["--timing-cache", "--timing-cache-strict", "--editable-timing-cache"]
+    timings = ["--timing-cache", "--timing-cache-strict", "--editable-timing-cache", "--build-number"]
+    assert options(text, "Timing cache") == timings
     assert text.count("--precision ") == 1
 
 

@@ -153,7 +153,7 @@ def build_engine(model: str, options: BuildOptions, progress: Any) -> SimpleName
         _build_in_steps(seconds, progress)
     content = Path(model).read_bytes()
     profiles = [{name: list(map(list, dims)) for name, dims in profile.shapes.items()} for profile in options.profiles]
-    header = json.dumps({"version": _version(), "profiles": profiles, **_chance()}).encode()
+    header = json.dumps({"version": _version(), "profiles": profiles, **_chance(options)}).encode()
     plan = MAGIC + len(header).to_bytes(4, "little") + header + content
     engine = Engine(plan)
     return SimpleNamespace(
@@ -169,14 +169,14 @@ def build_engine(model: str, options: BuildOptions, progress: Any) -> SimpleName
     )
 
 
-def _chance() -> dict[str, float]:
+def _chance(options: BuildOptions) -> dict[str, Any]:
     """What chance makes of a build; nothing unless the test lists it."""
     told = os.environ.get("TRTW_DOUBLE_BUILDS")
     if not told:
         return {}
     choices = [*map(float, told.split(","))]
     before = len(Path(os.environ["TRTW_DOUBLE_LOG"]).read_text(encoding="utf-8").splitlines()) - 1
-    return {"ms": choices[before % len(choices)]}
+    return {"ms": choices[before % len(choices)], "type": "FP16" if options.fp16 else "FP32"}
 
 
 def _build_in_steps(seconds: float, progress: Any) -> None:
@@ -225,6 +225,7 @@ class Engine:
             profiles = header["profiles"]
             version = header["version"]
             self.ms: float | None = header.get("ms")
+            self.type = header.get("type")
         except (ValueError, KeyError, TypeError) as error:
             raise UsageProblem(f"TensorRT cannot deserialise the plan ({error}).") from error
         if version != _version():
@@ -261,7 +262,7 @@ def inspect_engine(engine: Engine) -> dict[str, Any]:
     told = os.environ.get("TRTW_DOUBLE_LAYERS")  # a file of the inspector's JSON; names alone without
     layers = Path(told).read_text(encoding="utf-8") if told else json.dumps({"Layers": names})
     if engine.ms is not None:
-        tensor = {"Name": "t", "Format/Datatype": "Row major linear FP32"}
+        tensor = {"Name": "t", "Format/Datatype": f"Row major linear {engine.type}"}
         layers = json.dumps({"Layers": [{"Name": n, "TacticName": f"k{engine.ms}", "Inputs": [tensor]} for n in names]})
     return {"layer_count": len(names), "refittable": False, "layers_json": layers}
 

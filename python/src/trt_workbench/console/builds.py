@@ -23,7 +23,7 @@ def print_builds(console: Console, group: BuiltGroup) -> None:
     table = Table("build", "ms", "relative L2", "verdict", "score", "plan", title=escape(group.label))
     for one in group.builds.builds:
         table.add_row(
-            f"{one.number}{' (kept)' if one.number == group.builds.kept else ''}",
+            f"{one.number}{f' ({group.builds.rule})' if one.number == group.builds.kept else ''}",
             "-" if one.latency_ms is None else f"{one.latency_ms:.3f}",
             "-" if one.relative_l2 is None else f"{one.relative_l2:.1e}",
             one.verdict or "-",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Literal
 
 from pydantic import PositiveInt
 
 from trt_workbench.core.counts import counted
-from trt_workbench.core.documents import Strict
+from trt_workbench.core.documents import Strict, read_document
 from trt_workbench.core.errors import CheckFailed
 from trt_workbench.core.percent import share
 from trt_workbench.core.verification import WRONG
@@ -146,6 +147,15 @@ class BuildGroups(Strict):
 
     schema_version: Literal[1] = 1
     groups: tuple[BuiltGroup, ...]
+
+
+FILE = "builds.json"
+
+
+def builds_of(directory: Path) -> tuple[BuiltGroup, ...]:
+    """Return the groups of a run directory; none where nothing was built several times. Raises UsageProblem."""
+    file = directory / FILE
+    return read_document(file, BuildGroups).groups if file.is_file() else ()
 
 
 def _ends(values: Iterable[float | None]) -> tuple[float, float] | None:
