@@ -217,3 +217,44 @@ def test_what_is_no_folder(tmp_path: Path, name: str) -> None:
 def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
     for command in (["report", tmp_path], ["compare", tmp_path, tmp_path], ["bench", "--resume", tmp_path]):
         held(stderr_of(*command))
+
+
+def one_runtime(folder: Path, runtime: str = "{backend: trt, name: built, precision: [fp32, fp16]}") -> Path:
+    runtimes = f"[{runtime}, {{backend: ort-cpu}}]"
+    scenario = "{kind: arrays, imgsz: [8, 8]}"
+    return write(folder, f"models: {{m: {{path: m.onnx}}}}\nruntimes: {runtimes}\nscenarios: {{s: {scenario}}}\n")
+
+
+@pytest.mark.usefixtures("doubled", "model")
+def test_several_builds_are_measured_in_turns_and_their_spread_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRTW_DOUBLE_BUILDS", "1.2,1.0,1.4")
+    monkeypatch.setenv("TRTW_DOUBLE_LOG", str(tmp_path / "log"))
+    run = tmp_path / "run"
+    printed = stdout_of("bench", one_runtime(tmp_path), "--builds", 3, "--output", run)
+    groups = json.loads((run / "builds.json").read_text())["groups"]
+    labels = [f"s, m b1 8x8, built precision={name}" for name in ("fp16", "fp32")]
+    assert [one["label"] for one in groups] == labels
+    for group in groups:
+        latencies = {one["number"]: one["latency_ms"] for one in group["builds"]["builds"]}
+        assert sorted(latencies.values()) == pytest.approx([1.3, 1.5, 1.7])
+        assert latencies[group["builds"]["kept"]] == pytest.approx(1.5)
+        assert all(one["verdict"].startswith("right") for one in group["builds"]["builds"])
+        assert [layer["differs"] for layer in group["layers"]] == ["tactic"]
+    assert len({record.provenance["plan"] for record in measured(run) if record.backend == "trt"}) == 6
+    assert "3 builds without each other's timings: 1.300 to 1.700 ms (30.8 % apart)" in " ".join(printed.split())
+    page = (run / "report.html").read_text()
+    assert "Several builds: s, m b1 8x8, built precision=fp16" in page
+    assert "k1.4" in page
+    again = tmp_path / "again"
+    stdout_of("bench", "--resume", run)
+    stdout_of("bench", run / "config.json", "--output", again)  # the configuration says the builds
+    assert len(json.loads((again / "builds.json").read_text())["groups"]) == 2
+    assert len((tmp_path / "log").read_text().splitlines()) == 6
+
+
+@pytest.mark.usefixtures("model")
+def test_builds_are_of_runtimes_that_build(tmp_path: Path) -> None:
+    held(stderr_of("bench", one_runtime(tmp_path, "{backend: torch}"), "--builds", 3, code=2))
+    held(stderr_of("bench", "--resume", tmp_path, "--builds", 3, code=2))

@@ -1,4 +1,5 @@
 from .availability import unavailable_backends as unavailable_backends
+from .builds import built_group as built_group
 from .cli import require_sound as require_sound
 from .cli import show as show
 from .config import BenchConfig as BenchConfig

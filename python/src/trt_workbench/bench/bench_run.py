@@ -10,6 +10,7 @@ from typing import Any
 
 from trt_workbench.backends.registry import get_backend
 from trt_workbench.bench.availability import require_available, require_known, unavailable_backends
+from trt_workbench.bench.builds import with_builds
 from trt_workbench.bench.config import BenchConfig, load_config, shipped_configs
 from trt_workbench.bench.matrix import Point, expand
 from trt_workbench.bench.model_files import check_contracts, model_files, with_models
@@ -119,7 +120,12 @@ class PreparedBench:
 
 
 def prepare_bench(
-    config: str, only: Sequence[str], models: Sequence[str] = (), url: str | None = None, shard: Shard | None = None
+    config: str,
+    only: Sequence[str],
+    models: Sequence[str] = (),
+    url: str | None = None,
+    shard: Shard | None = None,
+    builds: int | None = None,
 ) -> PreparedBench:
     """Check a configuration and expand its matrix.
 
@@ -129,6 +135,7 @@ def prepare_bench(
         models: as in `with_models`.
         url: of the server, for runtimes that are one.
         shard: the block of the sweeps to measure; None for all.
+        builds: as in `with_builds`.
 
     Raises:
         UsageProblem: the configuration or a model cannot be used, a backend or one of its options is unknown, or no
@@ -142,7 +149,7 @@ def prepare_bench(
             f"{config}"
         )
     loaded = with_models(load_config(shipped.get(config, Path(config))), models)
-    return replace(_planned(_with_server(loaded, url), only), shard=shard)
+    return replace(_planned(with_builds(_with_server(loaded, url), builds), only), shard=shard)
 
 
 def _with_server(config: BenchConfig, url: str | None) -> BenchConfig:

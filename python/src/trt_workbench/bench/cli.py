@@ -23,7 +23,7 @@ from trt_workbench.console.common import (
 from trt_workbench.console.drawing import draw
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import INTERRUPTED, CheckFailed, DeviceFailure, UsageProblem, error_kind
-from trt_workbench.core.settings import AllowUnverified, ServerUrl, Setting
+from trt_workbench.core.settings import AllowUnverified, BuildsOption, ServerUrl, Setting
 from trt_workbench.core.shard import ShardOption
 from trt_workbench.core.workers import CRASH, TIMEOUT
 
@@ -49,6 +49,7 @@ def bench(
         tuple[str, ...], Setting("File or folder of a model in the configuration; repeatable.", metavar="NAME=PATH")
     ] = (),
     url: ServerUrl = None,
+    builds: BuildsOption = None,
     resume: Annotated[Path | None, Setting("Resume an earlier run directory.")] = None,
     skip_unavailable: Annotated[bool, Setting("Skip unavailable backends, and list them.")] = False,
     allow_unverified: AllowUnverified = False,
@@ -64,14 +65,16 @@ def bench(
     if show:
         _list()
         return
-    if resume is not None and (config is not None or output is not None or model or url or shard):
+    if resume is not None and (config is not None or output is not None or model or url or builds or shard):
         raise UsageProblem(
             "--resume uses the configuration and the folder of the earlier run; leave out other options."
         )
     say_if_allowed(allow_unverified=allow_unverified)
     from trt_workbench.bench.bench_run import prepare_bench, resume_bench
 
-    planned = resume_bench(resume, only) if resume else prepare_bench(config or "smoke", only, model, url, shard)
+    planned = (
+        resume_bench(resume, only) if resume else prepare_bench(config or "smoke", only, model, url, shard, builds)
+    )
     if dry_run:
         _show_points(planned.own, as_json=as_json)
         return
@@ -170,16 +173,22 @@ def _show_points(points: list[Point], *, as_json: bool) -> None:
 def _show(run: BenchArtefacts, *, as_json: bool) -> None:
     from trt_workbench.bench.view import tables
     from trt_workbench.bench.words import alarms, summary
+    from trt_workbench.console.builds import print_builds
+    from trt_workbench.core.builds import builds_of
 
-    made = tables(run)
+    made, groups = tables(run), builds_of(run.directory)
     if as_json:
-        print_json({"directory": str(run.directory), "status": run.run.status, "summary": summary(run, made)})
+        several = {"builds": [one.model_dump(mode="json") for one in groups]} if groups else {}
+        document = {"directory": str(run.directory), "status": run.run.status, "summary": summary(run, made)}
+        print_json({**document, **several})
         return
     console = stdout_console(quiet=False)
     first, rest = alarms(run.records), summary(run, made)
     for sentence in first:
         print_line(console, sentence)
     _tables(made)
+    for group in groups:
+        print_builds(console, group)
     for sentence in rest[len(first) :]:
         print_line(console, sentence)
     print_line(console, f"Report: {run.directory / 'report.html'}")

@@ -11,6 +11,7 @@ from trt_workbench.bench.plots import write_plots
 from trt_workbench.bench.view import tables, winners
 from trt_workbench.bench.words import executed, machine, overall, problems, summary, unstable
 from trt_workbench.core.artefacts import read_bench_run
+from trt_workbench.core.builds import builds_of
 from trt_workbench.report.conditions import measuring_conditions
 from trt_workbench.report.page import evidence_from
 from trt_workbench.report.style import plots_folder
@@ -39,6 +40,7 @@ def view(directory: Path) -> dict[str, Any]:
         "machine": machine(run.environment),
         "winners": winners(made),
         "tables": made,
+        "builds": builds_of(directory),
         "has_marks": any(row.verification for one in made for row in one.rows),
         "evidence": evidence_from(directory),
         "tails": [tail for tail in TAILS if any(row.percentiles_ms[tail] for one in made for row in one.rows)],

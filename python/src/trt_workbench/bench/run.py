@@ -18,14 +18,16 @@ from trt_workbench.backends.measure.stability import instabilities, noise_interv
 from trt_workbench.backends.measure.telemetry import TelemetrySampler, gpu_in_use
 from trt_workbench.backends.preparation import Preparation
 from trt_workbench.backends.registry import get_backend
+from trt_workbench.bench.builds import built_groups
 from trt_workbench.bench.config import BenchConfig
 from trt_workbench.bench.matrix import Point, Work, ranges, schedule
 from trt_workbench.bench.model_files import contract_file, model_files
 from trt_workbench.bench.reference import ReferenceRuns
 from trt_workbench.bench.worker import TARGET
-from trt_workbench.core.documents import append_lines
+from trt_workbench.core.builds import FILE, BuildGroups
+from trt_workbench.core.documents import append_lines, write_json
 from trt_workbench.core.errors import CheckFailed
-from trt_workbench.core.records import Record, Status, read_samples, write_samples
+from trt_workbench.core.records import Record, Status, read_records, read_samples, write_samples
 from trt_workbench.core.statistics.summary import percentile, summarize
 from trt_workbench.core.verification import Mark
 from trt_workbench.core.workers import WorkerFailure, WorkerProcess
@@ -86,8 +88,13 @@ class BenchRun:
 
     def run(self) -> None:
         """Measure everything; a failure becomes a record. Raises KeyboardInterrupt when interrupted."""
-        with ReferenceRuns(self.config, self._models, self.folder) as self._reference:
-            self._run_all()
+        try:
+            with ReferenceRuns(self.config, self._models, self.folder) as self._reference:
+                self._run_all()
+        finally:
+            measured = read_records(self._records) if self._records.is_file() else []
+            if groups := built_groups(measured):
+                write_json(self.folder / FILE, BuildGroups(groups=groups))
 
     def _run_all(self) -> None:
         for _, group in itertools.groupby(self.points, lambda point: point.work):

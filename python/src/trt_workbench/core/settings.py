@@ -169,6 +169,10 @@ OptionsByBackend = Annotated[
         metavar="BACKEND:KEY=VALUE",
     ),
 ]
+BuildsOption = Annotated[
+    int | None,
+    Setting("Build engines this often, each from an empty timing cache, and show the spread.", min=2),
+]
 Shapes = Annotated[
     Mapping[str, tuple[int, ...]],
     Setting("NAME:1x3x640x640: shape of a random input; repeatable.", flags="--shape", read=shapes),

@@ -1,0 +1,94 @@
+"""Several builds of an engine as runtimes of a matrix, and what their records say of the spread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from types import MappingProxyType
+
+from trt_workbench.backends.registry import runs_plans
+from trt_workbench.bench.config import BenchConfig
+from trt_workbench.bench.matrix import setting_text
+from trt_workbench.bench.ranking import repetition_medians
+from trt_workbench.core.builds import BUILD, Builds, BuiltGroup, OneBuild
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.records import Record
+from trt_workbench.core.verification import WRONG
+from trt_workbench.engine.layer_choices import differences
+
+_NONE: Mapping[int, float] = MappingProxyType({})
+
+
+def with_builds(config: BenchConfig, count: int | None) -> BenchConfig:
+    """Return a configuration in which every runtime that builds engines is measured with so many builds of each.
+
+    Raises:
+        UsageProblem: no runtime builds engines.
+    """
+    if count is None:
+        return config
+    if not any(runs_plans(one.backend) for one in config.runtimes):
+        raise UsageProblem("--builds is for runtimes that build engines, such as trt; the configuration has none.")
+    numbers = {BUILD: list(range(1, count + 1))}
+    runtimes = tuple(
+        one.model_copy(update={"options": {**one.options, **numbers}}) if runs_plans(one.backend) else one
+        for one in config.runtimes
+    )
+    return config.model_copy(update={"runtimes": runtimes})
+
+
+def built_groups(records: Iterable[Record]) -> tuple[BuiltGroup, ...]:
+    """Return what records say of several builds of one request, with the layers that differ; empty without any.
+
+    Raises:
+        UsageProblem: a file beside a plan is damaged.
+    """
+    found: dict[tuple[str, str, str], list[Record]] = {}
+    for one in records:
+        if BUILD in one.swept:
+            others = "".join(f" {name}={setting_text(value)}" for name, value in one.swept.items() if name != BUILD)
+            found.setdefault((one.scenario, one.work, f"{one.entry}{others}"), []).append(one)
+    return tuple(_of_runtime(", ".join(label), mine) for label, mine in sorted(found.items()))
+
+
+def built_group(label: str, records: Mapping[int, Sequence[Record]], scores: Mapping[int, float] = _NONE) -> BuiltGroup:
+    """Return what the records of each build say, by its number, and scores where there are any.
+
+    Raises:
+        UsageProblem: a file beside a plan is damaged.
+    """
+    builds = Builds.chosen([_one_build(number, each, scores.get(number)) for number, each in records.items()])
+    plans = {number: plan for number, each in records.items() if (plan := next(filter(None, map(_plan, each)), None))}
+    layers, note = differences(plans)
+    return BuiltGroup(label=label, builds=builds, layers=layers, note=note)
+
+
+def _of_runtime(label: str, records: Sequence[Record]) -> BuiltGroup:
+    numbers = sorted({int(one.swept[BUILD]) for one in records})
+    return built_group(label, {number: [one for one in records if one.swept[BUILD] == number] for number in numbers})
+
+
+def _one_build(number: int, records: Sequence[Record], score: float | None) -> OneBuild:
+    times = [ms for medians in repetition_medians(records).values() for ms in medians]
+    errors = [
+        each["relative_l2"]
+        for one in records
+        for each in ((one.outputs or {}).get("tensors") or {}).values()
+        if each["relative_l2"] is not None
+    ]
+    marks = [one.verification["verdict"] for one in records if one.verification]
+    verdicts = [WRONG] if any(one.status == "wrong" for one in records) else marks
+    return OneBuild(
+        number=number,
+        engine_sha256=next((str(one.provenance["plan_sha256"]) for one in records if _plan(one)), None),
+        latency_ms=median(times) if times else None,
+        relative_l2=max(errors, default=None),
+        verdict=next(iter(verdicts), None),
+        score=score,
+    )
+
+
+def _plan(record: Record) -> Path | None:
+    plan = record.provenance.get("plan")
+    return Path(str(plan)) if plan and record.provenance.get("plan_sha256") else None
