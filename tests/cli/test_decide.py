@@ -289,6 +289,33 @@ def test_arrays_too_are_scored_and_timed_on_one_engine(builds: Path, tmp_path: P
     assert len(builds.read_text().splitlines()) == 1
 
 
+def test_intervals_contain_the_spread_of_several_builds(
+    builds: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRTW_DOUBLE_BUILDS", "1.2,1.0,1.4")
+    model = write_onnx(tmp_path / "m.onnx", "g (float[batch,4] x) => (float[batch,4] y) { y = Relu(x) }")
+    np.save(tmp_path / "data.npy", np.random.default_rng(0).standard_normal((40, 4)).astype(np.float32))
+    run = tmp_path / "run"
+    words = ("--data", tmp_path / "data.npy", "--precisions", "fp32,fp16", "--backends", "trt,ort-cpu")
+    result = trtw("decide", model, *words, "--builds", 3, "--repetitions", 1, "--output", run)
+    assert len(builds.read_text().splitlines()) == 6
+    found = rows(run)
+    assert {key: row["state"] for key, row in found.items()}[("fp16", "trt")] == "measured", found["fp16", "trt"]
+    for precision in ("fp32", "fp16"):
+        speed = found[precision, "trt"]["speed"]
+        assert speed["repetitions"] == 5  # in turns: builds 1, 2, 3, 1, 2
+        ends = speed["latency_low_ms"], speed["latency_ms"], speed["latency_high_ms"]
+        assert ends == pytest.approx((1.3, 1.5, 1.7))
+    assert found["fp32", "ort-cpu"]["speed"]["repetitions"] == 5
+    groups = {one["label"]: one for one in json.loads((run / "builds.json").read_text())["groups"]}
+    assert set(groups) == {"fp32 on trt", "fp16 on trt"}
+    kept = groups["fp16 on trt"]["builds"]
+    assert [one["score"] for one in kept["builds"]] == pytest.approx([1.0] * 3)
+    assert found["fp16", "trt"]["directory"] == f"scores/fp16/trt/build-{kept['kept']}"
+    assert "fp16 on trt: 3 builds without each other's timings: 1.300 to 1.700 ms" in " ".join(result.output.split())
+    assert "Several builds: fp16 on trt" in (run / "report.html").read_text()
+
+
 @pytest.mark.parametrize(
     "option",
     [

@@ -90,6 +90,9 @@ def _require_a_lower_one(decision: Decision, *, accept_simulated: bool, certain:
 def _show(decision: Decision, directory: Path) -> None:
     from rich.table import Table
 
+    from trt_workbench.console.builds import print_builds
+    from trt_workbench.core.builds import builds_of
+
     console = stdout_console(quiet=False)
     say_line = partial(print_line, console)
     also = decision.kept[1:]
@@ -99,6 +102,8 @@ def _show(decision: Decision, directory: Path) -> None:
     for row in decision.rows:
         table.add_row(*_cells(row, also))
     console.print(table)
+    for group in builds_of(directory):
+        print_builds(console, group)
     say_line(decision.recommendation.sentence)
     for doubt in decision.recommendation.doubts:
         say_line(f"  But: {doubt}")

@@ -9,7 +9,6 @@ from trt_workbench.bench import Standing, compare_records, kept_records, rank
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.precision import WEIGHTS, read
 from trt_workbench.core.records import Record
-from trt_workbench.core.statistics.bootstrap import is_certain
 from trt_workbench.core.statistics.comparison import inseparable, telling_repetitions
 from trt_workbench.decide.document import BASELINE, Decision, DecisionRow, RowSpeed
 from trt_workbench.decide.settings import DecideSettings
@@ -117,23 +116,17 @@ def _row(
         score=score,
         speed=None if one.simulated else speed,
         meets=meets if score else None,
-        certain=meets and all(_certain(each, count, bound) for each in found.values()) if score else None,
+        certain=meets and all(each.keeps(bound, count) for each in found.values()) if score else None,
     )
-
-
-def _certain(score: RowScore, count: int, max_loss: float) -> bool:
-    """Whether the whole interval of a loss is within the bound; without width, with a margin for unseen samples."""
-    if score.loss_ci95 is None:
-        return score.loss == 0
-    known = is_certain(score.loss_ci95, count, max_loss, counted=score.counted)
-    return known and score.loss <= max_loss
 
 
 def _score(one: DraftRow, baseline: DraftRow | None) -> tuple[RowScore | None, str | None]:
     if one.scores is None:
         return None, None
     try:
-        return one.scores.against(_other(one, baseline)), None
+        found = one.scores.against(_other(one, baseline))
+        each = [build.scores.against(_other(one, baseline)) for build in one.builds if build.scores]
+        return found.among(each), None
     except UsageProblem as problem:
         return None, str(problem)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from trt_workbench.core.artefacts import command_of, foreign_files, read_bench_run, read_environment
+from trt_workbench.core.builds import builds_of
 from trt_workbench.core.documents import read_document, read_lines, write_json
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import write_text
@@ -184,6 +185,7 @@ def shown(directory: Path, decision: Decision) -> dict[str, Any]:
         "also": _also(decision),
         "least": LEAST_ANNOTATIONS,
         "pictures": _pictures(directory, decision),
+        "builds": builds_of(directory),
         "search": search,
         "search_pictures": draw_search(search, plots, "search-") if search else {},
     }

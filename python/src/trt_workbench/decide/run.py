@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from trt_workbench.backends.registry import get_backend
+from trt_workbench.backends.registry import get_backend, runs_plans
 from trt_workbench.bench import (
     BenchConfig,
     BenchRun,
@@ -20,12 +20,14 @@ from trt_workbench.bench import (
     session_options,
     unavailable_backends,
 )
+from trt_workbench.core.builds import BUILD, FILE, BuildGroups
 from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import write_json
 from trt_workbench.core.errors import CheckFailed, UsageProblem, WorkbenchError, error_kind
 from trt_workbench.core.precision import read
 from trt_workbench.core.records import Record, read_records
 from trt_workbench.core.workers import WorkerFailure, WorkerProcess
+from trt_workbench.decide.builds import joined
 from trt_workbench.decide.document import BASELINE, Decision, State
 from trt_workbench.decide.judge import judged
 from trt_workbench.decide.settings import DecideSettings
@@ -88,7 +90,12 @@ class DecideRun:
         """
         self._fit_batch()
         backends = self._backends()
-        tried = [DraftRow(precision, backend) for precision in self.settings.precisions for backend in backends]
+        tried = [
+            DraftRow(precision, backend, build=number)
+            for precision in self.settings.precisions
+            for backend in backends
+            for number in self._numbers(backend)
+        ]
         own, others = ([one for one in tried if (one.precision == BASELINE) is first] for first in (True, False))
         self._search = self._mixed()
         try:
@@ -103,21 +110,37 @@ class DecideRun:
             records = self._records()
             self.left_out.append("Interrupted: the remaining rows are missing.")
         self.subject.model.require_unchanged()  # other processes have read it
+        rows, records, groups = joined(tried, records)
+        self.notes += [f"{one.label}: {one.builds.words}." for one in groups]
+        self.notes += [f"{one.label} is missing: {one.reason}." for one in tried if one.build and one.kind]
         decision = judged(
-            tried,
+            rows,
             records,
             model=self.subject.model.path,
             model_sha256=self._candidates.sha256,
             task=self.subject.task,
             settings=self.settings,
             notes=[*self.notes, *(self._search.words if self._search else ())],
-            left_out=[*left_out(tried), *self.left_out],
+            left_out=[*left_out(rows), *self.left_out],
             search=self._search.document if self._search else None,
             wall_s=time.monotonic() - self._began,
             root=self.folder,
         )
+        if groups:
+            write_json(self.folder / FILE, BuildGroups(groups=tuple(groups)))
         write_json(self.folder / "decision.json", decision)
         return decision
+
+    def _numbers(self, backend: str) -> Sequence[int | None]:
+        """Return the numbers of the builds of a row's engine; None alone where it is built once, or has none."""
+        count = self.settings.builds
+        return range(1, count + 1) if count and runs_plans(backend) else (None,)
+
+    @cached_property
+    def _repetitions(self) -> int:
+        """How often each latency is measured: each build at least once in a row's series."""
+        asked = self.settings.repetitions
+        return max(asked, self.settings.builds or 0) if asked else 0
 
     def _fit_batch(self) -> None:
         """Time calls of the batch that the model was exported with, where it takes no single items."""
@@ -244,14 +267,15 @@ class DecideRun:
         for number, one in enumerate(waiting):
             self.progress("Scoring", number, len(waiting), one.label)
             timed = [one, *(row for row in tried if row.scores and not row.simulated)]
-            reserve = measuring_s(timed, wanted(len(timed), self.settings.repetitions))
+            reserve = measuring_s(timed, wanted(len(timed), self._repetitions))
             if one.precision != BASELINE and self._is_late(reserve):
                 one.fail("left out", "the budget was used up before it was scored")
                 continue
             self.note(f"Scoring {one.label}")
-            one.folder = self.folder / "scores" / one.precision / one.backend
+            numbered = "" if one.build is None else f"build-{one.build}"
+            one.folder = self.folder / "scores" / one.precision / one.backend / numbered
             one.folder.mkdir(parents=True)
-            log = self.folder / "logs" / f"score-{one.precision}-{one.backend}.log"
+            log = self.folder / "logs" / f"score-{one.precision}-{one.backend}{numbered}.log"
             with WorkerProcess(log, TARGET) as worker:
                 try:
                     answer = worker.ask(self._request(one, baseline), _TIMEOUT_S)
@@ -281,7 +305,7 @@ class DecideRun:
 
     def _measure(self, rows: Sequence[DraftRow]) -> list[Record]:
         """Measure latencies of the rows in turns, as many as there is time for, and return the records."""
-        chosen = timing(rows, self.settings.repetitions, self._left())
+        chosen = timing(rows, self._repetitions, self._left())
         self.left_out += chosen.words
         if not chosen.rows:
             return []
@@ -312,7 +336,7 @@ class DecideRun:
                 file=one.precision if one.path != self.subject.model.path else None,
                 name=one.runtime,
                 # one value each, which may be a list: the bench sweeps a list
-                options={key: [value] for key, value in self.settings.options.get(one.backend, {}).items()},
+                options={key: [value] for key, value in self._options(one).items()},
             )
             for one in rows
         )
@@ -326,6 +350,9 @@ class DecideRun:
             runtimes=runtimes,
             scenarios={SCENARIO: ScenarioEntry(kind="arrays", batch=self.settings.batch, **self._sizes)},
         )
+
+    def _options(self, one: DraftRow) -> dict[str, Any]:
+        return {**self.settings.options.get(one.backend, {}), **({} if one.build is None else {BUILD: one.build})}
 
     @cached_property
     def _sizes(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from trt_workbench.core.errors import UsageProblem, did_you_mean
 from trt_workbench.core.precision import precisions as all_precisions
-from trt_workbench.core.settings import AllowUnverified, OptionsByBackend, Seed, Setting
+from trt_workbench.core.settings import AllowUnverified, BuildsOption, OptionsByBackend, Seed, Setting
 from trt_workbench.vision import AT_THRESHOLD, SCORE_THRESHOLD, at_threshold
 
 PRECISIONS = all_precisions()
@@ -124,6 +124,7 @@ class DecideSettings:
     repetitions: Annotated[
         int, Setting("Repetitions per latency, more where rows need them; 0 for scores only.", min=0)
     ] = 9
+    builds: BuildsOption = None
     options: OptionsByBackend = field(default_factory=dict)
     accept_simulated: Annotated[bool, Setting("Also exit with 0 if only a simulated precision keeps the score.")] = (
         False

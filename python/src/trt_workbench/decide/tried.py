@@ -32,6 +32,8 @@ class DraftRow:
         state: why it has none.
         reason: the same in words.
         kind: class of the error.
+        build: number of the build of its engine; None where it is built once.
+        builds: where it stands for several builds, those of them that have a score.
     """
 
     precision: str
@@ -46,15 +48,18 @@ class DraftRow:
     state: State | None = None
     reason: str | None = None
     kind: str = ""
+    build: int | None = None
+    builds: tuple[DraftRow, ...] = ()
 
     def __post_init__(self) -> None:
         """Name the runtime."""
-        self.runtime = self.runtime or f"{self.backend}-{self.precision}"
+        numbered = "" if self.build is None else f"-build-{self.build}"
+        self.runtime = self.runtime or f"{self.backend}-{self.precision}{numbered}"
 
     @property
     def label(self) -> str:
         """Its name in notes."""
-        return f"{self.precision} on {self.backend}"
+        return f"{self.precision} on {self.backend}" + ("" if self.build is None else f", build {self.build}")
 
     @property
     def computes_in(self) -> str | None:

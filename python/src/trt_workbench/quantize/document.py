@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import FiniteFloat, NonNegativeFloat, NonNegativeInt
 
 from trt_workbench.core.documents import Strict
+from trt_workbench.core.statistics.bootstrap import is_certain
 from trt_workbench.model.low_precision.evidence import SearchEvidence, SearchPoint
 from trt_workbench.model.low_precision.kinds import Method
 
@@ -59,10 +60,34 @@ class RowScore(Strict):
         """Return the scores of those names, the first of which is its own; fewer where it lacks one."""
         return {names[0]: self, **{name: one for name in names[1:] if (one := self.others.get(name))}}
 
+    def keeps(self, bound: float, count: int) -> bool:
+        """Return whether it shows that the loss is at most `bound`, given how many samples it is over.
+
+        The whole interval counts; of one without width, with a margin for unseen samples (`is_certain`).
+        """
+        if self.loss_ci95 is None:
+            return self.loss == 0
+        return self.loss <= bound and is_certain(self.loss_ci95, count, bound, counted=self.counted)
+
+    def among(self, scores: Sequence[RowScore]) -> RowScore:
+        """Return it with intervals from the lowest to the highest end of several scores, such as of several builds."""
+        every = (self, *scores)
+        others = {
+            name: one.among([each.others[name] for each in scores if name in each.others])
+            for name, one in self.others.items()
+        }
+        ends = {name: _ends([getattr(one, name) for one in every]) for name in ("ci95", "loss_ci95")}
+        return self.model_copy(update={"others": others, **ends})
+
     @property
     def is_widthless(self) -> bool:
         """Whether all resamples lose the same, as where nothing changed: that says nothing about other samples."""
         return self.loss_ci95 is not None and self.loss_ci95[0] == self.loss_ci95[1]
+
+
+def _ends(intervals: Sequence[Ends | None]) -> Ends | None:
+    known = [one for one in intervals if one is not None]
+    return (min(low for low, _ in known), max(high for _, high in known)) if known else None
 
 
 class GroupScore(Strict):
