@@ -1,6 +1,7 @@
 """`trtw upgrade` as a program: stacks are Python environments, in one of which a fault of ONNX Runtime is planted."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -9,11 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.conftest import DOUBLES
 from tests.in_app import stderr_of, stdout_of, trtw
 from tests.onnx_text import write_onnx
 from tests.texts import held
 
 from benchmarks.upgrade.plant import plant
+from trt_workbench.core.records import read_records
 
 _QUICK = ("--backend", "ort-cpu", "--quick", "--repetitions", "0")
 
@@ -110,6 +113,36 @@ def test_latencies_are_of_turns(stacks: Path, models: Path) -> None:
         assert len(list((run / side / "plain").glob("turn-*/records.jsonl"))) == 2
 
 
+def test_several_builds_of_two_sides_that_differ_in_options(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """TensorRT is a double; of one option with a list the whole list is the value, and nothing is swept."""
+    monkeypatch.setenv("PYTHONPATH", str(DOUBLES), prepend=os.pathsep)
+    monkeypatch.setenv("TRTW_TMP", str(models / "out"))
+    monkeypatch.setenv("TRTW_DOUBLE_BUILDS", "1.2,1.0")
+    monkeypatch.setenv("TRTW_DOUBLE_LOG", str(models / "log"))
+    run = models / "run"
+    options = ("--to-option", "optimization_level=5", "--option", 'tactic_sources=["-CUBLAS","-CUDNN"]')
+    words = ("--to", ".", "--quick", "--builds", "2", "--repetitions", "1", *options, "--output", run)
+    result = trtw("upgrade", models / "plain.onnx", *words)
+    assert result.exit_code == 0, result.output
+    said = " ".join(result.stdout.split())
+    assert "Their versions are the same; their options differ:" in said
+    found = document(run)
+    assert not found["same"]
+    asked = {"tactic_sources": ["-CUBLAS", "-CUDNN"]}
+    assert (found["before"]["options"], found["after"]["options"]) == (asked, {**asked, "optimization_level": 5})
+    groups = json.loads((run / "builds.json").read_text())["groups"]
+    assert [one["label"] for one in groups] == ["plain, before", "plain, after"]
+    for group in groups:
+        assert len({one["engine_sha256"] for one in group["builds"]["builds"]}) == 2
+        assert [one["verdict"] for one in group["builds"]["builds"]] == ["right"] * 2
+        assert [layer["differs"] for layer in group["layers"]] == ["tactic"]
+    turns = [read_records(run / "after" / "plain" / f"turn-{turn}" / "records.jsonl") for turn in range(2)]
+    built = [one.provenance["manifest"]["options"] for each in turns for one in each]
+    assert [(one["build_number"], one["optimization_level"]) for one in built] == [(1, 5), (2, 5)]
+    assert built[0]["tactic_sources"] == ["-cublas", "-cudnn"]
+    assert "Several builds: plain, after" in (run / "report.html").read_text()
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -122,6 +155,7 @@ def test_latencies_are_of_turns(stacks: Path, models: Path) -> None:
         ("plain.onnx", "plain.onnx", "--to", "."),
         ("absent.onnx", "--to", "."),
         ("plain.onnx", "--to", ".", "--backend", "nonsense"),
+        ("plain.onnx", "--to", ".", "--builds", "3"),
     ],
 )
 def test_what_cannot_be_compared_is_said(models: Path, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:

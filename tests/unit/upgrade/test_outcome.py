@@ -2,8 +2,9 @@
 
 import pytest
 
+from trt_workbench.quantize import RowScore
 from trt_workbench.upgrade.document import FAILED, Checked, ScoredPair, Timed
-from trt_workbench.upgrade.run import _outcome
+from trt_workbench.upgrade.run import _outcome, worst
 from trt_workbench.upgrade.settings import UpgradeSettings
 
 
@@ -39,6 +40,39 @@ def test_a_score_that_was_asked_for_and_is_not_there_proves_nothing() -> None:
     scored = ScoredPair(reason="no such folder")
     found, reasons = _outcome(UpgradeSettings(), checked("right"), checked("right", 0.0), None, None, scored)
     assert (found, reasons) == ("not proven", ["Not scored: no such folder"])
+
+
+def scored(loss: float, ends: tuple[float, float], images: int) -> ScoredPair:
+    before = RowScore(value=0.5, ci95=None, loss=0.0, loss_ci95=None)
+    return ScoredPair(
+        name="AP",
+        before=before,
+        after=RowScore(value=0.5 - loss, ci95=None, loss=loss, loss_ci95=ends),
+        images=images,
+    )
+
+
+@pytest.mark.parametrize(
+    ("pair", "apart", "outcome"),
+    [
+        (scored(0.001, (-0.002, 0.004), 100), 1e-3, "safe"),
+        (scored(0.02, (0.01, 0.03), 100), 1e-3, "lower score"),
+        (scored(0.001, (-0.002, 0.009), 100), 1e-3, "not proven"),
+        (scored(0.001, (-0.002, 0.004), 29), 1e-3, "not proven"),  # decide's rule, too
+        (scored(0.0, (0.0, 0.0), 100), 1e-3, "not proven"),
+        (scored(0.0, (0.0, 0.0), 1000), 1e-3, "safe"),
+        (scored(0.0, (0.0, 0.0), 100), 0.0, "safe"),
+    ],
+)
+def test_scores(pair: ScoredPair, apart: float, outcome: str) -> None:
+    found, _ = _outcome(UpgradeSettings(), checked("right"), checked("right", apart), None, None, pair)
+    assert found == outcome
+
+
+def test_the_worst_of_several_builds_decides() -> None:
+    order = [checked(None), checked("wrong"), checked("undecided"), checked("right")]
+    for place, one in enumerate(order):
+        assert worst(order[place:][::-1]) == one
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,8 @@ def upgrade(
 def _show(found: Upgrade, directory: Path) -> None:
     from rich.table import Table
 
+    from trt_workbench.console.builds import print_builds
+    from trt_workbench.core.builds import builds_of
     from trt_workbench.upgrade.report import headline, named, ratio
 
     console = stdout_console(quiet=False)
@@ -85,6 +87,8 @@ def _show(found: Upgrade, directory: Path) -> None:
             one.reasons[0] if one.reasons and one.outcome != "safe" else "",
         )
     console.print(table)
+    for group in builds_of(directory):
+        print_builds(console, group)
     for side, words in ((found.before, "before"), (found.after, "after")):
         if side:
             say(f"Stack {words}: {named(side)}")

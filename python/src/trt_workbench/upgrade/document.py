@@ -23,6 +23,7 @@ class StackSide(Strict):
         backend: that was asked for.
         precision: likewise.
         options: of the backend.
+        builds: how many of each engine; None where each is built once.
     """
 
     schema_version: Literal[1] = 1
@@ -34,6 +35,7 @@ class StackSide(Strict):
     backend: str
     precision: str
     options: dict[str, Any] = {}
+    builds: int | None = None
 
 
 class Checked(Strict):
@@ -97,12 +99,14 @@ class ScoredPair(Strict):
         name: of the figure.
         before: score of the old stack.
         after: of the new one, with its loss on the same images.
+        images: how many.
         reason: why there is none.
     """
 
     name: str = ""
     before: RowScore | None = None
     after: RowScore | None = None
+    images: int = 0
     reason: str = ""
 
 
@@ -140,7 +144,7 @@ class Upgrade(Open):
     Attributes:
         before: the old stack.
         after: the new one; None of a --record.
-        same: whether the versions of both are equal, so that nothing was compared but two builds of one.
+        same: whether versions and options of both are equal, so that nothing was compared but two builds of one.
         passed: whether nothing became worse.
         tolerance: of latencies, a share.
         max_loss: of scores.

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from trt_workbench.core.builds import builds_of
 from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import read_document
 from trt_workbench.upgrade.document import FAILED, StackSide, Timed, Upgrade, Upgraded
@@ -27,6 +29,7 @@ def view(directory: Path) -> dict[str, Any]:
         "versions": _versions(sides),
         "sides": [named(side) for side in sides],
         "ratio": ratio,
+        "builds": builds_of(directory),
         "scored": any(one.scored for one in found.models),
         "timed": any(one.timed for one in found.models),
         "absent": NONE,
@@ -39,6 +42,8 @@ def headline(found: Upgrade) -> str:
     if found.after is None:
         return f"Recorded {count} of {found.before.stack}."
     same = " Their versions are the same, so this compares two runs of one stack." if found.same else ""
+    if not found.same and found.before.versions == found.after.versions:
+        same = f" Their versions are the same; their options differ: {_options(found.before)}; {_options(found.after)}."
     failed = Counter(one.outcome for one in found.models if one.outcome in FAILED)
     if not failed:
         slower = [one.timed.outcome for one in found.models if one.timed and one.timed.ratio is not None]
@@ -49,11 +54,16 @@ def headline(found: Upgrade) -> str:
     return f"Not safe: {sum(failed.values())} of {count} ({kinds}).{same}"
 
 
+def _options(side: StackSide) -> str:
+    return ", ".join(f"{name}={json.dumps(value)}" for name, value in side.options.items()) or "none"
+
+
 def named(side: StackSide) -> str:
     """Return a stack with its versions, for people."""
     versions = ", ".join(f"{name} {version}" for name, version in side.versions.items())
     cards = f"; {', '.join(side.gpus)}" if side.gpus else ""
-    return f"{side.stack} ({side.kind}, Python {'.'.join(map(str, side.python))}): {versions}{cards}"
+    options = f"; options {_options(side)}" if side.options else ""
+    return f"{side.stack} ({side.kind}, Python {'.'.join(map(str, side.python))}): {versions}{cards}{options}"
 
 
 def ratio(timed: Timed | None) -> str:

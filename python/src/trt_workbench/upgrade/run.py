@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from trt_workbench.backends.registry import runs_plans
 from trt_workbench.bench import changes
-from trt_workbench.core.documents import read_document
+from trt_workbench.core.builds import FILE, BuildGroups, BuiltGroup
+from trt_workbench.core.documents import read_document, write_json
 from trt_workbench.core.errors import UsageProblem, WorkbenchError
 from trt_workbench.core.percent import share
+from trt_workbench.core.stack import Stack
 from trt_workbench.core.verification import UNDECIDED, WRONG
 from trt_workbench.model.opened import Model
-from trt_workbench.quantize import coco_scores
+from trt_workbench.quantize import ResampledScore, coco_scores
 from trt_workbench.upgrade.document import (
     FAILED,
     Checked,
     Outcome,
     Reduced,
     ScoredPair,
+    StackSide,
     Timed,
     Upgrade,
     Upgraded,
@@ -46,6 +50,8 @@ def upgrade(settings: UpgradeSettings, models: Sequence[Path], folder: Path, ste
     named = names_of(models)
     if settings.record == (settings.after is not None):
         raise UsageProblem("Name the stack to compare with by --to, or keep the side of --from by --record.")
+    if settings.builds and not runs_plans(settings.backend):
+        raise UsageProblem(f"--builds is for backends that build engines, such as trt; {settings.backend} does not.")
     kept = recorded_side(settings.before)
     if kept and settings.record:
         raise UsageProblem(f"--from is a record already: {settings.before}")
@@ -53,8 +59,10 @@ def upgrade(settings: UpgradeSettings, models: Sequence[Path], folder: Path, ste
     if kept:
         before = RunningSide.recorded(settings, kept, folder / BEFORE)
     else:
-        before = RunningSide.start(settings, settings.before, folder / BEFORE)
-    after = RunningSide.start(settings, settings.after, folder / AFTER) if settings.after else None
+        before = RunningSide.start(settings, settings.before, folder / BEFORE, settings.before_options)
+    after = None
+    if settings.after:
+        after = RunningSide.start(settings, settings.after, folder / AFTER, settings.after_options)
     if after and before.side.gpus != after.side.gpus:
         raise UsageProblem(
             f"The stacks run on different GPUs ({', '.join(before.side.gpus) or 'none'}; "
@@ -62,10 +70,12 @@ def upgrade(settings: UpgradeSettings, models: Sequence[Path], folder: Path, ste
         )
     pair = _Pair(settings, before, after, step)
     found = tuple(pair.model(name, model) for name, model in named.items())
+    if pair.built:
+        write_json(folder / FILE, BuildGroups(groups=tuple(pair.built)))
     return Upgrade(
         before=before.side,
         after=after.side if after else None,
-        same=after is not None and before.side.versions == after.side.versions,
+        same=after is not None and is_one(before.side, after.side),
         passed=not any(one.outcome in FAILED for one in found),
         tolerance=settings.tolerance,
         max_loss=settings.max_loss,
@@ -76,6 +86,7 @@ def upgrade(settings: UpgradeSettings, models: Sequence[Path], folder: Path, ste
 class _Pair:
     def __init__(self, settings: UpgradeSettings, before: RunningSide, after: RunningSide | None, step: Step) -> None:
         self._settings, self._before, self._after, self._step = settings, before, after, step
+        self.built: list[BuiltGroup] = []
 
     def model(self, name: str, model: Path) -> Upgraded:
         """Return what became of one model."""
@@ -85,6 +96,7 @@ class _Pair:
         works = first.verdict is not None and (second is None or second.verdict not in (None, WRONG))
         timed = self._timed(name, model) if works and self._settings.repetitions else None
         scored = self._scored(name, model) if works and self._settings.data else None
+        self._note_builds(name)
         outcome, reasons = _outcome(self._settings, first, second, reduced, timed, scored)
         return Upgraded(
             name=name,
@@ -110,29 +122,41 @@ class _Pair:
                     f"The record of --from is of another model of this name ({kept[:12]}); record this one, too: "
                     f"{model}"
                 )
-            return self._before.checked(name)
+            return self._worst(self._before, name, model, self._before.checked(name))
         self._step(f"{name}: verifying in {self._before.side.stack}")
-        return self._before.checked(name, self._before.verify(name, model))
+        return self._worst(self._before, name, model, self._before.checked(name, self._before.verify(name, model)))
+
+    def _worst(self, side: RunningSide, name: str, model: Path, first: Checked, by: Stack | None = None) -> Checked:
+        """Return what was found of the worst build: the first, and further ones against the same record."""
+        found = [first]
+        record = self._before.record_of(name)
+        for number in side.numbers[1:] if first.verdict is not None else ():
+            ended = None
+            if side.stack is not None:
+                self._step(f"{name}: verifying build {number} in {side.side.stack}")
+                ended = side.verify(name, model, record, by, number)
+            one = side.checked(name, ended, number)
+            found.append(one.model_copy(update={"reason": f"build {number}: {one.reason}" if one.reason else ""}))
+        return worst(found)
 
     def _second(self, name: str, model: Path) -> tuple[Checked, Reduced | None]:
         after, record = self._after, self._before.record_of(name)
         assert after is not None
         assert after.stack is not None
         self._step(f"{name}: verifying in {after.side.stack}")
-        if record is None:  # the old stack does not take the model
-            return after.checked(name, after.verify(name, model)), None
-        if self._before.stack is None or after.stack.kind == "command":  # its own ort-cpu reduces what is wrong
-            ended = after.verify(name, model, record)
-        else:  # what the old stack computes is the truth, in parts of the model too
-            ended = after.verify(name, model, record, by=self._before.stack)
-        return after.checked(name, ended), after.reduced(name)
+        # what the old stack computes is the truth, in parts of the model too; else the stack's own ort-cpu reduces it
+        apart = record is not None and after.stack.kind != "command"
+        by = self._before.stack if apart else None
+        first = after.checked(name, after.verify(name, model, record, by))
+        return self._worst(after, name, model, first, by), after.reduced(name) if record else None
 
     def _timed(self, name: str, model: Path) -> Timed:
         sizes = self._before.sizes(name, Model.open(model))
         sides = [side for side in (self._before, self._after) if side and side.stack]
-        for turn in range(self._settings.repetitions):
+        turns = max(self._settings.repetitions, self._settings.builds or 0)  # each is of another build
+        for turn in range(turns):
             for side in sides if turn % 2 == 0 else sides[::-1]:
-                self._step(f"{name}: timing in {side.side.stack}, {turn + 1} of {self._settings.repetitions}")
+                self._step(f"{name}: timing in {side.side.stack}, {turn + 1} of {turns}")
                 ended = side.time(name, model, turn, sizes)
                 if not ended.ran:
                     return Timed(outcome="not measured", reason=f"{side.side.stack}: {ended.error}")
@@ -158,22 +182,52 @@ class _Pair:
         )
 
     def _scored(self, name: str, model: Path) -> ScoredPair:
-        for side in (self._before, self._after):
-            if side is None or (side.stack is None and (side.score_folder(name) / "metrics.json").is_file()):
-                continue
-            if side.stack is None:
-                return ScoredPair(reason="the record has no score")
-            self._step(f"{name}: scoring in {side.side.stack}")
-            ended = side.score(name, model)
-            if not (side.score_folder(name) / "metrics.json").is_file():
-                return ScoredPair(reason=f"{side.side.stack}: {ended.error}")
-        folder = self._before.score_folder(name)
-        figure = task_in(read_document(folder / "metrics.json", CocoMetrics)).decided_by
-        first = coco_scores(folder, self._settings.seed)
+        for side in filter(None, (self._before, self._after)):
+            for number in side.numbers:
+                folder = side.score_folder(name, number)
+                if side.stack is None:
+                    if not _is_scored(folder):
+                        return ScoredPair(reason="the record has no score")
+                    continue
+                self._step(f"{name}: scoring in {side.side.stack}{f', build {number}' if number else ''}")
+                ended = side.score(name, model, number)
+                if not _is_scored(folder):
+                    return ScoredPair(reason=f"{side.side.stack}: {ended.error}")
+        metrics = read_document(self._before.score_folder(name, None) / "metrics.json", CocoMetrics)
+        first = self._scores(self._before, name)
+        before = first[0].against(None)
         if self._after is None:
-            return ScoredPair(name=figure, before=first.against(None))
-        second = coco_scores(self._after.score_folder(name), self._settings.seed)
-        return ScoredPair(name=figure, before=first.against(None), after=second.against(first))
+            return ScoredPair(name=task_in(metrics).decided_by, before=before)
+        pairs = [new.against(old) for new, old in zip(self._scores(self._after, name), first, strict=True)]
+        found = ScoredPair(name=task_in(metrics).decided_by, before=before, images=first[0].count)
+        return found.model_copy(update={"after": pairs[0].among(pairs[1:])})
+
+    def _scores(self, side: RunningSide, name: str) -> list[ResampledScore]:
+        """Return the score of every build; none where a model was not scored."""
+        folders = [side.score_folder(name, number) for number in side.numbers]
+        return [coco_scores(folder, self._settings.seed) for folder in folders if _is_scored(folder)]
+
+    def _note_builds(self, name: str) -> None:
+        for side, which in ((self._before, BEFORE), (self._after, AFTER)):
+            if side is not None:
+                scores = {number: one.value for number, one in enumerate(self._scores(side, name), start=1)}
+                if group := side.builds(name, f"{name}, {which}", scores):
+                    self.built.append(group)
+
+
+def _is_scored(folder: Path) -> bool:
+    return (folder / "metrics.json").is_file()
+
+
+def is_one(before: StackSide, after: StackSide) -> bool:
+    """Whether two sides are the same stack with the same options."""
+    return (before.versions, before.options) == (after.versions, after.options)
+
+
+def worst(found: Sequence[Checked]) -> Checked:
+    """Return what decides of several builds: one that was refused, else that is wrong, else that is not proven."""
+    order = [None, WRONG, UNDECIDED]
+    return min(found, key=lambda one: order.index(one.verdict) if one.verdict in order else len(order))
 
 
 def _outcome(
@@ -204,7 +258,7 @@ def _outcome(
     elif second.verdict == UNDECIDED and second.relative_l2 != 0:  # equal to the last bit needs no proof
         also = " (nor in the old stack)" if first.verdict == UNDECIDED else ""
         found.append(("not proven", f"Not proven{also}: {second.reason}"))
-    found += _of_score(settings, scored) + _of_time(settings, timed)
+    found += _of_score(settings, scored, equal=second.relative_l2 == 0) + _of_time(settings, timed)
     if first.verdict is None:
         found.append(("safe", f"Only the new stack takes it; the old one: {first.reason}"))
     elif first.verdict == WRONG and second.verdict != WRONG:
@@ -213,17 +267,18 @@ def _outcome(
     return worst, [text for _, text in found]
 
 
-def _of_score(settings: UpgradeSettings, scored: ScoredPair | None) -> list[tuple[Outcome, str]]:
+def _of_score(settings: UpgradeSettings, scored: ScoredPair | None, *, equal: bool) -> list[tuple[Outcome, str]]:
     if scored is None:
         return []
     if scored.before is None or scored.after is None:
         return [("not proven", f"Not scored: {scored.reason}")]
-    loss, ends = scored.after.loss, scored.after.loss_ci95
+    after, bound = scored.after, settings.max_loss
+    ends = after.loss_ci95
     within = f", 95 % interval {ends[0]:.4f} to {ends[1]:.4f}" if ends else ""
-    text = f"{scored.name} {scored.before.value:.4f} before, {scored.after.value:.4f} after: loss {loss:.4f}{within}."
-    if (ends[1] if ends else loss) <= settings.max_loss:
+    text = f"{scored.name} {scored.before.value:.4f} before, {after.value:.4f} after: loss {after.loss:.4f}{within}."
+    if after.keeps(bound, scored.images) or (equal and ends == (0, 0)):  # equal to the last bit needs no proof
         return [("safe", text)]
-    proven = (ends[0] if ends else loss) > 0
+    proven = (ends[0] if ends else after.loss) > 0
     return [("lower score" if proven else "not proven", text + ("" if proven else " More images may decide it."))]
 
 

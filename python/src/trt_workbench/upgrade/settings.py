@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-from trt_workbench.core.settings import MORE, BackendOptions, Seed, Setting
+from trt_workbench.core.settings import MORE, BackendOptions, BuildsOption, Seed, Setting, values
 from trt_workbench.core.stack import HERE
 
 _DATA = "Score"
@@ -44,4 +45,25 @@ class UpgradeSettings:
     bisect_seconds: Annotated[float, Setting("Seconds that this may take for a model.", MORE, min=0)] = 300.0
     time_limit: Annotated[float, Setting("Seconds that one step of one model may take.", MORE, min=1)] = 7200.0
     options: BackendOptions = field(default_factory=dict)
+    before_options: Annotated[
+        Mapping[str, Any],
+        Setting(
+            "An option of the backend in the stack of --from alone; repeatable.",
+            MORE,
+            "--from-option",
+            read=values,
+            metavar="KEY=VALUE",
+        ),
+    ] = field(default_factory=dict)
+    after_options: Annotated[
+        Mapping[str, Any],
+        Setting(
+            "An option of the backend in the stack of --to alone; repeatable.",
+            MORE,
+            "--to-option",
+            read=values,
+            metavar="KEY=VALUE",
+        ),
+    ] = field(default_factory=dict)
+    builds: BuildsOption = None
     seed: Seed = 0

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
 
+from trt_workbench.bench import built_group
 from trt_workbench.core.artefacts import read_bench_run
+from trt_workbench.core.builds import BUILD, Builds, BuiltGroup
 from trt_workbench.core.documents import read_document, write_json
 from trt_workbench.core.errors import CheckFailed, UsageProblem
 from trt_workbench.core.files import write_text
@@ -56,8 +58,8 @@ class RunningSide:
         self._settings = settings
 
     @classmethod
-    def start(cls, settings: UpgradeSettings, text: str, folder: Path) -> RunningSide:
-        """Start a stack and note in a new folder what it is.
+    def start(cls, settings: UpgradeSettings, text: str, folder: Path, options: Mapping[str, Any]) -> RunningSide:
+        """Start a stack and note in a new folder what it is; `options` of the backend are of this side alone.
 
         Raises:
             UsageProblem: there is no such stack.
@@ -73,7 +75,8 @@ class RunningSide:
             gpus=tuple(found["gpus"]),
             backend=settings.backend,
             precision=settings.precision,
-            options=dict(settings.options),
+            options={**settings.options, **options},
+            builds=settings.builds,
         )
         folder.mkdir(parents=True)
         write_json(folder / _SIDE, side)
@@ -87,20 +90,35 @@ class RunningSide:
             UsageProblem: it has none, or is of another backend, precision or option.
         """
         side = read_document(kept / _SIDE, StackSide)
-        asked = (settings.backend, settings.precision, dict(settings.options))
-        if (side.backend, side.precision, side.options) != asked:
+        options = {**settings.options, **settings.before_options}
+        if (side.backend, side.precision, side.options) != (settings.backend, settings.precision, options):
             raise UsageProblem(
                 f"The record was made with --backend {side.backend} --precision {side.precision} and options "
                 f"{side.options}; pass the same, or record again: {kept}"
             )
+        if side.builds != settings.builds:
+            number = f"--builds {side.builds}" if side.builds else "no --builds"
+            raise UsageProblem(f"The record was made with {number}; pass the same, or record again: {kept}")
         shutil.copytree(kept, folder, symlinks=True)
         return cls(settings, None, folder, side)
 
-    def of(self, name: str, part: str) -> Path:
-        """Return the folder of a part of a model's work."""
-        return self.folder / name / part
+    @property
+    def numbers(self) -> Sequence[int | None]:
+        """The builds of each engine: None alone where there is one."""
+        return range(1, self.side.builds + 1) if self.side.builds else (None,)
 
-    def verify(self, name: str, model: Path, record: Path | None = None, by: Stack | None = None) -> CommandEnd:
+    def of(self, name: str, part: str, number: int | None = None) -> Path:
+        """Return the folder of a part of a model's work, in one of several builds from the second on."""
+        return self.folder / name / (part if number in (None, 1) else f"{part}-{number}")
+
+    def verify(
+        self,
+        name: str,
+        model: Path,
+        record: Path | None = None,
+        by: Stack | None = None,
+        number: int | None = None,
+    ) -> CommandEnd:
         """Verify a model: alone, with its reference kept, or against the record of another side.
 
         Args:
@@ -108,6 +126,7 @@ class RunningSide:
             model: its file.
             record: run directory of the other side's verification.
             by: the stack that computes what is true while only the model runs in this one; None for this one.
+            number: of the build.
         """
         settings = self._settings
         chosen = ["--record", *(word for one in settings.inputs for word in ("--inputs", one))]
@@ -115,16 +134,16 @@ class RunningSide:
             chosen = ["--reference", str(record)]
         if by:
             chosen += ["--stack", self.side.stack]
-        if record and settings.bisect:
+        first = number in (None, 1)
+        if record and settings.bisect and first:
             chosen += ["--bisect", "--bisect-seconds", str(settings.bisect_seconds)]
-        chosen += ["--quick"] if settings.quick else []
-        return self._run(
-            "verify", model, *chosen, "--seed", str(settings.seed), "--output", self.of(name, _VERIFY), by=by
-        )
+        chosen += ["--quick"] if settings.quick or not first else []
+        chosen += ["--seed", str(settings.seed), "--output", str(self.of(name, _VERIFY, number))]
+        return self._run("verify", model, *chosen, by=by, number=number)
 
-    def checked(self, name: str, ended: CommandEnd | None = None) -> Checked:
+    def checked(self, name: str, ended: CommandEnd | None = None, number: int | None = None) -> Checked:
         """Return what a verification found, which ended as it did now, or in a recorded run."""
-        file = self.of(name, _VERIFY) / "verify.json"
+        file = self.of(name, _VERIFY, number) / "verify.json"
         if not file.is_file():
             return Checked(verdict=None, reason=ended.error if ended else "the record has no result")
         found = read_document(file, VerifyFindings)
@@ -162,8 +181,10 @@ class RunningSide:
 
     def time(self, name: str, model: Path, turn: int, dims: dict[str, int]) -> CommandEnd:
         """Time a model once, in a process of its own, at sizes of its dimensions but the batch."""
-        settings = self._settings
-        runtime = {"backend": settings.backend, "precision": settings.precision, "options": dict(settings.options)}
+        settings, number = self._settings, self.numbers[turn % len(self.numbers)]
+        # one value each, which may be a list: the bench sweeps a list
+        options = {key: [value] for key, value in self._options(number).items()}
+        runtime = {"backend": settings.backend, "precision": settings.precision, "options": options}
         config = {
             "title": name,
             "seed": settings.seed,
@@ -189,6 +210,25 @@ class RunningSide:
             for one in self._of_turn(name, turn)
         ]
 
+    def builds(self, name: str, label: str, scores: Mapping[int, float]) -> BuiltGroup | None:
+        """Return what turns, verifications and scores say of several builds; None where there is one."""
+        if (count := self.side.builds) is None:
+            return None
+        turns = self.records(name)
+        records = {
+            number: [one for one in turns if one.repetition % count == number - 1] for number in range(1, count + 1)
+        }
+        group = built_group(label, records, scores)
+        checked = [self.checked(name, number=one.number) for one in group.builds.builds]
+        builds = [
+            one.model_copy(update={"verdict": found.verdict, "relative_l2": found.relative_l2})
+            for one, found in zip(group.builds.builds, checked, strict=True)
+        ]
+        return group.model_copy(update={"builds": Builds.chosen(builds)})
+
+    def _options(self, number: int | None) -> dict[str, Any]:
+        return {**self.side.options, **({} if number is None else {BUILD: number})}
+
     def _of_turn(self, name: str, turn: int) -> list[Record]:
         folder = self.of(name, f"turn-{turn}")
         return read_bench_run(folder).records if (folder / "records.jsonl").is_file() else []
@@ -204,24 +244,34 @@ class RunningSide:
         free = {dim for shape in shapes for dim in shape if isinstance(dim, str)} - batch
         return {dim: best for dim, (_, best, _) in ranges.items() if dim in free}
 
-    def score(self, name: str, model: Path) -> CommandEnd:
+    def score(self, name: str, model: Path, number: int | None) -> CommandEnd:
         """Score a vision model on the data set."""
         settings = self._settings
         places = ["--images", settings.data, "--annotations", settings.annotations]
         data = places if settings.annotations else ["--data", settings.data]
-        return self._run("eval-vision", model, *data, "--output", self.of(name, _SCORE))
+        return self._run("eval-vision", model, *data, "--output", self.of(name, _SCORE, number), number=number)
 
-    def score_folder(self, name: str) -> Path:
+    def score_folder(self, name: str, number: int | None) -> Path:
         """Return the run directory of a score."""
-        return self.of(name, _SCORE)
+        return self.of(name, _SCORE, number)
 
-    def _run(self, command: str, target: Path, *rest: Any, asked: bool = True, by: Stack | None = None) -> CommandEnd:
+    def _run(
+        self,
+        command: str,
+        target: Path,
+        *rest: Any,
+        asked: bool = True,
+        by: Stack | None = None,
+        number: int | None = None,
+    ) -> CommandEnd:
         stack = by or self.stack
         assert stack is not None, "a recorded side cannot run"
         settings, words = self._settings, [str(one) for one in rest]
         if asked:
             words += ["--backend", settings.backend, "--precision", settings.precision]
-            words += [word for key, value in settings.options.items() for word in ("--option", _option(key, value))]
+            words += [
+                word for key, value in self._options(number).items() for word in ("--option", _option(key, value))
+            ]
         line = stack.python("-c", _PROGRAM, command, str(target.absolute()), *words)
         ended = run_to_end(line, settings.time_limit, stack.variables)
         if ended.code is None:
