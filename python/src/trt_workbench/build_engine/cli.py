@@ -25,8 +25,8 @@ from trt_workbench.console.common import (
 )
 from trt_workbench.console.options import Given, spelled
 from trt_workbench.console.progress import waiting
-from trt_workbench.core.builds import Keep
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.core.settings import Keep
 from trt_workbench.engine.build_options import BuildOptions, CalibrationOptions, MaxBatch
 
 if TYPE_CHECKING:

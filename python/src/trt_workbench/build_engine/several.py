@@ -15,8 +15,9 @@ from trt_workbench.backends.measure.inputs import engine_inputs, engine_shapes, 
 from trt_workbench.backends.measuring import BRIEFLY
 from trt_workbench.backends.trt.backend import TrtBackend
 from trt_workbench.backends.trt.opening import whole_engine
-from trt_workbench.core.builds import Builds, BuiltGroup, Keep, OneBuild
+from trt_workbench.core.builds import Builds, BuiltGroup, OneBuild
 from trt_workbench.core.documents import read_document
+from trt_workbench.core.settings import Keep
 from trt_workbench.core.verification import WRONG, Verification
 from trt_workbench.engine.builder import BuiltEngine, PreparedBuild
 from trt_workbench.engine.layer_choices import differences

@@ -12,11 +12,11 @@ from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import Strict, read_document
 from trt_workbench.core.errors import CheckFailed
 from trt_workbench.core.percent import share
+from trt_workbench.core.settings import Keep
 from trt_workbench.core.verification import WRONG
 
 BUILD = "build_number"
 """Option of a build that makes it one of several: it starts from an empty timing cache, and is cached by its number."""
-Keep = Literal["median", "fastest"]
 
 
 class OneBuild(Strict):

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from trt_workbench.core.errors import UsageProblem, whole_number
 from trt_workbench.core.input_files import parse_json
@@ -169,6 +169,8 @@ OptionsByBackend = Annotated[
         metavar="BACKEND:KEY=VALUE",
     ),
 ]
+Keep = Literal["median", "fastest"]
+"""Which of several builds is kept, by latency."""
 BuildsOption = Annotated[
     int | None,
     Setting("Build engines this often, each from an empty timing cache, and show the spread.", min=2),
