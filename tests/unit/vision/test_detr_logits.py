@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from hotcoco import mask
 from tests.texts import refused
 
 from trt_workbench.backends.base import TensorSpec
@@ -16,6 +17,7 @@ from trt_workbench.model.opened import Model
 from trt_workbench.vision.families import DecodeSettings, Family, recognise
 from trt_workbench.vision.families.recognise import family_of
 from trt_workbench.vision.letterbox import find_geometry
+from trt_workbench.vision.masks import Masks
 
 IMAGE = (TensorSpec("pixel_values", "float32", (None, 3, 64, 96)),)
 ALL = DecodeSettings(conf=0.0)
@@ -131,6 +133,24 @@ def test_logits_that_are_none_are_refused() -> None:
         family(logits=(None, 3, 3)).decode({"pred_boxes": boxes, "logits": no_object})
 
 
+def test_the_last_class_may_have_most_queries_where_the_background_is_left_out() -> None:
+    boxes, last_class = np.full((1, 3, 4), 0.5, np.float32), np.tile(np.array([-2, 4, -3], np.float32), (1, 3, 1))
+    found = recognise(IMAGE, specs(logits=(None, 3, 3)), {}, Preparation(background="last"))
+    (own,) = found.decode({"pred_boxes": boxes, "logits": last_class}, DecodeSettings(conf=0.5))
+    assert own.labels.tolist() == [1, 1, 1]
+
+
+def test_boxes_are_clipped_where_rf_detr_gave_the_names() -> None:
+    outputs = [np.array([[[0.9, 0.5, 0.4, 1.5]]], np.float32), np.zeros((1, 1, 91), np.float32)]
+    for names, expected in ((("pred_boxes", "logits"), [105, -20, 165, 100]), (("dets", "labels"), [105, 0, 150, 80])):
+        # The shapes of RF-DETR's own exporter: it fixes the number of slots alone.
+        found = recognise(IMAGE, specs((None, None, None), (None, None, 91), names), {}, Preparation(normalize="none"))
+        (own,) = found.decode(dict(zip(names, outputs, strict=True)), DecodeSettings(max_dets=1))
+        np.testing.assert_allclose(
+            found.restore(own, find_geometry(80, 150, found.transform())).boxes, [expected], atol=1e-4
+        )
+
+
 HEADS = {"decoder_self_attention_heads": 2, "decoder_cross_attention_heads": 2}
 SIZE = {"num_queries": 9, "d_model": 32, "decoder_ffn_dim": 32, "decoder_layers": 2}
 
@@ -199,3 +219,43 @@ def test_boxes_are_those_of_the_exporters_own_post_processing(name: str, tmp_pat
             assert own.labels.tolist() == theirs["labels"].tolist()
             np.testing.assert_allclose(own.scores, theirs["scores"], rtol=1e-5)
             np.testing.assert_allclose(restored, theirs["boxes"], atol=1e-3 * max(size))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("kind", "side", "classes"), [("Nano", 128, 90), ("SegNano", 96, 5)])
+def test_boxes_and_masks_are_those_of_rf_detrs_own_exporter(kind: str, side: int, classes: int, tmp_path: Path) -> None:
+    torch, rfdetr = pytest.importorskip("torch"), pytest.importorskip("rfdetr")
+    onnxruntime, process = pytest.importorskip("onnxruntime"), pytest.importorskip("rfdetr.models.postprocess")
+    torch.manual_seed(0)
+    config = {
+        "resolution": side,
+        "dec_layers": 2,
+        "num_queries": 30,
+        "out_feature_indexes": [1, 2],
+        "num_classes": classes,
+    }
+    model = getattr(rfdetr, f"RFDETR{kind}")(pretrain_weights=None, device="cpu", num_select=30, **config)
+    path = model.export(output_dir=str(tmp_path), dynamic_batch=True, verbose=False)
+    found = family_of(Model.open(path), Preparation(background="none" if classes == 90 else "last"))
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    rng, transform, names = np.random.default_rng(0), found.transform(), [one.name for one in session.get_outputs()]
+    for batch, size in itertools.product((1, 3), ((48, 60), (480, 333))):
+        ran = session.run(None, {"input": rng.normal(size=(batch, 3, side, side)).astype(np.float32)})
+        # Random weights give nearly equal logits and masks of one sign.
+        outputs = {name: (one + rng.normal(0, (0 if name == "dets" else 3), one.shape)).astype(np.float32)
+                   for name, one in zip(names, ran, strict=True)}  # fmt: skip
+        outputs["dets"] *= rng.uniform(0.5, 1.5, outputs["dets"].shape).astype(np.float32)  # over the edge, too
+        given = {
+            f"pred_{name}": torch.tensor(one)
+            for name, one in zip(("boxes", "logits", "masks"), outputs.values(), strict=False)
+        }
+        given["pred_logits"] = given["pred_logits"][..., : classes + (classes == 90)]
+        expected = process.PostProcess(num_select=30)(given, torch.tensor([size] * batch))
+        for own, theirs in zip(found.decode(outputs, ALL), expected, strict=True):
+            restored = found.restore(own, find_geometry(*size, transform))
+            assert own.labels.tolist() == theirs["labels"].tolist()
+            np.testing.assert_allclose(own.scores, theirs["scores"], rtol=1e-5)
+            np.testing.assert_allclose(restored.boxes, theirs["boxes"], atol=1e-3)
+            if isinstance(restored.extra, Masks):
+                decoded = np.stack([mask.decode(one) for one in restored.extra.encoded()])
+                assert (decoded != theirs["masks"][:, 0].numpy()).mean() < 1e-4

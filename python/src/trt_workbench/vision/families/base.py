@@ -177,7 +177,6 @@ class Family(abc.ABC):
         reads: how many outputs a model has that is recognised without being named.
         by_shape: whether it is recognised by them alone, where the metadata names no task.
         default_iou: overlap threshold of the family's own evaluation; None where the model needs no suppression.
-        clips_boxes: whether the family's own evaluation confines boxes to the image before it scores them.
         one_ratio: whether it maps both axes back by one ratio, although the resized sides are whole pixels.
         asks_normalize: whether only the user or the metadata can say how its pixels are normalised.
         has_background: whether one of its slots of classes may be the background.
@@ -191,7 +190,6 @@ class Family(abc.ABC):
     reads: ClassVar[int] = 1
     by_shape: ClassVar[bool] = True
     default_iou: ClassVar[float | None]
-    clips_boxes: ClassVar[bool]
     one_ratio: ClassVar[bool] = False
     asks_normalize: ClassVar[bool] = False
     has_background: ClassVar[bool] = False
@@ -205,6 +203,11 @@ class Family(abc.ABC):
     @abc.abstractmethod
     def create(cls, output: TensorSpec, facts: DetectorFacts) -> Self:
         """Return the family for this output, or raise DoesNotFit."""
+
+    @property
+    @abc.abstractmethod
+    def clips_boxes(self) -> bool:
+        """Whether the family's own evaluation confines boxes to the image before it scores them."""
 
     @property
     def input_size(self) -> tuple[int, int]:

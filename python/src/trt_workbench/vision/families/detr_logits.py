@@ -47,7 +47,7 @@ class DetrLogits(Stretched):
     left out before the pairs are chosen: RF-DETR's fine-tunes have it last, its COCO checkpoints have none.
 
     Source: `post_process_object_detection` of transformers' image processors for RT-DETR (v1, v2), D-FINE, DEIMv2,
-    LW-DETR, RF-DETR and Deformable DETR; RF-DETR's `PostProcess`. They do not clip boxes.
+    LW-DETR, RF-DETR and Deformable DETR, which do not clip boxes; `PostProcess` of RF-DETR's own project, which does.
 
     Attributes:
         logits: the output tensor that holds the logits.
@@ -55,7 +55,6 @@ class DetrLogits(Stretched):
 
     name: ClassVar[str] = "detr-logits"
     default_iou: ClassVar[float | None] = None
-    clips_boxes: ClassVar[bool] = False
     shape_text: ClassVar[str] = "boxes [N, Q, 4] (centre x, centre y, width, height as fractions) and logits [N, Q, C]"
 
     has_background: ClassVar[bool] = True
@@ -89,6 +88,11 @@ class DetrLogits(Stretched):
             text = f"{logits.name} has {counted(count, 'class', 'classes')}, but the metadata names {named}"
             raise DoesNotFit(text)
         return cls(boxes, count or named, facts, logits)
+
+    @property
+    def clips_boxes(self) -> bool:
+        """Whether boxes are confined to the image: with the names that RF-DETR's own exporter gives."""
+        return self.output.name == "dets"
 
     def preparation(self) -> ImageTransform:
         """Return how images become the input, as `Family.preparation`.
@@ -146,7 +150,8 @@ class DetrLogits(Stretched):
         queries, classes = len(image), image.shape[1] - 4
         with np.errstate(over="ignore"):  # of a logit far below zero, whose sigmoid is 0
             scores = np.reciprocal(1 + np.exp(-image[:, 4:]), dtype=np.float32)
-        if classes > 1 and _of_the_last(image[:, 4:]) > _MOST * queries:
+        known = self.facts.said.background == "last"  # and left out: what is last here is a class
+        if classes > 1 and not known and _of_the_last(image[:, 4:]) > _MOST * queries:
             raise UsageProblem(
                 f'Most queries of output {self.logits} have the last class, which is "no object" in a DETR with '
                 f"softmax, such as the original DETR and YOLOS; family {self.name} uses sigmoids."
