@@ -9,7 +9,7 @@ from itertools import islice, repeat
 from typing import Any, NamedTuple, NoReturn
 
 from trt_workbench.backends.language import Continuation
-from trt_workbench.backends.served.failures import refuse_status
+from trt_workbench.backends.served.failures import answered, refuse_status
 from trt_workbench.backends.served.http_client import HttpClient
 from trt_workbench.backends.torch.llm_tokenizer import LlmTokenizer
 from trt_workbench.core.counts import counted
@@ -96,7 +96,7 @@ class Completions:
         choice = self._choice(self.ways["tokens"], _TOKENS, tokens, count)
         try:
             return _continuation(choice, count)
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             self._refuse_form(f"answer is not one of {counted(count, 'token')}", error)
 
     def _find(
@@ -118,9 +118,13 @@ class Completions:
             if way == _AS_TEXT and accepted:
                 break
             answer = self._ask(way, ways[way], tokens if way == _AS_TEXT else tokens[:_SHORT], 1)
+            try:
+                fits = not isinstance(answer, str) and suits(answer)
+            except (TypeError, ValueError, AttributeError) as error:
+                self._refuse_form("answer has not the form of a completion", error)
             if isinstance(answer, str):
                 reason = answer
-            elif suits(answer):
+            elif fits:
                 self.ways[what] = way
                 return ""
             else:
@@ -154,14 +158,17 @@ class Completions:
         asked = {"model": self._model, "prompt": prompt, "max_tokens": count, "temperature": 0, **fields}
         answer = self._client.ask(_PATH, json.dumps(asked).encode(), {"Content-Type": "application/json"})
         if answer.status in (http.HTTPStatus.BAD_REQUEST, http.HTTPStatus.UNPROCESSABLE_ENTITY):
-            return f"{answer.status} {answer.reason}: {answer.said}"
+            return answered(answer.status, answer.reason, answer.said)
         if answer.status != http.HTTPStatus.OK:
             what = f"complete a text with model {self._model!r}"
             refuse_status(self._client.address, answer.status, answer.reason, answer.said, what)
         try:
             document = answer.document()
-            return _Answer(dict(document["choices"][0]), (document.get("usage") or {}).get("prompt_tokens"))
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+            choice = document["choices"][0]
+            if not isinstance(choice, dict):
+                raise TypeError(choice)
+            return _Answer(choice, (document.get("usage") or {}).get("prompt_tokens"))
+        except (KeyError, TypeError, IndexError, AttributeError) as error:
             self._refuse_form("answer has not the form of a completion", error)
 
     def _text(self, tokens: list[int]) -> str:
@@ -216,7 +223,7 @@ def _of_echo(tokens: list[int], found: dict[str, Any]) -> tuple[list[float], lis
         if _id(name) not in (None, token):
             raise ValueError(f"{name} for token {token}")
         scores.append(float(score))
-        best = max(top, key=lambda one: top[one], default="")
+        best = max(top or {}, key=lambda one: top[one], default="")
         own = best and score >= top[best]
         likeliest.append(token if own else -1 if (other := _id(best)) is None else other)
     return scores, likeliest
@@ -242,4 +249,7 @@ def _continuation(choice: Choice, count: int) -> Continuation:
     logprobs = tuple(map(float, listed)) if listed else None
     if ids is not None and logprobs is not None and len(logprobs) != len(ids):
         raise ValueError(f"{len(logprobs)} log-probabilities of {len(ids)} tokens")
-    return Continuation(ids, str(choice.get("text") or ""), logprobs, ended)
+    text = choice.get("text")
+    if ids is None and not isinstance(text, str):
+        raise ValueError(f"{text!r} for a text")
+    return Continuation(ids, text or "", logprobs, ended)

@@ -87,6 +87,11 @@ def refused_token(address: Address, said: str) -> UsageProblem:
     return UsageProblem(f"The server refuses access ({said}): {why}. {address}")
 
 
+def answered(status: int, reason: str, said: str) -> str:
+    """Return what a server answered instead: an HTTP status, the words for it, and its own message."""
+    return f"{status} {reason}{': ' if said else ''}{said[:_LONGEST]}"
+
+
 def refuse_status(address: Address, status: int, reason: str, said: str, what: str) -> NoReturn:
     """Raise the error that an HTTP status stands for.
 
@@ -99,7 +104,7 @@ def refuse_status(address: Address, status: int, reason: str, said: str, what: s
     """
     if status in (401, 403):
         raise refused_token(address, f"{status} {reason}")
-    why = f"{status} {reason}{': ' if said else ''}{said[:_LONGEST]}"
+    why = answered(status, reason, said)
     problem = f"The server cannot {what} ({why}): {address}"
     if status == HTTPStatus.SERVICE_UNAVAILABLE:
         found = NotReady(problem)
