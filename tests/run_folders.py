@@ -52,3 +52,22 @@ def scored_folder(
         "dataset": {"images": "i", "annotations": "a", "annotations_sha256": "1" * 64, "missing": []},
     }  # fmt: skip
     return run_folder(folder, "eval-coco", started, commit, metrics=metrics)
+
+
+def upgrade_folder(folder: Path, turns: list[float], started: str, *, recorded: bool = False) -> Path:
+    """Write a run of upgrade of one model: the latency of each turn of the new stack, milliseconds, and its score."""
+    side = {"schema_version": 1, "stack": "s", "kind": "k", "python": [3, 11], "versions": {}, "gpus": []}
+    side |= {"backend": "ort-cpu", "precision": "fp32"}
+    checked = {"verdict": "right"}
+    model = {"name": "m", "model": "m.onnx", "model_sha256": "0" * 64, "outcome": "safe", "reasons": []}
+    document = {
+        "schema_version": 1, "before": side, "after": None if recorded else side, "same": False, "passed": True,
+        "tolerance": 0.05, "max_loss": 0.005,
+        "models": [{**model, "before": checked, "after": None if recorded else checked}],
+    }  # fmt: skip
+    run = run_folder(folder, "upgrade", started, upgrade=document)
+    place = run / ("before" if recorded else "after") / "m"
+    for number, p50 in enumerate(turns):
+        bench_folder(place / f"turn-{number}", {"ort-cpu": [p50]}, started)
+    scored_folder(place / "score", 0.5, (0.45, 0.55), started)
+    return run

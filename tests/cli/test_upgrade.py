@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.conftest import DOUBLES
-from tests.in_app import stderr_of, stdout_of, trtw
+from tests.in_app import json_of, stderr_of, stdout_of, trtw
 from tests.onnx_text import write_onnx
 from tests.texts import held
 
@@ -90,6 +90,24 @@ def test_a_recorded_side_is_compared_later(stacks: Path, models: Path) -> None:
     shutil.copyfile(models / "plain.onnx", models / "other" / "gate.onnx")  # of the same name
     held(stderr_of("upgrade", models / "other" / "gate.onnx", "--from", kept, "--to", stacks / "old", *_QUICK, code=2))
     held(stderr_of("upgrade", gate, "--from", kept, "--to", stacks / "old", "--backend", "torch", code=2))
+
+
+def test_a_scheduled_job_has_a_history(stacks: Path, models: Path) -> None:
+    """The commands of the guide: a release is recorded once, every night is compared with it, and report draws all."""
+    nightly, words = models / "nightly", ("--backend", "ort-cpu", "--quick", "--repetitions", "1")
+    release = nightly / "release"
+    stdout_of("upgrade", models / "plain.onnx", "--from", stacks / "old", "--record", *words, "--output", release)
+    tonight = ("--from", release, "--to", stacks / "old", "--tolerance", "9")
+    for night in ("2026-11-25", "2026-11-26"):
+        stdout_of("upgrade", models / "plain.onnx", *tonight, *words, "--output", nightly / night)
+    stdout_of("report", nightly)
+    history = json.loads((nightly / "history.json").read_text())
+    points = {one["figure"]: [point["run_id"] for point in one["points"]] for one in history["series"]}
+    assert set(points) == {"latency", "throughput"}
+    assert len(points["latency"]) == 3
+    assert history["series"][0]["subject"].startswith("plain / upgrade / ")
+    files = json_of("export", nightly / "2026-11-26", "--to", "bencher", "--output", models / "out")
+    assert len(files) == 1
 
 
 def test_what_neither_stack_takes_is_not_safe(stacks: Path, models: Path) -> None:

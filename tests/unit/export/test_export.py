@@ -7,7 +7,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 from tests.in_app import json_of, stderr_of
-from tests.run_folders import bench_folder, run_folder, scored_folder
+from tests.run_folders import bench_folder, run_folder, scored_folder, upgrade_folder
 from tests.texts import held
 
 # https://bencher.dev/docs/reference/bencher-metric-format
@@ -54,6 +54,14 @@ def test_bencher(bench: Path, tmp_path: Path) -> None:
     assert latency["lower_value"] < latency["value"] < latency["upper_value"]
     assert document["arrays / m b1 / ort-cpu"]["latency"] == {"value": 5e6}  # one repetition has no interval
     assert document["arrays / m b1 / ort-cpu"]["throughput"] == {"value": 200.0}
+
+
+def test_an_upgrade_gives_the_figures_of_the_new_stack(tmp_path: Path) -> None:
+    run = upgrade_folder(tmp_path / "upgrade", TIMES, DAY)
+    document = json.loads(exported(run, "bencher", tmp_path / "o")["bencher.json"])
+    jsonschema.validate(document, BENCHER_SCHEMA)
+    assert document["m / arrays / m b1 / ort-cpu"]["latency"]["value"] == pytest.approx(2.04e6)
+    assert document["m / ort-cpu / fp32"]["ap"]["value"] == 0.5
 
 
 def test_a_score_of_bencher_has_its_interval(scored: Path, tmp_path: Path) -> None:

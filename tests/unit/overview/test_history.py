@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.in_app import json_of, stderr_of
-from tests.run_folders import bench_folder, scored_folder
+from tests.run_folders import bench_folder, scored_folder, upgrade_folder
 from tests.texts import held, refused
 
 from trt_workbench.core.errors import UsageProblem
@@ -49,6 +49,29 @@ def test_changes_are_named_and_drawn(folder: Path) -> None:
     held(*[line for line in text.splitlines() if "the level before" in line and "From" in line])
     assert text.count("<figure>") == 5
     assert "regression, " in text
+
+
+def test_nightly_upgrades_are_followed(tmp_path: Path) -> None:
+    """The first night is the record; each night's new stack is a point, its turns are its repetitions."""
+    for night in range(10):
+        level = 1.0 if night < 6 else 1.1
+        upgrade_folder(tmp_path / f"n{night}", times(level, night), day(night), recorded=night == 0)
+    write_history(tmp_path, tmp_path, "dates")
+    history = History.model_validate_json((tmp_path / "history.json").read_text())
+    assert {series.command for series in history.series} == {"upgrade"}
+    found = {series.name: series for series in history.series}
+    assert set(found) == {
+        "m / arrays / m b1 / ort-cpu: latency",
+        "m / arrays / m b1 / ort-cpu: throughput",
+        "m / ort-cpu / fp32: AP",
+    }
+    latency = found["m / arrays / m b1 / ort-cpu: latency"]
+    assert [point.run_id for point in latency.points] == [f"n{night}" for night in range(10)]
+    assert [(change.started_at, change.outcome, change.confirmed) for change in latency.changes] == [
+        (day(6), "regression", True)
+    ]
+    assert not found["m / ort-cpu / fp32: AP"].changes
+    assert history.left_out == []
 
 
 def test_commits_come_together(folder: Path) -> None:

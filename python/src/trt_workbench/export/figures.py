@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,11 @@ from trt_workbench.bench import kept_records, untrusted
 from trt_workbench.core.artefacts import command_of, foreign_files, read_bench_run
 from trt_workbench.core.documents import read_document
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.core.records import by_work
+from trt_workbench.core.records import Record, by_work, read_records
 from trt_workbench.core.statistics.comparison import median_interval
 from trt_workbench.llm import LlmMetrics
 from trt_workbench.model.precision import precision_label
+from trt_workbench.upgrade import Upgrade
 from trt_workbench.vision import CocoMetrics, task_in
 
 LATENCY, THROUGHPUT = "latency", "throughput"
@@ -78,10 +79,31 @@ def figures_of(directory: Path) -> list[RunFigure]:
 
 
 def _bench(directory: Path) -> Iterator[RunFigure]:
-    for (scenario, _, work), records in by_work(read_bench_run(directory).records).items():
+    yield from _of_records(read_bench_run(directory).records)
+
+
+def _upgrade(directory: Path) -> Iterator[RunFigure]:
+    """The new stack, or the recorded one: what a fleet runs from then on."""
+    found = read_document(directory / "upgrade.json", Upgrade)
+    side = directory / ("before" if found.after is None else "after")
+    for one in found.models:
+        folder = side / one.name
+        turns = sorted(folder.glob("turn-*/records.jsonl"))
+        records = [
+            record.model_copy(update={"repetition": number, "group": ""})
+            for number, turn in enumerate(turns)
+            for record in read_records(turn)
+        ]
+        yield from _of_records(records, model=one.name)
+        if (folder / "score" / "metrics.json").is_file():
+            yield from _coco(folder / "score")
+
+
+def _of_records(every: Iterable[Record], **named: str) -> Iterator[RunFigure]:
+    for (scenario, _, work), records in by_work(every).items():
         for runtime, kept in kept_records(records).items():
             mine = [record for record in records if record.runtime == runtime]
-            labels = {"scenario": scenario, "work": work, "runtime": runtime}
+            labels = {**named, "scenario": scenario, "work": work, "runtime": runtime}
             common = {"model_sha256": mine[0].model_sha256, "doubts": untrusted(mine)}
             times = [one.latency_ms["p50"] for one in kept.values() if one.latency_ms]
             speeds = [one.items_per_s for one in kept.values() if one.items_per_s is not None]
@@ -132,4 +154,9 @@ def _of_model(model: Mapping[str, Any], row: Mapping[str, Any], asked: str | Non
     return {"model": Path(model["path"]).stem, "runtime": row["backend"], "precision": precision}
 
 
-_READERS: dict[str, Callable[[Path], Iterator[RunFigure]]] = {"bench": _bench, "eval-coco": _coco, "eval-llm": _llm}
+_READERS: dict[str, Callable[[Path], Iterator[RunFigure]]] = {
+    "bench": _bench,
+    "eval-coco": _coco,
+    "eval-llm": _llm,
+    "upgrade": _upgrade,
+}

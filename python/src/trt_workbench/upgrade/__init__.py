@@ -6,3 +6,7 @@ Every step is a command of ours in a process of the stack (`core/stack.py`): `ve
 inputs and expected outputs, `verify --reference` compares the new one with them at the same shapes, `eval-vision`
 scores both, and `bench` times them in turns. Nothing is compared here that those commands compare differently.
 """
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,1 @@
+from .document import Upgrade as Upgrade
