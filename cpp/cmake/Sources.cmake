@@ -76,7 +76,8 @@ set(TRTW_TENSORRT_SOURCES
   src/trt/logger.cpp
   src/trt/plan.cpp
   src/trt/plugins.cpp
-  src/trt/types.cpp)
+  src/trt/types.cpp
+  src/trt/version.cpp)
 
 # Both.
 set(TRTW_STREAM_SOURCES

@@ -15,13 +15,14 @@ struct LibraryStatus {
     std::filesystem::path libnvinfer;
     std::filesystem::path parser;
     std::filesystem::path plugin;
-    std::string error;              ///< why `available` is false
-    std::vector<std::string> notes; ///< what is missing without being fatal: parser, plugins, another patch version
+    std::string error; ///< why `available` is false
+    std::vector<std::string>
+        notes; ///< what is missing without being fatal, and where the headers are of another version
 };
 
 /// Opens the libraries once for the whole process; later calls return the same. Thread-safe.
 /// With `plugins`, libnvinfer_plugin is opened and its layers are registered.
-/// Throws ComponentMissing where libnvinfer is absent or of another version than the headers, and UsageProblem
+/// Throws ComponentMissing where libnvinfer is absent or of another major version than the headers, and UsageProblem
 /// where another folder is asked for than the one in use: a process holds one TensorRT.
 LibraryStatus load_library(const std::filesystem::path& folder = {}, bool plugins = true);
 

@@ -63,7 +63,7 @@ def load_tensorrt(library_dir: str | os.PathLike[str] | None = None, plugins: bo
         plugins: open libnvinfer_plugin and register its layers.
 
     Raises:
-        ComponentMissing: libnvinfer is absent, or of another version than the headers of this build.
+        ComponentMissing: libnvinfer is absent, or of another major version than the headers of this build.
         UsageProblem: another folder is in use already; a process holds one TensorRT.
     """
 
@@ -231,7 +231,7 @@ def unsupported_operators(op_types: Sequence[str]) -> list[str]:
     """
 
 def option_names() -> dict[str, list[str]]:
-    """Return the words that options take in the TensorRT version of the headers.
+    """Return the words that options take in the TensorRT in use, or in the headers before one is open.
 
     Keys: precisions, data_types, memory_pools, tactic_sources, preview_features, io_formats.
     """

@@ -169,9 +169,10 @@ void bind_builder(py::module_& m) {
     m.def("unsupported_operators", &unsupported_operators, py::arg("op_types"),
           "Returns those of the ONNX operators that TensorRT's parser does not import, plugins aside.\n\n"
           "Raises:\n    DeviceFailure: No GPU can be used.");
-    m.def("option_names", &option_names,
-          "Returns the words that options take in the TensorRT version of the headers: precisions, data_types, "
-          "memory_pools, tactic_sources, preview_features, io_formats.");
+    m.def(
+        "option_names", &option_names,
+        "Returns the words that options take in the TensorRT in use, or in the headers before one is open: precisions, "
+        "data_types, memory_pools, tactic_sources, preview_features, io_formats.");
 }
 
 } // namespace trtw::bindings

@@ -86,7 +86,7 @@ void bind_library(py::module_& m) {
           "Args:\n    library_dir: The only folder to search; by default $TENSORRT_HOME/lib, then the loader's path.");
     m.def("load_tensorrt", &load_tensorrt, py::arg("library_dir") = py::none(), py::arg("plugins") = true,
           "Opens TensorRT once for the whole process and returns its status.\n\n"
-          "Raises:\n    ComponentMissing: libnvinfer is absent or is not of the version of the core's headers.\n"
+          "Raises:\n    ComponentMissing: libnvinfer is absent or is not of the major version of the core's headers.\n"
           "    UsageProblem: Another folder is already in use; a process can load only one TensorRT.");
 #ifdef TRTW_WITH_TENSORRT
     m.def("drain_log", &drain_log, "Returns TensorRT's log lines since the last call, as (severity, text) pairs.");

@@ -166,7 +166,7 @@ private:
         if (log.empty()) {
             log = "no reason given";
         }
-        const std::string text = "TensorRT " TRTW_TRT_VERSION_TEXT " could not build the engine: " + log;
+        const std::string text = version_in_words() + " could not build the engine: " + log;
         raise_if_device("building the engine", log,
                         ". Free GPU memory or lower the workspace limit. Model: " + model_path_);
         if (speaks_of_device(log)) {
@@ -226,9 +226,9 @@ void BuilderHold::close() {
 
 BuildResult build_engine(const std::string& model_path, const BuildOptions& options, const ProgressCallback& callback) {
     validate(options);
+    load_library(); // its version counts
     check_supported(options);
     check_precision_supported(options);
-    load_library();
     check_device(options.device);
     const DeviceScope scope{options.device};
     Progress progress{callback};

@@ -63,11 +63,11 @@ const Names<PreviewFeature> preview_feature_words = {
 #if TRTW_TRT_WEAK_TYPING
     {"profile_sharing", PreviewFeature::kPROFILE_SHARING_0806},
 #endif
-#if TRTW_TRT_AT_LEAST(10, 3)
-    {"aliased_plugin_io", PreviewFeature::kALIASED_PLUGIN_IO_10_03},
+#if TRTW_IN_HEADERS(TRTW_TRT_ALIASED_PLUGIN_IO)
+    {"aliased_plugin_io", PreviewFeature::kALIASED_PLUGIN_IO_10_03, TRTW_TRT_ALIASED_PLUGIN_IO},
 #endif
-#if TRTW_TRT_AT_LEAST(10, 10)
-    {"runtime_activation_resize", PreviewFeature::kRUNTIME_ACTIVATION_RESIZE_10_10},
+#if TRTW_IN_HEADERS(TRTW_TRT_ACTIVATION_RESIZE)
+    {"runtime_activation_resize", PreviewFeature::kRUNTIME_ACTIVATION_RESIZE_10_10, TRTW_TRT_ACTIVATION_RESIZE},
 #endif
 };
 
@@ -83,26 +83,42 @@ const Names<TensorFormat> format_words = {
 
 void require(bool asked, bool present, const char* option) {
     if (asked && !present) {
-        throw UsageProblem("TensorRT " TRTW_TRT_VERSION_TEXT " has no " + std::string{option} + ".");
+        throw UsageProblem(version_in_words() + " has no " + std::string{option} + ".");
     }
 }
 
-void set_values(nvinfer1::IOptimizationProfile& profile, const std::string& name, OptProfileSelector which,
-                const std::vector<std::int64_t>& values) {
-#if TRTW_TRT_PROFILE_VALUES_V2
-    const bool set = profile.setShapeValuesV2(name.c_str(), which, values.data(), static_cast<int>(values.size()));
-#else
+#if NV_TENSORRT_MAJOR < 11
+std::vector<std::int32_t> narrowed(const std::vector<std::int64_t>& values, const std::string& name) {
     std::vector<std::int32_t> narrow;
     for (const std::int64_t value : values) {
         narrow.push_back(static_cast<std::int32_t>(value));
         if (narrow.back() != value) {
             throw UsageProblem("Profile value " + std::to_string(value) + " of '" + name +
-                               "' does not fit 32 bits, which TensorRT " TRTW_TRT_VERSION_TEXT " uses.");
+                               "' does not fit 32 bits, which " + version_in_words() + " uses.");
         }
     }
-    const bool set = profile.setShapeValues(name.c_str(), which, narrow.data(), static_cast<int>(narrow.size()));
+    return narrow;
+}
 #endif
-    if (!set) {
+
+bool accepts(nvinfer1::IOptimizationProfile& profile, const std::string& name, OptProfileSelector which,
+             const std::vector<std::int64_t>& values) {
+    const auto count = static_cast<std::int32_t>(values.size());
+#if NV_TENSORRT_MAJOR >= 11
+    return profile.setShapeValuesV2(name.c_str(), which, values.data(), count);
+#else
+#if TRTW_IN_HEADERS(TRTW_TRT_PROFILE_VALUES_V2)
+    if (has(TRTW_TRT_PROFILE_VALUES_V2)) {
+        return profile.setShapeValuesV2(name.c_str(), which, values.data(), count);
+    }
+#endif
+    return profile.setShapeValues(name.c_str(), which, narrowed(values, name).data(), count);
+#endif
+}
+
+void set_values(nvinfer1::IOptimizationProfile& profile, const std::string& name, OptProfileSelector which,
+                const std::vector<std::int64_t>& values) {
+    if (!accepts(profile, name, which, values)) {
         throw UsageProblem("TensorRT refused the profile values of '" + name + "'.");
     }
 }
@@ -154,7 +170,7 @@ nvinfer1::ProfilingVerbosity verbosity_of(ProfilingVerbosity asked) {
     return nvinfer1::ProfilingVerbosity::kDETAILED;
 }
 
-#if TRTW_TRT_TILING
+#if TRTW_IN_HEADERS(TRTW_TRT_TILING)
 nvinfer1::TilingOptimizationLevel tiling_of(TilingLevel asked) {
     switch (asked) {
     case TilingLevel::none:
@@ -174,7 +190,7 @@ void apply_kind(nvinfer1::IBuilderConfig& config, const BuildOptions& o) {
     if (o.hardware_compatibility == HardwareCompatibility::ampere_plus) {
         config.setHardwareCompatibilityLevel(nvinfer1::HardwareCompatibilityLevel::kAMPERE_PLUS);
     }
-#if TRTW_TRT_SAME_COMPUTE_CAPABILITY
+#if TRTW_IN_HEADERS(TRTW_TRT_SAME_COMPUTE_CAPABILITY)
     if (o.hardware_compatibility == HardwareCompatibility::same_compute_capability) {
         config.setHardwareCompatibilityLevel(nvinfer1::HardwareCompatibilityLevel::kSAME_COMPUTE_CAPABILITY);
     }
@@ -195,13 +211,13 @@ void apply_kind(nvinfer1::IBuilderConfig& config, const BuildOptions& o) {
     set(o.refit == RefitKind::identical, BuilderFlag::kREFIT_IDENTICAL);
     set(o.weight_streaming, BuilderFlag::kWEIGHT_STREAMING);
 #endif
-#if TRTW_TRT_REFIT_INDIVIDUAL
+#if TRTW_IN_HEADERS(TRTW_TRT_REFIT_INDIVIDUAL)
     set(o.refit == RefitKind::individual, BuilderFlag::kREFIT_INDIVIDUAL);
 #endif
-#if TRTW_TRT_STRICT_NANS
+#if TRTW_IN_HEADERS(TRTW_TRT_STRICT_NANS)
     set(o.strict_nans, BuilderFlag::kSTRICT_NANS);
 #endif
-#if TRTW_TRT_DISTRIBUTIVE_INDEPENDENCE
+#if TRTW_IN_HEADERS(TRTW_TRT_DISTRIBUTIVE_INDEPENDENCE)
     set(o.distributive_independence, BuilderFlag::kDISTRIBUTIVE_INDEPENDENCE);
 #endif
     config.setProfilingVerbosity(verbosity_of(o.profiling_verbosity));
@@ -262,17 +278,17 @@ void apply_search(nvinfer1::IBuilderConfig& config, const BuildOptions& o) {
     if (o.max_aux_streams) {
         config.setMaxAuxStreams(*o.max_aux_streams);
     }
-#if TRTW_TRT_MAX_TACTICS
+#if TRTW_IN_HEADERS(TRTW_TRT_MAX_TACTICS)
     if (o.max_tactics) {
         config.setMaxNbTactics(*o.max_tactics);
     }
 #endif
-#if TRTW_TRT_TILING
+#if TRTW_IN_HEADERS(TRTW_TRT_TILING)
     if (o.tiling_optimization_level) {
         config.setTilingOptimizationLevel(tiling_of(*o.tiling_optimization_level));
     }
 #endif
-#if TRTW_TRT_BUILD_ROUTES
+#if TRTW_IN_HEADERS(TRTW_TRT_BUILD_ROUTES)
     if (o.build_route && !config.setBuildRoute(o.build_route->c_str())) {
         throw UsageProblem("TensorRT refused the build route: " + *o.build_route);
     }
@@ -294,17 +310,17 @@ void apply_formats(const nvinfer1::INetworkDefinition& network, const BuildOptio
 void check_supported(const BuildOptions& o) {
     require(o.strip_weights, TRTW_TRT_STRIP_PLAN, "weight-stripped plans");
     require(o.refit == RefitKind::identical, TRTW_TRT_STRIP_PLAN, "refit 'identical'");
-    require(o.refit == RefitKind::individual, TRTW_TRT_REFIT_INDIVIDUAL, "refit 'individual'");
+    require(o.refit == RefitKind::individual, has(TRTW_TRT_REFIT_INDIVIDUAL), "refit 'individual'");
     require(o.weight_streaming, TRTW_TRT_WEIGHT_STREAMING, "weight streaming");
     require(o.error_on_timing_cache_miss, TRTW_TRT_STRICT_TIMING_CACHE, "error on a timing cache miss");
-    require(o.editable_timing_cache, TRTW_TRT_EDITABLE_TIMING_CACHE, "editable timing cache");
-    require(o.max_tactics.has_value(), TRTW_TRT_MAX_TACTICS, "limit on the number of tactics");
-    require(o.tiling_optimization_level.has_value(), TRTW_TRT_TILING, "tiling optimisation");
-    require(o.build_route.has_value(), TRTW_TRT_BUILD_ROUTES, "build routes");
-    require(o.strict_nans, TRTW_TRT_STRICT_NANS, "strict handling of NaN");
-    require(o.distributive_independence, TRTW_TRT_DISTRIBUTIVE_INDEPENDENCE, "distributive independence");
+    require(o.editable_timing_cache, has(TRTW_TRT_EDITABLE_TIMING_CACHE), "editable timing cache");
+    require(o.max_tactics.has_value(), has(TRTW_TRT_MAX_TACTICS), "limit on the number of tactics");
+    require(o.tiling_optimization_level.has_value(), has(TRTW_TRT_TILING), "tiling optimisation");
+    require(o.build_route.has_value(), has(TRTW_TRT_BUILD_ROUTES), "build routes");
+    require(o.strict_nans, has(TRTW_TRT_STRICT_NANS), "strict handling of NaN");
+    require(o.distributive_independence, has(TRTW_TRT_DISTRIBUTIVE_INDEPENDENCE), "distributive independence");
     require(o.hardware_compatibility == HardwareCompatibility::same_compute_capability,
-            TRTW_TRT_SAME_COMPUTE_CAPABILITY, "hardware compatibility 'same_compute_capability'");
+            has(TRTW_TRT_SAME_COMPUTE_CAPABILITY), "hardware compatibility 'same_compute_capability'");
     for (const auto& [name, bytes] : o.memory_pools) {
         static_cast<void>(memory_pool_words.at(name, "memory_pools"));
         static_cast<void>(bytes);

@@ -18,7 +18,7 @@ using nvinfer1::HardwareCompatibilityLevel;
 const Names<HardwareCompatibilityLevel> levels = {
     {"none", HardwareCompatibilityLevel::kNONE},
     {"ampere_plus", HardwareCompatibilityLevel::kAMPERE_PLUS},
-#if TRTW_TRT_SAME_COMPUTE_CAPABILITY
+#if TRTW_IN_HEADERS(TRTW_TRT_SAME_COMPUTE_CAPABILITY)
     {"same_compute_capability", HardwareCompatibilityLevel::kSAME_COMPUTE_CAPABILITY},
 #endif
 };

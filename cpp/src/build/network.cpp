@@ -114,7 +114,7 @@ std::optional<nvinfer1::DataType> quantized_type(nvinfer1::LayerType layer, nvin
     case nvinfer1::DataType::kINT8:
     case nvinfer1::DataType::kFP8:
     case nvinfer1::DataType::kINT4:
-#if TRTW_TRT_HAS_FP4
+#if TRTW_IN_HEADERS(TRTW_TRT_HAS_FP4)
     case nvinfer1::DataType::kFP4:
 #endif
         return stated;

@@ -83,7 +83,7 @@ void throw_parser_problems(const std::vector<ParserProblem>& problems, const std
     if (text.empty()) {
         text = log.empty() ? "no reason given" : log;
     }
-    throw UsageProblem("TensorRT " TRTW_TRT_VERSION_TEXT " cannot parse the model: " + text + ". Model: " + model_path);
+    throw UsageProblem(version_in_words() + " cannot parse the model: " + text + ". Model: " + model_path);
 }
 
 void check_model_file(const std::string& model_path) {

@@ -26,6 +26,10 @@ struct Request {
     std::string_view name;
     std::optional<DataType> type;    ///< unset where the version lacks the type
     std::optional<BuilderFlag> flag; ///< unset where the version has no flag for it
+    int major = 0;                   ///< the version that brought it
+    int minor = 0;
+
+    [[nodiscard]] bool present() const noexcept { return type && has(major, minor); }
 };
 
 // One row a precision; what a version lacks is unset, so that asking for it is an error.
@@ -41,20 +45,24 @@ const auto precision_requests = std::to_array<Request>({
     // The header of 8.6 has a flag for FP8 and says beside it that FP8 is not supported yet.
     {&BuildOptions::bf16, "bf16", std::nullopt, std::nullopt},
     {&BuildOptions::fp8, "fp8", std::nullopt, std::nullopt},
-    {&BuildOptions::int4, "int4", std::nullopt, std::nullopt},
 #elif TRTW_TRT_WEAK_TYPING
     {&BuildOptions::bf16, "bf16", DataType::kBF16, BuilderFlag::kBF16},
     {&BuildOptions::fp8, "fp8", DataType::kFP8, BuilderFlag::kFP8},
-    {&BuildOptions::int4, "int4", DataType::kINT4, BuilderFlag::kINT4},
 #else
     {&BuildOptions::bf16, "bf16", DataType::kBF16, std::nullopt},
     {&BuildOptions::fp8, "fp8", DataType::kFP8, std::nullopt},
+#endif
+#if !TRTW_IN_HEADERS(TRTW_TRT_INT4_FLAG)
+    {&BuildOptions::int4, "int4", std::nullopt, std::nullopt},
+#elif TRTW_TRT_WEAK_TYPING
+    {&BuildOptions::int4, "int4", DataType::kINT4, BuilderFlag::kINT4, TRTW_TRT_INT4_FLAG},
+#else
     {&BuildOptions::int4, "int4", DataType::kINT4, std::nullopt},
 #endif
-#if !TRTW_TRT_HAS_FP4
+#if !TRTW_IN_HEADERS(TRTW_TRT_HAS_FP4)
     {&BuildOptions::fp4, "fp4", std::nullopt, std::nullopt},
 #elif TRTW_TRT_WEAK_TYPING
-    {&BuildOptions::fp4, "fp4", DataType::kFP4, BuilderFlag::kFP4},
+    {&BuildOptions::fp4, "fp4", DataType::kFP4, BuilderFlag::kFP4, TRTW_TRT_HAS_FP4},
 #else
     {&BuildOptions::fp4, "fp4", DataType::kFP4, std::nullopt},
 #endif
@@ -167,7 +175,7 @@ void apply_io_types(const nvinfer1::INetworkDefinition& network, const BuildOpti
 std::vector<std::string> precision_names() {
     std::vector<std::string> names{"tf32"};
     for (const Request& request : precision_requests) {
-        if (request.type) {
+        if (request.present()) {
             names.emplace_back(request.name);
         }
     }
@@ -176,21 +184,21 @@ std::vector<std::string> precision_names() {
 
 void check_precision_supported(const BuildOptions& options) {
     for (const Request& request : precision_requests) {
-        if (options.*request.asked && !request.type) {
-            throw UsageProblem("TensorRT " TRTW_TRT_VERSION_TEXT " has no " + std::string{request.name} + ".");
+        if (options.*request.asked && !request.present()) {
+            throw UsageProblem(version_in_words() + " has no " + std::string{request.name} + ".");
         }
     }
     if (!TRTW_TRT_STRONG_TYPING && options.strongly_typed) {
-        throw UsageProblem("TensorRT " TRTW_TRT_VERSION_TEXT " has no strongly typed networks.");
+        throw UsageProblem(version_in_words() + " has no strongly typed networks.");
     }
     if (!TRTW_TRT_WEAK_TYPING) {
         if (options.calibration) {
-            throw UsageProblem("TensorRT " TRTW_TRT_VERSION_TEXT
+            throw UsageProblem(version_in_words() +
                                " has no INT8 calibrators; quantize the ONNX model with Q/DQ nodes.");
         }
         if (options.precision_constraints != PrecisionConstraints::none) {
-            throw UsageProblem("TensorRT " TRTW_TRT_VERSION_TEXT " has no precision constraints or layer precisions: "
-                               "types come from the graph; convert the ONNX model.");
+            throw UsageProblem(version_in_words() + " has no precision constraints or layer precisions: "
+                                                    "types come from the graph; convert the ONNX model.");
         }
     }
 }

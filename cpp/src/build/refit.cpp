@@ -62,8 +62,10 @@ SharedBytes serialize(const Plan& plan, const LogCapture& capture) {
     }
     // The plan keeps its weights, also where it was stripped before.
     config->clearFlag(nvinfer1::SerializationFlag::kEXCLUDE_WEIGHTS);
-#if TRTW_TRT_KEEP_REFITTABLE
-    config->setFlag(nvinfer1::SerializationFlag::kINCLUDE_REFIT);
+#if TRTW_IN_HEADERS(TRTW_TRT_KEEP_REFITTABLE)
+    if (has(TRTW_TRT_KEEP_REFITTABLE)) {
+        config->setFlag(nvinfer1::SerializationFlag::kINCLUDE_REFIT);
+    }
 #endif
     SharedBytes bytes = shared_bytes(engine.serializeWithConfig(*config));
 #else
@@ -113,9 +115,8 @@ SharedBytes refit_from_onnx(const Plan& plan, const std::string& model_path) {
     return serialize(plan, capture);
 #else
     static_cast<void>(plan);
-    throw UsageProblem("TensorRT " TRTW_TRT_VERSION_TEXT
-                       " cannot refit from an ONNX model; give the weights by name. Model: " +
-                       model_path);
+    throw UsageProblem(version_in_words() +
+                       " cannot refit from an ONNX model; give the weights by name. Model: " + model_path);
 #endif
 }
 

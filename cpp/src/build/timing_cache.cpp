@@ -47,7 +47,7 @@ std::vector<std::string> apply_timing_cache(nvinfer1::IBuilderConfig& config, co
         config.setFlag(nvinfer1::BuilderFlag::kERROR_ON_TIMING_CACHE_MISS);
     }
 #endif
-#if TRTW_TRT_EDITABLE_TIMING_CACHE
+#if TRTW_IN_HEADERS(TRTW_TRT_EDITABLE_TIMING_CACHE)
     if (options.editable_timing_cache) {
         config.setFlag(nvinfer1::BuilderFlag::kEDITABLE_TIMING_CACHE);
     }

@@ -64,11 +64,13 @@ bool has_open_inputs(const Plan& plan) {
 }
 
 void give_scratch(nvinfer1::IExecutionContext& context, void* scratch, [[maybe_unused]] std::size_t bytes) {
-#if TRTW_TRT_MEMORY_SIZE_V2
-    context.setDeviceMemoryV2(scratch, static_cast<std::int64_t>(bytes));
-#else
-    context.setDeviceMemory(scratch);
+#if TRTW_IN_HEADERS(TRTW_TRT_MEMORY_SIZE_V2)
+    if (has(TRTW_TRT_MEMORY_SIZE_V2)) {
+        context.setDeviceMemoryV2(scratch, static_cast<std::int64_t>(bytes));
+        return;
+    }
 #endif
+    context.setDeviceMemory(scratch);
 }
 
 } // namespace

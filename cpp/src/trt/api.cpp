@@ -31,19 +31,20 @@ Object* create(const char* what, Create&& call) {
 
 } // namespace
 
+// Each is told that the caller is of the library's own version: nothing that came later is called (trt/version.hpp).
 std::unique_ptr<nvinfer1::IBuilder> create_builder() {
     const EntryPoints& entry = entry_points();
     if (entry.create_builder == nullptr) {
         throw ComponentMissing("This libnvinfer has no builder (a lean or dispatch runtime?); install the full one.");
     }
     return std::unique_ptr<nvinfer1::IBuilder>{
-        create<nvinfer1::IBuilder>("a builder", [&] { return entry.create_builder(&logger(), TRTW_TRT_VERSION); })};
+        create<nvinfer1::IBuilder>("a builder", [&] { return entry.create_builder(&logger(), library_version()); })};
 }
 
 std::shared_ptr<nvinfer1::IRuntime> create_runtime() {
     const EntryPoints& entry = entry_points();
     return std::shared_ptr<nvinfer1::IRuntime>{
-        create<nvinfer1::IRuntime>("a runtime", [&] { return entry.create_runtime(&logger(), TRTW_TRT_VERSION); })};
+        create<nvinfer1::IRuntime>("a runtime", [&] { return entry.create_runtime(&logger(), library_version()); })};
 }
 
 std::unique_ptr<nvinfer1::IRefitter> create_refitter(nvinfer1::ICudaEngine& engine) {
@@ -52,7 +53,7 @@ std::unique_ptr<nvinfer1::IRefitter> create_refitter(nvinfer1::ICudaEngine& engi
         throw ComponentMissing("This libnvinfer has no refitter; install the full TensorRT runtime.");
     }
     return std::unique_ptr<nvinfer1::IRefitter>{create<nvinfer1::IRefitter>(
-        "a refitter", [&] { return entry.create_refitter(&engine, &logger(), TRTW_TRT_VERSION); })};
+        "a refitter", [&] { return entry.create_refitter(&engine, &logger(), library_version()); })};
 }
 
 std::unique_ptr<nvinfer1::IExecutionContext> create_context(nvinfer1::ICudaEngine& engine) {

@@ -26,8 +26,15 @@ const EntryPoints& entry_points();
 /// Decodes getInferLibVersion(): 8600 is 8.6.0, 101601 is 10.16.1.
 std::string version_text(std::int32_t number);
 
-/// Whether code compiled against one version can use the other: major and minor numbers are equal.
-bool versions_agree(std::int32_t headers, std::int32_t library) noexcept;
+/// Whether a version that getInferLibVersion() tells is the given one or a later one.
+bool is_at_least(std::int32_t version, int major, int minor) noexcept;
+
+/// Whether code compiled against the headers of one version can use the library of another: of the same major version,
+/// and 8.6 or later.
+bool can_use(std::int32_t headers, std::int32_t library) noexcept;
+
+/// What getInferLibVersion() of the library in use tells; 0 before one is open.
+std::int32_t library_version() noexcept;
 
 /// The file names under which a TensorRT library of one major version may lie in a folder, best first.
 /// `stem` is "nvinfer", "nvinfer_plugin" or "nvonnxparser"; only files that exist are returned.

@@ -11,6 +11,7 @@
 #endif
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <dlfcn.h>
 #include <fstream>
@@ -47,7 +48,7 @@ struct State {
     void* parser = nullptr;
     void* plugin = nullptr;
     bool plugins_registered = false;
-    std::int32_t version = 0;
+    std::atomic<std::int32_t> version = 0; ///< read without the mutex, too
     fs::path nvinfer_path;
     fs::path parser_path;
     fs::path plugin_path;
@@ -119,7 +120,23 @@ fs::path home_from_environment() {
     return home != nullptr ? fs::path{home} : fs::path{};
 }
 
+// What a core built with these headers can use; 8.6 was the last of version 8.
+std::string usable() {
+    const int major = major_of(header_version);
+    return "the core was built with the headers of " + version_text(header_version) + " and needs TensorRT " +
+           (major == 8 ? "8.6" : std::to_string(major)) +
+           ". Rebuild the core (`build-native`) with the library's headers, or use such a library";
+}
+
 [[noreturn]] void throw_not_found(const fs::path& folder, const std::string& reason) {
+    const fs::path searched = folder.empty() ? home_from_environment() / "lib" : folder;
+    for (const int major : {8, 9, 10, 11, 12}) {
+        const auto others = library_files(searched, "nvinfer", major);
+        if (header_version != 0 && major != major_of(header_version) && !others.empty()) {
+            throw ComponentMissing("libnvinfer is TensorRT " + std::to_string(major) + ", but " + usable() +
+                                   ". Library: " + others.front().string());
+        }
+    }
     const std::string where = folder.empty() ? "$TENSORRT_HOME/lib and the loader's path" : folder.string();
     throw ComponentMissing("libnvinfer (TensorRT) could not be opened: " + reason +
                            ". Run `setup-tensorrt`, or name the folder that holds it. Searched: " + where);
@@ -152,14 +169,11 @@ void open_nvinfer(State& s, const fs::path& folder) {
         }
         const std::int32_t number = version();
         const fs::path path = file_of(reinterpret_cast<void*>(version), candidate);
-        if (header_version != 0 && !versions_agree(header_version, number)) {
+        if (header_version != 0 && !can_use(header_version, number)) {
             const std::string mapped = listed(mapped_tensorrt());
             dlclose(handle);
-            throw ComponentMissing("libnvinfer is TensorRT " + version_text(number) +
-                                   ", but the core was built with the headers of " + version_text(header_version) +
-                                   ". Rebuild the core (`build-native`) with the library's headers, or use a library "
-                                   "of that version. Mapped in this process: " +
-                                   mapped + ". Library: " + path.string());
+            throw ComponentMissing("libnvinfer is TensorRT " + version_text(number) + ", but " + usable() +
+                                   ". Mapped in this process: " + mapped + ". Library: " + path.string());
         }
         s.entry.create_builder = symbol<decltype(s.entry.create_builder)>(handle, "createInferBuilder_INTERNAL");
         s.entry.create_runtime = symbol<decltype(s.entry.create_runtime)>(handle, "createInferRuntime_INTERNAL");
@@ -247,8 +261,7 @@ LibraryStatus describe(const State& s) {
         status.notes.push_back("no plugin library: " + s.plugin_error);
     }
     if (header_version != 0 && s.version != 0 && header_version != s.version) {
-        status.notes.push_back("headers are " + status.headers + ", libraries " + status.version +
-                               ": same minor version, another patch");
+        status.notes.push_back("built with the headers of " + status.headers + ", running " + status.version);
     }
     return status;
 }
@@ -276,8 +289,17 @@ std::string version_text(std::int32_t number) {
     return text.str();
 }
 
-bool versions_agree(std::int32_t headers, std::int32_t library) noexcept {
-    return headers / 100 == library / 100;
+bool is_at_least(std::int32_t version, int major, int minor) noexcept {
+    const std::int32_t factor = version >= 100000 ? 100 : 10;
+    return version / 100 >= major * factor + minor;
+}
+
+bool can_use(std::int32_t headers, std::int32_t library) noexcept {
+    return major_of(headers) == major_of(library) && is_at_least(library, 8, 6);
+}
+
+std::int32_t library_version() noexcept {
+    return state().version;
 }
 
 std::vector<fs::path> library_files(const fs::path& folder, std::string_view stem, int major) {

@@ -8,7 +8,6 @@
 #include <initializer_list>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace trtw {
@@ -16,24 +15,31 @@ namespace trtw {
 template <class Enum>
 class Names {
 public:
-    Names(std::initializer_list<std::pair<std::string_view, Enum>> entries) : entries_{entries} {}
+    struct Entry {
+        std::string_view word;
+        Enum value;
+        int major = 0; ///< the version that brought it
+        int minor = 0;
+    };
+
+    Names(std::initializer_list<Entry> entries) : entries_{entries} {}
 
     /// Throws UsageProblem that names the option, the version and the words that it has.
     [[nodiscard]] Enum at(std::string_view word, std::string_view option) const {
-        for (const auto& [name, value] : entries_) {
-            if (name == word) {
-                return value;
+        for (const Entry& entry : entries_) {
+            if (entry.word == word && has(entry.major, entry.minor)) {
+                return entry.value;
             }
         }
-        throw UsageProblem(std::string{option} + ": '" + std::string{word} +
-                           "' is not one of those of TensorRT " TRTW_TRT_VERSION_TEXT ": " + joined(all()) + ".");
+        throw UsageProblem(std::string{option} + ": '" + std::string{word} + "' is not one of those of " +
+                           version_in_words() + ": " + joined(all()) + ".");
     }
 
     /// "unknown" for a value that has none.
     [[nodiscard]] std::string of(Enum wanted) const {
-        for (const auto& [name, value] : entries_) {
-            if (value == wanted) {
-                return std::string{name};
+        for (const Entry& entry : entries_) {
+            if (entry.value == wanted) {
+                return std::string{entry.word};
             }
         }
         return "unknown";
@@ -41,14 +47,16 @@ public:
 
     [[nodiscard]] std::vector<std::string> all() const {
         std::vector<std::string> words;
-        for (const auto& entry : entries_) {
-            words.emplace_back(entry.first);
+        for (const Entry& entry : entries_) {
+            if (has(entry.major, entry.minor)) {
+                words.emplace_back(entry.word);
+            }
         }
         return words;
     }
 
 private:
-    std::vector<std::pair<std::string_view, Enum>> entries_;
+    std::vector<Entry> entries_;
 };
 
 } // namespace trtw

@@ -16,6 +16,9 @@
 
 #include <algorithm>
 
+// getDeviceMemorySize, which is all that 10.0 has.
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+
 namespace trtw {
 
 namespace {
@@ -76,7 +79,10 @@ void read_ranges(nvinfer1::ICudaEngine& engine, TensorInfo& tensor, int profiles
 std::vector<ProfileRange> value_ranges([[maybe_unused]] const nvinfer1::ICudaEngine& engine,
                                        [[maybe_unused]] const TensorInfo& tensor, [[maybe_unused]] int profiles) {
     std::vector<ProfileRange> ranges;
-#if TRTW_TRT_PROFILE_VALUES_V2
+#if TRTW_IN_HEADERS(TRTW_TRT_PROFILE_VALUES_V2)
+    if (!has(TRTW_TRT_PROFILE_VALUES_V2)) {
+        return {};
+    }
     using nvinfer1::OptProfileSelector;
     const auto count = static_cast<std::size_t>(volume(tensor.shape));
     for (int p = 0; p < profiles; ++p) {
@@ -108,8 +114,9 @@ TensorInfo describe(nvinfer1::ICudaEngine& engine, const char* name, int profile
     tensor.is_linear = engine.getTensorFormat(name) == nvinfer1::TensorFormat::kLINEAR;
     const char* format = engine.getTensorFormatDesc(name);
     tensor.format = format != nullptr ? format : "";
-#if TRTW_TRT_ALIASED_OUTPUTS
-    const char* aliased = tensor.is_input ? nullptr : engine.getAliasedInputTensor(name);
+#if TRTW_IN_HEADERS(TRTW_TRT_ALIASED_OUTPUTS)
+    const bool may_be = !tensor.is_input && has(TRTW_TRT_ALIASED_OUTPUTS);
+    const char* aliased = may_be ? engine.getAliasedInputTensor(name) : nullptr;
     tensor.aliased_input = aliased != nullptr ? aliased : "";
 #endif
     if (tensor.is_input) {
@@ -122,7 +129,7 @@ TensorInfo describe(nvinfer1::ICudaEngine& engine, const char* name, int profile
 }
 
 void set_weight_budget([[maybe_unused]] nvinfer1::ICudaEngine& engine, [[maybe_unused]] WeightBudget budget) {
-#if TRTW_TRT_WEIGHT_BUDGET
+#if TRTW_IN_HEADERS(TRTW_TRT_WEIGHT_BUDGET)
     const std::int64_t streamable = engine.getStreamableWeightsSize();
     if (streamable <= 0) {
         throw UsageProblem("A weight streaming budget is given, but the engine has no weights to stream. Build it with "
@@ -140,8 +147,8 @@ void set_weight_budget([[maybe_unused]] nvinfer1::ICudaEngine& engine, [[maybe_u
 }
 
 bool streams_weights([[maybe_unused]] const nvinfer1::ICudaEngine& engine) {
-#if TRTW_TRT_WEIGHT_BUDGET
-    const std::int64_t streamable = engine.getStreamableWeightsSize();
+#if TRTW_IN_HEADERS(TRTW_TRT_WEIGHT_BUDGET)
+    const std::int64_t streamable = has(TRTW_TRT_WEIGHT_BUDGET) ? engine.getStreamableWeightsSize() : 0;
     return streamable > 0 && engine.getWeightStreamingBudgetV2() < streamable;
 #else
     return false;
@@ -149,9 +156,14 @@ bool streams_weights([[maybe_unused]] const nvinfer1::ICudaEngine& engine) {
 }
 
 std::size_t scratch_bytes(const nvinfer1::ICudaEngine& engine) {
-#if TRTW_TRT_MEMORY_SIZE_V2
+#if NV_TENSORRT_MAJOR >= 11
     return static_cast<std::size_t>(engine.getDeviceMemorySizeV2());
 #else
+#if TRTW_IN_HEADERS(TRTW_TRT_MEMORY_SIZE_V2)
+    if (has(TRTW_TRT_MEMORY_SIZE_V2)) {
+        return static_cast<std::size_t>(engine.getDeviceMemorySizeV2());
+    }
+#endif
     return engine.getDeviceMemorySize();
 #endif
 }
@@ -162,8 +174,8 @@ void check_plan_options(const PlanOptions& options) {
     if (!options.weight_streaming_budget) {
         return;
     }
-    if (!TRTW_TRT_WEIGHT_BUDGET) {
-        throw UsageProblem("TensorRT " TRTW_TRT_VERSION_TEXT " has no weight streaming budget; use 10.1 or later.");
+    if (!has(TRTW_TRT_WEIGHT_BUDGET)) {
+        throw UsageProblem(version_in_words() + " has no weight streaming budget; use 10.1 or later.");
     }
     const auto bytes = static_cast<std::int64_t>(*options.weight_streaming_budget);
     if (bytes < 0 && options.weight_streaming_budget != WeightBudget::automatic) {
@@ -189,9 +201,9 @@ std::string explain_refusal(const std::string& log, const std::string& library) 
 }
 
 std::shared_ptr<Plan> Plan::load(std::span<const std::byte> bytes, const PlanOptions& options) {
-    check_plan_options(options);
     const PlanBytes file = read_plan(bytes);
     const LibraryStatus library = load_library(options.library_dir);
+    check_plan_options(options);
     // make_shared cannot reach the private constructor.
     std::shared_ptr<Plan> plan{new Plan};
     plan->metadata_ = file.metadata;

@@ -1,7 +1,9 @@
 #include "trt/plugins.hpp"
 
+#include "trt/entry_points.hpp"
 #include "trt/logger.hpp"
 #include "trt/regular_file.hpp"
+#include "trt/version.hpp"
 #include "trtw/error.hpp"
 
 #include <dlfcn.h>
@@ -24,6 +26,18 @@ const RegularFile& opened(const std::string& given) {
     return *files.try_emplace(identity, std::move(file)).first->second;
 }
 
+// The one place where a patch release moved a method: 8.6.0, an early access, has another order in the registry
+// than 8.6.1.
+void check_registry() {
+    constexpr std::int32_t early_access = 8600;
+    if ((library_version() == early_access) != (TRTW_TRT_VERSION == early_access)) {
+        throw ComponentMissing(
+            "TensorRT 8.6.0 and 8.6.1 have different plugin registries: to load plugins, rebuild the "
+            "core (`build-native`) with the headers of the library, " +
+            version_text(library_version()) + ".");
+    }
+}
+
 void load_plugin(nvinfer1::IPluginRegistry& registry, const std::string& given) {
     const RegularFile& file = opened(given);
     const std::string path = file.descriptor_path();
@@ -38,6 +52,7 @@ void load_plugin(nvinfer1::IPluginRegistry& registry, const std::string& given) 
     if (dlsym(handle, "getPluginCreators") == nullptr && dlsym(handle, "getCreators") == nullptr) {
         return;
     }
+    check_registry();
     const LogCapture capture{logger().buffer()};
     if (registry.loadLibrary(path.c_str()) == nullptr) {
         const std::string reason = capture.errors();

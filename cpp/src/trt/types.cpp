@@ -18,6 +18,8 @@ struct TypeEntry {
     std::string_view name;
     std::string_view alias; ///< as trtexec and TensorRT's documents say it
     std::size_t bits;
+    int major = 0; ///< the version that brought it
+    int minor = 0;
 };
 
 constexpr auto type_entries = std::to_array<TypeEntry>({
@@ -33,11 +35,11 @@ constexpr auto type_entries = std::to_array<TypeEntry>({
     {DataType::kINT64, "int64", "int64", 64},
     {DataType::kINT4, "int4", "int4", 4},
 #endif
-#if TRTW_TRT_HAS_FP4
-    {DataType::kFP4, "fp4", "float4_e2m1", 4},
+#if TRTW_IN_HEADERS(TRTW_TRT_HAS_FP4)
+    {DataType::kFP4, "fp4", "float4_e2m1", 4, TRTW_TRT_HAS_FP4},
 #endif
-#if TRTW_TRT_HAS_E8M0
-    {DataType::kE8M0, "e8m0", "float8_e8m0fnu", 8},
+#if TRTW_IN_HEADERS(TRTW_TRT_HAS_E8M0)
+    {DataType::kE8M0, "e8m0", "float8_e8m0fnu", 8, TRTW_TRT_HAS_E8M0},
 #endif
 });
 
@@ -59,18 +61,20 @@ std::string_view dtype_name(DataType type) noexcept {
 
 DataType parse_dtype(std::string_view name) {
     for (const TypeEntry& entry : type_entries) {
-        if (entry.name == name || entry.alias == name) {
+        if ((entry.name == name || entry.alias == name) && has(entry.major, entry.minor)) {
             return entry.type;
         }
     }
-    throw UsageProblem("Data type '" + std::string{name} + "' is not one of TensorRT " TRTW_TRT_VERSION_TEXT ": " +
+    throw UsageProblem("Data type '" + std::string{name} + "' is not one of " + version_in_words() + ": " +
                        joined(dtype_names()) + ".");
 }
 
 std::vector<std::string> dtype_names() {
     std::vector<std::string> names;
     for (const TypeEntry& entry : type_entries) {
-        names.emplace_back(entry.name);
+        if (has(entry.major, entry.minor)) {
+            names.emplace_back(entry.name);
+        }
     }
     return names;
 }
@@ -97,9 +101,8 @@ nvinfer1::Dims to_dims(std::span<const std::int64_t> values, std::string_view te
     for (std::size_t i = 0; i < values.size(); ++i) {
         if (values[i] > static_cast<std::int64_t>(std::numeric_limits<Value>::max()) ||
             values[i] < static_cast<std::int64_t>(std::numeric_limits<Value>::min())) {
-            throw UsageProblem("Dimension " + std::to_string(values[i]) +
-                               " is out of range for TensorRT " TRTW_TRT_VERSION_TEXT ": tensor '" +
-                               std::string{tensor} + "'.");
+            throw UsageProblem("Dimension " + std::to_string(values[i]) + " is out of range for " + version_in_words() +
+                               ": tensor '" + std::string{tensor} + "'.");
         }
         dims.d[i] = static_cast<Value>(values[i]);
     }

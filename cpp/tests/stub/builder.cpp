@@ -93,6 +93,9 @@ struct Config final : IBuilderConfig, DefaultVBuilderConfig {
         return true;
     }
     const ITimingCache* getTimingCache() const noexcept override { return cache; }
+#if TRTW_IN_HEADERS(TRTW_TRT_TILING)
+    bool setTilingOptimizationLevel(TilingOptimizationLevel /*level*/) noexcept override { return true; }
+#endif
 #if TRTW_TRT_WEAK_TYPING
     void setInt8Calibrator(IInt8Calibrator* given) noexcept override { calibrator = given; }
     bool setCalibrationProfile(const IOptimizationProfile* /*profile*/) noexcept override { return true; }

@@ -70,13 +70,19 @@ struct Engine final : ICudaEngine, DefaultVCudaEngine {
     }
     ISerializationConfig* createSerializationConfig() noexcept override;
     IHostMemory* serializeWithConfig(ISerializationConfig& /*config*/) const noexcept override { return serialize(); }
-    std::int64_t getDeviceMemorySizeV2() const noexcept override { return 256; }
     std::int64_t getStreamableWeightsSize() const noexcept override { return 0; }
-    std::int64_t getWeightStreamingBudgetV2() const noexcept override { return 0; }
-    const char* getAliasedInputTensor(const char* /*name*/) const noexcept override { return nullptr; }
 #else
     IExecutionContext* createExecutionContextWithoutDeviceMemory() noexcept override { return context(); }
+#endif
+#if NV_TENSORRT_MAJOR < 11
     std::size_t getDeviceMemorySize() const noexcept override { return 256; }
+#endif
+#if TRTW_IN_HEADERS(TRTW_TRT_MEMORY_SIZE_V2)
+    std::int64_t getDeviceMemorySizeV2() const noexcept override { return 256; }
+    std::int64_t getWeightStreamingBudgetV2() const noexcept override { return 0; }
+#endif
+#if TRTW_IN_HEADERS(TRTW_TRT_ALIASED_OUTPUTS)
+    const char* getAliasedInputTensor(const char* /*name*/) const noexcept override { return nullptr; }
 #endif
 
     Content content;

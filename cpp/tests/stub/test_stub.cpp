@@ -1,4 +1,5 @@
 // Loading, building, running and refitting as the core does it, over a stub of TensorRT's libraries (stub.hpp).
+#include "trt/entry_points.hpp"
 #include "trt/version.hpp"
 #include "trtw/bench.hpp"
 #include "trtw/builder.hpp"
@@ -12,6 +13,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -35,6 +37,12 @@ bool contains(const std::string& text, const std::string& part) {
     return text.find(part) != std::string::npos;
 }
 
+// The stub of the core's own headers, or of those of another minor version.
+const char* stub_libraries() {
+    const char* other = std::getenv("TRTW_STUB_LIBRARIES");
+    return other != nullptr ? other : TRTW_STUBS "/lib";
+}
+
 // A file of the stub's kind of model.
 class ModelFile {
 public:
@@ -56,7 +64,7 @@ ProfileRange range(std::int64_t min, std::int64_t opt, std::int64_t max) {
 }
 
 BuildResult built(const BuildOptions& options, const std::string& model = "twice -1") {
-    load_library(TRTW_STUB_LIBRARIES);
+    load_library(stub_libraries());
     return build_engine(ModelFile{model}.path(), options, nullptr);
 }
 
@@ -96,12 +104,45 @@ std::span<const std::byte> bytes_of(const std::string& text) {
 
 } // namespace
 
-TEST_CASE("the library that is found is the one of the headers, with its parser") {
-    const LibraryStatus status = load_library(TRTW_STUB_LIBRARIES);
+TEST_CASE("a library of another major version is refused, whatever its file is called") { // before one is open
+    const std::string said = said_by([] { load_library(TRTW_STUBS "/major"); });
+    CHECK(contains(said, "libnvinfer is TensorRT 99.99.0, but the core was built with the headers of " +
+                             version_text(TRTW_TRT_VERSION) + " and needs TensorRT " +
+                             std::to_string(NV_TENSORRT_MAJOR)));
+    CHECK(library_version() == 0);
+}
+
+TEST_CASE("the library that is found has the major version of the headers, and a parser") {
+    const LibraryStatus status = load_library(stub_libraries());
     CHECK(status.available);
-    CHECK(status.version == status.headers);
+    CHECK(status.version == version_text(library_version()));
+    const std::string versions = "built with the headers of " + status.headers + ", running " + status.version;
+    CHECK(std::ranges::count(status.notes, versions) == (status.version == status.headers ? 0 : 1));
     CHECK_FALSE(status.parser.empty());
     CHECK(contains(said_by([] { load_library("/"); }), "already loaded from another folder"));
+}
+
+TEST_CASE("what either the headers or the library lack is refused, and nothing else") {
+    const std::vector<std::tuple<int, int, std::function<void(BuildOptions&)>>> options = {
+        {10, 2, [](BuildOptions& o) { o.refit = RefitKind::individual; }},
+        {10, 3, [](BuildOptions& o) { o.preview_features["aliased_plugin_io"] = true; }},
+        {10, 4, [](BuildOptions& o) { o.max_tactics = 4; }},
+        {10, 6, [](BuildOptions& o) { o.strict_nans = true; }},
+        {10, 8, [](BuildOptions& o) { o.tiling_optimization_level = TilingLevel::fast; }},
+        {10, 8, [](BuildOptions& o) { o.editable_timing_cache = true; }},
+        {10, 9, [](BuildOptions& o) { o.hardware_compatibility = HardwareCompatibility::same_compute_capability; }},
+        {10, 12, [](BuildOptions& o) { o.distributive_independence = true; }},
+    };
+    load_library(stub_libraries());
+    for (const auto& [major, minor, ask] : options) {
+        BuildOptions asked = with_profiles({range(1, 2, 4)});
+        ask(asked);
+        const bool present =
+            is_at_least(TRTW_TRT_VERSION, major, minor) && is_at_least(library_version(), major, minor);
+        const std::string said = said_by([&] { built(asked); });
+        INFO(major << '.' << minor);
+        CHECK(contains(said, present ? "nothing" : version_in_words()));
+    }
 }
 
 TEST_CASE("a plan tells its tensors and profiles") {
@@ -123,7 +164,7 @@ TEST_CASE("dimensions to which the profiles leave one value become fixed, and ne
 }
 
 TEST_CASE("what is no plan of this version is refused with the reason") {
-    load_library(TRTW_STUB_LIBRARIES);
+    load_library(stub_libraries());
     CHECK(contains(said_by([] { Plan::load(bytes_of("stub plan 1.0\ntwice -1 1 0\n"), {}); }), "another version"));
     CHECK(contains(said_by([] { Plan::load(bytes_of("neither this nor that"), {}); }), "damaged"));
     CHECK(contains(said_by([] { Plan::load(bytes_of("PK\003\004"), {}); }), "zip"));
@@ -150,7 +191,7 @@ TEST_CASE("several slots share a profile, unless TensorRT lends it to one contex
 }
 
 TEST_CASE("a build reports its phases, and can be ended") {
-    load_library(TRTW_STUB_LIBRARIES);
+    load_library(stub_libraries());
     const ModelFile model{"recurrent 4"};
     std::vector<std::string> phases;
     const BuildResult result = build_engine(model.path(), {}, [&](std::string_view phase, int, int) {
@@ -245,7 +286,7 @@ TEST_CASE("an engine is described, and its layers are timed") {
 }
 
 TEST_CASE("a builder is held until it is closed") {
-    load_library(TRTW_STUB_LIBRARIES);
+    load_library(stub_libraries());
     BuilderHold hold{1};
     hold.close();
     hold.close();

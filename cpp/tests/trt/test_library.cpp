@@ -47,10 +47,23 @@ TEST_CASE("version numbers of both schemes") {
     CHECK(version_text(110100) == "11.1.0");
 }
 
-TEST_CASE("headers and library agree when major and minor are equal") {
-    CHECK(versions_agree(101600, 101601));
-    CHECK_FALSE(versions_agree(101600, 101500));
-    CHECK_FALSE(versions_agree(8600, 101600));
+TEST_CASE("versions are compared in both schemes") {
+    CHECK(is_at_least(8600, 8, 6));
+    CHECK_FALSE(is_at_least(8503, 8, 6));
+    CHECK_FALSE(is_at_least(8601, 10, 0));
+    CHECK(is_at_least(100001, 8, 6));
+    CHECK(is_at_least(101601, 10, 9));
+    CHECK_FALSE(is_at_least(100901, 10, 16));
+}
+
+TEST_CASE("a core can use every library of the major version of its headers, from 8.6 on") {
+    for (const std::int32_t library : {100001, 100900, 101601}) {
+        CHECK(can_use(100900, library));
+    }
+    CHECK(can_use(8600, 8601));
+    CHECK_FALSE(can_use(8600, 8503));
+    CHECK_FALSE(can_use(8600, 101600));
+    CHECK_FALSE(can_use(101600, 110000));
 }
 
 TEST_CASE("the SONAME file is preferred, else the newest full version") {

@@ -50,7 +50,7 @@ TEST_CASE("a weight streaming budget needs a version that has one, and is no neg
     PlanOptions options;
     CHECK_NOTHROW(check_plan_options(options));
     options.weight_streaming_budget = WeightBudget::automatic;
-#if TRTW_TRT_WEIGHT_BUDGET
+#if TRTW_IN_HEADERS(TRTW_TRT_WEIGHT_BUDGET)
     CHECK_NOTHROW(check_plan_options(options));
     options.weight_streaming_budget = WeightBudget{0}; // as little as possible
     CHECK_NOTHROW(check_plan_options(options));

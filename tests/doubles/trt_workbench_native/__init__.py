@@ -89,7 +89,7 @@ def _version() -> str:
 
 
 def build_info() -> dict[str, str]:
-    return {"version": "0.2.0", "cuda": "13.0"}
+    return {"version": "0.2.0", "cuda": "13.0", "tensorrt_headers": _version()}
 
 
 def tensorrt_status(_: str | None = None) -> dict[str, Any]:

@@ -89,7 +89,7 @@ def test_headers_come_from_git_at_the_nearest_tag(tmp_path: Path, trees: SimpleN
     request = SetupRequest(root=tmp_path / "extern", folder=tmp_path / "trt", headers_git=str(repository))
     result = setup_tensorrt(request)
     assert result.tree.headers_version == (10, 16, 0)
-    assert any("patch releases" in note for note in result.notes)
+    assert any("opens every release of TensorRT 10" in note for note in result.notes)
     assert not (tmp_path / "extern" / "current" / "include" / "samples").exists()
     # once there, they are not fetched again
     (tmp_path / "trt" / "libnvinfer_lean.so.10").touch()

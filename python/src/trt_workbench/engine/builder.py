@@ -367,6 +367,7 @@ def _manifest(prepared: PreparedBuild, digest: str, result: Any, libraries: Sequ
             metadata=model.facts.metadata,
         ),
         tensorrt_version=target.tensorrt_version,
+        tensorrt_headers=target.tensorrt_headers,
         cuda_version=target.cuda_version,
         driver_version=target.driver_version,
         workbench_version=__version__,

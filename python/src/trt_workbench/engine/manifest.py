@@ -89,6 +89,7 @@ class Manifest(Strict):
         engine: the plan.
         model: what it was built from.
         tensorrt_version: that built it, and that can load it.
+        tensorrt_headers: version of the headers that the native core was built with; None in older manifests.
         cuda_version: of the CUDA runtime.
         driver_version: of the NVIDIA driver.
         workbench_version: of this package.
@@ -115,6 +116,7 @@ class Manifest(Strict):
     engine: EngineFile
     model: ModelFile
     tensorrt_version: str
+    tensorrt_headers: str | None = None
     cuda_version: str | None
     driver_version: str | None
     workbench_version: str

@@ -32,6 +32,7 @@ class Target:
 
     Attributes:
         tensorrt_version: of the library in use.
+        tensorrt_headers: version of the headers that the native core was built with.
         cuda_version: of the CUDA runtime that the native core was built with.
         driver_version: of the NVIDIA driver.
         native_version: of the native core.
@@ -42,6 +43,7 @@ class Target:
     """
 
     tensorrt_version: str | None
+    tensorrt_headers: str | None
     cuda_version: str | None
     driver_version: str | None
     native_version: str | None
@@ -73,6 +75,7 @@ def examine_target(device: int = 0) -> Target:
         missing.append(Missing(str(error), ""))
     return Target(
         tensorrt_version=version,
+        tensorrt_headers=info.get("tensorrt_headers"),
         cuda_version=info.get("cuda"),
         driver_version=driver.get("driver_version"),
         native_version=info.get("version"),

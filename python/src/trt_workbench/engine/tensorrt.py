@@ -82,11 +82,8 @@ def format_version(version: Version) -> str:
 
 
 def version_mismatch(headers: Version | None, library: Version | None) -> str:
-    """Return a sentence if headers and library are not one version, else "".
-
-    Patch releases share one interface and the public headers are not tagged for each of them, so `major.minor` decides.
-    """
-    if headers is None or library is None or headers[:2] == library[:2]:
+    """Return a sentence if headers and library are of two major versions, else "": within one, interfaces only grow."""
+    if headers is None or library is None or headers[0] == library[0]:
         return ""
     return f"The headers are TensorRT {format_version(headers)}, the libraries {format_version(library)}."
 

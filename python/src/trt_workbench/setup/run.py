@@ -147,7 +147,7 @@ def setup_tensorrt(
         if examined.headers_version and examined.headers_version != version:
             found = format_version(examined.headers_version)
             notes.append(
-                f"The headers are {found}: all patch releases of {version[0]}.{version[1]} have the same interface."
+                f"The headers are {found}: a core built with them opens every release of TensorRT {version[0]}."
             )
         write_json(tree / RECORD, _record(source, version, headers))
         _swap(tree, destination, work)

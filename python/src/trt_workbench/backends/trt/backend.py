@@ -91,9 +91,14 @@ class TrtBackend(Backend):
     state: ClassVar[bool] = True
 
     def availability(self) -> Availability:
-        """Say whether the native core, TensorRT of its version and a GPU are here."""
+        """Say whether the native core, TensorRT of its major version and a GPU are here."""
         target = examine_target()
-        found = {"tensorrt": target.tensorrt_version, "native": target.native_version, "cuda": target.cuda_version}
+        found = {
+            "tensorrt": target.tensorrt_version,
+            "tensorrt headers": target.tensorrt_headers,
+            "native": target.native_version,
+            "cuda": target.cuda_version,
+        }
         versions = {name: version for name, version in found.items() if version}
         if target.missing:
             first = target.missing[0]

@@ -96,6 +96,7 @@ class TrtSession(StateSession):
         plan, target = self.loaded.plan, self.loaded.target
         return {
             "tensorrt": target.tensorrt_version,
+            "tensorrt_headers": target.tensorrt_headers,
             "native": target.native_version,
             "driver": target.driver_version,
             "gpu": target.gpu_name,
