@@ -60,3 +60,19 @@ def test_the_inspector_names_a_tactic_for_layers(model: Path) -> None:
     assert layers
     assert all(one["tactic"] for one in layers.values())
     assert any(one["formats"] for one in layers.values())
+
+
+def test_bench_measures_each_build(model: Path, tmp_path: Path) -> None:
+    config = tmp_path / "bench.yaml"
+    config.write_text(
+        f"repetitions: 3\nmeasure: {{duration_s: 0.1}}\nmodels: {{m: {{path: {model}}}}}\n"
+        "runtimes: [{backend: trt, precision: fp16}]\nscenarios: {s: {kind: arrays}}\n",
+        encoding="utf-8",
+    )
+    group = trtw("bench", config, "--builds", 3, "--output", tmp_path / "run")["builds"][0]
+    builds = group["builds"]["builds"]
+    assert [one["number"] for one in builds] == [1, 2, 3]
+    assert all(one["latency_ms"] > 0 and one["verdict"].startswith("right") for one in builds)
+    assert group["builds"]["kept"] in (1, 2, 3)
+    assert group["note"] == ""
+    assert (len({one["engine_sha256"] for one in builds}) > 1) or not group["layers"]
