@@ -41,8 +41,12 @@ def test_a_served_model_has_the_perplexity_of_the_model(tmp_path: Path, form: st
 
 def test_a_page_shows_what_a_server_does_not_say_as_such(tmp_path: Path) -> None:
     with OpenAiServer("echo").running() as url:
-        asked = [one for one in words(url, tmp_path / "run", *PERPLEXITY) if one != "--no-report"]
-        assert " -     " in trtw(*asked).stdout
+        more = ("--modes", "perplexity,generate", *TOKENS[2:])
+        asked = [one for one in words(url, tmp_path / "run", *PERPLEXITY, *more) if one != "--no-report"]
+        printed = trtw(*asked).stdout
+    assert " -     " in printed
+    assert "all, by text" in printed
+    assert "<td>all, by text</td>" in (tmp_path / "run" / "report.html").read_text()
     assert "<td>\N{EN DASH}</td>" in (tmp_path / "run" / "report.html").read_text()
 
 

@@ -185,6 +185,8 @@ def _perplexities(metrics: dict[str, Any]) -> Any:
 
 
 def _generations(metrics: dict[str, Any]) -> Any:
+    from trt_workbench.llm.report import by_text
+
     columns = ("mode", "backend", "prompt", "Δ logit", "limit", "same")
     tokens = counted(metrics["generation"][0]["new_tokens"], "token")
     title = f"Generation of {tokens}; same: tokens equal to PyTorch's up to a near tie"
@@ -199,7 +201,7 @@ def _generations(metrics: dict[str, Any]) -> Any:
             f"{row['batch']}x{row['prompt_tokens']}",
             _figure(agreement["max_logit_difference"]),
             f"{agreement['logit_difference_limit']:.1e}",
-            "wrong" if row["failure"] else "all" if first is None else str(first),
+            ("wrong" if row["failure"] else "all" if first is None else str(first)) + by_text(agreement),
         )
     return table
 

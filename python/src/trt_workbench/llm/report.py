@@ -84,8 +84,13 @@ def sameness(row: Generated) -> str:
     if row["failure"]:
         return "wrong"
     if agreement["first_difference"] is None:
-        return "all"
+        return f"all{by_text(agreement)}"
     return (
-        f"the first {agreement['first_difference']}, then a near tie (gap {agreement['logit_gap']:.2g} of at most "
-        f"{agreement['logit_gap_limit']:.2g})"
+        f"the first {agreement['first_difference']}{by_text(agreement)}, then a near tie (gap "
+        f"{agreement['logit_gap']:.2g} of at most {agreement['logit_gap_limit']:.2g})"
     )
+
+
+def by_text(agreement: Mapping[str, Any]) -> str:
+    """Say that only the text of tokens was compared, as the end of a phrase; "" where the tokens were."""
+    return ", by text" if agreement.get("compared") == "text" else ""
