@@ -1,0 +1,121 @@
+"""What only other machines run (workflows, Dockerfile, recipe, cibuildwheel) speaks of what the repository has."""
+
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
+
+import pytest
+import yaml
+
+import trt_workbench
+from taskrunner import load
+
+ROOT = Path(__file__).parents[3]
+WORKFLOWS = {path.name: yaml.safe_load(path.read_text()) for path in (ROOT / ".github/workflows").glob("*.yaml")}
+STEPS = [step for flow in WORKFLOWS.values() for job in flow["jobs"].values() for step in job.get("steps", ())]
+PYTHON, CPP = (tomllib.loads((ROOT / part / "pyproject.toml").read_text()) for part in ("python", "cpp"))
+# conda-forge's name, where it is another one.
+CONDA = {"lazy-loader": "lazy_loader", "matplotlib": "matplotlib-base", "opencv-python-headless": "py-opencv"}
+
+
+def script(name):
+    loader = SourceFileLoader(name, str(ROOT / "tasks" / name))
+    module = module_from_spec(spec_from_loader(loader.name, loader))
+    sys.dont_write_bytecode, before = True, sys.dont_write_bytecode
+    loader.exec_module(module)
+    sys.dont_write_bytecode = before
+    return module
+
+
+@pytest.fixture(scope="module")
+def wheels():
+    return script("wheels")
+
+
+def asks(words):
+    """The environment, None where none is named, and the task of words after tasks/run."""
+    return (words[1], words[2]) if words[0] == "-e" else (None, words[0])
+
+
+def runs(text):
+    """The words after each `tasks/run` of a shell's text."""
+    commands = re.split(r"&&|\n", text.replace("\\\n", " "))
+    split = [shlex.split(one.strip().removeprefix("RUN "), comments=True) for one in commands]
+    return [words[1:] for words in split if words[:1] == ["tasks/run"]]
+
+
+def exists(words):
+    environment, task = asks(words)
+    environments = load(ROOT)
+    return any(task in one.tasks for name, one in environments.items() if environment in (None, name))
+
+
+def test_workflows_run_what_there_is():
+    commands = [step["run"] for step in STEPS if "run" in step]
+    assert [words for command in commands for words in runs(command) if not exists(words)] == []
+    own = {command for command in commands if command.startswith((".ci/", "tasks/"))}
+    assert own == {".ci/run", "tasks/run wheels", "tasks/run test -n 0 tests/unit/test_version.py"}
+    called = [job["uses"] for flow in WORKFLOWS.values() for job in flow["jobs"].values() if "uses" in job]
+    assert {Path(one).name for one in called} == {"test.yaml", "wheels.yaml"}
+    assert not [one for one in called if not (ROOT / one).is_file()]
+
+
+def test_a_release_publishes_what_was_tested_and_nothing_else():
+    publish = WORKFLOWS["release.yaml"]["jobs"]["publish"]
+    assert {*publish["needs"]} == WORKFLOWS["release.yaml"]["jobs"].keys() - {"publish"}
+    made = {step["with"]["name"] for step in STEPS if step.get("uses", "").startswith("actions/upload")}
+    assert made == {"dist-core", "dist-package", "sbom"}
+    for name, flow in WORKFLOWS.items():
+        assert flow["permissions"] == {"contents": "read"}, name
+        others = [job for job in flow["jobs"].values() if job is not publish]
+        assert not [job for job in others if "permissions" in job], name
+
+
+def test_wheels_are_made_for_every_python_that_is_claimed(wheels):
+    claimed = [one.rpartition(" ")[2] for one in PYTHON["project"]["classifiers"] if re.search(r":: 3\.\d+$", one)]
+    settings = CPP["tool"]["cibuildwheel"]
+    assert wheels.versions(settings) == claimed
+    assert [one.rpartition(" ")[2] for one in CPP["project"]["classifiers"] if re.search(r":: 3\.\d+$", one)] == claimed
+    assert settings["repair-wheel-command"].format(wheel="W", dest_dir="D").endswith("--wheel-dir D W")
+    (action,) = [step["uses"] for step in STEPS if "cibuildwheel@" in step.get("uses", "")]
+    assert f"cibuildwheel=={action.rpartition('@v')[2]}" in (ROOT / "tasks/check-packaging").read_text()
+
+
+def test_a_python_is_found_or_named(wheels, capsys):
+    own = f"{sys.version_info.major}.{sys.version_info.minor}"
+    asked = [str(wheels.find_python(own)), "-c", "import sys; print(*sys.version_info[:2], sep='.')"]
+    assert subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip() == own
+    assert wheels.main(["3.99"]) == 3
+    assert "Python 3.99" in capsys.readouterr().err
+
+
+def test_the_container_runs_the_readmes_two_commands():
+    text = (ROOT / "docker/Dockerfile").read_text()
+    two = re.search(r"## Two commands\n\n```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[1]
+    named = re.findall(r"tasks/run (\S+)", two)
+    assert named == ["eval-coco", "test"]
+    assert re.search(r'^ENTRYPOINT \["tasks/run"\]\nCMD \["eval-coco"\]$', text, re.MULTILINE)
+    assert re.search(r"^#   docker run --rm trt-workbench test ", text, re.MULTILINE)
+    made = runs(text)
+    assert [words for words in made if not exists(words)] == []
+    environments = load(ROOT)
+    defaults = {environments["dev"].tasks[task].get("default-environment") for task in named}
+    assert defaults == {asks(words)[0] for words in made}
+
+
+def test_the_recipe_says_what_the_package_says():
+    recipe = yaml.safe_load((ROOT / "conda/recipe.yaml").read_text())
+    project = PYTHON["project"]
+    assert recipe["context"]["version"] == trt_workbench.__version__
+    assert (recipe["about"]["summary"], recipe["about"]["license"]) == (project["description"], project["license"])
+    points = [f"{name} = {target}" for name, target in project["scripts"].items()]
+    assert recipe["build"]["python"]["entry_points"] == points
+    parts = [re.fullmatch(r"([\w-]+)(.*)", one).groups() for one in project["dependencies"]]
+    expected = {f"{CONDA.get(name, name)} {spec}" for name, spec in parts} | {"onnxruntime"}
+    assert {*recipe["requirements"]["run"]} == expected | {f"python {project['requires-python']}"}
+    assert {*PYTHON["build-system"]["requires"]} <= {one.replace(" ", "") for one in recipe["requirements"]["host"]}
