@@ -1,23 +1,39 @@
-"""A call starts well: `--help` imports nothing heavy, and Ctrl-C is handled from the first moment."""
+"""A call starts well: imports are what the command needs, and Ctrl-C is handled from the first moment."""
 
 import json
+import os
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
 import pytest
-import typer
+from tests.onnx_text import write_onnx
 from tests.texts import held
 
-from trt_workbench.app import app
+from trt_workbench.app import COMMANDS as TABLE
 from trt_workbench.core.errors import INTERRUPTED
 
 ROOT = Path(__file__).parents[2]
 HEAVY = {"numpy", "cv2", "PIL", "onnx", "onnxruntime", "torch", "transformers", "tokenizers", "safetensors"}
 HEAVY |= {"pydantic", "matplotlib", "scipy", "hotcoco", "trt_workbench_native"}
 SCRIPTS = tomllib.loads((ROOT / "python" / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
-COMMANDS = sorted(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+COMMANDS = sorted(TABLE)
+DOUBLES = ROOT / "tests" / "doubles"
+# What a cached engine's first result needs none of, be it for a record or a report that is written after it.
+NOT_BEFORE_A_RESULT = {
+    "cv2",
+    "PIL",
+    "onnx",
+    "torch",
+    "transformers",
+    "matplotlib",
+    "scipy",
+    "hotcoco",
+    "jinja2",
+    "yaml",
+}
+NOT_BEFORE_A_RESULT |= {"rich", "psutil", "pynvml", "google", "ml_dtypes", "jsonschema", "filelock", "lazy_loader"}
 # Each call in a fork of one process that has imported nothing but what every command imports: 20 times as fast as a
 # process each, and as strict.
 _CALLS = """
@@ -100,3 +116,29 @@ def test_ctrl_c_while_a_console_script_starts_is_no_traceback(script: str) -> No
     done = subprocess.run(call, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (INTERRUPTED, "")
     held(done.stderr)
+
+
+@pytest.mark.parametrize(
+    ("words", "needed"),
+    [
+        (["model.plan"], set()),
+        (["model.onnx", "--backend", "trt"], {"onnx", "google", "ml_dtypes", "filelock"}),  # it is read, being small
+    ],
+)
+def test_the_first_result_of_an_engine_waits_for_few_imports(
+    words: list[str], needed: set[str], tmp_path: Path
+) -> None:
+    """In processes of their own: what was imported before is what this is about."""
+    write_onnx(tmp_path / "model.onnx", "g (float[1] x) => (float[1] y) { y = Add(x, x) }")
+    environment = {**os.environ, "TRTW_TMP": str(tmp_path / "out"), "TRTW_DOUBLE_MODULES": str(tmp_path / "modules")}
+    environment["PYTHONPATH"] = os.pathsep.join([str(DOUBLES), *filter(None, [environment.get("PYTHONPATH")])])
+
+    def trtw(*arguments: str) -> None:
+        call = [sys.executable, "-c", "from trt_workbench.main import main; main()", *arguments]
+        subprocess.run(call, cwd=tmp_path, env=environment, check=True, capture_output=True)
+
+    trtw("build-engine", "model.onnx", "-o", "model.plan")
+    trtw("infer-engine", *words, "--no-bench")
+    modules = set((tmp_path / "modules").read_text(encoding="utf-8").splitlines()[-1].split())
+    assert "trt_workbench.engine.loading" in modules
+    assert {name.split(".")[0] for name in modules} & NOT_BEFORE_A_RESULT == needed

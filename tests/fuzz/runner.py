@@ -39,10 +39,6 @@ def preload(*, torch: bool) -> None:
     sys.path.insert(0, str(DOUBLES))
     import cv2
     import scipy.optimize  # noqa: F401 - imported for their sake
-    from typer.core import TyperGroup
-    from typer.main import get_command
-
-    from trt_workbench import app
 
     cv2.setNumThreads(1)
     if torch:
@@ -51,9 +47,6 @@ def preload(*, torch: bool) -> None:
 
         pytorch.set_num_threads(1)
     import_package(torch=torch)
-    # made once: it takes longer than most commands
-    if not isinstance(app.app, TyperGroup):
-        app.app = get_command(app.app)  # type: ignore[assignment]
     gc.freeze()
 
 

@@ -2,45 +2,53 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterable
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from trt_workbench import __version__
-from trt_workbench.bench import cli as bench
-from trt_workbench.bench import compare_cli as compare
-from trt_workbench.build_engine import cli as build_engine
-from trt_workbench.build_engine import refit_cli as refit_engine
 from trt_workbench.console.common import PanelCommand
-from trt_workbench.decide import cli as decide
-from trt_workbench.export import cli as export
-from trt_workbench.infer import cli as infer_engine
-from trt_workbench.inspect import cli as inspect
-from trt_workbench.inspect import engine_cli as inspect_engine
-from trt_workbench.inspect import partitions_cli as partitions
-from trt_workbench.llm import cli as eval_llm
-from trt_workbench.llm import export_cli as export_llm
-from trt_workbench.overview import cli as report
-from trt_workbench.profile import cli as profile
-from trt_workbench.quantize import cli as quantize
-from trt_workbench.quantize import sensitivity_cli as sensitivity
-from trt_workbench.sanitize import cli as sanitize_onnx
-from trt_workbench.scale import cli as merge
-from trt_workbench.scale.submit import cli as submit
-from trt_workbench.setup import backends_cli as backends
-from trt_workbench.setup import cli as setup_tensorrt
-from trt_workbench.setup import doctor_cli as doctor
-from trt_workbench.setup import ort_cli as build_ort
-from trt_workbench.stream import check_cli as check_contract
-from trt_workbench.stream import cli as eval_stream
-from trt_workbench.stream import make_cli as make_contract
-from trt_workbench.target import cli as check_target
-from trt_workbench.triton import cli as export_triton
-from trt_workbench.upgrade import cli as upgrade
-from trt_workbench.verify import cli as verify
-from trt_workbench.vision import cli as eval_coco
-from trt_workbench.vision import predict_cli as predict
+
+# Where each command is: a module and its function, imported when the command is called.
+COMMANDS = {
+    "build-engine": "build_engine.cli:build_engine",
+    "infer-engine": "infer.cli:infer_engine",
+    "inspect": "inspect.cli:inspect",
+    "inspect-engine": "inspect.engine_cli:inspect_engine",
+    "refit-engine": "build_engine.refit_cli:refit_engine",
+    "eval-coco": "vision.cli:eval_coco",
+    "eval-vision": "vision.cli:eval_coco",
+    "predict": "vision.predict_cli:predict",
+    "eval-llm": "llm.cli:eval_llm",
+    "eval-stream": "stream.cli:eval_stream",
+    "export-llm": "llm.export_cli:export_llm",
+    "bench": "bench.cli:bench",
+    "profile": "profile.cli:profile",
+    "compare": "bench.compare_cli:compare",
+    "decide": "decide.cli:decide",
+    "report": "overview.cli:report",
+    "merge": "scale.cli:merge",
+    "submit": "scale.submit.cli:submit",
+    "export": "export.cli:export",
+    "backends": "setup.backends_cli:backends",
+    "doctor": "setup.doctor_cli:doctor",
+    "build-ort": "setup.ort_cli:build_ort",
+    "partitions": "inspect.partitions_cli:partitions",
+    "check-target": "target.cli:check_target",
+    "export-triton": "triton.cli:export_triton",
+    "sanitize-onnx": "sanitize.cli:sanitize_onnx",
+    "quantize": "quantize.cli:quantize",
+    "sensitivity": "quantize.sensitivity_cli:sensitivity",
+    "setup-tensorrt": "setup.cli:setup_tensorrt",
+    "make-contract": "stream.make_cli:make_contract",
+    "check-contract": "stream.check_cli:check_contract",
+    "verify": "verify.cli:verify",
+    "upgrade": "upgrade.cli:upgrade",
+}
 
 
 class _Commands(TyperGroup):
@@ -63,24 +71,12 @@ class _Commands(TyperGroup):
         return super().parse_args(ctx, args)
 
 
-app = typer.Typer(
-    name="trtw",
-    cls=_Commands,
-    help="From an ONNX file to a TensorRT deployment decision that can be trusted.",
-    context_settings={"help_option_names": ["-h", "--help"]},
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
-
-
 def _print_version(asked: bool) -> None:
     if asked:
         typer.echo(f"trt-workbench {__version__}")
         raise typer.Exit
 
 
-@app.callback()
 def _root(
     *,
     version: Annotated[
@@ -90,41 +86,34 @@ def _root(
     """From an ONNX file to a TensorRT deployment decision that can be trusted."""
 
 
-app.command("build-engine", cls=PanelCommand)(build_engine.build_engine)
-app.command("infer-engine", cls=PanelCommand)(infer_engine.infer_engine)
-app.command("inspect", cls=PanelCommand)(inspect.inspect)
-app.command("inspect-engine", cls=PanelCommand)(inspect_engine.inspect_engine)
-app.command("refit-engine", cls=PanelCommand)(refit_engine.refit_engine)
-app.command("eval-coco", cls=PanelCommand)(eval_coco.eval_coco)
-app.command("eval-vision", cls=PanelCommand)(eval_coco.eval_coco)
-app.command("predict", cls=PanelCommand)(predict.predict)
-app.command("eval-llm", cls=PanelCommand)(eval_llm.eval_llm)
-app.command("eval-stream", cls=PanelCommand)(eval_stream.eval_stream)
-app.command("export-llm", cls=PanelCommand)(export_llm.export_llm)
-app.command("bench", cls=PanelCommand)(bench.bench)
-app.command("profile", cls=PanelCommand)(profile.profile)
-app.command("compare", cls=PanelCommand)(compare.compare)
-app.command("decide", cls=PanelCommand)(decide.decide)
-app.command("report", cls=PanelCommand)(report.report)
-app.command("merge", cls=PanelCommand)(merge.merge)
-app.command("submit", cls=PanelCommand)(submit.submit)
-app.command("export", cls=PanelCommand)(export.export)
-app.command("backends", cls=PanelCommand)(backends.backends)
-app.command("doctor", cls=PanelCommand)(doctor.doctor)
-app.command("build-ort", cls=PanelCommand)(build_ort.build_ort)
-app.command("partitions", cls=PanelCommand)(partitions.partitions)
-app.command("check-target", cls=PanelCommand)(check_target.check_target)
-app.command("export-triton", cls=PanelCommand)(export_triton.export_triton)
-app.command("sanitize-onnx", cls=PanelCommand)(sanitize_onnx.sanitize_onnx)
-app.command("quantize", cls=PanelCommand)(quantize.quantize)
-app.command("sensitivity", cls=PanelCommand)(sensitivity.sensitivity)
-app.command("setup-tensorrt", cls=PanelCommand)(setup_tensorrt.setup_tensorrt)
-app.command("make-contract", cls=PanelCommand)(make_contract.make_contract)
-app.command("check-contract", cls=PanelCommand)(check_contract.check_contract)
-app.command("verify", cls=PanelCommand)(verify.verify)
-app.command("upgrade", cls=PanelCommand)(upgrade.upgrade)
+def app_of(names: Iterable[str]) -> typer.Typer:
+    """Return `trtw` with these commands of the table."""
+    made = typer.Typer(
+        name="trtw",
+        cls=_Commands,
+        help="From an ONNX file to a TensorRT deployment decision that can be trusted.",
+        context_settings={"help_option_names": ["-h", "--help"]},
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
+    made.callback()(_root)
+    for name in names:
+        module, function = COMMANDS[name].split(":")
+        command = getattr(import_module(f"trt_workbench.{module}"), function)
+        made.command(name, cls=PanelCommand)(command)
+    return made
 
 
 def main() -> None:
-    """Run `trtw`."""
-    app()
+    """Run `trtw`; of the commands, the one that is called is imported."""
+    first = sys.argv[1:2]
+    app_of(first if first and first[0] in COMMANDS else COMMANDS)()
+
+
+def __getattr__(name: str) -> typer.Typer:
+    """Return `app`, which has every command: it is made when it is first asked for."""
+    if name != "app":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = made = app_of(COMMANDS)
+    return made

@@ -9,13 +9,15 @@ stop of the profiler. TRTW_DOUBLE_FAULT names a way to run an engine in which it
 rows after the first are wrong. With "crash" the device fails in every call, with "abort" the process ends.
 TRTW_DOUBLE_BUILDS is a list of milliseconds: of the builds, counted by the lines of TRTW_DOUBLE_LOG, each gets the next
 as its latency and as the name of its tactic; with the fault "slow builds" those that take over 1 ms are wrong.
-TRTW_DOUBLE_GRAPHS is a file that gets a line for every CUDA graph that a runner would capture.
+TRTW_DOUBLE_GRAPHS is a file that gets a line for every CUDA graph that a runner would capture, TRTW_DOUBLE_MODULES one
+that gets a line with the modules which the program had imported when an engine was called.
 """
 
 import collections
 import hashlib
 import json
 import os
+import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -208,8 +210,10 @@ class Engine:
         plugins: Sequence[str] = (),
         weight_streaming_budget: int | str | None = None,
     ) -> None:
+        before = {*sys.modules}
         import onnxruntime as ort
 
+        self.modules_of_double = {*sys.modules} - before
         if weight_streaming_budget is not None and _version().startswith("8."):
             raise UsageProblem(f"TensorRT {_version()} has no weight streaming budget.")
         self.open_runners, self.device = 0, device
@@ -327,6 +331,9 @@ class Runner:
         device_outputs: bool = False,
         at: Mapping[str, int] | None = None,
     ) -> dict[str, Any]:
+        if log := os.environ.get("TRTW_DOUBLE_MODULES"):
+            with Path(log).open("a", encoding="utf-8") as file:
+                file.write(" ".join(sorted({*sys.modules} - self.engine.modules_of_double)) + "\n")
         apart = (ImageBatch, DeviceArray)
         arrays = {name: value.array if isinstance(value, apart) else value for name, value in inputs.items()}
         for name, array in arrays.items():

@@ -6,7 +6,7 @@ from tests.texts import refused
 
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.infer.queries import initial_state
+from trt_workbench.infer.native import initial_state
 from trt_workbench.infer.settings import read_state
 
 

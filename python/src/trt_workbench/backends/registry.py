@@ -19,11 +19,13 @@ from trt_workbench.model.sniff import PLAN_SUFFIXES
 AUTO = "auto"
 # What results are compared with where nothing else is asked for: it takes nearly every operator and needs no device.
 REFERENCE = "ort-cpu"
+# What executes TensorRT's plans.
+ENGINES = "trt"
 
 _BACKENDS = {
     name: EntryPoint(name, f"trt_workbench.backends.{where}", BACKENDS)
     for name, where in {
-        "trt": "trt.backend:TrtBackend",
+        ENGINES: "trt.backend:TrtBackend",
         "ort-trt": "ort.trt:OrtTrtBackend",
         "ort-rtx": "ort.rtx:OrtRtxBackend",
         "ort-cuda": "ort.cuda:OrtCudaBackend",
@@ -39,7 +41,7 @@ _BACKENDS = {
 # compiling takes minutes, and a default must not start that.
 _AUTO = {
     ".onnx": ("ort-cuda", "ort-cpu"),
-    **dict.fromkeys(PLAN_SUFFIXES, ("trt",)),
+    **dict.fromkeys(PLAN_SUFFIXES, (ENGINES,)),
 }
 
 # Options of a backend that a comparison of several cannot take.

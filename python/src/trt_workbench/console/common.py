@@ -345,6 +345,11 @@ def print_note(console: Console, text: str) -> None:
     print_line(console, f"note: {text}")
 
 
+def note(text: str) -> None:
+    """Print `text` as a note on stderr."""
+    print_note(stderr_console(), text)
+
+
 def say(text: str) -> None:
     """Print `text` on stderr."""
     print_line(stderr_console(), text)

@@ -79,16 +79,15 @@ def waiting(text: str) -> Iterator[Callable[[str], None]]:
     Yields:
         The function to call with another text.
     """
+    if not sys.stderr.isatty():
+        now = [text]
+        with at_stage(lambda: now[0]):
+            yield lambda changed: now.__setitem__(0, changed)
+        return
     from trt_workbench.console.common import stderr_console
 
-    console = stderr_console()
-    if console.is_terminal:
-        with at_stage(_shown), console.status(text) as status:
-            yield status.update
-        return
-    now = [text]
-    with at_stage(lambda: now[0]):
-        yield lambda changed: now.__setitem__(0, changed)
+    with at_stage(_shown), stderr_console().status(text) as status:
+        yield status.update
 
 
 @contextmanager

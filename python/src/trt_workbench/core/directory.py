@@ -11,15 +11,17 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from trt_workbench.core.artefacts import RunDocument, Status, read_environment
 from trt_workbench.core.documents import read_document, write_json
 from trt_workbench.core.environment import collect_environment
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import REPLACED, NameLock, replace_folder
 from trt_workbench.core.interruptible import deferred_interrupts
 from trt_workbench.core.workspace import output_root
+
+if TYPE_CHECKING:
+    from trt_workbench.core.artefacts import Status
 
 ARTEFACTS: Final = frozenset(
     {
@@ -63,8 +65,8 @@ class RunDirectory:
         self._lock = NameLock(self.destination.parent / f".{self.destination.name}.trtw-lock")
         self._kept = False
 
-    def begin(self) -> None:
-        """Lock the destination, make the staging folder and write `env.json` into it.
+    def begin(self, *, described: bool = True) -> None:
+        """Lock the destination, make the staging folder and, if it is to be `described`, write `env.json` into it.
 
         Raises:
             UsageProblem: the folder cannot be made or written, is in use or no folder, or holds something other than a
@@ -82,9 +84,15 @@ class RunDirectory:
             self._restore()
             _require_ours(self.destination, self._command)
             self.path.mkdir()
-            write_json(self.path / "env.json", collect_environment(sys.argv))
+            if described:
+                self.describe()
         except OSError as error:
             raise UsageProblem(f"The output folder is not writable ({error.strerror}): {self.destination}") from error
+
+    def describe(self) -> None:
+        """Write `env.json`, unless it is there. Raises OSError where that fails."""
+        if not (self.path / "env.json").exists():
+            write_json(self.path / "env.json", collect_environment(sys.argv))
 
     def commit(self, status: Status, **facts: Any) -> Path:
         """Write `run.json` and put everything in the place of `destination`, in one step.
@@ -103,6 +111,8 @@ class RunDirectory:
             UsageProblem: the files cannot be moved; the message says where they are kept.
         """
         global _finished
+        from trt_workbench.core.artefacts import RunDocument
+
         run = RunDocument(
             command=self._command,
             run_id=self.run_id,
@@ -113,6 +123,7 @@ class RunDirectory:
         )
         with deferred_interrupts():
             try:
+                self.describe()
                 write_json(self.path / "run.json", run)
                 if self.destination.exists():
                     self._carry_over()
@@ -154,15 +165,21 @@ class RunDirectory:
 
 
 @contextmanager
-def run_directory(command: str, destination: Path | None = None) -> Iterator[RunDirectory]:
+def run_directory(command: str, destination: Path | None = None, *, described: bool = True) -> Iterator[RunDirectory]:
     """Yield a run directory that is removed if the block fails before `commit`.
+
+    Args:
+        command: the command's name.
+        destination: the folder the user asked for.
+        described: write `env.json` first; without, the block calls `describe` once its first result is there, as asking
+            git and the driver takes 0.1 s and more.
 
     Raises:
         UsageProblem: as `RunDirectory.begin`.
     """
     directory = RunDirectory(command, destination)
     try:
-        directory.begin()
+        directory.begin(described=described)
         yield directory
     finally:
         directory.discard()
@@ -216,6 +233,8 @@ def _command_of(folder: Path) -> str | None:
     """Return the command that made a run directory; None for a folder that is not provably one."""
     if (folder / "run.json").is_symlink() or (folder / "env.json").is_symlink():
         return None
+    from trt_workbench.core.artefacts import RunDocument, read_environment
+
     try:
         run = read_document(folder / "run.json", RunDocument)
         read_environment(folder)

@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from trt_workbench import __version__
 from trt_workbench.core.extensions import extension_packages
 from trt_workbench.core.gpu import driver_report
@@ -77,6 +75,8 @@ VARIABLES = (
 
 def collect_environment(command_line: Sequence[str]) -> dict[str, Any]:
     """Return everything about this machine and process that a measured number depends on, as JSON values."""
+    import psutil
+
     return {
         "schema_version": 1,
         "command_line": list(command_line),
@@ -112,7 +112,7 @@ def installed_distributions(prefix: str) -> dict[str, str]:
 
 def available_processors() -> int:
     """Return how many processors this process may run on."""
-    return len(psutil.Process().cpu_affinity() or range(os.cpu_count() or 1))
+    return len(os.sched_getaffinity(0))
 
 
 def process_age_s() -> float:

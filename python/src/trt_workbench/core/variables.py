@@ -30,11 +30,14 @@ _OPENCV_NUMBERS = ("OPENCV_IO_MAX_IMAGE_PIXELS", "OPENCV_IO_MAX_IMAGE_WIDTH", "O
 
 
 def settle_variables() -> str:
-    """Remove OpenCV's variables from the environment but for limits of images.
+    """Remove OpenCV's variables from the environment but for limits of images, and let pydantic look for no plugins.
+
+    It would read the entry points of every installed package.
 
     Returns:
         What is wrong with a limit, as a message; "" where nothing is.
     """
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")
     for name in [name for name in os.environ if name.startswith("OPENCV_") and name not in _OPENCV_NUMBERS]:
         del os.environ[name]
     for name in _OPENCV_NUMBERS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -35,6 +36,7 @@ class CheckedPlan:
         size_bytes: how many they are.
         manifest: that describes them; None where a plan was trusted without a matching one.
         notes: messages for the user, such as a plan tuned on another model of GPU.
+        read_s: seconds that reading, hashing and checking took; 0 for a plan that was just built.
     """
 
     path: Path
@@ -43,6 +45,7 @@ class CheckedPlan:
     size_bytes: int
     manifest: Manifest | None
     notes: tuple[str, ...] = ()
+    read_s: float = 0.0
 
     def let_go(self) -> CheckedPlan:
         """Return what is known of the plan, without its bytes, which take as much memory as the engine."""
@@ -51,12 +54,23 @@ class CheckedPlan:
 
 @dataclass(frozen=True)
 class LoadedEngine:
-    """A deserialised engine of the native core, and the plan that it came from, without its bytes."""
+    """A deserialised engine of the native core, and the plan that it came from, without its bytes.
+
+    Attributes:
+        engine: of the native core.
+        plan: that it came from, without its bytes.
+        target: the GPU and TensorRT that execute it.
+        notes: messages for the user.
+        open_s: seconds until CUDA and TensorRT's libraries were there.
+        deserialise_s: seconds that TensorRT took after that.
+    """
 
     engine: Any
     plan: CheckedPlan
     target: Target
     notes: tuple[str, ...] = ()
+    open_s: float = 0.0
+    deserialise_s: float = 0.0
 
 
 def read_plan(path: Path, *, trust: bool = False, advise_trust: bool = True) -> CheckedPlan:
@@ -70,6 +84,12 @@ def read_plan(path: Path, *, trust: bool = False, advise_trust: bool = True) -> 
     Raises:
         UsageProblem: the file is absent or empty, or not to be trusted.
     """
+    began = time.perf_counter()
+    plan = _read(path, trust=trust, advise_trust=advise_trust)
+    return replace(plan, read_s=time.perf_counter() - began)
+
+
+def _read(path: Path, *, trust: bool, advise_trust: bool) -> CheckedPlan:
     try:
         # the hash is of this buffer, not of the file: nobody can change it between check and use
         data, digest = read_hashed(path, limit=_MOST_BYTES)
@@ -179,6 +199,7 @@ def load_checked(
     weight_streaming_budget: WeightBudget | None = None,
 ) -> LoadedEngine:
     """Deserialise a plan, with its weights or without. Arguments and errors are those of `load_engine`."""
+    began = time.perf_counter()
     target = require_target(device)
     notes = [*plan.notes, *check_target(plan, target)]
     streams = bool(plan.manifest and plan.manifest.options.get("weight_streaming"))
@@ -190,6 +211,7 @@ def load_checked(
     with opened_plugins(plugins) as libraries:
         plugin_libraries(plan, libraries)
         native.load_tensorrt()
+        opened = time.perf_counter()
         with native.translated():
             engine = native.require("Engine")(
                 plan.data,
@@ -198,7 +220,8 @@ def load_checked(
                 plugins=[library.descriptor_path for library in libraries],
                 weight_streaming_budget=weight_streaming_budget,
             )
-    return LoadedEngine(engine, plan.let_go(), target, tuple(notes))
+    done = time.perf_counter()
+    return LoadedEngine(engine, plan.let_go(), target, tuple(notes), open_s=opened - began, deserialise_s=done - opened)
 
 
 def plugin_libraries(plan: CheckedPlan, given: Sequence[PluginLibrary]) -> tuple[PluginLibrary, ...]:

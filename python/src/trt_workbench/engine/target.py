@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from trt_workbench.core.counts import counted
@@ -34,7 +35,6 @@ class Target:
         tensorrt_version: of the library in use.
         tensorrt_headers: version of the headers that the native core was built with.
         cuda_version: of the CUDA runtime that the native core was built with.
-        driver_version: of the NVIDIA driver.
         native_version: of the native core.
         gpu_name: of the chosen device.
         gpu_uuid: of the chosen device.
@@ -45,22 +45,26 @@ class Target:
     tensorrt_version: str | None
     tensorrt_headers: str | None
     cuda_version: str | None
-    driver_version: str | None
     native_version: str | None
     gpu_name: str | None
     gpu_uuid: str | None
     compute_capability: str | None
     missing: tuple[Missing, ...] = ()
 
+    @cached_property
+    def driver_version(self) -> str | None:
+        """Version of the NVIDIA driver. NVML is asked when it is needed: that takes longer than to load an engine."""
+        found: str | None = driver_report().get("driver_version")
+        return found
+
 
 def examine_target(device: int = 0) -> Target:
     """Return the TensorRT and GPU of this machine. Never raises; what is not there is named in `missing`."""
-    driver = driver_report()
     missing: list[Missing] = []
     version, info, gpu = None, {}, None
     try:
         info = native.native().build_info()
-        gpu = _cuda_device(device, driver, missing)
+        gpu = _cuda_device(device, missing)
         status = native.tensorrt_status()
         version = status["version"] if status["available"] else None
         if version is None:
@@ -68,7 +72,7 @@ def examine_target(device: int = 0) -> Target:
             missing.append(Missing(f"TensorRT cannot be used: {reason}.", fix))
     except ComponentMissing as error:
         # without the core nobody asks CUDA or opens TensorRT; each is needed before the core helps
-        if no_gpu := why_no_gpu(driver):
+        if no_gpu := why_no_gpu(driver_report()):
             missing.append(Missing(f"No GPU can be used: {no_gpu.rstrip('.')}.", GPU_ADVICE))
         if current_root() is None:
             missing.append(Missing("TensorRT is not set up.", setup_advice()))
@@ -77,7 +81,6 @@ def examine_target(device: int = 0) -> Target:
         tensorrt_version=version,
         tensorrt_headers=info.get("tensorrt_headers"),
         cuda_version=info.get("cuda"),
-        driver_version=driver.get("driver_version"),
         native_version=info.get("version"),
         gpu_name=gpu["name"] if gpu else None,
         gpu_uuid=gpu.get("uuid") if gpu else None,
@@ -98,10 +101,10 @@ def require_target(device: int = 0) -> Target:
     return target
 
 
-def _cuda_device(index: int, driver: Mapping[str, Any], missing: list[Missing]) -> dict[str, Any] | None:
+def _cuda_device(index: int, missing: list[Missing]) -> dict[str, Any] | None:
     module = native.native()
     if not hasattr(module, "devices"):
-        if reason := why_no_gpu(driver):
+        if reason := why_no_gpu(driver_report()):
             missing.append(Missing(f"No GPU can be used: {reason.rstrip('.')}.", GPU_ADVICE))
         missing.append(Missing("The native core was built without CUDA.", native.build_advice()))
         return None
@@ -116,7 +119,7 @@ def _cuda_device(index: int, driver: Mapping[str, Any], missing: list[Missing]) 
             raise
         reason = str(error)
     if not found and not (status["ok"] and index >= count):
-        missing.append(_no_gpu(reason, driver, module.build_info().get("cuda")))
+        missing.append(_no_gpu(reason, driver_report(), module.build_info().get("cuda")))
         return None
     if not found:
         missing.append(

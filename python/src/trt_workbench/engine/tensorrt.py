@@ -10,7 +10,6 @@ from pathlib import Path
 
 from trt_workbench.core import launcher
 from trt_workbench.core.errors import ComponentMissing, UsageProblem
-from trt_workbench.core.workers import WorkerFailure, ask_python
 from trt_workbench.core.workspace import tensorrt_root
 
 # Oldest version that the native core supports.
@@ -116,6 +115,8 @@ def library_version(library: Path) -> Version:
     Raises:
         ComponentMissing: the library cannot be opened; the message quotes the loader.
     """
+    from trt_workbench.core.workers import WorkerFailure, ask_python
+
     environment = dict(os.environ)
     folders = [str(library.parent), str(library.resolve().parent)]
     environment["LD_LIBRARY_PATH"] = os.pathsep.join([*folders, *filter(None, [environment.get("LD_LIBRARY_PATH")])])

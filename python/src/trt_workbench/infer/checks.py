@@ -5,12 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from trt_workbench.backends.base import Session
 from trt_workbench.backends.samples import Sample, file_name
 from trt_workbench.core.array_files import load_arrays, writable
 from trt_workbench.core.documents import json_values
@@ -19,9 +17,13 @@ from trt_workbench.core.environment import process_age_s
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.statistics.summary import summarize
 from trt_workbench.core.tolerance import Deviation, deviation
-from trt_workbench.infer.queries import Measurement
 from trt_workbench.infer.settings import InferRequest
-from trt_workbench.model.opened import sha256_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from trt_workbench.backends.base import Session
+    from trt_workbench.infer.measured import Measurement
 
 
 def read_expected(folder: Path, sample: str, outputs: list[str], *, only: bool) -> dict[str, NDArray[Any]]:
@@ -61,13 +63,13 @@ class SampleRun:
         failures: checks that failed, in sentences.
     """
 
-    def __init__(self, request: InferRequest, folder: Path, session: Session) -> None:
-        """Prepare to write below `folder`."""
+    def __init__(self, request: InferRequest, folder: Path, session: Session, parts: Mapping[str, float]) -> None:
+        """Prepare to write below `folder`. `parts` are the seconds that went by until the session was there."""
         self.first: Mapping[str, NDArray[Any]] = {}
         self.failures: list[str] = []
         self._request, self._folder, self._session = request, folder, session
         self._latencies: list[float] = []
-        self._first_result_s = 0.0
+        self._first_result_s, self._parts = 0.0, dict(parts)
         self._outputs: dict[str, dict[str, Any]] = {}
 
     def execute(self, source: Iterator[Sample]) -> Iterator[dict[str, Any]]:
@@ -115,6 +117,7 @@ class SampleRun:
             "load_s": load_s,
             "first_run_ms": None if self._session.simulated else self._latencies[0],
             "first_result_s": None if self._session.simulated else self._first_result_s,
+            "first_result_parts_s": None if self._session.simulated else self._parts,
             "latency_ms": None if self._session.simulated else summarize(self._latencies),
             "outputs": self._outputs,
             "comparison": comparison if request.expect else None,
@@ -129,6 +132,8 @@ class SampleRun:
             return None
         if manifest := provenance.get("manifest"):
             return str(manifest["model"]["sha256"])
+        from trt_workbench.model.opened import sha256_of
+
         return sha256_of(self._request.model)
 
     def _one(self, sample: Sample, *, only: bool) -> dict[str, Any]:
@@ -139,7 +144,10 @@ class SampleRun:
             raise UsageProblem(f"Sample {sample.name}: {error}") from error
         latency_ms = (time.perf_counter() - start) * 1e3
         self._latencies.append(latency_ms)
-        self._first_result_s = self._first_result_s or process_age_s()
+        if not self._first_result_s:
+            self._first_result_s = process_age_s()
+            self._parts["first_call"] = latency_ms / 1e3
+            self._parts["rest"] = self._first_result_s - sum(self._parts.values())
         arrays = {name: writable(array) for name, array in outputs.items()}
         expect = self._request.expect
         expected = read_expected(expect, sample.name, list(arrays), only=only) if expect else {}

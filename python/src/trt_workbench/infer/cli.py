@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -14,10 +13,9 @@ from trt_workbench.console.common import (
     JsonOption,
     OutputOption,
     handled,
+    note,
     print_json,
-    print_note,
     single_command_app,
-    stderr_console,
 )
 from trt_workbench.console.options import marked, spelled
 from trt_workbench.console.progress import waiting
@@ -142,11 +140,13 @@ def _run(request: InferRequest, output: Path | None) -> tuple[InferOutcome, Path
     from trt_workbench.core.directory import run_directory
     from trt_workbench.infer.run import infer
 
-    notes = stderr_console()
+    with run_directory("infer-engine", output, described=False) as directory, waiting("Loading") as update:
 
-    with run_directory("infer-engine", output) as directory, waiting("Loading") as update:
-        note = partial(print_note, notes)
-        outcome = infer(request, directory.path, note, lambda number: update(f"{counted(number, 'sample')} done"))
+        def step(number: int) -> None:
+            directory.describe()
+            update(f"{counted(number, 'sample')} done")
+
+        outcome = infer(request, directory.path, note, step)
         return outcome, directory.commit("complete", passed=not outcome.failures, backend=outcome.metrics["backend"])
 
 

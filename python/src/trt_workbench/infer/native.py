@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
-from trt_workbench.backends.base import SessionOptions
+from trt_workbench.backends.base import SessionOptions, TensorSpec
 from trt_workbench.backends.measure.inputs import engine_inputs, engine_shapes, limited
-from trt_workbench.backends.registry import require_backend
-from trt_workbench.backends.trt.backend import TrtBackend
+from trt_workbench.backends.registry import ENGINES, require_backend
+from trt_workbench.backends.trt.choice import RunnerChoice
 from trt_workbench.backends.trt.opening import whole_batches
-from trt_workbench.backends.trt.options import RunnerChoice
 from trt_workbench.backends.trt.session import TrtSession
+from trt_workbench.core.array_files import numpy_dtype
 from trt_workbench.core.counts import counted
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.settings import with_flags
 from trt_workbench.engine import native
 from trt_workbench.engine.loading import load_engine, read_plan
 from trt_workbench.engine.profiles import fixed_profile
 from trt_workbench.engine.several_devices import require_alike
-from trt_workbench.infer.queries import Measurement, initial_state, measure
+from trt_workbench.infer.measured import Measurement
 from trt_workbench.infer.settings import InferRequest, MeasureSettings, Note
 
 
@@ -33,7 +35,7 @@ class NativeEngine:
         session: one slot, for calls from Python.
     """
 
-    backend = TrtBackend.name
+    backend = ENGINES
 
     def __init__(self, request: InferRequest, session: TrtSession, free_before: int | None) -> None:
         """Take the session over.
@@ -46,6 +48,11 @@ class NativeEngine:
         self.session = session
         self._request, self._loaded, self._free_before = request, session.loaded, free_before
         self._memory: dict[str, Any] | None = None
+
+    def load_parts(self) -> dict[str, float]:
+        """Return the seconds of what loading is made of."""
+        loaded = self._loaded
+        return {"read": loaded.plan.read_s, "open": loaded.open_s, "deserialise": loaded.deserialise_s}
 
     def random(self) -> dict[str, NDArray[Any]]:
         """Return inputs of the shapes asked for, else of those that the profile is tuned for."""
@@ -61,6 +68,8 @@ class NativeEngine:
 
     def measure(self, inputs: Mapping[str, NDArray[Any]], settings: MeasureSettings) -> Measurement:
         """Measure single calls, then queries, for which the session is closed: its memory is read before."""
+        from trt_workbench.infer.queries import measure
+
         self._memory = self.memory()
         return measure(self._loaded, self.session, inputs, settings, self._request)
 
@@ -77,6 +86,27 @@ class NativeEngine:
         if self._free_before is not None and free_after is not None:
             found["device_used_bytes"] = self._free_before - free_after
         return found
+
+
+def initial_state(specs: Sequence[TensorSpec]) -> dict[str, NDArray[Any]]:
+    """Return the zeros that state inputs start from, by name.
+
+    Args:
+        specs: the session's state inputs.
+
+    Raises:
+        UsageProblem: a state has a dynamic shape, so that how it starts is unknown.
+    """
+    zeros: dict[str, NDArray[Any]] = {}
+    for spec in specs:
+        shape = tuple(dim for dim in spec.shape if dim is not None)
+        if len(shape) != len(spec.shape):
+            raise UsageProblem(
+                f"State starts from zeros, but the shape of input {spec} is dynamic. Build the engine with a fixed "
+                "shape for it."
+            )
+        zeros[spec.name] = np.zeros(shape, numpy_dtype(spec.dtype))
+    return zeros
 
 
 def open_native(request: InferRequest, say: Note) -> NativeEngine:

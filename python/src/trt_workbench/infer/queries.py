@@ -2,69 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.measure.loop import measure_calls
-from trt_workbench.backends.measuring import Samples, SamplingLimits
+from trt_workbench.backends.measuring import SamplingLimits
 from trt_workbench.backends.trt.session import TrtSession
-from trt_workbench.core.array_files import numpy_dtype
-from trt_workbench.core.errors import UsageProblem
-from trt_workbench.core.statistics.summary import claimed_percentile, summarize
 from trt_workbench.engine import native
 from trt_workbench.engine.loading import LoadedEngine
 from trt_workbench.infer.calls import Caller
 from trt_workbench.infer.devices import measure_devices
+from trt_workbench.infer.measured import Measurement, call_records, summary
+from trt_workbench.infer.native import initial_state
 from trt_workbench.infer.settings import InferRequest, MeasureSettings
-
-
-def initial_state(specs: Sequence[TensorSpec]) -> dict[str, NDArray[Any]]:
-    """Return the zeros that state inputs start from, by name.
-
-    Args:
-        specs: the session's state inputs.
-
-    Raises:
-        UsageProblem: a state has a dynamic shape, so that how it starts is unknown.
-    """
-    zeros: dict[str, NDArray[Any]] = {}
-    for spec in specs:
-        shape = tuple(dim for dim in spec.shape if dim is not None)
-        if len(shape) != len(spec.shape):
-            raise UsageProblem(
-                f"State starts from zeros, but the shape of input {spec} is dynamic. Build the engine with a fixed "
-                "shape for it."
-            )
-        zeros[spec.name] = np.zeros(shape, numpy_dtype(spec.dtype))
-    return zeros
-
 
 PARTS = ("latency", "h2d", "compute", "d2h", "enqueue", "end_to_end")
 # Thresholds at which trtexec warns (sampleReporting.cpp).
 _ENQUEUE_BOUND, _UNSTABLE_PERCENT = 0.8, 2.5
 _COLUMNS = ("start_ms", "compute_start_ms", "end_ms", *(f"{part}_ms" for part in PARTS), "host_start_ms")
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """What was measured.
-
-    Attributes:
-        metrics: JSON values for `metrics.json`.
-        queries: one document a query, as trtexec's --exportTimes writes them.
-        records: one document a measured repetition, of all kinds.
-        layers: mean and median time of each layer in execution order; empty unless asked for.
-    """
-
-    metrics: dict[str, Any]
-    queries: list[dict[str, float]]
-    records: list[dict[str, Any]]
-    layers: list[dict[str, Any]] = field(default_factory=list)
 
 
 def measure(
@@ -161,19 +120,6 @@ def trtexec_times(result: Any) -> Iterator[dict[str, float]]:
             "d2hMs": d2h,
             "latencyMs": latency,
         }
-
-
-def summary(samples: NDArray[np.float64], percentiles: Sequence[float]) -> dict[str, float | None]:
-    """Return what `summarize` does, and further percentiles."""
-    values = samples.tolist()
-    further = {f"p{percent:g}": claimed_percentile(values, percent) for percent in percentiles}
-    return {**summarize(values), **further}  # type: ignore[dict-item]
-
-
-def call_records(via: str, samples: Samples) -> list[dict[str, Any]]:
-    """Return a record for every single call, made from `via`: "cpp" or "python"."""
-    latencies = samples.latency_ms.tolist()
-    return [{"schema_version": 1, "kind": "call", "via": via, "end_to_end_ms": value} for value in latencies]
 
 
 def _query_records(result: Any) -> Iterator[dict[str, Any]]:

@@ -48,7 +48,8 @@ def _about_engine(metrics: Mapping[str, Any]) -> list[str]:
         f"{_samples(metrics)} on {where['gpu']}, TensorRT {where['tensorrt']}",
         f"Precision: {precision_label(where, 'text')}",
         f"CUDA graph in this process: {where['cuda_graph']}",
-        f"Loaded in {metrics['load_s']:.2f} s, first result {metrics['first_result_s']:.2f} s after the process began",
+        f"Loaded in {metrics['load_s']:.2f} s, first result {metrics['first_result_s']:.2f} s after the process began "
+        f"({', '.join(f'{name} {value:.2f}' for name, value in metrics['first_result_parts_s'].items())})",
         f"Memory: plan {memory['plan_bytes'] / _MIB:.1f} MiB, scratch {memory['context_scratch_bytes'] / _MIB:.1f} "
         f"MiB per context, runner {buffers / _MIB:.1f} MiB, device in total {used / _MIB:.1f} MiB",
     ]

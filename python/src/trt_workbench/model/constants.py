@@ -8,7 +8,6 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 from onnx import numpy_helper
-from onnx.reference import ReferenceEvaluator
 
 from trt_workbench.model.proto import STANDARD, is_external
 from trt_workbench.model.walking import has_subgraph
@@ -41,6 +40,8 @@ def evaluated(model: onnx.ModelProto, node: onnx.NodeProto, values: dict[str, Ar
     fixed = node.op_type not in _NEVER | _QUANTIZERS and node.domain in STANDARD
     if not (known and fixed) or has_subgraph(node):
         return None
+    from onnx.reference import ReferenceEvaluator  # it imports a module for every operator
+
     inputs = [
         onnx.helper.make_tensor_value_info(name, onnx.helper.np_dtype_to_tensor_dtype(values[name].dtype), None)
         for name in dict.fromkeys(filter(None, node.input))

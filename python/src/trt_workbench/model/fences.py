@@ -1,6 +1,6 @@
 """Fences: inner tensors made outputs of a model, so that a compiler fuses nothing across them.
 
-A session shows no fence and moves none to the host. The tensors' names mark them as fences.
+A session shows no fence and moves none to the host. The tensors' names mark them as fences (`fence_names.py`).
 """
 
 from __future__ import annotations
@@ -11,15 +11,10 @@ import onnx
 
 from trt_workbench.model.attention_pattern import AttentionIndex
 from trt_workbench.model.editing import Names, rename_uses
+from trt_workbench.model.fence_names import PREFIX
 from trt_workbench.model.proto import kinds_where
 
-_PREFIX = "trtw_fence_"
 _FLOATS = kinds_where(lambda one: not one.is_quantised and one.bits <= 32)
-
-
-def is_fence(name: str) -> bool:
-    """Whether an output exists only for the compiler."""
-    return name.startswith(_PREFIX)
 
 
 def fences(model: onnx.ModelProto, nodes: Sequence[str] = ()) -> Iterator[tuple[str, onnx.ModelProto]]:
@@ -49,7 +44,7 @@ def _fenced(model: onnx.ModelProto, tensors: Sequence[str], index: AttentionInde
     names = Names.of(copy)
     maker = {name: (node, place) for node in copy.graph.node for place, name in enumerate(node.output)}
     for number, name in enumerate(tensors):
-        fence = names.fresh(f"{_PREFIX}{number}")
+        fence = names.fresh(f"{PREFIX}{number}")
         node, place = maker[name]
         node.output[place] = fence
         rename_uses(copy.graph, name, fence)

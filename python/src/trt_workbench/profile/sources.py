@@ -16,7 +16,7 @@ from trt_workbench.backends.measure.stability import noise_interval
 from trt_workbench.backends.measuring import BRIEFLY
 from trt_workbench.backends.profiling import Operation, ProfiledRuns, Side
 from trt_workbench.backends.registry import get_backend, require_backend
-from trt_workbench.backends.trt.options import RunnerChoice
+from trt_workbench.backends.trt.choice import RunnerChoice
 from trt_workbench.core.artefacts import Environment, read_environment, read_run
 from trt_workbench.core.environment import collect_environment
 from trt_workbench.core.machines import other_machine

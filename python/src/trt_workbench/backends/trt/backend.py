@@ -11,8 +11,9 @@ from trt_workbench.backends.graph_precision import model_in_precision
 from trt_workbench.backends.measuring import BRIEFLY
 from trt_workbench.backends.profiling import Profiled, ProfiledRuns
 from trt_workbench.backends.reproduction import Reproduction
+from trt_workbench.backends.trt.choice import RunnerChoice
 from trt_workbench.backends.trt.layers import time_layers
-from trt_workbench.backends.trt.options import RunnerChoice, split_options
+from trt_workbench.backends.trt.options import split_options
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.precision import parse
 from trt_workbench.engine.builder import build, prepare_build

@@ -9,12 +9,12 @@ import numpy as np
 
 from trt_workbench.backends.base import Session
 from trt_workbench.backends.images import NOTHING, ImageTransform
-from trt_workbench.backends.trt.options import RunnerChoice
+from trt_workbench.backends.trt.choice import RunnerChoice
 from trt_workbench.backends.trt.pool import TrtStreamPool
 from trt_workbench.backends.trt.session import TrtSession
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.engine.loading import LoadedEngine
-from trt_workbench.model.fences import is_fence
+from trt_workbench.model.fence_names import is_fence
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -15,15 +15,13 @@ from trt_workbench.backends.images import NOTHING, FoundOnDevice, Head, ImageTra
 from trt_workbench.backends.measuring import Samples, SamplingLimits
 from trt_workbench.backends.pooling import PooledState
 from trt_workbench.backends.state_session import StateSession
-from trt_workbench.backends.trt.options import RunnerChoice
+from trt_workbench.backends.trt.choice import RunnerChoice
 from trt_workbench.backends.trt.pool import TrtStreamPool, most_rows
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.precision import FORMATS
 from trt_workbench.engine import native
-from trt_workbench.engine.inspection import engine_precision
 from trt_workbench.engine.loading import LoadedEngine
-from trt_workbench.model.low_precision.evidence import is_calibrated
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -113,6 +111,9 @@ class TrtSession(StateSession):
         }
 
     def _precision(self) -> Precision:
+        from trt_workbench.engine.inspection import engine_precision
+        from trt_workbench.model.low_precision.evidence import is_calibrated
+
         manifest = self.loaded.plan.manifest
         found = engine_precision(self.loaded.engine, manifest.precision if manifest else ())
         return dataclasses.replace(found, calibrated=is_calibrated(manifest.model.metadata if manifest else {}))

@@ -14,7 +14,8 @@ from trt_workbench.core.files import other_case
 from trt_workbench.core.hashing import hash_bytes, hash_document, hash_parts
 from trt_workbench.core.image_files import images_below, is_image
 from trt_workbench.core.input_files import read_text
-from trt_workbench.core.yaml_settings import Location, read_yaml
+from trt_workbench.core.yaml_files import read_yaml
+from trt_workbench.core.yaml_settings import Location
 from trt_workbench.vision.decode import image_size
 from trt_workbench.vision.forms.form import DEFAULT_SPLIT, MOST_CLASSES, DataForm, split_names
 from trt_workbench.vision.forms.yolo_labels import LabelReader, Labels
