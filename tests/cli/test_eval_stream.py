@@ -67,6 +67,19 @@ def test_streams_in_real_time_are_compared_then_timed_and_shown(model: list[str]
         assert text in page
 
 
+@pytest.mark.usefixtures("doubled_core")
+def test_an_engine_of_a_model_has_a_profile_for_each_number_of_rows(model: list[str], tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    words = ("--mode", "closed-loop", "--chunks", 6, "--streams", "1,3", "--hop-ms", 20, "--seconds", 0.1)
+    stdout_of("eval-stream", *model[:3], "--backend", "trt", *words, "--no-report", "--output", run)
+    metrics = json.loads((run / "metrics.json").read_text())
+    (paced,), (lane,) = metrics["streams"], metrics["lanes"]
+    assert (paced["on_device"], paced["buckets"], paced["check"]["passed"]) == (True, [1, 2, 3], True)
+    profiles = lane["provenance"]["manifest"]["options"]["profiles"]
+    assert [one["shapes"]["cache"]["min"][0] for one in profiles] == [1, 2, 3]
+    assert all(shape["min"][0] == shape["max"][0] for one in profiles for shape in one["shapes"].values())
+
+
 def test_its_report_can_be_made_again_and_is_in_the_overview(model: list[str], tmp_path: Path) -> None:
     run = tmp_path / "run"
     words = ("--mode", "closed-loop", "--chunks", 20, "--no-report", "--output", run)

@@ -122,6 +122,23 @@ def test_an_engine_for_many_streams_is_built_for_the_largest_batches(tmp_path: P
             assert opened.joined_session("fp32") is opened.session("fp32")
 
 
+def rows_of(document: dict[str, Any], streams: tuple[int, ...], tmp_path: Path) -> list[tuple[int, int, int]]:
+    asked = settings(tmp_path, document=document, hop_ms=10.0, streams=streams)
+    with OpenedStream(asked, lambda _: None) as opened:
+        ranges = [one.shapes["cache"] for one in opened._profiles(opened.target, by_rows=True)]
+    return [(one.min[0], one.opt[0], one.max[0]) for one in ranges]
+
+
+def test_an_engine_for_many_streams_has_a_profile_for_each_number_of_rows(tmp_path: Path) -> None:
+    document = contract_of("attention")
+    (wide,) = document["profiles"]
+    wide["symbols"]["B"] = [1, 3, 12]
+    assert rows_of(document, (1, 64), tmp_path) == [(rows, rows, rows) for rows in (1, 2, 4, 8, 12)]
+    assert rows_of(document, (1, 3), tmp_path) == [(rows, rows, rows) for rows in (1, 2, 3)]
+    each = [{"name": f"b{rows}", "symbols": {**wide["symbols"], "B": [rows] * 3}} for rows in (1, 4)]
+    assert rows_of({**document, "profiles": each}, (1, 64), tmp_path) == [(1, 1, 1), (4, 4, 4)]
+
+
 def test_a_model_beside_itself_is_said_to_be(tmp_path: Path) -> None:
     found = evaluated(settings(tmp_path), tmp_path / "run")
     assert any("only the loop is compared" in note for note in found.notes)

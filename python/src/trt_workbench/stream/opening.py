@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +22,11 @@ from trt_workbench.model.randomness import refuse_random
 from trt_workbench.model.sanitize.sanitize import save_model
 from trt_workbench.stream.contract.contract import Contract
 from trt_workbench.stream.contract.model_tensors import MODEL_SUFFIX, read_tensors
+from trt_workbench.stream.contract.parts import SymbolProfile
 from trt_workbench.stream.contract.reading import read_contract
 from trt_workbench.stream.input import StreamInput
 from trt_workbench.stream.reference import LiveStreamReference, RecordedReference, contract_hash
+from trt_workbench.stream.rows import numbers_of_rows
 from trt_workbench.stream.settings import DEVICE, StreamSettings
 from trt_workbench.verify import graph_hash, own_model, refuse_wrong
 
@@ -163,7 +165,7 @@ class OpenedStream:
         key = (precision, path, on_device)
         if key not in self._sessions:
             backend = require_backend(self.backend, path.suffix)
-            profiles = self._profiles(path) if profiles is None else profiles
+            profiles = self._profiles(path, by_rows=backend.plans) if profiles is None else profiles
             extra = self.settings.backend_options(backend, is_plan=path.suffix != MODEL_SUFFIX)
             if backend.plans and len(profiles) > 1:
                 extra.setdefault("profiles", [str(one) for one in profiles])
@@ -305,10 +307,12 @@ class OpenedStream:
             )
         return open_reference(self.settings.reference, self._graph.path)
 
-    def _profiles(self, path: Path) -> list[Profile]:
+    def _profiles(self, path: Path, *, by_rows: bool = False) -> list[Profile]:
         """Return the ranges that an engine is built for: one profile that takes all chunks, else one for each size.
 
-        Of several it is the contract's first; for many streams the one that takes the largest batches.
+        Of several it is the contract's first; for many streams the one that takes the largest batches, or where an
+        engine is built, `by_rows`, so many for each number of rows that a pool runs: at one size TensorRT is fastest,
+        and 8.6 captures graphs that it cannot capture while the size is free.
         """
         if self.target.suffix != MODEL_SUFFIX:
             return []
@@ -317,12 +321,16 @@ class OpenedStream:
             if self.settings.chunk
             else [self.contract.chunking.first.size, self.contract.chunking.later.size]
         )
-        time, batch, profiles = self.contract.time_symbol, self.contract.batch_symbol, list(self.contract.profiles)
+        batch, profiles = self.contract.batch_symbol, list(self.contract.profiles)
         if self.settings.streams and batch:
             profiles.sort(key=lambda one: -one.symbols[batch][2])
-        whole = next((one for one in profiles if all(one.covers({time: size}) for size in sizes)), None)
-        each = [next((one for one in profiles if one.covers({time: size})), None) for size in sizes]
-        chosen = [one for one in ([whole] if whole else each) if one]
+        if self.settings.streams and batch and by_rows:
+            each_rows = [
+                [one.at(batch, rows) for one in profiles if one.covers({batch: rows})] for rows in self._rows()
+            ]
+            chosen = [one for fitting in each_rows for one in self._covering(fitting, sizes)]
+        else:
+            chosen = self._covering(profiles, sizes)
         tensors = read_tensors(path).inputs
         # an engine has ranges only of what is dynamic in its model
         dynamic = {
@@ -330,4 +338,18 @@ class OpenedStream:
         }
         ranges = [self.contract.engine_profile(one).shapes for one in chosen]
         found = [{name: shape for name, shape in one.items() if name in dynamic} for one in ranges]
-        return [Profile(shapes=one) for one in found if one]
+        return [Profile(shapes=one) for place, one in enumerate(found) if one and one not in found[:place]]
+
+    def _covering(self, profiles: Sequence[SymbolProfile], sizes: Sequence[int]) -> list[SymbolProfile]:
+        """Return the first profile that takes chunks of all sizes, else the first for each of them."""
+        time = self.contract.time_symbol
+        whole = next((one for one in profiles if all(one.covers({time: size}) for size in sizes)), None)
+        each = [next((one for one in profiles if one.covers({time: size})), None) for size in sizes]
+        return [one for one in ([whole] if whole else each) if one]
+
+    def _rows(self) -> list[int]:
+        """Return the numbers of rows that a pool runs for the streams that are asked for."""
+        ranges = [one.symbols[self.contract.batch_symbol or ""] for one in self.contract.profiles]
+        together = max(*self.settings.streams, 0 if self.settings.transcribe is None else self.settings.at_once)
+        least, most = min(one[0] for one in ranges), max(one[2] for one in ranges)
+        return sorted(numbers_of_rows(least, max(least, min(most, together))))

@@ -20,7 +20,7 @@ from trt_workbench.core.elements import equal
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.stream.contract.contract import Contract
 from trt_workbench.stream.host_pool import HostPool
-from trt_workbench.stream.rows import Arrays, Piece, Rows, row_of
+from trt_workbench.stream.rows import Arrays, Piece, Rows, numbers_of_rows, row_of
 
 # Numbers of rows up to which a runtime is run with each of them: a processor computes every row that fills up a batch.
 _FEW_ROWS = 16
@@ -289,7 +289,7 @@ class StreamPool:
         if not self.on_device and most <= _FEW_ROWS:
             wanted = set(range(least, most + 1))
         else:
-            wanted = {least << power for power in range(most.bit_length()) if least << power < most}
+            wanted = numbers_of_rows(least, most)
         symbol = self.contract.batch_symbol
         taken = {rows for rows in wanted if any(one.covers({symbol or "": rows}) for one in self.contract.profiles)}
         return tuple(sorted(taken | ends))

@@ -210,6 +210,11 @@ class Rows:
         return (array if self._has_batch else array[None]).transpose(self._order)
 
 
+def numbers_of_rows(least: int, most: int) -> set[int]:
+    """Return the numbers of rows that calls have: the fewest, doubled time and again, and the most."""
+    return {least << power for power in range(most.bit_length()) if least << power < most} | {most}
+
+
 def row_of(array: NDArray[Any], axis: int | None, row: int) -> NDArray[Any]:
     """Return a view of one row, of extent 1 along `axis`; all of an array without one."""
     return array if axis is None else array[(slice(None),) * axis + (slice(row, row + 1),)]

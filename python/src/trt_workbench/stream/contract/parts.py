@@ -327,6 +327,10 @@ class SymbolProfile(Strict):
         """Return whether values of free symbols lie within."""
         return all(low <= values[name] <= high for name, (low, _, high) in self.symbols.items() if name in values)
 
+    def at(self, symbol: str, value: int) -> Self:
+        """Return the profile with one value of a symbol alone."""
+        return self.model_copy(update={"symbols": {**self.symbols, symbol: (value, value, value)}})
+
 
 class Invariant(Strict):
     """What must hold.
