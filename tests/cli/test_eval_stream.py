@@ -76,8 +76,7 @@ def test_an_engine_of_a_model_has_a_profile_for_each_number_of_rows(model: list[
     (paced,), (lane,) = metrics["streams"], metrics["lanes"]
     assert (paced["on_device"], paced["buckets"], paced["check"]["passed"]) == (True, [1, 2, 3], True)
     profiles = lane["provenance"]["manifest"]["options"]["profiles"]
-    assert [one["shapes"]["cache"]["min"][0] for one in profiles] == [1, 2, 3]
-    assert all(shape["min"][0] == shape["max"][0] for one in profiles for shape in one["shapes"].values())
+    assert [one.partition("cache:")[2].partition("x")[0] for one in profiles] == ["1", "2", "3"]
 
 
 def test_its_report_can_be_made_again_and_is_in_the_overview(model: list[str], tmp_path: Path) -> None:

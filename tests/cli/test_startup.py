@@ -122,13 +122,16 @@ def test_ctrl_c_while_a_console_script_starts_is_no_traceback(script: str) -> No
     ("words", "needed"),
     [
         (["model.plan"], set()),
-        (["model.onnx", "--backend", "trt"], {"onnx", "google", "ml_dtypes", "filelock"}),  # it is read, being small
+        (["model.onnx", "--backend", "trt"], {"onnx", "google", "ml_dtypes", "filelock", "pynvml"}),
     ],
 )
 def test_the_first_result_of_an_engine_waits_for_few_imports(
     words: list[str], needed: set[str], tmp_path: Path
 ) -> None:
-    """In processes of their own: what was imported before is what this is about."""
+    """In processes of their own: what was imported before is what this is about.
+
+    A small model is read, and the driver's version is part of a key of the cache.
+    """
     write_onnx(tmp_path / "model.onnx", "g (float[1] x) => (float[1] y) { y = Add(x, x) }")
     environment = {**os.environ, "TRTW_TMP": str(tmp_path / "out"), "TRTW_DOUBLE_MODULES": str(tmp_path / "modules")}
     environment["PYTHONPATH"] = os.pathsep.join([str(DOUBLES), *filter(None, [environment.get("PYTHONPATH")])])
@@ -141,4 +144,4 @@ def test_the_first_result_of_an_engine_waits_for_few_imports(
     trtw("infer-engine", *words, "--no-bench")
     modules = set((tmp_path / "modules").read_text(encoding="utf-8").splitlines()[-1].split())
     assert "trt_workbench.engine.loading" in modules
-    assert {name.split(".")[0] for name in modules} & NOT_BEFORE_A_RESULT == needed
+    assert {name.split(".")[0] for name in modules} & NOT_BEFORE_A_RESULT <= needed

@@ -78,8 +78,7 @@ def test_an_engine_with_a_profile_for_each_number_of_rows_is_captured(precision:
     assert found.failures == []
     (paced,), (lane,) = found.streams, found.lanes
     profiles = lane.provenance["manifest"]["options"]["profiles"]
-    assert [one["shapes"]["length"]["min"] for one in profiles] == [[1], [2], [4], [8]]
-    assert all(shape["min"][0] == shape["max"][0] for one in profiles for shape in one["shapes"].values())
+    assert [one.partition(",length:")[2].partition(",")[0] for one in profiles] == ["1", "2", "4", "8"]
     assert paced.buckets == [1, 2, 4, 8]
     assert paced.cuda_graphs.startswith("on"), paced.cuda_graphs
 

@@ -1,7 +1,8 @@
 """When a command has its first result: `infer-engine` again and again, of several source trees in turn.
 
 Every call is a process of its own with the file cache warm. Wall time is the command's own `first_result_s`; where
-other programs use the machine, the processor time of the whole call says more. Appends a record a call, and prints medians.
+other programs use the machine, the processor time of the whole call says more. Appends a record a call, and prints
+medians.
 """
 
 from __future__ import annotations

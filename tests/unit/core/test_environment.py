@@ -3,11 +3,12 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pynvml
 import pytest
 
-from trt_workbench.core import environment
+from trt_workbench.core import environment, gpu
 from trt_workbench.core.gpu import driver_report
 from trt_workbench.setup.doctor import examine
 
@@ -60,3 +61,11 @@ def test_the_age_of_a_process_includes_the_start_of_its_interpreter() -> None:
     started = time.perf_counter()
     age_s = float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
     assert 0.01 < age_s < time.perf_counter() - started + 0.02
+
+
+def test_the_driver_says_its_version_without_nvml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu, "_MODULE_VERSION", tmp_path / "version")
+    monkeypatch.setattr(gpu, "driver_report", lambda: {"driver_version": "580.1"})
+    assert gpu.driver_version() == "580.1"
+    (tmp_path / "version").write_text("590.2\n")
+    assert gpu.driver_version() == "590.2"

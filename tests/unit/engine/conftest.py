@@ -109,7 +109,7 @@ class NativeDouble(ModuleType):
 def native_double(monkeypatch: pytest.MonkeyPatch) -> Iterator[NativeDouble]:
     double = NativeDouble()
     monkeypatch.setitem(sys.modules, native.MODULE, double)
-    monkeypatch.setattr("trt_workbench.engine.target.driver_report", lambda: {"driver_version": "580.1", "gpus": []})
+    monkeypatch.setattr("trt_workbench.engine.target.driver_version", lambda: "580.1")
     native.native.cache_clear()
     yield double
     native.native.cache_clear()

@@ -43,8 +43,7 @@ def test_another_driver_makes_another_engine(make_model: MakeModel, monkeypatch:
     model = make_model()
     first = build(prepare_build(Model.open(model), BuildSettings()))
     assert prepare_build(Model.open(model), BuildSettings()).cached == first.path
-    report = {"driver_version": "590.2", "gpus": []}
-    monkeypatch.setattr("trt_workbench.engine.target.driver_report", lambda: report)
+    monkeypatch.setattr("trt_workbench.engine.target.driver_version", lambda: "590.2")
     other = prepare_build(Model.open(model), BuildSettings())
     assert (other.key.driver_version, other.cached) == ("590.2", None)
     assert build(other).path != first.path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import itertools
 import os
@@ -11,6 +12,8 @@ from typing import Any
 
 # Of the kernel's driver; of WSL 2. A container may show them without NVML.
 _DEVICE_FILES = ("/dev/nvidia[0-9]*", "/dev/dxg")
+
+_MODULE_VERSION = Path("/sys/module/nvidia/version")
 
 GPU_ADVICE = "Install NVIDIA's driver; start a container with access to the GPUs."
 
@@ -42,6 +45,14 @@ def driver_report() -> dict[str, Any]:
         return {"error": f"the NVIDIA driver does not answer ({error})", "gpus": []}
     finally:
         pynvml.nvmlShutdown()
+
+
+def driver_version() -> str | None:
+    """Return the version of the NVIDIA driver: the kernel module's, which is there at once, or else NVML's."""
+    with contextlib.suppress(OSError):
+        return _MODULE_VERSION.read_text(encoding="ascii").strip()
+    found: str | None = driver_report().get("driver_version")
+    return found
 
 
 def first_gpu() -> dict[str, Any] | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import ComponentMissing
-from trt_workbench.core.gpu import GPU_ADVICE, driver_report, why_no_gpu
+from trt_workbench.core.gpu import GPU_ADVICE, driver_report, driver_version, why_no_gpu
 from trt_workbench.core.launcher import task
 from trt_workbench.engine import native
 from trt_workbench.engine.tensorrt import current_root, setup_advice
@@ -53,9 +53,8 @@ class Target:
 
     @cached_property
     def driver_version(self) -> str | None:
-        """Version of the NVIDIA driver. NVML is asked when it is needed: that takes longer than to load an engine."""
-        found: str | None = driver_report().get("driver_version")
-        return found
+        """Version of the NVIDIA driver, asked for when it is needed."""
+        return driver_version()
 
 
 def examine_target(device: int = 0) -> Target:
