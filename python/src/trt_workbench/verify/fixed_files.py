@@ -11,7 +11,8 @@ from trt_workbench.engine.loading import read_plan
 from trt_workbench.engine.manifest import WorkaroundRecord, check_destination
 from trt_workbench.engine.written_models import check_model_output, write_model
 from trt_workbench.model.opened import Model, sha256_of
-from trt_workbench.verify.opening import MODEL_SUFFIX, VerifyRequest
+from trt_workbench.verify.opening import VerifyRequest
+from trt_workbench.verify.settings import MODEL_SUFFIX
 from trt_workbench.verify.workarounds import Fixed, WorkaroundResult
 
 

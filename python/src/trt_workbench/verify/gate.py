@@ -9,17 +9,17 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trt_workbench.core.errors import CheckFailed, WorkbenchError
 from trt_workbench.core.verification import UNVERIFIED, WRONG, Mark, Shapes, Verification
 from trt_workbench.engine.manifest import read_manifest
 from trt_workbench.engine.verdicts import keep_verdict, kept_verdict
 from trt_workbench.model.opened import sha256_of
-from trt_workbench.verify.engine import Note, PlanRequest, verify_plan
-from trt_workbench.verify.isolation import Isolated, plan_verified_apart
-from trt_workbench.verify.keeping import agreed
-from trt_workbench.verify.opening import MODEL_SUFFIX
+from trt_workbench.verify.settings import MODEL_SUFFIX
+
+if TYPE_CHECKING:
+    from trt_workbench.verify.engine import Note, PlanRequest
 
 ALLOW = "--allow-unverified"
 
@@ -38,7 +38,7 @@ def let_through(marks: Iterable[Mark | None]) -> list[str]:
     return [f"Not verified, accepted by {ALLOW}: {engine} is {text}." for engine, text in sorted(allowed)]
 
 
-Verify = Callable[[PlanRequest, Note], Verification]
+Verify = Callable[["PlanRequest", "Note"], Verification]
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def require_verified(
     allow_unverified: bool = False,
     device: int = 0,
     note: Note = lambda _: None,
-    verify: Verify = verify_plan,
+    verify: Verify | None = None,
 ) -> Mark | None:
     """Accept an engine verified at the shapes in use; one built from a model is verified now if it is not yet.
 
@@ -87,7 +87,7 @@ def require_verified(
         allow_unverified: accept every engine, with a mark.
         device: CUDA device.
         note: called with what the user should know.
-        verify: verifies a plan, as `verify_plan` does.
+        verify: verifies a plan; by default `verify_plan`.
 
     Returns:
         What to record; None for a session that is none of TensorRT.
@@ -103,8 +103,10 @@ def require_verified(
     kept = _kept(engine)
     problem = _problem(kept, engine, needed, sha256_of(model) if is_model else None)
     if problem and not allow_unverified and is_model and engine.has_manifest and not _is_wrong(kept):
+        from trt_workbench.verify.engine import PlanRequest, verify_plan
+
         note(f"Verifying the engine against {model.name} on ort-cpu.")
-        kept = verify(PlanRequest(engine.plan, model, needed=tuple(needed), device=device), note)
+        kept = (verify or verify_plan)(PlanRequest(engine.plan, model, needed=tuple(needed), device=device), note)
         problem = _problem(kept, engine, needed, None)
     if problem and not allow_unverified:
         is_wrong = _is_wrong(kept)
@@ -145,6 +147,8 @@ def keep_agreement(provenance: Mapping[str, Any], evidence: Path | None = None) 
     Raises:
         OSError: a manifest cannot be written.
     """
+    from trt_workbench.verify.keeping import agreed
+
     for engine in engines(provenance):
         manifest, kept = read_manifest(engine.plan) if engine.has_manifest else None, _kept(engine)
         if manifest is not None and (kept is None or kept.verdict == UNVERIFIED):
@@ -222,6 +226,8 @@ class BenchGate:
     @contextlib.contextmanager
     def opened(self, log: Path, timeout_s: float) -> Iterator[Check]:
         """Yield what checks engines; its process is started at the first engine that has no verdict."""
+        from trt_workbench.verify.isolation import Isolated, plan_verified_apart
+
         with Isolated(log) as worker:
 
             def verify(request: PlanRequest, _: Note) -> Verification:

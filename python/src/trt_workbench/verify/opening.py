@@ -25,10 +25,9 @@ from trt_workbench.model.opened import Model, sha256_of
 from trt_workbench.model.randomness import refuse_random
 from trt_workbench.verify.data import image_ranges
 from trt_workbench.verify.reference import CallRecorder, KeptReference, LiveReference
-from trt_workbench.verify.settings import Range, VerifySettings
+from trt_workbench.verify.settings import MODEL_SUFFIX, Range, VerifySettings
 from trt_workbench.verify.space import Budget, Space, engine_spaces, model_space, within_batch
 
-MODEL_SUFFIX = ".onnx"
 NO_REFERENCE = "none"
 # What keeps tensors on the device: a way to run the target, which is verified with them as inputs and outputs first.
 _STATE = "state"

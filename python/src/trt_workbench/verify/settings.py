@@ -10,6 +10,7 @@ from typing import Annotated
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.settings import MORE, BackendOptions, Device, Seed, ServerUrl, Setting, Trust, pairs
 
+MODEL_SUFFIX = ".onnx"
 _WAYS = "Workarounds"
 
 

@@ -28,7 +28,8 @@ from trt_workbench.model.opened import Model, sha256_of
 from trt_workbench.model.sanitize.sanitize import save_model
 from trt_workbench.verify.cut import Cut, CutSource, Form
 from trt_workbench.verify.isolation import Crashed, Isolated, document_of
-from trt_workbench.verify.opening import MODEL_SUFFIX, VerifyRequest
+from trt_workbench.verify.opening import VerifyRequest
+from trt_workbench.verify.settings import MODEL_SUFFIX
 from trt_workbench.verify.yardstick import Limit, Yardstick
 
 Arrays = Mapping[str, NDArray[Any]]
