@@ -97,6 +97,14 @@ class CocoSetup:
     def invoke_exactly(self, arguments: list[str]) -> Result:
         return CliRunner().invoke(single_command_app(eval_coco), arguments, catch_exceptions=False)
 
+    def predictions(self, place: str) -> str:
+        """What is found on the double of the native core where boxes are found in this place."""
+        result = self.invoke("--backend", "trt", "--allow-unverified", "--no-report", "--json", "--postprocess", place)
+        assert result.exit_code == 0, result.output
+        assert json.loads(result.stdout)["settings"]["postprocess"] == place
+        assert ("which finds the boxes" in result.stderr) == (place == "device")
+        return (self.output / "predictions.json").read_text()
+
     def assert_refused(self, result: Result, *texts: str, exit_code: int = 2, left: Sequence[str] = ()) -> None:
         """One clear paragraph on stderr, nothing on stdout, nothing left behind."""
         assert result.exit_code == exit_code, result.output

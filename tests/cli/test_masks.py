@@ -62,6 +62,11 @@ def test_boxes_and_masks_are_scored_and_shown(masks: Any) -> None:
     assert coco_scores(masks.output, 0).resampled == pytest.approx(1.0)
 
 
+@pytest.mark.usefixtures("doubled_core")
+def test_masks_are_made_of_what_the_device_found(masks: Any) -> None:
+    assert masks.predictions("device") == masks.predictions("host")
+
+
 def test_some_images_alone_are_scored(masks: Any) -> None:
     document = json.loads(masks.annotations.read_text())
     broken = {**document["annotations"][3], "segmentation": [[1, 2, 3, 4]]}  # of an image that is left out

@@ -85,6 +85,13 @@ def test_poses(head: Any) -> None:
     coco.assert_refused(coco.invoke("--backend", "ort-cpu"), "finds 5 keypoints", "have 17", left=["one", "seen"])
 
 
+@pytest.mark.usefixtures("doubled_core")
+def test_keypoints_come_with_the_boxes_that_the_device_found(head: Any) -> None:
+    coco = head("pose", (4, 6, 20, 18), np.arange(15), kpt_shape="[5, 3]")
+    annotate(coco, keypoints=[1, 2, 2] * 5, area=1200)
+    assert coco.predictions("device") == coco.predictions("host")
+
+
 def test_oriented_boxes(head: Any) -> None:
     coco = head("obb", (16, 16, 18, 6), (0.5,))
     turn = np.array([[np.cos(0.5), np.sin(0.5)], [-np.sin(0.5), np.cos(0.5)]])

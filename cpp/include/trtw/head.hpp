@@ -60,6 +60,7 @@ struct FoundBox {
 /// The boxes of one image, best first, of equal scores in the order of the output.
 struct FoundBoxes {
     std::vector<FoundBox> boxes;
+    std::vector<float> more; ///< the spec's `values` of each box
     /// Something that no detector gives, such as NaN or a score above 1: `boxes` is empty, and whoever reads the
     /// outputs themselves can say what it is.
     bool odd = false;

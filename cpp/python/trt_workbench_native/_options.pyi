@@ -260,6 +260,8 @@ class HeadSpec:
         objectness: place of what the scores are multiplied by; of kind cells.
         labels: place of an item's class; of kind rows.
         background: place of a value of an item that must be finite; output -1: none.
+        more: place of an item's further values, which go with its box.
+        values: how many further values an item has, such as keypoints or weights of masks.
         label_major: of equal scores the one of the first class counts, not that of the first item.
         logits: a score is the sigmoid of its value.
         sizes: whether boxes of cells are raw; of kind cells.
@@ -281,6 +283,8 @@ class HeadSpec:
     objectness: Final[tuple[int, int, int, int]]
     labels: Final[tuple[int, int, int, int]]
     background: Final[tuple[int, int, int, int]]
+    more: Final[tuple[int, int, int, int]]
+    values: Final[int]
     label_major: Final[bool]
     logits: Final[bool]
     sizes: Final[Literal["by-value", "raw", "decoded"]]
@@ -303,6 +307,8 @@ class HeadSpec:
         objectness: Sequence[int] = (0, 0, 0, 0),
         labels: Sequence[int] = (0, 0, 0, 0),
         background: Sequence[int] = (-1, 0, 0, 0),
+        more: Sequence[int] = (0, 0, 0, 0),
+        values: int = 0,
         label_major: bool = False,
         logits: bool = False,
         sizes: Literal["by-value", "raw", "decoded"] = "by-value",

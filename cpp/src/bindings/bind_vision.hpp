@@ -29,7 +29,7 @@ Shape batch_shape(std::size_t count, const LetterboxSpec& spec);
 std::string element_name(Element element);
 
 /// (boxes, scores, labels) of each image; None of one that is odd.
-pybind11::list boxes_of(const std::vector<FoundBoxes>& found);
+pybind11::list boxes_of(const std::vector<FoundBoxes>& found, int values);
 
 void bind_head(pybind11::module_& m);
 

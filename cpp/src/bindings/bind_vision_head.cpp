@@ -13,6 +13,7 @@
 
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace py = pybind11;
@@ -73,7 +74,7 @@ py::list find_boxes_cpu(const HeadSpec& spec, const std::vector<py::array>& outp
         const py::gil_scoped_release unlocked;
         return trtw::find_boxes_cpu(spec, given.tensors);
     }();
-    return boxes_of(found);
+    return boxes_of(found, spec.values);
 }
 
 #ifdef TRTW_WITH_KERNELS
@@ -104,14 +105,14 @@ py::list find_boxes_gpu(const HeadSpec& spec, const std::vector<py::array>& outp
         const py::gil_scoped_release unlocked;
         return found_on_gpu(spec, given.tensors);
     }();
-    return boxes_of(found);
+    return boxes_of(found, spec.values);
 }
 
 #endif
 
 } // namespace
 
-py::list boxes_of(const std::vector<FoundBoxes>& found) {
+py::list boxes_of(const std::vector<FoundBoxes>& found, int values) {
     py::list images;
     for (const FoundBoxes& image : found) {
         if (image.odd) {
@@ -128,7 +129,13 @@ py::list boxes_of(const std::vector<FoundBoxes>& found) {
             *scores.mutable_data(at) = box.score;
             *labels.mutable_data(at) = box.label;
         }
-        images.append(py::make_tuple(std::move(boxes), std::move(scores), std::move(labels)));
+        if (values == 0) {
+            images.append(py::make_tuple(std::move(boxes), std::move(scores), std::move(labels)));
+            continue;
+        }
+        py::array_t<float> more({count, py::ssize_t{values}});
+        std::ranges::copy(image.more, more.mutable_data());
+        images.append(py::make_tuple(std::move(boxes), std::move(scores), std::move(labels), std::move(more)));
     }
     return images;
 }

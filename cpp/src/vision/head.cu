@@ -296,6 +296,7 @@ __device__ int append(const Head& head, const Result& result, int kept, int coun
             result.boxes[at] = shared.boxes[mine];
             result.scores[at] = score_of(shared.keys[first + mine]);
             result.labels[at] = shared.labels[mine];
+            result.items[at] = item_of(head, shared.keys[first + mine]);
         }
     }
     return min(kept + all, head.max_dets);
@@ -337,6 +338,7 @@ __device__ int append_all(const Head& head, int image, bool raw, const Result& r
         result.boxes[kept + mine] = box_of(head, image, item_of(head, key), raw);
         result.scores[kept + mine] = score_of(key);
         result.labels[kept + mine] = label_of(head, image, key);
+        result.items[kept + mine] = item_of(head, key);
     }
     __syncthreads();
     return kept + some;
@@ -349,6 +351,11 @@ __device__ bool has_odd(const Head& head, int image, bool raw, const std::uint64
     Sum odd = is_odd ? 1 : 0;
     for (std::uint32_t at = threadIdx.x; at < count; at += threads) {
         odd |= is_finite(box_of(head, image, item_of(head, keys[at]), raw)) ? 0 : 1;
+    }
+    const std::uint64_t further = std::uint64_t{count} * static_cast<std::uint32_t>(head.values);
+    for (std::uint64_t at = threadIdx.x; at < further; at += threads) {
+        const int item = item_of(head, keys[at / static_cast<std::uint32_t>(head.values)]);
+        odd |= is_finite(value(head.more, image, item, static_cast<int>(at % head.values))) ? 0 : 1;
     }
     return block_sum(shared, odd) > 0;
 }
@@ -394,11 +401,14 @@ __device__ int find(const Head& head, int image, bool raw, const std::uint64_t* 
     return kept;
 }
 
-__device__ void send(const Result& from, const Result& to, int count) {
+__device__ void send(const Head& head, int image, const Result& from, const Result& to, int count) {
     for (int at = static_cast<int>(threadIdx.x); at < count; at += threads) {
         to.boxes[at] = from.boxes[at];
         to.scores[at] = from.scores[at];
         to.labels[at] = from.labels[at];
+    }
+    for (int at = static_cast<int>(threadIdx.x); at < count * head.values; at += threads) {
+        to.more[at] = value(head.more, image, from.items[at / head.values], at % head.values);
     }
 }
 
@@ -424,7 +434,7 @@ __global__ void __launch_bounds__(threads)
     const int found = odd ? 0 : find(head, image, raw, keys, count, result, shared);
     __syncthreads();
     const Result target = result_at(room.host, bytes, head.max_dets, image);
-    send(result, target, found);
+    send(head, image, result, target, found);
     if (threadIdx.x == 0) {
         *target.header = {found, odd ? 1 : 0, {0, 0}};
         *counter = {0, 0};
@@ -442,7 +452,8 @@ void launch_head(const Head& head, int images, const Room& room, cudaStream_t st
         collect_kernel<<<grid, collect_threads, 0, stream>>>(head, room);
         check_cuda(cudaGetLastError(), "collecting kernel of a detector's head");
     }
-    find_kernel<<<images, threads, 0, stream>>>(head, room, collects, result_bytes(head.max_dets));
+    find_kernel<<<images, threads, 0, stream>>>(head, room, collects,
+                                                 result_bytes(head.max_dets, head.values));
     check_cuda(cudaGetLastError(), "kernel of a detector's head");
 }
 

@@ -15,6 +15,9 @@ constexpr int most_levels = 4;
 /// Candidates of an image that there is room for at most.
 constexpr std::uint32_t most_candidates = 1U << 16U;
 
+/// Of an item, without its box, scores and class.
+constexpr int most_values = 1024;
+
 enum class Number : std::uint8_t { float32, float16, int32, int64 };
 
 /// A place in an output of a call.
@@ -41,6 +44,7 @@ struct Head {
     Source objectness;
     Source labels;
     Source background; ///< without data where there is none
+    Source more;       ///< the same
     HeadKind kind;
     BoxForm form;
     HeadEncoding sizes;
@@ -49,6 +53,7 @@ struct Head {
     bool suppresses;
     int items;
     int classes;
+    int values;
     int levels;
     Level level[most_levels];
     float height;
@@ -372,6 +377,16 @@ TRTW_HOST_DEVICE Box box_of(const Head& head, int image, int item, bool raw) {
 
 TRTW_HOST_DEVICE bool is_finite(const Box& box) {
     return is_finite(box.x1) && is_finite(box.y1) && is_finite(box.x2) && is_finite(box.y2);
+}
+
+/// Whether what goes with a box is finite, too.
+TRTW_HOST_DEVICE bool has_finite_values(const Head& head, int image, int item) {
+    for (int at = 0; at < head.values; ++at) {
+        if (!is_finite(value(head.more, image, item, at))) {
+            return false;
+        }
+    }
+    return true;
 }
 
 // ---- raw or decoded: by the medians of the centres' distances from nought and from their cells ----------------------

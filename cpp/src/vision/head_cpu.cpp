@@ -72,6 +72,7 @@ Bound bind(const HeadSpec& spec, std::span<const HeadTensor> outputs) {
     head.objectness = spec.kind == HeadKind::cells ? binder.source(spec.objectness, 1) : Source{};
     head.labels = has_rows ? binder.source(spec.labels, 1, true) : Source{};
     head.background = spec.background[0] < 0 ? Source{} : binder.source(spec.background, 1);
+    head.more = spec.values == 0 ? Source{} : binder.source(spec.more, spec.values);
     head.kind = spec.kind;
     head.form = spec.form;
     head.sizes = spec.sizes;
@@ -80,6 +81,7 @@ Bound bind(const HeadSpec& spec, std::span<const HeadTensor> outputs) {
     head.suppresses = spec.iou.has_value();
     head.items = spec.items;
     head.classes = spec.classes;
+    head.values = spec.values;
     set_levels(head, spec);
     head.height = static_cast<float>(spec.height);
     head.width = static_cast<float>(spec.width);
@@ -128,17 +130,19 @@ FoundBoxes found_in(const Head& head, int image) {
     for (std::int64_t index = 0; index < index_count(head); ++index) {
         const Candidate one = candidate(head, image, static_cast<std::uint32_t>(index));
         if (one.is_odd) {
-            return {{}, true};
+            return {{}, {}, true};
         }
         if (one.is_one) {
             keys.push_back(one.key);
         }
     }
     const bool raw = is_raw(head, image);
-    const bool has_odd_box = std::ranges::any_of(
-        keys, [&](std::uint64_t key) { return !is_finite(box_of(head, image, item_of(head, key), raw)); });
+    const bool has_odd_box = std::ranges::any_of(keys, [&](std::uint64_t key) {
+        const int item = item_of(head, key);
+        return !is_finite(box_of(head, image, item, raw)) || !has_finite_values(head, image, item);
+    });
     if (keys.size() > most_candidates || has_odd_box || are_of_the_last(head, image)) {
-        return {{}, true};
+        return {{}, {}, true};
     }
     std::ranges::sort(keys);
     if (head.most > 0 && keys.size() > static_cast<std::size_t>(head.most)) {
@@ -151,7 +155,8 @@ FoundBoxes found_in(const Head& head, int image) {
             break;
         }
         const std::int32_t label = label_of(head, image, key);
-        const Box box = box_of(head, image, item_of(head, key), raw);
+        const int item = item_of(head, key);
+        const Box box = box_of(head, image, item, raw);
         bool is_kept = true;
         for (std::size_t k = 0; head.suppresses && is_kept && k < kept.size(); ++k) {
             is_kept = found.boxes[k].label != label || !drops(head, kept[k], box);
@@ -159,6 +164,9 @@ FoundBoxes found_in(const Head& head, int image) {
         if (is_kept) {
             kept.push_back(box);
             found.boxes.push_back({{box.x1, box.y1, box.x2, box.y2}, score_of(key), label});
+            for (int at = 0; at < head.values; ++at) {
+                found.more.push_back(value(head.more, image, item, at));
+            }
         }
     }
     return found;
@@ -181,6 +189,7 @@ void HeadSpec::validate() const {
     refuse_unless(kind != HeadKind::cells || conf > 0.0, "a score threshold above 0 where scores are multiplied");
     refuse_unless(!iou || (*iou > 0.0 && *iou <= 1.0), "an overlap above 0 and at most 1");
     refuse_unless(max_dets > 0 && most >= 0, "a positive number of boxes");
+    refuse_unless(values >= 0 && values <= head::most_values, "at most 1024 further values of an item");
     refuse_unless(strides.size() <= head::most_levels, "at most 4 strides");
     std::int64_t cells = 0;
     for (const int stride : strides) {

@@ -28,7 +28,7 @@ void HeadGpu::enqueue(std::span<const HeadTensor> outputs, cudaStream_t stream) 
     room.capacity = static_cast<std::uint32_t>(std::min<std::int64_t>(head::index_count(bound), head::most_candidates));
     const std::size_t counters = aligned(count * sizeof(head::Counter));
     const std::size_t keys = aligned(count * room.capacity * sizeof(std::uint64_t));
-    const std::size_t results = count * head::result_bytes(spec_.max_dets);
+    const std::size_t results = count * head::result_bytes(spec_.max_dets, spec_.values);
     Memory& memory = memory_[images];
     memory.host.reserve(results);
     const bool is_new = memory.device.reserve(counters + keys + results);
@@ -45,16 +45,17 @@ void HeadGpu::enqueue(std::span<const HeadTensor> outputs, cudaStream_t stream) 
 
 std::vector<FoundBoxes> HeadGpu::found(int images) const {
     const Memory& memory = memory_.at(images);
+    const std::size_t bytes = head::result_bytes(spec_.max_dets, spec_.values);
     std::vector<FoundBoxes> all;
     for (int image = 0; image < images; ++image) {
-        const head::Result result =
-            head::result_at(memory.host.data(), head::result_bytes(spec_.max_dets), spec_.max_dets, image);
+        const head::Result result = head::result_at(memory.host.data(), bytes, spec_.max_dets, image);
         FoundBoxes& one = all.emplace_back();
         one.odd = result.header->odd != 0;
         for (int at = 0; at < result.header->count; ++at) {
             const head::Box& box = result.boxes[at];
             one.boxes.push_back({{box.x1, box.y1, box.x2, box.y2}, result.scores[at], result.labels[at]});
         }
+        one.more.assign(result.more, result.more + std::ptrdiff_t{result.header->count} * spec_.values);
     }
     return all;
 }

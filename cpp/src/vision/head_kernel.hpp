@@ -9,16 +9,18 @@
 
 namespace trtw::head {
 
-/// What the kernels write for one image, behind it `max_dets` boxes, scores and labels.
+/// What the kernels write for one image, behind it `max_dets` boxes, scores, labels, items, and further values of each.
 struct alignas(16) ResultHeader {
     std::int32_t count;
     std::int32_t odd; ///< 1: nothing else is valid
     std::int32_t unused[2];
 };
 
-inline std::size_t result_bytes(int max_dets) {
+inline std::size_t result_bytes(int max_dets, int values) {
     constexpr std::size_t alignment = 16;
-    const std::size_t boxes = static_cast<std::size_t>(max_dets) * (sizeof(Box) + sizeof(float) + sizeof(std::int32_t));
+    const std::size_t one =
+        sizeof(Box) + sizeof(float) + 2 * sizeof(std::int32_t) + static_cast<std::size_t>(values) * sizeof(float);
+    const std::size_t boxes = static_cast<std::size_t>(max_dets) * one;
     return sizeof(ResultHeader) + (boxes + alignment - 1) / alignment * alignment;
 }
 
@@ -28,13 +30,17 @@ struct Result {
     Box* boxes;
     float* scores;
     std::int32_t* labels;
+    std::int32_t* items;
+    float* more;
 };
 
 TRTW_HOST_DEVICE Result result_at(void* results, std::size_t bytes, int max_dets, int image) {
     auto* begin = static_cast<unsigned char*>(results) + static_cast<std::size_t>(image) * bytes;
     auto* boxes = reinterpret_cast<Box*>(begin + sizeof(ResultHeader));
     auto* scores = reinterpret_cast<float*>(boxes + max_dets);
-    return {reinterpret_cast<ResultHeader*>(begin), boxes, scores, reinterpret_cast<std::int32_t*>(scores + max_dets)};
+    auto* labels = reinterpret_cast<std::int32_t*>(scores + max_dets);
+    auto* more = reinterpret_cast<float*>(labels + 2 * max_dets);
+    return {reinterpret_cast<ResultHeader*>(begin), boxes, scores, labels, labels + max_dets, more};
 }
 
 /// Candidates found so far; zeros before the first call, and after every one.

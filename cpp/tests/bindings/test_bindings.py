@@ -531,6 +531,14 @@ def test_a_detector_gives_boxes_and_the_outputs_that_are_asked_for() -> None:
         detector.run({"x": ONES})
 
 
+def test_further_values_come_with_the_boxes() -> None:
+    with native.Detector(native.Engine.twice(), rows_head(more=(0, 0, 1, 0), values=2)) as detector:
+        for _ in range(3):
+            found, _ = detector.run({"x": np.array([0, -0.5], np.float32)})
+            assert [array.tolist() for array in found[0]] == [[[1] * 4], [1], [1], [[1, 1]]]
+            assert found[1][3].shape == (0, 2)
+
+
 @pytest.mark.parametrize(
     ("changed", "words"),
     [

@@ -2,13 +2,16 @@
 #include "fake_cuda.hpp"
 #include "vision/head_kernel.hpp"
 
+#include <algorithm>
+
 namespace trtw::head {
 
 void launch_head(const Head& head, int images, const Room& room, cudaStream_t stream) {
     fake::enqueue(stream, [=] {
         for (int image = 0; image < images; ++image) {
             const FoundBoxes found = found_in(head, image);
-            const Result to = result_at(room.host, result_bytes(head.max_dets), head.max_dets, image);
+            const std::size_t bytes = result_bytes(head.max_dets, head.values);
+            const Result to = result_at(room.host, bytes, head.max_dets, image);
             *to.header = {static_cast<std::int32_t>(found.boxes.size()), found.odd ? 1 : 0, {0, 0}};
             for (std::size_t at = 0; at < found.boxes.size(); ++at) {
                 const auto& [corners, score, label] = found.boxes[at];
@@ -16,6 +19,7 @@ void launch_head(const Head& head, int images, const Room& room, cudaStream_t st
                 to.scores[at] = score;
                 to.labels[at] = label;
             }
+            std::ranges::copy(found.more, to.more);
         }
     });
 }

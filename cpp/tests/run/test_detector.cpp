@@ -82,6 +82,21 @@ TEST_CASE("boxes are those of the call, with and without a graph") {
     }
 }
 
+TEST_CASE("further values come with the boxes") {
+    HeadSpec with_more = spec();
+    with_more.more = {0, 2, row_length, 1};
+    with_more.values = 4;
+    Detector detector{rows(), {}, with_more};
+    for (int turn = 0; turn < 6; ++turn) {
+        Values values = row(static_cast<float>(turn), 0.5F);
+        const Values none = row(1, 0.0F);
+        values.insert(values.end(), none.begin(), none.end());
+        const auto boxes = found(detector, values);
+        CHECK(boxes[0].more == std::vector<float>(values.begin() + 2, values.begin() + 6));
+        CHECK(boxes[1].more.empty());
+    }
+}
+
 TEST_CASE("calls of other numbers of images leave the memory of a graph alone") {
     Detector detector{rows(), {}, spec()};
     for (int turn = 0; turn < 12; ++turn) {

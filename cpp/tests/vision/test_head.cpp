@@ -56,6 +56,26 @@ TEST_CASE("the better of two boxes of a class stays, and one of another class wi
     CHECK(found(all, two_alike).boxes.size() == 2);
 }
 
+TEST_CASE("further values of an item go with its box, and are finite") {
+    HeadSpec spec = anchors();
+    spec.more = {0, 18, 1, 3};
+    spec.values = 2;
+    std::vector<float> values = two_alike;
+    values.insert(values.end(), {1, 2, 3, 10, 20, 30});
+    const FoundBoxes boxes = found(spec, values, {1, 8, 3});
+    REQUIRE(boxes.boxes.size() == 3);
+    CHECK(boxes.more == std::vector<float>{2, 20, 3, 30, 2, 20});
+    values.back() = std::nanf("");
+    CHECK(found(spec, values, {1, 8, 3}).odd);
+    values.back() = 30;
+    values[18] = std::nanf(""); // of a box that a better one drops
+    CHECK(found(spec, values, {1, 8, 3}).odd);
+    spec.conf = 0.6;
+    CHECK_FALSE(found(spec, values, {1, 8, 3}).odd); // of no candidate
+    spec.values = 3;
+    CHECK_THROWS_AS(found(spec, values, {1, 8, 3}), UsageProblem);
+}
+
 TEST_CASE("what no detector gives is odd") {
     for (const float value : {std::nanf(""), 1.5F, -0.5F}) {
         std::vector<float> values = two_alike;

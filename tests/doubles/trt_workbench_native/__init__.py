@@ -451,7 +451,9 @@ class Detector:
         kept = kept[np.argsort(-kept[:, 4], kind="stable")][: self.spec.max_dets]
         if os.environ.get("TRTW_DOUBLE_FAULT") == "boxes":
             kept = kept[:-1]
-        return kept[:, :4].copy(), kept[:, 4].copy(), kept[:, 5].astype(np.int64)
+        first, values = getattr(self.spec, "more", (0, 0))[1], self.spec.values
+        more = [kept[:, first : first + values].copy()] if values else []
+        return kept[:, :4].copy(), kept[:, 4].copy(), kept[:, 5].astype(np.int64), *more
 
     def graph_status(self) -> str:
         return self._runner.graph_status()

@@ -80,13 +80,15 @@ def same(found: list[Any], expected: list[Any]) -> bool:
     )
 
 
-def test_boxes_behind_an_engine(native: Any, engines: Engines) -> None:
-    spec = rows_spec(native, conf=0.5)
+@pytest.mark.parametrize("further", [{}, {"more": (0, 2, 6, 1), "values": 4}])
+def test_boxes_behind_an_engine(native: Any, engines: Engines, further: dict[str, Any]) -> None:
+    spec = rows_spec(native, conf=0.5, **further)
     with native.Detector(engines("pictures"), spec) as detector:
         for turn in range(12):
             x = rows_input(turn, 1 + turn % 3)
             names = ["y"] if turn % 2 else []
             found, outputs = detector.run({"images": x}, outputs=names)
+            assert all(len(one) == (4 if further else 3) for one in found)
             assert same(found, native.find_boxes_cpu(spec, [x]))
             assert [*outputs] == names
         assert detector.graph_status().startswith("on: ")

@@ -11,7 +11,14 @@ from tests.onnx_text import write_onnx
 from tests.texts import refused
 
 from trt_workbench.backends.base import TensorSpec
-from trt_workbench.backends.images import DetectingSession, FoundOnDevice, Head, ImageSession, ImageTransform
+from trt_workbench.backends.images import (
+    DetectingSession,
+    FoundBoxes,
+    FoundOnDevice,
+    Head,
+    ImageSession,
+    ImageTransform,
+)
 from trt_workbench.backends.ort.cpu import OrtCpuBackend
 from trt_workbench.backends.preparation import Preparation
 from trt_workbench.core.errors import CheckFailed, ComponentMissing, DeviceFailure, UsageProblem
@@ -154,7 +161,7 @@ class RowsDouble:
             return FoundOnDevice(None, outputs)
         best = self.rows[::-1]
         one = best[:, :4], best[:, 4], best[:, 5].astype(np.int64) + self.wrong
-        return FoundOnDevice([one] * len(images), outputs if with_outputs else {})
+        return FoundOnDevice([FoundBoxes(*one)] * len(images), outputs if with_outputs else {})
 
 
 def finding(session: Any, place: Place | None = None) -> tuple[Any, str | None]:

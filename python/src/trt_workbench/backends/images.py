@@ -99,6 +99,9 @@ class Head:
         objectness: of "cells".
         labels: of the classes of "rows".
         background: of a value of each item that is no class, but must be finite.
+        more: of further values of an item, which go with its box.
+        values: how many of those an item has.
+        also: outputs that are needed in addition to the boxes.
         label_major: whether of equal scores the one of the first class counts, not that of the first item.
         logits: whether a score is the sigmoid of its value.
         sizes: of "cells", whether they are offsets in the cell and logarithms ("raw").
@@ -120,6 +123,9 @@ class Head:
     objectness: Place | None = None
     labels: Place | None = None
     background: Place | None = None
+    more: Place | None = None
+    values: int = 0
+    also: tuple[str, ...] = ()
     label_major: bool = False
     logits: bool = False
     sizes: Literal["by-value", "raw", "decoded"] = "by-value"
@@ -128,16 +134,31 @@ class Head:
     most: int = 0
 
 
+class FoundBoxes(NamedTuple):
+    """What a device found in one image, best first.
+
+    Attributes:
+        boxes: float32 [K, 4], in pixels of the input.
+        scores: float32 [K].
+        labels: int64 [K].
+        more: float32 [K, values], of a head that has further values.
+    """
+
+    boxes: NDArray[np.float32]
+    scores: NDArray[np.float32]
+    labels: NDArray[np.int64]
+    more: NDArray[np.float32] | None = None
+
+
 class FoundOnDevice(NamedTuple):
     """What a device found in images.
 
     Attributes:
-        boxes: of each image its boxes float32 [K, 4] in pixels of the input, scores float32 [K] and classes int64 [K],
-            best first; None where its outputs hold something that only the processor can judge.
-        outputs: the model's, if they were asked for or something has to be judged.
+        boxes: of each image; None where its outputs hold something that only the processor can judge.
+        outputs: the model's, if they were asked for or something has to be judged, else those of `Head.also`.
     """
 
-    boxes: list[tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.int64]]] | None
+    boxes: list[FoundBoxes] | None
     outputs: dict[str, NDArray[Any]]
 
 

@@ -192,8 +192,8 @@ class DetectingFeed(DeviceFeed):
         boxes, outputs = self._boxes.find_boxes(
             images, self._transform, self._head, with_outputs=with_outputs, **self._more(len(images))
         )
-        found = None if boxes is None else [Detections(*one) for one in boxes[:count]]
-        return Ran({name: array[:count] for name, array in outputs.items()}, found)
+        outputs = {name: array[:count] for name, array in outputs.items()}
+        return Ran(outputs, None if boxes is None else self._wanted.family.completed(boxes[:count], outputs))
 
 
 class Wanted(NamedTuple):
@@ -210,13 +210,18 @@ def _require_same(ran: Ran, wanted: Wanted) -> None:
     for index, (ours, theirs) in enumerate(
         zip(ran.found, decoded(wanted.family, ran.outputs, wanted.decoding), strict=True)
     ):
-        pairs = ((getattr(ours, name), getattr(theirs, name)) for name in ("boxes", "scores", "labels"))
-        if not all(identical(one, other) for one, other in pairs):
+        if not all(identical(one, other) for one, other in zip(arrays_of(ours), arrays_of(theirs), strict=True)):
             raise CheckFailed(
                 f"The boxes that the device found in image {index} of the first batch differ from those that the "
                 f"processor finds in the same outputs ({len(ours.scores)} and {len(theirs.scores)} boxes). Pass "
                 "--postprocess host, and report this."
             )
+
+
+def arrays_of(found: Detections) -> list[NDArray[Any]]:
+    """Return the arrays of boxes and of what a task adds to them."""
+    added = () if found.extra is None else vars(found.extra).values()
+    return [one for one in (*found[:3], *added) if isinstance(one, np.ndarray)]
 
 
 def make_feed(

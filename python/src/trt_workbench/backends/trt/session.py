@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from trt_workbench.backends.base import TensorSpec, check_inputs, closed
-from trt_workbench.backends.images import NOTHING, FoundOnDevice, Head, ImageTransform, Place
+from trt_workbench.backends.images import NOTHING, FoundBoxes, FoundOnDevice, Head, ImageTransform, Place
 from trt_workbench.backends.measuring import Samples, SamplingLimits
 from trt_workbench.backends.pooling import PooledState
 from trt_workbench.backends.state_session import StateSession
@@ -183,12 +183,12 @@ class TrtSession(StateSession):
             images_of_call = native.require("ImageBatch")(batch, self._letterbox_spec(transform))
             given = {self.inputs[0].name: images_of_call, **more}
             names = [spec.name for spec in self.outputs]
-            boxes, outputs = detector.run(given, outputs=names if with_outputs else [])
+            boxes, outputs = detector.run(given, outputs=names if with_outputs else [*head.also])
             is_odd = any(one is None for one in boxes[:count])
             if is_odd and not with_outputs:
                 _, outputs = detector.run(given, outputs=names)
         kept = {name: array[:count] for name, array in self._typed(outputs).items()}
-        return FoundOnDevice(None if is_odd else boxes[:count], kept)
+        return FoundOnDevice(None if is_odd else [FoundBoxes(*one) for one in boxes[:count]], kept)
 
     def _whole(
         self, images: Sequence[NDArray[np.uint8]], more: Mapping[str, NDArray[Any]]
@@ -323,7 +323,7 @@ class TrtSession(StateSession):
 
 def head_spec(head: Head, outputs: Sequence[str]) -> Any:
     """Return the core's form of a head, for an engine with outputs of these names."""
-    given = {field.name: getattr(head, field.name) for field in dataclasses.fields(head)}
+    given = {field.name: getattr(head, field.name) for field in dataclasses.fields(head) if field.name != "also"}
     for name, value in list(given.items()):
         if isinstance(value, Place):
             given[name] = (outputs.index(value.output), value.first, value.item, value.inner)

@@ -6,7 +6,7 @@ import abc
 import dataclasses
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
-from trt_workbench.backends.images import Head, ImageTransform
+from trt_workbench.backends.images import FoundBoxes, Head, ImageTransform
 from trt_workbench.backends.preparation import AS_THE_MODEL_SAYS, Preparation
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import NotFinite, UsageProblem
@@ -282,6 +282,22 @@ class Family(abc.ABC):
     def head(self, shapes: Mapping[str, tuple[int, ...]], settings: DecodeSettings) -> Head | None:  # noqa: ARG002
         """Return what `decode` does with outputs of these shapes, for a device; None where only the processor can."""
         return None
+
+    def completed(
+        self,
+        found: Sequence[FoundBoxes],
+        outputs: Mapping[str, NDArray[Any]],  # noqa: ARG002 - for those that override it
+    ) -> list[Detections]:
+        """Return what a device found in each image, as `decode` gives it.
+
+        Args:
+            found: what it found, with further values where `head` names some.
+            outputs: those of `Head.also`.
+
+        Raises:
+            CheckFailed: these outputs hold NaN or infinite values.
+        """
+        return [Detections(one.boxes, one.scores, one.labels) for one in found]
 
     def overlap(self, settings: DecodeSettings) -> float | None:
         """Return the overlap above which the lower-scored box of a class is dropped; None where none is dropped."""

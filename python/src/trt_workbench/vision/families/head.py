@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import dataclasses
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
+from trt_workbench.backends.images import Head, Place
 from trt_workbench.vision.extras import Columns
 from trt_workbench.vision.families.base import Detections, DetectorFacts, Family, not_finite
 
@@ -31,6 +33,16 @@ class YoloHead(Family):
     def more(cls, output: TensorSpec, facts: DetectorFacts) -> int:  # noqa: ARG003 - for those that override it
         """Return how many further values a row has, or raise DoesNotFit."""
         return 0
+
+    def also(self) -> tuple[str, ...]:
+        """Return the outputs that its task reads, other than that of the boxes."""
+        return ()
+
+    def with_more(self, head: Head, place: Place) -> Head:
+        """Return the head of a device with the further values of each row, of which `place` is the first."""
+        if (values := self.more(self.output, self.facts)) == 0:
+            return head
+        return dataclasses.replace(head, more=place, values=values, also=self.also())
 
     @abc.abstractmethod
     def _corners(self, boxes: NDArray[np.float32]) -> NDArray[np.float32]:

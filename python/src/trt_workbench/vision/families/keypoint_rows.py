@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
+
+from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
+from trt_workbench.backends.images import FoundBoxes
 from trt_workbench.vision.families.base import Detections, DetectorFacts, DoesNotFit
 from trt_workbench.vision.families.head import HeadRows, YoloHead
 from trt_workbench.vision.keypoints import Keypoints
@@ -24,6 +28,18 @@ class WithKeypoints(YoloHead):
     def more(cls, output: TensorSpec, facts: DetectorFacts) -> int:  # noqa: ARG003 - as of every head
         """Return how many values the keypoints of a box have, or raise DoesNotFit."""
         return math.prod(_shape(facts))
+
+    def completed(
+        self,
+        found: Sequence[FoundBoxes],
+        outputs: Mapping[str, NDArray[Any]],  # noqa: ARG002 - as of every family
+    ) -> list[Detections]:
+        """Return boxes that a device found, with their keypoints, as `Family.completed`."""
+        shape, made = _shape(self.facts), []
+        for one in found:
+            assert one.more is not None  # as the head names them
+            made.append(Detections(one.boxes, one.scores, one.labels, Keypoints.of_model(one.more, shape)))
+        return made
 
     def _made(self, rows: HeadRows) -> Detections:
         return super()._made(rows)._replace(extra=Keypoints.of_model(rows.more, _shape(self.facts)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
+from trt_workbench.backends.images import FoundBoxes
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.vision.extras import Columns, Extra
 from trt_workbench.vision.families.base import DecodeSettings, Detections, DetectorFacts, DoesNotFit, not_finite
@@ -46,7 +47,22 @@ class WithMasks(YoloHead):
 
     def decode(self, outputs: Mapping[str, NDArray[Any]], settings: DecodeSettings | None = None) -> list[Detections]:
         """Return boxes with what makes masks of them, as `Family.decode`."""
-        found, prototypes = super().decode(outputs, settings), prototypes_of(self.output, self.facts)
+        return self._weighed(super().decode(outputs, settings), outputs)
+
+    def also(self) -> tuple[str, ...]:
+        """Return the output with the prototypes."""
+        return (prototypes_of(self.output, self.facts).name,)
+
+    def completed(self, found: Sequence[FoundBoxes], outputs: Mapping[str, NDArray[Any]]) -> list[Detections]:
+        """Return boxes that a device found, with what makes masks of them, as `Family.completed`."""
+        made = []
+        for one in found:
+            assert one.more is not None  # as the head names them
+            made.append(Detections(one.boxes, one.scores, one.labels, Columns(one.more)))
+        return self._weighed(made, outputs)
+
+    def _weighed(self, found: list[Detections], outputs: Mapping[str, NDArray[Any]]) -> list[Detections]:
+        prototypes = prototypes_of(self.output, self.facts)
         (planes,) = self.read(outputs, prototypes.name)
         if planes.ndim != 4 or planes.shape[:2] != (len(found), prototypes.shape[1]):
             raise UsageProblem(

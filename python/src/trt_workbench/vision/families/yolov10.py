@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
-from trt_workbench.backends.images import Head
+from trt_workbench.backends.images import Head, Place
 from trt_workbench.vision.families.base import (
     DecodeSettings,
     Detections,
@@ -59,9 +59,10 @@ class YoloV10(YoloHead):
     def head(self, shapes: Mapping[str, tuple[int, ...]], settings: DecodeSettings) -> Head | None:
         """Return what is done with outputs of these shapes, as `Family.head`."""
         _, rows, columns = shapes[self.output.name]
-        if self.task != "boxes" or columns != 6:
+        if self.task == "rotated" or columns != 6 + self.more(self.output, self.facts):
             return None
-        return rows_head(self, self.output.name, columns, rows, settings)
+        head = rows_head(self, self.output.name, columns, rows, settings)
+        return self.with_more(head, Place(self.output.name, 6, columns))
 
     def _candidates(self, image: NDArray[np.float32], conf: float) -> Detections:
         rows, scores, labels = row_detections(self, image, conf, self.more(self.output, self.facts))

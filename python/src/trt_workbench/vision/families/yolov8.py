@@ -76,10 +76,13 @@ class YoloV8(YoloHead):
         """Return what is done with outputs of these shapes, as `Family.head`."""
         _, rows, columns = shapes[self.output.name]
         channels, anchors = (columns, rows) if self.transposed else (rows, columns)
-        if self.task != "boxes" or self.class_count is None or channels != 4 + self.class_count:
+        if self.task == "rotated" or self.class_count is None:
+            return None
+        more = 4 + self.class_count
+        if channels != more + self.more(self.output, self.facts):
             return None
         item, inner = (channels, 1) if self.transposed else (1, anchors)
-        return Head(
+        head = Head(
             *self.input_size,
             items=anchors,
             classes=self.class_count,
@@ -93,6 +96,7 @@ class YoloV8(YoloHead):
             most=_MAX_CANDIDATES,
             max_dets=settings.max_dets,
         )
+        return self.with_more(head, Place(self.output.name, more * inner, item, inner))
 
     def _candidates(self, image: NDArray[np.float32], conf: float) -> Detections:
         head, more = image.T if self.transposed else image, self.more(self.output, self.facts)
