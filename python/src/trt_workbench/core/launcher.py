@@ -24,6 +24,7 @@ _WITHOUT_TASKS = {
     "setup-ort-rtx": "pip install onnxruntime-ep-nv-tensorrt-rtx==0.5.0",
     "setup-ray": "pip install 'ray>=2.60'",
     "setup-parquet": "pip install 'pyarrow>=21'",
+    "setup-soundfile": "pip install 'soundfile>=0.13'",
     "setup-served": "pip install 'tritonclient[grpc]==2.73.0'",
 }
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import wave
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,10 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.core.array_files import load_arrays, numpy_dtype
-from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.hashing import hash_file
-from trt_workbench.core.input_files import open_regular
+from trt_workbench.stream.audio import AUDIO_SUFFIXES, read_audio
 from trt_workbench.stream.contract.contract import Contract
 from trt_workbench.stream.contract.front_ends import front_end
 from trt_workbench.stream.contract.log_mel import BINS, HOP, SAMPLE_RATE, log_mel
@@ -109,7 +107,7 @@ def open_stream(contract: Contract, source: str, frames: int, seed: int) -> Stre
 
     Args:
         contract: says what the signal is.
-        source: "random", "code", or a path that ends in .npy or .wav.
+        source: "random", "code", or a path that ends in .npy, .wav or .flac.
         frames: that are needed; a file may have fewer.
         seed: of what is drawn.
 
@@ -135,9 +133,9 @@ def open_stream(contract: Contract, source: str, frames: int, seed: int) -> Stre
             signal_of_audio(contract, samples, SAMPLE_RATE, "the code", frames), {"kind": CODE, "seed": seed}
         )
     path = Path(source)
-    readers = {".npy": _features, ".wav": _audio}
+    readers = {".npy": _features, **dict.fromkeys(AUDIO_SUFFIXES, _audio)}
     if path.suffix.lower() not in readers:
-        raise UsageProblem(f"The input must be random, code, or a .npy or .wav file, not: {source}")
+        raise UsageProblem(f"The input must be random, code, or a .npy, .wav or .flac file, not: {source}")
     if not path.is_file():
         raise UsageProblem(f"The input file does not exist: {path}")
     signal = readers[path.suffix.lower()](contract, path, frames)
@@ -193,47 +191,8 @@ def _features(contract: Contract, path: Path, frames: int) -> NDArray[Any]:
 
 def _audio(contract: Contract, path: Path, frames: int) -> NDArray[Any]:
     most = frames * max(HOP, math.prod(_shape(contract, 1)))  # samples that the frames are made of, or more
-    samples, rate = read_wav(path, most=most)
+    samples, rate = read_audio(path, most=most)
     return signal_of_audio(contract, samples, rate, str(path), frames)
-
-
-def read_wav(
-    path: Path, offset: float = 0.0, duration: float | None = None, most: int = 2**40
-) -> tuple[NDArray[np.float32], int]:
-    """Return samples between -1 and 1, and how many there are in a second.
-
-    Args:
-        path: of a WAV file of 16-bit PCM with one channel.
-        offset: seconds from its start.
-        duration: in seconds; to its end by default.
-        most: samples.
-
-    Raises:
-        UsageProblem: it is no such file, or it ends before the part that is asked for.
-    """
-    try:
-        with open_regular(path) as opened, wave.open(opened, "rb") as file:
-            rate, width = file.getframerate(), file.getsampwidth()
-            channels, whole = file.getnchannels(), file.getnframes()
-            start = round(offset * rate)
-            count = whole - start if duration is None else round(duration * rate)
-            if 0 < start < whole:
-                file.setpos(start)
-            data = file.readframes(min(count, whole, most)) if (width, channels) == (2, 1) and start < whole else b""
-    except (wave.Error, EOFError, OSError, RuntimeError) as error:
-        raise UsageProblem(f"The file cannot be read as WAV ({str(error) or 'it ends too early'}): {path}") from error
-    if width != 2 or channels != 1:
-        raise UsageProblem(
-            f"Audio must be 16-bit PCM with one channel; this file has {8 * width} bits and "
-            f"{counted(channels, 'channel')}: {path}"
-        )
-    # a duration is written with a few digits
-    if (start and start >= whole) or (duration is not None and start + count > whole + 0.01 * rate):
-        end = "its end" if duration is None else f"{offset + duration:g} s"
-        raise UsageProblem(
-            f"The audio ends at {whole / rate:.2f} s, and the part from {offset:g} s to {end} was asked for: {path}"
-        )
-    return np.frombuffer(data[: len(data) // 2 * 2], "<i2").astype(np.float32) / np.float32(2**15), rate
 
 
 def signal_of_audio(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
@@ -13,8 +13,8 @@ from pydantic import AliasChoices, Field
 
 from trt_workbench.core.documents import Open, read_lines
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.stream.audio import read_audio
 from trt_workbench.stream.contract.log_mel import SAMPLE_RATE
-from trt_workbench.stream.input import read_wav
 from trt_workbench.stream.transcribe.spoken_code import HELD_OUT_UTTERANCES, utterance
 
 _Seconds = Annotated[float, Field(ge=0, le=1e6)]
@@ -37,7 +37,7 @@ class Utterance:
     Attributes:
         name: of it in records.
         text: that is right.
-        audio: WAV file; None for the utterance of the code with the number `seed`.
+        audio: WAV or FLAC file; None for the utterance of the code with the number `seed`.
         offset: seconds from the start of the file.
         duration: in seconds; None to the end of the file.
         seed: of the code.
@@ -53,10 +53,10 @@ class Utterance:
     constants: Mapping[str, float | str] = field(default_factory=dict)
 
     def samples(self) -> tuple[NDArray[np.float32], int]:
-        """Return the audio and its sample rate. Raises UsageProblem as `read_wav`."""
+        """Return the audio and its sample rate. Raises UsageProblem as `read_audio`."""
         if self.audio is None:
             return utterance(self.seed).samples, SAMPLE_RATE
-        return read_wav(self.audio, self.offset, self.duration)
+        return read_audio(self.audio, self.offset, self.duration)
 
 
 def read_manifest(path: Path, most: int | None = None) -> list[Utterance]:
@@ -80,9 +80,9 @@ def read_manifest(path: Path, most: int | None = None) -> list[Utterance]:
     return found
 
 
-def code_utterances(most: int | None = None) -> list[Utterance]:
-    """Return the embedded utterances, on which nothing was trained."""
-    seeds = HELD_OUT_UTTERANCES[:most]
+def code_utterances(most: int | None = None, seeds: Sequence[int] = HELD_OUT_UTTERANCES) -> list[Utterance]:
+    """Return the embedded utterances, on which nothing was trained, or others of the code."""
+    seeds = seeds[:most]
     return [Utterance(f"code {place}", utterance(seed).text, seed=seed) for place, seed in enumerate(seeds)]
 
 
