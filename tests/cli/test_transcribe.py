@@ -129,6 +129,49 @@ def test_a_precision_that_writes_other_words_fails(tmp_path: Path) -> None:
     assert changed[0]["found"] in page
 
 
+def test_the_same_audio_in_other_chunks_and_whole(tmp_path: Path) -> None:
+    """A causal encoder hears the same in chunks of any size; what differs is how long a word waits."""
+    offline = shutil.copytree(embedded_model(ENCODER).parent, tmp_path / "offline")
+    contract = json.loads((offline / "contract.json").read_text())
+    contract["chunking"]["later"] = contract["chunking"]["first"] = {"size": 121, "left_context": 9}
+    (offline / "large.json").write_text(json.dumps(contract))
+    asked = ("17", "121", "whole", str(offline / "large.json"))
+    asked = (*asked, f"{offline / 'streaming-encoder.onnx'}={offline / 'contract.json'}")
+    words = [word for one in asked for word in ("--also", one)]
+    printed = stdout_of(*QUICK, "--transcribe", "--utterances", 6, *words, "--report", "--output", tmp_path / "run")
+    found = json.loads((tmp_path / "run" / "metrics.json").read_text())["transcription"]
+    reference, ways = found["sides"][0], found["ways"]
+    assert [one["name"] for one in ways] == [
+        "chunks of 17 frames",
+        "chunks of 121 frames",
+        "whole utterances",
+        asked[3],
+        f"{asked[4]}, whole utterances",
+    ]
+    assert {one["utterances_changed"] for one in ways} == {0}
+    assert {one["difference"]["value"] for one in ways} == {0}
+    assert {one["wer"]["value"] for one in ways} == {reference["wer"]["value"]}
+    assert [one["hop_seconds"] for one in ways] == [0.08, 1.12, None, 1.12, None]
+    least, large, whole, same, offline_too = (one["word_delay_ms"]["p50"] for one in ways)
+    assert least < reference["word_delay_ms"]["p50"] < large < whole
+    assert 200 < reference["word_delay_ms"]["p50"] < 700
+    assert abs(same - large) < 200
+    assert offline_too > 1000
+    assert "also heard" in printed
+    assert "The same audio heard in other ways" in (tmp_path / "run" / "report.html").read_text()
+
+
+def test_other_ways_that_there_are_not(tmp_path: Path) -> None:
+    silent = tmp_path / "c.json"
+    contract = json.loads((embedded_model(ENCODER).parent / "contract.json").read_text())
+    silent.write_text(json.dumps({name: one for name, one in contract.items() if name != "decoding"}))
+    said = []
+    for way in ("0", "9", "18", "half", "none.json", "m.plan=c.json", silent, f"none.onnx={silent}"):
+        said.append(stderr_of(*QUICK, "--transcribe", "--utterances", 2, "--also", way).splitlines()[-1])
+    said.append(stderr_of(*QUICK, "--also", "whole").splitlines()[-1])
+    held(*said)
+
+
 def _written(folder: Path, count: int) -> list[dict[str, str]]:
     for number, seed in enumerate(HELD_OUT_UTTERANCES[:count]):
         write_wav(folder / f"{number}.wav", utterance(seed).samples)

@@ -18,7 +18,7 @@ from trt_workbench.decide.chart import draw_decision
 from trt_workbench.decide.document import BASELINE, Decision, DecisionRow
 from trt_workbench.decide.judge import judged
 from trt_workbench.decide.settings import DecideSettings
-from trt_workbench.decide.task import Detection
+from trt_workbench.decide.task import TRANSCRIPTION, Detection
 from trt_workbench.decide.tried import DraftRow
 from trt_workbench.model.low_precision.evidence import Evidence, evidence_in
 from trt_workbench.model.opened import Model, sha256_of
@@ -26,6 +26,7 @@ from trt_workbench.model.precision import precision_label
 from trt_workbench.quantize import ClassLoss, coco_scores, draw_search
 from trt_workbench.report.page import render
 from trt_workbench.report.style import WIDE, label, plots_folder
+from trt_workbench.stream import read_words
 from trt_workbench.vision import (
     LEAST_ANNOTATIONS,
     SCORE_THRESHOLD,
@@ -139,7 +140,7 @@ def _one_work(tried: Sequence[DraftRow], documents: Sequence[CocoMetrics], recor
 
 
 _PHONE = 4.0  # inches, in which text keeps its size on a phone
-_CLASSES, _PICTURES = 8, 4
+_CLASSES, _PICTURES, _TEXTS = 8, 4, 8
 
 
 @dataclass(frozen=True)
@@ -186,6 +187,8 @@ def shown(directory: Path, decision: Decision) -> dict[str, Any]:
         "least": LEAST_ANNOTATIONS,
         "pictures": _pictures(directory, decision),
         "builds": builds_of(directory),
+        "texts": _texts(directory, decision),
+        "changed": row.label if (row := looked_at(decision)) else "",
         "search": search,
         "search_pictures": draw_search(search, plots, "search-") if search else {},
     }
@@ -275,6 +278,18 @@ def _pictures(directory: Path, decision: Decision) -> list[GalleryEntry]:
             url = save_picture(picture, gallery / f"difference-{number}.jpg")
             drawn.append(GalleryEntry(_caption(before[image_id], after[image_id], row), url))
     return drawn
+
+
+def _texts(directory: Path, decision: Decision) -> list[tuple[str, str, str, str]]:
+    """Return utterances that a row writes in another way than the baseline, those with most further errors first."""
+    baseline = decision.row(*decision.baseline) if decision.baseline else None
+    row = looked_at(decision)
+    if baseline is None or row is None or not (baseline.directory and row.directory) or decision.task != TRANSCRIPTION:
+        return []
+    before, after = (read_words(directory / str(one.directory)) for one in (baseline, row))
+    changed = [place for place, text in enumerate(before.found) if text != after.found[place]]
+    changed.sort(key=lambda place: before.word_errors[place] - after.word_errors[place])
+    return [(before.names[one], before.right[one], before.found[one], after.found[one]) for one in changed[:_TEXTS]]
 
 
 def _apart(before: ImageRecord, after: ImageRecord) -> tuple[float, int]:

@@ -16,6 +16,7 @@ from trt_workbench.bench import (
     ModelEntry,
     RuntimeEntry,
     ScenarioEntry,
+    ScenarioKind,
     expand,
     session_options,
     unavailable_backends,
@@ -300,7 +301,7 @@ class DecideRun:
         The session is asked for what the bench will ask for, so that an engine is scored and timed, not two of a kind.
         """
         assert one.path is not None  # as it waits for its score
-        asked = session_options(expand(self._config([one], 1))[0], one.path, {})
+        asked = session_options(expand(self._config([one], 1))[0], one.path, {}, self.subject.task.contract)
         return self.subject.task.request(one, asked, self.settings, baseline)
 
     def _measure(self, rows: Sequence[DraftRow]) -> list[Record]:
@@ -340,15 +341,17 @@ class DecideRun:
             )
             for one in rows
         )
+        contract = self.subject.task.contract
+        kind: ScenarioKind = "stream" if contract else "arrays"
         return BenchConfig(
             title=self.subject.model.path.name,
             seed=self.settings.seed,
             repetitions=repetitions,
             measure=MEASURE,
             timeout_s=_TIMEOUT_S,
-            models={MODEL: ModelEntry(path=self.subject.model.path, files=files)},
+            models={MODEL: ModelEntry(path=self.subject.model.path, files=files, contract=contract)},
             runtimes=runtimes,
-            scenarios={SCENARIO: ScenarioEntry(kind="arrays", batch=self.settings.batch, **self._sizes)},
+            scenarios={SCENARIO: ScenarioEntry(kind=kind, batch=self.settings.batch, **self._sizes)},
         )
 
     def _options(self, one: DraftRow) -> dict[str, Any]:

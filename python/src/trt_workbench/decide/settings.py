@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from trt_workbench.core.errors import UsageProblem, did_you_mean
 from trt_workbench.core.precision import precisions as all_precisions
 from trt_workbench.core.settings import AllowUnverified, BuildsOption, OptionsByBackend, Seed, Setting
+from trt_workbench.stream import RATES
 from trt_workbench.vision import AT_THRESHOLD, SCORE_THRESHOLD, at_threshold
 
 PRECISIONS = all_precisions()
@@ -39,12 +40,15 @@ def precisions(option: str, text: str) -> tuple[str, ...]:
 
 
 def kept(option: str, text: str) -> tuple[str, ...]:
-    """Return names of figures, such as "AP" and "f1@0.25". Raises UsageProblem for an unknown one."""
+    """Return names of figures, such as "AP", "f1@0.25" and "WER". Raises UsageProblem for an unknown one."""
     found = []
     for name in names(option, text):
         figure, _, at = name.partition("@")
-        if name != AP and figure not in AT_THRESHOLD:
-            known = (AP, *(at_threshold(one, SCORE_THRESHOLD) for one in AT_THRESHOLD))
+        if name in (AP, *RATES):
+            found.append(name)
+            continue
+        if figure not in AT_THRESHOLD:
+            known = (AP, *RATES, *(at_threshold(one, SCORE_THRESHOLD) for one in AT_THRESHOLD))
             raise UsageProblem(f"{option}: there is no figure {name!r}; {did_you_mean(name, known)}")
         try:
             threshold = float(at) if "@" in name else SCORE_THRESHOLD
@@ -52,7 +56,7 @@ def kept(option: str, text: str) -> tuple[str, ...]:
             threshold = math.nan
         if not 0 <= threshold <= 1:
             raise UsageProblem(f"{option}: a threshold is a number from 0 to 1, as in {figure}@0.25, not {at!r}.")
-        found.append(name if name == AP else at_threshold(figure, threshold))
+        found.append(at_threshold(figure, threshold))
     return tuple(dict.fromkeys(found))
 
 
@@ -74,7 +78,10 @@ class DecideSettings:
 
     data: Annotated[
         Path | None,
-        Setting("Images or a data set of a detector, or .npy or .npz files or a text; embedded scenes by default."),
+        Setting(
+            "Images or a data set of a detector, .npy or .npz files, a text, or with --contract a manifest of "
+            "utterances; the embedded scenes or utterances by default."
+        ),
     ] = None
     annotations: Annotated[Path | None, Setting("COCO annotation file of the images.")] = None
     backends: Annotated[
@@ -94,8 +101,8 @@ class DecideSettings:
     keep: Annotated[
         tuple[str, ...],
         Setting(
-            "Figures of a detector to keep within --max-loss, comma-separated: AP, or at a score threshold f1@0.25, "
-            "precision@0.25, recall@0.25, ece@0.25.",
+            "Figures to keep within --max-loss, comma-separated: of a detector AP, or at a score threshold f1@0.25, "
+            "precision@0.25, recall@0.25, ece@0.25; of utterances WER, token_error_rate.",
             kind=str,
             read=kept,
             default=AP,
@@ -107,8 +114,8 @@ class DecideSettings:
         Setting("Annotations (COCO's, data.yaml) of the --calibration images, for the search for int8-mixed."),
     ] = None
     score: Annotated[
-        Literal["ap", "top1", "cosine", "perplexity"] | None,
-        Setting("Without --annotations: top1 and cosine compare with fp32; perplexity needs a text."),
+        Literal["ap", "top1", "cosine", "perplexity", "wer"] | None,
+        Setting("Without --annotations: top1 and cosine compare with fp32; perplexity needs a text, wer a manifest."),
     ] = None
     search: Annotated[
         bool, Setting("Search for int8-mixed on calibration data that are not scored, if there are any.")

@@ -15,7 +15,7 @@ from trt_workbench.core.hashing import hash_arrays, hash_file
 from trt_workbench.core.workspace import embedded_model
 from trt_workbench.decide.document import BASELINE
 from trt_workbench.decide.settings import AP, DecideSettings
-from trt_workbench.decide.task import SCORED_SAMPLES, Detection, Likeness, Task
+from trt_workbench.decide.task import SCORED_SAMPLES, Detection, Likeness, Task, WordsTask
 from trt_workbench.engine.calibration import holds_images
 from trt_workbench.model.graph_types import read_precision
 from trt_workbench.model.low_precision.kinds import RANDOM
@@ -32,7 +32,9 @@ from trt_workbench.quantize import (
     SearchSettings,
     calibration_data,
     require_batch_first,
+    spoken_in,
 )
+from trt_workbench.stream import CODE, RATES, Spoken, read_contract, read_tensors, spoken_by
 from trt_workbench.vision import (
     ON_SCENES,
     DataPlace,
@@ -150,6 +152,8 @@ def subject_of(
             raise UsageProblem("--calibration-annotations needs --calibration, the folder of their images.")
         if not settings.calibration_annotations.exists():
             raise UsageProblem(f"The calibration annotations do not exist: {settings.calibration_annotations}")
+    if spoken := _spoken(model, settings, calibration):
+        return spoken
     if settings.data is None and settings.split is not None:
         raise UsageProblem("--split needs --data.")
     if settings.data is None and settings.annotations is None:
@@ -184,6 +188,48 @@ def subject_of(
     return _searched(
         Subject(model, task, calibration), settings, SearchSettings(annotations=settings.calibration_annotations)
     )
+
+
+def _spoken(model: Model, settings: DecideSettings, calibration: CalibrationSettings) -> Subject | None:
+    """Return the subject of a streaming encoder that transcribes; None of any other model.
+
+    Raises:
+        UsageProblem: an option is of images, or contract, manifest and model do not fit one another.
+    """
+    source = None if settings.data is None else str(settings.data)
+    asked = calibration.contract, calibration.plain_texts, calibration.tail_ms
+    if (spoken := spoken_by(model.path, source or CODE, *asked)) is None:
+        if wrong := [name for name in settings.keep if name in RATES] or settings.score == "wer":
+            option = "--score wer" if wrong is True else f"--keep {','.join(wrong)}"
+            raise UsageProblem(f"{option} is of a streaming encoder; name its contract with --contract.")
+        return None
+    if source is None and calibration.contract is not None:
+        raise UsageProblem("With --contract the data to score are a manifest of utterances; pass it with --data.")
+    if settings.annotations is not None or settings.split is not None:
+        raise UsageProblem("--annotations and --split are of images; utterances have their texts in the manifest.")
+    if settings.score not in (None, "wer"):
+        raise UsageProblem(f"--score {settings.score} is not for utterances, which are scored by --score wer.")
+    if wrong := [name for name in settings.keep if name not in (AP, *RATES)]:
+        raise UsageProblem(f"--keep {','.join(wrong)} is of a detector; utterances have {' and '.join(RATES)}.")
+    read_contract(spoken.contract_path, read_tensors(model.path))
+    spoken.speech(spoken.utterances[: settings.limit])  # what does not fit is refused before anything is made
+    if calibration.calibration is None:
+        calibration = replace(calibration, calibration=source or CODE)
+    keep = tuple(dict.fromkeys(RATES[0] if name == AP else name for name in settings.keep))
+    task = WordsTask(spoken, _heard_twice(model, spoken, calibration), keep, settings.limit)
+    return _searched(Subject(model, task, calibration), settings, SearchSettings(score="wer"))
+
+
+def _heard_twice(model: Model, scored: Spoken, calibration: CalibrationSettings) -> bool:
+    """Whether ranges may be found on an utterance that is scored."""
+    used = spoken_in(model.path, calibration)
+    if used is None or used.source == scored.source:
+        return used is not None
+    places = (
+        {(one.audio and one.audio.resolve(), one.seed, one.offset) for one in each.utterances}
+        for each in (used, scored)
+    )
+    return bool(set.intersection(*places))
 
 
 def _images_of(place: DataPlace) -> Path:

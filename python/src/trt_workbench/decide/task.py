@@ -1,4 +1,4 @@
-"""What a model is scored by: AP of a detector, agreement of top-1 or likeness of outputs of any other."""
+"""What a model is scored by: AP of a detector, WER of a streaming encoder, agreement or likeness of any other."""
 
 from __future__ import annotations
 
@@ -21,9 +21,12 @@ from trt_workbench.quantize import (
     array_scores,
     calibration_data,
     coco_scores,
+    word_scores,
 )
+from trt_workbench.stream import RATES, Spoken
 from trt_workbench.vision import SCORE_THRESHOLD, at_threshold, calibration_images, read_dataset, threshold_in
 
+TRANSCRIPTION = "transcription"
 SCORED_SAMPLES = 64
 """Of texts and arrays, where --limit says no number."""
 
@@ -73,6 +76,10 @@ class Task(Protocol):
     def samples_of(self, model: Model) -> Iterator[Sample]:
         """Yield some of what is scored, as a model takes it. Raises UsageProblem."""
 
+    @property
+    def contract(self) -> Path | None:
+        """Of a streaming model: a timed call is then a chunk of streams."""
+
     def sizes(self) -> dict[str, Any]:
         """Return what a timed call needs besides its batch: fields of the bench's `ScenarioEntry`."""
 
@@ -102,6 +109,7 @@ class Detection:
     keep: tuple[str, ...] = (AP,)
     unit: str = "images"
     split: str | None = None
+    contract: Path | None = None
 
     @classmethod
     def kept(cls, names: Sequence[str], decided_by: str) -> dict[str, Any]:
@@ -191,6 +199,7 @@ class Likeness:
     overlap: bool = False
     name: str = "likeness"
     unit: str = "samples"
+    contract: Path | None = None
 
     @property
     def figure(self) -> str:
@@ -244,3 +253,74 @@ class Likeness:
                 if axis and not isinstance(dim, int):
                     found[dim or f"{tensor.name}.{axis}"] = sample[tensor.name].shape[axis - 1]
         return {"dims": found}
+
+
+@dataclass(frozen=True)
+class WordsTask:
+    """The error rates of a streaming encoder whose frames become words.
+
+    Attributes:
+        spoken: the utterances.
+        overlap: whether ranges are found on the utterances that are scored.
+        keep: names of the rates that are to be kept, the first of which is shown everywhere.
+        limit: most utterances.
+    """
+
+    spoken: Spoken
+    overlap: bool = False
+    keep: tuple[str, ...] = RATES[:1]
+    limit: int | None = None
+    name: str = TRANSCRIPTION
+    unit: str = "utterances"
+
+    @property
+    def figure(self) -> str:
+        """Name of the score."""
+        return self.keep[0]
+
+    @property
+    def data(self) -> str:
+        """Where the samples are."""
+        return self.spoken.source
+
+    @property
+    def contract(self) -> Path:
+        """Of the encoder."""
+        return self.spoken.contract_path
+
+    def request(
+        self, one: DraftRow, asked: SessionOptions, settings: DecideSettings, baseline: Path | None
+    ) -> dict[str, Any]:
+        """Return the request for `quantize/worker.py`."""
+        del baseline  # errors are counted from the right texts
+        return {
+            "verb": "words",
+            "model": str(one.path),
+            "contract": str(self.contract),
+            "source": self.spoken.source,
+            "plain_texts": self.spoken.plain_texts,
+            "tail_ms": self.spoken.tail_ms,
+            "limit": self.limit,
+            "folder": str(one.folder),
+            "backend": one.backend,
+            "precision": asked.precision,
+            "options": asked.extra,
+            "shapes": asked.shapes and str(asked.shapes),
+            "allow_unverified": settings.allow_unverified,
+        }
+
+    def scores(self, one: DraftRow, seed: int) -> ResampledScore:
+        """Return the score that the worker has written."""
+        assert one.folder is not None  # as it was scored
+        return word_scores(one.folder, seed, tuple(dict.fromkeys((*self.keep, *RATES))))
+
+    def samples_of(self, model: Model) -> Iterator[Sample]:
+        """Yield the signals of some utterances: what calibration feeds of them is compared, not the states."""
+        del model
+        name, _ = self.spoken.contract.signal
+        for one in self.spoken.utterances[: self.limit][:SCORED_SAMPLES]:
+            yield {name: self.spoken.signal(one).ravel()}
+
+    def sizes(self) -> dict[str, Any]:
+        """Return nothing: the contract says the chunks."""
+        return {}

@@ -4,6 +4,7 @@ from .data import Half as Half
 from .data import Sample as Sample
 from .data import calibration_data as calibration_data
 from .data import require_batch_first as require_batch_first
+from .data import spoken_in as spoken_in
 from .document import ClassLoss as ClassLoss
 from .document import RowScore as RowScore
 from .document import SearchDocument as SearchDocument
@@ -22,4 +23,5 @@ from .search_report import draw_search as draw_search
 from .settings import CalibrationSettings as CalibrationSettings
 from .settings import ScoreSettings as ScoreSettings
 from .settings import SearchSettings as SearchSettings
+from .words import word_scores as word_scores
 from .worker import TARGET as TARGET

@@ -11,9 +11,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from trt_workbench.backends.base import TensorSpec
+from trt_workbench.backends.base import SessionOptions, TensorSpec
 from trt_workbench.backends.images import ImageTransform
 from trt_workbench.backends.measure.inputs import complete_shapes, random_inputs
+from trt_workbench.backends.registry import load_reference
 from trt_workbench.backends.torch.llm_tokenizer import load_tokenizer
 from trt_workbench.core.array_files import count_rows
 from trt_workbench.core.counts import counted
@@ -27,6 +28,7 @@ from trt_workbench.model.llm_directory import examine_llm_directory
 from trt_workbench.model.low_precision.kinds import RANDOM
 from trt_workbench.model.opened import Model
 from trt_workbench.quantize.settings import FEWEST_SAMPLES, CalibrationSettings
+from trt_workbench.stream import CALIBRATION_CODE, CODE, Spoken, Utterance, spoken_by
 from trt_workbench.vision import calibration_images, family_of, hash_images
 
 Sample = Mapping[str, NDArray[Any]]
@@ -52,6 +54,7 @@ class CalibrationData:
         transform: how files become tensors.
         random: whether the samples are noise.
         read: yields the samples by input, without the batch dimension, in the order of `names`.
+        whole: whether a sample is a call with its batch dimension instead, of its own shape.
         notes: returns what the user should know about the samples read so far, in sentences.
     """
 
@@ -61,6 +64,7 @@ class CalibrationData:
     random: bool
     read: Callable[[], Iterator[Sample]]
     notes: Callable[[], list[str]] = list
+    whole: bool = False
 
 
 @dataclass(frozen=True)
@@ -107,9 +111,21 @@ class Batch:
         return bool((errors(filled, source) <= 1e-4 * top).all())
 
 
+@dataclass(frozen=True)
+class WholeCall(Batch):
+    """A sample that is a call, such as a chunk of a stream with its states."""
+
+    def samples(self) -> Iterator[Sample]:
+        """Yield the inputs, flat, as only their statistics are alike from call to call."""
+        yield {name: array.ravel() for name, array in self.inputs.items()}
+
+
 def batches(data: CalibrationData, size: int) -> Iterator[Batch]:
-    """Yield the samples in batches of `size`."""
+    """Yield the samples in batches of `size`; those that are calls one by one."""
     samples = zip(data.names, data.read(), strict=True)
+    if data.whole:
+        yield from (WholeCall([name], dict(sample), 1) for name, sample in samples)
+        return
     while taken := list(itertools.islice(samples, size)):
         rows = [sample for _, sample in itertools.islice(itertools.cycle(taken), size)]
         stacked = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
@@ -138,6 +154,8 @@ def calibration_data(model: Model, settings: CalibrationSettings, half: Half | N
         raise UsageProblem(f"Input {empty[0]} was exported with a batch of 0 and takes no sample: {model.path}")
     if settings.calibration == RANDOM:
         return _random(model, inputs, settings)
+    if spoken := spoken_in(model.path, settings):
+        return _chunks(model, spoken, settings, half)
     require_batch_first(model)
     path = Path(settings.calibration)
     if path.suffix in _TEXT and path.exists():
@@ -182,9 +200,26 @@ def _names_a_batch(dim: int | str | None) -> bool:
     return isinstance(dim, str) and (dim in _LETTERS or "batch" in dim.lower())
 
 
-def data_hash(calibration: str | None) -> str:
+def spoken_in(model: Path, settings: CalibrationSettings) -> Spoken | None:
+    """Return the utterances that calibrate a model of streams; None of any other model, and of noise."""
+    if settings.calibration is None or settings.calibration == RANDOM:
+        return None
+    source = CALIBRATION_CODE if settings.calibration == CODE else settings.calibration
+    return spoken_by(model, source, settings.contract, plain_texts=settings.plain_texts, tail_ms=settings.tail_ms)
+
+
+def drawn_utterances(spoken: Spoken, settings: CalibrationSettings, half: Half | None) -> list[Utterance]:
+    """Return the utterances that are drawn, in order. Raises UsageProblem if they are too few."""
+    found = spoken.utterances
+    return [found[place] for place in _drawn(len(found), settings, Path(spoken.source), half)]
+
+
+def data_hash(model: Path, settings: CalibrationSettings) -> str:
     """Return what identifies calibration data: a hash of their files; of all else what was requested."""
+    calibration = settings.calibration
     data = Path(calibration or "")
+    if spoken := spoken_in(model, settings):
+        return spoken.sha256
     if calibration is None or calibration == RANDOM or not data.exists():
         return str(calibration)  # `calibration_data` says what is wrong with it
     return hash_images(data)
@@ -301,6 +336,27 @@ def _text(
 
     labels = tuple(f"{path} tokens {start} to {start + window}" for start in chosen)
     return CalibrationData(labels, len(starts), f"windows of {window} tokens", False, read)
+
+
+def _chunks(model: Model, spoken: Spoken, settings: CalibrationSettings, half: Half | None) -> CalibrationData:
+    """Return chunks along utterances with the states that the float model reaches by then."""
+    said = drawn_utterances(spoken, settings, half)
+    all_chunks = [len(spoken.chunks(one)) for one in said]
+    each = -(-settings.samples // len(said))
+    places = [_spread(count, each) for count in all_chunks]
+
+    def read() -> Iterator[Sample]:
+        with load_reference(model.path, SessionOptions(threads=settings.threads)) as session:
+            for one, chunks in zip(said, places, strict=True):
+                yield from spoken.calls(session, one, chunks)
+
+    names = tuple(f"{one.name} chunk {place}" for one, chunks in zip(said, places, strict=True) for place in chunks)
+    return CalibrationData(names, sum(all_chunks), "chunks with their states", False, read, whole=True)
+
+
+def _spread(count: int, most: int) -> list[int]:
+    """Return places evenly along an utterance, as its states fill from chunk to chunk."""
+    return [at * count // min(count, most) for at in range(min(count, most))]
 
 
 def _random(model: Model, inputs: Sequence[ModelTensor], settings: CalibrationSettings) -> CalibrationData:

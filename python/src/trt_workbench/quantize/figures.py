@@ -76,7 +76,8 @@ def score_arrays(request: Mapping[str, Any]) -> dict[str, Any]:
         CheckFailed: an output is NaN or infinite.
     """
     asked = request["data"]
-    settings = CalibrationSettings(**{**asked, "tokenizer": asked["tokenizer"] and Path(asked["tokenizer"])})
+    paths = {name: asked[name] and Path(asked[name]) for name in ("tokenizer", "contract")}
+    settings = CalibrationSettings(**{**asked, **paths})
     return score_samples(
         Path(request["model"]),
         calibration_data(Model.open(Path(request["source"])), settings),

@@ -1,4 +1,4 @@
-"""Scores on a half of the calibration data: AP with annotations, else the likeness to the float model."""
+"""Scores on a half of the calibration data: AP with annotations, WER of utterances, else likeness to floats."""
 
 from __future__ import annotations
 
@@ -12,10 +12,19 @@ from trt_workbench.core.documents import write_json
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.model.low_precision.kinds import RANDOM
 from trt_workbench.model.opened import Model
-from trt_workbench.quantize.data import HALVES, CalibrationData, Half, calibration_data
+from trt_workbench.quantize.data import (
+    HALVES,
+    CalibrationData,
+    Half,
+    calibration_data,
+    drawn_utterances,
+    spoken_in,
+)
 from trt_workbench.quantize.figures import FIGURE_NAMES, Figure, array_scores, score_samples
 from trt_workbench.quantize.scores import ResampledScore, coco_scores
 from trt_workbench.quantize.settings import CalibrationSettings, ScoreSettings
+from trt_workbench.quantize.words import transcribe, word_scores
+from trt_workbench.stream import RATES, Speech
 from trt_workbench.vision import (
     CALIBRATION_SPLIT,
     TASK_KEYS,
@@ -71,6 +80,13 @@ def scorer_of(
     """
     if calibration.calibration == RANDOM:
         raise UsageProblem("Noise gives no score; pass data with --calibration.")
+    if spoken := spoken_in(model.path, calibration):
+        if settings.annotations is not None or settings.score not in (None, "wer"):
+            raise UsageProblem("Utterances are scored by their words, --score wer.")
+        drawn = replace(calibration, samples=settings.score_samples)
+        return _Words(spoken.speech(drawn_utterances(spoken, drawn, half)), calibration.seed)
+    if settings.score == "wer":
+        raise UsageProblem("--score wer needs a streaming model, --contract, and a manifest of utterances.")
     data = calibration_data(model, replace(calibration, samples=settings.score_samples), half)
     if settings.annotations is not None:
         if settings.score is not None:
@@ -130,6 +146,21 @@ class _Likeness:
     def score(self, model: Path, folder: Path, baseline: Path | None) -> ResampledScore:
         score_samples(model, self.data, folder, baseline, backend=REFERENCE)
         return array_scores(folder, self.kind, self.seed)
+
+
+@dataclass(frozen=True)
+class _Words:
+    """Errors in the words of utterances."""
+
+    speech: Speech
+    seed: int
+    figure: str = RATES[0]
+    unit: str = "utterances"
+
+    def score(self, model: Path, folder: Path, baseline: Path | None) -> ResampledScore:  # noqa: ARG002 - texts are known
+        """Transcribe."""
+        transcribe(self.speech, model, folder, REFERENCE)
+        return word_scores(folder, self.seed)
 
 
 def labels_of(settings: ScoreSettings, calibration: CalibrationSettings) -> CocoDataset:

@@ -25,7 +25,7 @@ from trt_workbench.quantize.settings import CalibrationSettings, PlacementSettin
 Progress = Callable[[int, int], None]
 
 # Bump to invalidate cached candidates.
-_RECIPE = 8
+_RECIPE = 9
 
 
 class Candidates:
@@ -83,7 +83,7 @@ class Candidates:
 
     @cached_property
     def _data_sha256(self) -> str:
-        return data_hash(self._settings.calibration)
+        return data_hash(self.model.path, self._settings)
 
     def _folder(self, precision: str, placement: PlacementSettings, search: SearchSettings | None = None) -> Path:
         key = {

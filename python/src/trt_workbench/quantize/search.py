@@ -30,7 +30,7 @@ from trt_workbench.quantize.settings import CalibrationSettings, PlacementSettin
 
 Note = Callable[[str], None]
 # Bump to invalidate earlier trials when candidates are made or scored differently.
-_RECIPE = 6
+_RECIPE = 7
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class Search:
                 for half in (HELD_OUT, RANGES)
             )
             calibrated = self._calibrated()
-            self._sha256, self._data_sha256 = self.model.sha256, data_hash(self.calibration.calibration)
+            self._sha256, self._data_sha256 = self.model.sha256, data_hash(self.model.path, self.calibration)
             self._maker = Maker(self.model, self.precision, calibrated, self.placement)
             sensitivity = self._sensitivity(calibrated)
             names = {group.name for group in sensitivity.groups}

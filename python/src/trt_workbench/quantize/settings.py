@@ -20,6 +20,7 @@ FEWEST_SAMPLES = 8
 _DATA = "Calibration"
 _PLACEMENT = "Quantisation"
 _SCORE = "Scoring"
+_SPEECH = "Speech"
 
 
 def made_precision(option: str, text: str) -> str:
@@ -35,7 +36,11 @@ class CalibrationSettings(Preparation):
 
     calibration: Annotated[
         str | None,
-        Setting("Images, .npy or .npz files (a file or a folder), a text; `random` for noise, not calibrated.", _DATA),
+        Setting(
+            "Images, .npy or .npz files (a file or a folder), a text, with --contract a manifest of utterances; "
+            "`random` for noise, not calibrated.",
+            _DATA,
+        ),
     ] = None
     samples: Annotated[int, Setting("Use this many samples, drawn at random from all.", _DATA, min=FEWEST_SAMPLES)] = (
         128
@@ -48,6 +53,14 @@ class CalibrationSettings(Preparation):
         Path | None, Setting("Folder of the tokenizer for a text; the model's folder by default.", _DATA)
     ] = None
     window: Annotated[int, Setting("Tokens per sample of a text.", _DATA, min=2)] = 128
+    contract: Annotated[
+        Path | None,
+        Setting(
+            "Contract of a streaming model: the data are then manifests, as eval-stream --transcribe has.", _SPEECH
+        ),
+    ] = None
+    tail_ms: Annotated[float, Setting("Silence after each utterance.", _SPEECH, min=0, max=60_000)] = 0.0
+    plain_texts: Annotated[bool, Setting("Leave out case and punctuation of texts.", _SPEECH)] = False
     threads: Annotated[int | None, Setting("CPU cores for calibration; all by default.", _DATA, min=1)] = None
     seed: Seed = 0
 
@@ -82,9 +95,10 @@ class ScoreSettings:
     ] = None
     split: Annotated[str | None, Setting("Split of a data.yaml; train by default.", _SCORE)] = None
     score: Annotated[
-        Literal["top1", "cosine", "perplexity"] | None,
+        Literal["top1", "cosine", "perplexity", "wer"] | None,
         Setting(
-            "Without --annotations: top1 and cosine compare with the float model; perplexity needs a text.",
+            "Without --annotations: top1 and cosine compare with the float model; perplexity needs a text, wer a "
+            "manifest.",
             _SCORE,
         ),
     ] = None

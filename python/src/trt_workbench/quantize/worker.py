@@ -10,10 +10,11 @@ from typing import Any
 
 from trt_workbench.engine.profiles import Profile
 from trt_workbench.quantize.figures import score_arrays
+from trt_workbench.quantize.words import score_words
 from trt_workbench.vision import CocoEvaluation, CocoRequest
 
 TARGET = "trt_workbench.quantize.worker"
-arrays = score_arrays
+arrays, words = score_arrays, score_words
 
 
 def coco(request: dict[str, Any]) -> dict[str, Any]:

@@ -112,6 +112,11 @@ class OpenedStream:
         self._reference = None if self.recorded else self._open_reference()
 
     @property
+    def reference_file(self) -> Path:
+        """The ONNX model that the reference runs, or the target where there is none."""
+        return self._graph_path or self.target
+
+    @property
     def _graph_path(self) -> Path | None:
         return self._graph.path if self._graph else None
 

@@ -98,6 +98,8 @@ class StreamEvaluation:
                 f"pass --hop-ms: {opened.contract_path}"
             )
         self._check_profiles()
+        if settings.also and settings.transcribe is None:
+            raise UsageProblem("--also needs --transcribe.")
         self._words = None if settings.transcribe is None else Transcription(opened, self._hop_seconds)
 
     def run(self, folder: Path, progress: Progress) -> StreamMetrics:

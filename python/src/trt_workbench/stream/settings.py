@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from trt_workbench.core.errors import UsageProblem, did_you_mean, whole_number
 from trt_workbench.core.settings import AllowUnverified, BackendOptions, Device, Seed, Setting, Trust, pairs, with_flags
@@ -15,8 +15,11 @@ if TYPE_CHECKING:
 
 FUNCTIONAL, CLOSED_LOOP, DEVICE = "functional", "closed-loop", "device"
 MODES = (FUNCTIONAL, CLOSED_LOOP, DEVICE)
+WHOLE: Literal["whole"] = "whole"
 RANDOM, CODE = "random", "code"
 MOST_STREAMS = 4096
+RATES = ("WER", "token_error_rate")
+"""Names of error rates, the one that models are compared by first."""
 # Options of the streams in real time stand together in --help.
 _PACED = "Streams in real time"
 _WORDS = "Transcription"
@@ -45,6 +48,41 @@ def read_streams(option: str, text: str) -> tuple[int, ...]:
     if len(numbers) < len(found):
         raise UsageProblem(f"{option} takes numbers of streams from 1 to {MOST_STREAMS}, such as 1,4,16, not {text!r}.")
     return tuple(numbers)
+
+
+class Also(NamedTuple):
+    """How the same audio is also heard.
+
+    Attributes:
+        name: of it.
+        chunks: frames of a chunk, or `whole` utterances; None for those of the contract.
+        contract: another one than that of the command; "" for that.
+        model: another one; "" for the reference's.
+    """
+
+    name: str
+    chunks: int | Literal["whole"] | None = None
+    contract: str = ""
+    model: str = ""
+
+
+def read_also(option: str, texts: Sequence[str]) -> tuple[Also, ...]:
+    """Return other ways to hear of a repeated option. Raises UsageProblem for text that is none."""
+    return tuple(_also(option, text) for text in dict.fromkeys(texts))
+
+
+def _also(option: str, text: str) -> Also:
+    model, _, contract = text.rpartition("=")
+    if text == WHOLE:
+        return Also("whole utterances", WHOLE)
+    if frames := whole_number(text):
+        return Also(f"chunks of {frames} frames", frames)
+    if contract.endswith(".json") and (model.endswith(".onnx") or not model):
+        return Also(f"{text}, whole utterances" if model else text, WHOLE if model else None, contract, model)
+    raise UsageProblem(
+        f"{option} takes a number of frames, whole, CONTRACT.json, or MODEL.onnx=CONTRACT.json of an offline encoder, "
+        f"not {text!r}."
+    )
 
 
 def read_constants(option: str, texts: Sequence[str]) -> dict[str, float | str]:
@@ -90,7 +128,7 @@ class StreamSettings:
     # None for the code that the embedded encoder reads, or for random features.
     input: Annotated[
         str | None,
-        Setting("FILE.npy of features, FILE.wav, random, or code (the embedded encoder's own; its default)."),
+        Setting("FILE.npy of features, FILE.wav or .flac, random, or code (the embedded encoder's own; its default)."),
     ] = None
     chunks: Annotated[int, Setting("Number of chunks.", min=1, max=200_000)] = 300
     chunk: Annotated[
@@ -141,6 +179,17 @@ class StreamSettings:
     normalize: Annotated[bool, Setting("Leave out case and punctuation of both texts.", _WORDS)] = False
     at_once: Annotated[int, Setting("Utterances that run together.", _WORDS, min=1, max=MOST_STREAMS)] = 16
     tail_ms: Annotated[float, Setting("Silence after each utterance.", _WORDS, min=0, max=60_000)] = 0.0
+    also: Annotated[
+        tuple[Also, ...],
+        Setting(
+            "Also hear the audio in chunks of so many frames, as whole utterances, by another contract, or whole with "
+            "an offline encoder: 121, whole, CONTRACT.json, MODEL.onnx=CONTRACT.json; repeatable.",
+            _WORDS,
+            kind=list[str],
+            read=read_also,
+            metavar="WAY",
+        ),
+    ] = ()
     max_wer: Annotated[float | None, Setting("Highest acceptable word error rate.", _WORDS, min=0)] = None
     max_wer_loss: Annotated[
         float, Setting("By how much the word error rate may be above the reference's.", _WORDS, min=0)

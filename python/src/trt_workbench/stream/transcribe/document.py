@@ -29,6 +29,8 @@ class Side(Strict):
         plain_wer: without case and punctuation; None where `wer` is that.
         real_time_factor: time of the work in relation to the audio of all utterances; None where it is simulated.
         word_latency_ms: from the moment at which the audio of a word's last chunk is due until the word is shown.
+        word_delay_ms: from the end of the frame that wrote a word's last token until the word is shown: with what it
+            waits for the rest of its chunk, and for what the model looks ahead.
         state_on_device: of the encoder.
         predictor_on_device: of the decoder; None without one.
     """
@@ -43,9 +45,38 @@ class Side(Strict):
     plain_wer: NonNegativeFloat | None = None
     real_time_factor: NonNegativeFloat | None
     word_latency_ms: Summary | None
+    word_delay_ms: Summary | None = None
     state_on_device: bool
     predictor_on_device: bool | None
     gates: list[GateResult] = []
+
+
+class OtherHearing(Strict):
+    """The same audio heard in another way, in float32 on the reference's backend.
+
+    Attributes:
+        name: such as "chunks of 121 frames", or "whole utterances".
+        model: another one than the reference's; None for that.
+        hop_seconds: from one chunk to the next; None where a chunk is a whole utterance.
+        ahead_seconds: that the model looks ahead.
+        wer: errors in relation to the words of the right texts.
+        token_error_rate: the same of pieces of its own vocabulary.
+        difference: by how much higher the WER is than the reference's, of the same utterances.
+        utterances_changed: whose texts differ from the reference's.
+        real_time_factor: time of the work in relation to the audio of all utterances.
+        word_delay_ms: as of `Side`.
+    """
+
+    name: str
+    model: str | None
+    hop_seconds: NonNegativeFloat | None
+    ahead_seconds: NonNegativeFloat
+    wer: Score
+    token_error_rate: Score
+    difference: Score
+    utterances_changed: NonNegativeInt
+    real_time_factor: NonNegativeFloat
+    word_delay_ms: Summary | None
 
 
 class WordDifference(Strict):
@@ -99,6 +130,7 @@ class Transcribed(Strict):
         sides: the reference, then each precision.
         differences: by precision.
         changes: by precision, the first utterances that changed.
+        ways: in which the same audio was also heard, by `--also`.
         faults: that were planted, by `--faults`.
         faults_wer: of the same utterances without a fault.
     """
@@ -114,6 +146,7 @@ class Transcribed(Strict):
     sides: list[Side]
     differences: dict[str, WordDifference]
     changes: dict[str, list[ChangedText]]
+    ways: list[OtherHearing] = []
     faults: list[PlantedError] = []
     faults_wer: NonNegativeFloat | None = None
 

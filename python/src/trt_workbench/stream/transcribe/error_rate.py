@@ -78,6 +78,10 @@ class Rates:
         """Return by how much the first rate is higher than the second."""
         return self._of(np.asarray(errors, np.float64) - np.asarray(others, np.float64))
 
+    def resampled(self, errors: Sequence[int] | NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the rate of errors of each utterance in every draw, [draws]."""
+        return self._drawn @ np.asarray(errors, np.float64) / self._sums
+
     def _of(self, errors: NDArray[np.float64]) -> Rate:
         value = float(errors.sum() / self._lengths.sum())
-        return Rate(value, interval(self._drawn @ errors / self._sums, value))
+        return Rate(value, interval(self.resampled(errors), value))

@@ -28,20 +28,24 @@ class Heard:
     Attributes:
         tokens: that were written.
         late_ms: of each word, from the moment at which the audio of its last chunk is due until it is shown.
+        delay_ms: of each word, from the end of the frame that wrote its last token until it is shown: with the rest of
+            the chunk, and what the model looks ahead.
         frames: of the encoder, [frames, width], by chunk; empty unless they are kept.
     """
 
     tokens: list[Token] = field(default_factory=list)
     late_ms: list[float] = field(default_factory=list)
+    delay_ms: list[float] = field(default_factory=list)
     frames: list[Frames] = field(default_factory=list)
 
 
 @dataclass
 class Hearing:
-    """All utterances of a run, and the seconds that pool and decoder were at work."""
+    """All utterances of a run, the seconds that pool and decoder were at work, and in how many rounds of chunks."""
 
     heard: list[Heard]
     work_s: float = 0.0
+    rounds: int = 0
 
 
 @dataclass
@@ -50,7 +54,9 @@ class _Open:
     signal: NDArray[Any]  # with silence that a look-ahead needs
     stream: PooledStream
     text: Any
-    last_word: float | None = None
+    last_word: tuple[float, float] | None = None
+    frames: int = 0  # of the encoder, before this chunk
+    most: int = 1  # in a chunk
 
 
 class Ear:
@@ -106,17 +112,19 @@ class Ear:
             frames, written = self._round(going)
             work = time_of.now() - begin
             heard.work_s += work
+            heard.rounds += 1
             now = max(now, due) + work
             for one, own, tokens in zip(going, frames, written, strict=True):
                 found = heard.heard[one.place]
                 found.tokens += tokens
+                one.most = max(one.most, len(own))
                 self._late(one, found, tokens, (now - due) * 1e3)
+                one.frames += len(own)
                 if one.place < keep:
                     found.frames.append(own)
             ended = [one for one in going if one.stream.ended or one.stream.frames >= one.signal.shape[self._axis]]
             for one in ended:
-                if one.last_word is not None:
-                    heard.heard[one.place].late_ms.append(one.last_word)
+                self._shown(one, heard.heard[one.place])
                 one.stream.close()
                 self._decoder.close(one.text)
             going = [one for one in going if one not in ended]
@@ -159,10 +167,16 @@ class Ear:
 
     def _late(self, one: _Open, found: Heard, tokens: Sequence[Token], late_ms: float) -> None:
         """Note how late the words are that end before these tokens, or in them."""
+        ahead_s = self._contract.chunking.right_context * (self._contract.chunking.frame_seconds or 0.0)
         for token in tokens:
-            if (
-                self._vocabulary.pieces.get(token.number, "").startswith((WORD_START, " "))
-                and one.last_word is not None
-            ):
-                found.late_ms.append(one.last_word)
-            one.last_word = late_ms
+            if self._vocabulary.pieces.get(token.number, "").startswith((WORD_START, " ")):
+                self._shown(one, found)
+            waited_s = self._hop_s * (1 - (token.frame - one.frames + 1) / one.most) + ahead_s
+            one.last_word = late_ms, late_ms + waited_s * 1e3
+
+    @staticmethod
+    def _shown(one: _Open, found: Heard) -> None:
+        """Note the word that has ended, if there is one."""
+        if one.last_word is not None:
+            found.late_ms.append(one.last_word[0])
+            found.delay_ms.append(one.last_word[1])

@@ -14,7 +14,7 @@ from trt_workbench.core.statistics.summary import claimed
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from trt_workbench.stream.transcribe.document import Score, Side, Transcribed
+    from trt_workbench.stream.transcribe.document import OtherHearing, Score, Side, Transcribed
 
 _SHOWN = 3
 
@@ -31,6 +31,13 @@ def show_transcribed(found: Transcribed, console: Console) -> None:
     console.print(table)
     for side in found.sides:
         line(_speed(side, found.at_once))
+    if found.ways:
+        table = Table(
+            "also heard as", "WER", "more than the reference", "changed", "a word waits, ms", "real-time factor"
+        )
+        for way in found.ways:
+            table.add_row(*_way(way))
+        console.print(table)
     for name, one in found.differences.items():
         line(
             f"{name}: WER {_difference(one.wer.value)}{_interval(one.wer, ' ({} to {})', _difference)} compared "
@@ -60,6 +67,12 @@ def _row(side: Side) -> tuple[str, ...]:
     )
 
 
+def _way(way: OtherHearing) -> tuple[str, ...]:
+    more = _difference(way.difference.value) + _interval(way.difference, " ({} to {})", _difference)
+    waits = "-" if way.word_delay_ms is None else f"{way.word_delay_ms['p50']:.0f}"
+    return way.name, _percent(way.wer.value), more, str(way.utterances_changed), waits, f"{way.real_time_factor:.4f}"
+
+
 def _speed(side: Side, at_once: int) -> str:
     if side.real_time_factor is None:
         return f"{side.name}: simulated, so its times say nothing"
@@ -67,6 +80,8 @@ def _speed(side: Side, at_once: int) -> str:
     known = [] if late is None else [(name, claimed(late, name)) for name in ("p50", "p99")]
     shown = ", ".join(f"{name} {figure:.1f} ms" for name, figure in known if figure is not None)
     words = f"; latency of a word from due time: {shown}" if shown else ""
+    waits = side.word_delay_ms
+    words += f"; a word waits {waits['p50']:.0f} ms for its chunk" if waits else ""
     return f"{side.name} on {side.backend}: real-time factor {side.real_time_factor:.4f}, {at_once} at once{words}"
 
 

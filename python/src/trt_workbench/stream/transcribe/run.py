@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from trt_workbench.backends.base import Session
 from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import append_lines
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.hashing import hash_file
 from trt_workbench.core.percent import share, signed
 from trt_workbench.core.statistics.summary import summarize
-from trt_workbench.stream.decoding.opening import Load, open_decoder
 from trt_workbench.stream.decoding.parts import TextPredictor
 from trt_workbench.stream.decoding.transducer import Decoder, Token, Transducer
-from trt_workbench.stream.decoding.vocabulary import Vocabulary
 from trt_workbench.stream.gate_result import GateResult
-from trt_workbench.stream.input import signal_of_audio
 from trt_workbench.stream.opening import OpenedStream
 from trt_workbench.stream.pool import StreamPool
-from trt_workbench.stream.rows import row_of
 from trt_workbench.stream.transcribe.document import (
     ChangedText,
+    OtherHearing,
     PlantedError,
     Score,
     Side,
@@ -36,37 +29,23 @@ from trt_workbench.stream.transcribe.document import (
     TranscriptRecord,
     WordDifference,
 )
-from trt_workbench.stream.transcribe.error_rate import Errors, Rate, Rates, errors_between, normalized
+from trt_workbench.stream.transcribe.error_rate import Rate, Rates, errors_between, normalized
 from trt_workbench.stream.transcribe.faults import decoder_faults
-from trt_workbench.stream.transcribe.hearing import Ear, Frames, Heard, Hearing
+from trt_workbench.stream.transcribe.hearing import Frames, Heard, Hearing
 from trt_workbench.stream.transcribe.manifest import Utterance, code_utterances, read_manifest
+from trt_workbench.stream.transcribe.speech import JudgedTexts, Listening, Speech
+from trt_workbench.stream.transcribe.ways import HeardWay, hear, way_of
 
 REFERENCE = "reference"
 TRANSCRIPTS = "transcripts.jsonl"
 # Utterances that faults are planted on, and changes that metrics.json shows.
 _FOR_FAULTS, _SHOWN = 32, 20
-_MOST_FRAMES = 2**31
-
-
-@dataclass(frozen=True)
-class _Judged:
-    """One side: its texts, with the errors of each utterance."""
-
-    texts: list[str]
-    words: list[Errors]
-    tokens: list[int]
-    split: list[list[str]]
-
-    @property
-    def word_errors(self) -> list[int]:
-        return [one.total for one in self.words]
 
 
 class Transcription:
     """The utterances of an evaluation.
 
     Attributes:
-        utterances: that are transcribed.
         notes: on them.
     """
 
@@ -81,33 +60,24 @@ class Transcription:
             UsageProblem: the manifest, the contract or the settings do not allow it.
         """
         self._opened, self._settings = opened, opened.settings
-        contract = opened.contract
-        if contract.decoding is None:
-            raise UsageProblem(
-                "--transcribe needs the contract's key decoding (decoder, joiner, tokens, blank): "
-                f"{opened.contract_path}"
-            )
         if opened.recorded:
             raise UsageProblem("--transcribe needs a reference that runs; a record has outputs of one stream alone.")
-        if hop_s is None:
-            raise UsageProblem(
-                "--transcribe needs the duration of a hop, and the contract has no chunking.frame_seconds; add it, or "
-                f"pass --hop-ms: {opened.contract_path}"
-            )
-        self._said, self._hop_s, self._folder = contract.decoding, hop_s, opened.contract_path.parent
-        self._vocabulary = Vocabulary(self._folder / self._said.tokens)
-        self.utterances = self._read()
+        settings = self._settings
+        self._speech = Speech(
+            opened.contract,
+            opened.contract_path,
+            self._read(),
+            hop_s,
+            Listening(settings.transcribe or "", settings.normalize, settings.tail_ms, settings.at_once),
+        )
         self.notes = list(self._unwritten())
-        self._right = [self._plain(one.text) for one in self.utterances]
-        if not any(self._right):
-            said = " but case and punctuation" if self._settings.normalize else ""
-            raise UsageProblem(f"The manifest has no text{said}: {self._settings.transcribe}")
-        self._seconds = [0.0] * len(self.utterances)
+        model = opened.reference_file
+        self._ways = [way_of(one, model, opened.contract_path, self._speech) for one in settings.also]
 
     @property
     def count(self) -> int:
         """How many utterances are run: by every side."""
-        return len(self.utterances) * (1 + len(self._settings.precision))
+        return len(self._speech.utterances) * (1 + len(self._settings.precision) + len(self._ways))
 
     def run(self, folder: Path, progress: Callable[[int], None]) -> Transcribed:
         """Transcribe, and write transcripts.jsonl.
@@ -125,13 +95,11 @@ class Transcription:
 
         faults: list[PlantedError] = []
         opened, keep = self._opened, _FOR_FAULTS if self._settings.faults else 0
-        words = Rates([len(text.split()) for text in self._right], self._settings.seed)
-        pieces = [self._vocabulary.split(text) for text in self._right]
-        tokens = Rates([len(one) for one in pieces], self._settings.seed)
+        words, tokens = (Rates(lengths, self._settings.seed) for lengths in self._speech.lengths)
         judged, sides = {}, []
-        with self._ear(opened.reference_session(), opened.reference_part) as (ear, decoder, pool):
-            hearing = ear.hear(self._signals(), keep=keep, progress=count)
-            judged[REFERENCE] = self._judge(hearing.heard, pieces)
+        with self._speech.ear(opened.reference_session(), opened.reference_part) as (ear, decoder, pool):
+            hearing = ear.hear(self._speech.signals(), keep=keep, progress=count)
+            judged[REFERENCE] = self._speech.judge(hearing.heard)
             sides.append(
                 self._side(
                     REFERENCE, opened.settings.reference, judged[REFERENCE], hearing, words, tokens, (decoder, pool)
@@ -139,30 +107,32 @@ class Transcription:
             )
             if keep:
                 faults = list(self._planted(decoder, hearing.heard[:keep], judged[REFERENCE]))
+        ways = [self._heard(way, judged[REFERENCE], words, count) for way in self._ways]
         for precision in self._settings.precision:
             session = opened.joined_session(precision)
-            with self._ear(session, opened.part(precision)) as (ear, decoder, pool):
-                hearing = ear.hear(self._signals(), progress=count)
-            found = self._judge(hearing.heard, pieces)
+            with self._speech.ear(session, opened.part(precision)) as (ear, decoder, pool):
+                hearing = ear.hear(self._speech.signals(), progress=count)
+            found = self._speech.judge(hearing.heard)
             judged[precision] = found
             side = self._side(precision, opened.backend, found, hearing, words, tokens, (decoder, pool))
             sides.append(self._gated(side, words.difference(found.word_errors, judged[REFERENCE].word_errors)))
         self._write(folder / TRANSCRIPTS, judged)
         reference = judged[REFERENCE]
         others = {name: one for name, one in judged.items() if name != REFERENCE}
-        first = range(min(keep, len(self.utterances)))
+        first = range(min(keep, len(self._speech.utterances)))
         return Transcribed(
             source=self._source(),
-            kind=self._said.kind,
-            utterances=len(self.utterances),
-            words=sum(len(text.split()) for text in self._right),
-            tokens=sum(map(len, pieces)),
-            audio_seconds=sum(self._seconds),
+            kind=self._speech.said.kind,
+            utterances=len(self._speech.utterances),
+            words=sum(self._speech.lengths[0]),
+            tokens=sum(self._speech.lengths[1]),
+            audio_seconds=sum(self._speech.seconds),
             normalized=self._settings.normalize,
             at_once=self._settings.at_once,
             sides=sides,
             differences={name: _difference(one, reference, words) for name, one in others.items()},
             changes={name: list(self._changes(one, reference))[:_SHOWN] for name, one in others.items()},
+            ways=ways,
             faults=faults,
             faults_wer=self._wer_of([reference.word_errors[place] for place in first]) if keep else None,
         )
@@ -193,11 +163,10 @@ class Transcription:
         asked = self._settings.transcribe
         return {"kind": "manifest", "path": asked, "sha256": hash_file(Path(asked))} if asked else {"kind": "code"}
 
-    def _plain(self, text: str) -> str:
-        return normalized(text) if self._settings.normalize else " ".join(text.split())
-
     def _unwritten(self) -> Iterator[str]:
-        found = {one.name: self._vocabulary.unwritten(self._plain(one.text)) for one in self.utterances}
+        found = {
+            one.name: self._speech.vocabulary.unwritten(self._speech.plain(one.text)) for one in self._speech.utterances
+        }
         lacking = {name: letters for name, letters in found.items() if letters}
         if lacking:
             letters = "".join(dict.fromkeys("".join(lacking.values())))
@@ -206,45 +175,15 @@ class Transcription:
                 f"{'has' if len(lacking) == 1 else 'have'}: each is an error. Pass --normalize to leave out case and "
                 "punctuation."
             )
-        if empty := sum(not one.text.split() for one in self.utterances):
+        if empty := sum(not one.text.split() for one in self._speech.utterances):
             verb = "is" if empty == 1 else "are"
             yield f"{counted(empty, 'text')} of the manifest {verb} empty: any word is an error."
-
-    def _signals(self) -> Iterator[tuple[NDArray[Any], Mapping[str, float | str]]]:
-        contract, batch = self._opened.contract, self._opened.contract.signal[1].batch_axis
-        for place, one in enumerate(self.utterances):
-            samples, rate = one.samples()
-            self._seconds[place] = len(samples) / rate
-            tail = np.zeros(round(self._settings.tail_ms * rate / 1000), np.float32)
-            heard = np.concatenate([samples, tail])
-            yield row_of(signal_of_audio(contract, heard, rate, one.name, _MOST_FRAMES), batch, 0), one.constants
-
-    @contextmanager
-    def _ear(self, session: Session, load: Load) -> Iterator[tuple[Ear, Decoder, StreamPool]]:
-        capacity, contract = self._settings.at_once, self._opened.contract
-        with (
-            StreamPool(session, contract, folder=self._folder, capacity=capacity) as pool,
-            # one more, for a fault that begins texts again
-            open_decoder(self._said, self._folder, load, capacity + 1) as decoder,
-        ):
-            pool.warm_up()
-            yield Ear(pool, decoder, contract, self._vocabulary, self._hop_s), decoder, pool
-
-    def _judge(self, heard: Sequence[Heard], pieces: Sequence[Sequence[str]]) -> _Judged:
-        texts = [self._text(one.tokens) for one in heard]
-        words = [errors_between(right.split(), text.split()) for right, text in zip(self._right, texts, strict=True)]
-        split = [self._vocabulary.split(text) for text in texts]
-        tokens = [errors_between(right, found).total for right, found in zip(pieces, split, strict=True)]
-        return _Judged(texts, words, tokens, split)
-
-    def _text(self, tokens: Sequence[Token]) -> str:
-        return self._plain(self._vocabulary.text(one.number for one in tokens))
 
     def _side(
         self,
         name: str,
         backend: str,
-        judged: _Judged,
+        judged: JudgedTexts,
         hearing: Hearing,
         words: Rates,
         tokens: Rates,
@@ -253,6 +192,7 @@ class Transcription:
         decoder, pool = parts
         simulated = name != REFERENCE and self._opened.joined_session(name).simulated
         late = [ms for one in hearing.heard for ms in one.late_ms]
+        delays = [ms for one in hearing.heard for ms in one.delay_ms]
         predictor = decoder.predictor if isinstance(decoder, Transducer) else None
         return Side(
             name=name,
@@ -263,8 +203,9 @@ class Transcription:
             deletions=sum(one.deletions for one in judged.words),
             insertions=sum(one.insertions for one in judged.words),
             plain_wer=None if self._settings.normalize else self._plain_wer(judged.texts),
-            real_time_factor=None if simulated else hearing.work_s / sum(self._seconds),
+            real_time_factor=None if simulated else hearing.work_s / sum(self._speech.seconds),
             word_latency_ms=summarize(late) if late and not simulated else None,
+            word_delay_ms=summarize(delays) if delays and not simulated else None,
             state_on_device=pool.on_device,
             predictor_on_device=predictor.on_device if isinstance(predictor, TextPredictor) else None,
         )
@@ -272,10 +213,34 @@ class Transcription:
     def _plain_wer(self, texts: Sequence[str]) -> float | None:
         pairs = [
             (normalized(right).split(), normalized(text).split())
-            for right, text in zip(self._right, texts, strict=True)
+            for right, text in zip(self._speech.right, texts, strict=True)
         ]
         count = sum(len(right) for right, _ in pairs)
         return sum(errors_between(*pair).total for pair in pairs) / count if count else None
+
+    def _heard(
+        self, way: HeardWay, reference: JudgedTexts, words: Rates, progress: Callable[[int], None]
+    ) -> OtherHearing:
+        """Hear the utterances in another way."""
+        opened, speech, chunking = self._opened, way.speech, way.speech.contract.chunking
+        session = opened.reference_part(way.model, None) if way.model else opened.reference_session()
+        hearing = hear(way, session, opened.reference_part, progress)
+        judged = speech.judge(hearing.heard)
+        tokens = Rates(speech.lengths[1], self._settings.seed)
+        delays = [ms for one in hearing.heard for ms in one.delay_ms]
+        seconds = chunking.frame_seconds or 0.0
+        return OtherHearing(
+            name=way.name,
+            model=str(way.model) if way.model else None,
+            hop_seconds=None if way.whole else chunking.later.hop * seconds,
+            ahead_seconds=chunking.right_context * seconds,
+            wer=_score(words.rate(judged.word_errors)),
+            token_error_rate=_score(tokens.rate(judged.tokens)),
+            difference=_score(words.difference(judged.word_errors, reference.word_errors)),
+            utterances_changed=sum(one != other for one, other in zip(judged.texts, reference.texts, strict=True)),
+            real_time_factor=hearing.work_s / sum(speech.seconds),
+            word_delay_ms=summarize(delays) if delays else None,
+        )
 
     def _gated(self, side: Side, loss: Rate) -> Side:
         asked, gates = self._settings, []
@@ -285,19 +250,19 @@ class Transcription:
         gates.append(_gate("wer_loss", loss.value, asked.max_wer_loss, text))
         return side.model_copy(update={"gates": gates})
 
-    def _changes(self, found: _Judged, reference: _Judged) -> Iterator[ChangedText]:
-        for place, one in enumerate(self.utterances):
+    def _changes(self, found: JudgedTexts, reference: JudgedTexts) -> Iterator[ChangedText]:
+        for place, one in enumerate(self._speech.utterances):
             if found.texts[place] != reference.texts[place]:
                 yield ChangedText(
                     utterance=one.name,
-                    text=self._right[place],
+                    text=self._speech.right[place],
                     reference=reference.texts[place],
                     found=found.texts[place],
                     reference_errors=reference.words[place].total,
                     errors=found.words[place].total,
                 )
 
-    def _planted(self, decoder: Decoder, heard: Sequence[Heard], healthy: _Judged) -> Iterator[PlantedError]:
+    def _planted(self, decoder: Decoder, heard: Sequence[Heard], healthy: JudgedTexts) -> Iterator[PlantedError]:
         """Decode the reference's frames again with each fault."""
         whole = [np.concatenate(one.frames) for one in heard]
         limit = self._wer_of(healthy.word_errors[: len(heard)]) + self._settings.max_wer_loss
@@ -306,31 +271,31 @@ class Transcription:
                 yield PlantedError(fault=fault.name, text=fault.text, reason=fault.reason)
                 continue
             shifted = [np.roll(one, fault.shift, 0) for one in whole]
-            texts = [self._text(one) for one in _decoded(fault.decoder, shifted, self._settings.at_once)]
+            texts = [self._speech.text(one) for one in _decoded(fault.decoder, shifted, self._settings.at_once)]
             errors = [
                 errors_between(right.split(), text.split()).total
-                for right, text in zip(self._right, texts, strict=False)
+                for right, text in zip(self._speech.right, texts, strict=False)
             ]
             wer = self._wer_of(errors)
             yield PlantedError(fault=fault.name, text=fault.text, wer=wer, caught=wer > limit)
 
     def _wer_of(self, errors: Sequence[int]) -> float:
         """Return the WER of the first utterances."""
-        words = sum(len(text.split()) for text in self._right[: len(errors)])
+        words = sum(len(text.split()) for text in self._speech.right[: len(errors)])
         return sum(errors) / max(words, 1)
 
-    def _write(self, path: Path, judged: dict[str, _Judged]) -> None:
+    def _write(self, path: Path, judged: dict[str, JudgedTexts]) -> None:
         append_lines(
             path,
             [
                 TranscriptRecord(
                     utterance=one.name,
-                    text=self._right[place],
-                    seconds=self._seconds[place],
+                    text=self._speech.right[place],
+                    seconds=self._speech.seconds[place],
                     found={name: side.texts[place] for name, side in judged.items()},
                     errors={name: side.words[place].total for name, side in judged.items()},
                 )
-                for place, one in enumerate(self.utterances)
+                for place, one in enumerate(self._speech.utterances)
             ],
         )
 
@@ -344,7 +309,7 @@ def _decoded(decoder: Decoder, frames: Sequence[Frames], at_once: int) -> Iterat
             decoder.close(stream)
 
 
-def _difference(found: _Judged, reference: _Judged, words: Rates) -> WordDifference:
+def _difference(found: JudgedTexts, reference: JudgedTexts, words: Rates) -> WordDifference:
     changed = [one != other for one, other in zip(found.texts, reference.texts, strict=True)]
     edits = sum(errors_between(right, own).total for right, own in zip(reference.split, found.split, strict=True))
     return WordDifference(

@@ -27,6 +27,8 @@ _LEAST, _MOST = 70, 126
 _NOISE_DB = (8.0, 40.0)
 HELD_OUT_UTTERANCES = range(3_000_000, 3_000_048)
 """Seeds of those that are transcribed: training draws and watches others."""
+CALIBRATION_UTTERANCES = range(4_000_000, 4_000_064)
+"""Seeds of those that ranges are found on."""
 
 
 class Step(NamedTuple):

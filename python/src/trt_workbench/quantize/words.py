@@ -1,0 +1,89 @@
+"""Error rates of what a streaming model writes of utterances, as scores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from trt_workbench.backends.base import Session, SessionOptions
+from trt_workbench.backends.registry import require_backend
+from trt_workbench.engine.profiles import Profile
+from trt_workbench.quantize.scores import ResampledScore
+from trt_workbench.stream import RATES, Speech, Spoken, read_words, write_words
+from trt_workbench.verify import refuse_wrong
+
+
+def transcribe(
+    speech: Speech,
+    model: Path,
+    folder: Path,
+    backend: str,
+    options: SessionOptions | None = None,
+    *,
+    allow_unverified: bool = False,
+) -> dict[str, Any]:
+    """Write the words of utterances into a folder; the decoder's files run in float32 on the same backend.
+
+    Args:
+        speech: the utterances.
+        model: the encoder.
+        folder: for words.json.
+        backend: that executes it.
+        options: of its session.
+        allow_unverified: whether an engine that is known to be wrong may run.
+
+    Returns:
+        What executed the encoder.
+
+    Raises:
+        UsageProblem: the files do not fit the contract, or the audio cannot be used.
+        CheckFailed: the engine is known to be wrong.
+    """
+    runtime, asked = require_backend(backend), options or SessionOptions()
+    with ExitStack() as stack:
+        session = stack.enter_context(runtime.load(model, asked))
+        refuse_wrong(session.provenance, allow_unverified=allow_unverified)
+
+        def load(path: Path, shapes: Profile | None) -> Session:
+            return stack.enter_context(runtime.load(path, replace(asked, precision="fp32", shapes=shapes)))
+
+        write_words(session, load, speech, folder)
+        return session.record()
+
+
+def score_words(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Score a streaming encoder, and write words.json into a folder.
+
+    Args:
+        request: `model`, `contract`, `source`, `plain_texts`, `tail_ms`, `limit`, `folder`, `backend`, its
+            `precision`, `options` and `shapes` (as text), `allow_unverified`.
+
+    Raises:
+        UsageProblem: as `transcribe`.
+        CheckFailed: as `transcribe`.
+    """
+    spoken = Spoken(Path(request["contract"]), request["source"], request["plain_texts"], request["tail_ms"])
+    options = SessionOptions(
+        precision=request["precision"],
+        extra=request["options"],
+        shapes=request["shapes"] and Profile.model_validate(request["shapes"]),
+    )
+    speech = spoken.speech(spoken.utterances[: request["limit"]])
+    where = (Path(request["model"]), Path(request["folder"]), request["backend"], options)
+    return {"provenance": transcribe(speech, *where, allow_unverified=request["allow_unverified"]), "overflow": ""}
+
+
+def word_scores(folder: Path, seed: int, names: tuple[str, ...] = RATES) -> ResampledScore:
+    """Return error rates that `transcribe` wrote, the first name's with the others. Raises UsageProblem."""
+    found = read_words(folder)
+    samples = "\n".join(f"{name} {text}" for name, text in zip(found.names, found.right, strict=True))
+    made = {
+        name: ResampledScore(
+            value=value, resampled=drawn, samples=samples, count=len(found.names), worse="rises", call_ms=found.call_ms
+        )
+        for name, (value, drawn) in found.rates(seed).items()
+    }
+    return replace(made[names[0]], others={name: made[name] for name in names[1:]})

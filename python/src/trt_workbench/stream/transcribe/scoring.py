@@ -1,0 +1,193 @@
+"""Utterances as data of other commands: a model's words with their errors, and its calls along the utterances."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import NonNegativeFloat, NonNegativeInt
+
+from trt_workbench.backends.base import Session
+from trt_workbench.core.documents import Strict, read_document, write_json
+from trt_workbench.core.hashing import hash_document, hash_file
+from trt_workbench.core.workspace import ENCODER, embedded_contract, embedded_model
+from trt_workbench.model.opened import sha256_of
+from trt_workbench.stream.contract.contract import Contract
+from trt_workbench.stream.contract.parts import Chunk
+from trt_workbench.stream.contract.reading import read_contract
+from trt_workbench.stream.decoding.opening import Load
+from trt_workbench.stream.settings import CODE, RATES
+from trt_workbench.stream.transcribe.error_rate import Rates
+from trt_workbench.stream.transcribe.manifest import Utterance, code_utterances, read_manifest
+from trt_workbench.stream.transcribe.speech import Listening, Speech, heard_signal
+from trt_workbench.stream.transcribe.spoken_code import CALIBRATION_UTTERANCES, HELD_OUT_UTTERANCES
+
+WORDS = "words.json"
+CALIBRATION_CODE = "calibration code"
+"""Utterances of the embedded code that are not scored."""
+
+
+class WordScores(Strict):
+    """words.json: what a model wrote of each utterance, with its errors.
+
+    Attributes:
+        names: of the utterances.
+        right: their texts.
+        found: what was written.
+        words: of each right text; so are tokens, pieces of the vocabulary.
+        word_errors: substituted, deleted and inserted words; token_errors are the same of pieces.
+        call_ms: mean time of a call with its decoding, milliseconds.
+    """
+
+    schema_version: Literal[1] = 1
+    names: list[str]
+    right: list[str]
+    found: list[str]
+    words: list[NonNegativeInt]
+    word_errors: list[NonNegativeInt]
+    tokens: list[NonNegativeInt]
+    token_errors: list[NonNegativeInt]
+    call_ms: NonNegativeFloat
+
+    def rates(self, seed: int) -> dict[str, tuple[float, NDArray[np.float64]]]:
+        """Return each error rate by name: its value, and its values over draws of the utterances."""
+        pairs = ((self.words, self.word_errors), (self.tokens, self.token_errors))
+        drawn = [(Rates(lengths, seed), errors) for lengths, errors in pairs]
+        found = [(rates.rate(errors).value, rates.resampled(errors)) for rates, errors in drawn]
+        return dict(zip(RATES, found, strict=True))
+
+
+@dataclass(frozen=True)
+class Spoken:
+    """Where utterances are, and by which contract a model hears them.
+
+    Attributes:
+        contract_path: its file.
+        source: the manifest; "code" for utterances of the embedded code that are transcribed, "calibration code" for
+            others of it.
+        plain_texts: whether case and punctuation are left out of both texts.
+        tail_ms: silence after each.
+    """
+
+    contract_path: Path
+    source: str
+    plain_texts: bool = False
+    tail_ms: float = 0.0
+
+    @cached_property
+    def contract(self) -> Contract:
+        """What was read. Raises UsageProblem."""
+        return read_contract(self.contract_path)
+
+    @cached_property
+    def utterances(self) -> list[Utterance]:
+        """All of them. Raises UsageProblem."""
+        seeds = {CODE: HELD_OUT_UTTERANCES, CALIBRATION_CODE: CALIBRATION_UTTERANCES}
+        if self.source in seeds:
+            return code_utterances(seeds=seeds[self.source])
+        return read_manifest(Path(self.source))
+
+    @property
+    def sha256(self) -> str:
+        """A hash of the contract, the manifest and its audio."""
+        if not Path(self.source).is_file():
+            return hash_document({"contract": hash_file(self.contract_path), "code": self.source})
+        audio = sorted({one.audio for one in self.utterances if one.audio})
+        files = {str(file): hash_file(file) for file in (self.contract_path, Path(self.source), *audio)}
+        return hash_document({**files, "tail_ms": str(self.tail_ms)})
+
+    def speech(self, utterances: Sequence[Utterance]) -> Speech:
+        """Return some of the utterances, to be transcribed. Raises UsageProblem as `Speech`."""
+        chunking = self.contract.chunking
+        seconds = chunking.frame_seconds
+        hop_s = None if seconds is None else chunking.later.hop * seconds
+        asked = Listening(self.source, self.plain_texts, self.tail_ms)
+        return Speech(self.contract, self.contract_path, utterances, hop_s, asked)
+
+    def chunks(self, utterance: Utterance) -> list[Chunk]:
+        """Return the chunks of an utterance. Raises UsageProblem where its audio cannot be used."""
+        frames = self.signal(utterance).shape[self.contract.signal[1].time_axis]
+        return list(self.contract.chunks(frames))
+
+    def calls(self, session: Session, utterance: Utterance, wanted: Sequence[int]) -> Iterator[dict[str, NDArray[Any]]]:
+        """Yield the inputs of some of an utterance's chunks, with the states that the model reaches by then.
+
+        Raises:
+            UsageProblem: the audio, the contract and the model do not fit one another.
+        """
+        contract = self.contract.with_constants(utterance.constants)
+        signal, state = self.signal(utterance), None
+        for chunk in contract.chunks(signal.shape[contract.signal[1].time_axis]):
+            values = contract.chunk_values(chunk)
+            state = contract.initial_state(values, self.contract_path.parent) if state is None else state
+            feed = {**contract.feed(chunk, signal, values), **state}
+            if chunk.index in wanted:
+                yield feed
+            if chunk.index >= max(wanted):
+                return
+            state = contract.next_state(session.run(feed))
+
+    def signal(self, utterance: Utterance) -> NDArray[Any]:
+        """Return the signal that an utterance's audio makes. Raises UsageProblem."""
+        return heard_signal(self.contract, utterance.name, utterance.samples(), self.tail_ms)
+
+
+def spoken_by(
+    model: Path, source: str, contract: Path | None, plain_texts: bool = False, tail_ms: float = 0.0
+) -> Spoken | None:
+    """Return the utterances of a manifest as a model hears them; None where no contract makes it one of streams.
+
+    Args:
+        model: its file; the embedded encoder has its own contract and utterances.
+        source: as of `Spoken`.
+        contract: of any other model.
+        plain_texts: as of `Spoken`.
+        tail_ms: as of `Spoken`.
+
+    Raises:
+        ComponentMissing: the embedded encoder is missing.
+    """
+    if contract is None:
+        if sha256_of(model) != sha256_of(embedded_model(ENCODER)):
+            return None
+        contract = embedded_contract()
+    return Spoken(contract, source, plain_texts, tail_ms)
+
+
+def write_words(session: Session, load: Load, speech: Speech, folder: Path) -> None:
+    """Transcribe utterances, and write words.json.
+
+    Args:
+        session: of the encoder.
+        load: opens the decoder's files.
+        speech: the utterances.
+        folder: for the file.
+
+    Raises:
+        UsageProblem: audio or files of the decoder do not fit the contract.
+        DeviceFailure: the device failed.
+    """
+    with speech.ear(session, load) as (ear, _, _):
+        hearing = ear.hear(speech.signals())
+    judged, (words, tokens) = speech.judge(hearing.heard), speech.lengths
+    found = WordScores(
+        names=[one.name for one in speech.utterances],
+        right=speech.right,
+        found=judged.texts,
+        words=words,
+        word_errors=judged.word_errors,
+        tokens=tokens,
+        token_errors=judged.tokens,
+        call_ms=hearing.work_s * 1e3 / max(hearing.rounds, 1),
+    )
+    write_json(folder / WORDS, found)
+
+
+def read_words(folder: Path) -> WordScores:
+    """Return what `write_words` wrote. Raises UsageProblem."""
+    return read_document(folder / WORDS, WordScores)
