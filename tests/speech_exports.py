@@ -49,13 +49,53 @@ def export(
     return path
 
 
-def nemotron(folder: Path, *, layers: int = 2) -> Path:
-    """nemotron-3.5-asr-streaming: a cache-aware FastConformer, and the number of a language for each stream."""
+def cache_aware(layers: int, context: int, kernel: int, bins: int = 128) -> Any:
+    """A cache-aware FastConformer."""
     with pytest.MonkeyPatch.context() as patch:
         model = load_script(ROOT / "models" / "streaming-encoder" / "model.py", patch)
     torch.manual_seed(0)
-    size = model.Size(layers, WIDTH, 2, 128, 4, 6, 5, TOKENS, 16)
-    encoder = model.StreamingEncoder(size)
+    return model.StreamingEncoder(model.Size(layers, WIDTH, 2, bins, 4, context, kernel, TOKENS, 32))
+
+
+def of_cache_aware(encoder: Any, hop: int) -> tuple[dict[str, Any], dict[str, dict[int, str]], dict[str, object]]:
+    """Inputs, names of dimensions, and metadata as sherpa-onnx's scripts for NeMo give such an encoder."""
+    size, window = encoder.size, hop + 9
+    channel, time, filled = encoder.empty_state(1)
+    inputs = {
+        "audio_signal": torch.zeros(1, size.features, window),
+        "length": torch.full((1,), window),
+        "cache_last_channel": channel,
+        "cache_last_time": time,
+        "cache_last_channel_len": filled,
+    }
+    batch = {0: "batch"}
+    axes = dict.fromkeys(("length", "cache_last_channel_len", "encoded_lengths", "cache_last_channel_next_len"), batch)
+    axes |= {"audio_signal": {0: "batch", 2: "time"}}
+    axes |= {f"cache_last_channel{end}": {0: "batch", 2: "cache_channel_time"} for end in ("", "_next")}
+    axes |= {f"cache_last_time{end}": {0: "batch", 3: "cache_time_width"} for end in ("", "_next")}
+    metadata = {
+        "vocab_size": TOKENS,
+        "window_size": window,
+        "chunk_size_ms": 10 * hop,
+        "chunk_shift": hop,
+        "normalize_type": "",
+        "cache_last_channel_dim1": size.layers,
+        "cache_last_channel_dim2": size.context,
+        "cache_last_channel_dim3": WIDTH,
+        "cache_last_time_dim1": size.layers,
+        "cache_last_time_dim2": WIDTH,
+        "cache_last_time_dim3": size.kernel - 1,
+        "pred_rnn_layers": 2,
+        "pred_hidden": TEXT,
+        "subsampling_factor": 8,
+        "feat_dim": size.features,
+    }
+    return inputs, axes, metadata
+
+
+def nemotron(folder: Path, *, layers: int = 2, context: int = 6, kernel: int = 5, hop: int = 56) -> Path:
+    """nemotron-3.5-asr-streaming: a cache-aware FastConformer, and the number of a language for each stream."""
+    encoder = cache_aware(layers, context, kernel)
 
     class Prompted(nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -71,46 +111,38 @@ def nemotron(folder: Path, *, layers: int = 2) -> Path:
             encoded = self.prompt_kernel(torch.cat([encoded, prompt], -1)).transpose(1, 2)
             return encoded, lengths, channel, time, filled
 
-    window, hop = 65, 56
-    channel, time, filled = encoder.empty_state(1)
-    inputs = {
-        "audio_signal": torch.zeros(1, 128, window),
-        "length": torch.full((1,), window),
-        "cache_last_channel": channel,
-        "cache_last_time": time,
-        "cache_last_channel_len": filled,
-        "prompt_index": torch.full((1,), 3),
-    }
-    batch = {0: "batch"}
-    axes = dict.fromkeys(("length", "cache_last_channel_len", "prompt_index", "encoded_lengths"), batch)
-    axes |= {"cache_last_channel_next_len": batch}
-    axes |= {name: {0: "batch", 2: "time"} for name in ("audio_signal", "outputs")}
-    axes |= {f"cache_last_channel{end}": {0: "batch", 2: "cache_channel_time"} for end in ("", "_next")}
-    axes |= {f"cache_last_time{end}": {0: "batch", 3: "cache_time_width"} for end in ("", "_next")}
-    outputs = ["outputs", "encoded_lengths", "cache_last_channel_next", "cache_last_time_next"]
-    metadata = {
-        "vocab_size": TOKENS,
-        "window_size": window,
-        "chunk_size_ms": 560,
-        "chunk_shift": hop,
-        "normalize_type": "",
-        "cache_last_channel_dim1": layers,
-        "cache_last_channel_dim2": 6,
-        "cache_last_channel_dim3": WIDTH,
-        "cache_last_time_dim1": layers,
-        "cache_last_time_dim2": WIDTH,
-        "cache_last_time_dim3": 4,
-        "pred_rnn_layers": 2,
-        "pred_hidden": TEXT,
-        "subsampling_factor": 8,
-        "feat_dim": 128,
+    inputs, axes, metadata = of_cache_aware(encoder, hop)
+    inputs["prompt_index"] = torch.full((1,), 3)
+    axes |= {"prompt_index": {0: "batch"}, "outputs": {0: "batch", 2: "time"}}
+    metadata |= {
         "model_type": "EncDecRNNTBPEModelWithPrompt",
         "prompt_dictionary": json.dumps(PROMPTS, sort_keys=True),
         "auto_prompt_id": 3,
     }
+    outputs = ["outputs", "encoded_lengths", "cache_last_channel_next", "cache_last_time_next"]
     return export(
         Prompted(), folder / "encoder.onnx", inputs, [*outputs, "cache_last_channel_next_len"], axes, metadata
     )
+
+
+def nemo_ctc(folder: Path, *, layers: int = 2, context: int = 6, kernel: int = 5, hop: int = 56) -> Path:
+    """sherpa-onnx's streaming FastConformer with CTC: log-probabilities of tokens, and the caches."""
+    encoder = cache_aware(layers, context, kernel, 80)
+
+    class Scored(nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.encoder = encoder
+
+        def forward(self, *given: Any) -> Any:
+            _, lengths, scores, channel, time, filled = self.encoder(*given)
+            return scores.log_softmax(-1), lengths, channel, time, filled
+
+    inputs, axes, metadata = of_cache_aware(encoder, hop)
+    axes |= {"logprobs": {0: "batch", 1: "time"}}
+    metadata |= {"model_type": "EncDecHybridRNNTCTCBPEModel"}
+    outputs = ["logprobs", "encoded_lengths", "cache_last_channel_next", "cache_last_time_next"]
+    return export(Scored(), folder / "model.onnx", inputs, [*outputs, "cache_last_channel_next_len"], axes, metadata)
 
 
 class Offline(nn.Module):  # type: ignore[misc]
@@ -138,10 +170,11 @@ NEMO_AXES = {
 }
 
 
-def parakeet_unified(folder: Path) -> Path:
+def parakeet_unified(folder: Path, *, left: int = 70, chunk: int = 7, right: int = 7) -> Path:
     """parakeet-unified, buffered: no state, windows that overlap, of which the middle counts."""
     torch.manual_seed(1)
-    inputs = {"audio_signal": torch.zeros(1, 128, 672), "length": torch.full((1,), 672)}
+    window = 8 * (left + chunk + right)
+    inputs = {"audio_signal": torch.zeros(1, 128, window), "length": torch.full((1,), window)}
     metadata = {
         "vocab_size": TOKENS,
         "normalize_type": "per_feature",
@@ -152,14 +185,14 @@ def parakeet_unified(folder: Path) -> Path:
         "model_author": "NeMo",
         "streaming_model_type": "buffered_nemo_rnnt",
         "buffered_streaming": 1,
-        "buffer_left_encoder_frames": 70,
-        "buffer_chunk_encoder_frames": 7,
-        "buffer_right_encoder_frames": 7,
-        "buffer_left_feature_frames": 560,
-        "buffer_chunk_feature_frames": 56,
-        "buffer_right_feature_frames": 56,
+        "buffer_left_encoder_frames": left,
+        "buffer_chunk_encoder_frames": chunk,
+        "buffer_right_encoder_frames": right,
+        "buffer_left_feature_frames": 8 * left,
+        "buffer_chunk_feature_frames": 8 * chunk,
+        "buffer_right_feature_frames": 8 * right,
         "feat_dim": 128,
-        "latency": "1120ms",
+        "latency": f"{80 * (chunk + right)}ms",
     }
     return export(Offline(), folder / "encoder.onnx", inputs, ["outputs", "encoded_lengths"], NEMO_AXES, metadata)
 
@@ -184,7 +217,7 @@ def parakeet_tdt(folder: Path) -> Path:
 class Zipformer(nn.Module):  # type: ignore[misc]
     """Six caches a layer, one of the subsampling, and the number of frames that were processed."""
 
-    def __init__(self, layers: int = 2, left: int = 8) -> None:
+    def __init__(self, layers: int, left: int, width: int) -> None:
         super().__init__()
         self.left, self.layers = left, layers
         self.embed = nn.Conv2d(1, 4, (7, 3), (2, 2), (0, 1))
@@ -194,7 +227,7 @@ class Zipformer(nn.Module):  # type: ignore[misc]
             nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(layers)) for _ in range(4)
         )
         self.convs = nn.ModuleList(nn.Conv1d(WIDTH, WIDTH, 4, groups=WIDTH) for _ in range(2 * layers))
-        self.out = nn.Linear(WIDTH, WIDTH)
+        self.out = nn.Linear(WIDTH, width)
 
     def states(self) -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -241,24 +274,30 @@ class Zipformer(nn.Module):  # type: ignore[misc]
         return self.out(frames.transpose(0, 1)), *found, *new, processed + count
 
 
-def zipformer(folder: Path) -> Path:
-    """icefall's streaming zipformer: windows of 45 frames every 32, the batch in dimension 0 or 1."""
+def zipformer(folder: Path, *, layers: int = 2, left: int = 8, hop: int = 32, ctc: bool = False) -> Path:
+    """icefall's streaming zipformer: windows of 45 frames every 32, the batch in dimension 0 or 1; or its CTC."""
     torch.manual_seed(3)
-    model = Zipformer()
+    model = Zipformer(layers, left, TOKENS if ctc else WIDTH)
     states = model.states()
     places = {name: 1 if name[7:10] in ("key", "non", "val") else 0 for name in states}
     axes = {name: {place: "N"} for name, place in places.items()}
     axes |= {f"new_{name}": {place: "N"} for name, place in places.items()}
-    axes |= {"x": {0: "N"}, "encoder_out": {0: "N"}}
+    frames = "log_probs" if ctc else "encoder_out"
+    axes |= {"x": {0: "N"}, frames: {0: "N"}}
     metadata = {
         "model_type": "zipformer",
         "version": "1",
         "model_author": "k2-fsa",
-        "decode_chunk_len": 32,
-        "T": 45,
-        "num_encoder_layers": "2",
-        "left_context_len": "8",
+        "decode_chunk_len": hop,
+        "T": hop + 13,
+        "num_encoder_layers": str(layers),
+        "left_context_len": str(left),
     }
-    inputs = {"x": torch.rand(1, 45, 80), **states}
-    outputs = ["encoder_out", *(f"new_{name}" for name in states)]
-    return export(model, folder / "encoder-epoch-99-avg-1.onnx", inputs, outputs, axes, metadata)
+    inputs = {"x": torch.rand(1, hop + 13, 80), **states}
+    file = "ctc-epoch-99-avg-1.onnx" if ctc else "encoder-epoch-99-avg-1.onnx"
+    return export(model, folder / file, inputs, [frames, *(f"new_{name}" for name in states)], axes, metadata)
+
+
+def icefall_ctc(folder: Path, **sizes: int) -> Path:
+    """icefall's streaming zipformer with CTC: log-probabilities of tokens."""
+    return zipformer(folder, ctc=True, **sizes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from contextlib import closing, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -59,7 +60,8 @@ def make_contract(
     streams = None if batch is None else (1, batch, batch)
     known = Known(first, later, left_context, init, streams, signal, time_axis, state or {})
     graph = StreamGraph(Model.open(model)) if model.suffix == MODEL_SUFFIX else None
-    document, notes = draft(model.stem, read_tensors(model), known, graph)
+    with closing(graph) if graph else nullcontext():
+        document, notes = draft(model.stem, read_tensors(model), known, graph)
     notes += add_decoding(document, model)
     write_json(output, document)
     left = dict(undecided(document))

@@ -16,11 +16,12 @@ _BLANKS = ("<blk>", "<blank>", "<eps>")
 
 
 def add_decoding(document: dict[str, Any], path: Path) -> list[str]:
-    """Add `decoding` to a contract's document where the files of a transducer are next to the encoder.
+    """Add `decoding` to a contract's document where a transducer's files, or those of CTC, are next to the encoder.
 
     Args:
         document: of the contract; changed in place.
-        path: of the encoder, whose name has `encoder` where the others have `decoder` and `joiner`.
+        path: of the encoder. A transducer's name has `encoder` where the others have `decoder` and `joiner`; CTC has as
+            many scores as `tokens.txt` has tokens.
 
     Returns:
         What was concluded, a sentence; nothing where a file is missing.
@@ -30,20 +31,39 @@ def add_decoding(document: dict[str, Any], path: Path) -> list[str]:
     """
     files = {part: path.with_name(path.name.replace(_ENCODER, part)) for part in ("decoder", "joiner")}
     tokens = path.with_name("tokens.txt")
-    if _ENCODER not in path.name or not all(one.is_file() for one in (*files.values(), tokens)):
+    if not tokens.is_file():
         return []
+    if _ENCODER not in path.name or not all(one.is_file() for one in files.values()):
+        return _add_ctc(document, tokens)
     decoder, joiner = (read_tensors(one) for one in files.values())
-    frames = _frames(document, joiner)
+    width = next((dim for one in joiner.inputs.values() for dim in one.shape or () if isinstance(dim, int)), None)
+    frames = _frames(document, width)
     if frames is None:
         return []
     pieces = Vocabulary(tokens).pieces
-    blanks = [number for number, piece in pieces.items() if piece in _BLANKS]
     said: dict[str, Any] = {**_kind(joiner, max(pieces) + 1), "frames": frames, "tokens": tokens.name}
-    said["blank"] = blanks[0] if blanks else f"{UNDECIDED}: the number of the blank"
+    said["blank"] = _blank(pieces)
     said |= {part: one.name for part, one in files.items()}
     said |= {"state": states} if (states := _states(decoder)) else {"max_symbols": 1}
     document |= {"schema_version": 3, "decoding": said}
     return [f"Decoding: {said['kind']} of {files['decoder'].name}, {files['joiner'].name} and {tokens.name}"]
+
+
+def _add_ctc(document: dict[str, Any], tokens: Path) -> list[str]:
+    """Add the decoding of CTC where one output has a score for each token."""
+    pieces = Vocabulary(tokens).pieces
+    count = max(pieces) + 1
+    frames = _frames(document, count)
+    if frames is None or document["outputs"][frames]["shape"][2] != count:
+        return []
+    said = {"kind": "ctc", "frames": frames, "tokens": tokens.name, "blank": _blank(pieces)}
+    document |= {"schema_version": 3, "decoding": said}
+    return [f"Decoding: ctc of {frames} by {tokens.name}"]
+
+
+def _blank(pieces: Mapping[int, str]) -> int | str:
+    found = [number for number, piece in pieces.items() if piece in _BLANKS]
+    return found[0] if found else f"{UNDECIDED}: the number of the blank"
 
 
 def _kind(joiner: ModelTensors, tokens: int) -> dict[str, Any]:
@@ -70,15 +90,14 @@ def _alike(one: ModelTensor, other: ModelTensor) -> bool:
     return one.dtype == other.dtype and sizes[0] == sizes[1]
 
 
-def _frames(document: Mapping[str, Any], joiner: ModelTensors) -> str | None:
-    """Return the one output of frames, and say that all of them count where no length says how many."""
+def _frames(document: Mapping[str, Any], width: int | None) -> str | None:
+    """Return the one output of frames so wide, and say that all of them count where no length says how many."""
     states = {pair["output"] for pair in document["state"]}
     outputs: dict[str, dict[str, Any]] = {name: one for name, one in document["outputs"].items() if name not in states}
     found = [name for name, one in outputs.items() if one["dtype"].startswith("float") and len(one["shape"]) == 3]
     if len(found) != 1:
         return None
     output = outputs[found[0]]
-    width = next((dim for one in joiner.inputs.values() for dim in one.shape or () if isinstance(dim, int)), None)
     axes = [axis for axis in (1, 2) if output["shape"][axis] != width]
     if "valid" not in output and len(axes) == 1:
         output["valid"] = {"axis": axes[0], "by": output["shape"][axes[0]]}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem, did_you_mean
 from trt_workbench.model.facts import ModelTensor
-from trt_workbench.stream.contract.exporters import chunk_of
+from trt_workbench.stream.contract.exporters import cache_sizes, chunk_of
 from trt_workbench.stream.contract.graph import StreamGraph
 from trt_workbench.stream.contract.model_tensors import ModelTensors
 from trt_workbench.stream.contract.state_names import alike, state_pairs
@@ -113,8 +113,10 @@ class DraftedStream:
         points = [(2 if self.batch else 1, frames) for frames in times] + [(3, largest)] * bool(self.batch)
         seen = [
             self._graph.output_shapes(
-                {one: streams for one in (self.batch, *self._aliases) if one}
-                | ({name: frames} if isinstance(name, str) else {})
+                cache_sizes(self._model)
+                | {one: streams for one in (self.batch, *self._aliases) if one}
+                | ({name: frames} if isinstance(name, str) else {}),
+                {self.length: frames} if self.length else {},
             )
             for streams, frames in points
         ]

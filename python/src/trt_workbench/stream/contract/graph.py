@@ -1,12 +1,20 @@
-"""What a graph says about a stream without running it: which axes hold no frames, and the shapes of the outputs."""
+"""What a graph says about a stream: which axes hold no frames, and the shapes of the outputs.
+
+It is run only for the shapes of outputs that shape inference does not find.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
+import numpy as np
 import onnx
 from onnx import numpy_helper
 
+from trt_workbench.backends.base import Session
+from trt_workbench.backends.registry import load_reference
+from trt_workbench.core.errors import WorkbenchError
 from trt_workbench.model.index import GraphIndex
 from trt_workbench.model.opened import Model, checked_on_error
 from trt_workbench.model.proto import Shape, integer, is_external, value_shape
@@ -19,6 +27,9 @@ _KEEPING = (
     *("Identity", "LeakyRelu", "Log", "Mish", "Neg", "Pad", "Relu", "Reciprocal", "Round", "Selu", "Sigmoid", "Sign"),
     *("Softplus", "Sqrt", "Tanh", "Add", "Sub", "Mul", "Div", "Pow", "Max", "Min", "Where", "Concat"),
 )
+# Of an input of a run for the shapes of outputs, and its types.
+_MOST_ENTRIES = 2**24
+_RUN = ("float32", "float16", "float64", "int64", "int32", "bool")
 _RECURRENT = ("LSTM", "GRU", "RNN")
 # Of a tensor at a node: the axis of the signal that each dimension is; None for one that was put in.
 _Axes = tuple[int | None, ...]
@@ -30,14 +41,39 @@ class StreamGraph:
     def __init__(self, source: Model) -> None:
         """Take a model's graph."""
         self._source, self._model = source, onnx.ModelProto()
+        self._session: Session | None = None
         self._model.CopyFrom(source.proto)
         del self._model.graph.value_info[:]
 
-    def output_shapes(self, sizes: Mapping[str, int]) -> dict[str, Shape]:
+    def output_shapes(self, sizes: Mapping[str, int], lengths: Mapping[str, int] | None = None) -> dict[str, Shape]:
         """Return the shapes of the outputs where dimensions of inputs have sizes, by what a model calls them.
 
-        A dimension that shape inference does not find is None, or a name of its own.
+        Where shape inference does not find all of them the model runs, if it can: on zeros, and `lengths` by input.
+        A dimension that is not found is None, or a name of its own.
         """
+        found = self._inferred(sizes)
+        known = all(isinstance(size, int) for shape in found.values() for size in shape)
+        return found if found and known else self._ran(sizes, lengths or {}) or found
+
+    def close(self) -> None:
+        """Close the session of what was run."""
+        if self._session:
+            self._session.close()
+
+    def _ran(self, sizes: Mapping[str, int], lengths: Mapping[str, int]) -> dict[str, Shape]:
+        feed = {}
+        for tensor in self._source.facts.inputs:
+            shape = [size if isinstance(size, int) else sizes.get(size or "", 0) for size in tensor.shape or ()]
+            if tensor.shape is None or 0 in shape or math.prod(shape) > _MOST_ENTRIES or tensor.dtype not in _RUN:
+                return {}
+            feed[tensor.name] = np.full(shape, lengths.get(tensor.name, 0), tensor.dtype)
+        try:
+            self._session = self._session or load_reference(self._source.path)
+            return {name: array.shape for name, array in self._session.run(feed).items()}
+        except WorkbenchError:  # sizes that it cannot have, operators that nobody knows, no runtime
+            return {}
+
+    def _inferred(self, sizes: Mapping[str, int]) -> dict[str, Shape]:
         model = onnx.ModelProto()
         model.CopyFrom(self._model)
         for value in model.graph.input:
