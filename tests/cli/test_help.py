@@ -108,7 +108,7 @@ def test_every_family_is_named() -> None:
 
 def test_the_list_of_commands_has_whole_sentences_at_80_columns() -> None:
     text = CliRunner(env={"COLUMNS": "80"}).invoke(app, ["--help"]).stdout
-    listed = text.split("\nCommands:\n")[1]
+    listed = text.split("\nSee:\n")[1]
     assert all(f"  {name} " in listed for name in COMMANDS)
     assert "..." not in listed
     assert listed.count(".\n") >= len(COMMANDS)
@@ -120,8 +120,7 @@ def test_a_long_sentence_in_the_list_of_commands_goes_on_in_a_further_line(monke
     sentence = " ".join(["word"] * 40) + "."
     monkeypatch.setattr(group.commands["doctor"], "help", f"{sentence} Another one.")  # type: ignore[attr-defined]
     shown = group.get_help(group.make_context("trtw", ["--version"], resilient_parsing=True))
-    listed = " ".join(shown.split("Commands:")[1].split())
-    assert f"doctor {sentence} build-ort" in listed
+    assert f"doctor {sentence}" in " ".join(shown.split())
 
 
 def test_options_stand_under_their_panels() -> None:

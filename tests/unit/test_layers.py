@@ -41,7 +41,7 @@ FEATURES = (
     "vision",
 )
 # Above everything.
-PROGRAM = ("app", "main")
+PROGRAM = ("app", "main", "api")
 # Where a language model comes from, which is not what executes it.
 EXPORTERS = ("model/llm_known.py", "llm/graph.py", "llm/graphs.py")
 RUNTIMES = ("onnxruntime", "tensorrt", "tensorrt_rtx", "torch", "transformers", "trt_workbench_native")

@@ -12,54 +12,67 @@ from typer.core import TyperGroup
 
 from trt_workbench import __version__
 from trt_workbench.console.common import PanelCommand
+from trt_workbench.console.foreign_words import COMMANDS as FOREIGN_COMMANDS
 
-# Where each command is: a module and its function, imported when the command is called.
-COMMANDS = {
-    "build-engine": "build_engine.cli:build_engine",
-    "infer-engine": "infer.cli:infer_engine",
-    "inspect": "inspect.cli:inspect",
-    "inspect-engine": "inspect.engine_cli:inspect_engine",
-    "refit-engine": "build_engine.refit_cli:refit_engine",
-    "eval-coco": "vision.cli:eval_coco",
-    "eval-vision": "vision.cli:eval_coco",
-    "predict": "vision.predict_cli:predict",
-    "eval-llm": "llm.cli:eval_llm",
-    "eval-stream": "stream.cli:eval_stream",
-    "export-llm": "llm.export_cli:export_llm",
-    "bench": "bench.cli:bench",
-    "profile": "profile.cli:profile",
-    "compare": "bench.compare_cli:compare",
-    "decide": "decide.cli:decide",
-    "report": "overview.cli:report",
-    "merge": "scale.cli:merge",
-    "submit": "scale.submit.cli:submit",
-    "export": "export.cli:export",
-    "backends": "setup.backends_cli:backends",
-    "doctor": "setup.doctor_cli:doctor",
-    "build-ort": "setup.ort_cli:build_ort",
-    "partitions": "inspect.partitions_cli:partitions",
-    "check-target": "target.cli:check_target",
-    "export-triton": "triton.cli:export_triton",
-    "sanitize-onnx": "sanitize.cli:sanitize_onnx",
-    "quantize": "quantize.cli:quantize",
-    "sensitivity": "quantize.sensitivity_cli:sensitivity",
-    "setup-tensorrt": "setup.cli:setup_tensorrt",
-    "make-contract": "stream.make_cli:make_contract",
-    "check-contract": "stream.check_cli:check_contract",
-    "verify": "verify.cli:verify",
-    "upgrade": "upgrade.cli:upgrade",
+# Where each command is, by purpose: a module and its function, imported when the command is called.
+PURPOSES = {
+    "See": {
+        "inspect": "inspect.cli:inspect",
+        "inspect-engine": "inspect.engine_cli:inspect_engine",
+        "partitions": "inspect.partitions_cli:partitions",
+        "predict": "vision.predict_cli:predict",
+        "report": "overview.cli:report",
+        "export": "export.cli:export",
+    },
+    "Decide": {
+        "decide": "decide.cli:decide",
+        "sensitivity": "quantize.sensitivity_cli:sensitivity",
+        "upgrade": "upgrade.cli:upgrade",
+        "compare": "bench.compare_cli:compare",
+    },
+    "Check": {
+        "verify": "verify.cli:verify",
+        "check-contract": "stream.check_cli:check_contract",
+        "check-target": "target.cli:check_target",
+    },
+    "Measure": {
+        "eval-coco": "vision.cli:eval_coco",
+        "eval-vision": "vision.cli:eval_coco",
+        "eval-llm": "llm.cli:eval_llm",
+        "eval-stream": "stream.cli:eval_stream",
+        "bench": "bench.cli:bench",
+        "profile": "profile.cli:profile",
+        "infer-engine": "infer.cli:infer_engine",
+        "merge": "scale.cli:merge",
+        "submit": "scale.submit.cli:submit",
+    },
+    "Make": {
+        "build-engine": "build_engine.cli:build_engine",
+        "refit-engine": "build_engine.refit_cli:refit_engine",
+        "quantize": "quantize.cli:quantize",
+        "sanitize-onnx": "sanitize.cli:sanitize_onnx",
+        "export-llm": "llm.export_cli:export_llm",
+        "export-triton": "triton.cli:export_triton",
+        "make-contract": "stream.make_cli:make_contract",
+    },
+    "Set up": {
+        "setup-tensorrt": "setup.cli:setup_tensorrt",
+        "build-ort": "setup.ort_cli:build_ort",
+        "backends": "setup.backends_cli:backends",
+        "doctor": "setup.doctor_cli:doctor",
+    },
 }
+COMMANDS = {name: place for commands in PURPOSES.values() for name, place in commands.items()}
 
 
 class _Commands(TyperGroup):
     """The commands; the list of them has a whole sentence on each."""
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write every command with the first sentence of its help, on further lines where it is long."""
-        commands = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
-        rows = [(name, one.get_short_help_str(limit=1000)) for name, one in commands if one and not one.hidden]
-        with formatter.section("Commands"):
-            formatter.write_dl(rows)
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - as typer calls it
+        """Write the commands by purpose, each with the first sentence of its help."""
+        for purpose, names in PURPOSES.items():
+            with formatter.section(purpose):
+                formatter.write_dl([(name, self.commands[name].get_short_help_str(limit=1000)) for name in names])
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse; a command that comes first leaves no options to look for.
@@ -69,6 +82,12 @@ class _Commands(TyperGroup):
         if args and args[0] in self.commands:
             self.params, self.add_help_option = [], False
         return super().parse_args(ctx, args)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that is named; one of another tool is refused with ours."""
+        if args[0] not in self.commands and args[0] in FOREIGN_COMMANDS:
+            ctx.fail(f"There is no command {args[0]!r} here; `trtw {FOREIGN_COMMANDS[args[0]]}` does that.")
+        return super().resolve_command(ctx, args)
 
 
 def _print_version(asked: bool) -> None:

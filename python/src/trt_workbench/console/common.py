@@ -16,12 +16,14 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar, cast
 
 import typer
 from typer.core import TyperCommand
 
+from trt_workbench.console.foreign_words import advice
 from trt_workbench.console.options import expanded
 from trt_workbench.console.progress import pulse
 from trt_workbench.core.errors import (
@@ -134,7 +136,7 @@ def handled(command: Callable[..., R]) -> Callable[..., R]:
         try:
             _require_current_folder()
             with ended_as_interrupted(heard), pulse():
-                found = command(**_with_embedded(kwargs))
+                found = command(**with_embedded(kwargs))
             if heard:  # and the command ended normally: a library took it for its own error
                 fail("Interrupted, but the command had already finished.", INTERRUPTED)
             return found
@@ -168,7 +170,7 @@ def handled(command: Callable[..., R]) -> Callable[..., R]:
     return guarded
 
 
-def _with_embedded(given: dict[str, Any]) -> dict[str, Any]:
+def with_embedded(given: dict[str, Any]) -> dict[str, Any]:
     """Replace the name of an embedded model or contract by its path, unless a file here has that name."""
     from trt_workbench.core.workspace import EMBEDDED_MODELS, ENCODER, embedded_contract, embedded_model
 
@@ -225,6 +227,8 @@ class PanelCommand(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse, and refuse numbers that no option has a use for and that clocks and libraries would trip over."""
         parameters: list[Any] = self.get_params(ctx)
+        if said := advice(args, [flag for one in parameters for flag in (*one.opts, *one.secondary_opts)]):
+            ctx.fail(said)
         rest = super().parse_args(ctx, _with_values(args, parameters))
         for parameter in parameters:
             value = ctx.params.get(parameter.name or "")
@@ -361,6 +365,23 @@ def say_if_allowed(*, allow_unverified: bool) -> None:
         say("--allow-unverified: TensorRT engines are accepted even if they are wrong or not verified.")
 
 
+# What a command would print, where Python called it.
+_taken: ContextVar[list[Any] | None] = ContextVar("taken", default=None)
+
+
+@contextmanager
+def documents_taken() -> Iterator[list[Any]]:
+    """Take the documents that commands of this block, in this thread, would print."""
+    token = _taken.set([])
+    try:
+        yield cast("list[Any]", _taken.get())
+    finally:
+        _taken.reset(token)
+
+
 def print_json(document: Any) -> None:
     """Print `document` as the one JSON document of a command run with --json."""
+    if (taken := _taken.get()) is not None:
+        taken.append(document)
+        return
     sys.stdout.write(json.dumps(document, indent=2, allow_nan=False) + "\n")

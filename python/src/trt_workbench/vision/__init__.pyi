@@ -35,6 +35,8 @@ from .gallery import side_by_side as side_by_side
 from .letterbox import Geometry as Geometry
 from .letterbox import find_geometry as find_geometry
 from .letterbox import preprocess as preprocess
+from .loaded import FoundObjects as FoundObjects
+from .loaded import LoadedModel as LoadedModel
 from .lvis import measures_of as measures_of
 from .matches import Verdicts as Verdicts
 from .operating import operate as operate

@@ -17,7 +17,8 @@ from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.verification import Mark, Shapes
 from trt_workbench.verify import require_verified
-from trt_workbench.vision.families import DecodeSettings, Detections, Family, recognise
+from trt_workbench.vision.families import DecodeSettings, Detections, Family
+from trt_workbench.vision.families.recognise import recognise
 from trt_workbench.vision.feed import Feed, Wanted, make_feed
 from trt_workbench.vision.plausible import BoxCheck
 from trt_workbench.vision.preparation import SAID
@@ -51,8 +52,9 @@ class Detector(AbstractContextManager["Detector"]):
         backend: Backend,
         options: SessionOptions,
         note: Note | None = None,
+        session: Session | None = None,
     ) -> None:
-        """Load the model and recognise its family.
+        """Load the model, unless it is loaded already, and recognise its family.
 
         Raises:
             UsageProblem: the model or a setting cannot be used.
@@ -63,7 +65,7 @@ class Detector(AbstractContextManager["Detector"]):
         self._model, self._settings, self._note = model, settings, note or (lambda _: None)
         self._shapes_asked = options.shapes.shapes if options.shapes else {}
         self.decoding = DecodeSettings(settings.conf, settings.iou, settings.max_dets)
-        self.session: Session = backend.load(model, options)
+        self.session: Session = session or backend.load(model, options)
         try:
             self.family: Family = recognise(
                 self.session.inputs,
@@ -72,7 +74,8 @@ class Detector(AbstractContextManager["Detector"]):
                 settings,
             )
         except BaseException:
-            self.session.close()
+            if session is None:
+                self.session.close()
             raise
         if settings.iou is not None and self.family.default_iou is None:
             self.notes.append(f"--iou has no effect: family {self.family.name} uses no NMS.")

@@ -53,6 +53,12 @@ class Masks(Restored):
         pairs = zip(self.sizes.tolist(), self.counts, strict=True)
         return [{"size": size, "counts": counts} for size, counts in pairs]
 
+    def planes(self) -> NDArray[np.bool_]:
+        """Return the masks as pixels: bool [K, height, width]; all are of one image."""
+        height, width = self.sizes[0] if len(self) else (0, 0)
+        planes = [np.asarray(mask.decode(one), np.bool_) for one in self.encoded()]
+        return np.array(planes, np.bool_).reshape(len(self), height, width)
+
     def areas(self) -> NDArray[np.float64]:
         """Return how many pixels each has."""
         return np.asarray(mask.area(self.encoded()), np.float64) if len(self) else np.empty(0)

@@ -1,0 +1,168 @@
+"""Types of the Python API. Written by tasks/api-reference from api.py and the settings of commands."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from trt_workbench.console.called import Finished as Finished
+from trt_workbench.core.artefacts import BenchArtefacts
+from trt_workbench.core.errors import CheckFailed as CheckFailed
+from trt_workbench.core.errors import ComponentMissing as ComponentMissing
+from trt_workbench.core.errors import DeviceFailure as DeviceFailure
+from trt_workbench.core.errors import UsageProblem as UsageProblem
+from trt_workbench.core.errors import WorkbenchError as WorkbenchError
+from trt_workbench.decide.document import Decision
+from trt_workbench.verify.document import VerifyFindings
+from trt_workbench.verify.settings import Range
+from trt_workbench.vision.document import CocoMetrics
+from trt_workbench.vision.loaded import FoundObjects as FoundObjects
+from trt_workbench.vision.loaded import LoadedModel as LoadedModel
+
+__version__: str
+
+def load(
+    model: str | Path,
+    *,
+    family: str | None = None,
+    imgsz: tuple[int, int] | None = None,
+    normalize: Literal["none", "imagenet", "0-255"] | None = None,
+    resize: Literal["letterbox", "stretch", "stretch-antialias"] | None = None,
+    channel_order: Literal["rgb", "bgr"] | None = None,
+    background: Literal["none", "first", "last"] | None = None,
+    exif: Literal["apply", "ignore"] = "ignore",
+    backend: str = "auto",
+    conf: float = 0.25,
+    iou: float | None = None,
+    max_dets: int = 300,
+    precision: str = "fp32",
+    threads: int | None = None,
+    options: Mapping[str, Any] = ...,
+    url: str | None = None,
+    preprocess: Literal["device", "host"] | None = None,
+    postprocess: Literal["device", "host"] | None = None,
+    allow_unverified: bool = False,
+    classes: Sequence[str] = (),
+) -> LoadedModel: ...
+def evaluate(
+    model: str | Path | None = None,
+    *,
+    data: str | Path | None = None,
+    images: str | Path | None = None,
+    annotations: str | Path | None = None,
+    split: str | None = None,
+    family: str | None = None,
+    imgsz: tuple[int, int] | None = None,
+    normalize: Literal["none", "imagenet", "0-255"] | None = None,
+    resize: Literal["letterbox", "stretch", "stretch-antialias"] | None = None,
+    channel_order: Literal["rgb", "bgr"] | None = None,
+    background: Literal["none", "first", "last"] | None = None,
+    exif: Literal["apply", "ignore"] = "ignore",
+    backend: str = "auto",
+    conf: float = 0.001,
+    iou: float | None = None,
+    max_dets: int = 300,
+    precision: str = "fp32",
+    threads: int | None = None,
+    options: Mapping[str, Any] = ...,
+    url: str | None = None,
+    preprocess: Literal["device", "host"] | None = None,
+    postprocess: Literal["device", "host"] | None = None,
+    allow_unverified: bool = False,
+    limit: int | None = None,
+    batch: int | None = None,
+    workers: int | None = None,
+    concurrency: int | None = None,
+    classes: str | None = None,
+    allow_missing: bool = False,
+    threshold: float = 0.25,
+    seed: int = 0,
+    gpus: Sequence[int] | None = None,
+    report: bool = True,
+    output: str | Path | None = None,
+) -> Finished[CocoMetrics]: ...
+def verify(
+    target: str | Path,
+    *,
+    backend: str = "trt",
+    precision: str = "fp32",
+    reference: str = "ort-cpu",
+    model: str | Path | None = None,
+    inputs: Sequence[str] = (),
+    split: str | None = None,
+    ranges: Mapping[str, Range] = ...,
+    quick: bool = False,
+    stack: str | None = None,
+    record: bool = False,
+    options: Mapping[str, Any] = ...,
+    url: str | None = None,
+    trust: bool = False,
+    device: int = 0,
+    seed: int = 0,
+    family: str | None = None,
+    imgsz: tuple[int, int] | None = None,
+    normalize: Literal["none", "imagenet", "0-255"] | None = None,
+    resize: Literal["letterbox", "stretch", "stretch-antialias"] | None = None,
+    channel_order: Literal["rgb", "bgr"] | None = None,
+    background: Literal["none", "first", "last"] | None = None,
+    exif: Literal["apply", "ignore"] = "ignore",
+    bisect: bool = False,
+    bisect_seconds: float = 600.0,
+    fix: bool = False,
+    fix_all: bool = False,
+    fix_out: str | Path | None = None,
+    fix_seconds: float = 900.0,
+    output: str | Path | None = None,
+) -> Finished[VerifyFindings]: ...
+def decide(
+    model: str | Path | None = None,
+    *,
+    data: str | Path | None = None,
+    annotations: str | Path | None = None,
+    backends: Sequence[str] | None = None,
+    precisions: Sequence[str] = ("fp32", "fp16", "int8", "int8-mixed", "fp8", "nvfp4"),
+    max_loss: float = 0.005,
+    keep: Sequence[str] = ("AP",),
+    split: str | None = None,
+    calibration_annotations: str | Path | None = None,
+    score: Literal["ap", "top1", "cosine", "perplexity"] | None = None,
+    search: bool = True,
+    budget: float | None = None,
+    limit: int | None = None,
+    batch: int = 1,
+    repetitions: int = 9,
+    options: Mapping[str, Mapping[str, Any]] = ...,
+    accept_simulated: bool = False,
+    certain: bool = False,
+    allow_unverified: bool = False,
+    seed: int = 0,
+    family: str | None = None,
+    imgsz: tuple[int, int] | None = None,
+    normalize: Literal["none", "imagenet", "0-255"] | None = None,
+    resize: Literal["letterbox", "stretch", "stretch-antialias"] | None = None,
+    channel_order: Literal["rgb", "bgr"] | None = None,
+    background: Literal["none", "first", "last"] | None = None,
+    exif: Literal["apply", "ignore"] = "ignore",
+    calibration: str | None = None,
+    samples: int = 128,
+    percentile: float = 99.99,
+    classes: str | None = None,
+    tokenizer: str | Path | None = None,
+    window: int = 128,
+    threads: int | None = None,
+    output: str | Path | None = None,
+) -> Finished[Decision]: ...
+def bench(
+    config: str | Path = "smoke",
+    *,
+    only: Sequence[str] = (),
+    model: Sequence[str] = (),
+    backends: Sequence[str] = (),
+    precisions: Sequence[str] = (),
+    batch: Sequence[int] = (),
+    dims: Mapping[str, Sequence[int]] = ...,
+    url: str | None = None,
+    resume: str | Path | None = None,
+    skip_unavailable: bool = False,
+    allow_unverified: bool = False,
+    output: str | Path | None = None,
+) -> Finished[BenchArtefacts]: ...

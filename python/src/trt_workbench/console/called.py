@@ -1,0 +1,189 @@
+"""A command called from Python: its settings by name, what it wrote as a typed document, its failure as an object."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar, get_args, get_type_hints
+
+import typer
+
+from trt_workbench.console.common import documents_taken, with_embedded
+from trt_workbench.core.errors import INTERRUPTED, UsageProblem, WorkbenchError, did_you_mean
+from trt_workbench.core.settings import Setting
+
+D = TypeVar("D")
+S = TypeVar("S")
+# What only a terminal has a use for.
+_OF_TERMINALS = ("output", "as_json", "debug")
+
+
+@dataclass(frozen=True)
+class Finished(Generic[D]):
+    """How a command ended.
+
+    Attributes:
+        document: what it wrote, such as `verify.json`.
+        directory: its run directory, which holds the document, the report and the rest of the evidence.
+        failure: the error that the command line ends with although the work was done, such as `CheckFailed` for a
+            wrong engine; None where it passed.
+    """
+
+    document: D
+    directory: Path
+    failure: WorkbenchError | None = None
+
+    @property
+    def passed(self) -> bool:
+        """Whether the command line would end with exit code 0."""
+        return self.failure is None
+
+    def require(self) -> D:
+        """Return the document. Raises the failure where there is one."""
+        if self.failure:
+            raise self.failure
+        return self.document
+
+
+@dataclass(frozen=True)
+class Keyword:
+    """A setting as a keyword of a function of Python.
+
+    Attributes:
+        name: of the keyword.
+        hint: its type, with the marks of `Annotated`.
+        default: `inspect.Parameter.empty` where there is none.
+        help: what it is, a line.
+        positional: whether the command takes it as an argument.
+    """
+
+    name: str
+    hint: Any
+    default: Any
+    help: str
+    positional: bool = False
+
+
+def keywords(takes: Callable[..., Any], without: tuple[str, ...] = ()) -> list[Keyword]:
+    """Return the settings of a command, or of a class of settings, as keywords."""
+    own = list(_of_class(takes)) if isinstance(takes, type) else list(_of_command(inspect.unwrap(takes)))
+    return list({one.name: one for one in own if one.name not in (*without, *_OF_TERMINALS)}.values())
+
+
+def settings(kind: type[S], given: Mapping[str, Any], without: tuple[str, ...] = ()) -> S:
+    """Return a class of settings with what was given, checked by the bounds of its options; none of those `without`.
+
+    Raises:
+        UsageProblem: a setting is unknown or wrong.
+    """
+    _refuse_unknown(given, [one.name for one in keywords(kind, without)])
+    return _made(kind, given)
+
+
+def call_command(
+    command: Callable[..., Any],
+    read: Callable[[Path], D],
+    *places: Any,
+    without: tuple[str, ...] = (),
+    output: str | Path | None = None,
+    **given: Any,
+) -> Finished[D]:
+    """Run a command as its console script does, and return what it wrote.
+
+    Args:
+        command: a command that writes a run directory, made by `handled`.
+        read: makes the document of the run directory.
+        places: its arguments.
+        without: names of settings that make no sense here.
+        output: the run directory; tmp/<command>/<run-id>/ by default.
+        given: its settings by name.
+
+    Raises:
+        WorkbenchError: it failed before it had written anything, by a setting that is unknown or wrong, for one.
+        KeyboardInterrupt: it was interrupted; what was done may be in the run directory, marked partial.
+    """
+    known = keywords(command, without)
+    _refuse_unknown(given, [one.name for one in known])
+    given |= dict(zip((one.name for one in known if one.positional), places, strict=False))
+    given = with_embedded(given)
+    arguments = _arguments(inspect.unwrap(command), given | ({} if output is None else {"output": output}))
+    failure = None
+    with documents_taken() as taken:
+        try:
+            inspect.unwrap(command)(**arguments, as_json=True)
+        except WorkbenchError as error:
+            if not taken:
+                raise
+            failure = error
+        except typer.Exit as end:  # a report that could not be drawn was warned of
+            if end.exit_code == INTERRUPTED:
+                raise KeyboardInterrupt from end
+    directory = Path(taken[-1]["directory"])
+    return Finished(read(directory), directory, failure)
+
+
+def _of_command(command: Callable[..., Any]) -> Iterator[Keyword]:
+    for one in inspect.signature(command, eval_str=True).parameters.values():
+        if isinstance(one.annotation, type) and is_dataclass(one.annotation):
+            yield from _of_class(one.annotation)
+        else:
+            yield _keyword(one.name, one.annotation, one.default)
+
+
+def _of_class(declared: Any) -> Iterator[Keyword]:
+    hints = get_type_hints(declared, include_extras=True)
+    for field in fields(declared):
+        default = field.default_factory() if field.default_factory is not MISSING else field.default
+        found = _keyword(field.name, hints[field.name], inspect.Parameter.empty if default is MISSING else default)
+        if found.help:  # a setting
+            yield found
+
+
+def _keyword(name: str, hint: Any, default: Any) -> Keyword:
+    for said in get_args(hint)[1:]:
+        if isinstance(said, Setting):
+            return Keyword(name, hint, default, said.help, said.argument)
+        if isinstance(said, typer.models.ParameterInfo):
+            return Keyword(name, hint, default, said.help or "", isinstance(said, typer.models.ArgumentInfo))
+    return Keyword(name, hint, default, "")
+
+
+def _refuse_unknown(given: Mapping[str, Any], known: list[str]) -> None:
+    if unknown := [name for name in given if name not in known]:
+        raise UsageProblem(f"There is no setting {unknown[0]!r}; {did_you_mean(unknown[0], known)}")
+
+
+def _arguments(command: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what to call a command with: an instance of each of its classes, and what was given of the rest."""
+    made: dict[str, Any] = {}
+    for one in inspect.signature(command, eval_str=True).parameters.values():
+        if isinstance(one.annotation, type) and is_dataclass(one.annotation):
+            own = {keyword.name for keyword in _of_class(one.annotation)}
+            made[one.name] = _made(one.annotation, {name: given[name] for name in own & given.keys()})
+        elif one.name in given:
+            made[one.name] = _checked(one.annotation, given[one.name], one.name)
+    return made
+
+
+def _made(kind: type[S], given: Mapping[str, Any]) -> S:
+    hints = get_type_hints(kind, include_extras=True)
+    return kind(**{name: _checked(hints[name], value, name) for name, value in given.items()})
+
+
+def _checked(hint: Any, value: Any, name: str) -> Any:
+    """Return a value as its type, within its bounds; texts are read as those of the option are. Raises UsageProblem."""
+    texts = [value] if isinstance(value, str) else value if isinstance(value, list | tuple) else ()
+    said = next((one for one in get_args(hint)[1:] if isinstance(one, Setting) and one.read), None)
+    if said and said.read and texts and all(isinstance(one, str) for one in texts):
+        return said.read(name, ",".join(texts) if said.kind is str else texts)
+    from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+    try:
+        return TypeAdapter(hint, config=ConfigDict(arbitrary_types_allowed=True)).validate_python(value)
+    except ValidationError as error:
+        reason = error.errors(include_url=False)[0]["msg"]
+        raise UsageProblem(
+            f"The setting {name} is wrong: {reason[0].lower()}{reason[1:]}, not {value!r:.80}."
+        ) from error

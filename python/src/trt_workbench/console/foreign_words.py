@@ -1,0 +1,117 @@
+"""Words that people bring from other tools, and what they are called here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from trt_workbench.core.precision import precisions
+
+_DATA = ("--data", "--inputs", "--input", "--text")
+_RANGES = ("--profile", "--dim", "--shape")
+_TOLERANCE = "verify draws its limits from the precision; `trtw infer-engine --expect DIR` takes {0}."
+_TRTEXEC, _POLYGRAPHY = "trtexec", "Polygraphy"
+_ULTRALYTICS, _LM_EVAL = "ultralytics", "lm-eval"
+
+Says = tuple[str, ...]
+"""What to say instead: the first that the command has, such as `--precision fp16`; a sentence fits every command."""
+
+
+def _precision(name: str) -> Says:
+    return f"--precision {name}", f"--precisions {name}", f"--to {name}"
+
+
+OPTIONS: Final[Mapping[str, tuple[str, Says]]] = {
+    "--onnx": (_TRTEXEC, ("Give the file alone, without an option.",)),
+    "--loadEngine": (_TRTEXEC, ("Give the plan alone, without an option: `trtw infer-engine m.plan`.",)),
+    "--saveEngine": (_TRTEXEC, ("--plan", "`trtw build-engine m.onnx --plan m.plan` writes an engine.")),
+    **{f"--{name}": (_TRTEXEC, _precision(name)) for name in precisions()},
+    "--best": (_TRTEXEC, ("`trtw decide` tries every precision.",)),
+    "--noTF32": (_TRTEXEC, ("TF32 is off unless you say --precision fp32+tf32.",)),
+    "--stronglyTyped": (_TRTEXEC, ("--strongly-typed",)),
+    "--shapes": (_TRTEXEC, ("--shape", *_RANGES)),
+    "--minShapes": (_TRTEXEC, _RANGES),
+    "--optShapes": (_TRTEXEC, _RANGES),
+    "--maxShapes": (_TRTEXEC, ("--max-batch", *_RANGES)),
+    "--loadInputs": (_TRTEXEC, _DATA),
+    "--memPoolSize": (_TRTEXEC, ("--workspace", "--memory-pool")),
+    "--builderOptimizationLevel": (_TRTEXEC, ("--optimization-level",)),
+    "--timingCacheFile": (_TRTEXEC, ("--timing-cache",)),
+    "--calib": (_TRTEXEC, ("--calibration",)),
+    "--staticPlugins": (_TRTEXEC, ("--plugin",)),
+    "--useCudaGraph": (_TRTEXEC, ("--cuda-graph",)),
+    "--useSpinWait": (_TRTEXEC, ("--spin",)),
+    "--warmUp": (_TRTEXEC, ("--warmup",)),
+    "--percentile": (_TRTEXEC, ("--percentiles",)),
+    "--exportTimes": (_TRTEXEC, ("--export-times",)),
+    "--dumpProfile": (_TRTEXEC, ("--layer-times", "`trtw profile` times every layer.")),
+    "--exportLayerInfo": (_TRTEXEC, ("`trtw inspect-engine m.plan --json` lists the layers.",)),
+    "--versionCompatible": (_TRTEXEC, ("--version-compatible",)),
+    "--trt": (_POLYGRAPHY, ("--backend trt", "--backends trt")),
+    "--onnxrt": (_POLYGRAPHY, ("--backend ort-cpu", "--reference ort-cpu", "--backends ort-cpu")),
+    "--trt-min-shapes": (_POLYGRAPHY, _RANGES),
+    "--input-shapes": (_POLYGRAPHY, ("--shape", *_RANGES)),
+    "--rtol": (_POLYGRAPHY, (_TOLERANCE.format("--rtol"),)),
+    "--atol": (_POLYGRAPHY, (_TOLERANCE.format("--atol"),)),
+    "--load-inputs": (_POLYGRAPHY, _DATA),
+    "model=": (_ULTRALYTICS, ("Give the file alone, without an option.",)),
+    "--weights": (_ULTRALYTICS, ("Give the file alone, without an option.",)),
+    "source=": (_ULTRALYTICS, (*_DATA, "Give images and folders after the model.")),
+    "images=": (_ULTRALYTICS, (*_DATA, "Give images and folders after the model.")),
+    "data=": (_ULTRALYTICS, (*_DATA, "Give images and folders after the model.")),
+    "imgsz=": (_ULTRALYTICS, ("--imgsz",)),
+    "--img": (_ULTRALYTICS, ("--imgsz",)),
+    "conf=": (_ULTRALYTICS, ("--conf",)),
+    "--conf-thres": (_ULTRALYTICS, ("--conf",)),
+    "iou=": (_ULTRALYTICS, ("--iou",)),
+    "max_det=": (_ULTRALYTICS, ("--max-dets",)),
+    "half=": (_ULTRALYTICS, _precision("fp16")),
+    "device=": (_ULTRALYTICS, ("--device", "--option device=1", "`CUDA_VISIBLE_DEVICES=1` chooses the GPU.")),
+    "batch=": (_ULTRALYTICS, ("--batch", "--max-batch")),
+    "project=": (_ULTRALYTICS, ("--output DIR",)),
+    "--save-dir": (_ULTRALYTICS, ("--output DIR",)),
+    "--tasks": (_LM_EVAL, ("--text",)),
+    "--model_args": (_LM_EVAL, ("Give the model's folder alone, without an option.",)),
+    "--batch_size": (_LM_EVAL, ("--batch",)),
+    "--output_path": (_LM_EVAL, ("--output DIR",)),
+}
+"""By the word as its tool has it: the tool, and what to say here."""
+_BY_NAME: Final = {word.strip("-="): found for word, found in OPTIONS.items()}
+COMMANDS: Final[Mapping[str, str]] = {
+    "run": "verify",
+    "convert": "build-engine",
+    "surgeon": "sanitize-onnx",
+    "trtexec": "build-engine",
+    "val": "eval-coco",
+    "detect": "predict",
+    "segment": "predict",
+    "benchmark": "bench",
+    "lm_eval": "eval-llm",
+}
+"""Commands of other tools, and ours."""
+
+
+def advice(words: Sequence[str], flags: Sequence[str]) -> str | None:
+    """Return what to say for the first word of another tool, in a sentence or two; None where there is none.
+
+    Args:
+        words: as they were typed, such as `--minShapes=x:1x3` or `imgsz=640`. An option's value is no such word.
+        flags: the options that the command has.
+    """
+    for before, word in zip(["", *words], words, strict=False):
+        text, sign, _ = word.partition("=")
+        name = text.removeprefix("--")
+        is_option = word.startswith("--") and text not in flags
+        is_setting = sign and not word.startswith("-") and not before.startswith("-") and not Path(word).exists()
+        if name in _BY_NAME and (is_option or is_setting):
+            return _said(text if is_option else f"{name}=", *_BY_NAME[name], {*flags})
+    return None
+
+
+def _said(word: str, tool: str, says: Says, flags: set[str]) -> str:
+    of = f"{word} is a word of {tool}"
+    fits = next((one for one in says if not one.startswith("--") or one.split()[0] in flags), None)
+    if fits is None:
+        return f"{of}; here it is {says[0]}, which this command does not have."
+    return f"{of}. Say {fits}." if fits.startswith("--") else f"{of}. {fits}"

@@ -1,0 +1,191 @@
+"""A model on a backend, for a program of its own: arrays in and out, or images to what is on them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trt_workbench.backends.base import TensorSpec
+from trt_workbench.backends.registry import require_backend
+from trt_workbench.backends.torch.tensors import run_as_given
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.vision.decode import ImageReader
+from trt_workbench.vision.detector import Detector, Note
+from trt_workbench.vision.extras import Restored
+from trt_workbench.vision.families import Detections
+from trt_workbench.vision.looking import Looker, single_options
+from trt_workbench.vision.settings import PredictSettings
+
+Image = str | Path | NDArray[np.uint8]
+"""The path of an image file, or uint8 [height, width, 3] in BGR order, as OpenCV reads files."""
+
+
+@dataclass(frozen=True)
+class FoundObjects:
+    """What is on one image, by descending score; K objects, or of a classifier the K best classes.
+
+    Attributes:
+        boxes: float32 [K, 4], x1, y1, x2, y2 in pixels of the image.
+        scores: float32 [K].
+        labels: int64 [K], indices of classes as the model counts them.
+        names: of their classes.
+        extra: what a model for masks, poses or rotated boxes adds; None of others.
+    """
+
+    boxes: NDArray[np.float32]
+    scores: NDArray[np.float32]
+    labels: NDArray[np.int64]
+    names: tuple[str, ...]
+    extra: Restored | None = None
+
+    def __len__(self) -> int:
+        """Return how many objects there are."""
+        return len(self.scores)
+
+    @property
+    def masks(self) -> NDArray[np.bool_] | None:
+        """Where the objects are: bool [K, height, width]; None of a model without masks."""
+        from trt_workbench.vision.masks import Masks
+
+        return self.extra.planes() if isinstance(self.extra, Masks) else None
+
+    @property
+    def keypoints(self) -> NDArray[np.float32] | None:
+        """The points of poses: float32 [K, points, 3], x, y and visibility; None of a model without."""
+        from trt_workbench.vision.keypoints import Keypoints
+
+        return self.extra.points if isinstance(self.extra, Keypoints) else None
+
+    @property
+    def rotated_boxes(self) -> NDArray[np.float32] | None:
+        """Centre x, centre y, width, height and angle in radians: float32 [K, 5]; None of a model without."""
+        from trt_workbench.vision.rotated import RotatedBoxes
+
+        return self.extra.boxes if isinstance(self.extra, RotatedBoxes) else None
+
+
+class LoadedModel(AbstractContextManager["LoadedModel"]):
+    """A model on a backend. A context manager.
+
+    Attributes:
+        backend: name of the backend that was chosen.
+        inputs: name, dtype and shape of the model's inputs.
+        outputs: name, dtype and shape of its outputs.
+        notes: what the user should know, in sentences.
+    """
+
+    def __init__(self, model: Path, settings: PredictSettings, note: Note | None = None) -> None:
+        """Load the model.
+
+        Raises:
+            UsageProblem: the file or a setting cannot be used.
+            ComponentMissing: the backend cannot serve here.
+            DeviceFailure: the device failed while loading the model.
+        """
+        self._model, self._settings, self._note = model, settings, note
+        self._backend = require_backend(settings.backend, model.suffix, note)
+        self._looker: Looker | None = None
+        self._options = single_options(settings, self._backend, note)
+        self._session = self._backend.load(model, self._options)
+        self.backend, self.notes = self._backend.name, list[str]()
+        self.inputs: tuple[TensorSpec, ...] = self._session.inputs
+        self.outputs: tuple[TensorSpec, ...] = self._session.outputs
+
+    @property
+    def precision(self) -> str | None:
+        """What it computes in, with shares, as the optimised graph or the engine's layers say; None if unknown."""
+        ran = self._session.record()["precision_ran"]
+        return str(ran["text"]) if ran else None
+
+    def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Execute the model once.
+
+        Args:
+            inputs: an array for every input, or a tensor of PyTorch on any device, with its exact dtype and a shape
+                that fits.
+
+        Returns:
+            An array for every output; where an input is a tensor, tensors on its device. They are copied by way of the
+            host.
+
+        Raises:
+            UsageProblem: a name, dtype or shape does not fit the model, or it is closed.
+            DeviceFailure: the device failed while executing.
+        """
+        return run_as_given(self._session, inputs)
+
+    @overload
+    def __call__(self, images: Image) -> FoundObjects: ...  # type: ignore[overload-overlap] # a path is one image
+
+    @overload
+    def __call__(self, images: Sequence[Image]) -> list[FoundObjects]: ...
+
+    def __call__(self, images: Image | Sequence[Image]) -> FoundObjects | list[FoundObjects]:
+        """Find what a vision model finds on images, by the steps that `predict` takes, one image after the other.
+
+        Args:
+            images: an image, or several: the path of a file, or uint8 [height, width, 3] in BGR order, as OpenCV reads
+                files.
+
+        Returns:
+            What is on the image; of several, a list in their order.
+
+        Raises:
+            UsageProblem: the model is of no known family, or an image cannot be read.
+            CheckFailed: the TensorRT engine is wrong, or not verified for single images, or the model returned NaN.
+            DeviceFailure: the device failed.
+        """
+        if isinstance(images, str | Path | np.ndarray):
+            return self([images])[0]
+        looker, reader = self._prepared(), ImageReader(self._settings.exif)
+        found = [_named(looker, looker.look(_pixels(one, reader))) for one in images]
+        looker.finish()
+        self.notes += [note for note in reader.notes() if note not in self.notes]
+        return found
+
+    def close(self) -> None:
+        """Release the model. Safe to call twice."""
+        self._session.close()
+
+    def __enter__(self) -> Self:
+        """Return the model itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Release the model."""
+        self.close()
+
+    def _prepared(self) -> Looker:
+        if self._looker is None:
+            detector = Detector(
+                self._model, self._settings, self._backend, self._options, self._note, session=self._session
+            )
+            self._looker = Looker(detector, self._settings, images=1)
+            self.notes += self._looker.notes + detector.notes
+        return self._looker
+
+
+def _pixels(image: Image, reader: ImageReader) -> NDArray[np.uint8]:
+    if not isinstance(image, np.ndarray):
+        return reader(Path(image))
+    if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or not image.size:
+        raise UsageProblem(
+            f"An image is uint8 [height, width, 3] in BGR order, or the path of a file, not {image.dtype} "
+            f"{list(image.shape)}."
+        )
+    return image
+
+
+def _named(looker: Looker, found: Detections) -> FoundObjects:
+    extra = found.extra
+    assert extra is None or isinstance(extra, Restored)  # as `Looker` leaves it
+    return FoundObjects(found.boxes, found.scores, found.labels, tuple(map(looker.name, found.labels.tolist())), extra)

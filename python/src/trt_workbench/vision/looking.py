@@ -1,0 +1,117 @@
+"""A vision model that is given one image after the other, and the names of what it finds: of `predict` and the API."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trt_workbench.backends.base import Backend, SessionOptions
+from trt_workbench.core.errors import UsageProblem, did_you_mean, whole_number
+from trt_workbench.core.settings import with_flags
+from trt_workbench.vision.class_map import COCO_IDS, COCO_SLOTS
+from trt_workbench.vision.detector import Detector, Note, SingleImages
+from trt_workbench.vision.families import Detections, DetrLogits
+from trt_workbench.vision.settings import PredictSettings
+from trt_workbench.vision.tasks.registry import task_of
+
+COCO_NAMES: Final = (
+    "person", "bicycle", "car", "motorcycle", "airplane", "bus", "train", "truck", "boat", "traffic light",
+    "fire hydrant", "stop sign", "parking meter", "bench", "bird", "cat", "dog", "horse", "sheep", "cow", "elephant",
+    "bear", "zebra", "giraffe", "backpack", "umbrella", "handbag", "tie", "suitcase", "frisbee", "skis", "snowboard",
+    "sports ball", "kite", "baseball bat", "baseball glove", "skateboard", "surfboard", "tennis racket", "bottle",
+    "wine glass", "cup", "fork", "knife", "spoon", "bowl", "banana", "apple", "sandwich", "orange", "broccoli",
+    "carrot", "hot dog", "pizza", "donut", "cake", "chair", "couch", "potted plant", "bed", "dining table", "toilet",
+    "tv", "laptop", "mouse", "remote", "keyboard", "cell phone", "microwave", "oven", "toaster", "sink", "refrigerator",
+    "book", "clock", "vase", "scissors", "teddy bear", "hair drier", "toothbrush",
+)  # fmt: skip
+
+
+def single_options(settings: PredictSettings, backend: Backend, note: Note | None) -> SessionOptions:
+    """Return how a model is loaded that is given single images."""
+    # which inputs it has is not known yet; the backend itself makes a profile of the largest batch
+    extra = {"max_batch": 1} if backend.plans else {}
+    extra = with_flags({**extra, **settings.options}, backend.url_option(settings.url))
+    return SessionOptions(threads=settings.threads, precision=settings.precision, extra=extra, note=note)
+
+
+class Looker:
+    """A loaded detector, prepared for single images.
+
+    Attributes:
+        task: what the model finds.
+        names: of the model's classes; None where it does not name them and they are not COCO's by their number.
+        notes: what the user should know, in sentences.
+    """
+
+    def __init__(self, detector: Detector, settings: PredictSettings, images: int) -> None:
+        """Prepare the detector.
+
+        Args:
+            detector: the loaded model, which the caller closes.
+            settings: which classes are kept.
+            images: how many there will be.
+
+        Raises:
+            UsageProblem: the model has no such class, or cannot run single images.
+            CheckFailed: the TensorRT engine is wrong, or not verified for single images.
+            DeviceFailure: the device failed.
+        """
+        self.notes = list[str]()
+        self._detector, self.task = detector, task_of(detector.family.task)
+        self.names = self._names()
+        self._kept = self._classes(settings.classes)
+        detector.prepare(1, images)
+        self._single = SingleImages(detector)
+
+    def look(self, pixels: NDArray[np.uint8]) -> Detections:
+        """Return what is kept of what is on an image, BGR [height, width, 3]; boxes are in its pixels.
+
+        Raises:
+            UsageProblem: the model's outputs or boxes do not fit the family.
+            CheckFailed: the model returned NaN or infinite values.
+            DeviceFailure: the device failed.
+        """
+        found = self._single.detect(pixels)
+        rows = np.arange(len(found.labels))
+        if self._kept is not None:
+            rows = np.flatnonzero(np.isin(found.labels, sorted(self._kept)))
+        return found.take(rows[: self.task.most])
+
+    def finish(self) -> None:
+        """Judge the boxes of few images. Raises UsageProblem if they cannot be right."""
+        self._single.finish()
+
+    def name(self, label: int) -> str:
+        """Return the name of a class."""
+        return self.names[label] if self.names and label < len(self.names) else f"class {label}"
+
+    def _names(self) -> tuple[str, ...] | None:
+        family = self._detector.family
+        if family.names:
+            return tuple(family.names)
+        if isinstance(family, DetrLogits) and family.class_count == COCO_SLOTS:
+            self.notes.append(f"The model has no class names; its {COCO_SLOTS} classes are interpreted as COCO's ids.")
+            by_id = dict(zip(COCO_IDS, COCO_NAMES, strict=True))
+            return tuple(by_id.get(place, f"class {place}") for place in range(COCO_SLOTS))
+        if family.class_count != len(COCO_NAMES):
+            return None
+        self.notes.append(f"The model has no class names; its {family.class_count} classes are interpreted as COCO's.")
+        return COCO_NAMES
+
+    def _classes(self, asked: Sequence[str]) -> frozenset[int] | None:
+        """Return the indices of the classes that are kept; None for all."""
+        if not asked:
+            return None
+        known = {name.casefold(): index for index, name in enumerate(self.names or ())}
+        count = self._detector.family.class_count or np.inf
+        kept = set()
+        for text in asked:
+            index = known.get(text.casefold(), whole_number(text))
+            if index is None or index >= count:
+                hint = did_you_mean(text, self.names) if self.names else "it has no class names, so give indices."
+                raise UsageProblem(f"The model has no class {text!r}; {hint}")
+            kept.add(index)
+        return frozenset(kept)

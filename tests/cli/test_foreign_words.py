@@ -1,0 +1,68 @@
+"""Words of trtexec, Polygraphy, ultralytics and lm-eval are refused with what to say here."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from tests.in_app import stderr_of, stdout_of
+
+from trt_workbench.app import PURPOSES, app
+from trt_workbench.console import foreign_words
+
+GROUP: Any = typer.main.get_command(app)
+FLAGS = {name: {flag for one in of.params for flag in one.opts} for name, of in GROUP.commands.items()}
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        ("verify m.onnx --fp16", "--fp16 is a word of trtexec. Say --precision fp16."),
+        ("decide m.onnx --int8", "--int8 is a word of trtexec. Say --precisions int8."),
+        ("quantize m.onnx --fp8", "--fp8 is a word of trtexec. Say --to fp8."),
+        ("inspect m.onnx --fp16", "here it is --precision fp16, which this command does not have."),
+        ("build-engine --onnx=m.onnx", "--onnx is a word of trtexec. Give the file alone"),
+        ("build-engine m.onnx --saveEngine=m.plan", "Say --plan."),
+        ("build-engine m.onnx --minShapes=x:1x3", "--minShapes is a word of trtexec. Say --profile."),
+        ("infer-engine m.plan --shapes=x:1x3", "Say --shape."),
+        ("verify m.onnx --trt", "--trt is a word of Polygraphy. Say --backend trt."),
+        ("verify m.onnx --rtol 1e-3", "verify draws its limits from the precision"),
+        ("predict model=yolo.onnx source=street.jpg", "model= is a word of ultralytics. Give the file alone"),
+        ("predict yolo.onnx --source street.jpg", "Give images and folders after the model."),
+        ("eval-coco m.onnx data=coco.yaml", "data= is a word of ultralytics. Say --data."),
+        ("eval-coco m.onnx --data coco imgsz=640", "Say --imgsz."),
+        ("eval-llm folder --batch_size 8", "--batch_size is a word of lm-eval. Say --batch."),
+        ("val", "There is no command 'val' here; `trtw eval-coco` does that."),
+    ],
+)
+def test_a_word_of_another_tool_is_refused_with_ours(call: str, said: str) -> None:
+    text = " ".join(stderr_of(*call.split()).split())
+    assert said in text
+
+
+def test_what_is_said_is_there() -> None:
+    every = set().union(*FLAGS.values())
+    said = {one for _, says in foreign_words.OPTIONS.values() for one in says}
+    assert {one for one in said if one.startswith("--") and one.split()[0] not in every} == set()
+    assert {name for name in foreign_words.COMMANDS.values() if name not in GROUP.commands} == set()
+    assert foreign_words.COMMANDS.keys() & GROUP.commands.keys() == set()
+    assert len(foreign_words.OPTIONS) >= 40
+
+
+def test_the_list_of_commands_is_by_purpose() -> None:
+    listed = stdout_of("-h").split("\n\n")
+    shown = {part.split(":")[0]: part for part in listed}
+    assert [part for part in shown if part in PURPOSES] == [*PURPOSES]
+    assert all(f"  {name} " in shown[purpose] for purpose, names in PURPOSES.items() for name in names)
+
+
+@pytest.mark.parametrize("words", [["--option", "device=1"], ["--opset", "half=1"], ["--imgsz=640"]])
+def test_a_value_of_an_option_is_no_such_word(words: list[str]) -> None:
+    assert foreign_words.advice(words, ["--option", "--opset", "--imgsz"]) is None
+
+
+def test_a_file_of_that_name_is_no_such_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert foreign_words.advice(["data=x"], [])
+    Path("data=x").touch()
+    assert foreign_words.advice(["data=x"], []) is None

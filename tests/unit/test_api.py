@@ -1,0 +1,199 @@
+"""The package as a library: what its functions take, return and raise, and that its page and types are current."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.in_app import json_of
+from tests.onnx_text import write_onnx
+from tests.texts import held, refused
+
+import trt_workbench as tw
+from trt_workbench import api
+from trt_workbench.decide import run as decide_run
+from trt_workbench.vision.scenes import dataset as embedded
+from trt_workbench.vision.scenes.scenes import write_dataset
+
+ROOT = Path(__file__).parents[2]
+TWICE = "twice (float[batch, 2] x) => (float[batch, 2] y) { y = Add(x, x) }"
+_FRESH = "import sys, trt_workbench as tw; before = sorted(sys.modules); {}; print(*before, sep='\\n')"
+_CONSUMER = """
+import numpy as np
+import torch
+
+import trt_workbench as tw
+
+with tw.load("m.onnx", backend="trt", precision="fp16", conf=0.3, classes=["person"]) as model:
+    one: tw.FoundObjects = model("street.jpg")
+    several: list[tw.FoundObjects] = model(["a.jpg", np.zeros((4, 4, 3), np.uint8)])
+    tensors = model.run({"x": torch.zeros(3)})
+ap: float | None = tw.evaluate("m.onnx", data="coco/", limit=3).document["AP"]
+verdict: str = tw.verify("m.onnx", output="run").require()["verdict"]
+sentence: str = tw.decide("m.onnx", precisions=["fp16"], max_loss=0.1).document.recommendation.sentence
+status: str = tw.bench("smoke").document.records[0].status
+tw.verify("m.onnx", presicion="fp16")
+tw.load("m.onnx", conf="much")
+"""
+
+
+@pytest.fixture(scope="module")
+def twice(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_onnx(tmp_path_factory.mktemp("model") / "twice.onnx", TWICE)
+
+
+@pytest.fixture(scope="module")
+def scenes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    root = tmp_path_factory.mktemp("scenes")
+    return root / "val", write_dataset(root, "val", 4, 5)
+
+
+@pytest.fixture
+def few_scenes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRTW_TMP", str(tmp_path / "tmp"))
+    monkeypatch.setattr(embedded, "HELD_OUT_IMAGES", 4)
+    monkeypatch.setattr(embedded, "_CALIBRATION_IMAGES", 4)
+
+
+def test_the_page_and_the_types_are_current() -> None:
+    done = subprocess.run([sys.executable, str(ROOT / "tasks/api-reference"), "--check"], timeout=60)
+    assert done.returncode == 0, "run `pixi run api-reference`"
+
+
+@pytest.mark.parametrize("names", ["0", "tw.UsageProblem"])
+def test_the_import_loads_no_library(names: str) -> None:
+    done = subprocess.run([sys.executable, "-c", _FRESH.format(names)], capture_output=True, text=True, check=True)
+    loaded = {name.partition(".")[0] for name in done.stdout.split()}
+    assert loaded & {"numpy", "torch", "onnxruntime", "tensorrt", "pydantic", "typer", "rich", "lazy_loader"} == set()
+    assert "trt_workbench" in loaded
+
+
+def test_a_program_of_the_user_is_checked_by_its_types(tmp_path: Path) -> None:
+    mypy = pytest.importorskip("mypy.api", reason="mypy is not in this environment")
+    pytest.importorskip("torch", reason="PyTorch is not in this environment")
+    program = tmp_path / "program.py"
+    program.write_text(_CONSUMER)
+    text, _, code = mypy.run(["--strict", "--follow-imports=silent", f"--cache-dir={tmp_path}", str(program)])
+    assert code == 1
+    held(text.replace(str(program), "program.py"))
+
+
+def test_every_function_and_type_of_the_stub_is_there() -> None:
+    names = {*api.TAKES, "LoadedModel", "FoundObjects", "Finished", "WorkbenchError", "CheckFailed"}
+    assert {name for name in names if not callable(getattr(tw, name))} == set()
+    assert names <= {*dir(tw)}
+    with pytest.raises(AttributeError, match="no attribute 'evalute'"):
+        _ = tw.evalute  # type: ignore[attr-defined]
+
+
+def test_a_vision_model_finds_what_predict_finds(scenes: tuple[Path, Path], tmp_path: Path) -> None:
+    files = sorted(scenes[0].iterdir())
+    json_of(
+        "predict", "shapes-segmenter", *files, "--backend", "ort-cpu", "--no-pictures", "--output", tmp_path / "run"
+    )
+    lines = [json.loads(line) for line in (tmp_path / "run" / "detections.jsonl").read_text().splitlines()]
+    with tw.load("shapes-segmenter", backend="ort-cpu") as model:
+        found = model(files)
+        assert [len(model(file)) for file in files] == [len(one) for one in found]
+    assert [box for one in found for box in one.boxes.tolist()] == [line["box"] for line in lines]
+    assert [name for one in found for name in one.names] == [line["class_name"] for line in lines]
+    for one in found:
+        assert one.masks is not None
+        assert one.masks.any(axis=(1, 2)).tolist() == [True] * len(one)
+        assert (one.keypoints, one.rotated_boxes) == (None, None)
+
+
+def test_pixels_are_an_image_and_other_arrays_are_refused(scenes: tuple[Path, Path]) -> None:
+    from trt_workbench.vision.decode import read_image
+
+    file = min(scenes[0].iterdir())
+    with tw.load("shapes-yolov10", backend="ort-cpu") as model:
+        one, same = model([file, read_image(file)])
+        np.testing.assert_array_equal(one.boxes, same.boxes)
+        assert (len(one) > 0, one.masks, model.precision) == (True, None, "fp32")
+        with refused(tw.UsageProblem):
+            model(np.zeros((4, 4, 3), np.float32))  # type: ignore[arg-type]
+
+
+def test_arrays_go_in_and_come_out(twice: Path) -> None:
+    with tw.load(twice, backend="ort-cpu") as model:
+        assert model.run({"x": np.ones((3, 2), np.float32)})["y"].tolist() == [[2, 2]] * 3
+        with refused(tw.UsageProblem):
+            model("street.jpg")
+        assert model.run({"x": np.ones((1, 2), np.float32)})["y"].tolist() == [[2, 2]]  # it is still open
+        with refused(tw.UsageProblem):
+            model.run({"z": np.ones((1, 2), np.float32)})
+    with refused(tw.UsageProblem):
+        model.run({"x": np.ones((1, 2), np.float32)})
+
+
+@pytest.mark.parametrize("backend", ["ort-cpu", "torch"])
+def test_tensors_go_in_and_come_out(twice: Path, backend: str) -> None:
+    torch = pytest.importorskip("torch")
+    with tw.load(twice, backend=backend) as model:
+        found = model.run({"x": torch.ones((3, 2), requires_grad=True)})["y"]
+        assert (found.dtype, found.tolist()) == (torch.float32, [[2, 2]] * 3)
+        with pytest.raises(tw.UsageProblem, match="x is bfloat16"):
+            model.run({"x": torch.ones((3, 2), dtype=torch.bfloat16)})
+
+
+def test_evaluate_returns_what_eval_coco_writes(scenes: tuple[Path, Path], tmp_path: Path) -> None:
+    data = {"images": scenes[0], "annotations": str(scenes[1])}
+    done = tw.evaluate("shapes-yolov10", backend="ort-cpu", report=False, output=tmp_path / "one", **data)
+    words = ("--images", scenes[0], "--annotations", scenes[1], "--backend", "ort-cpu", "--no-report")
+    other = json_of("eval-coco", "shapes-yolov10", *words, "--output", tmp_path / "two")
+    assert (done.document["AP"], done.document["images"]) == (other["AP"], 4)
+    assert (done.passed, done.directory) == (True, tmp_path / "one")
+    assert done.require() is done.document
+
+
+def test_a_wrong_engine_is_a_failure_of_the_result(twice: Path, tmp_path: Path, outside_backend: Any) -> None:
+    outside_backend("faulty", "tests.faulty_backend:FaultyBackend")
+    done = tw.verify(twice, backend="faulty", options={"fault": "stuck"}, quick=True, output=tmp_path / "run")
+    assert (done.document["verdict"], done.passed) == ("wrong", False)
+    assert (done.directory / "report.html").is_file()
+    assert isinstance(done.failure, tw.CheckFailed)
+    with pytest.raises(tw.CheckFailed, match=r"twice\.onnx is wrong"):
+        done.require()
+
+
+@pytest.mark.usefixtures("few_scenes")
+def test_decide_returns_the_decision_and_bench_its_records(twice: Path, tmp_path: Path) -> None:
+    chosen: dict[str, Any] = {"precisions": ["fp32", "fp16"], "backends": "ort-cpu", "repetitions": 0, "search": False}
+    done = tw.decide(output=tmp_path / "run", **chosen)
+    assert [row.label for row in done.document.rows] == ["fp32 on ort-cpu", "fp16 on ort-cpu"]
+    assert done.document.recommendation.precision is not None or done.document.recommendation.sentence
+    config = tmp_path / "bench.yaml"
+    config.write_text(
+        f"repetitions: 2\nmodels: {{twice: {{path: {twice}}}}}\nruntimes: [{{backend: ort-cpu}}]\n"
+        "measure: {warmup_ms: 1, duration_s: 0.01, min_iterations: 2}\nscenarios: {arrays: {kind: arrays}}\n"
+    )
+    assert [one.status for one in tw.bench(config, output=tmp_path / "bench").document.records] == ["ok", "ok"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"presicion": "fp16"}, {"quick": "perhaps"}, {"device": -1}, {"ranges": ["batch=4:1:2"]}],
+)
+def test_a_setting_that_is_unknown_or_wrong_is_refused(twice: Path, given: dict[str, Any]) -> None:
+    with refused(tw.UsageProblem):
+        tw.verify(twice, backend="ort-cpu", **given)
+
+
+def test_a_precision_that_is_none_is_refused_as_on_the_command_line() -> None:
+    with refused(tw.UsageProblem):
+        tw.decide(precisions=["fp32", "fp17"])
+
+
+@pytest.mark.usefixtures("few_scenes")
+def test_an_interrupted_run_is_an_interrupt(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(decide_run.DecideRun, "_measure", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        tw.decide(precisions=["fp32"], backends=["ort-cpu"], repetitions=0, output=tmp_path / "run")
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == "partial"
