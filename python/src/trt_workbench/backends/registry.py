@@ -57,6 +57,19 @@ def backend_names() -> tuple[str, ...]:
     return (*_BACKENDS, *extensions(BACKENDS, _BACKENDS))
 
 
+def default_backends() -> tuple[str, ...]:
+    """Return the backends of a comparison that names none: those on a GPU, and the reference.
+
+    What needs a GPU is there for speed, and the reference gives the score where no other runtime can.
+    """
+    return (*(name for name in backend_names() if get_backend(name).devices == ("cuda",)), REFERENCE)
+
+
+def model_suffixes() -> tuple[str, ...]:
+    """Return the suffixes of the files for which `auto` chooses a backend."""
+    return tuple(_AUTO)
+
+
 def load_reference(model: Path, options: SessionOptions | None = None, name: str = REFERENCE) -> Session:
     """Return a session whose results others are compared with: in the digits of fp32, whatever the graph's types.
 

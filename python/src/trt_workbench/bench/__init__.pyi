@@ -17,6 +17,7 @@ from .ranking import rank as rank
 from .ranking import untrusted as untrusted
 from .regression import changes as changes
 from .run import BenchRun as BenchRun
+from .settings import names as names
 from .sharding import merge_shards as merge_shards
 from .view import Table as Table
 from .view import Winner as Winner

@@ -8,14 +8,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from trt_workbench.backends.registry import get_backend
+from trt_workbench.backends.registry import get_backend, model_suffixes
 from trt_workbench.bench.availability import require_available, require_known, unavailable_backends
 from trt_workbench.bench.builds import with_builds
-from trt_workbench.bench.config import BenchConfig, load_config, shipped_configs
+from trt_workbench.bench.config import BenchConfig, load_config, matrix_of, shipped_configs
 from trt_workbench.bench.matrix import Point, expand
 from trt_workbench.bench.model_files import check_contracts, model_files, with_models
 from trt_workbench.bench.options import check_runtimes
 from trt_workbench.bench.run import BenchRun, Progress
+from trt_workbench.bench.settings import ANY_MATRIX, MatrixSettings
 from trt_workbench.bench.sharding import block_of, samples_of, write_shard
 from trt_workbench.core.artefacts import Status
 from trt_workbench.core.directory import destination_of, run_directory
@@ -23,6 +24,7 @@ from trt_workbench.core.documents import append_lines, read_document, write_json
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.records import Record, read_records
 from trt_workbench.core.shard import Shard
+from trt_workbench.core.workspace import EMBEDDED_MODELS, embedded_model
 from trt_workbench.verify import BenchGate
 
 
@@ -43,12 +45,16 @@ class PreparedBench:
         points: the points to measure, in order.
         earlier: run directory to resume; None for a new run.
         shard: the block of the sweeps to measure; None for all.
+        named: whether somebody named the backends; if not, those that cannot serve here are left out.
+        notes: what the user should know, in sentences.
     """
 
     config: BenchConfig
     points: list[Point]
     earlier: Path | None = None
     shard: Shard | None = None
+    named: bool = True
+    notes: tuple[str, ...] = ()
 
     @property
     def own(self) -> list[Point]:
@@ -84,7 +90,7 @@ class PreparedBench:
             reasons = unavailable_backends(
                 (point.backend for point in points), run.path / "availability.log", self.config.timeout_s
             )
-            if not skip_unavailable:
+            if self.named and not skip_unavailable:
                 require_available(reasons)
             write_json(run.path / "config.json", self.config)
             kept = self._keep(run.path)
@@ -126,30 +132,50 @@ def prepare_bench(
     url: str | None = None,
     shard: Shard | None = None,
     builds: int | None = None,
+    matrix: MatrixSettings = ANY_MATRIX,
 ) -> PreparedBench:
     """Check a configuration and expand its matrix.
 
     Args:
-        config: path of a YAML file, or the name of a shipped configuration.
+        config: path of a YAML file, the name of a shipped configuration, or a model file.
         only: as in `expand`.
         models: as in `with_models`.
         url: of the server, for runtimes that are one.
         shard: the block of the sweeps to measure; None for all.
         builds: as in `with_builds`.
+        matrix: what is measured of a model file.
 
     Raises:
         UsageProblem: the configuration or a model cannot be used, a backend or one of its options is unknown, or no
             point fits `only`.
         ComponentMissing: an embedded model is missing.
     """
+    model = _model_file(config)
+    loaded, refused = matrix_of(model, matrix) if model else (_configured(config, matrix), [])
+    planned = _planned(with_builds(_with_server(with_models(loaded, models), url), builds), only)
+    return replace(planned, shard=shard, named=not model or bool(matrix.backends), notes=tuple(refused))
+
+
+def _model_file(config: str) -> Path | None:
+    """Return the model file that is named in place of a configuration; None where none is."""
+    path = Path(config)
+    if config in EMBEDDED_MODELS and not path.exists():
+        return embedded_model(config)
+    return path if path.suffix in model_suffixes() else None
+
+
+def _configured(config: str, matrix: MatrixSettings) -> BenchConfig:
     shipped = shipped_configs()
     if config not in shipped and not Path(config).is_file():
         raise UsageProblem(
-            f"There is no such configuration; the shipped ones are {', '.join(shipped)}; else pass a YAML file: "
-            f"{config}"
+            f"There is no such configuration; the shipped ones are {', '.join(shipped)}; else pass a YAML file or a "
+            f"model file: {config}"
         )
-    loaded = with_models(load_config(shipped.get(config, Path(config))), models)
-    return replace(_planned(with_builds(_with_server(loaded, url), builds), only), shard=shard)
+    if matrix != ANY_MATRIX:
+        raise UsageProblem(
+            f"Leave out --backends, --precisions, --batch and --dim: the configuration has them: {config}"
+        )
+    return load_config(shipped.get(config, Path(config)))
 
 
 def _with_server(config: BenchConfig, url: str | None) -> BenchConfig:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from trt_workbench.bench.settings import ANY_MATRIX, MatrixSettings
 from trt_workbench.console.common import (
     DebugOption,
     JsonOption,
@@ -38,7 +39,8 @@ if TYPE_CHECKING:
 def bench(
     *,
     config: Annotated[
-        str | None, Setting("YAML file, or the name of a shipped configuration; smoke by default.", argument=True)
+        str | None,
+        Setting("Model file, YAML file, or the name of a shipped configuration; smoke by default.", argument=True),
     ] = None,
     show: Annotated[bool, Setting("List the shipped configurations and stop.", flags="--list")] = False,
     dry_run: Annotated[bool, Setting("Check the configuration, list the points and stop.")] = False,
@@ -48,6 +50,7 @@ def bench(
     model: Annotated[
         tuple[str, ...], Setting("File or folder of a model in the configuration; repeatable.", metavar="NAME=PATH")
     ] = (),
+    matrix: MatrixSettings,
     url: ServerUrl = None,
     builds: BuildsOption = None,
     resume: Annotated[Path | None, Setting("Resume an earlier run directory.")] = None,
@@ -65,7 +68,9 @@ def bench(
     if show:
         _list()
         return
-    if resume is not None and (config is not None or output is not None or model or url or builds or shard):
+    if resume is not None and (
+        config is not None or output is not None or model or url or builds or shard or matrix != ANY_MATRIX
+    ):
         raise UsageProblem(
             "--resume uses the configuration and the folder of the earlier run; leave out other options."
         )
@@ -73,8 +78,12 @@ def bench(
     from trt_workbench.bench.bench_run import prepare_bench, resume_bench
 
     planned = (
-        resume_bench(resume, only) if resume else prepare_bench(config or "smoke", only, model, url, shard, builds)
+        resume_bench(resume, only)
+        if resume
+        else prepare_bench(config or "smoke", only, model, url, shard, builds, matrix)
     )
+    for note in planned.notes:
+        say(f"note: {note}")
     if dry_run:
         _show_points(planned.own, as_json=as_json)
         return

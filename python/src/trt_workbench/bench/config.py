@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -10,6 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from trt_workbench.backends.measuring import SamplingLimits
 from trt_workbench.backends.preparation import Background, ChannelOrder, Normalize, Resize
+from trt_workbench.backends.registry import default_backends, get_backend
+from trt_workbench.bench.settings import MatrixSettings
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.workspace import EMBEDDED_MODELS
 from trt_workbench.core.yaml_settings import load_yaml_settings
 
@@ -25,6 +29,7 @@ DEFAULT_IMGSZ = (720, 1280)
 Positive = Annotated[int, Field(ge=1)]
 Size = tuple[Positive, Positive]
 Swept = Annotated[tuple[Positive, ...], Field(min_length=1)]
+_NO_NAME = re.compile(r"[^A-Za-z0-9._+-]")
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$")]
 
 
@@ -255,6 +260,31 @@ def load_config(file: Path) -> BenchConfig:
         for name, entry in config.models.items()
     }
     return config.model_copy(update={"models": models})
+
+
+def matrix_of(model: Path, asked: MatrixSettings) -> tuple[BenchConfig, list[str]]:
+    """Return the matrix of one model file: its arrays on every backend, in every precision, at every size.
+
+    Returns:
+        The configuration, and why a backend is not asked for a precision, in sentences.
+
+    Raises:
+        UsageProblem: a backend is unknown, or none serves any of the precisions.
+    """
+    runtimes, refused = [], []
+    for backend in asked.backends or default_backends():
+        for precision in asked.precisions or ("fp32",):
+            try:
+                get_backend(backend).check_precision(precision)
+                runtimes.append(RuntimeEntry(backend=backend, precision=precision))
+            except UsageProblem as problem:
+                refused.append(str(problem))
+    if not runtimes:
+        raise UsageProblem(refused[0])
+    name = _NO_NAME.sub("_", model.stem).lstrip("._+-") or "model"
+    arrays = ScenarioEntry(kind="arrays", batch=asked.batch or 1, dims=dict(asked.dims))
+    models, scenarios = {name: ModelEntry(path=model.absolute())}, {"arrays": arrays}
+    return BenchConfig(title=model.name, models=models, runtimes=tuple(runtimes), scenarios=scenarios), refused
 
 
 def shipped_configs() -> dict[str, Path]:

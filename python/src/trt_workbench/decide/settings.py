@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
+from trt_workbench.bench import names
 from trt_workbench.core.errors import UsageProblem, did_you_mean
 from trt_workbench.core.precision import precisions as all_precisions
 from trt_workbench.core.settings import AllowUnverified, BuildsOption, OptionsByBackend, Seed, Setting
@@ -20,14 +21,6 @@ DEFAULT_PRECISIONS = all_precisions(lambda one: one.by_default)
 AP = "AP"
 """Stands for the figure that models of a task are compared by, such as mask_AP."""
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
-
-
-def names(option: str, text: str) -> tuple[str, ...]:
-    """Return the names of a list with commas. Raises UsageProblem for an empty one."""
-    found = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
-    if not found:
-        raise UsageProblem(f"{option} takes comma-separated names, not {text!r}.")
-    return found
 
 
 def precisions(option: str, text: str) -> tuple[str, ...]:

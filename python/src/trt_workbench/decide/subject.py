@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from trt_workbench.backends.preparation import Preparation
-from trt_workbench.backends.registry import REFERENCE, backend_names, check_backend_options, check_name, get_backend
+from trt_workbench.backends.registry import check_backend_options, check_name, default_backends
 from trt_workbench.core.array_files import ARRAY_SUFFIXES
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.hashing import hash_arrays, hash_file
@@ -262,10 +262,8 @@ def _classifies(model: Model, calibration: CalibrationSettings) -> bool:
 
 
 def backends_of(settings: DecideSettings) -> tuple[str, ...]:
-    """Return the backends that were requested, or else all that may serve: on a GPU, and the reference."""
-    # what needs a GPU is there for speed, and the reference gives the score where no other runtime can
-    fast = (name for name in backend_names() if get_backend(name).devices == ("cuda",))
-    return settings.backends or (*fast, REFERENCE)
+    """Return the backends that were requested, or else all that may serve."""
+    return settings.backends or default_backends()
 
 
 def _searched(subject: Subject, settings: DecideSettings, search: SearchSettings) -> Subject:

@@ -1,0 +1,47 @@
+"""`trtw bench MODEL`: the matrix of one model file, without a configuration."""
+
+from pathlib import Path
+
+import pytest
+from tests.in_app import json_of, stderr_of, trtw
+from tests.onnx_text import write_onnx
+
+TWICE = "twice (float[batch, side] x) => (float[batch, side] y) { y = Add(x, x) }"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_onnx(tmp_path_factory.mktemp("model") / "my twice.onnx", TWICE)
+
+
+def points(*words: object) -> list[str]:
+    found: list[str] = json_of("bench", *words, "--dry-run")
+    return found
+
+
+def test_backends_precisions_and_sizes_are_the_matrix(model: Path) -> None:
+    words = ("--backends", "ort-cpu,torch", "--precisions", "fp32,bf16", "--batch", "1,8", "--dim", "side=4")
+    labels = {(label.split("/")[1].split()[1], label.split("/")[2]) for label in points(model, *words)}
+    assert labels == {(batch, one) for batch in ("b1", "b8") for one in ("ort-cpu", "torch", "torch-bf16")}
+
+
+def test_a_precision_that_a_backend_refuses_is_said(model: Path) -> None:
+    result = trtw("bench", model, "--backends", "ort-cpu,torch", "--precisions", "fp16", "--dim", "side=4", "--dry-run")
+    assert result.exit_code == 0
+    assert "note: Backend ort-cpu runs a model only in the precision of its export" in result.stderr
+    assert "ort-cpu" in stderr_of("bench", model, "--backends", "ort-cpu", "--precisions", "fp16")
+
+
+def test_backends_that_nobody_named_are_left_out_where_they_cannot_serve() -> None:
+    result = trtw("bench", "shapes-yolov10", "--only", "*ort-cpu", "--dry-run")
+    assert result.stdout.split() == ["arrays/shapes-yolov10", "b1/ort-cpu"]
+    assert "trt" in trtw("bench", "shapes-yolov10", "--dry-run").stdout
+
+
+@pytest.mark.parametrize("words", [["--batch", "0"], ["--batch", "1,x"], ["--dim", "side=0"], ["--backends", ","]])
+def test_a_size_or_a_name_that_is_none_is_refused(model: Path, words: list[str]) -> None:
+    assert words[0] in stderr_of("bench", model, *words)
+
+
+def test_a_configuration_says_its_matrix_itself() -> None:
+    assert "Leave out --backends" in stderr_of("bench", "smoke", "--batch", "2")
