@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 from trt_workbench.app import app
 from trt_workbench.backends.ort.cuda import OrtCudaBackend
 from trt_workbench.core.records import read_records
+from trt_workbench.core.workspace import ENCODER, embedded_model
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(900), pytest.mark.usefixtures("tensorrt", "own_output")]
 
@@ -44,3 +45,27 @@ def test_a_decision_about_the_embedded_detector(tmp_path: Path) -> None:
     measured = {(row["precision"], row["backend"]) for row in document["rows"] if row["state"] == "measured"}
     assert (document["recommendation"]["precision"], document["recommendation"]["backend"]) in measured
     assert (tmp_path / "run" / "report.html").is_file()
+
+
+def test_a_decision_about_the_embedded_encoder_by_its_words(tmp_path: Path) -> None:
+    backends = ["trt", *(["ort-cuda"] if OrtCudaBackend().availability().ok else []), "ort-cpu"]
+    words = [
+        "decide", str(embedded_model(ENCODER)), "--no-search", "--limit", "16", "--repetitions", "3",
+        "--precisions", "fp32,fp16,int8", "--backends", ",".join(backends), "--max-loss", "0.05",
+        "--keep", "WER,token_error_rate", "--output", str(tmp_path / "run"),
+        "--option", "trt:optimization_level=0",
+    ]  # fmt: skip
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    document = json.loads((tmp_path / "run" / "decision.json").read_text())
+    rows = {(row["precision"], row["backend"]): row for row in document["rows"]}
+    for precision in ("fp32", "fp16"):
+        row = rows[precision, "trt"]
+        assert row["state"] == "measured", row["reason"]
+        assert row["speed"]["outputs"] == "matched"  # of streams with their states
+        assert row["score"]["value"] < 0.05
+        assert abs(row["score"]["loss"]) < 0.02
+        assert row["score"]["others"]["token_error_rate"]["value"] < 0.02
+    int8 = rows["int8", "trt"]
+    assert int8["score"] is None or int8["score"]["loss"] < 0.05, int8["score"]
+    assert int8["score"] or int8["reason"]  # TensorRT may have no kernel for one of its convolutions
