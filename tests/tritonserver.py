@@ -1,7 +1,7 @@
 """Triton's server, as the wheel of nvidia-pytriton 0.7.0 brings it: it starts without a GPU, with the backend python.
 
-`TRTW_TRITON_PYTHON` names the Python of an environment that has that wheel, NumPy below 2 and the requirements of this
-package; without it, tests of the server are skipped.
+`TRTW_TRITON_PYTHON` names the Python of an environment that has that wheel, NumPy below 2 and this package, installed:
+the server does not hand PYTHONPATH on. Without it, tests of the server are skipped.
 """
 
 import json
@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-
-import trt_workbench
 
 PYTHON = os.environ.get("TRTW_TRITON_PYTHON", "")
 needs_tritonserver = pytest.mark.skipif(
@@ -59,7 +57,6 @@ def tritonserver(repository: Path, folder: Path) -> Iterator[Running]:
         **os.environ,
         "PATH": f"{Path(PYTHON).parent}:{os.environ['PATH']}",
         "LD_LIBRARY_PATH": f"{Path(packages) / 'nvidia_pytriton.libs'}:{libraries}",
-        "PYTHONPATH": str(Path(trt_workbench.__file__).parents[1]),
     }
     words = [
         str(server / "bin" / "tritonserver"),

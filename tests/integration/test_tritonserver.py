@@ -182,7 +182,7 @@ def test_a_server_that_is_killed_during_a_run_is_named(repository: Path, tmp_pat
             V2Backend().load(DETECTOR, options)
 
 
-def test_the_server_takes_the_configuration_of_plans_up_to_its_missing_backend(folder: Path) -> None:
+def test_the_server_takes_the_configuration_of_plans_up_to_its_missing_backend(folder: Path, tmp_path: Path) -> None:
     """This server has no backend for plans. It checks the configuration before it looks for one."""
     names, profiles = ("h", "b"), (PROFILE, "images:1x3x640x320/2x3x640x320/8x3x640x320")
     plans = [
@@ -192,7 +192,7 @@ def test_the_server_takes_the_configuration_of_plans_up_to_its_missing_backend(f
     stdout_of("export-triton", *plans, *words, "--name", "right")
     stdout_of("export-triton", *plans, *words, "--name", "wrong")
     _edited("preferred_batch_size: 8", "preferred_batch_size: 99")(folder / "plans" / "wrong")
-    with tritonserver(folder / "plans", folder) as server:
+    with tritonserver(folder / "plans", tmp_path) as server:
         said = server.log.read_text()
     assert "failed to load 'right' version 1: Invalid argument: unable to find backend library for backend 't" in said
     assert "'wrong': dynamic batching preferred size must be <= max batch size" in said
