@@ -20,6 +20,7 @@ from tests.in_app import json_of, stdout_of
 from trt_workbench.backends.registry import load_reference
 from trt_workbench.stream import StreamPool, read_contract
 from trt_workbench.stream.audio import read_audio
+from trt_workbench.stream.contract.front_ends import front_end
 
 SAMPLES = Path(os.environ.get("TRTW_SPEECH", "/usr/share/sounds/alsa"))
 SPOKEN = ("Front_Left", "Rear_Center", "Side_Right")  # two words each
@@ -77,6 +78,23 @@ def plainly(path: Path, samples: NDArray[np.float32]) -> list[float]:
             state, context = outputs["stateN"], piece[-CONTEXT:]
             found.append(float(outputs["output"][0, 0]))
     return found
+
+
+@pytest.mark.parametrize("name", SPOKEN)
+def test_bands_of_speech_are_kaldis(name: str) -> None:
+    knf = pytest.importorskip("kaldi_native_fbank")
+    options = knf.FbankOptions()
+    options.frame_opts.dither, options.frame_opts.snip_edges = 0, False
+    options.mel_opts.num_bins, options.mel_opts.high_freq = 80, -400
+    bank, samples = knf.OnlineFbank(options), recorded(name)
+    bank.accept_waveform(RATE, samples.tolist())
+    bank.input_finished()
+    expected = np.stack([bank.get_frame(frame) for frame in range(bank.num_frames_ready)])
+    found = front_end("kaldi", samples, 80)
+    assert found.shape == expected.T.shape
+    heard = expected.T > -10  # below, kaldi's own sums are rounding
+    assert heard.mean() > 0.3
+    assert np.abs(found - expected.T)[heard].max() < 1e-2
 
 
 def test_it_keeps_its_contract(silero: tuple[Path, Path], tmp_path: Path) -> None:
