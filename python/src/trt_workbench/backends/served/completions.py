@@ -149,8 +149,8 @@ class Completions:
         if known != len(tokens) and (as_text or known is not None):
             read = "does not say how many" if known is None else f"reads {known}"
             raise UsageProblem(
-                f"The server {read} tokens in a prompt of {len(tokens)}: it adds its own, such as one that begins texts, "
-                f"or has another tokenizer: {self}"
+                f"The server {read} tokens in a prompt of {len(tokens)}: it adds its own, such as one that begins "
+                f"texts, or has another tokenizer: {self}"
             )
         return answer.choice
 
