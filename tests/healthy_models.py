@@ -20,7 +20,8 @@ from tests.random_models import write_model
 
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.verify.opening import VerifyRequest
-from trt_workbench.verify.run import Verified, verify
+from trt_workbench.verify.outcome import Verified
+from trt_workbench.verify.run import verify
 
 WAYS = ("torch fp32", "ort-cpu disabled", "ort-cpu fp16", "torch fp16", "ort-cpu int8")
 

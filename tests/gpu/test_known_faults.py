@@ -12,7 +12,8 @@ from tests.fault_patterns import PATTERNS, Pattern
 
 from trt_workbench.engine import native
 from trt_workbench.verify.opening import VerifyRequest
-from trt_workbench.verify.run import Verified, verify
+from trt_workbench.verify.outcome import Verified
+from trt_workbench.verify.run import verify
 from trt_workbench.verify.settings import Range
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("tensorrt", "own_output")]

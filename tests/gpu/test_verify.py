@@ -23,7 +23,8 @@ from trt_workbench.engine import native
 from trt_workbench.engine.manifest import read_manifest
 from trt_workbench.verify.isolation import verified_apart
 from trt_workbench.verify.opening import VerifyRequest
-from trt_workbench.verify.run import Verified, verify
+from trt_workbench.verify.outcome import Verified
+from trt_workbench.verify.run import verify
 from trt_workbench.verify.settings import Range
 
 pytestmark = pytest.mark.gpu

@@ -24,8 +24,9 @@ from trt_workbench.core.errors import DeviceFailure, UsageProblem
 from trt_workbench.verify import trials
 from trt_workbench.verify.bisect import Bisected, bisect, check_bisectable
 from trt_workbench.verify.opening import VerifyRequest
+from trt_workbench.verify.outcome import Verified
 from trt_workbench.verify.reproduction import write_bisected
-from trt_workbench.verify.run import Verified, verify
+from trt_workbench.verify.run import verify
 from trt_workbench.verify.settings import Range
 
 pytestmark = pytest.mark.usefixtures("known_limits")

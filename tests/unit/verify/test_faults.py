@@ -6,7 +6,8 @@ import pytest
 from tests.faulty_backend import FAULTS
 
 from trt_workbench.verify.opening import VerifyRequest
-from trt_workbench.verify.run import Verified, verify
+from trt_workbench.verify.outcome import Verified
+from trt_workbench.verify.run import verify
 
 pytestmark = pytest.mark.usefixtures("known_limits")
 

@@ -17,7 +17,8 @@ from trt_workbench.model.narrow_formats import input_ranges
 from trt_workbench.model.opened import Model
 from trt_workbench.verify.data import within
 from trt_workbench.verify.opening import VerifyRequest
-from trt_workbench.verify.run import Verified, verify
+from trt_workbench.verify.outcome import Verified
+from trt_workbench.verify.run import verify
 from trt_workbench.verify.settings import Range
 
 ROOT = Path(__file__).parents[3]

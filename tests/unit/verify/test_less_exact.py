@@ -9,7 +9,8 @@ from tests.onnx_text import write_onnx
 
 from trt_workbench.verify.diagnosis import diagnose
 from trt_workbench.verify.opening import VerifyRequest
-from trt_workbench.verify.run import Verified, verify
+from trt_workbench.verify.outcome import Verified
+from trt_workbench.verify.run import verify
 from trt_workbench.verify.settings import Range
 from trt_workbench.verify.yardstick import limit
 

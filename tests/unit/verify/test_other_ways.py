@@ -12,7 +12,8 @@ from tests.texts import held
 from trt_workbench.core.errors import DeviceFailure
 from trt_workbench.verify import other_ways
 from trt_workbench.verify.opening import Opened, VerifyRequest
-from trt_workbench.verify.run import Verified, verify
+from trt_workbench.verify.outcome import Verified
+from trt_workbench.verify.run import verify
 from trt_workbench.verify.settings import Range
 
 WAYS = {

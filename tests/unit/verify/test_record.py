@@ -12,8 +12,9 @@ from tests.texts import held, refused
 
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.verify.opening import VerifyRequest
+from trt_workbench.verify.outcome import Verified
 from trt_workbench.verify.reference import CallRecordIndex
-from trt_workbench.verify.run import Verified, verify
+from trt_workbench.verify.run import verify
 from trt_workbench.verify.settings import Range
 
 pytestmark = pytest.mark.usefixtures("known_limits")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from trt_workbench.core.artefacts import Status
 from trt_workbench.core.directory import run_directory
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.shard_files import Shards
@@ -18,11 +19,15 @@ class Merging(NamedTuple):
         merge: fills a folder with the files of the run, and returns the content of its metrics.json.
         show: prints that.
         require: raises CheckFailed where a gate of the command failed.
+        facts: what run.json says of metrics.json.
+        keep: what is done with a whole run in its place.
     """
 
     merge: Callable[[Shards, Path], dict[str, Any]]
     show: Callable[[dict[str, Any], Path], None]
     require: Callable[[dict[str, Any], Path], None] = lambda _metrics, _directory: None
+    facts: Callable[[dict[str, Any]], dict[str, Any]] = lambda _metrics: {}
+    keep: Callable[[dict[str, Any], Path], object] = lambda _metrics, _directory: None
 
 
 def _coco() -> Merging:
@@ -49,11 +54,18 @@ def _stream() -> Merging:
     return Merging(merge_shards, show, require_gates)
 
 
+def _verify() -> Merging:
+    from trt_workbench.verify import keep_found, merge_shards, require_right, run_facts, show
+
+    return Merging(merge_shards, show, require_right, run_facts, keep_found)
+
+
 _MERGED: dict[str, Callable[[], Merging]] = {
     "bench": _bench,
     "eval-coco": _coco,
     "eval-llm": _llm,
     "eval-stream": _stream,
+    "verify": _verify,
 }
 """By the command that makes the shards; imported when such shards are merged."""
 
@@ -71,7 +83,12 @@ def merge_into(shards: Shards, output: Path | None) -> tuple[dict[str, Any], Pat
     Raises:
         UsageProblem: as the command's own function, or the folder cannot be used.
     """
+    merging = merging_of(shards)
     with run_directory(shards.first.command, output) as run:
-        metrics = merging_of(shards).merge(shards, run.path)
+        metrics = merging.merge(shards, run.path)
         shards.write(run.path)
-        return metrics, run.commit("partial" if shards.missing else "complete", shards=shards.facts())
+        status: Status = "partial" if shards.missing else "complete"
+        directory = run.commit(status, **merging.facts(metrics), shards=shards.facts())
+    if not shards.missing:
+        merging.keep(metrics, directory)
+    return metrics, directory

@@ -1,3 +1,5 @@
+from .cli import require_right as require_right
+from .cli import show as show
 from .document import BisectFindings as BisectFindings
 from .document import VerifyFindings as VerifyFindings
 from .document import largest_error as largest_error
@@ -10,8 +12,11 @@ from .gate import keep_agreement as keep_agreement
 from .gate import let_through as let_through
 from .gate import refuse_wrong as refuse_wrong
 from .gate import require_verified as require_verified
+from .keeping import keep_found as keep_found
 from .opening import graph_hash as graph_hash
 from .opening import own_model as own_model
+from .outcome import run_facts as run_facts
 from .reference import CallRecordIndex as CallRecordIndex
+from .sharding import merge_shards as merge_shards
 from .yardstick import Yardstick as Yardstick
 from .yardstick import turned_over as turned_over

@@ -27,7 +27,7 @@ from trt_workbench.model.opened import Model
 from trt_workbench.verify.cut import CutSource, Form, read_source
 from trt_workbench.verify.isolation import Isolated
 from trt_workbench.verify.opening import NO_REFERENCE, VerifyRequest, of_model
-from trt_workbench.verify.run import Verified
+from trt_workbench.verify.outcome import Verified
 from trt_workbench.verify.trials import Outcome, OutOfTime, Trials, Verdict
 from trt_workbench.verify.verdict import WrongOutput
 

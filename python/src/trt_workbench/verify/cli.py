@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,13 +22,15 @@ from trt_workbench.console.common import (
 from trt_workbench.console.drawing import draw
 from trt_workbench.console.progress import waiting
 from trt_workbench.core.counts import counted
-from trt_workbench.core.errors import CheckFailed, DeviceFailure
+from trt_workbench.core.errors import CheckFailed, DeviceFailure, UsageProblem
 from trt_workbench.core.settings import Setting
+from trt_workbench.core.shard import Shard, ShardOption
 from trt_workbench.verify.fix_cli import check_fix, run_fix, show_fixed
 from trt_workbench.verify.settings import FixSettings, VerifySettings
 
 if TYPE_CHECKING:
     from trt_workbench.verify.bisect import Bisected
+    from trt_workbench.verify.opening import VerifyRequest
 
 _SHOWN = 20
 Pair = tuple[dict[str, Any], dict[str, Any]]
@@ -43,6 +46,7 @@ def verify(
         float, Setting("Seconds that --bisect may take; a later call with the same --output resumes.", min=0)
     ] = 600.0,
     ways: FixSettings,
+    shard: ShardOption = None,
     output: OutputOption = None,
     as_json: JsonOption = False,
     debug: DebugOption = False,
@@ -61,17 +65,21 @@ def verify(
     from trt_workbench.verify.isolation import check_stack, verified_apart
     from trt_workbench.verify.keeping import keep_found
     from trt_workbench.verify.opening import VerifyRequest, of_model
+    from trt_workbench.verify.outcome import run_facts
     from trt_workbench.verify.reproduction import bisected_document, write_bisected
     from trt_workbench.verify.run import verify as run_verify
 
     require_kept(Path(settings.reference), output)
-    request, name = VerifyRequest(**vars(settings), preparation=preparation), settings.target.name
+    request = VerifyRequest(**vars(settings), preparation=preparation)
     if bisect:
         check_bisectable(request)
     if settings.stack:
         check_stack(request, fix=ways.wanted)
     if ways.wanted:
         check_fix(request, ways)
+    if shard:
+        _one_shard(request, shard, output, alone=bisect or ways.wanted, as_json=as_json)
+        return
     notes = stderr_console()
     bisected = tried = None
     with run_directory("verify", output) as run:
@@ -87,9 +95,7 @@ def verify(
         write_json(run.path / "verify.json", found.document)
         if bisect:
             carry_state(run.destination, run.path)
-        directory = run.commit(
-            "complete", passed=not found.failures + found.unproven, verdict=found.document["verdict"]
-        )
+        directory = run.commit("complete", **run_facts(found.document))
         if bisect and found.failures:  # in its place already, so that what was found out outlives a process
             with waiting("Bisecting") as update:
                 bisected = run_bisect(request, found, directory, bisect_seconds, update)
@@ -103,28 +109,63 @@ def verify(
         parts |= {"fix": tried.document()} if tried else {}
         print_json({**found.document, **parts, "directory": str(directory)})
     else:
-        _show(found.document, directory)
+        show(found.document, directory)
         if bisect:
             _show_bisected(bisected, directory)
         if tried:
             show_fixed(tried, directory)
-    if found.failures and not (tried and tried.chosen):
-        where = f" {found.document['where']}" if found.document["where"] else ""
-        tail = " No workaround fixes it." if tried else ""
-        page = directory / "report.html"
-        raise CheckFailed(f"{name} is wrong{where}: {_short(found.failures[0])}.{tail} Full report: {page}")
-    if found.failed_shapes:
-        raise DeviceFailure(f"{name} is {found.document['verdict']} except at {'; '.join(found.failed_shapes)}")
-    if found.unproven:
-        more = f" (and {len(found.unproven) - 1} more)" if len(found.unproven) > 1 else ""
-        raise CheckFailed(
-            f"{name} is not proven correct: {found.unproven[0]}{more}. No output is known to be wrong; your own inputs "
-            f"(--inputs) may decide it. Full report: {directory / 'report.html'}"
-        )
+    if not (tried and tried.chosen):
+        require_right(found.document, directory, " No workaround fixes it." if tried else "")
     drawing.end()
 
 
-def _show(document: dict[str, Any], directory: Path) -> None:
+def _one_shard(request: VerifyRequest, shard: Shard, output: Path | None, *, alone: bool, as_json: bool) -> None:
+    """Verify at the shapes of a shard, unless that is done already."""
+    from trt_workbench.console.shards import run_shard
+    from trt_workbench.core.directory import run_directory
+    from trt_workbench.verify.sharding import COMMAND, check_shard, finished, verify_shard
+
+    if alone:
+        raise UsageProblem("--bisect and --fix are for a whole run; leave them out with --shard.")
+    check_shard(request)
+
+    def tried(folder: Path) -> Path:
+        with run_directory(COMMAND, folder) as run:
+            with waiting("Opening") as update:
+                note = partial(print_note, stderr_console())
+                verify_shard(request, shard, run.path, note, lambda label: update(f"Verifying at {label}"))
+            return run.commit("complete", shard=str(shard))
+
+    run_shard(output, partial(finished, request, shard), tried, as_json=as_json)
+
+
+def require_right(document: Mapping[str, Any], directory: Path, tail: str = "") -> None:
+    """Raise unless the target is proven right at every shape.
+
+    Args:
+        document: what verify.json holds.
+        directory: of the run.
+        tail: what was tried against a fault.
+    """
+    from trt_workbench.verify.outcome import failed_shapes
+
+    name = Path(document["target"]).name
+    if document["failures"]:
+        where = f" {document['where']}" if document["where"] else ""
+        page = directory / "report.html"
+        raise CheckFailed(f"{name} is wrong{where}: {_short(document['failures'][0])}.{tail} Full report: {page}")
+    if failed := failed_shapes(document):
+        raise DeviceFailure(f"{name} is {document['verdict']} except at {'; '.join(failed)}")
+    if unproven := document["unproven"]:
+        more = f" (and {len(unproven) - 1} more)" if len(unproven) > 1 else ""
+        raise CheckFailed(
+            f"{name} is not proven correct: {unproven[0]}{more}. No output is known to be wrong; your own inputs "
+            f"(--inputs) may decide it. Full report: {directory / 'report.html'}"
+        )
+
+
+def show(document: Mapping[str, Any], directory: Path) -> None:
+    """Print what a run found."""
     from rich.table import Table
 
     from trt_workbench.verify.report import headline, sentence

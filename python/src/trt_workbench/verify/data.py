@@ -19,6 +19,7 @@ from trt_workbench.backends.samples import Sample, read_samples
 from trt_workbench.core.array_files import ARRAY_SUFFIXES
 from trt_workbench.core.elements import Kind, is_finite, kind
 from trt_workbench.core.errors import ComponentMissing, UsageProblem
+from trt_workbench.core.hashing import hash_file, hash_folder, hash_parts
 from trt_workbench.core.image_files import images_below
 from trt_workbench.model.opened import Model
 from trt_workbench.model.proto import Shape
@@ -30,7 +31,6 @@ Arrays = dict[str, NDArray[Any]]
 _IMAGE_RANK, _MOST_CHANNELS = 4, 4
 # Of a folder; larger batches repeat the first ones.
 _MOST_IMAGES = 64
-_SPLIT = "val"  # of a data set
 
 
 class Data:
@@ -73,6 +73,23 @@ class Data:
             ranges = {name: here.get(name, around) for name, around in space.ranges.items()}
             fixed.append((dataclasses.replace(space, ranges=ranges), samples))
         return fixed
+
+
+def hash_sources(sources: Sequence[str], split: str | None) -> list[str]:
+    """Return a hash of each source of samples; of images it is of those that are read.
+
+    Raises:
+        UsageProblem: there is nothing, or not that split.
+        OSError: a file cannot be read.
+    """
+    found = []
+    for source in sources:
+        path = Path(source) if Path(source).exists() else Path(source.partition("=")[2])
+        if images := _vision("calibration").image_files(path, split, _vision("forms.form").DEFAULT_SPLIT):
+            found.append(hash_parts((str(file), hash_file(file)) for file in images.files[:_MOST_IMAGES]))
+        else:
+            found.append(hash_folder(path) if path.is_dir() else hash_file(path))
+    return found
 
 
 def at(samples: Sequence[Arrays], space: Space, case: Case, first: int) -> Arrays:
@@ -122,7 +139,7 @@ def image_ranges(model: Model, preparation: Preparation) -> dict[str, Range]:
     free = {axis for axis in range(1, _IMAGE_RANK) if not isinstance(shape[axis], int)} if _is_image(shape) else set()
     if images is None or not free:
         return {}
-    recognise = importlib.import_module("trt_workbench.vision.families.recognise")  # by its name, as below
+    recognise = _vision("families.recognise")
     try:
         facts = recognise.family_of(model, preparation).facts
     except (UsageProblem, ComponentMissing):
@@ -131,6 +148,11 @@ def image_ranges(model: Model, preparation: Preparation) -> dict[str, Range]:
         return {}
     sides = zip((2, 3) if facts.layout == "nchw" else (1, 2), facts.input_size, strict=True)
     return {f"{images.name}.{axis}": Range(side, side, side) for axis, side in sides if axis in free}
+
+
+def _vision(module: str) -> Any:
+    """Return a module by its name: scoring detectors verifies their engines, and no two packages import each other."""
+    return importlib.import_module(f"trt_workbench.vision.{module}")
 
 
 def _is_image(shape: Shape | None) -> TypeGuard[Shape]:
@@ -151,14 +173,13 @@ def _images(
         if split:
             raise UsageProblem(f"--split is of a data set of images, which --inputs is not: {path}")
         return []
-    # by its name: scoring detectors verifies their engines, and no two packages import each other
-    calibration = importlib.import_module("trt_workbench.vision.calibration")
+    calibration, default = _vision("calibration"), _vision("forms.form").DEFAULT_SPLIT
     if model is None:
-        if calibration.image_files(path, split, _SPLIT) is None:
+        if calibration.image_files(path, split, default) is None:
             return []
         raise UsageProblem(f"The preprocessing of images is read from the model; pass it with --model: {path}")
     try:
-        images = calibration.calibration_images(model, path, preparation, split, _SPLIT)
+        images = calibration.calibration_images(model, path, preparation, split, default)
     except UsageProblem as problem:
         raise UsageProblem(f"{problem} Or give the inputs as .npy or .npz files: {path}") from problem
     types = {spec.name: spec.dtype for spec in specs}

@@ -67,6 +67,7 @@ class VerifyFindings(TypedDict):
     unproven: list[str]
     remarks: NotRequired[list[str]]
     provenance: dict[str, Any]
+    shards: NotRequired[Annotated[dict[str, Any], having("text")]]
 
 
 def largest_error(found: VerifyFindings) -> float | None:

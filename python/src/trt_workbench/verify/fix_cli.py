@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from trt_workbench.core.verification import Verification
     from trt_workbench.verify.opening import VerifyRequest
-    from trt_workbench.verify.run import Verified
+    from trt_workbench.verify.outcome import Verified
     from trt_workbench.verify.workarounds import Fixed
 
 FIX = "fix"

@@ -24,7 +24,7 @@ from trt_workbench.engine.verdicts import keep_verdict
 from trt_workbench.verify.engine import PlanRequest
 from trt_workbench.verify.keeping import crashed
 from trt_workbench.verify.opening import VerifyRequest
-from trt_workbench.verify.run import Verified
+from trt_workbench.verify.outcome import Verified
 from trt_workbench.verify.settings import VerifySettings
 
 _SETTINGS, _PREPARATION = TypeAdapter(VerifySettings), TypeAdapter(Preparation)

@@ -42,6 +42,7 @@ def view(directory: Path) -> dict[str, Any]:
             headline(document),
             *([f"Wrong {document['where']}."] if document["where"] else []),
             *map(sentence, document.get("remarks", ())),
+            *([document["shards"]["text"]] if "shards" in document else []),
         ],
         "fix": read_document(fix, FixFindings) if fix.is_file() else None,
         "name": Path(document["target"]).name,

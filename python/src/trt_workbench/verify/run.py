@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from trt_workbench.backends.samples import file_name
 from trt_workbench.core.array_files import writable
 from trt_workbench.core.documents import json_values
 from trt_workbench.core.elements import is_finite
-from trt_workbench.core.errors import DeviceFailure, DeviceLost, UsageProblem
+from trt_workbench.core.errors import DeviceFailure, DeviceLost, UsageProblem, WorkbenchError
 from trt_workbench.core.files import scratch_folder
 from trt_workbench.core.hashing import hash_arrays
 from trt_workbench.core.verification import UNDECIDED, UNVERIFIED, WRONG
@@ -25,6 +26,7 @@ from trt_workbench.verify.calls import Arrays, Call, calls
 from trt_workbench.verify.diagnosis import diagnose
 from trt_workbench.verify.opening import Opened, VerifyRequest
 from trt_workbench.verify.other_ways import OtherWay, ways
+from trt_workbench.verify.outcome import Tried, TriedRow, TriedWays, Verified, judged
 from trt_workbench.verify.properties import EVERY_CALL, Calls, CallTrial, PropertyResult, without_rounding, worst
 from trt_workbench.verify.reference import RecordedCase, Reference
 from trt_workbench.verify.space import Case, Space
@@ -33,38 +35,17 @@ from trt_workbench.verify.verdict import (
     FINEST,
     RIGHT,
     WrongOutput,
-    as_exact,
-    less_exact,
-    loosest,
     of_case,
-    sizes,
-    unproven,
-    where,
 )
-from trt_workbench.verify.yardstick import STRENGTH, Limit, Yardstick, sensitivity
+from trt_workbench.verify.yardstick import Limit, Yardstick, sensitivity
 
-_MOST_FAILURES = 16  # whose arrays are saved
+MOST_FAILURES = 16  # whose arrays are saved
 _ADVICE = "; pass real inputs"
 _BEYOND = "makes this output NaN or infinite, or changes its shape"
 
 
-@dataclass(frozen=True)
-class Verified:
-    """What was found.
-
-    Attributes:
-        document: JSON values for `verify.json`.
-        failures: one sentence for each wrong output, the first ones first.
-        failed_shapes: one sentence for each shape at which the device failed, such as out of memory.
-        unproven: one sentence for each shape and output for which nothing was proven.
-        faults: the wrong outputs of calls that ran, in the order of `failures`.
-    """
-
-    document: dict[str, Any]
-    failures: tuple[str, ...]
-    failed_shapes: tuple[str, ...]
-    unproven: tuple[str, ...] = ()
-    faults: tuple[WrongOutput, ...] = ()
+# Shapes that are tried with one sequence of noise: of a run, and of shards, whose blocks begin at a multiple of it.
+BLOCK = 4
 
 
 def verify(
@@ -86,38 +67,47 @@ def verify(
         ComponentMissing: a backend cannot serve here.
         DeviceFailure: the device failed at every shape.
     """
-    budget = request.budget
-    with scratch_folder("trtw-verify-") as scratch, Opened(request, note) as opened:
-        graph = opened.graph
-        compared = opened.reference or opened.record
+    with Opened(request, note) as opened:
+        return judged(try_cases(request, opened, list(calls(request, opened)), folder, step))
+
+
+def try_cases(
+    request: VerifyRequest,
+    opened: Opened,
+    todo: Sequence[Call],
+    folder: Path,
+    step: Callable[[str], None] = lambda _: None,
+    block: range | None = None,
+) -> Tried:
+    """Try an opened target at cases, or at a block of them, and write the inputs of failures to `folder`/failures."""
+    graph, budget = opened.graph, request.budget
+    compared = opened.reference or opened.record
+    with scratch_folder("trtw-verify-") as scratch:
         yardstick = Yardstick(graph, Path(scratch), request.seed) if graph and compared else None
         try:
             run = _Run(request, opened, yardstick, folder)
-            rows, left = [], 0
-            for call in calls(request, opened):
+            left, own = 0, range(len(todo)) if block is None else block
+            run.lead_in(todo[: own.start] if own else ())
+            for place in own:
+                call = todo[place]
                 if run.crashed or (budget and (run.failures or not budget.begin(call.case))):
                     left += 1
                     continue
                 step(call.case.label)
-                rows.append(run.case(call))
+                if yardstick and place % BLOCK == 0 and not budget:
+                    yardstick.restart()
+                run.case(call)
                 if budget:
                     budget.end()
             step("other ways to run it")
-            others = [] if run.crashed else run.ways()
+            ways = TriedWays() if run.crashed else run.ways()
             run.finish()
         finally:
             if yardstick:
                 yardstick.close()
         provenance = run.record if run.crashed else opened.session.record()
-    tried = [row for row in rows if row["verdict"] != UNVERIFIED]
-    if not tried:
-        reason = rows[0]["reason"] if rows else "there are no shapes"
-        drawn = "" if request.inputs or opened.record else " with random inputs (pass your own with --inputs)"
-        msg = f"No shape could be run{drawn}. The first problem: {reason}"
-        raise DeviceFailure(msg) if any(row["device_failed"] for row in rows) else UsageProblem(msg)
-    open_questions = unproven(rows)
-    document = {
-        "schema_version": 1,
+    drawn = not (request.inputs or opened.record)
+    facts = {
         "target": str(request.target),
         "model": str(graph) if graph else None,
         "backend": request.backend,
@@ -127,23 +117,16 @@ def verify(
         "inputs": list(request.inputs) or None,
         "preparation": {**vars(request.preparation), "split": request.split} if request.inputs else None,
         "seed": request.seed,
-        "sizes": sizes(rows),
-        "sizes_seed": None if request.quick or request.inputs or opened.record else request.sizes_seed,
+        "sizes_seed": request.sizes_seed if drawn and not request.quick else None,
         "quick": request.quick,
-        "verdict": WRONG if run.failures else loosest(row["verdict"] for row in tried),
-        "where": where(rows),
-        "cases_tried": len(tried),
-        "cases_unverified": len(rows) - len(tried),
-        "cases_left": left,
-        "cases": rows,
-        "ways": others,
-        "failures": run.failures,
-        "unproven": open_questions,
-        "remarks": less_exact(rows, run.precision, STRENGTH) + as_exact(tried, run.precision, provenance),
         "provenance": provenance,
     }
-    failed = tuple(f"{row['label']}: {row['reason']}" for row in rows if row["device_failed"])
-    return Verified(document, tuple(run.failures), failed, tuple(open_questions), tuple(run.faults))
+    return Tried(facts, drawn, run.cases, ways, left, tuple(run.faults))
+
+
+def failure_folder(folder: Path, number: int) -> Path:
+    """Return where the arrays of a failure are, of a run's first ones; the first is 1."""
+    return folder / "failures" / f"{number:03d}"
 
 
 class _Run:
@@ -156,6 +139,7 @@ class _Run:
         self._rounding = rounding_of(self.record, request.precision)
         self.precision = self._rounding.split("+")[0]
         self.crashed = False  # then nothing more runs on the device in this process
+        self.cases: list[TriedRow] = []
         self.failures: list[str] = []
         self.faults: list[WrongOutput] = []
         # of the call before: outputs, and what the reference gave
@@ -165,8 +149,27 @@ class _Run:
         if yardstick and request.budget:
             yardstick.prepare(self._rounding)  # not in the first case, which measures the pace
 
-    def case(self, call: Call) -> dict[str, Any]:
-        """Run one case and return its row; a device failure at one shape does not end the others."""
+    def lead_in(self, before: Sequence[Call]) -> None:
+        """Make the last call of those before a block, so that its first one follows what it follows in one process."""
+        for call in reversed(before):
+            if self._earlier:
+                return
+            with contextlib.suppress(WorkbenchError, MemoryError):
+                self._session = self._opened.of_profile(call.case.profile)
+                for label, make in call.inputs.items():
+                    inputs = make()
+                    expected = self._expected(call.reference, label, inputs)
+                    self._remember(call.case, label, dict(self._session.run(inputs)), expected)
+
+    def case(self, call: Call) -> None:
+        """Run one case; a device failure at one shape does not end the others."""
+        self.cases.append(self._tried(partial(self._row, call)))
+
+    def _tried(self, run: Callable[[], dict[str, Any]]) -> TriedRow:
+        before = len(self.failures)
+        return TriedRow(run(), self.failures[before:])
+
+    def _row(self, call: Call) -> dict[str, Any]:
         case = call.case
         row: dict[str, Any] = {"label": case.label, "shapes": {k: list(v) for k, v in case.shapes.items()}}
         row |= {"values": dict(case.values), "batch": case.batch, "profile": case.profile}
@@ -195,12 +198,12 @@ class _Run:
         verdict = of_case(row["outputs"])
         return {**row, "verdict": UNVERIFIED if row["reason"] and verdict != WRONG else verdict}
 
-    def ways(self) -> list[dict[str, Any]]:
-        """Run one call in other ways and return a row for each."""
+    def ways(self) -> TriedWays:
+        """Run one call in other ways."""
         if self._last is None:
-            return []
+            return TriedWays()
         found = ways(self._opened, self._last, self._request.device, quick=self._request.quick)
-        return [self._way(way) for way in found]
+        return TriedWays(_decided(self._last), [self._tried(partial(self._way, way)) for way in found])
 
     def finish(self) -> None:
         """Complete the record, where one is kept."""
@@ -273,6 +276,10 @@ class _Run:
                 self.faults.append(WrongOutput(case, space, name, self._kept()))
             shape = list(found[name].shape)
             yield {**row, "inputs": label, "inputs_sha256": digest, "output": name, "shape": shape}
+        self._remember(case, label, found, expected)
+
+    def _remember(self, case: Case, label: str, found: Arrays, expected: Arrays | None) -> None:
+        """Keep a call for the diagnosis of the next one, which may return its results."""
         self._earlier = {f"{label} inputs at {case.label}": (found, expected)}
         if expected is not None:
             self._earlier[f"{label} inputs at {case.label}, as the reference computes it"] = (expected, expected)
@@ -378,13 +385,13 @@ class _Run:
 
     def _kept(self) -> int:
         """Return the number of the folder with the arrays of the latest failure; 0 without one."""
-        return len(self.failures) if len(self.failures) <= _MOST_FAILURES else 0
+        return len(self.failures) if len(self.failures) <= MOST_FAILURES else 0
 
     def _fail(self, case: Case, output: str, text: str, arrays: Mapping[str, Mapping[str, NDArray[Any]]]) -> None:
         self.failures.append(f"{case.label}, output {output}, {text}")
-        if len(self.failures) > _MOST_FAILURES:
+        if len(self.failures) > MOST_FAILURES:
             return
-        place = self._folder / "failures" / f"{len(self.failures):03d}"
+        place = failure_folder(self._folder, len(self.failures))
         for name, several in arrays.items():
             (place / name).mkdir(parents=True)
             for key, array in several.items():

@@ -16,7 +16,8 @@ from trt_workbench.core.files import scratch_folder
 from trt_workbench.core.verification import WRONG
 from trt_workbench.verify.data import Data, at
 from trt_workbench.verify.opening import Opened, VerifyRequest
-from trt_workbench.verify.run import Verified, verify
+from trt_workbench.verify.outcome import Verified
+from trt_workbench.verify.run import verify
 
 _WARM_UP, _CALLS, _MOST_S = 5, 50, 2.0
 

@@ -27,7 +27,7 @@ from trt_workbench.model.sanitize.sanitize import MOST_WEIGHTS, save_model
 from trt_workbench.model.weights import weight_bytes
 from trt_workbench.verify.isolation import Isolated, document_of
 from trt_workbench.verify.opening import Opened, VerifyRequest, of_model
-from trt_workbench.verify.run import Verified
+from trt_workbench.verify.outcome import Verified
 from trt_workbench.verify.settings import MODEL_SUFFIX
 from trt_workbench.verify.way_trial import best_inputs
 

@@ -26,7 +26,8 @@ from trt_workbench.engine.several_builds import several_builds
 from trt_workbench.verify.engine import PlanRequest, verify_plan
 from trt_workbench.verify.isolation import request_of
 from trt_workbench.verify.opening import VerifyRequest
-from trt_workbench.verify.run import Verified, verify
+from trt_workbench.verify.outcome import Verified
+from trt_workbench.verify.run import verify
 from trt_workbench.verify.settings import MODEL_SUFFIX
 from trt_workbench.verify.way_trial import judged, milliseconds
 from trt_workbench.verify.yardstick import typed_for

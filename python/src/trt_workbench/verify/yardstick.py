@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -165,6 +166,7 @@ class Yardstick:
         self._exact: Session | None = None
         self._flagged: tuple[list[str], list[Session]] | None = None
         self._sessions: dict[tuple[str, float], list[Session]] = {}
+        self._written: set[str] = set()  # names of the copies
 
     def limits(
         self, precision: str, inputs: Arrays, expected: Arrays, rows: Mapping[str, bool], *, closely: bool = False
@@ -201,6 +203,14 @@ class Yardstick:
             self._exact = load_reference(self._model.path)
         return dict(self._exact.run(typed_for(self._exact, inputs)))
 
+    def restart(self) -> None:
+        """Let the copies be disturbed as at first: limits do not depend on what was asked before."""
+        flagged = self._flagged[1] if self._flagged else []
+        for session in (*flagged, *(one for several in self._sessions.values() for one in several)):
+            session.close()
+        self._sessions.clear()
+        self._flagged = None
+
     def prepare(self, precision: str) -> None:
         """Make the copies of a precision, which `limits` would make at its first call. Raises UsageProblem as it."""
         noise = self._noise(precision)
@@ -213,11 +223,9 @@ class Yardstick:
 
     def close(self) -> None:
         """Close the copies' sessions."""
-        for session in (one for several in self._sessions.values() for one in several):
-            session.close()
-        self._sessions.clear()
-        for session in (*([self._exact] if self._exact else []), *(self._flagged[1] if self._flagged else [])):
-            session.close()
+        self.restart()
+        if self._exact:
+            self._exact.close()
 
     def _noise(self, precision: str) -> _Noise:
         """Return how the copies for a precision are disturbed.
@@ -241,22 +249,25 @@ class Yardstick:
     def _noisy(self, noise: _Noise, size: float) -> list[Session]:
         key = (noise.row.name, size)
         if key not in self._sessions:
-            model = self._model.load()
+            name = f"noisy-{noise.row.name}-{size:.3g}"
             self._sessions[key] = [
-                self._load(self._copy(model, noise, size, number), f"noisy-{noise.row.name}-{size:.3g}-{number}")
-                for number in range(_COPIES)
+                self._load(partial(self._copy, noise, size, number), f"{name}-{number}") for number in range(_COPIES)
             ]
         return self._sessions[key]
 
-    def _copy(self, model: onnx.ModelProto, noise: _Noise, size: float, number: int) -> onnx.ModelProto:
-        return with_rounding(model, size, self._seed + number, ranged=noise.ranged, held=noise.held)
+    def _copy(self, noise: _Noise, size: float, number: int) -> onnx.ModelProto:
+        return with_rounding(self._model.load(), size, self._seed + number, ranged=noise.ranged, held=noise.held)
 
-    def _load(self, model: onnx.ModelProto, name: str) -> Session:
+    def _load(self, make: Callable[[], onnx.ModelProto], name: str) -> Session:
+        path = self._folder / f"{name}.onnx"
+        if name in self._written:
+            return load_reference(path)
+        model = make()
         if any(not get(one).cpu for one in narrow_formats(model)):
             model = simulated(model)  # here, as the backend would keep the copy
-        path = self._folder / f"{name}.onnx"
         big = model.ByteSize() > onnx.checker.MAXIMUM_PROTOBUF
         onnx.save(model, path, save_as_external_data=big, location=f"{path.name}.data" if big else None)
+        self._written.add(name)
         return load_reference(path)
 
     def _overflowed(self, noise: _Noise, inputs: Arrays) -> set[str]:
@@ -266,8 +277,8 @@ class Yardstick:
         if self._flagged is None:
             model = self._model.load()
             names = computed_floats(model)
-            models = {"exact-flags": model, "noisy-flags": self._copy(model, noise, noise.strong, 0)}
-            self._flagged = names, [self._load(with_flags(one, names), name) for name, one in models.items()]
+            models = {"exact-flags": model, "noisy-flags": self._copy(noise, noise.strong, 0)}
+            self._flagged = names, [self._load(partial(with_flags, one, names), name) for name, one in models.items()]
         names, sessions = self._flagged
         flags = [session.run(typed_for(session, inputs)).get(FLAGS, ()) for session in sessions]
         beyond = {name for name, exact, copy in zip(names, *flags, strict=False) if copy and not exact}

@@ -20,8 +20,9 @@ from trt_workbench.core.errors import WorkbenchError
 from trt_workbench.model.opened import Model
 from trt_workbench.verify.bisect import bisect
 from trt_workbench.verify.opening import VerifyRequest
+from trt_workbench.verify.outcome import Verified
 from trt_workbench.verify.reproduction import bisected_document, write_bisected
-from trt_workbench.verify.run import Verified, verify
+from trt_workbench.verify.run import verify
 from trt_workbench.verify.settings import Range
 from zoo.table import Entry, entries
 

@@ -124,7 +124,7 @@ class RunFile(Strict):
 
     schema_version: Literal[1] = 1
     name: JobName
-    command: Literal["bench", "eval-coco", "eval-llm", "eval-stream", "eval-vision"]
+    command: Literal["bench", "eval-coco", "eval-llm", "eval-stream", "eval-vision", "verify"]
     model: Text | None = None
     copy_model: bool = False
     model_sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = None

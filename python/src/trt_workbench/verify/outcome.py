@@ -1,0 +1,135 @@
+"""From what was tried at shapes to the one document about all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from trt_workbench.core.errors import DeviceFailure, UsageProblem
+from trt_workbench.core.verification import UNVERIFIED, WRONG
+from trt_workbench.verify.verdict import (
+    WrongOutput,
+    as_exact,
+    less_exact,
+    loosest,
+    sizes,
+    unproven,
+    where,
+)
+from trt_workbench.verify.yardstick import STRENGTH
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What was found.
+
+    Attributes:
+        document: JSON values for `verify.json`.
+        failures: one sentence for each wrong output, the first ones first.
+        failed_shapes: one sentence for each shape at which the device failed, such as out of memory.
+        unproven: one sentence for each shape and output for which nothing was proven.
+        faults: the wrong outputs of calls that ran, in the order of `failures`.
+    """
+
+    document: dict[str, Any]
+    failures: tuple[str, ...]
+    failed_shapes: tuple[str, ...]
+    unproven: tuple[str, ...] = ()
+    faults: tuple[WrongOutput, ...] = ()
+
+
+@dataclass(frozen=True)
+class TriedRow:
+    """One case, or one other way to run the target.
+
+    Attributes:
+        row: of verify.json.
+        failures: a sentence for each wrong output.
+    """
+
+    row: dict[str, Any]
+    failures: Sequence[str]
+
+
+@dataclass(frozen=True)
+class TriedWays:
+    """The other ways to run the target, with one call.
+
+    Attributes:
+        decided: how many outputs of that call a limit decides.
+        rows: a way each.
+    """
+
+    decided: int = -1
+    rows: Sequence[TriedRow] = ()
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What was tried, before anything is said of all of it together.
+
+    Attributes:
+        facts: what verify.json says besides, as JSON values.
+        drawn: whether inputs were drawn at random.
+        cases: in their order.
+        ways: nothing after a crash.
+        left: how many cases were left out, as time ran out or nothing runs any more.
+        faults: the wrong outputs of calls that ran.
+    """
+
+    facts: Mapping[str, Any]
+    drawn: bool
+    cases: Sequence[TriedRow]
+    ways: TriedWays
+    left: int = 0
+    faults: tuple[WrongOutput, ...] = ()
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """A sentence for each wrong output."""
+        return tuple(text for one in (*self.cases, *self.ways.rows) for text in one.failures)
+
+
+def judged(tried: Tried) -> Verified:
+    """Return the verdict over all that was tried.
+
+    Raises:
+        UsageProblem: no case could be run.
+        DeviceFailure: the device failed at every shape.
+    """
+    facts, rows, failures = tried.facts, [case.row for case in tried.cases], tried.failures
+    ran = [row for row in rows if row["verdict"] != UNVERIFIED]
+    if not ran:
+        reason = rows[0]["reason"] if rows else "there are no shapes"
+        drawn = " with random inputs (pass your own with --inputs)" if tried.drawn else ""
+        msg = f"No shape could be run{drawn}. The first problem: {reason}"
+        raise DeviceFailure(msg) if any(row["device_failed"] for row in rows) else UsageProblem(msg)
+    open_questions = unproven(rows)
+    document = {
+        "schema_version": 1,
+        **facts,
+        "sizes": sizes(rows),
+        "verdict": WRONG if failures else loosest(row["verdict"] for row in ran),
+        "where": where(rows),
+        "cases_tried": len(ran),
+        "cases_unverified": len(rows) - len(ran),
+        "cases_left": tried.left,
+        "cases": rows,
+        "ways": [way.row for way in tried.ways.rows],
+        "failures": list(failures),
+        "unproven": open_questions,
+        "remarks": less_exact(rows, facts["precision"], STRENGTH)
+        + as_exact(ran, facts["precision"], facts["provenance"]),
+    }
+    return Verified(document, failures, failed_shapes(document), tuple(open_questions), tried.faults)
+
+
+def failed_shapes(document: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return a sentence for each shape at which the device failed, such as out of memory."""
+    return tuple(f"{row['label']}: {row['reason']}" for row in document["cases"] if row["device_failed"])
+
+
+def run_facts(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what run.json says of a verification."""
+    return {"passed": not (document["failures"] or document["unproven"]), "verdict": document["verdict"]}

@@ -1,0 +1,97 @@
+"""Shards of verify: the document that one process writes, to the last bit."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests import faulty_backend
+from tests.in_app import json_of, stderr_of, stdout_of, trtw
+from tests.onnx_text import write_onnx
+from tests.texts import held
+
+SHAPES = ("--dim", "batch=1:4:24", "--seed", 7)
+
+
+@pytest.fixture(autouse=True)
+def faulty(monkeypatch: pytest.MonkeyPatch, outside_backend: Callable[..., None]) -> None:
+    outside_backend("faulty", "tests.faulty_backend:FaultyBackend")
+    monkeypatch.setattr(faulty_backend.FaultySession, "opened", 0)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    weights = np.random.default_rng(0).standard_normal((8, 4)).astype(np.float32)
+    text = "g (float[batch,8] x) => (float[batch,4] y) { a = MatMul(x, w) y = Sigmoid(a) }"
+    return write_onnx(tmp_path_factory.mktemp("model") / "model.onnx", text, {"w": weights})
+
+
+def words(model: Path, fault: str = "") -> list[object]:
+    return ["verify", model, "--backend", "faulty", "--option", f"fault={fault}", *SHAPES]
+
+
+def shards_of(asked: list[object], count: int, folder: Path) -> Path:
+    for index in range(count):
+        stdout_of(*asked, "--shard", f"{index}/{count}", "--output", folder / str(index))
+    return folder
+
+
+def without_shards(run: Path) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads((run / "verify.json").read_text())
+    return {key: value for key, value in document.items() if key != "shards"}
+
+
+def arrays(run: Path) -> dict[str, bytes]:
+    return {str(file.relative_to(run)): file.read_bytes() for file in sorted((run / "failures").rglob("*.npy"))}
+
+
+@pytest.mark.parametrize(("fault", "count"), [("", 2), ("rows after the first", 3), ("stale", 5)])
+def test_shards_find_what_one_process_finds(model: Path, tmp_path: Path, fault: str, count: int) -> None:
+    """Also where a wrong result is that of the call before, which another shard has made."""
+    one, merged, code = tmp_path / "one", tmp_path / "merged", 1 if fault else 0
+    assert trtw(*words(model, fault), "--output", one).exit_code == code
+    folder = shards_of(words(model, fault), count, tmp_path / "shards")
+    assert f"Merged from {count} shards of {count}." in stderr_of("merge", folder, "-o", merged, code=code)
+    assert f"Merged from {count} shards of {count}." in (merged / "report.html").read_text()
+    alone = without_shards(one)
+    assert len(alone["cases"]) > 10
+    assert without_shards(merged) == alone
+    assert arrays(merged) == arrays(one)
+    assert bool(arrays(one)) is bool(fault)
+    kept = [json.loads((run / "run.json").read_text()) for run in (one, merged)]
+    assert [(run["passed"], run["verdict"]) for run in kept] == [(not fault, "wrong" if fault else "right")] * 2
+
+
+def test_a_way_that_is_wrong_in_another_shard_alone_is_kept(model: Path, tmp_path: Path) -> None:
+    folder = shards_of(words(model), 2, tmp_path / "shards")
+    file = folder / "0" / "shard.json"
+    document = json.loads(file.read_text())
+    document["whole"]["ways"]["rows"][0]["failures"] = ["batch=8, output y, it differs"]
+    file.write_text(json.dumps(document))
+    for name in ("inputs", "found"):
+        (folder / "0" / "failures" / "001" / name).mkdir(parents=True)
+    found = json_of("merge", folder, "-o", tmp_path / "merged", "--no-report", code=1)
+    assert found["failures"] == ["batch=8, output y, it differs"]
+    assert [way["way"] for way in found["ways"]][-1] == document["whole"]["ways"]["rows"][0]["row"]["way"]
+    assert (tmp_path / "merged" / "failures" / "001" / "found").is_dir()
+
+
+def test_a_shard_is_done_once_and_what_was_changed_is_refused(model: Path, tmp_path: Path) -> None:
+    shard = [*words(model), "--shard", "1/2", "--output", tmp_path / "1"]
+    assert "Shard 1/2 is done" in stdout_of(*shard)
+    assert "Shard 1/2 is already done" in stdout_of(*shard)
+    held(stderr_of("merge", tmp_path / "1", "-o", tmp_path / "merged"))
+    found = json_of("merge", tmp_path / "1", "-o", tmp_path / "merged", "--partial", "--no-report")
+    assert found["shards"]["missing"] == [0]
+    lines = (tmp_path / "1" / "records.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "1" / "records.jsonl").write_text("".join(lines[1:]))
+    held(stderr_of("merge", tmp_path / "1", "-o", tmp_path / "merged", "--partial"))
+
+
+def test_what_is_no_shard(model: Path, tmp_path: Path) -> None:
+    plain = ["verify", model, "--backend", "ort-cpu", "--shard", "0/2"]
+    held(stderr_of(*plain, "--seed", 3))
+    for more in ((), ("--seed", 3, "--record"), ("--seed", 3, "--bisect"), ("--seed", 3, "--fix")):
+        held(stderr_of(*plain, *more, "--output", tmp_path / "0"))
