@@ -13,19 +13,21 @@ from trt_workbench.core import shard_workers
 from trt_workbench.core.directory import run_directory
 from trt_workbench.core.errors import DeviceFailure, UsageProblem
 from trt_workbench.core.shard_workers import Device
-from trt_workbench.vision.gpus import SpreadOutcome, evaluate_on
+from trt_workbench.core.spread import Spread
+from trt_workbench.core.spread import spread as spread_over
+from trt_workbench.vision.gpus import job_of
 from trt_workbench.vision.run import CocoRequest
 
 
 @pytest.fixture
-def spread(coco: Any) -> Callable[..., SpreadOutcome]:
+def spread(coco: Any) -> Callable[..., Spread]:
     """Return a function that evaluates the four images in shards on as many devices, which are none."""
 
-    def run(count: int = 2, progress: Any = None, **more: Any) -> SpreadOutcome:
+    def run(count: int = 2, progress: Any = None, **more: Any) -> Spread:
         asked = CocoRequest(model=coco.model, images=coco.images, annotations=coco.annotations, **more)
         with run_directory("eval-coco", coco.root / "spread") as made:
-            found = evaluate_on([Device(f"GPU {index}", {}) for index in range(count)], asked, made, progress)
-            made.commit(found.outcome.status)
+            found = spread_over([Device(f"GPU {index}", {}) for index in range(count)], job_of(asked), made, progress)
+            made.commit(found.status)
         return found
 
     return run
@@ -39,7 +41,7 @@ def left_beside(coco: Any) -> list[str]:
 def test_shards_on_devices_give_what_one_process_gives(coco: Any, spread: Any, count: int) -> None:
     seen: list[tuple[int, int]] = []
     found = spread(count, lambda *counts: seen.append(counts))
-    assert (found.outcome.status, found.error, found.interrupted) == ("complete", None, False)
+    assert (found.status, found.error, found.interrupted) == ("complete", None, False)
     assert coco.invoke("--no-report").exit_code == 0
     for name in SCORED:
         assert (coco.root / "spread" / name).read_bytes() == (coco.output / name).read_bytes(), name
@@ -57,7 +59,7 @@ def test_an_image_that_kills_workers_is_named_and_the_rest_kept(
     outside_backend("crashing", "tests.crashing_backend:CrashingBackend", Path(__file__).parents[2])
     options = {"crash": "abort", "above": 0.6}  # the third of four
     found = spread(backend="crashing", options=options, batch=1)
-    assert found.outcome.status == "partial"
+    assert found.status == "partial"
     assert isinstance(found.error, DeviceFailure)
     held(str(found.error))
     metrics = json.loads((coco.root / "spread" / "metrics.json").read_text())
@@ -72,11 +74,11 @@ def test_a_damaged_image_is_named_and_the_other_shard_kept(coco: Any, spread: An
     found = spread()
     assert isinstance(found.error, UsageProblem)
     held(str(found.error))
-    assert found.outcome.metrics["images"] == 2
+    assert found.metrics["images"] == 2
     # repaired, the other shard is not done again
     good = json.loads((coco.root / "spread-shards" / "0-of-2" / "run.json").read_text())["run_id"]
     (coco.images / "3.png").write_bytes((coco.images / "2.png").read_bytes())
-    assert spread().outcome.status == "complete"
+    assert spread().status == "complete"
     listed = json.loads((coco.root / "spread" / "shards.json").read_text())["shards"]
     assert listed[0]["run_id"] == good
     assert not left_beside(coco)
@@ -108,9 +110,9 @@ def test_an_interrupt_keeps_what_is_done(coco: Any, spread: Any, monkeypatch: py
     found = spread()
     assert found.interrupted
     assert found.error is None
-    assert found.outcome.metrics["images"] in (2, 3, 4)
+    assert found.metrics["images"] in (2, 3, 4)
     monkeypatch.undo()
-    assert spread().outcome.status == "complete"
+    assert spread().status == "complete"
 
 
 def test_what_is_refused(coco: Any) -> None:

@@ -27,14 +27,15 @@ import sys
 from pathlib import Path
 from trt_workbench.core.directory import run_directory
 from trt_workbench.core.shard_workers import Device
-from trt_workbench.vision.gpus import evaluate_on
+from trt_workbench.core.spread import spread
+from trt_workbench.vision.gpus import job_of
 from trt_workbench.vision.run import CocoRequest
 model, images, annotations, output = map(Path, sys.argv[1:])
 asked = CocoRequest(model=model, images=images, annotations=annotations)
 with run_directory("eval-coco", output) as run:
-    found = evaluate_on([Device("GPU 0", {}), Device("GPU 1", {})], asked, run)
+    found = spread([Device("GPU 0", {}), Device("GPU 1", {})], job_of(asked), run)
     assert not found.error, found.error
-    run.commit(found.outcome.status)
+    run.commit(found.status)
 """
 
 

@@ -101,10 +101,11 @@ class PreparedBench:
             try:
                 bench.run()
             except BaseException as error:
-                if self.shard or not (run.path / "records.jsonl").is_file():
+                stopped = isinstance(error, KeyboardInterrupt)
+                if not (run.path / "records.jsonl").is_file() or (self.shard and not stopped):
                     raise
                 status = "partial"
-                if not isinstance(error, KeyboardInterrupt):
+                if not stopped:
                     run.commit(status, **facts)
                     raise
             if self.shard:
@@ -152,7 +153,7 @@ def prepare_bench(
     """
     model = _model_file(config)
     loaded, refused = matrix_of(model, matrix) if model else (_configured(config, matrix), [])
-    planned = _planned(with_builds(_with_server(with_models(loaded, models), url), builds), only)
+    planned = plan_bench(with_builds(_with_server(with_models(loaded, models), url), builds), only)
     return replace(planned, shard=shard, named=not model or bool(matrix.backends), notes=tuple(refused))
 
 
@@ -197,10 +198,11 @@ def resume_bench(directory: Path, only: Sequence[str]) -> PreparedBench:
     Raises:
         UsageProblem: the folder is no bench run, or its files are damaged.
     """
-    return _planned(read_document(directory / "config.json", BenchConfig), only, directory)
+    return plan_bench(read_document(directory / "config.json", BenchConfig), only, directory)
 
 
-def _planned(config: BenchConfig, only: Sequence[str], earlier: Path | None = None) -> PreparedBench:
+def plan_bench(config: BenchConfig, only: Sequence[str], earlier: Path | None = None) -> PreparedBench:
+    """Expand the matrix of a configuration. Raises UsageProblem as `prepare_bench`."""
     check_contracts(config, model_files(config))
     points = expand(config, only)
     require_known(points)

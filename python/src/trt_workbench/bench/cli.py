@@ -25,14 +25,16 @@ from trt_workbench.console.drawing import draw
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import INTERRUPTED, CheckFailed, DeviceFailure, UsageProblem, error_kind
 from trt_workbench.core.settings import AllowUnverified, BuildsOption, ServerUrl, Setting
-from trt_workbench.core.shard import ShardOption
+from trt_workbench.core.shard import GpusOption, ShardOption, exclude_each_other
 from trt_workbench.core.workers import CRASH, TIMEOUT
 
 if TYPE_CHECKING:
     from trt_workbench.bench.bench_run import BenchOutcome
+    from trt_workbench.bench.config import BenchConfig
     from trt_workbench.bench.matrix import Point
     from trt_workbench.bench.view import Table as WorkTable
     from trt_workbench.core.artefacts import BenchArtefacts
+    from trt_workbench.core.shard_workers import Device
 
 
 @handled
@@ -57,6 +59,7 @@ def bench(
     skip_unavailable: Annotated[bool, Setting("Skip unavailable backends, and list them.")] = False,
     allow_unverified: AllowUnverified = False,
     shard: ShardOption = None,
+    gpus: GpusOption = None,
     output: OutputOption = None,
     as_json: JsonOption = False,
     debug: DebugOption = False,
@@ -68,8 +71,10 @@ def bench(
     if show:
         _list()
         return
+    exclude_each_other(shard, gpus)
+    parallel = shard or gpus is not None
     if resume is not None and (
-        config is not None or output is not None or model or url or builds or shard or matrix != ANY_MATRIX
+        config is not None or output is not None or model or url or builds or parallel or matrix != ANY_MATRIX
     ):
         raise UsageProblem(
             "--resume uses the configuration and the folder of the earlier run; leave out other options."
@@ -108,6 +113,21 @@ def bench(
         done = partial(finished, planned.config, planned.points, shard)
         run_shard(output, done, lambda folder: measured(folder).directory, as_json=as_json)
         return
+    if gpus is not None:
+        from trt_workbench.bench.shard_worker import job_of
+        from trt_workbench.console.shards import require_whole, spread_over
+
+        job = job_of(planned, only, allow_unverified=allow_unverified, skip_unavailable=skip_unavailable)
+        devices = _devices(planned.config, gpus)
+        found, directory = spread_over(devices, job, "bench", output, "measurements", (), allow_unverified)
+        drawing = draw(directory, debug=debug)
+        for note in found.metrics["notes"]:
+            say(f"note: {note}")
+        _show(read_bench_run(directory), as_json=as_json)
+        require_whole(found, directory)
+        require_sound({}, directory)
+        drawing.end()
+        return
     outcome = measured(output)
     drawing = draw(outcome.directory, debug=debug)
     _show(read_bench_run(outcome.directory), as_json=as_json)
@@ -116,6 +136,16 @@ def bench(
         raise typer.Exit(INTERRUPTED)
     require_sound({}, outcome.directory)
     drawing.end()
+
+
+def _devices(config: BenchConfig, numbers: tuple[int, ...]) -> list[Device]:
+    """Return the GPUs to measure on, each with sweeps of its own."""
+    from trt_workbench.backends.on_gpus import gpus_for
+    from trt_workbench.backends.registry import get_backend
+
+    chosen = next((one.name for one in config.runtimes if "device" in one.options), None)
+    backends = [get_backend(one.backend) for one in config.runtimes]
+    return gpus_for(backends, numbers, device=f"the option device of {chosen}" if chosen else "")
 
 
 def show(_metrics: Mapping[str, Any], directory: Path) -> None:

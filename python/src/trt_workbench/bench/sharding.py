@@ -58,8 +58,8 @@ def write_shard(folder: Path, config: BenchConfig, points: Sequence[Point], shar
     write_document(folder, document)
 
 
-def merge_shards(shards: Shards, folder: Path) -> dict[str, Any]:
-    """Put the records and samples of all shards into `folder`; return what is to be said of them.
+def merge_shards(shards: Shards, folder: Path, *, notes: Sequence[str] = ()) -> dict[str, Any]:
+    """Put the records and samples of all shards into `folder`; return what is to be said of them, `notes` included.
 
     Raises:
         UsageProblem: a shard's files do not fit its shard.json, or nothing is measured.
@@ -81,7 +81,7 @@ def merge_shards(shards: Shards, folder: Path) -> dict[str, Any]:
         count += len(records)
     if not count:
         raise UsageProblem(f"Nothing is measured in these shards: {shards.runs[0].directory.parent}")
-    return {"schema_version": 1, "records": count, "notes": [shards.text], "shards": shards.facts()}
+    return {"schema_version": 1, "records": count, "notes": [shards.text, *notes], "shards": shards.facts()}
 
 
 def samples_of(directory: Path, record: Record) -> Path:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,8 @@ from trt_workbench.core.errors import INTERRUPTED, UsageProblem
 
 if TYPE_CHECKING:
     from trt_workbench.core.shard_files import ShardDocument
+    from trt_workbench.core.shard_workers import Device
+    from trt_workbench.core.spread import Job, Spread
 
 
 def run_shard(
@@ -46,6 +48,47 @@ def required_folder(output: Path | None) -> Path:
     if output is None:
         raise UsageProblem("--shard needs a folder for this shard alone, such as --output runs/all/shard-0.")
     return output
+
+
+def spread_over(
+    devices: Sequence[Device],
+    job: Job,
+    command: str,
+    output: Path | None,
+    unit: str,
+    facts: Sequence[str],
+    allow_unverified: bool,
+) -> tuple[Spread, Path]:
+    """Run shards on devices of this machine into one run directory.
+
+    Args:
+        devices: one for each shard.
+        job: what is done.
+        command: of the run.
+        output: as of the command.
+        unit: what progress counts, in the plural.
+        facts: keys of metrics.json that run.json has, too.
+        allow_unverified: as the command was asked, for run.json.
+    """
+    from trt_workbench.console.progress import progress_bar
+    from trt_workbench.core.directory import run_directory
+    from trt_workbench.core.spread import spread
+
+    say(f"{counted(len(devices), 'shard')}: {', '.join(device.name for device in devices)}")
+    with run_directory(command, output) as run:
+        with progress_bar(unit) as start:
+            found = spread(devices, job, run, start("Evaluating"))
+        kept = {key: found.metrics[key] for key in (*facts, "shards")}
+        return found, run.commit(found.status, allow_unverified=allow_unverified, **kept)
+
+
+def require_whole(found: Spread, directory: Path) -> None:
+    """Raise the error for which something is missing, or typer.Exit where the user ended the work."""
+    if error := found.error:
+        raise type(error)(f"{error} The rest is kept, marked partial: {directory}") from error
+    if not found.is_whole:
+        say(f"Interrupted. {found.metrics['shards']['text']} The same command with --output {directory} continues.")
+        raise typer.Exit(INTERRUPTED)
 
 
 def _show(found: ShardDocument, directory: Path, *, as_json: bool, before: bool = False) -> None:

@@ -49,6 +49,9 @@ class Shard:
         return range(min(first * step, items), min(end * step, items))
 
 
+WHOLE: Final = Shard(0, 1)
+
+
 def read_shard(option: str, text: str) -> Shard:
     """Return the shard that `I/N` names, or the environment for `auto`. Raises UsageProblem for any other text."""
     if text == AUTO:
@@ -71,16 +74,29 @@ ShardOption = Annotated[
 
 def read_gpus(option: str, text: str) -> tuple[int, ...]:
     """Return CUDA's numbers of the GPUs that `0,1` names, none for `all`. Raises UsageProblem for any other text."""
-    numbers = [] if text == ALL else [whole_number(part.strip()) for part in text.split(",")]
-    if None in numbers or len(set(numbers)) < len(numbers):
+    numbers = () if text == ALL else gpu_numbers(text)
+    if numbers is None:
         raise UsageProblem(f"{option} takes all, or numbers of GPUs such as 0,1, each once, not {text!r:.40}.")
-    return tuple(number for number in numbers if number is not None)
+    return numbers
+
+
+def gpu_numbers(text: str) -> tuple[int, ...] | None:
+    """Return the numbers of a list with commas; None for any other text, and where one is there twice."""
+    numbers = [whole_number(part.strip()) for part in text.split(",")]
+    known = tuple(number for number in numbers if number is not None)
+    return known if len(set(known)) == len(numbers) else None
 
 
 GpusOption = Annotated[
     tuple[int, ...] | None,
     Setting("Spread over GPUs of this machine, one shard a GPU.", kind=str, read=read_gpus, metavar="all|0,1"),
 ]
+
+
+def exclude_each_other(shard: Shard | None, gpus: tuple[int, ...] | None) -> None:
+    """Raise UsageProblem where a shard is to be spread over GPUs."""
+    if shard and gpus is not None:
+        raise UsageProblem("--shard and --gpus exclude each other: give each GPU a shard of its own.")
 
 
 def shard_from(variables: Mapping[str, str]) -> Shard:

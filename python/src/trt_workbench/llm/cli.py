@@ -27,11 +27,12 @@ from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import INTERRUPTED, CheckFailed
 from trt_workbench.core.percent import share
 from trt_workbench.core.settings import Setting
-from trt_workbench.core.shard import ShardOption
+from trt_workbench.core.shard import GpusOption, ShardOption, exclude_each_other
 from trt_workbench.core.variables import let_idle_threads_sleep
 from trt_workbench.llm.settings import LlmSettings
 
 if TYPE_CHECKING:
+    from trt_workbench.core.spread import Spread
     from trt_workbench.llm.outcome import LlmOutcome
     from trt_workbench.llm.run import LlmRequest
 
@@ -45,6 +46,7 @@ def eval_llm(
     text: Annotated[Path | None, Setting("UTF-8 text file; the embedded held-out text by default.")] = None,
     settings: LlmSettings,
     shard: ShardOption = None,
+    gpus: GpusOption = None,
     report: Annotated[bool, Setting("Write report.html and plots/.")] = True,
     output: OutputOption = None,
     as_json: JsonOption = False,
@@ -56,8 +58,8 @@ def eval_llm(
     evaluated on an embedded text that it was not trained on.
     """
     let_idle_threads_sleep()
+    exclude_each_other(shard, gpus)
     say_if_allowed(allow_unverified=settings.allow_unverified)
-    from trt_workbench.llm.report import generation_failures
     from trt_workbench.llm.run import LlmRequest
     from trt_workbench.quantize import language_candidates
 
@@ -75,18 +77,17 @@ def eval_llm(
 
         run_shard(output, partial(finished, request), lambda folder: _evaluate(request, folder)[1], as_json=as_json)
         return
-    outcome, directory = _evaluate(request, output)
-    drawing = draw(directory, debug=debug) if report else ReportOutcome()
-    for note in outcome.metrics["notes"]:
-        say(f"note: {note}")
-    for sentence in generation_failures(outcome.metrics):
-        say(f"failed: {sentence}")
-    if as_json:
-        from trt_workbench.llm.document import plain
+    if gpus is not None:
+        from trt_workbench.console.shards import require_whole
 
-        print_json({**plain(outcome.metrics), "directory": str(directory)})
-    else:
-        show(outcome.metrics, directory)
+        found, directory = _spread(request, output, gpus)
+        drawing = _shown(found.metrics, directory, report=report, as_json=as_json, debug=debug)
+        require_whole(found, directory)
+        require_gate(found.metrics, directory)
+        drawing.end()
+        return
+    outcome, directory = _evaluate(request, output)
+    drawing = _shown(outcome.metrics, directory, report=report, as_json=as_json, debug=debug)
     if outcome.status == "partial":
         say(f"Interrupted {_reached(outcome.metrics)}; the results so far are kept, marked partial: {directory}")
         raise typer.Exit(INTERRUPTED)
@@ -96,6 +97,36 @@ def eval_llm(
             f"Not every backend generates what PyTorch generates; the reasons are above. Run directory: {directory}"
         ) from outcome.generation_error
     drawing.end()
+
+
+def _shown(metrics: dict[str, Any], directory: Path, *, report: bool, as_json: bool, debug: bool) -> ReportOutcome:
+    """Make the report of a run, and print what it found."""
+    from trt_workbench.llm.document import plain
+    from trt_workbench.llm.report import generation_failures
+
+    drawing = draw(directory, debug=debug) if report else ReportOutcome()
+    for note in metrics["notes"]:
+        say(f"note: {note}")
+    for sentence in generation_failures(metrics):
+        say(f"failed: {sentence}")
+    if as_json:
+        print_json({**plain(metrics), "directory": str(directory)})
+    else:
+        show(metrics, directory)
+    return drawing
+
+
+def _spread(request: LlmRequest, output: Path | None, numbers: tuple[int, ...]) -> tuple[Spread, Path]:
+    """Evaluate on several GPUs."""
+    from trt_workbench.backends.on_gpus import gpus_for
+    from trt_workbench.backends.registry import require_backend
+    from trt_workbench.console.shards import spread_over
+    from trt_workbench.llm.shard_worker import job_of
+
+    backends = [require_backend(choice.name) for choice in request.backends]
+    chosen = request.device not in ("auto", "cuda")
+    devices = gpus_for(backends, numbers, device=f"--device {request.device}" if chosen else "")
+    return spread_over(devices, job_of(request), "eval-llm", output, "batches", ("tokens",), request.allow_unverified)
 
 
 def _reached(metrics: dict[str, Any]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +19,10 @@ from trt_workbench.core.directory import destination_of
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.hashing import hash_file
 from trt_workbench.core.input_files import read_text
+from trt_workbench.core.interruptible import deferred_interrupts
 from trt_workbench.core.shard import Shard
+from trt_workbench.core.shard_workers import DONE, TAKEN, open_journal
+from trt_workbench.core.spread import LEFT_OUT
 from trt_workbench.core.verification import Mark
 from trt_workbench.llm.document import RecordWriter, write_metrics
 from trt_workbench.llm.generation_check import CACHED, Generation, check_generation, compare_generation
@@ -105,7 +108,7 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
         check_ranges(request.backends, request.calibration, cached=CACHED in request.modes)
         if request.shard and (request.modes != ("perplexity",) or request.halve_batch):
             raise UsageProblem(
-                "--shard divides the windows of the perplexity; leave out other --modes and --halve-batch."
+                "Shards divide the windows of the perplexity; leave out other --modes and --halve-batch."
             )
         self.request = request
         self.directory: LlmDirectory = examine_llm_directory(request.model)
@@ -149,13 +152,23 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
         """Return the evaluation itself."""
         return self
 
-    def run(self, folder: Path, on_tokens: Progress | None = None, on_generation: Progress | None = None) -> LlmOutcome:
+    def run(
+        self,
+        folder: Path,
+        on_tokens: Progress | None = None,
+        on_generation: Progress | None = None,
+        *,
+        skipped: Collection[int] = (),
+        journal: Path | None = None,
+    ) -> LlmOutcome:
         """Evaluate and write the run's files into `folder`. Once per object.
 
         Args:
             folder: an existing folder, such as the staging folder of a run directory.
             on_tokens: called with the tokens of the text that are done and their total.
             on_generation: called with the backends and modes of generation that are done and their total.
+            skipped: places in the shard's forward passes that are left out, because worker processes die of them.
+            journal: file that says which are begun and done, for `open_journal`; None for none.
 
         A backend that cannot generate is a row of `generation` that says why, as long as there is any other result.
 
@@ -172,11 +185,12 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
         records = RecordWriter(folder / "records.jsonl")
         if "perplexity" in self.request.modes:
             candidates = self._candidates()
-            interrupted = self._score(candidates, records, on_tokens)
+            interrupted = self._score(candidates, records, on_tokens, skipped, journal)
         scored = [candidate.scored() for candidate in candidates]
         self._open.close()
         if self.request.shard:
-            return write_shard(folder, self.request, scored, self.facts(), self._groups(), self.notes)
+            with deferred_interrupts():
+                return write_shard(folder, self.request, scored, self.facts(), self._groups(), self.notes)
         rows = rows_of(scored, self.request.max_ppl_increase)
         if self.request.generating and not interrupted:
             interrupted = self._generate(generation, on_generation, destination_of(folder))
@@ -202,18 +216,31 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
         return candidates
 
     def _score(
-        self, candidates: Sequence[_Candidate], records: RecordWriter, on_tokens: Progress | None
+        self,
+        candidates: Sequence[_Candidate],
+        records: RecordWriter,
+        on_tokens: Progress | None,
+        skipped: Collection[int],
+        journal: Path | None,
     ) -> Part | None:
         """Score the windows on every backend; return "perplexity" if that was interrupted."""
         groups = self._groups()
-        windows = [window for group in groups[self._block(groups)] for window in group]
+        own = list(enumerate(groups[self._block(groups)]))
+        if left := [group for place, group in own if place in skipped]:
+            places = ", ".join(f"{group[0].begin} to {group[-1].end - 1}" for group in left)
+            self._note(f"{LEFT_OUT} {counted(len(left), 'batch', 'batches')}: tokens {places}.")
+        kept = [group for place, group in own if place not in skipped]
+        noted = open_journal(journal, len(kept))
         try:
-            while windows:
-                part = next(batches(windows, self._batch))
-                if self._score_batch(candidates, part, records):
-                    windows = windows[len(part) :]
-                    if on_tokens:
-                        on_tokens(part[-1].end, len(self._tokens))
+            for place, group in enumerate(kept):
+                noted[place] = TAKEN
+                while group:
+                    part = group[: self._batch]
+                    if self._score_batch(candidates, part, records):
+                        group = group[len(part) :]
+                        if on_tokens:
+                            on_tokens(part[-1].end, len(self._tokens))
+                noted[place] = DONE
         except KeyboardInterrupt:
             if not candidates[0].parts:
                 raise

@@ -73,8 +73,10 @@ def write_shard(
     return LlmOutcome("complete" if document.is_whole else "partial", {"tokens": tokens, "shard": str(shard)})
 
 
-def merge_shards(shards: Shards, folder: Path) -> dict[str, Any]:
+def merge_shards(shards: Shards, folder: Path, *, notes: Sequence[str] = ()) -> dict[str, Any]:
     """Score the text of all shards as one run, and write its files into `folder`; return the content of metrics.json.
+
+    `notes` are what the user should know besides, in sentences.
 
     Raises:
         UsageProblem: nothing is done, a shard was changed, or a file cannot be written.
@@ -101,8 +103,8 @@ def merge_shards(shards: Shards, folder: Path) -> dict[str, Any]:
         )
     facts = wholes[0]["facts"]
     rows = rows_of(scored, facts["max_ppl_increase"])
-    notes = [*dict.fromkeys(note for whole in wholes for note in whole["notes"]), shards.text]
-    metrics = metrics_of(facts, rows, [], "perplexity" if shards.missing else None, notes) | {"shards": shards.facts()}
+    said = [*dict.fromkeys(note for whole in wholes for note in whole["notes"]), shards.text, *notes]
+    metrics = metrics_of(facts, rows, [], "perplexity" if shards.missing else None, said) | {"shards": shards.facts()}
     try:
         with (folder / "records.jsonl").open("wb") as file:
             for one in shards.runs:

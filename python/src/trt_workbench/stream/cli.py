@@ -23,13 +23,14 @@ from trt_workbench.console.drawing import ReportOutcome, draw
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import CheckFailed
 from trt_workbench.core.settings import Setting
-from trt_workbench.core.shard import Shard, ShardOption
+from trt_workbench.core.shard import GpusOption, Shard, ShardOption, exclude_each_other
 from trt_workbench.model.precision import precision_label
 from trt_workbench.stream.settings import StreamSettings
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from trt_workbench.core.spread import Spread
     from trt_workbench.stream.document import LaneMetrics, StreamMetrics
     from trt_workbench.stream.paced_document import Paced
 
@@ -42,6 +43,7 @@ def eval_stream(
     settings: StreamSettings,
     *,
     shard: ShardOption = None,
+    gpus: GpusOption = None,
     report: Annotated[bool, Setting("Write report.html and plots/.")] = True,
     output: OutputOption = None,
     as_json: JsonOption = False,
@@ -52,13 +54,18 @@ def eval_stream(
     Every chunk runs with the reference's state and with the model's own. Without a model, an embedded encoder runs.
     Exit code 1 if a gate fails; the message names chunk, tensor and gate.
     """
+    exclude_each_other(shard, gpus)
     say_if_allowed(allow_unverified=settings.allow_unverified)
     if shard:
         _one_shard(settings, shard, output, as_json=as_json)
         return
-    metrics, directory = _evaluate(settings, output)
     from trt_workbench.core.documents import json_values
 
+    spread = None
+    if gpus is None:
+        metrics, directory = _evaluate(settings, output)
+    else:
+        spread, metrics, directory = _spread(settings, output, gpus)
     drawing = draw(directory, debug=debug) if report else ReportOutcome()
     for note in metrics.notes:
         say(f"note: {note}")
@@ -66,8 +73,37 @@ def eval_stream(
         print_json({**json_values(metrics), "directory": str(directory)})
     else:
         _show(metrics, directory)
+    if spread:
+        from trt_workbench.console.shards import require_whole
+
+        require_whole(spread, directory)
     require_gates({"failures": metrics.failures}, directory)
     drawing.end()
+
+
+def _spread(
+    settings: StreamSettings, output: Path | None, numbers: tuple[int, ...]
+) -> tuple[Spread, StreamMetrics, Path]:
+    """Compare on several GPUs."""
+    from trt_workbench.backends.kept_reference import require_kept
+    from trt_workbench.backends.on_gpus import gpus_for
+    from trt_workbench.backends.registry import require_backend
+    from trt_workbench.console.shards import spread_over
+    from trt_workbench.core.documents import read_document
+    from trt_workbench.core.shard import WHOLE
+    from trt_workbench.core.workspace import ENCODER, embedded_model
+    from trt_workbench.stream.document import StreamMetrics
+    from trt_workbench.stream.shard_worker import job_of
+    from trt_workbench.stream.sharding import settings_of
+
+    settings_of(settings, WHOLE)
+    require_kept(Path(settings.reference), output)
+    target = settings.target or embedded_model(ENCODER)
+    backend = require_backend(settings.backend, target.suffix, say)
+    devices = gpus_for([backend], numbers, device="--device" if settings.device else "")
+    facts, job = ("chunks", "passed"), job_of(settings, target)
+    found, directory = spread_over(devices, job, "eval-stream", output, "precisions", facts, settings.allow_unverified)
+    return found, read_document(directory / "metrics.json", StreamMetrics), directory
 
 
 def _one_shard(settings: StreamSettings, shard: Shard, output: Path | None, *, as_json: bool) -> None:

@@ -144,6 +144,7 @@ class StreamMetrics(Strict):
     streams: list[Paced] = []
     transcription: Transcribed | None = None
     verification: list[Mark] = []
+    shards: dict[str, Any] | None = None
 
 
 class TensorRecord(Strict):

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import json_values, read_document, write_json
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.hashing import hash_file
 from trt_workbench.core.shard import Shard
 from trt_workbench.core.shard_files import ShardDocument, ShardRun, Shards, circumstances, done_before, write_document
+from trt_workbench.core.spread import LEFT_OUT
 from trt_workbench.model.opened import sha256_of
 from trt_workbench.stream.document import StreamMetrics
 from trt_workbench.stream.settings import StreamSettings
@@ -22,13 +25,18 @@ _WHOLE: Final = ("faults", "record", "streams", "transcribe")
 _OF_MACHINE: Final = ("target", "contract", "model", "device", "allow_unverified", "trust")
 
 
-def settings_of(settings: StreamSettings, shard: Shard) -> StreamSettings:
-    """Return the settings of a shard. Raises UsageProblem where they ask for what shards do not have."""
+def settings_of(settings: StreamSettings, shard: Shard, skipped: Collection[int] = ()) -> StreamSettings:
+    """Return the settings of a shard, without the precisions at some places of its block.
+
+    Raises:
+        UsageProblem: they ask for what shards do not have.
+    """
     for name in _WHOLE:
         if getattr(settings, name) not in (False, (), None):
-            raise UsageProblem(f"--shard divides the precisions; run --{name} in one process, or leave it out.")
+            raise UsageProblem(f"Shards divide the precisions; run --{name} in one process, or leave it out.")
     block = shard.block(len(settings.precision))
-    return dataclasses.replace(settings, precision=settings.precision[block.start : block.stop])
+    own = [one for place, one in enumerate(settings.precision[block.start : block.stop]) if place not in skipped]
+    return dataclasses.replace(settings, precision=tuple(own))
 
 
 def finished(settings: StreamSettings, target: Path, shard: Shard, output: Path) -> ShardDocument | None:
@@ -37,10 +45,25 @@ def finished(settings: StreamSettings, target: Path, shard: Shard, output: Path)
 
 
 def write_shard(
-    folder: Path, settings: StreamSettings, target: Path, shard: Shard, metrics: StreamMetrics | None
+    folder: Path,
+    settings: StreamSettings,
+    target: Path,
+    shard: Shard,
+    metrics: StreamMetrics | None,
+    skipped: Collection[int] = (),
 ) -> None:
-    """Write `shard.json`; `metrics` are of the shard, None of one without precisions."""
+    """Write `shard.json`.
+
+    Args:
+        folder: of the shard.
+        settings: of the whole.
+        target: the model or plan.
+        shard: which one it is.
+        metrics: of the shard; None of one without precisions.
+        skipped: places of its block that were left out, because worker processes die of them.
+    """
     block = shard.block(len(settings.precision))
+    left = [settings.precision[block.start + place] for place in sorted(skipped)]
     document = ShardDocument(
         command=COMMAND,
         index=shard.index,
@@ -49,16 +72,22 @@ def write_shard(
         items=len(settings.precision),
         first=block.start,
         end=block.stop,
-        done=len(block),
+        done=len(block) - len(left),
         asked=_asked(settings, target),
         ran={},
-        whole={"lanes": len(metrics.lanes) if metrics else 0, "precision": [*settings.precision]},
+        whole={
+            "lanes": len(metrics.lanes) if metrics else 0,
+            "precision": [*settings.precision],
+            "notes": [f"{LEFT_OUT} {counted(len(left), 'precision')}: {', '.join(left)}."] if left else [],
+        },
     )
     write_document(folder, document)
 
 
-def merge_shards(shards: Shards, folder: Path) -> dict[str, Any]:
+def merge_shards(shards: Shards, folder: Path, *, notes: Sequence[str] = ()) -> dict[str, Any]:
     """Put the lanes of all shards into one run in `folder`; return the content of its metrics.json.
+
+    `notes` are what the user should know besides, in sentences.
 
     Raises:
         UsageProblem: a shard's files do not fit each other, or none has a lane.
@@ -75,12 +104,15 @@ def merge_shards(shards: Shards, folder: Path) -> dict[str, Any]:
                 f"{runs[0].directory} and {one.directory}"
             )
     failures = [text for part in parts for text in part.failures]
+    said = [note for part in parts for note in part.notes]
+    said += [note for one in shards.runs for note in one.document.whole["notes"]]
     metrics = first.model_copy(
         update={
             "status": "partial" if shards.missing else "complete",
             "passed": not failures,
             "failures": failures,
-            "notes": [*dict.fromkeys(note for part in parts for note in part.notes), shards.text],
+            "notes": [*dict.fromkeys([*said, shards.text, *notes])],
+            "shards": shards.facts(),
             "settings": {**first.settings, "precision": runs[0].document.whole["precision"]},
             "lanes": [lane for part in parts for lane in part.lanes],
             "closed_over_functional": {
@@ -93,7 +125,8 @@ def merge_shards(shards: Shards, folder: Path) -> dict[str, Any]:
         for chunk in zip(*(_by_chunk(one, first.chunks) for one in runs), strict=True):
             file.writelines(itertools.chain.from_iterable(chunk))
     write_json(folder / "metrics.json", metrics)
-    return {**metrics.model_dump(mode="json"), "shards": shards.facts()}
+    found: dict[str, Any] = metrics.model_dump(mode="json")
+    return found
 
 
 def _by_chunk(one: ShardRun, chunks: int) -> list[list[bytes]]:

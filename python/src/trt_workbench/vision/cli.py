@@ -24,12 +24,13 @@ from trt_workbench.console.common import (
 from trt_workbench.console.drawing import ReportOutcome, draw
 from trt_workbench.console.progress import at_stage, progress_bar
 from trt_workbench.core.counts import counted
-from trt_workbench.core.errors import INTERRUPTED, UsageProblem, WorkbenchError
+from trt_workbench.core.errors import INTERRUPTED, UsageProblem
 from trt_workbench.core.settings import MORE, Setting
-from trt_workbench.core.shard import GpusOption, ShardOption
+from trt_workbench.core.shard import GpusOption, ShardOption, exclude_each_other
 from trt_workbench.vision.settings import CocoSettings, DataSettings
 
 if TYPE_CHECKING:
+    from trt_workbench.core.spread import Spread
     from trt_workbench.vision.forms.found import DataPlace
     from trt_workbench.vision.run import CocoRequest
     from trt_workbench.vision.scoring import CocoOutcome
@@ -65,8 +66,7 @@ def eval_coco(
     if shard:
         from trt_workbench.console.shards import required_folder, run_shard
 
-        if gpus is not None:
-            raise UsageProblem("--shard and --gpus exclude each other: give each GPU a shard of its own.")
+        exclude_each_other(shard, gpus)
         required_folder(output)
     model, data = _inputs(file or model, place)
     request = CocoRequest(
@@ -83,18 +83,21 @@ def eval_coco(
 
         run_shard(output, partial(finished, request), lambda folder: _evaluate(request, folder)[1], as_json=as_json)
         return
-    outcome, directory, error = (*_evaluate(request, output), None) if gpus is None else _spread(request, output, gpus)
+    found, directory = _evaluate(request, output) if gpus is None else _spread(request, output, gpus)
+    metrics = found.metrics
     drawing = draw(directory, debug=debug) if report else ReportOutcome()
-    for note in outcome.metrics["notes"]:
+    for note in metrics["notes"]:
         say(f"note: {note}")
     if as_json:
-        print_json({**outcome.metrics, "directory": str(directory)})
+        print_json({**metrics, "directory": str(directory)})
     else:
-        show(outcome.metrics, directory)
-    if error:
-        raise type(error)(f"{error} The rest is kept, marked partial: {directory}") from error
-    if outcome.status == "partial":
-        done, of = outcome.metrics["images"], outcome.metrics["images_requested"]
+        show(metrics, directory)
+    if gpus is not None:
+        from trt_workbench.console.shards import require_whole
+
+        require_whole(found, directory)
+    if found.status == "partial":
+        done, of = metrics["images"], metrics["images_requested"]
         say(
             f"Interrupted after {done:,} of {counted(of, 'image')}; the finished ones are scored and kept, marked "
             f"partial: {directory}"
@@ -172,22 +175,17 @@ def _evaluate(request: CocoRequest, output: Path | None) -> tuple[CocoOutcome, P
             return outcome, run.commit(outcome.status, allow_unverified=request.allow_unverified, **facts)
 
 
-def _spread(
-    request: CocoRequest, output: Path | None, numbers: tuple[int, ...]
-) -> tuple[CocoOutcome, Path, WorkbenchError | None]:
-    """Evaluate on several GPUs; also return why images are missing."""
-    from trt_workbench.core.directory import run_directory
-    from trt_workbench.vision.gpus import devices_for, evaluate_on
+def _spread(request: CocoRequest, output: Path | None, numbers: tuple[int, ...]) -> tuple[Spread, Path]:
+    """Evaluate on several GPUs."""
+    from trt_workbench.backends.on_gpus import gpus_for
+    from trt_workbench.backends.registry import require_backend
+    from trt_workbench.console.shards import spread_over
+    from trt_workbench.vision.gpus import job_of
 
-    devices = devices_for(request, numbers, say)
-    say(f"{counted(len(devices), 'shard')}: {', '.join(device.name for device in devices)}")
-    with run_directory("eval-coco", output) as run:
-        with progress_bar("images") as start:
-            found = evaluate_on(devices, request, run, start("Evaluating"))
-        metrics = found.outcome.metrics
-        facts = {key: metrics[key] for key in ("images", "verification", "shards")}
-        run.commit(found.outcome.status, allow_unverified=request.allow_unverified, **facts)
-        return found.outcome, run.destination, found.error
+    backend = require_backend(request.backend, request.model.suffix, say)
+    devices = gpus_for([backend], numbers, device="--option device" if "device" in request.options else "")
+    names = ("images", "verification")
+    return spread_over(devices, job_of(request), "eval-coco", output, "images", names, request.allow_unverified)
 
 
 def show(metrics: dict[str, Any], directory: Path) -> None:

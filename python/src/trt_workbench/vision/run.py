@@ -22,6 +22,7 @@ from trt_workbench.core.errors import NotFinite, UsageProblem
 from trt_workbench.core.interruptible import deferred_interrupts
 from trt_workbench.core.shard import Shard
 from trt_workbench.core.shard_workers import open_journal
+from trt_workbench.core.spread import LEFT_OUT
 from trt_workbench.engine.profiles import Profile
 from trt_workbench.model.low_precision.evidence import calibration_inputs
 from trt_workbench.model.low_precision.input_statistics import difference, input_statistics
@@ -37,7 +38,7 @@ from trt_workbench.vision.loading import batch_size, session_options
 from trt_workbench.vision.loop import EvaluationLoop, LoopSettings
 from trt_workbench.vision.preparation import FINDS_OUT, options_of
 from trt_workbench.vision.probe import IMAGES, Way, chosen, open_ways, probe, split, table
-from trt_workbench.vision.scoring import LEFT_OUT, NOTHING, CocoOutcome, Found, score
+from trt_workbench.vision.scoring import NOTHING, CocoOutcome, Found, score
 from trt_workbench.vision.settings import SCORE_THRESHOLD, CocoSettings
 from trt_workbench.vision.sharding import write_shard
 from trt_workbench.vision.tasks.names import TaskName

@@ -21,8 +21,6 @@ from trt_workbench.vision.judged import judge
 from trt_workbench.vision.loop import LoopResult
 from trt_workbench.vision.tasks.registry import task_of
 
-LEFT_OUT: Final = "Left out, as worker processes died of"
-"""What a note begins with that names images without a result."""
 NOTHING: Final = "The model detected nothing"
 """What a note begins with that holds only as long as no other images have detections."""
 

@@ -31,4 +31,5 @@ def attempt(asked: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _opened(asked: Mapping[str, Any]) -> CocoEvaluation:
-    return CocoEvaluation(TypeAdapter(CocoRequest).validate_python(asked["request"]), print)
+    request = TypeAdapter(CocoRequest).validate_python({**asked["request"], "shard": asked["shard"]})
+    return CocoEvaluation(request, print)
