@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Final, Literal, TypeVar
 
 from trt_workbench.core.documents import Open, read_document
 from trt_workbench.core.errors import UsageProblem, WorkbenchError
 from trt_workbench.core.records import Record, read_records
 
+RUN: Final = "run.json"
 Status = Literal["complete", "partial"]
 R = TypeVar("R", bound="RunDocument")
 
@@ -126,6 +127,15 @@ class BenchArtefacts:
     records: list[Record]
 
 
+def run_document(directory: Path) -> RunDocument:
+    """Return run.json of a run directory of any command.
+
+    Raises:
+        UsageProblem: run.json is absent, damaged or of another schema version.
+    """
+    return read_document(directory / RUN, RunDocument)
+
+
 def read_run(directory: Path, command: str, kind: type[R]) -> R:
     """Return run.json of a run directory of `command` as its model.
 
@@ -135,16 +145,12 @@ def read_run(directory: Path, command: str, kind: type[R]) -> R:
     found = command_of(directory)
     if found != command:
         raise UsageProblem(f"This is a run directory of {found!r}, not of {command!r}: {directory}")
-    return read_document(directory / "run.json", kind)
+    return read_document(directory / RUN, kind)
 
 
 def command_of(directory: Path) -> str:
-    """Return the name of the command that made a run directory.
-
-    Raises:
-        UsageProblem: run.json is absent, damaged or of another schema version.
-    """
-    return read_document(directory / "run.json", RunDocument).command
+    """Return the name of the command that made a run directory. Raises UsageProblem as `run_document`."""
+    return run_document(directory).command
 
 
 def read_environment(directory: Path) -> Environment:

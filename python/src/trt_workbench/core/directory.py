@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from trt_workbench.core.documents import read_document, write_json
+from trt_workbench.core.documents import write_json
 from trt_workbench.core.environment import collect_environment
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import REPLACED, NameLock, replace_folder
@@ -233,10 +233,10 @@ def _command_of(folder: Path) -> str | None:
     """Return the command that made a run directory; None for a folder that is not provably one."""
     if (folder / "run.json").is_symlink() or (folder / "env.json").is_symlink():
         return None
-    from trt_workbench.core.artefacts import RunDocument, read_environment
+    from trt_workbench.core.artefacts import read_environment, run_document
 
     try:
-        run = read_document(folder / "run.json", RunDocument)
+        run = run_document(folder)
         read_environment(folder)
     except UsageProblem:
         return None

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 from pydantic import NonNegativeInt, PositiveInt
 
 from trt_workbench import __version__
-from trt_workbench.core.artefacts import RunDocument
+from trt_workbench.core.artefacts import RunDocument, run_document
 from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import Strict, read_document, write_json
 from trt_workbench.core.environment import cpu_report, git_revision, installed_packages
@@ -174,7 +174,7 @@ def done_before(
 
 def read_shard_run(directory: Path) -> ShardRun:
     """Return the run directory of a shard. Raises UsageProblem where it is none, or a file is absent or damaged."""
-    run = read_document(directory / "run.json", RunDocument)
+    run = run_document(directory)
     found = ShardRun(directory, read_document(directory / SHARD, ShardDocument), run)
     if found.document.command != found.run.command or found.document.index >= found.document.count:
         raise UsageProblem(f"shard.json and run.json do not fit each other; they were changed: {directory}")

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from trt_workbench.core.artefacts import RunDocument, read_environment
-from trt_workbench.core.documents import read_document, read_lines
+from trt_workbench.core.artefacts import read_environment, run_document
+from trt_workbench.core.documents import read_lines
 from trt_workbench.core.errors import ComponentMissing, UsageProblem
 from trt_workbench.core.files import atomic_writer
 from trt_workbench.core.launcher import task
@@ -20,7 +20,8 @@ def require_pyarrow() -> None:
         import pyarrow.parquet  # noqa: F401
     except ImportError as error:
         raise ComponentMissing(
-            f"Parquet needs the package pyarrow; install it (50 MB): {task('setup-parquet')}."
+            f"Parquet needs the package pyarrow, which cannot be imported ({error}); install it (50 MB): "
+            f"{task('setup-parquet')}."
         ) from error
 
 
@@ -48,7 +49,7 @@ def write_table(directory: Path, path: Path) -> int:
 
 
 def _facts(directory: Path) -> dict[str, Any]:
-    run, environment = read_document(directory / "run.json", RunDocument), read_environment(directory)
+    run, environment = run_document(directory), read_environment(directory)
     return {
         "run_command": run.command,
         "run_id": run.run_id,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from trt_workbench.core.artefacts import RunDocument, read_environment
-from trt_workbench.core.documents import read_document
+from trt_workbench.core.artefacts import RunDocument, read_environment, run_document
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import refuse_foreign, write_text
 from trt_workbench.core.input_files import read_bytes, read_text
@@ -34,7 +33,7 @@ def write_export(run: Path, to: str, output: Path | None) -> list[Path]:
     """
     if to == "parquet":
         require_pyarrow()
-    document = read_document(run / "run.json", RunDocument)
+    document = run_document(run)
     folder = output or output_root() / "export" / document.run_id
     if folder.exists() and not folder.is_dir():
         raise UsageProblem(f"The output is a file; name a folder: {folder}")

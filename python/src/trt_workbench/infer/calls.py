@@ -18,11 +18,10 @@ from trt_workbench.core.errors import CheckFailed
 from trt_workbench.core.statistics.comparison import median_interval
 from trt_workbench.core.tolerance import deviation
 from trt_workbench.engine import native
-from trt_workbench.infer.settings import InferRequest, MeasureSettings
+from trt_workbench.infer.settings import ROUNDS, InferRequest, MeasureSettings
 
 Arrays = dict[str, NDArray[Any]]
 
-ROUNDS = 5
 # A call is captured at its second use, and replayed from the third on.
 _USES = 4
 _IMAGE_RANK = 4

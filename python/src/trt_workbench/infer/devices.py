@@ -16,9 +16,8 @@ from trt_workbench.core.tolerance import deviation
 from trt_workbench.engine import native
 from trt_workbench.engine.loading import LoadedEngine, load_engine, read_plan
 from trt_workbench.engine.several_devices import EnginesOnDevices
-from trt_workbench.infer.settings import InferRequest, MeasureSettings
+from trt_workbench.infer.settings import ROUNDS, InferRequest, MeasureSettings
 
-ROUNDS = 5
 _SHARE = 0.5  # of --duration, for each measurement of a round
 
 

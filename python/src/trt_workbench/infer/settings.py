@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from trt_workbench.core.errors import UsageProblem, whole_number
+from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.settings import (
     MORE,
     BackendOptions,
@@ -19,12 +19,15 @@ from trt_workbench.core.settings import (
     Shapes,
     Trust,
 )
+from trt_workbench.core.shard import gpu_numbers
 
 # Every other file is taken for a plan, whatever its suffix.
 MODEL_SUFFIXES = (".onnx", ".pt2")
 Note = Callable[[str], None]
 Step = Callable[[int], None]
 
+ROUNDS = 5
+"""In which ways to measure take turns."""
 CALLS = ("buffer", "numpy", "pinned", "torch", "view")
 """Where a user's arrays lie: in the slot's own buffer, ordinary or page-locked memory, on the GPU, strided."""
 
@@ -66,9 +69,8 @@ def read_calls(option: str, text: str) -> tuple[str, ...]:
 
 def read_devices(option: str, text: str) -> tuple[int, ...]:
     """Return the indices of a text such as `0,1`. Raises UsageProblem unless there are two different ones or more."""
-    found = [whole_number(part) for part in text.split(",")] if text else []
-    known = tuple(number for number in found if number is not None)
-    if text and (len(known) < max(len(found), 2) or len(set(known)) < len(known)):
+    known = gpu_numbers(text) if text else ()
+    if known is None or len(known) == 1:
         raise UsageProblem(f"{option} takes the indices of at least two GPUs, such as 0,1, not {text!r}.")
     return known
 

@@ -10,8 +10,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Literal
 
-from trt_workbench.core.artefacts import Environment, RunDocument, read_environment
-from trt_workbench.core.documents import Strict, read_document, write_json
+from trt_workbench.core.artefacts import Environment, RunDocument, read_environment, run_document
+from trt_workbench.core.documents import Strict, write_json
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import foreign, write_text
 from trt_workbench.core.machines import machine_of
@@ -152,7 +152,7 @@ def _gather(folder: Path) -> _Gathered:
         if (directory / SHARD).is_file():  # of a run that merge makes whole
             continue
         try:
-            run = read_document(directory / "run.json", RunDocument)
+            run = run_document(directory)
             environment, figures = read_environment(directory), figures_of(directory)
             moment = datetime.datetime.fromisoformat(run.started_at)
             machine = machine_of(environment)

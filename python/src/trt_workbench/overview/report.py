@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from trt_workbench.bench import Table, Winner, leaders, problems, tables, unstable, winners
-from trt_workbench.core.artefacts import RunDocument, command_of, foreign_files, read_bench_run, read_environment
+from trt_workbench.core.artefacts import command_of, foreign_files, read_bench_run, read_environment, run_document
 from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import read_document
 from trt_workbench.core.errors import UsageProblem
@@ -119,7 +119,7 @@ def _said(overview: Overview) -> list[str]:
 
 
 def _add(overview: Overview, directory: Path, command: str, output: Path, *, several: bool) -> None:
-    run, environment = read_document(directory / "run.json", RunDocument), read_environment(directory)
+    run, environment = run_document(directory), read_environment(directory)
     overview.runs.append(
         {
             "command": command,

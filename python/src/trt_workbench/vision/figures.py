@@ -85,6 +85,12 @@ class Measure(abc.ABC):
     ) -> Matches:
         """Return what makes the figures of resamples of the images, whose ids are ascending."""
 
+    def both(
+        self, image_ids: NDArray[np.int64], truth: GroundTruth, categories: Sequence[Category], found: DetectionTable
+    ) -> tuple[Scores, Matches]:
+        """Return `scores` and `matches` of a run, whose images these are."""
+        return self.scores(truth, categories, found), self.matches(image_ids, truth, categories, found)
+
     def scored(self, truth: GroundTruth, found: DetectionTable) -> DetectionTable:  # noqa: ARG002 - of all data sets
         """Return the detections that count, as right or wrong."""
         return found

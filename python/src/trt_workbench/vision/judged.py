@@ -99,8 +99,7 @@ def judge(
     counts = draw_counts(len(image_ids), seed)
     measures = measures_of(task, dataset)
     for measure in measures:
-        found = measure.scores(dataset.truth, dataset.categories, detections)
-        matches = measure.matches(image_ids, dataset.truth, dataset.categories, detections)
+        found, matches = measure.both(image_ids, dataset.truth, dataset.categories, detections)
         if measure.exact:
             matches.require_agreement(found.figures)
         scores.append(found)

@@ -97,6 +97,13 @@ class _MeanIou(Measure):
         """Return what makes figures of resamples."""
         return ImageMatches(self._counted(image_ids, truth, categories, found))
 
+    def both(
+        self, image_ids: NDArray[np.int64], truth: GroundTruth, categories: Sequence[Category], found: DetectionTable
+    ) -> tuple[PixelScores, ImageMatches]:
+        """Return both, whose pixels are decoded once."""
+        scores = self._counted(image_ids, truth, categories, found)
+        return scores, ImageMatches(scores)
+
     def _counted(
         self, image_ids: NDArray[np.int64], truth: GroundTruth, categories: Sequence[Category], found: DetectionTable
     ) -> PixelScores:

@@ -129,8 +129,9 @@ class V2Session(Session):
     def _require_version(self, answered: str) -> None:
         """Keep to one version of the model: a server may load another one at any time."""
         with self._lock:
-            self._version = self._version or answered
-            self.provenance = {**self.provenance, "model_version": self._version}
+            if answered and not self._version:
+                self._version = answered
+                self.provenance = {**self.provenance, "model_version": answered}
         if answered and answered != self._version:
             raise DeviceFailure(
                 f"The server answered with version {answered} of {self._served.name}, after version {self._version}: "
