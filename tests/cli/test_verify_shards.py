@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 from tests import faulty_backend
 from tests.in_app import json_of, stderr_of, stdout_of, trtw
 from tests.onnx_text import write_onnx
+from tests.slurm_cluster import TRTW
 from tests.texts import held
 
 SHAPES = ("--dim", "batch=1:4:24", "--seed", 7)
@@ -88,6 +90,16 @@ def test_a_shard_is_done_once_and_what_was_changed_is_refused(model: Path, tmp_p
     lines = (tmp_path / "1" / "records.jsonl").read_text().splitlines(keepends=True)
     (tmp_path / "1" / "records.jsonl").write_text("".join(lines[1:]))
     held(stderr_of("merge", tmp_path / "1", "-o", tmp_path / "merged", "--partial"))
+
+
+def test_submit_runs_shards_of_verify_on_this_machine(model: Path, tmp_path: Path) -> None:
+    asked = {"command": "verify", "model": str(model), "arguments": ["--backend", "ort-cpu", "--quick"]}
+    file = tmp_path / "run.yaml"
+    file.write_text(yaml.safe_dump({"name": "v", "shards": 2, "folder": "out", "program": TRTW, **asked}))
+    assert "Merged run: " in stdout_of("submit", file, "--run")
+    document = json.loads((tmp_path / "out" / "run" / "verify.json").read_text())
+    assert (document["verdict"], document["shards"]["merged"]) == ("right", 2)
+    assert (tmp_path / "out" / "run" / "report.html").is_file()
 
 
 def test_what_is_no_shard(model: Path, tmp_path: Path) -> None:

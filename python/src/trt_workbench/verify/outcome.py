@@ -108,7 +108,7 @@ def judged(tried: Tried) -> Verified:
     open_questions = unproven(rows)
     document = {
         "schema_version": 1,
-        **facts,
+        **{name: value for name, value in facts.items() if name != "provenance"},
         "sizes": sizes(rows),
         "verdict": WRONG if failures else loosest(row["verdict"] for row in ran),
         "where": where(rows),
@@ -121,6 +121,7 @@ def judged(tried: Tried) -> Verified:
         "unproven": open_questions,
         "remarks": less_exact(rows, facts["precision"], STRENGTH)
         + as_exact(ran, facts["precision"], facts["provenance"]),
+        "provenance": facts["provenance"],
     }
     return Verified(document, failures, failed_shapes(document), tuple(open_questions), tried.faults)
 
