@@ -7,6 +7,7 @@ import os
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import IO, Any
 
 import numpy as np
@@ -116,6 +117,16 @@ def _read_header(file: IO[bytes], size: int) -> tuple[tuple[int, ...], bool, np.
         what = "Python objects, which are never loaded" if dtype.hasobject else f"an array of {declared} bytes"
         raise ValueError(f"the header declares {what}, but {follow} bytes follow")
     return shape, fortran, dtype
+
+
+def save_array(path: Path, array: NDArray[Any]) -> None:
+    """Write an array into a `.npy` file, without pickle, as `writable`. Raises OSError, which names the file."""
+    try:
+        with path.open("wb") as file:
+            # given the file itself, numpy does not say why it could not be written
+            npy.write_array(SimpleNamespace(write=file.write), writable(np.asarray(array)), allow_pickle=False)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def save_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:

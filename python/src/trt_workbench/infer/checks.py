@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from trt_workbench.backends.samples import Sample, file_name
-from trt_workbench.core.array_files import load_arrays, writable
+from trt_workbench.core.array_files import load_arrays, save_array, writable
 from trt_workbench.core.documents import json_values
 from trt_workbench.core.elements import is_finite
 from trt_workbench.core.environment import process_age_s
@@ -156,7 +156,7 @@ class SampleRun:
             target = self._folder / "outputs" / sample.name
             target.mkdir(parents=True, exist_ok=True)
             for name, array in arrays.items():
-                np.save(target / f"{file_name(name)}.npy", array, allow_pickle=False)
+                save_array(target / f"{file_name(name)}.npy", array)
         record = {"schema_version": 1, "kind": "sample", "sample": sample.name}
         return {**record, "latency_ms": latency_ms, "outputs": found}
 

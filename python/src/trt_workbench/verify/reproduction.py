@@ -15,7 +15,7 @@ from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.registry import AUTO, get_backend
 from trt_workbench.backends.reproduction import Reproduction
 from trt_workbench.backends.samples import file_name
-from trt_workbench.core.array_files import writable
+from trt_workbench.core.array_files import save_array
 from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import write_json
 from trt_workbench.core.elements import Kind, is_finite, kind, widened
@@ -73,7 +73,7 @@ def write_bisected(request: VerifyRequest, found: Bisected, folder: Path) -> Non
     for name, arrays in (("inputs", outcome.inputs), ("expected", outcome.expected), ("actual", outcome.found)):
         (folder / name).mkdir(exist_ok=True)
         for tensor, array in arrays.items():
-            np.save(folder / name / f"{file_name(tensor)}.npy", writable(array), allow_pickle=False)
+            save_array(folder / name / f"{file_name(tensor)}.npy", array)
     write_text(folder / SCRIPT, script(request, found))
     write_text(folder / "report.md", report(request, found))
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from trt_workbench.backends.base import Session
 from trt_workbench.backends.registry import REFERENCE
 from trt_workbench.backends.samples import file_name
-from trt_workbench.core.array_files import writable
+from trt_workbench.core.array_files import save_array
 from trt_workbench.core.documents import json_values
 from trt_workbench.core.elements import is_finite
 from trt_workbench.core.errors import DeviceFailure, DeviceLost, UsageProblem, WorkbenchError
@@ -395,7 +395,7 @@ class _Run:
         for name, several in arrays.items():
             (place / name).mkdir(parents=True)
             for key, array in several.items():
-                np.save(place / name / f"{file_name(key)}.npy", writable(array), allow_pickle=False)
+                save_array(place / name / f"{file_name(key)}.npy", array)
 
 
 class _Refused(UsageProblem):
