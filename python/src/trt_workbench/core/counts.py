@@ -9,6 +9,11 @@ def counted(count: int, noun: str, several: str = "") -> str:
     Args:
         count: how many.
         noun: in the singular.
-        several: its plural, where that is not the noun with an s.
+        several: its plural, where that is not the noun with an s, or with es as of "batch".
     """
-    return f"{count:,} {noun if count == 1 else several or f'{noun}s'}"
+    return f"{count:,} {noun if count == 1 else several or plural(noun)}"
+
+
+def plural(noun: str) -> str:
+    """Return "shapes" or "batches"."""
+    return f"{noun}{'es' if noun.endswith('ch') else 's'}"

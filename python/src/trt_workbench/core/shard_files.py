@@ -14,7 +14,7 @@ from pydantic import NonNegativeInt, PositiveInt
 
 from trt_workbench import __version__
 from trt_workbench.core.artefacts import RunDocument, run_document
-from trt_workbench.core.counts import counted
+from trt_workbench.core.counts import counted, plural
 from trt_workbench.core.documents import Strict, read_document, write_json
 from trt_workbench.core.environment import cpu_report, git_revision, installed_packages
 from trt_workbench.core.errors import UsageProblem
@@ -245,7 +245,7 @@ def _require_alike(one: ShardRun, other: ShardRun) -> None:
 
 def _said(one: ShardRun) -> dict[str, Any]:
     known = one.document
-    named = {"command": known.command, "number of shards": known.count, f"number of {known.unit}s": known.items}
+    named = {"command": known.command, "number of shards": known.count, f"number of {plural(known.unit)}": known.items}
     return {**named, **known.asked, **known.ran}
 
 
