@@ -12,6 +12,7 @@ from tests.texts import refused
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.preparation import Preparation
 from trt_workbench.core.errors import NotFinite, UsageProblem
+from trt_workbench.vision import mean_iou
 from trt_workbench.vision.dataset import Category, CocoDataset, GroundTruth, read_dataset
 from trt_workbench.vision.detections import DetectionTable
 from trt_workbench.vision.families import Family, recognise
@@ -138,6 +139,22 @@ def test_figures_are_those_of_a_plain_count(seed: int) -> None:
     once = matches.figures(np.array([[1, 1, 1, 1], [0, 0, 0, 5]], np.int32))
     assert once.figures["mIoU"][0] == pytest.approx(scores.figures["mIoU"])
     assert np.isnan(once.figures["mIoU"][1])
+
+
+def test_masks_of_a_run_are_decoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    annotated, table, *_ = drawn(np.random.default_rng(0))
+    ids, calls = np.array([1, 2, 3, 4]), list[int]()
+    plane = mean_iou._plane
+    monkeypatch.setattr(mean_iou, "_plane", lambda *masks: calls.append(1) or plane(*masks))
+    alone = MEAN_IOU.scores(annotated, CATEGORIES, table)
+    once = len(calls)
+    scores, matches = MEAN_IOU.both(ids, annotated, CATEGORIES, table)
+    assert len(calls) == 2 * once
+    assert (scores.figures, scores.per_class()) == (alone.figures, alone.per_class())
+    counts = np.array([[1, 2, 0, 1]], np.int32)
+    assert (
+        matches.figures(counts).figures == MEAN_IOU.matches(ids, annotated, CATEGORIES, table).figures(counts).figures
+    )
 
 
 def test_nothing_is_annotated_or_found() -> None:
