@@ -228,7 +228,7 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
         own = list(enumerate(groups[self._block(groups)]))
         if left := [group for place, group in own if place in skipped]:
             places = ", ".join(f"{group[0].begin} to {group[-1].end - 1}" for group in left)
-            self._note(f"{LEFT_OUT} {counted(len(left), 'batch', 'batches')}: tokens {places}.")
+            self._note(f"{LEFT_OUT} {counted(len(left), 'batch')}: tokens {places}.")
         kept = [group for place, group in own if place not in skipped]
         noted = open_journal(journal, len(kept))
         try:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter
 
+from trt_workbench.core.artefacts import Status
 from trt_workbench.core.directory import run_directory
 from trt_workbench.core.documents import json_values
 from trt_workbench.core.files import scratch_folder
@@ -44,9 +45,8 @@ def attempt(asked: Mapping[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def _evaluated(asked: Mapping[str, Any], folder: Path) -> Any:
+def _evaluated(asked: Mapping[str, Any], folder: Path) -> Status:
     request = TypeAdapter(LlmRequest).validate_python({**asked["request"], "shard": asked["shard"]})
     candidate = language_candidates(request.model, request.calibration, print)
     with LlmEvaluation(dataclasses.replace(request, candidate=candidate), print) as evaluation:
-        places = {"skipped": frozenset(asked["skipped"]), "journal": Path(asked["journal"])}
-        return evaluation.run(folder, **places).status
+        return evaluation.run(folder, skipped=frozenset(asked["skipped"]), journal=Path(asked["journal"])).status

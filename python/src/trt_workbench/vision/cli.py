@@ -83,7 +83,8 @@ def eval_coco(
 
         run_shard(output, partial(finished, request), lambda folder: _evaluate(request, folder)[1], as_json=as_json)
         return
-    found, directory = _evaluate(request, output) if gpus is None else _spread(request, output, gpus)
+    spread = None if gpus is None else _spread(request, output, gpus)
+    found, directory = spread or _evaluate(request, output)
     metrics = found.metrics
     drawing = draw(directory, debug=debug) if report else ReportOutcome()
     for note in metrics["notes"]:
@@ -92,10 +93,10 @@ def eval_coco(
         print_json({**metrics, "directory": str(directory)})
     else:
         show(metrics, directory)
-    if gpus is not None:
+    if spread:
         from trt_workbench.console.shards import require_whole
 
-        require_whole(found, directory)
+        require_whole(spread[0], directory)
     if found.status == "partial":
         done, of = metrics["images"], metrics["images_requested"]
         say(
