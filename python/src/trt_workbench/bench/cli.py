@@ -117,7 +117,8 @@ def bench(
         from trt_workbench.bench.shard_worker import job_of
         from trt_workbench.console.shards import require_whole, spread_over
 
-        job = job_of(planned, only, allow_unverified=allow_unverified, skip_unavailable=skip_unavailable)
+        skipping = skip_unavailable or not planned.named
+        job = job_of(planned, only, allow_unverified=allow_unverified, skip_unavailable=skipping)
         devices = _devices(planned.config, gpus)
         found, directory = spread_over(devices, job, "bench", output, "measurements", (), allow_unverified)
         drawing = draw(directory, debug=debug)
