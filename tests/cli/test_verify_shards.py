@@ -98,7 +98,7 @@ def test_submit_runs_shards_of_verify_on_this_machine(model: Path, tmp_path: Pat
     file.write_text(yaml.safe_dump({"name": "v", "shards": 2, "folder": "out", "program": TRTW, **asked}))
     assert "Merged run: " in stdout_of("submit", file, "--run")
     document = json.loads((tmp_path / "out" / "run" / "verify.json").read_text())
-    assert (document["verdict"], document["shards"]["merged"]) == ("right", 2)
+    assert (document["verdict"], document["shards"]["merged"]) == ("consistent", 2)
     assert (tmp_path / "out" / "run" / "report.html").is_file()
 
 
