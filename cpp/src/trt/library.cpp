@@ -128,14 +128,25 @@ std::string usable() {
            ". Rebuild the core (`build-native`) with the library's headers, or use such a library";
 }
 
-[[noreturn]] void throw_not_found(const fs::path& folder, const std::string& reason) {
-    const fs::path searched = folder.empty() ? home_from_environment() / "lib" : folder;
+// The library of another major version in a folder that has none of this core's; empty where there is none.
+fs::path other_major(const fs::path& folder) {
+    const int own = major_of(header_version);
+    if (header_version == 0 || folder.empty() || !library_files(folder, "nvinfer", own).empty()) {
+        return {};
+    }
     for (const int major : {8, 9, 10, 11, 12}) {
-        const auto others = library_files(searched, "nvinfer", major);
-        if (header_version != 0 && major != major_of(header_version) && !others.empty()) {
-            throw ComponentMissing("libnvinfer is TensorRT " + std::to_string(major) + ", but " + usable() +
-                                   ". Library: " + others.front().string());
+        if (const auto found = library_files(folder, "nvinfer", major); !found.empty()) {
+            return found.front();
         }
+    }
+    return {};
+}
+
+[[noreturn]] void throw_not_found(const fs::path& folder, const std::string& reason) {
+    const fs::path home = home_from_environment();
+    if (const fs::path other = other_major(folder.empty() && !home.empty() ? home / "lib" : folder); !other.empty()) {
+        throw ComponentMissing("libnvinfer is of another major version, but " + usable() +
+                               ". Library: " + other.string());
     }
     const std::string where = folder.empty() ? "$TENSORRT_HOME/lib and the loader's path" : folder.string();
     throw ComponentMissing("libnvinfer (TensorRT) could not be opened: " + reason +

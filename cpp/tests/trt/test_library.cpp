@@ -111,5 +111,14 @@ TEST_CASE("a file that is no library is an error with the loader's reason") {
     for (const char* major : {"8", "10", "11"}) {
         folder.file(std::string{"libnvinfer.so."} + major);
     }
-    CHECK_THROWS_AS(load_library(folder.path()), trtw::ComponentMissing);
+    CHECK_THROWS_WITH_AS(load_library(folder.path()), doctest::Contains("could not be opened"), trtw::ComponentMissing);
+}
+
+TEST_CASE("where there is another major version alone, that is said") {
+    const TemporaryFolder folder;
+    folder.file("libnvinfer.so.9"); // no core is built for it
+    const bool has_headers = !library_status("/no/such/folder").headers.empty();
+    CHECK_THROWS_WITH_AS(load_library(folder.path()),
+                         doctest::Contains(has_headers ? "of another major version" : "could not be opened"),
+                         trtw::ComponentMissing);
 }
