@@ -15,6 +15,7 @@ from onnx import helper, numpy_helper
 from tests.conftest import DOUBLES
 from tests.in_app import stderr_of, trtw
 from tests.onnx_text import write_onnx
+from tests.run_folders import run_folder
 from tests.texts import held, refused
 from tests.unit.decide.test_report import decision, row
 from typer.testing import Result
@@ -335,3 +336,56 @@ def test_an_option_that_no_runtime_takes_is_refused_before_anything_is_made(
     said = stderr_of("decide", "--backends", "trt", "--option", option, "--output", tmp_path / "run")
     held(" ".join(said.split()))
     assert not any(tmp_path.iterdir())
+
+
+def relu(folder: Path) -> tuple[object, ...]:
+    """A model of arrays with its data."""
+    model = write_onnx(folder / "m.onnx", "g (float[batch,4] x) => (float[batch,4] y) { y = Relu(x) }")
+    np.save(folder / "data.npy", np.random.default_rng(0).standard_normal((40, 4)).astype(np.float32))
+    return (model, "--data", folder / "data.npy")
+
+
+def test_options_are_candidates_and_what_is_done_is_not_done_again(builds: Path, tmp_path: Path) -> None:
+    variants = tmp_path / "variants.yaml"
+    variants.write_text("trt:\n  level5: {optimization_level: 5}\n  no-cudnn: {tactic_sources: [-CUDNN]}\n")
+    words = (*relu(tmp_path), "--precisions", "fp32,fp16", "--backends", "trt", "--repetitions", 1)
+    first, second, third = (tmp_path / name for name in ("first", "second", "third"))
+    trtw("decide", *words, "--output", first)
+    assert len(builds.read_text().splitlines()) == 2
+    trtw("decide", *words, "--variants", variants, "--resume", first, "--output", second)
+    found = rows(second)
+    places = ("trt", "trt-level5", "trt-no-cudnn")
+    assert set(found) == {(precision, place) for precision in ("fp32", "fp16") for place in places}
+    assert {row["state"] for row in found.values()} == {"measured"}
+    assert found["fp16", "trt-level5"]["speed"]["speed_up"] is not None  # over fp32 with the same options
+    asked = json.loads((second / "scores/fp16/trt-level5/row.json").read_text())["answer"]["provenance"]
+    assert asked["manifest"]["options"]["optimization_level"] == 5
+    assert len(builds.read_text().splitlines()) == 6
+    assert not list((second / "logs").glob("score-fp16-trt.log"))  # taken from the first run
+    assert "trt-level5 is trt with optimization_level=5." in json.loads((second / "decision.json").read_text())["notes"]
+    before = [one for one in read_records(first / "records.jsonl") if one.runtime == "trt-fp16"]
+    assert before[0] in read_records(second / "records.jsonl")
+    trtw("decide", *words, "--seed", 1, "--batch", 2, "--resume", first, "--output", third)  # asked for in another way
+    assert len(list((third / "logs").glob("score-*.log"))) == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "trt: [1]",
+        "trt: {a b: {optimization_level: 5}}",
+        "trt: {a: {optimisation_level: 5}}",
+        "torch: {a: {x: 1}}",
+        "- 1",
+    ],
+)
+def test_variants_of_another_form_are_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / "variants.yaml").write_text(text)
+    words = (*relu(tmp_path), "--backends", "trt", "--variants", tmp_path / "variants.yaml")
+    held(" ".join(stderr_of("decide", *words, "--output", tmp_path / "run").split()))
+
+
+def test_only_a_run_of_decide_is_resumed(tmp_path: Path) -> None:
+    run = run_folder(tmp_path / "old", "bench", "2026-10-01T12:00:00+00:00")
+    words = (*relu(tmp_path), "--backends", "ort-cpu", "--precisions", "fp32", "--resume", run)
+    held(" ".join(stderr_of("decide", *words, "--output", tmp_path / "run").split()))

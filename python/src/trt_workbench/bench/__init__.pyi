@@ -19,6 +19,7 @@ from .regression import changes as changes
 from .run import BenchRun as BenchRun
 from .settings import names as names
 from .sharding import merge_shards as merge_shards
+from .sharding import samples_of as samples_of
 from .view import Table as Table
 from .view import Winner as Winner
 from .view import tables as tables

@@ -26,7 +26,7 @@ def joined(
     """
     found: dict[tuple[str, str], list[DraftRow]] = {}
     for one in tried:
-        found.setdefault((one.precision, one.backend), []).append(one)
+        found.setdefault((one.precision, one.place), []).append(one)
     rows, series, groups = [], list[Record](), []
     for builds in found.values():
         mine = {one.build or 0: [each for each in records if each.runtime == one.runtime] for one in builds}
@@ -34,7 +34,7 @@ def joined(
             rows.append(builds[0])
             series += mine[builds[0].build or 0]
             continue
-        name = DraftRow(builds[0].precision, builds[0].backend)
+        name = DraftRow(builds[0].precision, builds[0].backend, variant=builds[0].variant)
         scores = {one.build or 0: one.scores.value for one in builds if one.scores}
         group = built_group(name.label, mine, scores)
         kept = _kept(builds, group)

@@ -53,7 +53,7 @@ def judged(
     rows = [
         _row(one, baseline, speeds.get(one.runtime), _failure(one, records), settings, root, task.keep) for one in tried
     ]
-    reference = (baseline.precision, baseline.backend) if baseline else None
+    reference = (baseline.precision, baseline.place) if baseline else None
     count = baseline.scores.count if baseline and baseline.scores else 0
     timed = [one for one, row in zip(tried, rows, strict=True) if row.speed]
     processor = bool(timed) and all(one.on_processor for one in timed)
@@ -101,7 +101,7 @@ def _row(
     meets = len(found) == len(keep) and all(each.loss <= bound for each in found.values())
     return DecisionRow(
         precision=one.precision,
-        backend=one.backend,
+        backend=one.place,
         state=state or "measured",
         reason=reason,
         computes_in=one.computes_in,
@@ -174,9 +174,9 @@ def _speeds(tried: Sequence[DraftRow], records: Sequence[Record]) -> dict[str, R
     counts = sorted((len(one) for one in kept.values()), reverse=True)[:2]
     found = any(standing.rank > 1 for standing in standings.values())
     distinguishable = found or not inseparable(min(counts, default=0), comparisons)
-    baselines = {one.backend: one.runtime for one in tried if one.precision == BASELINE}
+    baselines = {one.place: one.runtime for one in tried if one.precision == BASELINE}
     return {
-        one.runtime: _speed(standings[one.runtime], kept, baselines.get(one.backend), distinguishable=distinguishable)
+        one.runtime: _speed(standings[one.runtime], kept, baselines.get(one.place), distinguishable=distinguishable)
         for one in tried
         if one.runtime in standings
     }

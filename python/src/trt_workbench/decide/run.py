@@ -31,10 +31,12 @@ from trt_workbench.core.workers import WorkerFailure, WorkerProcess
 from trt_workbench.decide.builds import joined
 from trt_workbench.decide.document import BASELINE, Decision, State
 from trt_workbench.decide.judge import judged
+from trt_workbench.decide.resume import Earlier
 from trt_workbench.decide.settings import DecideSettings
 from trt_workbench.decide.subject import Subject, backends_of
 from trt_workbench.decide.timing import MEASURE, measuring_s, timing, wanted
 from trt_workbench.decide.tried import DraftRow, left_out
+from trt_workbench.decide.variants import sentences
 from trt_workbench.model.low_precision.evidence import InputStatistics
 from trt_workbench.model.low_precision.input_statistics import difference, input_statistics
 from trt_workbench.model.low_precision.preparation import DoesNotApply
@@ -78,6 +80,8 @@ class DecideRun:
         """Make the folders."""
         self._began = time.monotonic()
         self._search: MixedSearch | None = None
+        self._earlier = Earlier(self.settings.resume, self.folder)
+        self.notes += sentences(self.settings.variants)
         for name in ("scores", "samples", "logs"):
             (self.folder / name).mkdir(exist_ok=True)
 
@@ -92,9 +96,10 @@ class DecideRun:
         self._fit_batch()
         backends = self._backends()
         tried = [
-            DraftRow(precision, backend, build=number)
+            DraftRow(precision, backend, variant=variant, build=number)
             for precision in self.settings.precisions
             for backend in backends
+            for variant in ("", *self.settings.variants.get(backend, ()))
             for number in self._numbers(backend)
         ]
         own, others = ([one for one in tried if (one.precision == BASELINE) is first] for first in (True, False))
@@ -262,8 +267,8 @@ class DecideRun:
     def _score(self, rows: Sequence[DraftRow], tried: Sequence[DraftRow]) -> None:
         # Every precision on one runtime after the other: where time is short, what a precision costs is known of all of
         # them, rather than of few everywhere.
-        places = list(dict.fromkeys(one.backend for one in tried))
-        waiting = sorted((one for one in rows if one.path), key=lambda one: places.index(one.backend))
+        places = list(dict.fromkeys(one.place for one in tried))
+        waiting = sorted((one for one in rows if one.path), key=lambda one: places.index(one.place))
         baseline = next((one.folder for one in tried if one.precision == BASELINE and one.scores), None)
         for number, one in enumerate(waiting):
             self.progress("Scoring", number, len(waiting), one.label)
@@ -274,26 +279,34 @@ class DecideRun:
                 continue
             self.note(f"Scoring {one.label}")
             numbered = "" if one.build is None else f"build-{one.build}"
-            one.folder = self.folder / "scores" / one.precision / one.backend / numbered
+            one.folder = self.folder / "scores" / one.precision / one.place / numbered
             one.folder.mkdir(parents=True)
-            log = self.folder / "logs" / f"score-{one.precision}-{one.backend}{numbered}.log"
-            with WorkerProcess(log, TARGET) as worker:
-                try:
-                    answer = worker.ask(self._request(one, baseline), _TIMEOUT_S)
-                    one.provenance = answer["provenance"]
-                    if one.misses:
-                        one.fail("failed", f"{one.backend} computes it in {one.computes_in}, not {one.precision}")
-                        continue
-                    one.scores = self.subject.task.scores(one, self.settings.seed)
-                    if answer["overflow"]:
-                        self.notes.append(f"{one.label}: {INFINITE_INSIDE}{answer['overflow']}.")
-                    baseline = baseline or one.folder
-                except WorkerFailure as failure:
-                    one.fail("failed", str(failure), failure.kind)
-                except WorkbenchError as error:
-                    one.fail("failed", str(error), type(error).__name__)
+            log = self.folder / "logs" / f"score-{one.precision}-{one.place}{numbered}.log"
+            try:
+                answer = self._answered(one, baseline, log)
+                one.provenance = answer["provenance"]
+                if one.misses:
+                    one.fail("failed", f"{one.backend} computes it in {one.computes_in}, not {one.precision}")
+                    continue
+                one.scores = self.subject.task.scores(one, self.settings.seed)
+                if answer["overflow"]:
+                    self.notes.append(f"{one.label}: {INFINITE_INSIDE}{answer['overflow']}.")
+                baseline = baseline or one.folder
+            except WorkerFailure as failure:
+                one.fail("failed", str(failure), failure.kind)
+            except WorkbenchError as error:
+                one.fail("failed", str(error), type(error).__name__)
         _require_a_baseline(tried)
         self.progress("Scoring", len(waiting), len(waiting), "")
+
+    def _answered(self, one: DraftRow, baseline: Path | None, log: Path) -> dict[str, Any]:
+        """Return what scoring a row gives, from the earlier run where that has it."""
+        request = self._request(one, baseline)
+        if (answer := self._earlier.take(one, request)) is None:
+            with WorkerProcess(log, TARGET) as worker:
+                answer = worker.ask(request, _TIMEOUT_S)
+            self._earlier.keep(one, request, answer)
+        return answer
 
     def _request(self, one: DraftRow, baseline: Path | None) -> dict[str, Any]:
         """Return what the worker is asked for to score a row. Raises UsageProblem where nothing can be.
@@ -318,6 +331,7 @@ class DecideRun:
             points,
             self.folder,
             {},
+            self._earlier.latencies(chosen.rows),
             progress=lambda done, total, doing: self.progress("Measuring", done, total, doing),
             gate=BenchGate(self.settings.allow_unverified),
         )
@@ -355,7 +369,10 @@ class DecideRun:
         )
 
     def _options(self, one: DraftRow) -> dict[str, Any]:
-        return {**self.settings.options.get(one.backend, {}), **({} if one.build is None else {BUILD: one.build})}
+        settings = self.settings
+        more = settings.variants[one.backend][one.variant] if one.variant else {}
+        numbered = {} if one.build is None else {BUILD: one.build}
+        return {**settings.options.get(one.backend, {}), **more, **numbered}
 
     @cached_property
     def _sizes(self) -> dict[str, Any]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from trt_workbench.bench import names
 from trt_workbench.core.errors import UsageProblem, did_you_mean
 from trt_workbench.core.precision import precisions as all_precisions
 from trt_workbench.core.settings import AllowUnverified, BuildsOption, OptionsByBackend, Seed, Setting
+from trt_workbench.decide.variants import read_variants
 from trt_workbench.stream import RATES
 from trt_workbench.vision import AT_THRESHOLD, SCORE_THRESHOLD, at_threshold
 
@@ -125,6 +127,17 @@ class DecideSettings:
         int, Setting("Repetitions per latency, more where rows need them; 0 for scores only.", min=0)
     ] = 9
     builds: BuildsOption = None
+    variants: Annotated[
+        Mapping[str, Mapping[str, Mapping[str, Any]]],
+        Setting(
+            "YAML file with further options, by backend and name: each is tried as a runtime of its own.",
+            kind=Path,
+            read=read_variants,
+        ),
+    ] = field(default_factory=dict)
+    resume: Annotated[
+        Path | None, Setting("Run directory of decide whose rows, asked for in the same way, are not done again.")
+    ] = None
     options: OptionsByBackend = field(default_factory=dict)
     accept_simulated: Annotated[bool, Setting("Also exit with 0 if only a simulated precision keeps the score.")] = (
         False

@@ -135,6 +135,9 @@ def subject_of(
     for name in settings.backends or ():
         check_name(name)
     check_backend_options(backends_of(settings), settings.options)
+    for backend, named in settings.variants.items():
+        for more in named.values():
+            check_backend_options(backends_of(settings), {backend: {**settings.options.get(backend, {}), **more}})
     if BASELINE not in settings.precisions:
         raise UsageProblem(f"Losses are relative to {BASELINE}; add it to --precisions.")
     path = path or embedded_model()

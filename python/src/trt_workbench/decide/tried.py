@@ -32,6 +32,7 @@ class DraftRow:
         state: why it has none.
         reason: the same in words.
         kind: class of the error.
+        variant: name of the further options that its runtime gets; "" without any.
         build: number of the build of its engine; None where it is built once.
         builds: where it stands for several builds, those of them that have a score.
     """
@@ -48,18 +49,24 @@ class DraftRow:
     state: State | None = None
     reason: str | None = None
     kind: str = ""
+    variant: str = ""
     build: int | None = None
     builds: tuple[DraftRow, ...] = ()
 
     def __post_init__(self) -> None:
         """Name the runtime."""
         numbered = "" if self.build is None else f"-build-{self.build}"
-        self.runtime = self.runtime or f"{self.backend}-{self.precision}{numbered}"
+        self.runtime = self.runtime or f"{self.place}-{self.precision}{numbered}"
+
+    @property
+    def place(self) -> str:
+        """The runtime with its further options, such as "trt-level5"."""
+        return f"{self.backend}-{self.variant}" if self.variant else self.backend
 
     @property
     def label(self) -> str:
         """Its name in notes."""
-        return f"{self.precision} on {self.backend}" + ("" if self.build is None else f", build {self.build}")
+        return f"{self.precision} on {self.place}" + ("" if self.build is None else f", build {self.build}")
 
     @property
     def computes_in(self) -> str | None:
@@ -103,7 +110,7 @@ def left_out(tried: Sequence[DraftRow]) -> list[str]:
     runtimes: dict[str, list[str]] = {}
     for one in tried:
         if one.state == "left out":
-            runtimes.setdefault(one.precision, []).append(one.backend)
+            runtimes.setdefault(one.precision, []).append(one.place)
     alike: dict[str, list[str]] = {}
     for precision, backends in runtimes.items():
         alike.setdefault(", ".join(backends), []).append(precision)
