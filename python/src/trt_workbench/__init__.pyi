@@ -131,6 +131,8 @@ def decide(
     batch: int = 1,
     repetitions: int = 9,
     builds: int | None = None,
+    variants: Mapping[str, Mapping[str, Mapping[str, Any]]] = ...,
+    resume: str | Path | None = None,
     options: Mapping[str, Mapping[str, Any]] = ...,
     accept_simulated: bool = False,
     certain: bool = False,
@@ -169,5 +171,6 @@ def bench(
     resume: str | Path | None = None,
     skip_unavailable: bool = False,
     allow_unverified: bool = False,
+    gpus: Sequence[int] | None = None,
     output: str | Path | None = None,
 ) -> Finished[BenchArtefacts]: ...
