@@ -1,7 +1,7 @@
 """When a command has its first result: `infer-engine` again and again, of several source trees in turn.
 
 Every call is a process of its own with the file cache warm. Wall time is the command's own `first_result_s`; where
-other programs use the machine, the processor time of the whole call says more. Appends a record a call, and prints
+other programs use the machine, the processor time of the whole call says more. Appends a record a tree, and prints
 medians.
 """
 
@@ -43,6 +43,18 @@ def call(words: list[str], source: Path | None) -> dict[str, Any]:
     return found
 
 
+def columns(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the values of all rows by key, to three digits; a key that the rows lack is left out."""
+    found: dict[str, Any] = {}
+    for key, first in rows[0].items():
+        values = [row[key] for row in rows]
+        if isinstance(first, dict):
+            found[key] = columns(values)
+        elif first is not None:
+            found[key] = [float(f"{value:.3g}") if isinstance(value, float) else value for value in values]
+    return found
+
+
 def main() -> None:
     """Measure, write, print."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -61,8 +73,8 @@ def main() -> None:
                 found[name].append(one)
     with asked.records.open("a", encoding="utf-8") as file:
         for name, several in found.items():
-            for one in several:
-                file.write(json.dumps({"case": asked.case, "tree": name, "words": asked.words, **one}) + "\n")
+            record = {"case": asked.case, "tree": name, "words": asked.words, **columns(several)}
+            file.write(json.dumps(record, separators=(",", ":")) + "\n")
     for name, several in found.items():
         for key in ("first_result_s", "cpu_s"):
             if values := sorted(one[key] for one in several if one.get(key) is not None):
