@@ -158,6 +158,7 @@ RUN_BY = {
         "eval-coco --shard 1/2 --output runs/all/shard-1",
         "merge runs/all/shard-0 runs/all/shard-1 -o runs/whole",
     ],
+    "unit/gate/test_gate.py::test_a_score_is_judged_by_its_limit_and_its_baseline": ["gate gate.yaml"],
     "cli/test_upgrade.py::test_a_recorded_side_is_compared_later": [
         "upgrade detector.onnx --from env-old --backend ort-cpu --record --output kept",
         "upgrade detector.onnx --from kept --to env-new --backend ort-cpu",

@@ -38,6 +38,7 @@ COMMANDS: dict[str, tuple[int, ...]] = {
     "eval-coco --limit 2 --shard 0/1 --output shard --no-report": (0,),
     "merge shard -o merged --no-report": (0,),
     "submit run.yaml --to slurm": (0,),
+    "gate gate.yaml": (0,),
     "export bench --to prometheus -o exported-figures": (0,),
     "profile m.onnx --backend ort-cpu --iterations 2 --warmup 1": (0,),
     "partitions shapes-yolov10 --predict": (0,),
@@ -100,6 +101,7 @@ def users(tmp_path_factory: pytest.TempPathFactory) -> Path:
     cv2.imwrite(str(here / "d.png"), np.full((48, 64, 3), 120, np.uint8))
     (here / "fake.plan").write_bytes(b"no plan")
     (here / "run.yaml").write_text("name: night\ncommand: eval-coco\nshards: 2\nfolder: job\n")
+    (here / "gate.yaml").write_text("model: m.onnx\nlatency: {backends: ort-cpu, at_most_ms: 1000}\n")
     (here / "bench.yaml").write_text(
         "title: own\nrepetitions: 2\nmeasure: {warmup_ms: 1, duration_s: 0.01}\nruntimes: [{backend: ort-cpu}]\n"
         "models: {own: {path: m.onnx}, embedded: {embedded: streaming-encoder}}\n"

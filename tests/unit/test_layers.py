@@ -24,6 +24,7 @@ FEATURES = (
     "build_engine",
     "decide",
     "export",
+    "gate",
     "infer",
     "inspect",
     "llm",

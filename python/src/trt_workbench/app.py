@@ -32,6 +32,7 @@ PURPOSES = {
     },
     "Check": {
         "verify": "verify.cli:verify",
+        "gate": "gate.cli:gate",
         "check-contract": "stream.check_cli:check_contract",
         "check-target": "target.cli:check_target",
     },

@@ -1,7 +1,9 @@
 from .availability import unavailable_backends as unavailable_backends
 from .builds import built_group as built_group
+from .cli import bench as bench
 from .cli import require_sound as require_sound
 from .cli import show as show
+from .compare_cli import compare as compare
 from .config import BenchConfig as BenchConfig
 from .config import ModelEntry as ModelEntry
 from .config import RepetitionSettings as RepetitionSettings
@@ -14,6 +16,7 @@ from .ranking import Standing as Standing
 from .ranking import compare_records as compare_records
 from .ranking import kept_records as kept_records
 from .ranking import rank as rank
+from .ranking import repetition_medians as repetition_medians
 from .ranking import untrusted as untrusted
 from .regression import changes as changes
 from .run import BenchRun as BenchRun

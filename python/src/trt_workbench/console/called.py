@@ -109,10 +109,22 @@ def call_command(
     given |= dict(zip((one.name for one in known if one.positional), places, strict=False))
     given = with_embedded(given)
     arguments = _arguments(inspect.unwrap(command), given | ({} if output is None else {"output": output}))
+    found, failure = called(inspect.unwrap(command), arguments)
+    directory = Path(found["directory"])
+    return Finished(read(directory), directory, failure)
+
+
+def called(command: Callable[..., Any], arguments: Mapping[str, Any]) -> tuple[Any, WorkbenchError | None]:
+    """Call the function of a command; return the document that it prints with --json, and its failure after that.
+
+    Raises:
+        WorkbenchError: it failed before there was a document.
+        KeyboardInterrupt: it was interrupted.
+    """
     failure = None
     with documents_taken() as taken:
         try:
-            inspect.unwrap(command)(**arguments, as_json=True)
+            command(**arguments, as_json=True)
         except WorkbenchError as error:
             if not taken:
                 raise
@@ -120,8 +132,7 @@ def call_command(
         except typer.Exit as end:  # a report that could not be drawn was warned of
             if end.exit_code == INTERRUPTED:
                 raise KeyboardInterrupt from end
-    directory = Path(taken[-1]["directory"])
-    return Finished(read(directory), directory, failure)
+    return taken[-1], failure
 
 
 def _of_command(command: Callable[..., Any]) -> Iterator[Keyword]:

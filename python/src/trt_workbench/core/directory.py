@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 ARTEFACTS: Final = frozenset(
     {
+        "gate.json", "junit.xml", "latency", "score", "summary.md", "verify",
         "availability.log", "bisect", "captures", "check-target.json", "check.json", "config.json", "confusion.json",
         "curves.json", "decision.json", "detections.jsonl", "env.json", "failures", "layers.json", "logs",
         "metrics.json", "outputs", "partitions.json", "partitions.svg", "pictures", "plots", "predict.json",

@@ -35,6 +35,7 @@ REPORTS = {
     "eval-coco": Report("trt_workbench.vision.report", ("vision/report.html.j2",)),
     "eval-llm": Report("trt_workbench.llm.report", ("llm/report.html.j2",)),
     "eval-stream": Report("trt_workbench.stream.report", ("stream/report.html.j2",)),
+    "gate": Report("trt_workbench.gate.report", ("gate/report.html.j2",)),
     "profile": Report("trt_workbench.profile.report", ("profile/report.html.j2",)),
     "quantize": Report("trt_workbench.quantize.search_report", ("quantize/search_report.html.j2",)),
     "sensitivity": Report("trt_workbench.quantize.sensitivity_report", ("quantize/sensitivity_report.html.j2",)),

@@ -1,5 +1,6 @@
 from .cli import require_right as require_right
 from .cli import show as show
+from .cli import verify as verify
 from .document import BisectFindings as BisectFindings
 from .document import VerifyFindings as VerifyFindings
 from .document import largest_error as largest_error

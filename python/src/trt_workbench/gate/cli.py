@@ -1,0 +1,79 @@
+"""`trtw gate`: correctness, score and latency of a model in one job."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from trt_workbench.console.common import (
+    DebugOption,
+    JsonOption,
+    OutputOption,
+    handled,
+    print_json,
+    print_line,
+    print_report,
+    stdout_console,
+)
+from trt_workbench.console.drawing import draw
+from trt_workbench.console.progress import waiting
+from trt_workbench.core.errors import CheckFailed, ComponentMissing, DeviceFailure, UsageProblem
+
+if TYPE_CHECKING:
+    from trt_workbench.gate.document import GateDocument
+
+_KINDS = {kind.exit_code: kind for kind in (CheckFailed, UsageProblem, ComponentMissing, DeviceFailure)}
+
+
+@handled
+def gate(
+    config: Annotated[Path, typer.Argument(help="YAML file: a model, and what it has to pass.")],
+    *,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Check a model's correctness, score and latency in one job.
+
+    Runs verify, eval-coco and bench with the settings of the file, and compares score and latency with its limits and
+    baselines. Writes gate.json, summary.md for a step summary, junit.xml and a page. Exit code 1 if a check failed; 2,
+    3 or 4 if one could not be made.
+    """
+    from trt_workbench.core.directory import run_directory
+    from trt_workbench.core.documents import json_values, write_json
+    from trt_workbench.core.files import write_text
+    from trt_workbench.gate.config import load_gate
+    from trt_workbench.gate.formats import junit, markdown
+    from trt_workbench.gate.run import run_gate
+
+    asked = load_gate(config)
+    with run_directory("gate", output) as run:
+        with waiting("Checking") as update:
+            found = run_gate(asked, run.path, run.destination, update)
+        write_json(run.path / "gate.json", found)
+        write_text(run.path / "summary.md", markdown(found))
+        write_text(run.path / "junit.xml", junit(found))
+        directory = run.commit("complete", passed=found.passed)
+    drawing = draw(directory, debug=debug)
+    if as_json:
+        print_json({**json_values(found), "directory": str(directory)})
+    else:
+        _show(found, directory)
+    if not found.passed:
+        failed = [one for one in found.checks if not one.passed]
+        first = max(failed, key=lambda one: one.exit_code)
+        raise _KINDS[first.exit_code](f"{found.headline} {first.name}: {first.text.rstrip('.')}.")
+    drawing.end()
+
+
+def _show(found: GateDocument, directory: Path) -> None:
+    console = stdout_console(quiet=False)
+    say = partial(print_line, console)
+    for one in found.checks:
+        say(f"{'passed' if one.passed else 'FAILED'}  {one.name}: {one.text}")
+    say(found.headline)
+    say(f"Run directory: {directory}")
+    print_report(console, directory)

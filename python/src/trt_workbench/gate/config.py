@@ -1,0 +1,82 @@
+"""What `gate` checks, from a YAML file: each part holds limits, and settings of the command that it calls."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from trt_workbench.core.documents import Open, Strict
+from trt_workbench.core.yaml_settings import load_yaml_settings
+
+
+class _Part(Open):
+    """A part of the file; what it does not name itself are settings of its command."""
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Settings of the command by name."""
+        return dict(self.model_extra or {})
+
+
+class VerifyPart(_Part):
+    """Settings of `verify`."""
+
+
+class ScorePart(_Part):
+    """Settings of `eval-coco`, and limits.
+
+    Attributes:
+        at_least: lowest value of figures by name, such as AP.
+        baseline: run directory of an earlier eval-coco, or its metrics.json.
+        max_loss: largest loss of the main figure against the baseline.
+    """
+
+    at_least: dict[str, float] = Field(default_factory=dict)
+    baseline: Path | None = None
+    max_loss: Annotated[float, Field(ge=0, le=1)] = 0.005
+
+
+class LatencyPart(_Part):
+    """Settings of `bench` on a model file, and limits.
+
+    Attributes:
+        at_most_ms: largest median latency of any point.
+        baseline: run directory of an earlier bench.
+        tolerance: share by which a point may be slower than in the baseline.
+        allow_different_machines: compare with a baseline of another machine.
+    """
+
+    at_most_ms: Annotated[float, Field(gt=0)] | None = None
+    baseline: Path | None = None
+    tolerance: Annotated[float, Field(ge=0)] = 0.05
+    allow_different_machines: bool = False
+
+
+class GateConfig(Strict):
+    """The whole file. Paths are relative to the current folder.
+
+    Attributes:
+        model: the model file.
+        verify: whether it computes what the model says; None to leave it out.
+        score: whether its score is good enough.
+        latency: whether it is fast enough.
+    """
+
+    schema_version: Literal[1] = 1
+    model: Path
+    verify: VerifyPart | None = None
+    score: ScorePart | None = None
+    latency: LatencyPart | None = None
+
+    @model_validator(mode="after")
+    def _something(self) -> GateConfig:
+        if not (self.verify or self.score or self.latency):
+            raise ValueError("nothing is checked; name at least one of verify, score and latency")
+        return self
+
+
+def load_gate(file: Path) -> GateConfig:
+    """Read and check a file. Raises UsageProblem as `load_yaml_settings`."""
+    return load_yaml_settings(GateConfig, file, noun="gate settings")

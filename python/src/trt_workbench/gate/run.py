@@ -1,0 +1,123 @@
+"""The checks of a gate: each calls its command, and judges by the limits of the file."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from trt_workbench.bench import bench, compare, repetition_medians
+from trt_workbench.console.called import Finished, call_command, called
+from trt_workbench.core.artefacts import BenchArtefacts, read_bench_run
+from trt_workbench.core.documents import read_document
+from trt_workbench.core.errors import CheckFailed, UsageProblem, WorkbenchError, did_you_mean
+from trt_workbench.core.records import Record
+from trt_workbench.gate.config import GateConfig, LatencyPart, ScorePart, VerifyPart
+from trt_workbench.gate.document import CheckName, GateCheck, GateDocument
+from trt_workbench.verify import VerifyFindings, verify
+from trt_workbench.vision import CocoMetrics, eval_coco, task_of
+
+METRICS = "metrics.json"
+Found = tuple[str, WorkbenchError | None]
+
+
+def run_gate(config: GateConfig, folder: Path, destination: Path, update: Callable[[str], None]) -> GateDocument:
+    """Run every check of a file; one that fails does not end the others.
+
+    Args:
+        config: what is checked.
+        folder: an existing folder, for the run directories of the checks.
+        destination: where the folder will be, for texts.
+        update: called with what is being done.
+    """
+    parts: dict[CheckName, Callable[[Path], Found]] = {}
+    if config.verify:
+        parts["verify"] = partial(_verified, config.model, config.verify)
+    if config.score:
+        parts["score"] = partial(_scored, config.model, config.score)
+    if config.latency:
+        parts["latency"] = partial(_timed, config.model, config.latency)
+    checks = []
+    for name, check in parts.items():
+        update(f"Checking: {name}")
+        found = _checked(name, check, folder)
+        checks.append(found.model_copy(update={"text": found.text.replace(str(folder), str(destination))}))
+    return GateDocument(model=str(config.model), passed=all(one.passed for one in checks), checks=checks)
+
+
+def _checked(name: CheckName, check: Callable[[Path], Found], folder: Path) -> GateCheck:
+    began = time.monotonic()
+    try:
+        text, failure = check(folder / name)
+    except WorkbenchError as error:
+        text, failure = str(error), error
+    page = folder / name / "report.html"
+    return GateCheck(
+        name=name,
+        passed=failure is None,
+        exit_code=failure.exit_code if failure else 0,
+        text=text,
+        report=str(page.relative_to(folder)) if page.is_file() else None,
+        seconds=time.monotonic() - began,
+    )
+
+
+def _verified(model: Path, part: VerifyPart, place: Path) -> Found:
+    done: Finished[VerifyFindings] = call_command(
+        verify, lambda run: read_document(run / "verify.json", VerifyFindings), model, output=place, **part.settings
+    )
+    found = done.document
+    passed = f"{found['verdict']} at {found['cases_tried']} shapes on {found['backend']}, {found['precision']}"
+    return (str(done.failure) if done.failure else passed), done.failure
+
+
+def _scored(model: Path, part: ScorePart, place: Path) -> Found:
+    done: Finished[CocoMetrics] = call_command(
+        eval_coco, lambda run: read_document(run / METRICS, CocoMetrics), model, output=place, **part.settings
+    )
+    figures: dict[str, Any] = dict(done.document)
+    main = task_of(done.document["model"]["task"]).decided_by
+    problems = []
+    for name, least in part.at_least.items():
+        if not isinstance(figures.get(name), float):
+            known = [key for key, value in figures.items() if isinstance(value, float)]
+            raise UsageProblem(f"score.at_least: there is no figure {name!r}; {did_you_mean(name, known)}")
+        if figures[name] < least:
+            problems.append(f"{name} {figures[name]:.4f} is below {least}")
+    text = f"{main} {figures[main]:.4f} on {done.document['images']} images"
+    if part.baseline:
+        file = part.baseline / METRICS if part.baseline.is_dir() else part.baseline
+        before: dict[str, Any] = dict(read_document(file, CocoMetrics))
+        loss = before[main] - figures[main]
+        text += f", loss {loss:.4f} against the baseline's {before[main]:.4f}"
+        if loss > part.max_loss:
+            problems.append(f"{main} lost {loss:.4f}, more than {part.max_loss}, from {before[main]:.4f}")
+    return _judged(problems, text)
+
+
+def _timed(model: Path, part: LatencyPart, place: Path) -> Found:
+    done: Finished[BenchArtefacts] = call_command(bench, read_bench_run, str(model), output=place, **part.settings)
+    if done.failure:
+        return str(done.failure), done.failure
+    points: dict[tuple[str, str], list[Record]] = {}
+    for one in done.document.records:
+        points.setdefault((one.work, one.runtime), []).append(one)
+    found = {name: repetition_medians(records).get(name[1]) for name, records in points.items()}
+    medians = {f"{work} on {runtime}": median(values) for (work, runtime), values in found.items() if values}
+    slow = [f"{name} takes {ms:.3f} ms" for name, ms in medians.items() if part.at_most_ms and ms > part.at_most_ms]
+    problems = [f"{'; '.join(slow)}, more than {part.at_most_ms} ms"] if slow else []
+    text = "; ".join(f"{name}: {ms:.3f} ms" for name, ms in medians.items())
+    if part.baseline:
+        given = {"tolerance": part.tolerance, "allow_different_machines": part.allow_different_machines}
+        _, failure = called(inspect.unwrap(compare), {"a": part.baseline, "b": place, **given})
+        problems += [str(failure)] if failure else []
+    return _judged(problems, text)
+
+
+def _judged(problems: list[str], text: str) -> Found:
+    said = f"{'; '.join(problems)} ({text})" if problems else text
+    return said, CheckFailed(said) if problems else None

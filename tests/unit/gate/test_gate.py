@@ -1,0 +1,100 @@
+"""A gate calls the commands, judges by the limits of its file, and says the result in several formats."""
+
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.in_app import json_of, stderr_of, trtw
+from tests.onnx_text import write_onnx
+from tests.texts import held, refused
+
+from trt_workbench.core.errors import UsageProblem
+from trt_workbench.gate.config import load_gate
+from trt_workbench.gate.document import GateCheck, GateDocument
+from trt_workbench.gate.formats import junit, markdown
+from trt_workbench.vision.scenes.scenes import write_dataset
+
+TWICE = "twice (float[batch, 2] x) => (float[batch, 2] y) { y = Add(x, x) }"
+
+
+@pytest.fixture(scope="module")
+def twice(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_onnx(tmp_path_factory.mktemp("model") / "twice.onnx", TWICE)
+
+
+@pytest.fixture(scope="module")
+def scores(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A run of eval-coco, and its settings as a gate's file has them."""
+    root = tmp_path_factory.mktemp("scenes")
+    words = {"images": root / "val", "annotations": write_dataset(root, "val", 4, 5), "backend": "ort-cpu"}
+    given = [word for name, value in words.items() for word in (f"--{name}", value)]
+    json_of("eval-coco", "shapes-yolov10", *given, "--output", root / "run", "--no-report")
+    return root / "run", "".join(f"  {name}: {value}\n" for name, value in words.items()) + "  report: false\n"
+
+
+def gate(tmp_path: Path, text: str, code: int = 0) -> Any:
+    (tmp_path / "gate.yaml").write_text(text)
+    return json_of("gate", tmp_path / "gate.yaml", "--output", tmp_path / "run", code=code)
+
+
+def test_a_score_is_judged_by_its_limit_and_its_baseline(scores: tuple[Path, str], tmp_path: Path) -> None:
+    run, settings = scores
+    text = f"model: shapes-yolov10\nscore:\n{settings}  at_least: {{AP: 0.2}}\n  baseline: {run}\n"
+    (check,) = gate(tmp_path, text)["checks"]
+    assert (check["name"], check["passed"], check["exit_code"]) == ("score", True, 0)
+    assert "loss 0.0000 against the baseline's" in check["text"]
+    better = (run / "metrics.json").read_text().replace('"AP": 0.', '"AP": 0.9', 1)
+    (tmp_path / "better.json").write_text(better)
+    text = text.replace(str(run), str(tmp_path / "better.json")).replace("0.2", "0.99")
+    (check,) = gate(tmp_path, text, code=1)["checks"]
+    assert check["text"].startswith("AP 0.")
+    assert "is below 0.99" in check["text"]
+    assert "more than 0.005" in check["text"]
+    assert "figure 'APP'; did you mean AP" in gate(tmp_path, text.replace("{AP:", "{APP:"), code=2)["checks"][0]["text"]
+
+
+def test_wrong_outputs_and_slow_calls_fail_and_the_rest_is_still_checked(
+    twice: Path, tmp_path: Path, outside_backend: Any
+) -> None:
+    outside_backend("faulty", "tests.faulty_backend:FaultyBackend")
+    verify = "verify: {backend: faulty, quick: true, options: {fault: stuck}}"
+    found = gate(tmp_path, f"model: {twice}\n{verify}\nlatency: {{backends: ort-cpu, at_most_ms: 0.000001}}\n", code=1)
+    assert [(one["name"], one["exit_code"]) for one in found["checks"]] == [("verify", 1), ("latency", 1)]
+    assert "twice.onnx is wrong" in found["checks"][0]["text"]
+    assert str(tmp_path / "run" / "verify" / "report.html") in found["checks"][0]["text"]
+    assert "more than 1e-06 ms" in found["checks"][1]["text"]
+    assert found["checks"][1]["report"] == "latency/report.html"
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "Failed: verify, latency (2 of 2)." in page
+    assert 'href="latency/report.html"' in page
+    latency = f"latency: {{backends: ort-cpu, baseline: {tmp_path / 'run' / 'latency'}, tolerance: 1000}}"
+    (tmp_path / "again.yaml").write_text(f"model: {twice}\n{latency}\n")
+    assert json_of("gate", tmp_path / "again.yaml", "--output", tmp_path / "again")["passed"]
+
+
+def test_a_check_that_cannot_be_made_has_the_exit_code_of_its_kind(twice: Path, tmp_path: Path) -> None:
+    (tmp_path / "gate.yaml").write_text(f"model: {twice}\nverify: {{backend: ort-cpu, quik: true}}\n")
+    result = trtw("gate", tmp_path / "gate.yaml", "--output", tmp_path / "run")
+    assert result.exit_code == 2
+    assert "FAILED  verify: There is no setting 'quik'; did you mean quick?" in result.stdout
+    assert ET.parse(tmp_path / "run" / "junit.xml").getroot().get("errors") == "1"
+
+
+@pytest.mark.parametrize("text", ["model: m.onnx\n", "model: m.onnx\nscore: {max_loss: 2}\n", "model: m\nsocre: {}\n"])
+def test_a_file_that_checks_nothing_or_is_wrong_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "gate.yaml").write_text(text)
+    with refused(UsageProblem):
+        load_gate(tmp_path / "gate.yaml")
+    assert "gate.yaml" in stderr_of("gate", tmp_path / "gate.yaml")
+
+
+def test_the_result_as_markdown_and_as_junit() -> None:
+    passed = GateCheck(name="verify", passed=True, exit_code=0, text="right", report=None, seconds=1.5)
+    failed = GateCheck(name="score", passed=False, exit_code=1, text="AP < 0.3 | <b>", report=None, seconds=2)
+    broken = GateCheck(name="latency", passed=False, exit_code=3, text="trt is not here", report=None, seconds=0)
+    found = GateDocument(model="m.onnx", passed=False, checks=[passed, failed, broken])
+    held(markdown(found))
+    held(junit(found))
+    suite = ET.fromstring(junit(found))
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("3", "1", "1")
