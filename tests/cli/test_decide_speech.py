@@ -139,6 +139,17 @@ def test_calibration_feeds_the_states_that_a_stream_reaches() -> None:
     assert np.abs(late.inputs["cache_last_channel"]).min(axis=(0, 1, 3)).max() > 0
 
 
+def test_a_manifest_gives_ranges_and_a_score(tmp_path: Path, spoken: tuple[Path, Path]) -> None:
+    model, contract = _spoiled(tmp_path / "model", 1.0)
+    words = (model, "--to", "int8", "--calibration", spoken[1], "--contract", contract, "--samples", 16)
+    found = json_of("quantize", *words, "--output", tmp_path / "m.onnx")
+    assert found["calibration"]["samples"] == 16
+    assert found["calibration"]["available"] > 16 * 5
+    assert found["calibration"]["transform"] == "chunks with their states"
+    said = stderr_of("sensitivity", *words, "--score", "wer", "--output", tmp_path / "run")  # halves of 8
+    held(said.splitlines()[-1])
+
+
 def test_a_search_is_by_words(tmp_path: Path) -> None:
     words = ("--to", "int8", "--calibration", "code", "--samples", 16, "--score-samples", 8)
     stdout_of("quantize", MODEL, *words, "--keep-score", 1, "--output", tmp_path / "m.onnx")

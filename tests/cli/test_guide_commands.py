@@ -47,6 +47,9 @@ RUN_BY = {
     "cli/test_decide_speech.py::test_precisions_of_the_embedded_encoder_are_compared_by_their_words": [
         "decide models/streaming-encoder/streaming-encoder.onnx"
     ],
+    "cli/test_decide_speech.py::test_a_manifest_gives_ranges_and_a_score": [
+        "quantize encoder.onnx --to int8 --calibration train.jsonl --contract c.json"
+    ],
     "cli/test_decide_speech.py::test_a_manifest_and_a_contract_of_ones_own": [
         "decide m.onnx --contract c.json --data test.jsonl --calibration train.jsonl --keep WER"
     ],

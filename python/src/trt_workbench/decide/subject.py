@@ -208,8 +208,10 @@ def _spoken(model: Model, settings: DecideSettings, calibration: CalibrationSett
         return None
     if source is None and calibration.contract is not None:
         raise UsageProblem("With --contract the data to score are a manifest of utterances; pass it with --data.")
-    if settings.annotations is not None or settings.split is not None:
-        raise UsageProblem("--annotations and --split are of images; utterances have their texts in the manifest.")
+    images = {"--annotations": settings.annotations, "--split": settings.split}
+    images |= {"--calibration-annotations": settings.calibration_annotations}
+    if given := next((name for name, value in images.items() if value is not None), ""):
+        raise UsageProblem(f"{given} is of images; utterances have their texts in the manifest.")
     if settings.score not in (None, "wer"):
         raise UsageProblem(f"--score {settings.score} is not for utterances, which are scored by --score wer.")
     if wrong := [name for name in settings.keep if name not in (AP, *RATES)]:

@@ -14,6 +14,7 @@ from pydantic import NonNegativeFloat, NonNegativeInt
 
 from trt_workbench.backends.base import Session
 from trt_workbench.core.documents import Strict, read_document, write_json
+from trt_workbench.core.errors import ComponentMissing
 from trt_workbench.core.hashing import hash_document, hash_file
 from trt_workbench.core.workspace import ENCODER, embedded_contract, embedded_model
 from trt_workbench.model.opened import sha256_of
@@ -148,14 +149,14 @@ def spoken_by(
         contract: of any other model.
         plain_texts: as of `Spoken`.
         tail_ms: as of `Spoken`.
-
-    Raises:
-        ComponentMissing: the embedded encoder is missing.
     """
     if contract is None:
-        if sha256_of(model) != sha256_of(embedded_model(ENCODER)):
+        try:
+            ours, contract = embedded_model(ENCODER), embedded_contract()
+        except ComponentMissing:  # then it is another model
             return None
-        contract = embedded_contract()
+        if sha256_of(model) != sha256_of(ours):
+            return None
     return Spoken(contract, source, plain_texts, tail_ms)
 
 
