@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from trt_workbench.backends.base import Session
+from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.stream.contract.contract import Contract
 from trt_workbench.stream.contract.model_tensors import read_tensors
@@ -77,6 +78,11 @@ def in_chunks(contract: Contract, size: int, *, first: bool = True) -> Contract:
         UsageProblem: chunks cannot have this size.
     """
     cut = contract.chunking
+    if cut.right_context:  # what counts of an output, and constants, are those of its windows
+        raise UsageProblem(
+            f"The windows of this model look ahead by {counted(cut.right_context, 'frame')}; others need a contract of "
+            "their own: --also CONTRACT.json."
+        )
     more = size - (cut.later.size if first else cut.first.size)
     kinds = {name: getattr(cut, name) for name in ("first", "later")}
     for kind in kinds.values():
@@ -137,7 +143,7 @@ def whole(contract: Contract, frames: int) -> Contract:
     Raises:
         UsageProblem: no such size fits.
     """
-    size = frames + contract.chunking.right_context + contract.chunking.first.left_context
+    size = frames + contract.chunking.first.left_context
     for padded in range(size, size + _MOST_PADDING):
         with suppress(UsageProblem):
             return in_chunks(contract, padded, first=False)
