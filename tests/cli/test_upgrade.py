@@ -155,6 +155,10 @@ def test_several_builds_of_two_sides_that_differ_in_options(models: Path, monkey
         assert [one["verdict"] for one in group["builds"]["builds"]] == ["right"] * 2
         assert [layer["differs"] for layer in group["layers"]] == ["tactic"]
     turns = [read_records(run / "after" / "plain" / f"turn-{turn}" / "records.jsonl") for turn in range(2)]
+    for side in ("before", "after"):  # each build is verified as it is timed
+        for number, part in ((1, "verify"), (2, "verify-2")):
+            verified = json.loads((run / side / "plain" / part / "verify.json").read_text())
+            assert verified["provenance"]["manifest"]["options"]["build_number"] == number
     built = [one.provenance["manifest"]["options"] for each in turns for one in each]
     assert [(one["build_number"], one["optimization_level"]) for one in built] == [(1, 5), (2, 5)]
     assert built[0]["tactic_sources"] == ["-cublas", "-cudnn"]

@@ -124,7 +124,8 @@ class _Pair:
                 )
             return self._worst(self._before, name, model, self._before.checked(name))
         self._step(f"{name}: verifying in {self._before.side.stack}")
-        return self._worst(self._before, name, model, self._before.checked(name, self._before.verify(name, model)))
+        ended = self._before.verify(name, model, number=self._before.numbers[0])
+        return self._worst(self._before, name, model, self._before.checked(name, ended))
 
     def _worst(self, side: RunningSide, name: str, model: Path, first: Checked, by: Stack | None = None) -> Checked:
         """Return what was found of the worst build: the first, and further ones against the same record."""
@@ -147,7 +148,7 @@ class _Pair:
         # what the old stack computes is the truth, in parts of the model too; else the stack's own ort-cpu reduces it
         apart = record is not None and after.stack.kind != "command"
         by = self._before.stack if apart else None
-        first = after.checked(name, after.verify(name, model, record, by))
+        first = after.checked(name, after.verify(name, model, record, by, after.numbers[0]))
         return self._worst(after, name, model, first, by), after.reduced(name) if record else None
 
     def _timed(self, name: str, model: Path) -> Timed:
