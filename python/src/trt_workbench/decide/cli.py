@@ -68,7 +68,11 @@ def decide(
         directory = run.commit("partial" if made.interrupted else "complete")
     drawing = draw(directory, debug=debug)
     if as_json:
-        print_json({**decision.model_dump(mode="json"), "directory": str(directory)})
+        from trt_workbench.core.builds import builds_of
+
+        several = [one.model_dump(mode="json") for one in builds_of(directory)]
+        more = {"builds": several} if several else {}
+        print_json({**decision.model_dump(mode="json"), "directory": str(directory), **more})
     else:
         _show(decision, directory)
     if made.interrupted:

@@ -117,7 +117,6 @@ class DecideRun:
             self.left_out.append("Interrupted: the remaining rows are missing.")
         self.subject.model.require_unchanged()  # other processes have read it
         rows, records, groups = joined(tried, records)
-        self.notes += [f"{one.label}: {one.builds.words}." for one in groups]
         self.notes += [f"{one.label} is missing: {one.reason}." for one in tried if one.build and one.kind]
         decision = judged(
             rows,
