@@ -14,6 +14,7 @@ from trt_workbench.console.common import (
     print_json,
     print_line,
     print_note,
+    print_report,
     stderr_console,
     stdout_console,
 )
@@ -103,3 +104,4 @@ def _show(found: ContractCheck, directory: Path) -> None:
             )
         console.print(table)
     say(f"Run directory: {directory}")
+    print_report(console, directory)

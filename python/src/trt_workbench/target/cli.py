@@ -16,6 +16,7 @@ from trt_workbench.console.common import (
     handled,
     print_json,
     print_line,
+    print_report,
     stdout_console,
 )
 from trt_workbench.console.drawing import draw
@@ -118,3 +119,4 @@ def _show(found: TargetCheck, directory: Path) -> None:
             say(f"{one.name}: {one.reason}")
     say(f"Compiled by {found.compiler} {found.compiler_version or '(no answer)'}; nothing ran on a card.")
     say(f"Run directory: {directory}")
+    print_report(console, directory)

@@ -16,6 +16,7 @@ from trt_workbench.console.common import (
     print_json,
     print_line,
     print_note,
+    print_report,
     stderr_console,
     stdout_console,
 )
@@ -204,6 +205,7 @@ def show(document: Mapping[str, Any], directory: Path) -> None:
         if way["reason"]:
             say(f"Not verified: {way['way']}: {way['reason']}")
     say(f"Run directory: {directory}")
+    print_report(console, directory)
 
 
 def _show_bisected(found: Bisected | None, directory: Path) -> None:
