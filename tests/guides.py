@@ -45,7 +45,7 @@ class Shown:
         name, *rest = self.words
         if "--dry-run" in rest or "--manifest-only" in rest:
             return frozenset()
-        if name == "check-target":
+        if name == "check-target" or "--targets" in rest:
             return frozenset({"tensorrt-rtx"})
         if name in ("setup-tensorrt", "build-ort"):
             return frozenset() if "--from" in rest or "wheels" in rest else frozenset({"network"})

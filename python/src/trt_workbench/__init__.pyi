@@ -134,6 +134,7 @@ def decide(
     variants: Mapping[str, Mapping[str, Mapping[str, Any]]] = ...,
     resume: str | Path | None = None,
     options: Mapping[str, Mapping[str, Any]] = ...,
+    targets: Sequence[str] = (),
     accept_simulated: bool = False,
     certain: bool = False,
     allow_unverified: bool = False,

@@ -51,9 +51,11 @@ def decide(
     say_if_allowed(allow_unverified=settings.allow_unverified)
     from trt_workbench.console.progress import ProgressUpdate, progress_bar
     from trt_workbench.core.directory import run_directory
+    from trt_workbench.decide.elsewhere import require_targets
     from trt_workbench.decide.run import DecideRun
     from trt_workbench.decide.subject import subject_of
 
+    require_targets(settings.targets)
     subject = subject_of(model, settings, calibration, say)
     with run_directory("decide", output) as run, progress_bar("steps") as start:
         bars: dict[str, ProgressUpdate] = {}
@@ -108,6 +110,9 @@ def _show(decision: Decision, directory: Path) -> None:
     console.print(table)
     for group in builds_of(directory):
         print_builds(console, group)
+    for one in decision.compiles:
+        outcome = "compiles" if one.outcome == "built" else f"does not compile: {one.reason}"
+        say_line(f"{one.precision} for {one.target}: {outcome}")
     say_line(decision.recommendation.sentence)
     for doubt in decision.recommendation.doubts:
         say_line(f"  But: {doubt}")

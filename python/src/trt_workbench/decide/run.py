@@ -30,6 +30,7 @@ from trt_workbench.core.records import Record, read_records
 from trt_workbench.core.workers import WorkerFailure, WorkerProcess
 from trt_workbench.decide.builds import joined
 from trt_workbench.decide.document import BASELINE, Decision, State
+from trt_workbench.decide.elsewhere import compiled_elsewhere
 from trt_workbench.decide.judge import judged
 from trt_workbench.decide.resume import Earlier
 from trt_workbench.decide.settings import DecideSettings
@@ -131,6 +132,15 @@ class DecideRun:
             wall_s=time.monotonic() - self._began,
             root=self.folder,
         )
+        if not self.interrupted:
+            found = compiled_elsewhere(
+                decision.rows,
+                self.settings.targets,
+                self.settings.batch,
+                self.folder / "logs",
+                lambda text: self.progress("Compiling", 0, 1, text),
+            )
+            decision = decision.model_copy(update={"compiles": found})
         if groups:
             write_json(self.folder / FILE, BuildGroups(groups=tuple(groups)))
         write_json(self.folder / "decision.json", decision)

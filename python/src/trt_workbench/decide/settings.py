@@ -139,6 +139,12 @@ class DecideSettings:
         Path | None, Setting("Run directory of decide whose rows, asked for in the same way, are not done again.")
     ] = None
     options: OptionsByBackend = field(default_factory=dict)
+    targets: Annotated[
+        tuple[str, ...],
+        Setting(
+            "Cards to compile every file for, comma-separated: rtx5090,l4; needs TensorRT-RTX.", kind=str, read=names
+        ),
+    ] = ()
     accept_simulated: Annotated[bool, Setting("Also exit with 0 if only a simulated precision keeps the score.")] = (
         False
     )

@@ -4,3 +4,7 @@ In: `run.check_targets`. Out: `document.py`: the engine's layers, or the layer, 
 
 The compiler (`rtx.py`) runs in a worker process, whose crash is a result.
 """
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,4 @@
+from .cards import architectures as architectures
+from .rtx import SERVED as SERVED
+from .rtx import require_compiler as require_compiler
+from .run import check_targets as check_targets
