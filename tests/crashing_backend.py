@@ -1,7 +1,8 @@
 """A backend that crashes as engines do that read memory which is not theirs: ort-cpu, and what ends process or device.
 
 `--option crash=KIND`: `abort`, `sticky` (the device fails, and for every later call of the process) or `hang`, of
-graphs with the operator `--option at=OPERATOR` (all without it), and at inputs with a mean above `--option above=MEAN`.
+graphs with the operator `--option at=OPERATOR` (all without it), in `--option precision=PRECISION` (any), and at inputs
+with a mean above `--option above=MEAN`.
 `--option wrong=OPERATOR`: rows after the first of graphs with that operator are wrong.
 """
 
@@ -62,6 +63,7 @@ class CrashingBackend(Backend):
         has = {node.op_type for node in onnx.load(model).graph.node}
         extra = options.extra
         crash = str(extra.get("crash", "")) if extra.get("at", next(iter(has))) in has else ""
+        crash = crash if extra.get("precision", options.precision) == options.precision else ""
         inner = OrtCpuBackend().load(model, SessionOptions(threads=1))
         above = float(extra.get("above", -math.inf))
         return CrashingSession(inner, crash, is_wrong=extra.get("wrong") in has, above=above)

@@ -2,11 +2,15 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.cli.test_bench import MEASURE, write_model
 from tests.in_app import json_of, measured, stderr_of, stdout_of
 from tests.texts import held
+
+from trt_workbench.bench.run import BenchRun
+from trt_workbench.core.records import Record
 
 
 @pytest.fixture
@@ -58,3 +62,25 @@ def test_shards_of_other_configurations_are_refused(config: Path, tmp_path: Path
     config.write_text(config.read_text().replace("batch: [3]", "batch: [4]"))
     stdout_of("bench", config, "--shard", "1/2", "--output", tmp_path / "1")
     held(stderr_of("merge", tmp_path / "0", tmp_path / "1", "-o", tmp_path / "merged"))
+
+
+def test_a_shard_that_is_interrupted_keeps_what_it_measured(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record, kept = BenchRun._record, list[int]()
+
+    def interrupted(*arguments: Any, **values: Any) -> Record:
+        found = record(*arguments, **values)
+        kept.append(1)
+        if len(kept) == 2:
+            raise KeyboardInterrupt
+        return found
+
+    words = ("bench", config, "--shard", "0/2", "--output", tmp_path / "0")
+    monkeypatch.setattr(BenchRun, "_record", interrupted)
+    assert "Interrupted after 0 of 1 sweep; run shard 0/2 again" in stderr_of(*words, code=130)
+    monkeypatch.undo()
+    assert len(measured(tmp_path / "0")) == 1
+    stdout_of("merge", tmp_path / "0", "-o", tmp_path / "merged", "--partial")
+    assert len(measured(tmp_path / "merged")) == 1
+    assert "is done" in stdout_of(*words)

@@ -83,6 +83,22 @@ def test_a_precision_that_fails_is_named_and_the_other_kept(tmp_path: Path) -> N
     assert {lane["precision"] for lane in metrics["lanes"]} == {"fp32"}
 
 
+@pytest.mark.usefixtures("two_devices")
+@pytest.mark.parametrize("deadly", ["fp16", "all"])
+def test_a_precision_that_kills_workers_is_named(
+    tmp_path: Path, outside_backend: Callable[..., None], deadly: str
+) -> None:
+    outside_backend("crashing", "tests.crashing_backend:CrashingBackend", Path(__file__).parents[2])
+    only = ("--option", "precision=fp16") if deadly == "fp16" else ()
+    words = ("eval-stream", "--backend", "crashing", "--option", "crash=abort", *only, "--precision", "fp32,fp16")
+    said = trtw(*words, "--chunks", 6, "--gpus", "all", "--no-report", "--output", tmp_path / "run")
+    assert said.exit_code == 4, said.output
+    held(*(line for line in said.stderr.splitlines() if not line.startswith("[")))
+    if deadly == "fp16":
+        metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
+        assert {lane["precision"] for lane in metrics["lanes"]} == {"fp32"}
+
+
 def test_precisions_that_end_workers_are_left_out_and_named(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     from trt_workbench.core.workspace import ENCODER, embedded_model

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -93,6 +93,9 @@ def spread(
     if not there:
         raise errors[0] if errors else KeyboardInterrupt
     found = read_shards(there, partial=True)
+    if not any(one.document.done for one in found.runs):
+        left_out = _left_out(note for one in found.runs for note in one.document.whole.get("notes", ()))
+        raise errors[0] if errors else left_out or KeyboardInterrupt
     metrics = job.merge(found, run.path, [*map(str, errors)], len(left) == len(shards))
     found.write(run.path, merged_here=True)
     for journal in logs.glob("*.journal"):
@@ -102,7 +105,13 @@ def spread(
             shutil.rmtree(one, ignore_errors=True)
         with contextlib.suppress(OSError):
             place.rmdir()
-    elif not errors:
-        errors = [DeviceFailure(" ".join(note for note in metrics["notes"] if note.startswith(LEFT_OUT)))]
+    elif not errors and (named := _left_out(metrics["notes"])):
+        errors = [named]
     error = errors[0] if errors and not work.interrupted else None
     return Spread(metrics, not found.missing, work.interrupted, error)
+
+
+def _left_out(notes: Iterable[str]) -> DeviceFailure | None:
+    """Return what names the inputs that were left out; None where none were."""
+    found = " ".join(note for note in notes if note.startswith(LEFT_OUT))
+    return DeviceFailure(found) if found else None
