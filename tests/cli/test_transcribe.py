@@ -161,6 +161,16 @@ def test_the_same_audio_in_other_chunks_and_whole(tmp_path: Path) -> None:
     assert "The same audio heard in other ways" in (tmp_path / "run" / "report.html").read_text()
 
 
+def test_faults_of_a_vocabulary_that_leaves_out_the_blank(tmp_path: Path) -> None:
+    """NeMo's does: a fault writes a token that it lacks, which is an error in the words and none of the run."""
+    folder = shutil.copytree(embedded_model(ENCODER).parent, tmp_path / "model")
+    pieces = (folder / "tokens.txt").read_text().splitlines()
+    (folder / "tokens.txt").write_text("\n".join(one for one in pieces if not one.startswith("<")) + "\n")
+    words = ("--contract", folder / "contract.json", "--transcribe", "--utterances", 6, "--faults")
+    found = json_of(*QUICK, *words, "--output", tmp_path / "run")["transcription"]
+    assert {one["fault"]: one["caught"] for one in found["faults"]}["blank off by one"]
+
+
 def test_other_ways_that_there_are_not(tmp_path: Path) -> None:
     silent = tmp_path / "c.json"
     contract = json.loads((embedded_model(ENCODER).parent / "contract.json").read_text())

@@ -291,6 +291,8 @@ def test_vocabulary_writes_and_splits(tmp_path: Path) -> None:
     assert vocabulary.split("  the  st") == ["▁the", "▁", "s", "t"]
     assert vocabulary.split("") == []
     assert vocabulary.unwritten("the xsx") == "x"
+    assert vocabulary.text([1, 0, 3, 0]) == "the<blk>s<blk>"  # a right decoder never writes it
+    assert vocabulary.text([1, 9, 3], faulty=True) == "the<9>s"
     with refused(UsageProblem):
         vocabulary.text([9])
 

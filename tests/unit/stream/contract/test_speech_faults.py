@@ -192,11 +192,13 @@ def standardised(model: Path, contract: Path, audio: Path, name: str, axis: int)
     onnx.save(document, model)
 
 
-@pytest.mark.parametrize("name", [*TRANSDUCERS, "nemo-ctc", "icefall-ctc"])
-def test_faults_of_decoding_are_found(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "seed"), [*((name, 1) for name in (*TRANSDUCERS, "nemo-ctc", "icefall-ctc")), ("nemotron", 5)]
+)
+def test_faults_of_decoding_are_found(name: str, seed: int, tmp_path: Path) -> None:
     """The texts are the healthy decoder's own, so that each fault shows as errors."""
     family = FAMILIES[name]
-    model = family.export(tmp_path, **drawn(name, 1))
+    model = family.export(tmp_path, **drawn(name, seed))
     kind, durations, count = TRANSDUCERS.get(name, ("ctc", (), 1))
     if kind == "ctc":
         pieces = ["▁", *"abcdefghij"]

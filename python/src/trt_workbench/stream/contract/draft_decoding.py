@@ -9,10 +9,9 @@ from typing import Any
 from trt_workbench.model.facts import ModelTensor
 from trt_workbench.stream.contract.model_tensors import ModelTensors, read_tensors
 from trt_workbench.stream.contract.reading import UNDECIDED
-from trt_workbench.stream.decoding.vocabulary import Vocabulary
+from trt_workbench.stream.decoding.vocabulary import BLANKS, Vocabulary
 
 _ENCODER = "encoder"
-_BLANKS = ("<blk>", "<blank>", "<eps>")
 
 
 def add_decoding(document: dict[str, Any], path: Path) -> list[str]:
@@ -62,7 +61,7 @@ def _add_ctc(document: dict[str, Any], tokens: Path) -> list[str]:
 
 
 def _blank(pieces: Mapping[int, str]) -> int | str:
-    found = [number for number, piece in pieces.items() if piece in _BLANKS]
+    found = [number for number, piece in pieces.items() if piece in BLANKS]
     return found[0] if found else f"{UNDECIDED}: the number of the blank"
 
 

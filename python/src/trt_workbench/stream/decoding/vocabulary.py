@@ -14,6 +14,8 @@ WORD_START = "▁"
 # Of bytes, which pieces stand for that no other writes.
 _BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 _SPECIAL = re.compile(r"<[^>]*>")
+BLANKS = ("<blk>", "<blank>", "<eps>")
+"""What blanks are called."""
 _MOST_TOKENS = 2**20
 
 
@@ -52,19 +54,28 @@ class Vocabulary:
         self._by_piece = {piece.replace(" ", WORD_START): number for number, piece in written.items()}
         self._longest = max(map(len, self._by_piece), default=0)
 
-    def text(self, tokens: Iterable[int]) -> str:
-        """Return what tokens write. Raises UsageProblem for a number that is none of a piece."""
+    def text(self, tokens: Iterable[int], *, faulty: bool = False) -> str:
+        """Return what tokens write: other special pieces write nothing, but a blank that was written is shown.
+
+        Args:
+            tokens: their numbers.
+            faulty: whether a number that is none of a piece is written as it is.
+
+        Raises:
+            UsageProblem: a number is none of a piece.
+        """
         found, pending = [], bytearray()
         for token in tokens:
-            if token not in self.pieces:
+            if token not in self.pieces and not faulty:
                 raise UsageProblem(
                     f"The decoder gave token {token}, which the vocabulary of {len(self.pieces)} pieces lacks."
                 )
-            piece = self.pieces[token]
+            piece = self.pieces.get(token, f"<{token}>")
             if byte := _BYTE.fullmatch(piece):
                 pending.append(int(byte[1], 16))
                 continue
-            found += [pending.decode("utf-8", "replace"), "" if _SPECIAL.fullmatch(piece) else piece]
+            silent = token in self.pieces and piece not in BLANKS and _SPECIAL.fullmatch(piece)
+            found += [pending.decode("utf-8", "replace"), "" if silent else piece]
             pending.clear()
         found.append(pending.decode("utf-8", "replace"))
         return " ".join("".join(found).replace(WORD_START, " ").split())

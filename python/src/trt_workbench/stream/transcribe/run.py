@@ -271,7 +271,9 @@ class Transcription:
                 yield PlantedError(fault=fault.name, text=fault.text, reason=fault.reason)
                 continue
             shifted = [np.roll(one, fault.shift, 0) for one in whole]
-            texts = [self._speech.text(one) for one in _decoded(fault.decoder, shifted, self._settings.at_once)]
+            texts = [
+                self._speech.text(one, faulty=True) for one in _decoded(fault.decoder, shifted, self._settings.at_once)
+            ]
             errors = [
                 errors_between(right.split(), text.split()).total
                 for right, text in zip(self._speech.right, texts, strict=False)

@@ -129,9 +129,9 @@ class Speech:
         """Return a text as it is compared."""
         return normalized(text) if self.asked.plain_texts else " ".join(text.split())
 
-    def text(self, tokens: Sequence[Token]) -> str:
-        """Return what tokens write, as it is compared."""
-        return self.plain(self.vocabulary.text(one.number for one in tokens))
+    def text(self, tokens: Sequence[Token], *, faulty: bool = False) -> str:
+        """Return what tokens write, as it is compared. Raises UsageProblem as `Vocabulary.text`."""
+        return self.plain(self.vocabulary.text((one.number for one in tokens), faulty=faulty))
 
     def signals(self) -> Iterator[tuple[NDArray[Any], Mapping[str, float | str]]]:
         """Yield the signal of each utterance with the values of its constants. Raises UsageProblem."""
