@@ -1,5 +1,7 @@
 """What is scored, and whether a row runs what it is called."""
 
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +10,12 @@ import pytest
 from tests.onnx_text import write_onnx
 
 from trt_workbench.backends.preparation import Preparation
-from trt_workbench.decide.task import Detection, Likeness
+from trt_workbench.core.workspace import ENCODER, embedded_contract, embedded_model
+from trt_workbench.decide.task import Detection, Likeness, WordsTask
 from trt_workbench.decide.tried import DraftRow
 from trt_workbench.model.opened import Model
 from trt_workbench.quantize.settings import CalibrationSettings
+from trt_workbench.stream import Spoken
 
 
 def test_a_timed_call_has_the_dimensions_of_a_sample(tmp_path: Path) -> None:
@@ -22,6 +26,18 @@ def test_a_timed_call_has_the_dimensions_of_a_sample(tmp_path: Path) -> None:
     assert task.sizes() == {"dims": {"sequence": 17}}
     assert Detection(tmp_path, tmp_path, preparation=Preparation(imgsz=(64, 96))).sizes() == {"imgsz": (64, 96)}
     assert Detection(tmp_path, tmp_path).sizes() == {}
+
+
+def test_utterances_are_compared_as_a_model_is_fed_them(tmp_path: Path) -> None:
+    document = json.loads(embedded_contract().read_text())
+    document["chunking"]["normalize"] = "window"
+    (tmp_path / "c.json").write_text(json.dumps(document))
+    shutil.copy(embedded_contract().with_name("tokens.txt"), tmp_path)
+    task = WordsTask(Spoken(tmp_path / "c.json", "code"), limit=2)
+    pieces = [one["audio_signal"] for one in task.samples_of(Model.open(embedded_model(ENCODER)))]
+    assert len(pieces) > 20
+    assert max(abs(float(one.mean())) for one in pieces) < 1e-3
+    assert task.sizes() == {}
 
 
 @pytest.mark.parametrize(

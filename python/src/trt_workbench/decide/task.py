@@ -319,7 +319,7 @@ class WordsTask:
         del model
         name, _ = self.spoken.contract.signal
         for one in self.spoken.utterances[: self.limit][:SCORED_SAMPLES]:
-            yield {name: self.spoken.signal(one).ravel()}
+            yield from ({name: piece.ravel()} for piece in self.spoken.pieces(one))
 
     def sizes(self) -> dict[str, Any]:
         """Return nothing: the contract says the chunks."""

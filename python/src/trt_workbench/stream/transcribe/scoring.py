@@ -112,7 +112,7 @@ class Spoken:
 
     def chunks(self, utterance: Utterance) -> list[Chunk]:
         """Return the chunks of an utterance. Raises UsageProblem where its audio cannot be used."""
-        frames = self.signal(utterance).shape[self.contract.signal[1].time_axis]
+        frames = self._signal(utterance).shape[self.contract.signal[1].time_axis]
         return list(self.contract.chunks(frames))
 
     def calls(self, session: Session, utterance: Utterance, wanted: Sequence[int]) -> Iterator[dict[str, NDArray[Any]]]:
@@ -121,20 +121,28 @@ class Spoken:
         Raises:
             UsageProblem: the audio, the contract and the model do not fit one another.
         """
-        contract = self.contract.with_constants(utterance.constants)
-        signal, state = self.signal(utterance), None
-        for chunk in contract.chunks(signal.shape[contract.signal[1].time_axis]):
-            values = contract.chunk_values(chunk)
+        contract, state = self.contract, None
+        for chunk, values, fed in self._fed(utterance):
             state = contract.initial_state(values, self.contract_path.parent) if state is None else state
-            feed = {**contract.feed(chunk, signal, values), **state}
+            feed = {**fed, **state}
             if chunk.index in wanted:
                 yield feed
             if chunk.index >= max(wanted):
                 return
             state = contract.next_state(session.run(feed))
 
-    def signal(self, utterance: Utterance) -> NDArray[Any]:
-        """Return the signal that an utterance's audio makes. Raises UsageProblem."""
+    def pieces(self, utterance: Utterance) -> Iterator[NDArray[Any]]:
+        """Yield the signal of each chunk of an utterance, as the model is fed it. Raises UsageProblem."""
+        name, _ = self.contract.signal
+        yield from (fed[name] for _, _, fed in self._fed(utterance))
+
+    def _fed(self, utterance: Utterance) -> Iterator[tuple[Chunk, dict[str, int], dict[str, NDArray[Any]]]]:
+        contract, signal = self.contract.with_constants(utterance.constants), self._signal(utterance)
+        for chunk in contract.chunks(signal.shape[contract.signal[1].time_axis]):
+            values = contract.chunk_values(chunk)
+            yield chunk, values, contract.feed(chunk, signal, values)
+
+    def _signal(self, utterance: Utterance) -> NDArray[Any]:
         return heard_signal(self.contract, utterance.name, utterance.samples(), self.tail_ms)
 
 
