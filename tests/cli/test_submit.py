@@ -231,6 +231,7 @@ def test_external_data_travels_too(write: Any, tmp_path: Path, coco: Any) -> Non
         {"model": "a\0b"},
         {"slurm": {"partition": "gpu\n#SBATCH --wrap=x"}},
         {"schema_version": 2},
+        {"command": "verify", "model": "shapes-yolov10"},
     ],
 )
 def test_bad_settings_are_refused(write: Any, tmp_path: Path, changes: dict[str, Any]) -> None:

@@ -148,6 +148,8 @@ class RunFile(Strict):
             raise ValueError(f"arguments has {given[0]}, which every task gets from its job")
         if self.model is None and (self.copy_model or self.model_sha256):
             raise ValueError("copy_model and model_sha256 need a model")
+        if self.command == "verify" and self.is_embedded:
+            raise ValueError("verify needs the path of a model or plan")
         if self.command == "bench" and not (self.alone and self.local.at_once == 1):
             raise ValueError("bench measures, so it needs `alone: true`, and one shard at a time on this machine")
         return self
