@@ -71,15 +71,14 @@ def test_streams_on_the_device_equal_each_alone_and_keep_up(tmp_path: Path) -> N
             assert 0 < level.parts_ms["compute"]["p50"] < level.latency_ms["max"], seen
 
 
-@pytest.mark.parametrize("precision", ["fp32", "fp16"])
-def test_an_engine_with_a_profile_for_each_number_of_rows_is_captured(precision: str, tmp_path: Path) -> None:
+def test_an_engine_with_a_profile_for_each_number_of_rows_is_captured(tmp_path: Path) -> None:
     """TensorRT 8.6 captures no graph of the embedded encoder while the number of streams is free."""
-    found = evaluated(tmp_path, "trt", precision, mode=("closed-loop",), chunks=20, streams=(1, 8), seconds=1.0)
+    found = evaluated(tmp_path, "trt", "fp32", mode=("closed-loop",), chunks=20, streams=(1, 2), seconds=1.0)
     assert found.failures == []
     (paced,), (lane,) = found.streams, found.lanes
     profiles = lane.provenance["manifest"]["options"]["profiles"]
-    assert [one.partition(",length:")[2].partition(",")[0] for one in profiles] == ["1", "2", "4", "8"]
-    assert paced.buckets == [1, 2, 4, 8]
+    assert [one.partition(",length:")[2].partition(",")[0] for one in profiles] == ["1", "2"]
+    assert paced.buckets == [1, 2]
     assert paced.cuda_graphs.startswith("on"), paced.cuda_graphs
 
 
