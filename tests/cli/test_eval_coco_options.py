@@ -7,6 +7,7 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
+from tests.in_app import trtw
 
 from trt_workbench.backends.images import ImageTransform
 from trt_workbench.backends.ort import cpu as ort_cpu
@@ -48,12 +49,23 @@ def test_arguments_out_of_range(coco: Any, option: tuple[str, ...]) -> None:
     assert list((coco.root / "runs").iterdir()) == []
 
 
-@pytest.mark.parametrize("absent", ["--images", "--annotations"])
-def test_half_a_dataset(coco: Any, absent: str) -> None:
+@pytest.mark.parametrize(
+    ("absent", "text"), [("--images", "--annotations needs --data with the folder"), ("--annotations", "without --ann")]
+)
+def test_half_a_dataset(coco: Any, absent: str, text: str) -> None:
     arguments = coco.arguments()
     place = arguments.index(absent)
     result = coco.invoke_exactly(arguments[:place] + arguments[place + 2 :])
-    coco.assert_refused(result, f"without {absent}")
+    coco.assert_refused(result, text)
+
+
+def test_the_folder_of_the_images_is_data_and_the_old_name_is_hidden(coco: Any) -> None:
+    arguments = coco.arguments()
+    arguments[arguments.index("--images")] = "--data"
+    assert coco.invoke_exactly(arguments).exit_code == 0
+    arguments[arguments.index("--data") + 1] = str(coco.annotations)
+    coco.assert_refused(coco.invoke_exactly(arguments), "--annotations needs --data with a folder", left=["one"])
+    assert "--images" not in trtw("eval-coco", "--help").stdout
 
 
 def test_a_model_without_a_dataset(coco: Any) -> None:
@@ -158,8 +170,8 @@ def test_boxes_are_found_on_the_device_where_the_session_offers_it(coco: Any, mo
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        (["--data", "nowhere"], "--data replaces --images and --annotations"),
-        (["--split", "test"], "--split needs --data"),
+        (["--data", "nowhere"], "--images is the old name of --data"),
+        (["--split", "test"], "--split is of a data set that --data alone names"),
     ],
 )
 def test_a_data_set_is_named_once(coco: Any, options: list[str], text: str) -> None:

@@ -66,8 +66,8 @@ RUN_BY = {
         "eval-coco m.onnx --data data.yaml --split test"
     ],
     "cli/test_eval_coco.py::test_a_whole_run": [
-        "eval-coco m.onnx --images DIR --annotations FILE",
-        "eval-coco yolox_nano.onnx --images val2017 --annotations instances_val2017.json",
+        "eval-coco m.onnx --data DIR --annotations FILE",
+        "eval-coco yolox_nano.onnx --data val2017 --annotations instances_val2017.json",
     ],
     "cli/test_eval_coco.py::test_json_is_one_document_and_nothing_else": ["eval-coco --json"],
     "cli/test_eval_llm.py::test_a_whole_run": ["eval-llm DIR --text FILE --backends torch,ort-cpu"],

@@ -22,6 +22,7 @@ from trt_workbench.vision.families import family_names
 COMMANDS = sorted(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
 # What these work on is no model: configurations, run directories, the machine.
 WITHOUT_MODEL = {
+    "gate",
     "backends",
     "bench",
     "build-ort",

@@ -141,9 +141,9 @@ def test_tensors_go_in_and_come_out(twice: Path, backend: str) -> None:
 
 
 def test_evaluate_returns_what_eval_coco_writes(scenes: tuple[Path, Path], tmp_path: Path) -> None:
-    data = {"images": scenes[0], "annotations": str(scenes[1])}
+    data = {"data": scenes[0], "annotations": str(scenes[1])}
     done = tw.evaluate("shapes-yolov10", backend="ort-cpu", report=False, output=tmp_path / "one", **data)
-    words = ("--images", scenes[0], "--annotations", scenes[1], "--backend", "ort-cpu", "--no-report")
+    words = ("--data", scenes[0], "--annotations", scenes[1], "--backend", "ort-cpu", "--no-report")
     other = json_of("eval-coco", "shapes-yolov10", *words, "--output", tmp_path / "two")
     assert (done.document["AP"], done.document["images"]) == (other["AP"], 4)
     assert (done.passed, done.directory) == (True, tmp_path / "one")

@@ -47,7 +47,6 @@ def evaluate(
     model: str | Path | None = None,
     *,
     data: str | Path | None = None,
-    images: str | Path | None = None,
     annotations: str | Path | None = None,
     split: str | None = None,
     family: str | None = None,

@@ -39,7 +39,7 @@ T = TypeVar("T")
 Takes = tuple[Callable[..., Any], tuple[str, ...]]
 TAKES: Final[dict[str, Takes]] = {
     "load": (PredictSettings, ("limit",)),
-    "evaluate": (_vision.eval_coco, ("model", "shard")),
+    "evaluate": (_vision.eval_coco, ("model", "shard", "images")),
     "verify": (_verify.verify, ("shard",)),
     "decide": (_decide.decide, ()),
     "bench": (_bench.bench, ("show", "dry_run", "shard")),

@@ -27,7 +27,7 @@ def twice(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def scores(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """A run of eval-coco, and its settings as a gate's file has them."""
     root = tmp_path_factory.mktemp("scenes")
-    words = {"images": root / "val", "annotations": write_dataset(root, "val", 4, 5), "backend": "ort-cpu"}
+    words = {"data": root / "val", "annotations": write_dataset(root, "val", 4, 5), "backend": "ort-cpu"}
     given = [word for name, value in words.items() for word in (f"--{name}", value)]
     json_of("eval-coco", "shapes-yolov10", *given, "--output", root / "run", "--no-report")
     return root / "run", "".join(f"  {name}: {value}\n" for name, value in words.items()) + "  report: false\n"

@@ -247,7 +247,7 @@ class RunningSide:
     def score(self, name: str, model: Path, number: int | None) -> CommandEnd:
         """Score a vision model on the data set."""
         settings = self._settings
-        places = ["--images", settings.data, "--annotations", settings.annotations]
+        places = ["--data", settings.data, "--annotations", settings.annotations]
         data = places if settings.annotations else ["--data", settings.data]
         return self._run("eval-vision", model, *data, "--output", self.of(name, _SCORE, number), number=number)
 

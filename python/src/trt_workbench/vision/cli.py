@@ -126,20 +126,25 @@ def _given(given: DataSettings) -> DataPlace | None:
     """Return the data set that was named; None for the embedded one."""
     from trt_workbench.vision.forms.found import DataPlace, find_data
 
-    if given.data is not None:
-        if given.images is not None or given.annotations is not None:
-            raise UsageProblem(f"--data replaces --images and --annotations; remove those: {given.data}")
-        data = find_data(given.data, given.split)
-        say(f"Data: {data.words}")
-        return data
-    if given.split is not None:
-        raise UsageProblem("--split needs --data.")
-    if given.images is not None and given.annotations is not None:
-        return DataPlace(given.images, given.annotations)
-    if given.images is not None or given.annotations is not None:
-        named, other = ("--images", "--annotations") if given.annotations is None else ("--annotations", "--images")
-        raise UsageProblem(f"{named} was given without {other}; a dataset needs both.")
-    return None
+    if given.data is not None and given.images is not None:
+        raise UsageProblem(f"--images is the old name of --data; pass one of them: {given.images}")
+    images = given.images or given.data
+    if given.annotations is not None:
+        if images is None or images.is_file():
+            what = "the folder of its images" if images is None else f"a folder, as a file names its own: {images}"
+            raise UsageProblem(f"--annotations needs --data with {what}")
+        if given.split is not None:
+            raise UsageProblem("--split is of a data set that --data alone names; leave out --annotations.")
+        return DataPlace(images, given.annotations)
+    if given.images is not None:
+        raise UsageProblem("--images was given without --annotations; pass both, or --data alone.")
+    if images is None:
+        if given.split is not None:
+            raise UsageProblem("--split needs --data.")
+        return None
+    data = find_data(images, given.split)
+    say(f"Data: {data.words}")
+    return data
 
 
 def _embedded(name: str) -> DataPlace:

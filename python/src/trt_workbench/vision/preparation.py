@@ -20,7 +20,7 @@ SAID: Final[Mapping[str, tuple[str, ...]]] = {
 _IMAGENET_MEAN, _IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
-FINDS_OUT: Final = "`trtw eval-coco MODEL --images DIR --annotations FILE` finds out which options to pass."
+FINDS_OUT: Final = "`trtw eval-coco MODEL --data DIR --annotations FILE` finds out which options to pass."
 
 
 def flag(name: str) -> str:

@@ -53,10 +53,13 @@ class DataSettings:
 
     data: Annotated[
         Path | None,
-        Setting("Data set: data.yaml, or a folder; the embedded one by default (docs/guides/eval-coco.md)."),
+        Setting(
+            "Data set: data.yaml, or a folder, of images with --annotations; the embedded one by default "
+            "(docs/guides/eval-coco.md)."
+        ),
     ] = None
-    images: Annotated[Path | None, Setting("Folder of the images, with --annotations in place of --data.")] = None
-    annotations: Annotated[Path | None, Setting("COCO annotation file of the images.")] = None
+    images: Annotated[Path | None, Setting("The same as --data, with --annotations.", hidden=True)] = None
+    annotations: Annotated[Path | None, Setting("COCO annotation file of the images of --data.")] = None
     split: Annotated[str | None, Setting("Split of --data; val by default.", _DATA)] = None
 
 

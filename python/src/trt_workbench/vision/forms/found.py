@@ -172,8 +172,8 @@ def _images_of(file: Path) -> Path:
     found = next((folder for folder in tried if (folder / first).is_file()), None)
     if found is None:
         raise UsageProblem(
-            f"The first image, {first!r:.80}, is in none of {', '.join(map(str, tried))}; pass --images and "
-            f"--annotations: {file}"
+            f"The first image, {first!r:.80}, is in none of {', '.join(map(str, tried))}; pass the folder "
+            f"of the images as --data, with --annotations: {file}"
         )
     return found
 
