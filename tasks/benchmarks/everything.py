@@ -41,8 +41,9 @@ from everything_runner import (  # type: ignore[import-not-found]  # noqa: E402
 CORE, BENCH, LLM = HERE / "tensorrt-h200" / "measure.py", HERE / "bench-h200", HERE / "eval-llm" / "measure.py"
 ENGINES, ENCODERS = HERE / "precision" / "engines.py", HERE / "eval-stream-h200" / "encoders.py"
 TESTS = HERE.parents[1] / "tests" / "gpu"
-# They count what the whole GPU does (CONTRIBUTING.md).
+# They count what the whole GPU does (CONTRIBUTING.md), or compare times that were measured one after the other.
 ALONE = (
+    "test_engine_commands.py::test_measuring_agrees_with_itself",
     "native/test_endurance.py::test_ten_thousand_runs_leak_nothing",
     "native/test_device_arrays.py::test_a_full_device_leaves_the_runner_usable",
     "native/test_stream_pool.py::test_ten_thousand_streams_leave_nothing_behind",
