@@ -105,6 +105,19 @@ def test_a_manifest_and_a_contract_of_ones_own(tmp_path: Path, spoken: tuple[Pat
     found = json_of(*QUICK, model, *words, *data, "--output", tmp_path / "run")
     assert found["rows"][0]["speed"]["outputs"] == "matched"
     assert not any("were also scored" in doubt for doubt in found["recommendation"]["doubts"])
+    resumed = (*QUICK, model, *words, *data, "--resume", tmp_path / "run", "--output")
+    taken, changed = tmp_path / "taken", tmp_path / "changed"
+    json_of(*resumed, taken)
+    audio = (scored.parent / "0.wav").read_bytes()
+    write_wav(scored.parent / "0.wav", utterance(CALIBRATION_UTTERANCES[9]).samples)
+    json_of(*resumed, changed)
+    (scored.parent / "0.wav").write_bytes(audio)
+    first, again, other = (
+        json.loads((run / "scores" / "fp32" / "ort-cpu" / "words.json").read_text())
+        for run in (tmp_path / "run", taken, changed)
+    )
+    assert again == first  # with its times
+    assert other["found"][0] != first["found"][0]
     same = json_of(*QUICK, model, *words, "--data", scored, "--repetitions", 0, "--output", tmp_path / "same")
     assert any("calibration utterances were also scored" in doubt for doubt in same["recommendation"]["doubts"])
 

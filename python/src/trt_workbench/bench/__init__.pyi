@@ -9,7 +9,6 @@ from .config import ModelEntry as ModelEntry
 from .config import RepetitionSettings as RepetitionSettings
 from .config import RuntimeEntry as RuntimeEntry
 from .config import ScenarioEntry as ScenarioEntry
-from .config import ScenarioKind as ScenarioKind
 from .matrix import expand as expand
 from .options import session_options as session_options
 from .ranking import Standing as Standing

@@ -16,7 +16,6 @@ from trt_workbench.bench import (
     ModelEntry,
     RuntimeEntry,
     ScenarioEntry,
-    ScenarioKind,
     expand,
     session_options,
     unavailable_backends,
@@ -364,17 +363,15 @@ class DecideRun:
             )
             for one in rows
         )
-        contract = self.subject.task.contract
-        kind: ScenarioKind = "stream" if contract else "arrays"
         return BenchConfig(
             title=self.subject.model.path.name,
             seed=self.settings.seed,
             repetitions=repetitions,
             measure=MEASURE,
             timeout_s=_TIMEOUT_S,
-            models={MODEL: ModelEntry(path=self.subject.model.path, files=files, contract=contract)},
+            models={MODEL: ModelEntry(path=self.subject.model.path, files=files, contract=self.subject.task.contract)},
             runtimes=runtimes,
-            scenarios={SCENARIO: ScenarioEntry(kind=kind, batch=self.settings.batch, **self._sizes)},
+            scenarios={SCENARIO: ScenarioEntry(batch=self.settings.batch, **self._sizes)},
         )
 
     def _options(self, one: DraftRow) -> dict[str, Any]:

@@ -81,7 +81,7 @@ class Task(Protocol):
         """Of a streaming model: a timed call is then a chunk of streams."""
 
     def sizes(self) -> dict[str, Any]:
-        """Return what a timed call needs besides its batch: fields of the bench's `ScenarioEntry`."""
+        """Return what a timed call is besides its batch: fields of the bench's `ScenarioEntry`."""
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ class Detection:
 
     def sizes(self) -> dict[str, Any]:
         """Return the size of the images that a model of any size takes."""
-        return {"imgsz": self.preparation.imgsz} if self.preparation.imgsz else {}
+        return {"kind": "arrays"} | ({"imgsz": self.preparation.imgsz} if self.preparation.imgsz else {})
 
 
 @dataclass(frozen=True)
@@ -252,7 +252,7 @@ class Likeness:
             for axis, dim in enumerate(tensor.shape or ()):
                 if axis and not isinstance(dim, int):
                     found[dim or f"{tensor.name}.{axis}"] = sample[tensor.name].shape[axis - 1]
-        return {"dims": found}
+        return {"kind": "arrays", "dims": found}
 
 
 @dataclass(frozen=True)
@@ -298,6 +298,7 @@ class WordsTask:
             "model": str(one.path),
             "contract": str(self.contract),
             "source": self.spoken.source,
+            "sha256": self.spoken.sha256,  # what a later run compares
             "plain_texts": self.spoken.plain_texts,
             "tail_ms": self.spoken.tail_ms,
             "limit": self.limit,
@@ -322,5 +323,5 @@ class WordsTask:
             yield from ({name: piece.ravel()} for piece in self.spoken.pieces(one))
 
     def sizes(self) -> dict[str, Any]:
-        """Return nothing: the contract says the chunks."""
-        return {}
+        """Return that a call is a chunk of streams, whose sizes the contract says."""
+        return {"kind": "stream"}

@@ -58,8 +58,8 @@ def score_words(request: Mapping[str, Any]) -> dict[str, Any]:
     """Score a streaming encoder, and write words.json into a folder.
 
     Args:
-        request: `model`, `contract`, `source`, `plain_texts`, `tail_ms`, `limit`, `folder`, `backend`, its
-            `precision`, `options` and `shapes` (as text), `allow_unverified`.
+        request: `model`, `contract`, `source`, its `sha256`, `plain_texts`, `tail_ms`, `limit`, `folder`, `backend`,
+            its `precision`, `options` and `shapes` (as text), `allow_unverified`.
 
     Raises:
         UsageProblem: as `transcribe`.

@@ -93,14 +93,16 @@ class Spoken:
             return code_utterances(seeds=seeds[self.source])
         return read_manifest(Path(self.source))
 
-    @property
+    @cached_property
     def sha256(self) -> str:
-        """A hash of the contract, the manifest and its audio."""
-        if not Path(self.source).is_file():
-            return hash_document({"contract": hash_file(self.contract_path), "code": self.source})
-        audio = sorted({one.audio for one in self.utterances if one.audio})
-        files = {str(file): hash_file(file) for file in (self.contract_path, Path(self.source), *audio)}
-        return hash_document({**files, "tail_ms": str(self.tail_ms)})
+        """A hash of the contract with the files of its decoding, the manifest and its audio."""
+        said, manifest = self.contract.decoding, Path(self.source)
+        parts = (said.tokens, said.decoder, said.joiner) if said else ()
+        beside = [self.contract_path.parent / part for part in parts if part]
+        audio = {one.audio for one in self.utterances if one.audio}
+        files = [one for one in (self.contract_path, *beside, manifest, *sorted(audio)) if one.is_file()]
+        hashes = {str(file): hash_file(file) for file in files}
+        return hash_document({**hashes, "source": self.source, "tail_ms": str(self.tail_ms)})
 
     def speech(self, utterances: Sequence[Utterance]) -> Speech:
         """Return some of the utterances, to be transcribed. Raises UsageProblem as `Speech`."""
