@@ -92,6 +92,14 @@ def test_a_recorded_side_is_compared_later(stacks: Path, models: Path) -> None:
     held(stderr_of("upgrade", gate, "--from", kept, "--to", stacks / "old", "--backend", "torch", code=2))
 
 
+def test_this_environment_is_the_new_stack_where_the_old_one_is_another(stacks: Path, models: Path) -> None:
+    """In a process of the old stack "." would be the old one, which is then compared with itself."""
+    run = models / "run"
+    words = ("--from", stacks / "new", "--to", ".", *_QUICK, "--no-bisect", "--output", run)
+    trtw("upgrade", models / "gate.onnx", *words)
+    assert document(run)["models"][0]["outcome"] == "wrong"  # the fault is in what the old stack computed
+
+
 def test_a_scheduled_job_has_a_history(stacks: Path, models: Path) -> None:
     """The commands of the guide: a release is recorded once, every night is compared with it, and report draws all."""
     nightly, words = models / "nightly", ("--backend", "ort-cpu", "--quick", "--repetitions", "1")

@@ -94,6 +94,18 @@ class Stack:
         """All variables of its processes."""
         return {**os.environ, **self.environment, STACK: os.pathsep.join(self._packages)}
 
+    def seen_from(self, other: Stack) -> str | None:
+        """Return what names this stack in a process of another one; None where the two would be mixed there.
+
+        There "." is the other's environment, and a TensorRT folder would run in the other's Python.
+        """
+        environments = ("this environment", "Python environment")
+        if self.kind in environments and other.kind in environments:
+            return self.start[0]
+        if self.kind == "TensorRT libraries" and other.kind in ("this environment", self.kind):
+            return self.environment["TENSORRT_HOME"]
+        return None
+
     def ask(self, backend: str, timeout_s: float = 300.0) -> dict[str, Any]:
         """Start the stack, and return the "versions" of a backend there, the "gpus" and the version of "python".
 

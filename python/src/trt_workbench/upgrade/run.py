@@ -146,8 +146,8 @@ class _Pair:
         assert after.stack is not None
         self._step(f"{name}: verifying in {after.side.stack}")
         # what the old stack computes is the truth, in parts of the model too; else the stack's own ort-cpu reduces it
-        apart = record is not None and after.stack.kind != "command"
-        by = self._before.stack if apart else None
+        old = self._before.stack
+        by = old if record is not None and old and after.stack.seen_from(old) else None
         first = after.checked(name, after.verify(name, model, record, by, after.numbers[0]))
         return self._worst(after, name, model, first, by), after.reduced(name) if record else None
 

@@ -132,8 +132,8 @@ class RunningSide:
         chosen = ["--record", *(word for one in settings.inputs for word in ("--inputs", one))]
         if record:  # which has the inputs
             chosen = ["--reference", str(record)]
-        if by:
-            chosen += ["--stack", self.side.stack]
+        if by and self.stack and (seen := self.stack.seen_from(by)):
+            chosen += ["--stack", seen]
         first = number in (None, 1)
         if record and settings.bisect and first:
             chosen += ["--bisect", "--bisect-seconds", str(settings.bisect_seconds)]
