@@ -89,6 +89,13 @@ def test_a_file_that_checks_nothing_or_is_wrong_is_refused(tmp_path: Path, text:
     assert "gate.yaml" in stderr_of("gate", tmp_path / "gate.yaml")
 
 
+def test_a_part_without_settings_is_checked(tmp_path: Path) -> None:
+    (tmp_path / "gate.yaml").write_text("model: m.onnx\nverify:\n")
+    found = load_gate(tmp_path / "gate.yaml")
+    assert found.verify is not None
+    assert (found.verify.settings, found.score) == ({}, None)
+
+
 def test_the_result_as_markdown_and_as_junit() -> None:
     passed = GateCheck(name="verify", passed=True, exit_code=0, text="right", report=None, seconds=1.5)
     failed = GateCheck(name="score", passed=False, exit_code=1, text="AP < 0.3 | <b>", report=None, seconds=2)

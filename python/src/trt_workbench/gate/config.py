@@ -70,6 +70,14 @@ class GateConfig(Strict):
     score: ScorePart | None = None
     latency: LatencyPart | None = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _named(cls, given: Any) -> Any:
+        """Take a part that is named without settings, which YAML reads as null, for one with the defaults."""
+        if not isinstance(given, dict):
+            return given
+        return {name: {} if value is None and name != "model" else value for name, value in given.items()}
+
     @model_validator(mode="after")
     def _something(self) -> GateConfig:
         if not (self.verify or self.score or self.latency):
