@@ -94,6 +94,26 @@ def test_a_python_is_found_or_named(wheels, capsys):
     assert "Python 3.99" in capsys.readouterr().err
 
 
+def test_wheels_are_tried_outside_of_the_repository_without_a_compiler(wheels, monkeypatch, tmp_path):
+    names = ["trt_workbench-1-py3-none-any.whl", "trt_workbench-1.tar.gz"]
+    names += [f"trt_workbench_native-1-cp3{minor}-cp3{minor}-manylinux_2_28_x86_64.whl" for minor in (12, 13)]
+    for name in (*names, ".gitignore"):
+        (tmp_path / name).touch()
+    calls, steps = [], []
+    monkeypatch.setattr(wheels, "DIST", tmp_path)
+    monkeypatch.setattr(wheels, "do", lambda *words: calls.append([str(word) for word in words]))
+    monkeypatch.setattr(wheels.subprocess, "run", lambda words, **given: steps.append((words, given)))
+    assert [path.name for path in wheels.released()] == sorted(names)  # without what uv adds
+    wheels.try_out("3.13", Path(sys.executable), CPP["tool"]["cibuildwheel"])
+    made, installed, listed = calls
+    assert installed[-2:] == [f"{tmp_path / names[0]}[cpu]", str(tmp_path / names[3])]
+    assert listed[-1] == f"{made[-1]}/bin/python"
+    assert [words[0] for words, _ in steps] == ["python", "trtw", "trtw", "trtw"]
+    for _, given in steps:
+        assert not given["cwd"].is_relative_to(ROOT)
+        assert given["env"] == {"PATH": f"{made[-1]}/bin", "HOME": str(given["cwd"])}
+
+
 def test_the_container_runs_the_readmes_two_commands():
     text = (ROOT / "docker/Dockerfile").read_text()
     two = re.search(r"## Two commands\n\n```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[1]
