@@ -15,9 +15,12 @@ from pydantic import TypeAdapter
 from trt_workbench.app import app
 from trt_workbench.core.compare import Difference
 from trt_workbench.core.verification import UNDECIDED, UNVERIFIED, WRONG
+from trt_workbench.decide.chart import draw_decision
+from trt_workbench.decide.document import Decision
 from trt_workbench.engine.cache import CacheKey
 from trt_workbench.engine.manifest import Manifest
 from trt_workbench.engine.options import BuildSettings
+from trt_workbench.report.style import WIDE
 from trt_workbench.stream.check.document import Check, ContractCheck, ContractViolation, StateFact
 from trt_workbench.stream.contract import parts
 from trt_workbench.stream.contract.contract import Contract
@@ -44,6 +47,7 @@ DOCUMENTS = sorted(
         *(ROOT / "docs" / "reference").glob("*.md"),
     ]
 )
+PICTURE = ROOT / "docs" / "pictures" / "decision-h200.svg"
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 _FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _INLINE = re.compile(r"`([^`\n]+)`")
@@ -232,6 +236,18 @@ def test_the_references_name_every_field() -> None:
     parts |= {"native_version", "calibration_sha256", "plugins_sha256"}
     assert set(CacheKey.__dataclass_fields__) == parts  # a new part belongs into the document as well
     assert "`timing_cache_strict`, `verbosity`, `max_threads`, `device`" in cache
+
+
+def test_the_readmes_answer_is_the_record_and_its_picture_is_the_reports(tmp_path: Path) -> None:
+    record = ROOT / "docs" / "benchmarks" / "precision" / "h200" / "decision.json"
+    decision = Decision.model_validate_json(record.read_text(encoding="utf-8"))
+    quoted = " ".join((ROOT / "README.md").read_text(encoding="utf-8").replace("\n> ", " ").split())
+    assert decision.recommendation is not None
+    assert decision.recommendation.sentence in quoted
+    drawn = draw_decision(decision, tmp_path / "again.svg", WIDE)
+    texts = [re.findall(r">([^<>]+)</text>", path.read_text(encoding="utf-8")) for path in (drawn, PICTURE)]
+    assert texts[0] == texts[1]
+    assert "fp16 trt" in texts[0]
 
 
 def test_the_pictures_of_reports_are_all_shown_and_small() -> None:

@@ -101,6 +101,7 @@ RUN_BY = {
         "export-llm models/tiny-lm -o tmp/lm",
         "export-llm models/tiny-lm --output tmp/lm",
     ],
+    "cli/test_inspect.py::test_people_read_the_same": ["inspect model.onnx"],
     "cli/test_partitions.py::test_a_prediction_is_marked_and_says_why": ["partitions model.onnx --predict"],
     "cli/test_predict.py::test_a_folder_gives_lines_pictures_and_a_document": ["predict yolox_nano.onnx photos/"],
     "cli/test_predict.py::test_a_video_is_seen_frame_by_frame": [

@@ -1,6 +1,7 @@
 """The package as a library: what its functions take, return and raise, and that its page and types are current."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from tests.texts import held, refused
 
 import trt_workbench as tw
 from trt_workbench import api
+from trt_workbench.core.workspace import embedded_model
 from trt_workbench.decide import run as decide_run
 from trt_workbench.vision.scenes import dataset as embedded
 from trt_workbench.vision.scenes.scenes import write_dataset
@@ -151,6 +153,20 @@ def test_evaluate_returns_what_eval_coco_writes(scenes: tuple[Path, Path], tmp_p
     assert (done.document["AP"], done.document["images"]) == (other["AP"], 4)
     assert (done.passed, done.directory) == (True, tmp_path / "one")
     assert done.require() is done.document
+
+
+def test_the_readmes_lines_run(scenes: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (lines,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"), re.M | re.S)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TRTW_TMP", str(tmp_path / "tmp"))
+    (tmp_path / "model.onnx").symlink_to(embedded_model())
+    (tmp_path / "images").symlink_to(scenes[0])
+    (tmp_path / "instances.json").symlink_to(scenes[1])
+    (tmp_path / "street.jpg").symlink_to(min(scenes[0].iterdir()))
+    names: dict[str, Any] = {}
+    exec(lines, names)
+    assert len(names["found"].boxes) == len(names["found"].names) > 0
+    assert 0.5 < names["ap"] <= 1
 
 
 def test_a_wrong_engine_is_a_failure_of_the_result(twice: Path, tmp_path: Path, outside_backend: Any) -> None:

@@ -29,7 +29,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[3]
 # As README shows them; the names of files stand for the ones that are given.
 FIRST = "tasks/run eval-coco"
-OWN = "tasks/run eval-coco yolox_nano.onnx --images val2017 --annotations instances_val2017.json"
+OWN = "tasks/run eval-coco yolox_nano.onnx --data val2017 --annotations instances_val2017.json"
 JUDGED = "tasks/run decide model.onnx --data images/ --annotations instances.json --calibration other-images/"
 LIMIT_S = 3600.0
 _LONGEST_TAIL = 2000
