@@ -53,7 +53,8 @@ class Shown:
         engines = any(word.endswith(".plan") for word in rest)
         of_engines = name in ("build-engine", "refit-engine") or (name == "verify" and "--backend" not in rest)
         gpu_matrix = name == "bench" and bool(rest) and rest[0] in _GPU_MATRICES
-        if gpu_matrix or chosen or engines or of_engines or self.environment.startswith(("gpu", "rtx", "h200")):
+        built = "--builds" in rest
+        if gpu_matrix or chosen or engines or of_engines or built or self.environment.startswith(("gpu", "rtx", "h200")):
             return frozenset({"gpu"})
         return frozenset()
 

@@ -167,6 +167,11 @@ RUN_BY = {
         "upgrade detector.onnx --from env-old --backend ort-cpu --record --output kept",
         "upgrade detector.onnx --from kept --to env-new --backend ort-cpu",
     ],
+    "cli/test_upgrade.py::test_a_scheduled_job_has_a_history": [
+        "upgrade '*.onnx' --from env-release --backend ort-cpu --record --output nightly/release",
+        "upgrade '*.onnx' --from nightly/release --to env-tonight --backend ort-cpu --output 'nightly/$(date' '+%F)'",
+        "report nightly",
+    ],
     "cli/test_upgrade.py::test_what_a_new_stack_breaks_is_found_and_reduced": [
         "upgrade detector.onnx encoder.onnx --from env-old --to env-new --backend ort-cpu"
     ],
