@@ -50,11 +50,10 @@ class Shown:
         if name in ("setup-tensorrt", "build-ort"):
             return frozenset() if "--from" in rest or "wheels" in rest else frozenset({"network"})
         chosen = {part.split(":")[0] for word in rest for part in word.split(",")} & _GPU_BACKENDS
-        engines = any(word.endswith(".plan") for word in rest)
+        engines = "--builds" in rest or any(word.endswith(".plan") for word in rest)
         of_engines = name in ("build-engine", "refit-engine") or (name == "verify" and "--backend" not in rest)
         gpu_matrix = name == "bench" and bool(rest) and rest[0] in _GPU_MATRICES
-        built = "--builds" in rest
-        if gpu_matrix or chosen or engines or of_engines or built or self.environment.startswith(("gpu", "rtx", "h200")):
+        if gpu_matrix or chosen or engines or of_engines or self.environment.startswith(("gpu", "rtx", "h200")):
             return frozenset({"gpu"})
         return frozenset()
 
