@@ -96,7 +96,8 @@ def test_the_page_of_an_evaluation_bears_the_mark(coco: Any) -> None:
     assert coco.invoke("--backend", "trt", "--batch", "2").exit_code == 0
     page = (coco.output / "report.html").read_text()
     assert "Engine verified: " in page
-    assert f'{os.path.relpath(metrics(coco)["verification"]["evidence"], coco.output)}/verify.json">right</a>' in page
+    link = f"{os.path.relpath(metrics(coco)['verification']['evidence'], coco.output)}/verify.json"
+    assert f'<a href="{link}"><span class="pill good" title="' in page
     # what was accepted comes first
     words = ("--backend", "trt", "--batch", "2", "--option", "force=true", "--allow-unverified")
     assert coco.invoke(*words).exit_code == 0
@@ -143,10 +144,10 @@ def test_bench_verifies_engines_outside_of_the_measured_process(config: Path, tm
     assert (tmp_path / "run" / "logs" / "verify.log").is_file()
     assert json.loads((tmp_path / "run" / "run.json").read_text())["allow_unverified"] is False
     link = f"{os.path.relpath(str(marks['trt', 1]['evidence']), tmp_path / 'run')}/verify.json"
-    assert f'<a href="{link}">right</a>' in (tmp_path / "run" / "report.html").read_text()
+    assert f'<a href="{link}"><span class="pill good" title="' in (tmp_path / "run" / "report.html").read_text()
     assert "right (quick, 1 of 1 shapes compared with ort-cpu" in (tmp_path / "run" / "report.md").read_text()
     assert trtw("report", tmp_path / "run", "--output", tmp_path / "all").exit_code == 0
-    assert '">right</a>' in (tmp_path / "all" / "overview.html").read_text()
+    assert '">right</span></a>' in (tmp_path / "all" / "overview.html").read_text()
     assert "right (quick, 1 of 1 shapes compared with ort-cpu" in (tmp_path / "all" / "overview.md").read_text()
 
 

@@ -26,6 +26,7 @@ from trt_workbench.core.percent import share
 from trt_workbench.core.statistics.summary import claimed
 from trt_workbench.core.verification import Mark
 from trt_workbench.report.hover import areas
+from trt_workbench.report.verdict import tone
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -165,7 +166,7 @@ def render(template: str, **values: Any) -> str:
         "claimed": claimed,
         "share": share,
     }
-    environment.filters |= {"fenced": _fenced, "link": _link, "picture": _picture, "small": small}
+    environment.filters |= {"fenced": _fenced, "link": _link, "picture": _picture, "small": small, "tone": tone}
     text = environment.get_template(template).render(version=__version__, **values)
     # halves of surrogate pairs, which JSON may hold and UTF-8 may not
     return text.encode(errors="replace").decode()

@@ -48,9 +48,14 @@ def _said(metrics: StreamMetrics) -> list[str]:
 def fault_matrix(faults: Faults) -> dict[str, Any]:
     """Return gates as columns and faults as rows; a cell is what the gate found."""
     gates = list(dict.fromkeys(gate.gate for gate in faults.healthy.gates))
-    rows = [{"fault": "none", "text": "the same stream without a fault", "lane": faults.healthy, "missed": False}]
+    rows = [{"fault": "none", "text": "the same stream without a fault", "lane": faults.healthy, "verdict": None}]
     rows += [
-        {"fault": one.fault, "text": one.reason or one.text, "lane": one.lane, "missed": one.fault in faults.missed}
+        {
+            "fault": one.fault,
+            "text": one.reason or one.text,
+            "lane": one.lane,
+            "verdict": "missed" if one.fault in faults.missed else "caught" if one.lane else None,
+        }
         for one in faults.planted
     ]
     for row in rows:

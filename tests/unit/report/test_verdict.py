@@ -1,0 +1,76 @@
+"""A verdict has one colour in every report."""
+
+import re
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from tests.kept_reports import checked_target, kept
+
+from trt_workbench.report.page import render
+from trt_workbench.report.verdict import tone
+from trt_workbench.stream.check.document import Verdict as CheckVerdict
+from trt_workbench.stream.gate_result import Verdict as GateVerdict
+from trt_workbench.target.document import CheckedTarget
+from trt_workbench.upgrade.document import Outcome
+from trt_workbench.verify.report import _ORDER as OF_VERIFY
+
+ANSWER = re.compile(r'<section class="verdict ?(\w*)">\s*<p><span class="pill (\w+)">([^<]*)</span></p>')
+
+
+def words(kind: object) -> set[str]:
+    return {word for word in get_args(kind) if isinstance(word, str)}
+
+
+def test_every_word_of_a_verdict_has_a_colour() -> None:
+    known = words(CheckVerdict) | words(GateVerdict) | words(CheckedTarget.model_fields["outcome"].annotation)
+    known |= words(Outcome) - {"recorded"} | {
+        "right within fp16" if one == "right within" else one for one in OF_VERIFY
+    }
+    assert {word for word in known if tone(word) == "plain"} == set()
+
+
+@pytest.mark.parametrize(
+    ("word", "colour"),
+    [
+        ("right", "good"),
+        ("right within int8", "good"),
+        ("undecided", "doubt"),
+        ("wrong", "bad"),
+        ("reference", "plain"),
+        ("", "plain"),
+        (None, "plain"),
+    ],
+)
+def test_colours(word: str | None, colour: str) -> None:
+    assert tone(word) == colour
+
+
+def test_an_answer_has_the_colour_of_its_verdict_and_its_word(tmp_path: Path) -> None:
+    page = checked_target(tmp_path / "target").read_text(encoding="utf-8")
+    section, pill, word = ANSWER.search(page).groups()  # type: ignore[union-attr]
+    assert (section, pill, word) in {("good", "good", "built"), ("bad", "bad", "failed")}
+    assert page.count('data-label="outcome"><span class="pill ') == page.count('data-label="outcome">') > 0
+
+
+def test_caught_faults_are_green(tmp_path: Path) -> None:
+    page = kept(tmp_path, "eval-stream/encoder-ort").read_text(encoding="utf-8")
+    assert ANSWER.search(page).groups() == ("good", "good", "passed")  # type: ignore[union-attr]
+    matrix = page[page.index("Planted faults by gate") : page.index("Time of a chunk")]
+    assert matrix.count('<span class="pill good">caught</span>') > 0
+    assert '<td class="filled good"' in matrix
+    assert '<td class="filled bad"' not in matrix
+
+
+def test_what_a_verdict_is_called_is_escaped() -> None:
+    mark = {"verdict": "<b>", "text": '">', "evidence": None, "allowed": False}
+    row = {"model": "m", "backend": None, "precision": None, "verification": mark, "figures": []}
+    overview = {"runs": [], "accuracy": [row]} | dict.fromkeys(("said", "speed", "winners", "problems", "unstable"), ())
+    page = render("overview/report.html.j2", overview=overview, evidence=lambda _: None)
+    assert '<span class="pill plain" title="&#34;&gt;">&lt;b&gt;</span>' in page
+
+
+def test_only_the_shared_style_names_colours_of_verdicts() -> None:
+    templates = Path(render.__code__.co_filename).parents[1].rglob("*.html.j2")
+    named = re.compile(r"--(?:good|doubt|bad)(?:-ground)?:")
+    assert [path.name for path in templates if named.search(path.read_text(encoding="utf-8"))] == ["page.html.j2"]
