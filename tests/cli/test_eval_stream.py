@@ -140,7 +140,7 @@ def test_audio_of_another_sample_rate(tmp_path: Path) -> None:
         (["--precision", "fp32,,fp16"], ["distinct names"]),
         (["--precision", "fp16"], ["ort-cpu", "fp16"]),
         (["--mode", "device"], ["keeps no state on a device"]),
-        (["--input", "noise"], ["random, code, or a .npy or .wav file"]),
+        (["--input", "noise"], ["random, code, or a .npy, .wav or .flac file"]),
         (["--chunk", "8"], ["does not fit the contract"]),
         (["--chunk", "41"], ["outside every profile"]),
         (["--chunk", "2147483647"], ["needs more memory than the limit"]),
