@@ -13,7 +13,7 @@ import typer
 from trt_workbench.app import app
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guides").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "docs" / "index.md", *sorted((ROOT / "docs" / "guides").glob("*.md"))]
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 FENCE = re.compile(r"^```(\w*)((?: [a-z-]+)*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 NEEDS = {

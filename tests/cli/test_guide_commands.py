@@ -14,7 +14,7 @@ from trt_workbench.core.workspace import embedded_model
 
 EVERY = [one for page in PAGES for one in shown(page)]
 # Of these the first thing to say is no command.
-NO_COMMAND_FIRST = {"README", "cpp-core", "questions", "security", "troubleshooting"}
+NO_COMMAND_FIRST = {"README", "index", "cpp-core", "questions", "security", "troubleshooting"}
 # Of commands that need none of NEEDS: the test that runs it, on files of the test where the page names the user's.
 RUN_BY = {
     "cli/test_backends.py::test_backends_lists_all_six": ["backends"],
@@ -67,6 +67,7 @@ RUN_BY = {
     ],
     "cli/test_eval_coco.py::test_a_whole_run": [
         "eval-coco m.onnx --data DIR --annotations FILE",
+        "eval-coco model.onnx --data images/ --annotations instances.json",
         "eval-coco yolox_nano.onnx --data val2017 --annotations instances_val2017.json",
     ],
     "cli/test_eval_coco.py::test_json_is_one_document_and_nothing_else": ["eval-coco --json"],

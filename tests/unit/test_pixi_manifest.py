@@ -49,6 +49,7 @@ BROUGHT_BY = {
     "pytest": "pytest",
     "python": "python",
     "ruff": "ruff",
+    "uv": "uv",
 }
 # What makes an environment gigabytes large.
 HEAVY = re.compile(r"cuda|cudnn|cublas|tensorrt|nvinfer|onnxruntime-gpu|^torch")

@@ -1,0 +1,32 @@
+"""A hook of mkdocs: pages that are right in the repository are right on the site.
+
+A link to a folder leads to its README.md, and one to what is outside of docs/, or to a folder without a README.md, to
+the repository. Of a block's language the marks behind it ("sh gpu"), which only tests read, are dropped.
+"""
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+_LINK = re.compile(r"(?<=\]\()(?!\w+:)([^)#\s]+)")
+_MARKS = re.compile(r"^(```\w+) [a-z -]+$", re.MULTILINE)
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
+    """Return a page's Markdown as the site needs it."""
+    folder, docs = Path(page.file.abs_src_path).parent, Path(config["docs_dir"])
+    return _MARKS.sub(r"\1", _LINK.sub(lambda link: target(folder, link[1], docs, config["repo_url"]), markdown))
+
+
+def target(folder: Path, link: str, docs: Path, repository: str) -> str:
+    """Return where a link of a page in `folder` leads on the site; one that leads nowhere is returned unchanged."""
+    path = (folder / link).resolve()
+    if (path / "README.md").is_file():
+        path /= "README.md"
+    if path.is_file() and path.is_relative_to(docs):
+        return Path(os.path.relpath(path, folder)).as_posix()
+    if not path.exists():
+        return link
+    kind = "tree" if path.is_dir() else "blob"
+    return f"{repository.rstrip('/')}/{kind}/main/{path.relative_to(docs.parent).as_posix()}"
