@@ -25,6 +25,7 @@ from trt_workbench.core.input_files import read_bytes
 from trt_workbench.core.percent import share
 from trt_workbench.core.statistics.summary import claimed
 from trt_workbench.core.verification import Mark
+from trt_workbench.report.folding import folded
 from trt_workbench.report.hover import areas
 from trt_workbench.report.verdict import tone
 
@@ -168,6 +169,7 @@ def render(template: str, **values: Any) -> str:
     }
     environment.filters |= {"fenced": _fenced, "link": _link, "picture": _picture, "small": small, "tone": tone}
     text = environment.get_template(template).render(version=__version__, **values)
+    text = folded(text) if is_html else text
     # halves of surrogate pairs, which JSON may hold and UTF-8 may not
     return text.encode(errors="replace").decode()
 
