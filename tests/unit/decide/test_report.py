@@ -12,7 +12,7 @@ from tests.texts import held, refused
 
 from trt_workbench.core.documents import write_json
 from trt_workbench.core.errors import UsageProblem
-from trt_workbench.decide.chart import draw_decision
+from trt_workbench.decide.chart import _Scales, draw_decision
 from trt_workbench.decide.document import Decision, DecisionRow, Recommendation, RowSpeed
 from trt_workbench.decide.report import looked_at, losers
 from trt_workbench.model.low_precision.evidence import SearchEvidence, SearchPoint
@@ -204,3 +204,21 @@ def test_damage_is_named(run: Path) -> None:
     (run / "decision.json").write_text(json.dumps(document))
     with refused(UsageProblem):
         write_report(run)
+
+
+def test_without_a_gpu_the_command_for_a_machine_with_one_can_be_copied(run: Path) -> None:
+    environment = {"schema_version": 1, "command_line": ["trtw", "decide", "m.onnx", "--backends", "ort-cpu"]}
+    (run / "env.json").write_text(json.dumps(environment))
+    assert '<div class="copied"><pre>trtw decide m.onnx</pre></div>' in write_report(run).read_text(encoding="utf-8")
+    environment["driver"] = {"driver_version": "580.1", "gpus": [{"name": "NVIDIA L4"}]}
+    (run / "env.json").write_text(json.dumps(environment))
+    assert '<div class="copied">' not in write_report(run).read_text(encoding="utf-8")
+
+
+def test_precisions_of_one_runtime_have_shapes_of_their_own(tmp_path: Path) -> None:
+    made = decision(*ROWS[:3], row("fp16", 0.001, 3, "trt"))
+    shapes = {(one.row.precision, one.row.backend): one.shape for one in _Scales(made, WIDE).points(made)}
+    assert len({shapes[name, "ort-cpu"] for name in ("fp32", "fp16", "int8")}) == 3
+    assert shapes["fp16", "trt"] == shapes["fp16", "ort-cpu"]
+    text = draw_decision(made, tmp_path / "plot.svg", WIDE).read_text(encoding="utf-8")
+    assert ">int8</text>" in text

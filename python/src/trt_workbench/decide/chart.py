@@ -21,6 +21,8 @@ _MOST_BOUNDS, _LEAST_TOP = 6.0, 0.03
 # Latencies further apart than this are drawn on a logarithmic axis.
 _LINEAR = 20.0
 _SMALLEST, _LARGEST = 3.5, 10.0  # radii, points
+# Shapes of precisions: colours are those of runtimes.
+_SHAPES = "osD^vPXph<>*"
 _GAP = 3.0  # points between a point and its label
 _ALLOWED, _BOUND, _SOFT = "#e4f4ec", "#00704f", "#52606d"
 
@@ -34,6 +36,7 @@ class _Point:
     y: float
     radius: float
     colour: str
+    shape: str
     clipped: bool
 
 
@@ -76,6 +79,7 @@ class _Scales:
         largest = max((row.size_bytes or 1 for row in decision.rows), default=1)
         rows = [*self.measured, *self.others]
         backends = list(dict.fromkeys(row.backend for row in decision.rows if row.score))
+        precisions = list(dict.fromkeys(row.precision for row in decision.rows if row.score))
         found = []
         for place, row in enumerate(rows):
             assert row.score is not None  # as they were chosen
@@ -85,7 +89,9 @@ class _Scales:
             clipped = row.score.loss > self.high
             y = self.high - 0.05 * (self.high - self.low) if clipped else max(row.score.loss, self.low)
             radius = max(_SMALLEST, _LARGEST * math.sqrt((row.size_bytes or 1) / largest))
-            found.append(_Point(row, x, y, radius, PALETTE[backends.index(row.backend) % len(PALETTE)], clipped))
+            colour = PALETTE[backends.index(row.backend) % len(PALETTE)]
+            shape = _SHAPES[precisions.index(row.precision) % len(_SHAPES)]
+            found.append(_Point(row, x, y, radius, colour, shape, clipped))
         return found
 
 
@@ -109,6 +115,8 @@ def draw_decision(decision: Decision, path: Path, width: float) -> Path:
         if len(backends) > 1:
             for name, colour in backends.items():
                 axes.scatter([], [], color=colour, label=label(name))
+            for name, shape in {point.row.precision: point.shape for point in points}.items():
+                axes.scatter([], [], marker=shape, facecolors="none", edgecolors=INK, label=label(name))
             legend_below(axes)
         _name(axes, decision, points, several=len(backends) > 1)
     return path
@@ -158,10 +166,10 @@ def _mark(axes: Axes, decision: Decision, scales: _Scales, point: _Point) -> Non
         axes.plot([speed.latency_low_ms, min(speed.latency_high_ms, scales.slowest)], [point.y, point.y], **line)
     if point.row == decision.recommended:
         ring = (2 * point.radius + 6) ** 2
-        axes.scatter([point.x], [point.y], ring, facecolors="none", edgecolors=INK, linewidths=1.5)
+        axes.scatter([point.x], [point.y], ring, marker=point.shape, facecolors="none", edgecolors=INK, linewidths=1.5)
     axes.scatter(
         [point.x], [point.y], (2 * point.radius) ** 2, alpha=0.8, zorder=3, linewidths=1.2, edgecolors=point.colour,
-        facecolors=point.colour if speed else "none", linestyles="-" if speed else (0, (3, 2)),
+        facecolors=point.colour if speed else "none", marker=point.shape, linestyles="-" if speed else (0, (3, 2)),
     )  # fmt: skip
     words = f"{label(point.row.label)}: loss {score.loss:.4f}" + (f", {speed.latency_ms:.3g} ms" if speed else "")
     say_point(axes, point.x, point.y, words)

@@ -24,6 +24,7 @@ from trt_workbench.model.low_precision.evidence import Evidence, evidence_in
 from trt_workbench.model.opened import Model, sha256_of
 from trt_workbench.model.precision import precision_label
 from trt_workbench.quantize import ClassLoss, coco_scores, draw_search
+from trt_workbench.report.commands import again
 from trt_workbench.report.page import render
 from trt_workbench.report.style import WIDE, label, plots_folder
 from trt_workbench.stream import read_words
@@ -176,6 +177,7 @@ def shown(directory: Path, decision: Decision) -> dict[str, Any]:
     """
     search, plots = decision.search, plots_folder(directory)
     return {
+        "again": again,
         "decision": decision,
         "chosen": decision.recommended,
         "name": Path(decision.model).name,

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+from trt_workbench.core.artefacts import read_environment
+from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import read_document
 from trt_workbench.core.percent import share
-from trt_workbench.quantize.document import Sensitivity
-from trt_workbench.report.hover import say_rows
+from trt_workbench.quantize.document import GroupLoss, Sensitivity
+from trt_workbench.report.commands import again
+from trt_workbench.report.hover import say_columns, say_rows
 from trt_workbench.report.style import ACCENT, PALETTE, WIDE, figure, label, legend_below, plots_folder
 
 # Bars that can be read; the table has all groups.
 _BARS = 30
 _NAMED = 3  # groups in a sentence
+_OF_SCORES = ("--worst", "--annotations", "--split", "--score", "--score-samples")  # options of sensitivity alone
 _LONGEST = 54  # characters of a group's name next to its bar
 
 
@@ -27,12 +32,14 @@ def view(directory: Path) -> dict[str, Any]:
         UsageProblem: a file is missing, cut short or of another schema version.
     """
     found = read_document(directory / "sensitivity.json", Sensitivity)
-    picture = draw_groups(found, plots_folder(directory) / "groups.svg")
+    plots = plots_folder(directory)
     return {
         "found": found,
         "name": Path(found.model).name,
         "said": _said(found),
-        "picture": picture,
+        "picture": draw_groups(found, plots / "groups.svg"),
+        "curve": draw_cumulative(found, plots / "cumulative.svg"),
+        "next": _next(found, read_environment(directory).command_line),
     }
 
 
@@ -41,11 +48,8 @@ def _said(found: Sensitivity) -> list[str]:
     total = sum(group.noise for group in found.groups)
     if not total:
         return [f"No group changes any output in {found.to}."]
-    half, shares = 0, 0.0
-    while shares < total / 2:
-        shares += found.groups[half].noise
-        half += 1
-    chosen = found.groups[:half]
+    chosen = _noisiest(found)
+    half, shares = len(chosen), sum(group.noise for group in chosen)
     what = f"{half} of {len(found.groups)} groups cause" if half > 1 else "One group causes"
     sentences = [
         f"{what} {share(shares / total)} % of the noise of {found.to}, with "
@@ -55,6 +59,41 @@ def _said(found: Sensitivity) -> list[str]:
     if (score := found.groups[0].score) is not None:
         sentences.append(f"{found.groups[0].name} alone in {found.to} costs {score.loss:.4f} of {found.figure}.")
     return sentences
+
+
+def _noisiest(found: Sensitivity) -> list[GroupLoss]:
+    """Return the fewest groups that cause half of the noise; they are in the order of theirs."""
+    noise = list(accumulate(group.noise for group in found.groups))
+    return found.groups[: 1 + next((place for place, sum_ in enumerate(noise) if sum_ >= noise[-1] / 2), -1)]
+
+
+def _next(found: Sensitivity, words: list[str]) -> str:
+    """Return the command that makes the model without its noisiest groups; empty where the command is not known."""
+    if "sensitivity" not in words:
+        return ""
+    place = words.index("sensitivity")
+    keep = [word for group in _noisiest(found) for word in ("--keep", group.name)]
+    words = [*words[:place], "quantize", *words[place + 1 :]]
+    return again(words, ("--to", *_OF_SCORES), ("--to", found.to, *keep))
+
+
+def draw_cumulative(found: Sensitivity, path: Path) -> Path:
+    """Draw the noise that is gone when the noisiest groups stay in fp32, and the arithmetic that stays with them."""
+    total = sum(group.noise for group in found.groups) or 1.0
+    noise = [100 * value / total for value in accumulate((group.noise for group in found.groups), initial=0.0)]
+    macs = [100 * value for value in accumulate((group.macs_share for group in found.groups), initial=0.0)]
+    with figure(path, width=WIDE, height=3.6) as axes:
+        axes.plot(noise, "o-", color=ACCENT, markersize=3, label="of the noise is gone")
+        axes.plot(macs, "s-", color=PALETTE[3], markersize=3, label="of the arithmetic stays in fp32")
+        pairs = zip(noise, macs, strict=True)
+        ends = [f"{one:.1f} % of the noise gone, {other:.1f} % of the arithmetic" for one, other in pairs]
+        say_columns(axes, {kept: f"{counted(kept, 'group')} in fp32: {end}" for kept, end in enumerate(ends)})
+        axes.set(xlabel="groups kept in fp32, the noisiest first", ylabel="share, %", ylim=(0, 102))
+        axes.set_title(f"What keeping groups out of {found.to} is worth")
+        axes.set_xlim(0, max(1, len(found.groups)))
+        axes.locator_params(axis="x", integer=True)
+        legend_below(axes)
+    return path
 
 
 def _short(name: str) -> str:
