@@ -59,7 +59,8 @@ def test_workflows_run_what_there_is():
     commands = [step["run"] for step in STEPS if "run" in step]
     assert [words for command in commands for words in runs(command) if not exists(words)] == []
     own = {command for command in commands if command.startswith((".ci/", "tasks/"))}
-    assert own == {".ci/run", "tasks/run wheels", "tasks/run test -n 0 tests/unit/test_version.py"}
+    version = "tasks/run test -n 0 tests/unit/test_version.py"
+    assert own == {".ci/run", "tasks/run wheels", "tasks/run docs-site", version}
     called = [job["uses"] for flow in WORKFLOWS.values() for job in flow["jobs"].values() if "uses" in job]
     assert {Path(one).name for one in called} == {"test.yaml", "wheels.yaml"}
     assert not [one for one in called if not (ROOT / one).is_file()]
@@ -68,11 +69,11 @@ def test_workflows_run_what_there_is():
 def test_a_release_publishes_what_was_tested_and_nothing_else():
     publish = WORKFLOWS["release.yaml"]["jobs"]["publish"]
     assert {*publish["needs"]} == WORKFLOWS["release.yaml"]["jobs"].keys() - {"publish"}
-    made = {step["with"]["name"] for step in STEPS if step.get("uses", "").startswith("actions/upload")}
+    made = {step["with"]["name"] for step in STEPS if step.get("uses", "").startswith("actions/upload-artifact")}
     assert made == {"dist-core", "dist-package", "sbom"}
     for name, flow in WORKFLOWS.items():
         assert flow["permissions"] == {"contents": "read"}, name
-        others = [job for job in flow["jobs"].values() if job is not publish]
+        others = [job for key, job in flow["jobs"].items() if key != "publish"]
         assert not [job for job in others if "permissions" in job], name
 
 
