@@ -145,10 +145,10 @@ def test_calibration_feeds_the_states_that_a_stream_reaches() -> None:
     filled = [int(one.inputs["cache_last_channel_len"][0]) for one in calls]
     assert len(set(filled)) == 1 or max(filled) > 0
     many = calibration_data(Model.open(MODEL), CalibrationSettings(calibration="code", samples=640))
-    filled = [int(one.inputs["cache_last_channel_len"][0]) for one in batches(many, 1)]
-    assert min(filled) == 0
-    assert max(filled) == 70  # the whole memory
-    late = next(one for one in batches(many, 1) if one.inputs["cache_last_channel_len"][0] == 70)
+    fed = {int(one.inputs["cache_last_channel_len"][0]): one for one in batches(many, 1)}
+    assert min(fed) == 0
+    assert max(fed) == 70  # the whole memory
+    late = fed[70]
     assert np.abs(late.inputs["cache_last_channel"]).min(axis=(0, 1, 3)).max() > 0
 
 

@@ -14,7 +14,7 @@ from tests.onnx_text import write_onnx
 from tests.slurm_cluster import TRTW
 from tests.texts import held
 
-SHAPES = ("--dim", "batch=1:4:24", "--seed", 7)
+SHAPES = ("--dim", "batch=1:4:11", "--seed", 7)
 
 
 @pytest.fixture(autouse=True)

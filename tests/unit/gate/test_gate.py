@@ -9,6 +9,8 @@ from tests.in_app import json_of, stderr_of, trtw
 from tests.onnx_text import write_onnx
 from tests.texts import held, refused
 
+from trt_workbench.backends.measuring import SamplingLimits
+from trt_workbench.bench.config import RepetitionSettings
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.gate.config import load_gate
 from trt_workbench.gate.document import GateCheck, GateDocument
@@ -55,8 +57,9 @@ def test_a_score_is_judged_by_its_limit_and_its_baseline(scores: tuple[Path, str
 
 
 def test_wrong_outputs_and_slow_calls_fail_and_the_rest_is_still_checked(
-    twice: Path, tmp_path: Path, outside_backend: Any
+    twice: Path, tmp_path: Path, outside_backend: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(RepetitionSettings, "slice_limits", lambda _: SamplingLimits(1, 0.01, 2, 100))
     outside_backend("faulty", "tests.faulty_backend:FaultyBackend")
     verify = "verify: {backend: faulty, quick: true, options: {fault: stuck}}"
     found = gate(tmp_path, f"model: {twice}\n{verify}\nlatency: {{backends: ort-cpu, at_most_ms: 0.000001}}\n", code=1)
