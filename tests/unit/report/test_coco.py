@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable
 from html.parser import HTMLParser
@@ -49,7 +50,7 @@ def test_the_page_is_whole_and_needs_no_other_file(make_run: Callable[..., Path]
     checker.feed(page)
     assert checker.open == []
     assert len(checker.sources) == 1 + 3 * PER_GROUP
-    assert page.count('<svg role="img"') == 3
+    assert page.count('<svg role="img"') == 4
     assert all(source.startswith("data:image/") for source in checker.sources)
     assert "circle &lt;b&gt;" in page
     assert "circle <b>" not in page
@@ -76,6 +77,7 @@ def test_plots_are_pictures(make_run: Callable[..., Path]) -> None:
     plots = sorted((run / "plots").glob("*.*"))
     assert [path.name for path in plots] == [
         "confusion_matrix.png",
+        "figures.svg",
         "latency_histogram.svg",
         "per_class_ap.svg",
         "precision_recall.svg",
@@ -255,7 +257,7 @@ def test_the_interval_stands_beside_the_figure(make_run: Callable[..., Path]) ->
     assert "not a range for other images" in said
     assert "would give" not in said
     page = write_report(run).read_text(encoding="utf-8")
-    assert page.count("0.4510 to 0.5490") == 2  # on the card and in the table
+    assert page.count("0.4510 to 0.5490") == 3  # on the card, in the picture and in the table
 
 
 def test_a_confusion_matrix_of_80_classes_is_cut_down_to_what_can_be_read() -> None:
@@ -293,3 +295,23 @@ def test_a_run_without_faults_has_no_section_of_them(make_run: Callable[..., Pat
 def test_a_fault_of_an_image_without_a_record_is_a_changed_run(make_run: Callable[..., Path]) -> None:
     with pytest.raises(UsageProblem, match="has no record"):
         write_report(make_run(faults=[{**FAULT, "image_id": 99}]))
+
+
+def test_figures_are_dots_with_intervals_and_many_classes_show_both_ends(make_run: Callable[..., Path]) -> None:
+    run = make_run()
+    metrics, curves = run / "metrics.json", run / "curves.json"
+    for file, rows in ((metrics, "per_class"), (curves, "classes")):
+        document = json.loads(file.read_text())
+        row = document[rows][0]
+        document[rows] = [
+            {**row, "category_id": at, "name": f"c{at:02}", "AP": at / 100, "ground_truths": 19 if at < 5 else 20}
+            for at in range(40)
+        ]
+        document |= {"AP_ci95": [0.4, 0.6], "resamples": 1000}
+        file.write_text(json.dumps(document))
+    write_report(run)
+    figures, bars = ((run / "plots" / name).read_text() for name in ("figures.svg", "per_class_ap.svg"))
+    assert "<title>AP: 0.5000 (0.4000 to 0.6000)</title>" in figures
+    shown = re.findall(r">(c\d\d) \(20\)<", bars)
+    assert sorted(shown) == [f"c{at:02}" for at in (*range(5, 15), *range(30, 40))]
+    assert "the best and the weakest 10 of 35" in bars

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from trt_workbench.core.counts import counted
 from trt_workbench.report.hover import listed, say_columns, say_rows
-from trt_workbench.report.style import ACCENT, INK, PALETTE, by_powers, figure, label, legend_below
+from trt_workbench.report.style import ACCENT, INK, PALETTE, WIDE, by_powers, figure, label, legend_below
 from trt_workbench.vision.artefacts import LONGEST_NAME, CocoArtefacts
-from trt_workbench.vision.document import STAGES
+from trt_workbench.vision.document import LEAST_ANNOTATIONS, STAGES
+from trt_workbench.vision.lvis import figures_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,12 +24,13 @@ READABLE_CLASSES = 12
 # Rows of a confusion matrix that leave room for the names and numbers.
 _MATRIX_CLASSES = 20
 # Bars of classes at each end, where there are more than twice as many.
-_END_BARS = 60
+_END_BARS = 10
 
 
 def write_plots(run: CocoArtefacts, folder: Path) -> dict[str, Path]:
     """Write every plot, SVG except the matrix, and return their paths by name."""
     plots = {
+        "figures": _figures,
         **({"precision_recall": _precision_recall} if run.curves["recall"] else {}),
         "per_class_ap": _per_class_ap,
         "confusion_matrix": _confusion_matrix,
@@ -38,6 +40,25 @@ def write_plots(run: CocoArtefacts, folder: Path) -> dict[str, Path]:
     for name, draw in plots.items():
         draw(run, paths[name])
     return paths
+
+
+def _figures(run: CocoArtefacts, path: Path) -> None:
+    """Draw the figures of the rules as dots, each with its interval."""
+    metrics = cast("dict[str, Any]", run.metrics)
+    known = [name for name in figures_of(run.task, metrics) if metrics[name] is not None]
+    with figure(path, width=WIDE, height=1.0 + 0.22 * len(known)) as axes:
+        words = {}
+        for place, name in enumerate(known):
+            ends = metrics.get(f"{name}_ci95")
+            if ends:
+                axes.plot(ends, [place, place], color=ACCENT, linewidth=2.5, alpha=0.5, solid_capstyle="round")
+            axes.scatter([metrics[name]], [place], 30, color=ACCENT, zorder=3)
+            words[place] = f"{name}: {metrics[name]:.4f}" + (f" ({ends[0]:.4f} to {ends[1]:.4f})" if ends else "")
+        say_rows(axes, words)
+        axes.set_yticks(range(len(known)), known)
+        axes.set(xlim=(-0.02, 1.02), ylim=(len(known) - 0.4, -0.6))
+        axes.set_title(f"{run.task.rules} figures; lines are 95 % intervals")
+        axes.grid(visible=False, axis="y")
 
 
 def _precision_recall(run: CocoArtefacts, path: Path) -> None:
@@ -74,9 +95,11 @@ def _per_class_ap(run: CocoArtefacts, path: Path) -> None:
     name, second = run.task.shown
     known = [row for row in cast("list[dict[str, Any]]", run.metrics["per_class"]) if row[name] is not None]
     known.sort(key=lambda row: row[name])
-    left_out = len(known) - 2 * _END_BARS
-    if left_out > 0:
-        known = known[:_END_BARS] + known[-_END_BARS:]
+    which = ""
+    if len(known) > 2 * _END_BARS:  # of those where one object cannot change AP by tenths, if there are any
+        known = [row for row in known if row["ground_truths"] >= LEAST_ANNOTATIONS] or known
+        which = f": the best and the weakest {_END_BARS} of {len(known)}" if len(known) > 2 * _END_BARS else ""
+        known = known[:_END_BARS] + known[max(_END_BARS, len(known) - _END_BARS) :]
     positions = range(len(known))
     with figure(path, height=max(2.5, 1.2 + 0.2 * len(known))) as axes:
         if any(row[second] is not None for row in known):
@@ -97,7 +120,6 @@ def _per_class_ap(run: CocoArtefacts, path: Path) -> None:
             },
         )
         axes.set(xlim=(0, 1), ylim=(-0.6, len(known) - 0.4), xlabel=run.task.figures[name])
-        which = f": the weakest and the best {_END_BARS}" if left_out > 0 else ""
         axes.set_title(f"{name} by class (annotations in brackets){which}")
         axes.grid(visible=False, axis="y")
         legend_below(axes)

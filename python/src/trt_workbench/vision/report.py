@@ -18,7 +18,7 @@ from trt_workbench.vision.gallery import build_faults, build_gallery
 from trt_workbench.vision.lvis import figures_of
 from trt_workbench.vision.operating import in_words
 from trt_workbench.vision.operating_plots import write_operating_plots
-from trt_workbench.vision.plots import READABLE_CLASSES, write_plots
+from trt_workbench.vision.plots import write_plots
 
 _CARDS = 3  # figures of a measure on top of the page
 _MOST_CLASSES = 1000  # in the table
@@ -59,7 +59,6 @@ def view(directory: Path) -> dict[str, Any]:
         "latency": latency,
         "latency_columns": _LATENCY_COLUMNS,
         "few": too_few(latency[0], _LATENCY_COLUMNS, "images") if latency else "",
-        "readable": READABLE_CLASSES,
         "plots": plots,
         "gallery": gallery,
         "faults": build_faults(run, folder / "gallery"),
