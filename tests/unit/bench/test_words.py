@@ -8,7 +8,7 @@ from tests.texts import held
 
 from trt_workbench.bench.cli import _show
 from trt_workbench.bench.view import tables
-from trt_workbench.bench.words import executed, machine, overall, problems, summary, unstable
+from trt_workbench.bench.words import executed, leaders, machine, overall, problems, summary, unstable
 from trt_workbench.core.artefacts import BenchArtefacts, BenchSettings, Cpu, Driver, Environment, Gpu, RunDocument
 from trt_workbench.core.records import Record
 
@@ -38,6 +38,16 @@ def test_the_winner_comes_first_and_what_failed_is_said() -> None:
     held(*words[1:])
     held(words[0])
     assert [sentence for sentence in summary(run, tables(run)) if "is fastest" in sentence]
+
+
+def test_what_is_unstable_in_every_repetition_is_not_called_the_fastest() -> None:
+    works = ("m b1", "m b2")
+    shaky = [one for work in works for one in repetitions("fast", 1.0, work, unstable=["throttled"])]
+    run = run_of([*shaky, *(one for work in works for one in repetitions("slow", 2.0, work))])
+    said = " ".join(summary(run, tables(run)) + leaders(tables(run)))
+    assert "fast has the lowest median" in said
+    assert "but none of its repetitions is stable; slow takes" in said
+    assert "astest" not in said
 
 
 @pytest.mark.parametrize(("runtimes", "told"), [(13, False), (14, True)])

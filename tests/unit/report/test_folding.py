@@ -37,6 +37,7 @@ def test_long_tables_alone_are_folded(page: str, expected: str) -> None:
 
 def test_every_page_is_folded_and_what_is_text_is_not() -> None:
     run = {"command": "<table>", "run_id": "1", "status": "complete", "machine": "m", "report": "r.html"}
+    run |= {"started_at": "now", "verdict": None}
     overview = {"runs": [run] * 40} | dict.fromkeys(
         ("said", "speed", "winners", "problems", "unstable", "accuracy"), ()
     )

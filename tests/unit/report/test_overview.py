@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from markdown_it import MarkdownIt
 from tests.records import record
 from tests.texts import refused
@@ -124,3 +125,27 @@ def test_a_run_that_was_cut_short_is_named(tmp_path: Path) -> None:
     with refused(UsageProblem):
         write_overview([run], tmp_path / "all")
     assert not (tmp_path / "all").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "file", "document", "pill"),
+    [
+        ("gate", "gate", {"schema_version": 1, "passed": True}, '<span class="pill good">passed</span>'),
+        ("eval-stream", "metrics", {"schema_version": 1, "passed": False}, '<span class="pill bad">failed</span>'),
+        (
+            "decide",
+            "decision",
+            {"schema_version": 1} | {"gate": {"passed": False}},
+            '<span class="pill bad">failed</span>',
+        ),
+        ("decide", "decision", {"schema_version": 1, "gate": None}, "\N{EN DASH}"),
+        ("profile", "profile", {"schema_version": 1}, "\N{EN DASH}"),
+    ],
+)
+def test_every_run_has_its_date_and_what_it_found(
+    tmp_path: Path, command: str, file: str, document: dict[str, Any], pill: str
+) -> None:
+    run = write_run(tmp_path / "run", command, **{file: document})
+    page = write_overview([run], tmp_path / "all").read_text(encoding="utf-8")
+    row = f'<td class="text">2026-11-22 12:00 UTC</td><td class="text">complete</td><td class="text">{pill}</td>'
+    assert row in page

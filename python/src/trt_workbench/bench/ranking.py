@@ -37,6 +37,11 @@ class Standing:
     unstable: int
     reasons: tuple[str, ...] = ()
 
+    @property
+    def all_unstable(self) -> bool:
+        """Whether no repetition is stable, so that it cannot be said to be the fastest."""
+        return self.unstable == self.repetitions
+
 
 def kept_records(records: Sequence[Record], least: int = 1) -> dict[str, dict[int, Record]]:
     """Return the measured repetitions by runtime and number.

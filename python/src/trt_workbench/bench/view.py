@@ -202,6 +202,8 @@ def _sentence(work: str, standings: Sequence[Standing]) -> str:
     if tied:
         opening = f"{work}: {best.runtime} has the lowest median, {figure}, but cannot be ranked above "
         opening += some(tied)
+    elif best.all_unstable:
+        opening = f"{work}: {best.runtime} has the lowest median, {figure}, but none of its repetitions is stable"
     else:
         opening = f"{work}: {best.runtime} is fastest, {figure}"
     if not beaten or (against := beaten[0].against_best) is None:

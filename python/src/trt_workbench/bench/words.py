@@ -117,7 +117,7 @@ def _crept(records: Sequence[Record]) -> int:
 
 def leaders(made: Sequence[Table]) -> list[str]:
     """Say who is fastest how often, where there is more than one workload to count."""
-    compared = [table for table in made if len(table.rows) > 1]
+    compared = [table for table in made if len(table.rows) > 1 and not table.rows[0].standing.all_unstable]
     if len(compared) < 2:
         return []
     alone = [table.rows[0].standing.runtime for table in compared if table.rows[1].standing.rank != 1]

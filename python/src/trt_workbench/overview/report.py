@@ -6,12 +6,12 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from trt_workbench.bench import Table, Winner, leaders, problems, tables, unstable, winners
 from trt_workbench.core.artefacts import command_of, foreign_files, read_bench_run, read_environment, run_document
 from trt_workbench.core.counts import counted
-from trt_workbench.core.documents import read_document
+from trt_workbench.core.documents import Open, read_document
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import foreign, write_text
 from trt_workbench.core.percent import share
@@ -31,6 +31,31 @@ _FIGURES: dict[str, Callable[[float], str]] = {
 }
 # With more workloads than this, who is fastest how often stands for the sentence of each.
 _MOST_SENTENCES = 3
+
+
+# The documents of commands that judge something.
+_JUDGING = {
+    "check-contract": "check.json",
+    "check-target": "check-target.json",
+    "decide": "decision.json",
+    "eval-stream": "metrics.json",
+    "gate": "gate.json",
+    "upgrade": "upgrade.json",
+    "verify": "verify.json",
+}
+
+
+class _Gate(Open):
+    passed: bool
+
+
+class _Judged(Open):
+    """What such a document says of the whole run, each in its own way."""
+
+    schema_version: Literal[1] = 1
+    verdict: str | None = None
+    passed: bool | None = None
+    gate: _Gate | None = None
 
 
 @dataclass
@@ -125,6 +150,8 @@ def _add(overview: Overview, directory: Path, command: str, output: Path, *, sev
             "command": command,
             "run_id": run.run_id,
             "status": run.status,
+            "started_at": run.started_at,
+            "verdict": _verdict(directory, command),
             "machine": environment.driver.gpu_names or environment.cpu.model,
             "report": os.path.relpath(directory / "report.html", output),
         }
@@ -145,6 +172,15 @@ def _add(overview: Overview, directory: Path, command: str, output: Path, *, sev
     elif command == "verify":
         found = read_document(directory / "verify.json", VerifyFindings)
         overview.problems += [_wrong(found)] if found["verdict"] == "wrong" else []
+
+
+def _verdict(directory: Path, command: str) -> str | None:
+    """Return what a run found in a word; None of a command that judges nothing."""
+    if command not in _JUDGING:
+        return None
+    found = read_document(directory / _JUDGING[command], _Judged)
+    passed = found.gate.passed if found.gate else found.passed
+    return found.verdict or (None if passed is None else "passed" if passed else "failed")
 
 
 def _of_run(table: Table, directory: Path) -> Table:
