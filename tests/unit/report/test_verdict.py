@@ -1,5 +1,6 @@
 """A verdict has one colour in every report."""
 
+import json
 import re
 from pathlib import Path
 from typing import get_args
@@ -8,6 +9,7 @@ import pytest
 from tests.kept_reports import checked_target, kept
 
 from trt_workbench.report.page import render
+from trt_workbench.report.reports import write_report
 from trt_workbench.report.verdict import tone
 from trt_workbench.stream.check.document import Verdict as CheckVerdict
 from trt_workbench.stream.gate_result import Verdict as GateVerdict
@@ -74,3 +76,13 @@ def test_only_the_shared_style_names_colours_of_verdicts() -> None:
     templates = Path(render.__code__.co_filename).parents[1].rglob("*.html.j2")
     named = re.compile(r"--(?:good|doubt|bad)(?:-ground)?:")
     assert [path.name for path in templates if named.search(path.read_text(encoding="utf-8"))] == ["page.html.j2"]
+
+
+@pytest.mark.parametrize("record", ["eval-llm/perplexity", "eval-stream/encoder-ort"])
+def test_a_part_of_a_run_has_not_passed(tmp_path: Path, record: str) -> None:
+    page = kept(tmp_path, record)
+    assert ANSWER.search(page.read_text(encoding="utf-8")).groups() == ("good", "good", "passed")  # type: ignore[union-attr]
+    metrics = page.parent / "metrics.json"
+    metrics.write_text(json.dumps(json.loads(metrics.read_text()) | {"status": "partial"}))
+    page = write_report(page.parent)
+    assert ANSWER.search(page.read_text(encoding="utf-8")).groups() == ("doubt", "doubt", "partial")  # type: ignore[union-attr]
