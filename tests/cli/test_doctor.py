@@ -24,8 +24,8 @@ def _nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("doubled_core")
 def test_the_core_and_an_absent_tensorrt_are_shown() -> None:
     found = findings(0)
-    assert found["C++ core"]["state"] == "absent"  # the double names no headers
-    assert "built without TensorRT headers" in found["C++ core"]["found"]
+    assert found["C++ core"]["state"] == "ok"
+    assert "TensorRT headers 10.16.1, opened TensorRT 10.16.1" in found["C++ core"]["found"]  # the double's own
     assert found["TensorRT"] == {
         "component": "TensorRT",
         "state": "absent",

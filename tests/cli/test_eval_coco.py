@@ -199,7 +199,7 @@ def test_help_names_every_option() -> None:
     assert result.exit_code == 0
     for option in (
         "--model",
-        "--images",
+        "--data",
         "--annotations",
         "--family",
         "--backend",

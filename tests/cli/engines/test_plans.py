@@ -127,7 +127,7 @@ def test_pickled_arrays_are_never_loaded(plan: Path, tmp_path: Path) -> None:
         ("infer-engine", "{plan}"),
         ("inspect-engine", "{plan}"),
         ("refit-engine", "{plan}", "{model}", "-o", "new.plan"),
-        ("eval-coco", "--backend", "trt", "--model", "{model}", "--images", "{model}", "--annotations", "{model}"),
+        ("eval-coco", "--backend", "trt", "--model", "{model}", "--data", "{folder}", "--annotations", "{model}"),
     ],
 )
 def test_what_is_missing_is_named_root_cause_first(
@@ -142,7 +142,7 @@ def test_what_is_missing_is_named_root_cause_first(
     native.native.cache_clear()
     monkeypatch.setattr("trt_workbench.engine.target.current_root", lambda: None)
     monkeypatch.setattr("trt_workbench.core.gpu._DEVICE_FILES", ())
-    call = [word.format(model=model, plan=plan) for word in words]
+    call = [word.format(model=model, plan=plan, folder=model.parent) for word in words]
 
     gpus()
     said = stderr_of(*call, code=3)

@@ -28,6 +28,8 @@ class Errors(NamedTuple):
 
 def errors_between(right: Sequence[str], found: Sequence[str]) -> Errors:
     """Return the fewest edits between both; where several ways are as short, one of them."""
+    if right == found:
+        return Errors(0, 0, 0)
     # for each prefix of `found`: edits, and the deletions and insertions among them
     row = [(place, 0, place) for place in range(len(found) + 1)]
     for number, part in enumerate(right, 1):
