@@ -35,6 +35,10 @@ _FIELDS: dict[str, set[str] | None] = {
 }
 
 
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 64  # beyond the queue Linux resets connections
+
+
 class Refused(Exception):
     """A status other than 200, and its message."""
 
@@ -71,7 +75,7 @@ class OpenAiServer:
     @contextmanager
     def running(self) -> Iterator[str]:
         """Serve, and yield the URL."""
-        server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        server = _Server(("127.0.0.1", 0), _handler(self))
         server.daemon_threads, server.block_on_close = True, False
         thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
         thread.start()

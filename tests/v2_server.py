@@ -156,6 +156,7 @@ class V2Server:
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
+    request_queue_size = 64  # rows that come at once connect at once; beyond the queue Linux resets them
 
     def __init__(self, *arguments: Any) -> None:
         self.open: list[Any] = []

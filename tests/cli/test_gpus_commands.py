@@ -137,6 +137,7 @@ def test_batches_that_end_workers_are_left_out_and_named(llm_folder: Callable[[s
 
 
 def test_what_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
     for words in (
         ("eval-llm", "--backends", "torch,ort-cpu", "--gpus", "all"),
         ("eval-llm", "--backends", "torch", "--gpus", "all", "--device", "cuda:1"),

@@ -17,7 +17,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--record", action="store_true", help="write the golden records anew")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")  # what it sets must not reach the tests of other packages in one process
 def workplace(tmp_path_factory: pytest.TempPathFactory, forking: object) -> Iterator[Path]:
     """The folder of all cases: models of the repository, an array of noise, the scenes that eval-coco draws."""
     folder = tmp_path_factory.mktemp("golden").resolve()
