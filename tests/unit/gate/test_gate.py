@@ -1,6 +1,8 @@
 """A gate calls the commands, judges by the limits of its file, and says the result in several formats."""
 
+import json
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,8 @@ from tests.texts import held, refused
 
 from trt_workbench.backends.measuring import SamplingLimits
 from trt_workbench.bench.config import RepetitionSettings
-from trt_workbench.core.errors import UsageProblem
+from trt_workbench.console.called import Finished, call_command
+from trt_workbench.core.errors import DeviceFailure, UsageProblem
 from trt_workbench.gate.config import load_gate
 from trt_workbench.gate.document import GateCheck, GateDocument
 from trt_workbench.gate.formats import junit, markdown
@@ -54,6 +57,36 @@ def test_a_score_is_judged_by_its_limit_and_its_baseline(scores: tuple[Path, str
     assert "is below 0.99" in check["text"]
     assert "more than 0.005" in check["text"]
     assert "figure 'APP'; did you mean AP" in gate(tmp_path, text.replace("{AP:", "{APP:"), code=2)["checks"][0]["text"]
+
+
+def test_a_score_of_what_was_left_when_a_device_failed_does_not_pass(
+    scores: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def half(*given: Any, **settings: Any) -> Finished[Any]:
+        return replace(call_command(*given, **settings), failure=DeviceFailure("A shard died. The rest is kept."))
+
+    monkeypatch.setattr("trt_workbench.gate.run.call_command", half)
+    (check,) = gate(tmp_path, f"model: shapes-yolov10\nscore:\n{scores[1]}", code=4)["checks"]
+    assert (check["passed"], check["text"]) == (False, "A shard died. The rest is kept.")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("images", 3, "was scored on other images (3, now 4)"),
+        ("annotations_sha256", "0" * 64, "was scored on other annotations"),
+        ("AP", None, "score.baseline: there is no figure 'AP'"),
+    ],
+)
+def test_a_baseline_that_cannot_be_compared_is_refused(
+    scores: tuple[Path, str], tmp_path: Path, key: str, value: Any, said: str
+) -> None:
+    run, settings = scores
+    document = json.loads((run / "metrics.json").read_text())
+    (document["dataset"] if key == "annotations_sha256" else document)[key] = value
+    (tmp_path / "other.json").write_text(json.dumps(document))
+    text = f"model: shapes-yolov10\nscore:\n{settings}  baseline: {tmp_path / 'other.json'}\n"
+    assert said in gate(tmp_path, text, code=2)["checks"][0]["text"]
 
 
 def test_wrong_outputs_and_slow_calls_fail_and_the_rest_is_still_checked(

@@ -79,24 +79,42 @@ def _scored(model: Path, part: ScorePart, place: Path) -> Found:
     done: Finished[CocoMetrics] = call_command(
         eval_coco, lambda run: read_document(run / METRICS, CocoMetrics), model, output=place, **part.settings
     )
-    figures: dict[str, Any] = dict(done.document)
+    if done.failure:
+        return str(done.failure), done.failure
     main = task_of(done.document["model"]["task"]).decided_by
-    problems = []
-    for name, least in part.at_least.items():
-        if not isinstance(figures.get(name), float):
-            known = [key for key, value in figures.items() if isinstance(value, float)]
-            raise UsageProblem(f"score.at_least: there is no figure {name!r}; {did_you_mean(name, known)}")
-        if figures[name] < least:
-            problems.append(f"{name} {figures[name]:.4f} is below {least}")
-    text = f"{main} {figures[main]:.4f} on {done.document['images']} images"
+    score = _figure(done.document, main, "score")
+    below = {name: (_figure(done.document, name, "score.at_least"), least) for name, least in part.at_least.items()}
+    problems = [f"{name} {value:.4f} is below {least}" for name, (value, least) in below.items() if value < least]
+    text = f"{main} {score:.4f} on {done.document['images']} images"
     if part.baseline:
-        file = part.baseline / METRICS if part.baseline.is_dir() else part.baseline
-        before: dict[str, Any] = dict(read_document(file, CocoMetrics))
-        loss = before[main] - figures[main]
-        text += f", loss {loss:.4f} against the baseline's {before[main]:.4f}"
+        before = _baseline(part.baseline, done.document)
+        known = _figure(before, main, "score.baseline")
+        loss = known - score
+        text += f", loss {loss:.4f} against the baseline's {known:.4f}"
         if loss > part.max_loss:
-            problems.append(f"{main} lost {loss:.4f}, more than {part.max_loss}, from {before[main]:.4f}")
+            problems.append(f"{main} lost {loss:.4f}, more than {part.max_loss}, from {known:.4f}")
     return _judged(problems, text)
+
+
+def _figure(found: CocoMetrics, name: str, place: str) -> float:
+    figures: dict[str, Any] = dict(found)
+    if not isinstance(figures.get(name), float):
+        known = [key for key, value in figures.items() if isinstance(value, float)]
+        raise UsageProblem(f"{place}: there is no figure {name!r}; {did_you_mean(name, known)}")
+    return float(figures[name])
+
+
+def _baseline(place: Path, found: CocoMetrics) -> CocoMetrics:
+    """Return the metrics of an earlier run on the same images. Raises UsageProblem."""
+    file = place / METRICS if place.is_dir() else place
+    before = read_document(file, CocoMetrics)
+    for name, one, other in (
+        ("images", before["images"], found["images"]),
+        ("annotations", before["dataset"]["annotations_sha256"], found["dataset"]["annotations_sha256"]),
+    ):
+        if one != other:
+            raise UsageProblem(f"score.baseline was scored on other {name} ({one}, now {other}): {file}")
+    return before
 
 
 def _timed(model: Path, part: LatencyPart, place: Path) -> Found:
