@@ -69,11 +69,7 @@ def merge_shards(shards: Shards, folder: Path, *, notes: Sequence[str] = ()) -> 
     count = 0
     for one in shards.runs:
         records = _records(one.directory)
-        if len(records) != one.document.whole["records"]:
-            raise UsageProblem(
-                f"records.jsonl has {len(records)} entries and shard.json says {one.document.whole['records']}; copy "
-                f"the shard again or run it again: {one.directory}"
-            )
+        one.require_count("records.jsonl", len(records), one.document.whole["records"])
         for record in records:
             if record.samples:
                 shutil.copyfile(samples_of(one.directory, record), folder / record.samples)

@@ -74,6 +74,14 @@ class ShardRun:
     document: ShardDocument
     run: RunDocument
 
+    def require_count(self, name: str, found: int, expected: int) -> None:
+        """Raise UsageProblem unless a file has as many entries as `shard.json` says."""
+        if found != expected:
+            raise UsageProblem(
+                f"{name} has {found:,} entries and shard.json says {expected:,}; copy the shard again or run it again: "
+                f"{self.directory}"
+            )
+
 
 @dataclass(frozen=True)
 class Shards:

@@ -131,11 +131,7 @@ def merge_shards(shards: Shards, folder: Path) -> dict[str, Any]:
 
 def _rows(one: ShardRun) -> list[TriedRow]:
     found: list[_Row] = read_lines(one.directory / "records.jsonl", _Row)
-    if len(found) + one.document.whole["left"] != one.document.done:
-        raise UsageProblem(
-            f"records.jsonl has {len(found)} entries and shard.json says {one.document.done}; copy the shard again or "
-            f"run it again: {one.directory}"
-        )
+    one.require_count("records.jsonl", len(found), one.document.done - one.document.whole["left"])
     return [TriedRow(line.row, line.failures) for line in found]
 
 

@@ -16,7 +16,6 @@ from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.hashing import hash_arrays
 from trt_workbench.core.shard_files import (
     ShardDocument,
-    ShardRun,
     Shards,
     circumstances,
     done_before,
@@ -131,7 +130,7 @@ def merge_shards(shards: Shards, folder: Path, *, notes: Sequence[str] = (), tog
     tables = []
     for one in shards.runs:
         tables.append(read_predictions(one.directory / "predictions.json", task))
-        _require_count(one, "predictions.json", len(tables[-1]), one.document.whole["detections"])
+        one.require_count("predictions.json", len(tables[-1]), one.document.whole["detections"])
         read.add(**one.document.whole["read"])
     detections = DetectionTable.joined(tables)
     del tables
@@ -197,7 +196,7 @@ def _measured(shards: Shards, *, together: bool) -> tuple[NDArray[np.int64], Loo
     stages, ids = np.zeros((items, len(STAGES))), list[int]()
     for one in shards.runs:
         records: list[ShardImage] = read_lines(one.directory / "records.jsonl", ShardImage)
-        _require_count(one, "records.jsonl", len(records), one.document.done)
+        one.require_count("records.jsonl", len(records), one.document.done)
         # of a half shard's images only the order counts
         place = slice(one.document.first, one.document.first + len(records))
         ids += [record["image_id"] for record in records]
@@ -212,11 +211,3 @@ def _measured(shards: Shards, *, together: bool) -> tuple[NDArray[np.int64], Loo
         raise UsageProblem(f"The shards' images overlap; records.jsonl was changed: {shards.runs[0].directory}")
     wall_s = (max if together else sum)(one.document.whole["wall_s"] for one in shards.runs)
     return np.array(ids, np.int64), LoopResult(done, sizes, stages, wall_s, interrupted=not done.all())
-
-
-def _require_count(one: ShardRun, name: str, found: int, expected: int) -> None:
-    if found != expected:
-        raise UsageProblem(
-            f"{name} has {found:,} entries and shard.json says {expected:,}; copy the shard again or run it again: "
-            f"{one.directory}"
-        )
