@@ -8,9 +8,7 @@ from pathlib import Path
 from trt_workbench.decide.document import BASELINE, Compiles, DecisionRow
 from trt_workbench.engine.profiles import batch_profile
 from trt_workbench.model.opened import Model
-from trt_workbench.target import SERVED, architectures, check_targets, require_compiler
-
-TIME_LIMIT_S = 1800.0
+from trt_workbench.target import SERVED, TIME_LIMIT_S, architectures, check_targets, require_compiler
 
 
 def require_targets(targets: Sequence[str]) -> None:

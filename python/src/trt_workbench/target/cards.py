@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 from trt_workbench.core.errors import UsageProblem, did_you_mean
 
+TIME_LIMIT_S = 1800.0
+"""Of one build, unless another is asked for."""
+
 # By NVIDIA's list of CUDA GPUs (developer.nvidia.com/cuda-gpus); a suffix such as Ti or Super changes nothing.
 _CARDS = {
     "sm70": ("v100", "titanv"),

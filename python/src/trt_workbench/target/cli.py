@@ -24,6 +24,7 @@ from trt_workbench.console.options import spelled
 from trt_workbench.console.progress import waiting
 from trt_workbench.core.errors import CheckFailed
 from trt_workbench.engine.build_options import BuildOptions, MaxBatch, Profiles
+from trt_workbench.target.cards import TIME_LIMIT_S
 
 if TYPE_CHECKING:
     from trt_workbench.engine.options import BuildSettings
@@ -39,7 +40,9 @@ def check_target(
     ] = "rtx5090",
     profiles: Profiles = None,
     max_batch: MaxBatch = None,
-    time_limit: Annotated[float, typer.Option(min=0.001, max=1e6, help="Time limit of one build in seconds.")] = 1800.0,
+    time_limit: Annotated[
+        float, typer.Option(min=0.001, max=1e6, help="Time limit of one build in seconds.")
+    ] = TIME_LIMIT_S,
     output: OutputOption = None,
     as_json: JsonOption = False,
     debug: DebugOption = False,
