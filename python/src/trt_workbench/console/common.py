@@ -5,6 +5,7 @@ from __future__ import annotations
 import _thread
 import errno
 import functools
+import gc
 import json
 import os
 import re
@@ -130,6 +131,9 @@ def handled(command: Callable[..., R]) -> Callable[..., R]:
 
     @functools.wraps(command)
     def guarded(**kwargs: Any) -> R:
+        if not gc.isenabled():  # `trtw` starts so
+            gc.freeze()
+            gc.enable()
         before = _kept()  # of another command of this process
         heard: list[int] = []
         fail = functools.partial(_fail, before=before, heard=heard, debug=bool(kwargs.get("debug")))
