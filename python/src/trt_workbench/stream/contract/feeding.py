@@ -89,7 +89,7 @@ _LEAST_DEVIATION = 1e-5
 
 
 def normalize(contract: Contract, chunk: NDArray[Any], valid: int) -> None:
-    """Give each feature of a chunk the mean 0 and the deviation 1, as `chunking.normalize` says.
+    """Give each feature of a chunk the mean 0 and the deviation 1, as `chunking.normalize` says and NeMo does.
 
     Args:
         contract: of the model.
@@ -99,7 +99,7 @@ def normalize(contract: Contract, chunk: NDArray[Any], valid: int) -> None:
     count = valid if contract.chunking.normalize == "valid" else chunk.shape[-1]
     own = chunk[..., :count]
     own -= own.mean(-1, keepdims=True)
-    own /= own.std(-1, keepdims=True) + _LEAST_DEVIATION
+    own /= own.std(-1, keepdims=True, ddof=int(count > 1)) + _LEAST_DEVIATION  # a single frame becomes 0
     chunk[..., count:] = contract.chunking.left_fill
 
 

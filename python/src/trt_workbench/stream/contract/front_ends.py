@@ -28,7 +28,7 @@ def front_end(kind: str, samples: Floats, bins: int) -> Floats:
         samples: [N], between -1 and 1.
         bins: mel bands.
     """
-    return _FRONT_ENDS[kind](samples, bins)
+    return _FRONT_ENDS[kind](samples, bins) if samples.size else np.zeros((bins, 0), np.float32)
 
 
 def _kaldi(samples: Floats, bins: int) -> Floats:
