@@ -44,6 +44,19 @@ def test_files_that_are_no_flac(flac: Path, tmp_path: Path) -> None:
             read_audio(path, offset, duration)
 
 
+def test_a_wav_that_was_cut_is_refused_and_one_from_a_pipe_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "a.wav"
+    write_wav(path, SAMPLES)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-200])
+    assert len(read_audio(path, 0.25, 0.5)[0]) == 8000
+    for part in ((0.0, None), (0.5, 0.5)):
+        with refused(UsageProblem):
+            read_audio(path, *part)
+    path.write_bytes(whole[:40] + b"\xff" * 4 + whole[44:])
+    assert np.array_equal(read_audio(path)[0], (SAMPLES * 32767).astype("<i2").astype(np.float32) / 2**15)
+
+
 def test_flac_needs_its_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "soundfile", None)
     with refused(ComponentMissing):

@@ -16,6 +16,8 @@ from trt_workbench.core.launcher import task
 
 _FLAC = ".flac"
 AUDIO_SUFFIXES = (".wav", _FLAC)
+# Who writes a WAV into a pipe does not know its end, and says about as many samples as the header can.
+_OPEN_END = 2**30 - 2**16
 
 
 class _Part(NamedTuple):
@@ -50,7 +52,8 @@ def read_audio(
     except (wave.Error, EOFError, OSError, RuntimeError) as error:
         kind = "FLAC" if is_flac else "WAV"
         raise UsageProblem(
-            f"The file cannot be read as {kind} ({str(error) or 'it ends too early'}): {path}"
+            f"The file cannot be read as {kind} ({str(error) or 'it ends too early'}); audio is WAV of 16-bit PCM, or "
+            f"FLAC in a file called .flac: {path}"
         ) from error
     start, count = _part(offset, duration, part.rate, part.whole)
     # a duration is written with a few digits
@@ -91,7 +94,10 @@ def _wav(opened: BinaryIO, path: Path, offset: float, duration: float | None, mo
         start, count = _part(offset, duration, rate, whole)
         if 0 < start < whole:
             file.setpos(start)
-        data = file.readframes(min(count, whole, most)) if start < whole else b""
+        wanted = min(count, whole - start, most) if start < whole else 0
+        data = file.readframes(wanted) if wanted > 0 else b""
+    if len(data) < 2 * wanted and whole < _OPEN_END:
+        raise EOFError
     return _Part(np.frombuffer(data[: len(data) // 2 * 2], "<i2").astype(np.float32) / np.float32(2**15), rate, whole)
 
 
