@@ -111,7 +111,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return the end of a message about an unknown name: the similar names, else all names."""
     names = list(known)
     near = difflib.get_close_matches(name, names, n=2)
-    return f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(names)}."
+    return f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(names) or 'none'}."
 
 
 def printable(text: str, limit: int = LONGEST) -> str:

@@ -98,6 +98,16 @@ def test_constants_are_fed_as_they_are() -> None:
     assert (fed.shape, fed.dtype, fed.item()) == ((), np.int64, 16000)
 
 
+def test_a_constant_is_a_number_that_its_type_holds() -> None:
+    document: Any = contract_of("attention")
+    document["inputs"]["of"] = {"dtype": "int32", "shape": [], "role": "constant", "value": "a", "values": {"a": 1}}
+    one = Contract.model_validate({**document, "schema_version": 3})
+    assert one.constants({"of": -3}) == {"of": -3}
+    for values in ({"of": 1.5}, {"of": 3e9}, {"of": float("inf")}, {"of": float("nan")}, {"other": 1}):
+        with refused(UsageProblem):
+            one.constants(values)
+
+
 def test_counters_and_masks_follow_from_the_place_of_a_chunk() -> None:
     one = Contract.model_validate(counted_contract())
     signal = np.zeros((2, 9, 3), np.float32)

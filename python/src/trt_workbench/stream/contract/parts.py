@@ -72,6 +72,14 @@ def _names(kind: type[Strict]) -> list[str]:
 
 
 Name = Annotated[str, Field(min_length=1, max_length=500)]
+# Least and largest values of whole numbers that a float holds.
+_WHOLE = {
+    "int64": (-(2**53), 2**53),
+    "int32": (-(2**31), 2**31 - 1),
+    "int8": (-128, 127),
+    "uint8": (0, 255),
+    "bool": (0, 1),
+}
 Dtype = Literal["float32", "float16", "bfloat16", "float64", "int64", "int32", "int8", "uint8", "bool"]
 Axis = Annotated[int, Field(ge=0, le=31)]
 Frames = Annotated[int, Field(ge=0, le=2**31 - 1)]
@@ -145,12 +153,18 @@ class Constant(TensorOf):
         return self
 
     def number(self, value: float | str | None = None) -> float:
-        """Return the number of a value, by default the own one. Raises ValueError for a name that has none."""
+        """Return the number of a value, by default the own one.
+
+        Raises:
+            ValueError: a name has none, or the type does not hold it.
+        """
         asked = self.value if value is None else value
         if isinstance(asked, str):
             if asked not in self.values:
                 raise ValueError(f"there is no value {asked!r}; {did_you_mean(asked, self.values)}")
-            return self.values[asked]
+            asked = self.values[asked]
+        if (held := _WHOLE.get(self.dtype)) and not (asked % 1 == 0 and held[0] <= asked <= held[1]):
+            raise ValueError(f"{self.dtype} does not hold the value {asked:g}")
         return asked
 
 
