@@ -51,6 +51,7 @@ class Vocabulary:
         if not self.pieces:
             raise UsageProblem(f"The tokens file is empty: {path}")
         written = {number: piece for number, piece in self.pieces.items() if not _SPECIAL.fullmatch(piece)}
+        self._bytes = {int(byte[1], 16) for byte in map(_BYTE.fullmatch, self.pieces.values()) if byte}
         self._by_piece = {piece.replace(" ", WORD_START): number for number, piece in written.items()}
         self._longest = max(map(len, self._by_piece), default=0)
 
@@ -89,8 +90,11 @@ class Vocabulary:
 
     def unwritten(self, text: str) -> str:
         """Return the characters of a text that no piece writes, each once."""
-        known = self._by_piece
-        return "".join(dict.fromkeys(piece for piece in self.split(text) if piece not in known and piece != WORD_START))
+        pieces = dict.fromkeys(piece for piece in self.split(text) if piece not in self._by_piece)
+        return "".join(one for one in pieces if one != WORD_START and not self._writes_bytes_of(one))
+
+    def _writes_bytes_of(self, character: str) -> bool:
+        return self._bytes.issuperset(character.encode("utf-8", "surrogatepass"))
 
     def _split(self, left: str) -> Iterator[str]:
         while left:
