@@ -110,6 +110,24 @@ def test_the_server_says_less_than_triton(model: Path) -> None:
         assert session.record()["max_batch_size"] is None
 
 
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"max_batch_size": "many"},
+        {"parameters": {"trtw.model": 1}},
+        {"parameters": [1]},
+        {"instance_group": [1]},
+        {"dynamic_batching": 3},
+    ],
+)
+def test_a_configuration_of_another_form_is_refused(
+    model: Path, document: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(V2Server, "configured", lambda _: document)
+    with V2Server(model).running() as url, refused(DeviceFailure):
+        V2Backend().load(model, SessionOptions(extra={"url": url}))
+
+
 def test_sizes_that_the_server_fixes_are_fixed(model: Path) -> None:
     fixed = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [2, 4]}]}
     with served(V2Server(model, specs=fixed)) as session:
@@ -238,6 +256,7 @@ def test_an_answer_in_drops_has_the_same_limit(model: Path) -> None:
         b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]",
         b"HTTP/1.1 302 Found\r\nLocation: /\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 90000\r\n\r\n" + b"[" * 90_000,
     ],
 )
 def test_what_is_no_server_of_the_protocol_is_refused(model: Path, answer: bytes) -> None:

@@ -39,7 +39,8 @@ def as_numbers(array: NDArray[Any]) -> list[Any]:
 def from_numbers(name: str, data: Any, dtype: str, shape: Sequence[int]) -> NDArray[Any]:
     """Return an output that came as a list, flat or nested. Raises DeviceFailure if it is not what it says."""
     try:
-        found = np.array(data, numpy_dtype(dtype)).reshape(tuple(shape))
+        with np.errstate(over="ignore"):  # infinity, which is looked for in every output
+            found = np.array(data, numpy_dtype(dtype)).reshape(tuple(shape))
     except (TypeError, ValueError, OverflowError) as error:
         raise _broken(name, dtype, shape, str(error)) from error
     return found

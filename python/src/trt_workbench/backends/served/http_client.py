@@ -33,7 +33,7 @@ class HttpAnswer:
         """Return the body's JSON; None where it is none."""
         try:
             return json.loads(self.body)
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
 
     @property

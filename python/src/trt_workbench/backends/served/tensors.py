@@ -5,11 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field, ValidationError
 
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.served.datatypes import NUMPY
+from trt_workbench.core.documents import Open
 from trt_workbench.core.errors import DeviceFailure, UsageProblem
+
+
+class ServedConfig(Open):
+    """Triton's configuration of a model, as far as it is read."""
+
+    max_batch_size: int = 0
+    dynamic_batching: dict[str, Any] | None = None
+    ensemble_scheduling: dict[str, Any] | None = None
+    instance_group: tuple[dict[str, Any], ...] = ()
+    parameters: Annotated[Mapping[str, Mapping[str, Any]], Field(default_factory=dict)]
 
 
 @dataclass(frozen=True)
@@ -30,38 +43,51 @@ class ServedModel:
     platform: str
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
-    config: Mapping[str, Any] | None = None
+    config: ServedConfig | None = None
 
     @property
     def largest_batch(self) -> int | None:
         """The most rows of a call; None where the server does not say."""
-        most = int((self.config or {}).get("max_batch_size", 0))
-        return most or None
+        return (self.config and self.config.max_batch_size) or None
 
     @property
     def shares_batches(self) -> bool:
         """Whether calls may share a batch. Without a configuration that is not known, and so it is assumed."""
         if self.config is None:
             return True
-        return any(name in self.config for name in ("dynamic_batching", "ensemble_scheduling"))
+        return self.config.dynamic_batching is not None or self.config.ensemble_scheduling is not None
 
     def record(self) -> dict[str, Any]:
         """Return it as JSON values."""
-        config = self.config or {}
-        groups = config.get("instance_group") or []
+        config = self.config or ServedConfig(parameters={})
         return {
             "model": self.name,
             "model_version": self.version,
             "platform": self.platform,
             "max_batch_size": self.largest_batch,
-            "dynamic_batching": config.get("dynamic_batching"),
+            "dynamic_batching": config.dynamic_batching,
             "exported": {
                 key: one.get("string_value")
-                for key, one in sorted((config.get("parameters") or {}).items())
+                for key, one in sorted(config.parameters.items())
                 if key.startswith("trtw.") and key != "trtw.document"
             },
-            "instances": [{key: one.get(key) for key in ("kind", "count", "gpus")} for one in groups],
+            "instances": [{key: one.get(key) for key in ("kind", "count", "gpus")} for one in config.instance_group],
         }
+
+
+def read_config(document: Any) -> ServedConfig | None:
+    """Return what a server answers for a model's configuration; None where it has none.
+
+    Raises:
+        DeviceFailure: it is not of Triton's form.
+    """
+    if not isinstance(document, dict):
+        return None
+    try:
+        return ServedConfig.model_validate(document)
+    except ValidationError as error:
+        place = ".".join(map(str, error.errors()[0]["loc"]))
+        raise DeviceFailure(f"The server's configuration of the model is not of Triton's form, at {place}.") from error
 
 
 def read_tensors(listed: Any, what: str) -> tuple[TensorSpec, ...]:

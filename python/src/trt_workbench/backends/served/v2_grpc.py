@@ -12,7 +12,7 @@ from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.served.address import Address, token
 from trt_workbench.backends.served.datatypes import NUMPY, PROTOCOL, from_bytes
 from trt_workbench.backends.served.failures import no_answer, refused_token, too_slow
-from trt_workbench.backends.served.tensors import ServedModel, read_tensors
+from trt_workbench.backends.served.tensors import ServedModel, read_config, read_tensors
 from trt_workbench.backends.served.v2_protocol import Outputs, ServerFacts
 from trt_workbench.core.errors import ComponentMissing, DeviceFailure, UsageProblem
 from trt_workbench.core.launcher import task
@@ -75,7 +75,7 @@ class GrpcProtocol:
             read_tensors([{"name": t.name, "datatype": t.datatype, "shape": list(t.shape)} for t in tensors], kind)
             for tensors, kind in ((found.inputs, "input"), (found.outputs, "output"))
         )
-        return ServedModel(name, version, found.platform, inputs, outputs, config.get("config"))
+        return ServedModel(name, version, found.platform, inputs, outputs, read_config(config.get("config")))
 
     def infer(
         self, name: str, version: str, inputs: Mapping[str, NDArray[Any]], outputs: Sequence[TensorSpec]

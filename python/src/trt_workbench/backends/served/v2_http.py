@@ -15,7 +15,7 @@ from trt_workbench.backends.served.address import Address
 from trt_workbench.backends.served.datatypes import NUMPY, PROTOCOL, as_numbers, from_bytes, from_numbers
 from trt_workbench.backends.served.failures import refuse_status
 from trt_workbench.backends.served.http_client import HttpAnswer, HttpClient
-from trt_workbench.backends.served.tensors import ServedModel, read_tensors
+from trt_workbench.backends.served.tensors import ServedModel, read_config, read_tensors
 from trt_workbench.backends.served.v2_protocol import Outputs, ServerFacts
 from trt_workbench.core.errors import DeviceFailure
 
@@ -71,7 +71,7 @@ class HttpProtocol:
             str(found.get("platform", "")),
             read_tensors(found.get("inputs"), "input"),
             read_tensors(found.get("outputs"), "output"),
-            config if isinstance(config, dict) else None,
+            read_config(config),
         )
 
     def infer(
@@ -122,6 +122,6 @@ def _outputs(answer: HttpAnswer, address: Address) -> Outputs:
             else:
                 found[name] = from_bytes(name, rest[:blob], dtype, shape)
                 rest = rest[blob:]
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise DeviceFailure(f"The server's answer is not of the protocol's form ({error!r}): {address}") from error
     return Outputs(found, str(head.get("model_version") or ""))
