@@ -99,6 +99,7 @@ def test_what_is_missing_or_there_twice(coco: Any, sharded: Any) -> None:
     held(stderr_of("merge", first, last, first, "-o", coco.root / "merged", "--partial"))
     held(stderr_of("merge", coco.images, "-o", coco.root / "merged"))
     held(stderr_of("merge", coco.root / "nowhere", "-o", coco.root / "merged"))
+    held(stderr_of("merge", first, last, "-o", last, "--partial"))
     assert not (coco.root / "merged").exists()
 
 
@@ -167,6 +168,10 @@ def test_damaged_shards_are_refused(coco: Any, sharded: Any) -> None:
     held(damaged("predictions.json", (first / "predictions.json").read_text()[:-3]))
     held(damaged("predictions.json", "[\n]\n"))
     held(damaged("predictions.json", '{"a": 1}'))
+    held(damaged("env.json", None))
+    held(damaged("env.json", "{"))
+    known = json.loads((other / "shard.json").read_text())
+    held(damaged("shard.json", json.dumps({**known, "index": 0})))
     coco.rewrite(info={"changed": True})
     held(stderr_of("merge", first, other, "-o", merged))
     assert not merged.exists()

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 from pydantic import NonNegativeInt, PositiveInt
 
 from trt_workbench import __version__
-from trt_workbench.core.artefacts import RunDocument, run_document
+from trt_workbench.core.artefacts import RunDocument, read_environment, run_document
 from trt_workbench.core.counts import counted, plural
 from trt_workbench.core.documents import Strict, read_document, write_json
 from trt_workbench.core.environment import cpu_report, git_revision, installed_packages
@@ -120,8 +120,13 @@ class Shards:
         )
 
     def write(self, folder: Path, *, merged_here: bool = False) -> None:
-        """Write `shards.json`, and unless all ran here for this run, the `env.json` of the first one's machine."""
+        """Write `shards.json`, and unless all ran here for this run, the `env.json` of the first one's machine.
+
+        Raises:
+            UsageProblem: that is absent or damaged.
+        """
         if not merged_here:
+            read_environment(self.runs[0].directory)
             shutil.copyfile(self.runs[0].directory / "env.json", folder / "env.json")
         rows = [
             {
@@ -220,6 +225,13 @@ def read_shards(places: Sequence[Path], *, partial: bool) -> Shards:
             f"{counted(len(missing), 'shard')} of {base.document.count} {'is' if len(missing) == 1 else 'are'} "
             f"missing: {absent}. Run "
             "them, or pass --partial to merge the rest."
+        )
+    blocks = [one.document for one in runs]
+    overlap = any(other.first < one.end for one, other in itertools.pairwise(blocks))
+    if overlap or (not missing and sum(one.done for one in blocks) != base.document.items):
+        raise UsageProblem(
+            f"The blocks of these shards do not make {counted(base.document.items, base.document.unit)} once; a "
+            f"shard.json was changed: {', '.join(str(one.directory) for one in runs[:3])}"
         )
     return Shards(tuple(runs), tuple(missing))
 

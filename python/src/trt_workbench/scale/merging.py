@@ -84,6 +84,10 @@ def merge_into(shards: Shards, output: Path | None) -> tuple[dict[str, Any], Pat
         UsageProblem: as the command's own function, or the folder cannot be used.
     """
     merging = merging_of(shards)
+    if output and output.resolve() in [one.directory.resolve() for one in shards.runs]:
+        raise UsageProblem(
+            f"The output folder is one of the shards, which the run would replace; choose another: {output}"
+        )
     with run_directory(shards.first.command, output) as run:
         metrics = merging.merge(shards, run.path)
         shards.write(run.path)
