@@ -29,6 +29,8 @@ Arrays = dict[str, NDArray[Any]]
 # Why a request is refused, as Triton puts it.
 _TOO_LARGE = "inference request batch-size must be <= {} for '{}'"
 
+_CROWD = 8
+
 
 @dataclass
 class V2Server:
@@ -44,7 +46,8 @@ class V2Server:
         most: rows of a batch.
         wait_s: how long a call waits for others, to run as one batch with them; 0 for no batching.
         fault: "rows rotated" in merged batches, "reversed batch", "another version", "no output", "short", "not json",
-            "dies" (closes every connection from the third call on), "fails", "busy".
+            "dies" (closes every connection from the third call on), "resets" (those of more than eight), "fails",
+            "busy".
         slow_s: how long each call takes longer.
         specs: what replaces the description of tensors, such as `{"inputs": [...]}`.
     """
@@ -207,7 +210,8 @@ def _handler(server: V2Server) -> type[BaseHTTPRequestHandler]:
                 self._json({"error": f"not found: {self.path}"}, http.HTTPStatus.NOT_FOUND)
 
         def _infer(self, body: bytes) -> None:
-            if server.fault == "dies" and server.calls >= 2:
+            crowded = server.fault == "resets" and len(server._server.open) > _CROWD
+            if crowded or (server.fault == "dies" and server.calls >= 2):
                 self.connection.shutdown(socket.SHUT_RDWR)
                 self.close_connection = True
                 return

@@ -92,6 +92,19 @@ def test_a_server_that_ends_during_verify_is_no_wrong_model(model: Path) -> None
     assert "does not answer" in result.stderr
 
 
+def test_a_server_that_resets_calls_at_once_is_not_called_right(model: Path, tmp_path: Path) -> None:
+    """Every call alone is right; how it answers many at once was not seen."""
+    with V2Server(model, wait_s=0.02, fault="resets").running() as url:
+        result = trtw("verify", model, "--backend", "v2", "--url", url, "--quick", "--output", tmp_path / "run")
+    assert result.exit_code == 4, result.output
+    assert "linear.onnx: UNDECIDED on v2" in result.stdout
+    assert "linear.onnx is not proven correct: single rows at once: it could not run: " in result.stderr
+    document = json.loads((tmp_path / "run" / "verify.json").read_text())
+    assert {row["verdict"] for row in document["cases"]} == {"right"}
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["passed"] is False
+    assert '<span class="pill doubt">undecided</span>' in (tmp_path / "run" / "report.html").read_text()
+
+
 def test_nothing_that_takes_the_model_apart_is_tried_on_a_server(model: Path) -> None:
     for option in ("--bisect", "--fix"):
         held(stderr_of("verify", model, "--backend", "v2", "--url", "http://localhost:1", option))

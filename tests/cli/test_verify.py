@@ -162,6 +162,7 @@ def test_want_of_memory_at_a_shape_has_exit_code_4_and_names_it(model: Path, tmp
     words = ("--backend", "faulty", "--option", "fault=out of memory", "--quick", "--dim", "batch=1:2:16")
     result = trtw("verify", model, *words, "--output", tmp_path / "run")
     assert result.exit_code == 4
+    assert "RIGHT except at 1 shape on faulty" in result.stdout
     assert "is right except at batch=16: Out of memory on the device." in said(result)
 
 

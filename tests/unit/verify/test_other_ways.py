@@ -103,11 +103,14 @@ def test_a_way_for_which_memory_is_short_does_not_end_the_others(model: Path, mo
     assert result.failures == ()
     held(results(result)["4 calls at once"])
     assert results(result)["state on the device"] == ""
+    assert result.document["verdict"] == "undecided"
+    assert [text.partition(":")[0] for text in result.unproven] == ["4 calls at once"]
 
 
 def test_state_that_the_engine_does_not_have_is_said(model: Path) -> None:
     result = found(model, options={"state": {"h_next": "hidden"}})
     assert "could not run" in results(result)["state on the device"]
+    assert [text.partition(":")[0] for text in result.unproven] == ["state on the device"]
 
 
 def test_a_profile_that_no_input_fits_is_named_and_the_others_are_verified(tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ def _one_shard(request: VerifyRequest, shard: Shard, output: Path | None, *, alo
 
 
 def require_right(document: Mapping[str, Any], directory: Path, tail: str = "") -> None:
-    """Raise unless the target is proven right at every shape.
+    """Raise unless the target is proven right at every shape, and in every other way to run it.
 
     Args:
         document: what verify.json holds.
@@ -159,9 +159,11 @@ def require_right(document: Mapping[str, Any], directory: Path, tail: str = "") 
         raise DeviceFailure(f"{name} is {document['verdict']} except at {'; '.join(failed)}")
     if unproven := document["unproven"]:
         more = f" (and {len(unproven) - 1} more)" if len(unproven) > 1 else ""
-        raise CheckFailed(
-            f"{name} is not proven correct: {unproven[0]}{more}. No output is known to be wrong; your own inputs "
-            f"(--inputs) may decide it. Full report: {directory / 'report.html'}"
+        way_failed = any(way.get("device_failed") for way in document["ways"])
+        hint = "" if way_failed else "; your own inputs (--inputs) may decide it"
+        raise (DeviceFailure if way_failed else CheckFailed)(
+            f"{name} is not proven correct: {unproven[0].rstrip('.')}{more}. No output is known to be wrong{hint}. "
+            f"Full report: {directory / 'report.html'}"
         )
 
 

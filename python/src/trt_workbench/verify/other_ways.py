@@ -21,6 +21,7 @@ from trt_workbench.verify.properties import (
 
 # Single rows: what a server makes batches of is as many rows as were waiting.
 _AT_ONCE, _ROWS_AT_ONCE = 4, 16
+_STATE = "state on the device"
 
 
 @dataclass(frozen=True)
@@ -32,12 +33,16 @@ class OtherWay:
         trial: the call that it was compared with.
         findings: by output.
         reason: why it could not be run or says nothing; "" otherwise.
+        unproven: whether it was to run and could not; the target need not offer what nobody asked for.
+        device_failed: whether that was the device.
     """
 
     name: str
     trial: CallTrial
     findings: Sequence[PropertyResult]
     reason: str = ""
+    unproven: bool = False
+    device_failed: bool = False
 
 
 def ways(opened: Opened, trial: CallTrial, device: int, *, quick: bool) -> Iterator[OtherWay]:
@@ -53,7 +58,8 @@ def ways(opened: Opened, trial: CallTrial, device: int, *, quick: bool) -> Itera
         try:
             findings = worst(run())
         except (UsageProblem, DeviceFailure, MemoryError) as error:
-            yield OtherWay(name, trial, (), f"it could not run: {str(error) or 'out of memory'}")
+            reason, failed = f"it could not run: {str(error) or 'out of memory'}", not isinstance(error, UsageProblem)
+            yield OtherWay(name, trial, (), reason, unproven=failed or name == _STATE, device_failed=failed)
             continue
         yield OtherWay(name, trial, findings, "" if findings else "rounding alone can exceed the limit of every output")
 
@@ -87,7 +93,7 @@ def _ways(
         name = "arrays on the device" if upload else "outputs on the device"
         found[name] = lambda: agrees(name, lambda inputs: own.run_on_device(inputs, upload), trial)
     if opened.state:
-        found["state on the device"] = lambda: _with_state(opened, trial)
+        found[_STATE] = lambda: _with_state(opened, trial)
     return found
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trt_workbench.core.errors import DeviceFailure, UsageProblem
-from trt_workbench.core.verification import UNVERIFIED, WRONG
+from trt_workbench.core.verification import UNDECIDED, UNVERIFIED, WRONG
 from trt_workbench.verify.verdict import (
     WrongOutput,
     as_exact,
@@ -28,7 +28,7 @@ class Verified:
         document: JSON values for `verify.json`.
         failures: one sentence for each wrong output, the first ones first.
         failed_shapes: one sentence for each shape at which the device failed, such as out of memory.
-        unproven: one sentence for each shape and output for which nothing was proven.
+        unproven: one sentence for each shape and output, and each other way to run it, for which nothing was proven.
         faults: the wrong outputs of calls that ran, in the order of `failures`.
     """
 
@@ -106,11 +106,13 @@ def judged(tried: Tried) -> Verified:
         msg = f"No shape could be run{drawn}. The first problem: {reason}"
         raise DeviceFailure(msg) if any(row["device_failed"] for row in rows) else UsageProblem(msg)
     open_questions = unproven(rows)
+    open_ways = [way.row for way in tried.ways.rows if way.row["unproven"]]
+    shown = UNDECIDED if open_ways else loosest(row["verdict"] for row in ran)
     document = {
         "schema_version": 1,
         **{name: value for name, value in facts.items() if name != "provenance"},
         "sizes": sizes(rows),
-        "verdict": WRONG if failures else loosest(row["verdict"] for row in ran),
+        "verdict": WRONG if failures else shown,
         "where": where(rows),
         "cases_tried": len(ran),
         "cases_unverified": len(rows) - len(ran),
@@ -118,12 +120,12 @@ def judged(tried: Tried) -> Verified:
         "cases": rows,
         "ways": [way.row for way in tried.ways.rows],
         "failures": list(failures),
-        "unproven": open_questions,
+        "unproven": open_questions + [f"{way['way']}: {way['reason']}" for way in open_ways],
         "remarks": less_exact(rows, facts["precision"], STRENGTH)
         + as_exact(ran, facts["precision"], facts["provenance"]),
         "provenance": facts["provenance"],
     }
-    return Verified(document, failures, failed_shapes(document), tuple(open_questions), tried.faults)
+    return Verified(document, failures, failed_shapes(document), tuple(document["unproven"]), tried.faults)
 
 
 def failed_shapes(document: Mapping[str, Any]) -> tuple[str, ...]:
@@ -133,4 +135,5 @@ def failed_shapes(document: Mapping[str, Any]) -> tuple[str, ...]:
 
 def run_facts(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return what run.json says of a verification."""
-    return {"passed": not (document["failures"] or document["unproven"]), "verdict": document["verdict"]}
+    open_questions = document["failures"] or document["unproven"] or failed_shapes(document)
+    return {"passed": not open_questions, "verdict": document["verdict"]}

@@ -8,6 +8,7 @@ from typing import Any
 
 from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import read_document
+from trt_workbench.core.verification import UNVERIFIED, WRONG
 from trt_workbench.model.precision import precision_label
 from trt_workbench.verify.document import BisectFindings, CaseFindings, FixFindings, OutputFindings, VerifyFindings
 
@@ -38,6 +39,7 @@ def view(directory: Path) -> dict[str, Any]:
     fix, bisect = directory / "fix" / "fix.json", directory / "bisect" / "bisect.json"
     return {
         "document": document,
+        "verdict": "not proven" if _left_open(document) and document["verdict"] != WRONG else document["verdict"],
         "said": [
             headline(document),
             *([f"Wrong {document['where']}."] if document["where"] else []),
@@ -63,10 +65,17 @@ def headline(document: Mapping[str, Any]) -> str:
             ", the same file on the same runtime: this only shows that its calls agree (--reference names another "
             "runtime)"
         )
+    count = _left_open(document)
+    left = f" except at {counted(count, 'shape')}" if count else ""
     return (
-        f"{Path(document['target']).name}: {document['verdict'].upper()} on {document['backend']} "
+        f"{Path(document['target']).name}: {document['verdict'].upper()}{left} on {document['backend']} "
         f"({_computed(document)}), {counted(document['cases_tried'], 'shape')}{reference}"
     )
+
+
+def _left_open(document: Mapping[str, Any]) -> int:
+    """Return at how many shapes the target did not run that it has to take."""
+    return sum(case["verdict"] == UNVERIFIED and not case.get("refused") for case in document["cases"])
 
 
 def sentence(remark: str) -> str:

@@ -215,7 +215,8 @@ class _Run:
             if not one.holds:
                 self._fail(way.trial.case, one.output, f"{way.name}: {one.detail}", {"inputs": way.trial.inputs})
         findings = [_finding(one) for one in way.findings]
-        return {"way": way.name, "case": way.trial.case.label, "findings": findings, "reason": way.reason}
+        row = {"way": way.name, "case": way.trial.case.label, "findings": findings, "reason": way.reason}
+        return {**row, "unproven": way.unproven, "device_failed": way.device_failed}
 
     def _crash(self, call: Call, label: str, said: str) -> dict[str, Any]:
         """Return the row of a call that ended the device's context: nothing else runs in this process."""
