@@ -25,6 +25,12 @@ FLAGS = {name: {flag for one in of.params for flag in one.opts} for name, of in 
         ("build-engine m.onnx --saveEngine=m.plan", "Say --plan."),
         ("build-engine m.onnx --minShapes=x:1x3", "--minShapes is a word of trtexec. Say --profile."),
         ("infer-engine m.plan --shapes=x:1x3", "Say --shape."),
+        (
+            "infer-engine m.plan --loadInputs=x:x.bin --warmUp=200",
+            "Say --input. --warmUp is a word of trtexec. Say --warmup.",
+        ),
+        ("build-engine m.onnx --output m.plan", "--output is a word of other commands here. Say --plan."),
+        ("inspect m.onnx --output folder", "This command has no run directory."),
         ("verify m.onnx --trt", "--trt is a word of Polygraphy. Say --backend trt."),
         ("verify m.onnx --rtol 1e-3", "verify draws its limits from the precision"),
         ("predict model=yolo.onnx source=street.jpg", "model= is a word of ultralytics. Give the file alone"),

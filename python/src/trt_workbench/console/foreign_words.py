@@ -13,6 +13,7 @@ _RANGES = ("--profile", "--dim", "--shape")
 _TOLERANCE = "verify draws its limits from the precision; `trtw infer-engine --expect DIR` takes {0}."
 _TRTEXEC, _POLYGRAPHY = "trtexec", "Polygraphy"
 _ULTRALYTICS, _LM_EVAL = "ultralytics", "lm-eval"
+_OTHERS = "other commands here"
 
 Says = tuple[str, ...]
 """What to say instead: the first that the command has, such as `--precision fp16`; a sentence fits every command."""
@@ -75,6 +76,7 @@ OPTIONS: Final[Mapping[str, tuple[str, Says]]] = {
     "--model_args": (_LM_EVAL, ("Give the model's folder alone, without an option.",)),
     "--batch_size": (_LM_EVAL, ("--batch",)),
     "--output_path": (_LM_EVAL, ("--output DIR",)),
+    "--output": (_OTHERS, ("--plan", "This command has no run directory.")),
 }
 """By the word as its tool has it: the tool, and what to say here."""
 _BY_NAME: Final = {word.strip("-="): found for word, found in OPTIONS.items()}
@@ -93,20 +95,22 @@ COMMANDS: Final[Mapping[str, str]] = {
 
 
 def advice(words: Sequence[str], flags: Sequence[str]) -> str | None:
-    """Return what to say for the first word of another tool, in a sentence or two; None where there is none.
+    """Return what to say for each word of another tool, in a sentence or two; None where there is none.
 
     Args:
         words: as they were typed, such as `--minShapes=x:1x3` or `imgsz=640`. An option's value is no such word.
         flags: the options that the command has.
     """
+    found: dict[str, str] = {}
     for before, word in zip(["", *words], words, strict=False):
         text, sign, _ = word.partition("=")
         name = text.removeprefix("--")
         is_option = word.startswith("--") and text not in flags
         is_setting = sign and not word.startswith("-") and not before.startswith("-") and not Path(word).exists()
         if name in _BY_NAME and (is_option or is_setting):
-            return _said(text if is_option else f"{name}=", *_BY_NAME[name], {*flags})
-    return None
+            word = text if is_option else f"{name}="
+            found[word] = _said(word, *_BY_NAME[name], {*flags})
+    return " ".join(found.values()) or None
 
 
 def _said(word: str, tool: str, says: Says, flags: set[str]) -> str:

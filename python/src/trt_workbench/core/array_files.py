@@ -51,7 +51,11 @@ def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
         UsageProblem: it is neither, is truncated, or holds Python objects, which are never loaded.
     """
     if path.suffix not in ARRAY_SUFFIXES:
-        raise UsageProblem(f"Only .npy and .npz files are read as arrays: {path}")
+        raise UsageProblem(
+            f"Only .npy and .npz files are read as arrays. Raw bytes, as trtexec reads them, become one by "
+            f"`np.save('{path.stem}.npy', np.fromfile('{path.name}', 'float32').reshape(1, 3, 640, 640))` with your "
+            f"type and shape: {path}"
+        )
     try:
         with open_regular(path) as file:
             if path.suffix == ".npy":
