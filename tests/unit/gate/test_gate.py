@@ -49,6 +49,7 @@ def test_a_score_is_judged_by_its_limit_and_its_baseline(scores: tuple[Path, str
     (check,) = gate(tmp_path, text)["checks"]
     assert (check["name"], check["passed"], check["exit_code"]) == ("score", True, 0)
     assert "loss 0.0000 against the baseline's" in check["text"]
+    assert "(paired by image, 95 % interval 0.0000 to 0.0000; not certain)" in check["text"]  # of four images
     better = (run / "metrics.json").read_text().replace('"AP": 0.', '"AP": 0.9', 1)
     (tmp_path / "better.json").write_text(better)
     text = text.replace(str(run), str(tmp_path / "better.json")).replace("0.2", "0.99")
@@ -56,7 +57,24 @@ def test_a_score_is_judged_by_its_limit_and_its_baseline(scores: tuple[Path, str
     assert check["text"].startswith("AP 0.")
     assert "is below 0.99" in check["text"]
     assert "more than 0.005" in check["text"]
+    assert "unpaired, without an interval: the baseline has no predictions.json" in check["text"]
     assert "figure 'APP'; did you mean AP" in gate(tmp_path, text.replace("{AP:", "{APP:"), code=2)["checks"][0]["text"]
+
+
+def test_a_baseline_of_another_machine_is_paired_by_image(scores: tuple[Path, str], tmp_path: Path) -> None:
+    """Its data were in other folders there, and it found half of them."""
+    run, settings = scores
+    (tmp_path / "base").mkdir()
+    metrics = json.loads((run / "metrics.json").read_text())
+    metrics["dataset"] |= {"images": "/there/val", "annotations": "/there/val.json"}
+    head, *found, tail = (run / "predictions.json").read_text().splitlines()
+    (tmp_path / "base" / "metrics.json").write_text(json.dumps(metrics))
+    half = "\n".join(found[: len(found) // 2]).rstrip(",")
+    (tmp_path / "base" / "predictions.json").write_text(f"{head}\n{half}\n{tail}\n")
+    text = f"model: shapes-yolov10\nscore:\n{settings}  baseline: {tmp_path / 'base'}\n"
+    said = gate(tmp_path, text)["checks"][0]["text"]
+    low, high = map(float, said.partition("95 % interval ")[2].rstrip(")").partition(";")[0].split(" to "))
+    assert low < -0.1 < high <= 0  # a resample may be of images with equal predictions alone
 
 
 def test_a_score_of_what_was_left_when_a_device_failed_does_not_pass(
@@ -107,6 +125,14 @@ def test_wrong_outputs_and_slow_calls_fail_and_the_rest_is_still_checked(
     latency = f"latency: {{backends: ort-cpu, baseline: {tmp_path / 'run' / 'latency'}, tolerance: 1000}}"
     (tmp_path / "again.yaml").write_text(f"model: {twice}\n{latency}\n")
     assert json_of("gate", tmp_path / "again.yaml", "--output", tmp_path / "again")["passed"]
+
+
+def test_a_point_that_was_not_measured_is_not_passed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RepetitionSettings, "slice_limits", lambda _: SamplingLimits(1, 0.01, 2, 100))
+    once = write_onnx(tmp_path / "once.onnx", TWICE.replace("batch", "1"))
+    text = f'model: {once}\nlatency: {{backends: ort-cpu, batch: "1,2", at_most_ms: 1000}}\n'
+    (check,) = gate(tmp_path, text, code=1)["checks"]
+    assert "once b2 on ort-cpu was not measured (The model takes only batches of 1, not 2" in check["text"]
 
 
 def test_a_check_that_cannot_be_made_has_the_exit_code_of_its_kind(twice: Path, tmp_path: Path) -> None:

@@ -18,10 +18,11 @@ from trt_workbench.core.errors import CheckFailed, UsageProblem, WorkbenchError,
 from trt_workbench.core.records import Record
 from trt_workbench.gate.config import GateConfig, LatencyPart, ScorePart, VerifyPart
 from trt_workbench.gate.document import CheckName, GateCheck, GateDocument
+from trt_workbench.quantize import coco_scores
 from trt_workbench.verify import VerifyFindings, verify
 from trt_workbench.vision import CocoMetrics, eval_coco, task_of
 
-METRICS = "metrics.json"
+METRICS, PREDICTIONS = "metrics.json", "predictions.json"
 Found = tuple[str, WorkbenchError | None]
 
 
@@ -90,10 +91,27 @@ def _scored(model: Path, part: ScorePart, place: Path) -> Found:
         before = _baseline(part.baseline, done.document)
         known = _figure(before, main, "score.baseline")
         loss = known - score
-        text += f", loss {loss:.4f} against the baseline's {known:.4f}"
+        text += f", loss {loss:.4f} against the baseline's {known:.4f} ({_certainty(part, done)})"
         if loss > part.max_loss:
             problems.append(f"{main} lost {loss:.4f}, more than {part.max_loss}, from {known:.4f}")
     return _judged(problems, text)
+
+
+def _certainty(part: ScorePart, done: Finished[CocoMetrics]) -> str:
+    """Return the interval of the loss by the same resamples of images on both sides, or why there is none.
+
+    Raises:
+        UsageProblem: the baseline's predictions are damaged or of other images.
+    """
+    place = part.baseline
+    if not place or not (place / PREDICTIONS).is_file():
+        return f"unpaired, without an interval: the baseline has no {PREDICTIONS}; name its run directory"
+    found, seed = done.document, done.document["settings"].get("seed", 0)
+    row = coco_scores(done.directory, seed).against(coco_scores(place, seed, places=found))
+    if row.loss_ci95 is None:
+        return "no resample of the images has this figure"
+    doubt = "" if row.loss > part.max_loss or row.keeps(part.max_loss, found["images"]) else "; not certain"
+    return f"paired by image, 95 % interval {row.loss_ci95[0]:.4f} to {row.loss_ci95[1]:.4f}{doubt}"
 
 
 def _figure(found: CocoMetrics, name: str, place: str) -> float:
@@ -126,8 +144,13 @@ def _timed(model: Path, part: LatencyPart, place: Path) -> Found:
         points.setdefault((one.work, one.runtime), []).append(one)
     found = {name: repetition_medians(records).get(name[1]) for name, records in points.items()}
     medians = {f"{work} on {runtime}": median(values) for (work, runtime), values in found.items() if values}
+    unmeasured = [
+        f"{work} on {runtime} was not measured ({points[work, runtime][0].error})"
+        for (work, runtime), values in found.items()
+        if not values
+    ]
     slow = [f"{name} takes {ms:.3f} ms" for name, ms in medians.items() if part.at_most_ms and ms > part.at_most_ms]
-    problems = [f"{'; '.join(slow)}, more than {part.at_most_ms} ms"] if slow else []
+    problems = unmeasured + ([f"{'; '.join(slow)}, more than {part.at_most_ms} ms"] if slow else [])
     text = "; ".join(f"{name}: {ms:.3f} ms" for name, ms in medians.items())
     if part.baseline:
         given = {"tolerance": part.tolerance, "allow_different_machines": part.allow_different_machines}

@@ -115,13 +115,16 @@ class ResampledScore:
         ]
 
 
-def coco_scores(directory: Path, seed: int, names: Sequence[str] = ()) -> ResampledScore:
+def coco_scores(
+    directory: Path, seed: int, names: Sequence[str] = (), places: CocoMetrics | None = None
+) -> ResampledScore:
     """Return the score of a finished evaluation by eval-coco.
 
     Args:
         directory: holds metrics.json and predictions.json.
         seed: of the resamples.
         names: of figures, such as "f1@0.25": the score, then its others. By default what the task is compared by.
+        places: of a run here on the same data, where this one ran elsewhere.
 
     Raises:
         UsageProblem: a file is damaged, the run is partial, it has no score, or its annotations are gone or changed.
@@ -133,17 +136,18 @@ def coco_scores(directory: Path, seed: int, names: Sequence[str] = ()) -> Resamp
     figures, decided_by = cast("dict[str, float | None]", metrics), task.decided_by
     if (value := figures[decided_by]) is None:
         raise UsageProblem(f"No {decided_by}, as the images have no annotations: {directory}")
-    used = metrics["dataset"]
+    here = places or metrics
+    used = here["dataset"]
     dataset = read_dataset(
         Path(used["images"]),
         Path(used["annotations"]),
         split=used.get("split"),
-        exif=metrics["settings"].get("exif", "ignore"),
-        limit=metrics["settings"].get("limit"),
+        exif=here["settings"].get("exif", "ignore"),
+        limit=here["settings"].get("limit"),
         allow_missing=bool(used["missing"]),
         task=task,
     )
-    if dataset.sha256 != used["annotations_sha256"] or len(dataset.images) != metrics["images"]:
+    if dataset.sha256 != metrics["dataset"]["annotations_sha256"] or len(dataset.images) != metrics["images"]:
         raise UsageProblem(f"The annotations have changed since the evaluation: {used['annotations']}")
     image_ids = np.array([image.id for image in dataset.images], np.int64)
     found = read_predictions(directory / "predictions.json", task)
