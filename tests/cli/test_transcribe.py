@@ -16,6 +16,7 @@ from tests.texts import held
 from trt_workbench.core.documents import read_lines
 from trt_workbench.core.workspace import ENCODER, embedded_model
 from trt_workbench.stream.transcribe.document import TranscriptRecord
+from trt_workbench.stream.transcribe.run import Transcription
 from trt_workbench.stream.transcribe.spoken_code import BLANK, HELD_OUT_UTTERANCES, TOKENS, steps, utterance
 
 QUICK = ("eval-stream", "--backend", "ort-cpu", "--chunks", 4, "--mode", "closed-loop", "--no-report")
@@ -219,6 +220,16 @@ def test_manifests_that_cannot_be_used(tmp_path: Path, spoken: Path, lines: list
         file.setparams((2, 2, 16_000, 0, "NONE", ""))
         file.writeframes(bytes(64_000))
     held(stderr_of(*QUICK, "--transcribe", write_manifest(tmp_path, *lines)).splitlines()[-1])
+
+
+def test_audio_that_cannot_be_heard_is_refused_before_anything_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Transcription, "run", None)
+    write_wav(tmp_path / "8k.wav", np.zeros(8000), 8000)
+    lines = {"audio": "8k.wav", "text": "a", "duration": 99}  # and the rate is what is wrong with it
+    said = stderr_of(*QUICK, "--transcribe", write_manifest(tmp_path, lines))
+    assert "The audio has 8000 samples/s, but the contract says 16000; resample it" in said
 
 
 def test_texts_of_punctuation_have_no_word_without_it(tmp_path: Path, spoken: Path) -> None:

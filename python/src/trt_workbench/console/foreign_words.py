@@ -13,7 +13,7 @@ _RANGES = ("--profile", "--dim", "--shape")
 _TOLERANCE = "verify draws its limits from the precision; `trtw infer-engine --expect DIR` takes {0}."
 _TRTEXEC, _POLYGRAPHY = "trtexec", "Polygraphy"
 _ULTRALYTICS, _LM_EVAL = "ultralytics", "lm-eval"
-_OTHERS = "other commands here"
+_OTHERS, _NEMO = "other commands here", "NeMo"
 
 Says = tuple[str, ...]
 """What to say instead: the first that the command has, such as `--precision fp16`; a sentence fits every command."""
@@ -76,6 +76,9 @@ OPTIONS: Final[Mapping[str, tuple[str, Says]]] = {
     "--model_args": (_LM_EVAL, ("Give the model's folder alone, without an option.",)),
     "--batch_size": (_LM_EVAL, ("--batch",)),
     "--output_path": (_LM_EVAL, ("--output DIR",)),
+    "--manifest": (_NEMO, ("--transcribe", "--data")),
+    "dataset_manifest=": (_NEMO, ("--transcribe", "--data")),
+    "--data": (_OTHERS, ("--transcribe", *_DATA, "Give images and folders after the model.")),
     "--output": (_OTHERS, ("--plan", "This command has no run directory.")),
 }
 """By the word as its tool has it: the tool, and what to say here."""
@@ -109,7 +112,7 @@ def advice(words: Sequence[str], flags: Sequence[str]) -> str | None:
         is_setting = sign and not word.startswith("-") and not before.startswith("-") and not Path(word).exists()
         if name in _BY_NAME and (is_option or is_setting):
             word = text if is_option else f"{name}="
-            found[word] = _said(word, *_BY_NAME[name], {*flags})
+            found[word] = _said(word, *(OPTIONS.get(word) or _BY_NAME[name]), {*flags})
     return " ".join(found.values()) or None
 
 

@@ -195,6 +195,18 @@ def _audio(contract: Contract, path: Path, frames: int) -> NDArray[Any]:
     return signal_of_audio(contract, samples, rate, str(path), frames)
 
 
+def require_rate(contract: Contract, rate: int, source: str) -> int:
+    """Return the sample rate of a contract. Raises UsageProblem unless audio of a source has it."""
+    wanted = contract.chunking.sample_rate
+    if wanted is None:
+        raise UsageProblem(
+            f"The contract has no chunking.sample_rate, so audio cannot be read; pass features (.npy): {source}"
+        )
+    if rate != wanted:
+        raise UsageProblem(f"The audio has {rate} samples/s, but the contract says {wanted}; resample it: {source}")
+    return wanted
+
+
 def signal_of_audio(
     contract: Contract, samples: NDArray[np.float32], rate: int, source: str, frames: int
 ) -> NDArray[Any]:
@@ -211,13 +223,7 @@ def signal_of_audio(
         UsageProblem: the contract says another sample rate, its signal is none of these, or there is no frame.
     """
     name, signal = contract.signal
-    wanted, said = contract.chunking.sample_rate, contract.chunking
-    if wanted is None:
-        raise UsageProblem(
-            f"The contract has no chunking.sample_rate, so audio cannot be read; pass features (.npy): {source}"
-        )
-    if rate != wanted:
-        raise UsageProblem(f"The audio has {rate} samples/s, but the contract says {wanted}; resample it: {source}")
+    wanted, said = require_rate(contract, rate, source), contract.chunking
     shape = _shape(contract, 0)
     others = [axis for axis in range(len(shape)) if axis not in (signal.time_axis, signal.batch_axis)]
     size = math.prod(shape[axis] for axis in others)

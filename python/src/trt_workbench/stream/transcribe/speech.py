@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Session
 from trt_workbench.core.errors import UsageProblem
+from trt_workbench.stream.audio import read_audio
 from trt_workbench.stream.contract.contract import Contract
 from trt_workbench.stream.decoding.opening import Load, open_decoder
 from trt_workbench.stream.decoding.transducer import Decoder, Token
 from trt_workbench.stream.decoding.vocabulary import Vocabulary
-from trt_workbench.stream.input import signal_of_audio
+from trt_workbench.stream.input import require_rate, signal_of_audio
 from trt_workbench.stream.pool import StreamPool
 from trt_workbench.stream.rows import row_of
 from trt_workbench.stream.transcribe.error_rate import Errors, errors_between, normalized
@@ -91,7 +92,9 @@ class Speech:
             asked: how they are heard.
 
         Raises:
-            UsageProblem: the contract says no decoding or no time, there is no text, or no vocabulary.
+            UsageProblem: the contract says no decoding or no time, there is no text, no vocabulary, or an audio file
+                cannot be heard: better now than after minutes of work.
+            ComponentMissing: FLAC needs a package that is not there.
         """
         if contract.decoding is None:
             raise UsageProblem(
@@ -110,6 +113,10 @@ class Speech:
             said = " but case and punctuation" if asked.plain_texts else ""
             raise UsageProblem(f"The manifest has no text{said}: {asked.source}")
         self.seconds = [0.0] * len(utterances)
+        for one in utterances:
+            if one.audio is not None:
+                require_rate(contract, read_audio(one.audio, most=0)[1], str(one.audio))
+                read_audio(one.audio, one.offset, one.duration, most=0)
 
     def by(self, contract: Contract, path: Path, hop_s: float | None) -> Speech:
         """Return the same utterances by another contract, in the file `path`. Raises UsageProblem as the class."""
