@@ -41,6 +41,9 @@ def listed(**more: Any) -> dict[str, Any]:
         {"prompt_logprobs": [None, {"1": 0.5}, {"4": 0.5}]}, listed(tokens=["token_id:3", "token_id:1", "token_id:5"]),
         listed(tokens=["token_id:x"] * 4), listed(token_logprobs=[None, None, -1.0]), listed(tokens=None),
         listed(top_logprobs=[None, {"a": "b"}, {"a": None}]), listed(top_logprobs=[1, 2, 3, 4]),
+        {"prompt_logprobs": [None, {"1": {"logprob": 1.5}}, {"4": {"logprob": -1}}]},
+        *(listed(token_logprobs=[None, -1.0, worth, -3.0]) for worth in (0.5, float("nan"), float("-inf"), 10**400)),
+        listed(tokens=["a"]), listed(token_logprobs=[-1.0, -2.0, -3.0]), listed(top_logprobs=[None, {}, {}]),
     ],
 )  # fmt: skip
 def test_scores_of_no_form(choice: Any) -> None:
@@ -54,6 +57,8 @@ def test_scores_of_no_form(choice: Any) -> None:
         7, [], "text", {"token_ids": 4}, {"token_ids": ["x", "y"]}, {"token_ids": [1, 2, 3]}, {"token_ids": [1]},
         {"token_ids": [1, 2], "logprobs": {"token_logprobs": [-1.0]}}, {"logprobs": 5}, {"logprobs": {"tokens": [3]}},
         {"text": 5}, {}, {"text": "x", "logprobs": {"token_logprobs": [None]}}, {"logprobs": {"tokens": ["token_id:"]}},
+        {"token_ids": [1, -2]}, {"token_ids": [1, 1.5]}, {"token_ids": [1, float("inf")]}, {"token_ids": [1, 2**40]},
+        {"token_ids": [1, 2], "logprobs": {"token_logprobs": [-1.0, 3.0]}},
     ],
 )  # fmt: skip
 def test_continuations_of_no_form(choice: Any) -> None:

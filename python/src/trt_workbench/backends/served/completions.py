@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http
 import json
+import math
 from collections.abc import Callable
 from itertools import islice, repeat
 from typing import Any, NamedTuple, NoReturn
@@ -22,6 +23,9 @@ _PATH = "/v1/completions"
 _ID = "token_id:"
 _AS_TEXT = "text of the prompt"
 _SHORT = 2
+# How far a log-probability may be above 0 for rounding.
+_ROUNDED = 0.01
+_MOST_TOKENS = 2**31
 # Tried in this order until an answer has what is needed. Servers refuse fields that they do not know, or ignore them.
 _SCORES: dict[str, Fields] = {
     "prompt_logprobs": {"prompt_logprobs": 1},
@@ -210,24 +214,33 @@ def _of_prompt(tokens: list[int], listed: list[Any]) -> tuple[list[float], list[
     _require_each(tokens, listed)
     scores, likeliest = [float("nan")], [-1]
     for token, place in zip(tokens[1:], listed[1:], strict=True):
-        scores.append(float(place[str(token)]["logprob"]))
+        scores.append(_checked(place[str(token)]["logprob"]))
         likeliest.append(int(max(place, key=lambda one: (place[one]["logprob"], -place[one].get("rank", 0)))))
     return scores, likeliest
 
 
 def _of_echo(tokens: list[int], found: dict[str, Any]) -> tuple[list[float], list[int]]:
     """Return the same of `echo`, whose lists go on behind the prompt. A token's text does not say which token it is."""
-    _require_each(tokens, found["token_logprobs"][: len(tokens)])
+    for column in (found["token_logprobs"], found.get("top_logprobs") or found["tokens"]):
+        _require_each(found["tokens"], column)
+    _require_each(tokens, found["tokens"][: len(tokens)])
     scores, likeliest = [float("nan")], [-1]
     columns = (found["tokens"], found["token_logprobs"], found.get("top_logprobs") or repeat({}))
     for token, name, score, top in islice(zip(tokens, *columns, strict=False), 1, None):
         if _id(name) not in (None, token):
             raise ValueError(f"{name} for token {token}")
-        scores.append(float(score))
+        scores.append(_checked(score))
         best = max(top or {}, key=lambda one: top[one], default="")
         own = best and score >= top[best]
         likeliest.append(token if own else -1 if (other := _id(best)) is None else other)
     return scores, likeliest
+
+
+def _checked(logprob: Any) -> float:
+    """Return a log-probability. Raises TypeError or ValueError for what is none."""
+    if not -math.inf < logprob < _ROUNDED:
+        raise ValueError(f"{logprob!r} for a log-probability")
+    return float(logprob)
 
 
 def _id(name: str) -> int | None:
@@ -237,7 +250,9 @@ def _id(name: str) -> int | None:
 def _ids(choice: Choice) -> tuple[int, ...] | None:
     """Return the ids of what was generated; None where the server names tokens by their texts."""
     if (listed := choice.get("token_ids")) is not None:
-        return tuple(map(int, listed))
+        if not all(type(one) is int and 0 <= one < _MOST_TOKENS for one in listed):
+            raise ValueError("token ids that are none")
+        return tuple(listed)
     names = _logprobs(choice).get("tokens") or ()
     found = tuple(one for one in map(_id, names) if one is not None)
     return found if found and len(found) == len(names) else None
@@ -247,7 +262,7 @@ def _continuation(choice: Choice, count: int) -> Continuation:
     ids, listed, ended = _ids(choice), _logprobs(choice).get("token_logprobs"), choice.get("finish_reason") == "stop"
     if ids is not None and (len(ids) > count or (len(ids) < count and not ended)):
         raise ValueError(f"{len(ids)} tokens")
-    logprobs = tuple(map(float, listed)) if listed else None
+    logprobs = tuple(map(_checked, listed)) if listed else None
     if ids is not None and logprobs is not None and len(logprobs) != len(ids):
         raise ValueError(f"{len(logprobs)} log-probabilities of {len(ids)} tokens")
     text = choice.get("text")
