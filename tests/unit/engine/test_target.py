@@ -15,7 +15,8 @@ from trt_workbench.engine.target import examine_target
         ({"error": "no NVIDIA driver answers", "gpus": []}, "used: no NVIDIA driver answers. Install NVIDIA's driver"),
         (
             {"driver_version": "535.1", "cuda_driver_version": "12.2", "gpus": []},
-            "the driver supports CUDA up to 12.2, but the native core was built with CUDA 13.0. Install a newer NVIDIA",
+            "the driver supports CUDA up to 12.2, but the native core was built with CUDA 13.0. "
+            "Install NVIDIA's driver for CUDA 13.0 (580 or newer for CUDA 13).",
         ),
     ],
 )

@@ -140,5 +140,5 @@ def _no_gpu(reason: str, driver: Mapping[str, Any], built_with: str | None) -> M
     elif "InsufficientDriver" in reason:
         serves = driver.get("cuda_driver_version")
         reason = f"the driver supports CUDA up to {serves}, but the native core was built with CUDA {built_with}"
-        fix = "Install a newer NVIDIA driver."
+        fix = f"Install NVIDIA's driver for CUDA {built_with} (580 or newer for CUDA 13)."
     return Missing(f"No GPU can be used: {reason.rstrip('.')}.", fix)
