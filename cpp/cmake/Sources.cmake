@@ -32,7 +32,8 @@ set(TRTW_CUDA_SOURCES
   src/device/memory.cpp
   src/device/readers.cpp
   src/device/status.cpp
-  src/device/stream.cpp)
+  src/device/stream.cpp
+  src/vision/jpeg_decoder.cpp)
 
 # nvcc.
 set(TRTW_KERNEL_SOURCES

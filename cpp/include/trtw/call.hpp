@@ -35,7 +35,8 @@ struct Input {
 };
 
 /// One execution: the inputs in the engine's order. Host arrays, and images in ordinary memory, are read before submit
-/// returns; device arrays, and images in page-locked memory, must stay as they are until the call is waited for.
+/// returns; device arrays, and images on the device and in page-locked memory, must stay as they are until the call is
+/// waited for.
 struct Call {
     std::vector<Input> inputs = {};
     std::optional<std::vector<bool>> to_host = {}; ///< per output; without it the runner's choice

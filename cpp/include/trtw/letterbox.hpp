@@ -54,6 +54,7 @@ struct ImageView {
     int height = 0;
     int width = 0;
     std::ptrdiff_t row_bytes = 0;
+    int device = -1; ///< the GPU whose memory holds the pixels; -1: they are in host memory
 };
 
 /// Writes one item of `spec.item_bytes()` bytes. Resizing follows OpenCV's 8-bit INTER_LINEAR: half-pixel centres,

@@ -12,13 +12,13 @@ namespace trtw {
 
 /// Uploads a batch of images of any sizes and letterboxes them into one tensor. Of images that shrink to less than half
 /// their height only the sampled rows are uploaded. Images in page-locked memory are not copied on the host: the kernel
-/// reads those that shrink where they lie, the others are uploaded from there. Owns its staging memory, which only
-/// grows. One batch at a time: the work enqueued before must be done when `enqueue` is called again.
+/// reads those that shrink where they lie, the others are uploaded from there. Images on the device are read where they
+/// lie. Owns its staging memory, which only grows. One batch at a time: the work enqueued before must be done when `enqueue` is called again.
 class LetterboxGpu {
 public:
     /// Enqueues upload and kernel on `stream`; `output` is device memory of images.size() * spec.item_bytes().
-    /// Images in page-locked memory must stay as they are until that work is done, others are copied before this
-    /// returns. Returns how many were page-locked. Throws UsageProblem, OutOfMemory or DeviceFailure.
+    /// Images on the device and in page-locked memory must stay as they are until that work is done, others are copied
+    /// before this returns. Returns how many were page-locked. Throws UsageProblem, OutOfMemory or DeviceFailure.
     std::size_t enqueue(std::span<const ImageView> images, const LetterboxSpec& spec, void* output,
                         cudaStream_t stream);
 

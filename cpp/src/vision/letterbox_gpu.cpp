@@ -73,8 +73,15 @@ struct Planned {
 // Over the bus the kernel fetches the sampled pixels of an image that shrinks about once and leaves out the rest; those
 // of any other image it would fetch several times. It does so where CUDA cannot copy the rows: those that overlap, lie
 // in falling order or too far apart.
-Planned plan(const ImageView& image, const LetterboxSpec& spec) {
+Planned plan(const ImageView& image, const LetterboxSpec& spec, int device) {
     const DeviceImage item = stage(image, spec);
+    if (image.device >= 0) {
+        if (image.device != device) {
+            throw UsageProblem("An image is on GPU " + std::to_string(image.device) + ", its letterbox on GPU " +
+                               std::to_string(device) + ".");
+        }
+        return {in_place(item, image, image.pixels), Way::in_place};
+    }
     const std::uint8_t* address = device_address(image);
     if (address == nullptr) {
         return {item, Way::staged};
@@ -96,8 +103,12 @@ std::size_t LetterboxGpu::enqueue(std::span<const ImageView> images, const Lette
     }
     std::vector<DeviceImage> items;
     std::vector<Way> ways;
+    std::size_t page_locked = 0;
+    int device = 0;
+    TRTW_CUDA(cudaGetDevice(&device));
     for (const ImageView& image : images) {
-        const Planned planned = plan(image, spec);
+        const Planned planned = plan(image, spec, device);
+        page_locked += static_cast<std::size_t>(image.device < 0 && planned.way != Way::staged);
         items.push_back(planned.item);
         ways.push_back(planned.way);
     }
@@ -151,7 +162,7 @@ std::size_t LetterboxGpu::enqueue(std::span<const ImageView> images, const Lette
     };
     run_pieces(staged_bytes, pieces.size(), std::ref(copy), std::ref(transfer));
     launch_letterbox(items, spec, output, stream);
-    return static_cast<std::size_t>(std::ranges::count_if(ways, [](Way way) { return way != Way::staged; }));
+    return page_locked;
 }
 
 } // namespace trtw
