@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -162,17 +162,52 @@ class FoundOnDevice(NamedTuple):
     outputs: dict[str, NDArray[Any]]
 
 
+class DeviceImage(Protocol):
+    """A decoded image in the memory of a device: uint8 [H, W, 3] in BGR."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """[H, W, 3]."""
+
+    def numpy(self) -> NDArray[np.uint8]:
+        """Copy the pixels to the host."""
+
+
+Pixels: TypeAlias = "NDArray[np.uint8] | DeviceImage"
+"""A decoded image, uint8 [H, W, 3] in BGR."""
+
+
+def on_host(image: Pixels) -> NDArray[np.uint8]:
+    """Return the pixels in host memory."""
+    return image.numpy() if hasattr(image, "numpy") else image
+
+
+class JpegDecoder(Protocol):
+    """Decodes JPEG files on a device. Thread-safe."""
+
+    @property
+    def version(self) -> str:
+        """Of the library that does it."""
+
+    def __call__(self, file: bytes) -> DeviceImage | None:
+        """Return the pixels as they are stored, whatever EXIF says; None of a file that it does not decode.
+
+        Raises:
+            DeviceFailure: the device failed.
+        """
+
+
 @runtime_checkable
 class ImageSession(Protocol):
     """What a session offers besides `run` if it can letterbox decoded images on its device."""
 
     def run_images(
-        self, images: Sequence[NDArray[np.uint8]], transform: ImageTransform, more: Mapping[str, NDArray[Any]] = NOTHING
+        self, images: Sequence[Pixels], transform: ImageTransform, more: Mapping[str, NDArray[Any]] = NOTHING
     ) -> dict[str, NDArray[Any]]:
         """Letterbox `images` into one batch on the device and execute the model once.
 
         Args:
-            images: one uint8 array [H, W, 3] in BGR per item of the batch, of any sizes.
+            images: one per item of the batch, of any sizes; on the device only those of its own `jpeg_decoder`.
             transform: how they become the input tensor, which is the model's first.
             more: the model's other inputs by name; only a model that has some is run with them.
 
@@ -186,12 +221,25 @@ class ImageSession(Protocol):
 
 
 @runtime_checkable
+class DecodingSession(ImageSession, Protocol):
+    """What a session offers besides if it decodes JPEG files on its device."""
+
+    def jpeg_decoder(self) -> JpegDecoder:
+        """Return what decodes files for `run_images`.
+
+        Raises:
+            ComponentMissing: the library that does it is not there.
+            DeviceFailure: the device failed.
+        """
+
+
+@runtime_checkable
 class DetectingSession(ImageSession, Protocol):
     """What a session offers besides if it finds boxes in a detector's outputs on its device."""
 
     def find_boxes(
         self,
-        images: Sequence[NDArray[np.uint8]],
+        images: Sequence[Pixels],
         transform: ImageTransform,
         head: Head,
         *,

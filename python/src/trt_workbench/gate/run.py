@@ -128,6 +128,7 @@ def _baseline(place: Path, found: CocoMetrics) -> CocoMetrics:
     before = read_document(file, CocoMetrics)
     for name, one, other in (
         ("images", before["images"], found["images"]),
+        ("decoders", *(one["settings"].get("decode", "host") for one in (before, found))),
         ("annotations", before["dataset"]["annotations_sha256"], found["dataset"]["annotations_sha256"]),
     ):
         if one != other:

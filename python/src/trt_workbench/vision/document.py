@@ -47,6 +47,7 @@ class Prediction(TypedDict):
     precision_ran: dict[str, Any] | None
     verification: Mark | None
     settings: dict[str, Any]
+    decoding: NotRequired[dict[str, Any]]
     sources: list[str]
     images: NonNegativeInt
     images_requested: NonNegativeInt
@@ -168,6 +169,7 @@ class CocoMetrics(Figures, Intervals, AtThreshold):
     precision_ran: NotRequired[dict[str, Any] | None]
     verification: NotRequired[Mark | None]
     settings: Annotated[dict[str, Any], having("batch", "workers", "concurrency", "seed")]
+    decoding: NotRequired[dict[str, Any]]
     probe: NotRequired[Annotated[dict[str, Any], having("images", "chosen", "ways")] | None]
     images: NonNegativeInt
     images_per_s: FiniteFloat | None

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Session
-from trt_workbench.backends.images import DetectingSession, Head, ImageSession, ImageTransform
+from trt_workbench.backends.images import DetectingSession, Head, ImageSession, ImageTransform, Pixels, on_host
 from trt_workbench.core.compare import identical
 from trt_workbench.core.errors import CheckFailed, ComponentMissing, UsageProblem
 from trt_workbench.core.memory import require_room
@@ -58,7 +58,7 @@ class Feed(Protocol, Generic[B]):
     def new_batch(self) -> B:
         """Return room for one batch, to be used again and again."""
 
-    def fill(self, batch: B, slot: int, image: NDArray[np.uint8]) -> Geometry:
+    def fill(self, batch: B, slot: int, image: Pixels) -> Geometry:
         """Put a decoded image [h, w, 3] into a slot; return its position in the model's input."""
 
     def run(self, batch: B, count: int) -> Ran:
@@ -89,9 +89,9 @@ class HostFeed:
         """Return a tensor of the model's input."""
         return np.zeros(self._shape, self._transform.dtype)
 
-    def fill(self, batch: NDArray[Any], slot: int, image: NDArray[np.uint8]) -> Geometry:
+    def fill(self, batch: NDArray[Any], slot: int, image: Pixels) -> Geometry:
         """Letterbox and normalise into the tensor."""
-        return preprocess(image, self._transform, batch[slot])[1]
+        return preprocess(on_host(image), self._transform, batch[slot])[1]
 
     def run(self, batch: NDArray[Any], count: int) -> Ran:
         """Run the tensor; zeros stand for the images that a fixed batch lacks."""
@@ -122,16 +122,16 @@ class DeviceFeed:
         self._transform, self._size, self._fixed, self._constants = transform, batch, fixed_batch, constants
         self._blank = np.zeros((transform.height, transform.width, 3), np.uint8)
 
-    def new_batch(self) -> list[NDArray[np.uint8]]:
+    def new_batch(self) -> list[Pixels]:
         """Return a list of black images."""
         return [self._blank] * (self._fixed or self._size)
 
-    def fill(self, batch: list[NDArray[np.uint8]], slot: int, image: NDArray[np.uint8]) -> Geometry:
+    def fill(self, batch: list[Pixels], slot: int, image: Pixels) -> Geometry:
         """Keep the image until the batch is run."""
         batch[slot] = image
         return find_geometry(image.shape[0], image.shape[1], self._transform)
 
-    def run(self, batch: list[NDArray[np.uint8]], count: int) -> Ran:
+    def run(self, batch: list[Pixels], count: int) -> Ran:
         """Run the images and release them; black ones stand for those that a fixed batch lacks."""
         batch[count:] = [self._blank] * (len(batch) - count)
         ran = self._run(batch[: self._fixed or count], count)
@@ -143,7 +143,7 @@ class DeviceFeed:
         constants = self._constants(count)
         return {"more": constants} if constants else {}
 
-    def _run(self, images: list[NDArray[np.uint8]], count: int) -> Ran:
+    def _run(self, images: list[Pixels], count: int) -> Ran:
         outputs = self._images.run_images(images, self._transform, **self._more(len(images)))
         return Ran({name: array[:count] for name, array in outputs.items()})
 
@@ -173,7 +173,7 @@ class DetectingFeed(DeviceFeed):
         self._wanted, self._head = wanted, head
         self._lock, self._checked = threading.Lock(), False
 
-    def _run(self, images: list[NDArray[np.uint8]], count: int) -> Ran:
+    def _run(self, images: list[Pixels], count: int) -> Ran:
         if self._checked:
             return self._find(images, count, with_outputs=False)
         with self._lock:  # others wait until the first is judged
@@ -188,7 +188,7 @@ class DetectingFeed(DeviceFeed):
         for _ in range(2):
             self._find(self.new_batch()[: self._fixed or count], count, with_outputs=False)
 
-    def _find(self, images: list[NDArray[np.uint8]], count: int, *, with_outputs: bool) -> Ran:
+    def _find(self, images: list[Pixels], count: int, *, with_outputs: bool) -> Ran:
         boxes, outputs = self._boxes.find_boxes(
             images, self._transform, self._head, with_outputs=with_outputs, **self._more(len(images))
         )

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
+from trt_workbench.backends.images import Pixels
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.image_files import IMAGE_SUFFIXES, images_below, is_image
 from trt_workbench.core.input_files import open_regular
@@ -73,13 +73,13 @@ class SourceImage:
     Attributes:
         path: of the file.
         frame: number of the frame, from 0; None for an image.
-        pixels: uint8 [height, width, 3], BGR.
+        pixels: uint8 [height, width, 3], BGR; of an image, where it was read to.
         frames_per_s: of the video, as the file says; None for an image.
     """
 
     path: Path
     frame: int | None
-    pixels: NDArray[np.uint8]
+    pixels: Pixels
     frames_per_s: float | None = None
 
 
@@ -93,7 +93,7 @@ class Sources:
     def pictures(
         self,
         note: Callable[[str], None] = lambda _: None,
-        read: Callable[[Path], NDArray[np.uint8]] = read_image,
+        read: Callable[[Path], Pixels] = read_image,
     ) -> Iterator[SourceImage]:
         """Yield every picture; `read` makes pixels of an image file.
 

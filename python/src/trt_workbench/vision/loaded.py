@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
+from trt_workbench.backends.images import Pixels
 from trt_workbench.backends.registry import require_backend
 from trt_workbench.backends.torch.tensors import run_as_given
 from trt_workbench.core.errors import UsageProblem
@@ -91,7 +92,7 @@ class LoadedModel(AbstractContextManager["LoadedModel"]):
         """
         self._model, self._settings, self._note = model, settings, note
         self._backend = require_backend(settings.backend, model.suffix, note)
-        self._looker: Looker | None = None
+        self._looker: tuple[Looker, Detector] | None = None
         self._options = single_options(settings, self._backend, note)
         self._session = self._backend.load(model, self._options)
         self.backend, self.notes = self._backend.name, list[str]()
@@ -144,10 +145,12 @@ class LoadedModel(AbstractContextManager["LoadedModel"]):
         """
         if isinstance(images, str | Path | np.ndarray):
             return self([images])[0]
-        looker, reader = self._prepared(), ImageReader(self._settings.exif)
+        looker, detector = self._prepared()
+        detector.compare_decoders([Path(one) for one in images if not isinstance(one, np.ndarray)])
+        reader = detector.reader()
         found = [_named(looker, looker.look(_pixels(one, reader))) for one in images]
         looker.finish()
-        self.notes += [note for note in reader.notes() if note not in self.notes]
+        self.notes += [note for note in (*detector.notes, *reader.notes()) if note not in self.notes]
         return found
 
     def close(self) -> None:
@@ -164,19 +167,19 @@ class LoadedModel(AbstractContextManager["LoadedModel"]):
         """Release the model."""
         self.close()
 
-    def _prepared(self) -> Looker:
+    def _prepared(self) -> tuple[Looker, Detector]:
         if self._looker is None:
             detector = Detector(
                 self._model, self._settings, self._backend, self._options, self._note, session=self._session
             )
-            self._looker = Looker(detector, self._settings, images=1)
-            self.notes += self._looker.notes + detector.notes
+            self._looker = Looker(detector, self._settings, images=1), detector
+            self.notes += self._looker[0].notes
         return self._looker
 
 
-def _pixels(image: Image, reader: ImageReader) -> NDArray[np.uint8]:
+def _pixels(image: Image, reader: ImageReader) -> Pixels:
     if not isinstance(image, np.ndarray):
-        return reader(Path(image))
+        return reader.anywhere(Path(image))
     if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or not image.size:
         raise UsageProblem(
             f"An image is uint8 [height, width, 3] in BGR order, or the path of a file, not {image.dtype} "

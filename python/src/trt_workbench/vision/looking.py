@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Backend, SessionOptions
+from trt_workbench.backends.images import Pixels
 from trt_workbench.core.errors import UsageProblem, did_you_mean, whole_number
 from trt_workbench.core.settings import with_flags
 from trt_workbench.vision.class_map import COCO_IDS, COCO_SLOTS
@@ -66,7 +66,7 @@ class Looker:
         detector.prepare(1, images)
         self._single = SingleImages(detector)
 
-    def look(self, pixels: NDArray[np.uint8]) -> Detections:
+    def look(self, pixels: Pixels) -> Detections:
         """Return what is kept of what is on an image, BGR [height, width, 3]; boxes are in its pixels.
 
         Raises:

@@ -19,6 +19,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from trt_workbench.backends.images import Pixels
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.shard_workers import DONE, TAKEN
@@ -100,7 +101,7 @@ class EvaluationLoop:
         paths: Sequence[Path],
         store: DetectionStore,
         settings: LoopSettings,
-        read: Callable[[Path], NDArray[np.uint8]] = read_image,
+        read: Callable[[Path], Pixels] = read_image,
         journal: NDArray[np.uint8] | None = None,
     ) -> None:
         """Make the buffers and threads.

@@ -14,9 +14,9 @@ from typing import Any, Self
 
 from trt_workbench.backends.registry import require_backend
 from trt_workbench.core.documents import append_lines
+from trt_workbench.core.image_files import is_image
 from trt_workbench.core.statistics.summary import summarize
 from trt_workbench.model.opened import sha256_of
-from trt_workbench.vision.decode import ImageReader
 from trt_workbench.vision.detector import Detector, Note
 from trt_workbench.vision.document import DetectionRecord, Prediction
 from trt_workbench.vision.extras import Restored
@@ -64,6 +64,7 @@ class Predictor(AbstractContextManager["Predictor"]):
         self.detector = Detector(request.model, request, backend, single_options(request, backend, note), note)
         try:
             self._looker = Looker(self.detector, request, self.total)
+            self.detector.compare_decoders([one for one in self._sources.files if is_image(one.name)])
         except BaseException:
             self.detector.session.close()
             raise
@@ -98,11 +99,11 @@ class Predictor(AbstractContextManager["Predictor"]):
             KeyboardInterrupt: before any picture was done.
         """
         counts, milliseconds, empty = Counter[str](), list[float](), 0
-        images, task = ImageReader(self.request.exif), self.task
+        images, task = self.detector.reader(), self.task
         (folder / DETECTIONS).touch()
         status = "complete"
         try:
-            for picture in islice(self._sources.pictures(self.notes.append, images), self.request.limit):
+            for picture in islice(self._sources.pictures(self.notes.append, images.anywhere), self.request.limit):
                 start = time.perf_counter()
                 found = self._looker.look(picture.pixels)
                 milliseconds.append((time.perf_counter() - start) * 1e3)
@@ -122,7 +123,8 @@ class Predictor(AbstractContextManager["Predictor"]):
         self._looker.finish()
         self.notes += images.notes()
         done = {"status": status, "images": len(milliseconds), "images_without": empty}
-        return self._document({**done, "by_class": dict(counts.most_common()), "detect": summarize(milliseconds)})
+        done |= {"by_class": dict(counts.most_common()), "detect": summarize(milliseconds), "decoded": images.decoded()}
+        return self._document(done)
 
     def _lines(self, picture: SourceImage, found: Detections) -> Iterator[DetectionRecord]:
         extra = found.extra
@@ -146,7 +148,7 @@ class Predictor(AbstractContextManager["Predictor"]):
         request, detector = self.request, self.detector
         record, settings = detector.session.record(), asdict(request)
         left_out = ("model", "sources", "backend")
-        return {
+        document: Prediction = {
             "schema_version": 1,
             "status": outcome["status"],
             "model": {
@@ -179,3 +181,5 @@ class Predictor(AbstractContextManager["Predictor"]):
             "latency_ms": None if detector.session.simulated else {"detect": outcome["detect"]},
             "notes": self.notes,
         }
+        document.update(detector.decoded(outcome["decoded"]))  # type: ignore[typeddict-item] # of its one key
+        return document

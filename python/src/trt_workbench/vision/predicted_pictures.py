@@ -9,15 +9,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from trt_workbench.backends.images import on_host
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import write_bytes
 from trt_workbench.vision.boxes import DrawnBox, bgr, draw_boxes
 from trt_workbench.vision.tasks.base import VisionTask
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from trt_workbench.vision.document import DetectionRecord
     from trt_workbench.vision.image_sources import SourceImage
 
@@ -54,19 +52,20 @@ class PredictedPictures(AbstractContextManager["PredictedPictures"]):
         """
         import cv2
 
+        pixels = on_host(picture.pixels)
         for one in reversed(found):
-            self._task.paint(picture.pixels, one, 1.0, bgr(one["class_id"]))
-        draw_boxes(picture.pixels, [self._drawn(one, place) for place, one in enumerate(found)])
+            self._task.paint(pixels, one, 1.0, bgr(one["class_id"]))
+        draw_boxes(pixels, [self._drawn(one, place) for place, one in enumerate(found)])
         if picture.frame is None:
-            suffix = ".jpg" if max(picture.pixels.shape) <= _JPEG_SIDE else ".png"
-            written, encoded = cv2.imencode(suffix, picture.pixels, [cv2.IMWRITE_JPEG_QUALITY, _QUALITY])
+            suffix = ".jpg" if max(pixels.shape) <= _JPEG_SIDE else ".png"
+            written, encoded = cv2.imencode(suffix, pixels, [cv2.IMWRITE_JPEG_QUALITY, _QUALITY])
             if not written:
                 raise UsageProblem(f"OpenCV cannot encode the picture; skip pictures (--no-pictures): {picture.path}")
             write_bytes(self._place(picture, suffix), encoded.tobytes())
             return
         if picture.frame == 0:
-            self._begin(picture)
-        self._video.write(picture.pixels)
+            self._begin(picture, pixels.shape[1::-1])
+        self._video.write(pixels)
         self._frames += 1
 
     def _place(self, picture: SourceImage, suffix: str) -> Path:
@@ -76,15 +75,14 @@ class PredictedPictures(AbstractContextManager["PredictedPictures"]):
         stem = picture.path.stem.encode(errors="replace").decode()[:60]
         return self._folder / f"{self._count:05}-{stem}{suffix}"
 
-    def _begin(self, picture: SourceImage) -> None:
+    def _begin(self, picture: SourceImage, size: Sequence[int]) -> None:
         import cv2
 
         place, rate = self._place(picture, ".mp4"), picture.frames_per_s or 25.0
-        pixels: NDArray[np.uint8] = picture.pixels
         folder = os.open(self._folder, os.O_PATH)  # its name may be no text, on which OpenCV's bindings crash
         try:
             code = cv2.VideoWriter_fourcc(*"mp4v")  # type: ignore[attr-defined]
-            video = cv2.VideoWriter(f"/proc/self/fd/{folder}/{place.name}", code, rate, pixels.shape[1::-1])
+            video = cv2.VideoWriter(f"/proc/self/fd/{folder}/{place.name}", code, rate, size)
         finally:
             os.close(folder)
         if not video.isOpened():

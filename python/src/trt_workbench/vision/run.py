@@ -31,6 +31,7 @@ from trt_workbench.vision.class_map import ClassMap
 from trt_workbench.vision.dataset import CocoDataset, read_dataset
 from trt_workbench.vision.dataset_check import check_annotations
 from trt_workbench.vision.decode import ImageReader
+from trt_workbench.vision.decoders import COMPARED
 from trt_workbench.vision.detections import DetectionStore, DetectionTable, at_least
 from trt_workbench.vision.detector import Detector
 from trt_workbench.vision.letterbox import preprocess
@@ -129,6 +130,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
             self.settings = self._loop_settings()
             self.classes = self._understood(on_note or (lambda _: None))
             self.detector.prepare(self.settings.batch, len(self.dataset.images))
+            self.detector.compare_decoders([self.dataset.path(one) for one in self.dataset.images[:COMPARED]])
             self.notes = self._notes()
         except BaseException:
             self.detector.session.close()
@@ -188,7 +190,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
         ]
         image_ids = np.array([image.id for image in images], np.int64)
         store = DetectionStore(image_ids, self.classes.ids, self.classes.kept, self.task.most)
-        detector, read = self.detector, ImageReader(self.request.exif)
+        detector, read = self.detector, self.detector.reader()
         loop = self._loop([self.dataset.path(one) for one in images], store, read, open_journal(journal, len(images)))
         try:
             result = loop.run(on_images)
@@ -263,7 +265,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
         ids = np.array([image.id for image in dataset.images], np.int64)
         store = DetectionStore(ids, way.classes.ids, way.classes.kept, self.task.most)
         paths = [dataset.path(image) for image in dataset.images]
-        if self._loop(paths, store, ImageReader(self.request.exif)).run().interrupted:
+        if self._loop(paths, store, self.detector.reader()).run().interrupted:
             raise KeyboardInterrupt
         return store.collect()
 
@@ -271,7 +273,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
         self, paths: list[Path], store: DetectionStore, read: ImageReader, journal: NDArray[np.uint8] | None = None
     ) -> EvaluationLoop:
         one = self.detector
-        return EvaluationLoop(one.feed, one.family, one.decoding, paths, store, self.settings, read, journal)
+        return EvaluationLoop(one.feed, one.family, one.decoding, paths, store, self.settings, read.anywhere, journal)
 
     def _loop_settings(self) -> LoopSettings:
         fixed, asked = self.detector.fixed_batch, self.request.batch
@@ -374,6 +376,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
                 "concurrency": detector.session.concurrency,
                 "precision": request.precision,
                 "options": dict(request.options),
+                "decode": request.decode,
                 "preprocess": detector.feed.place,
                 "postprocess": detector.feed.boxes_place,
                 "limit": request.limit,
@@ -384,6 +387,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
                 "seed": request.seed,
                 "transform": dataclasses.asdict(detector.transform),
             },
+            **detector.decoded({}),
             "probe": self.probe,
             "notes": self.notes,
         }

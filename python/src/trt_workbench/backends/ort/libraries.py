@@ -8,20 +8,17 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
 from trt_workbench.backends.base import Availability
 from trt_workbench.backends.ort.common import CUDA_PROVIDER, TENSORRT_PROVIDER, cuda_major, too_old
+from trt_workbench.core.cuda_libraries import cuda_package, file_in_package
 from trt_workbench.core.environment import installed_packages
 from trt_workbench.core.gpu import GPU_ADVICE, driver_report, why_no_gpu
 from trt_workbench.core.launcher import launcher, package, task
 from trt_workbench.core.workers import WorkerFailure, ask_python
 from trt_workbench.core.workspace import repository, tensorrt_root
-
-# From this major version of CUDA on its packages have no suffix (nvidia-cublas); cuDNN's keeps it.
-_WITHOUT_SUFFIX = 13
 
 
 def preload(ort: Any) -> None:
@@ -45,31 +42,20 @@ def library_files(ort: Any) -> list[str]:
     major = cuda_major(ort)
     if major is None:
         return []
-    return [_in_package(package, name) or name for package, name in _wanted(major)]
+    return [file_in_package(package, name) or name for package, name in _wanted(major)]
 
 
 def _wanted(major: int) -> Iterator[tuple[str, str]]:
     """Yield the package and name of each library, those that others need first."""
-    suffix = "" if major >= _WITHOUT_SUFFIX else f"-cu{major}"
-    yield f"nvidia-cuda-runtime{suffix}", f"libcudart.so.{major}"
-    yield f"nvidia-nvjitlink{suffix}", f"libnvJitLink.so.{major}"
-    yield f"nvidia-cublas{suffix}", f"libcublasLt.so.{major}"
-    yield f"nvidia-cublas{suffix}", f"libcublas.so.{major}"
-    yield f"nvidia-cuda-nvrtc{suffix}", f"libnvrtc.so.{major}"
-    yield f"nvidia-curand{suffix}", "libcurand.so.10"
-    yield f"nvidia-cufft{suffix}", f"libcufft.so.{major - 1}"
+    yield cuda_package("nvidia-cuda-runtime", major), f"libcudart.so.{major}"
+    yield cuda_package("nvidia-nvjitlink", major), f"libnvJitLink.so.{major}"
+    yield cuda_package("nvidia-cublas", major), f"libcublasLt.so.{major}"
+    yield cuda_package("nvidia-cublas", major), f"libcublas.so.{major}"
+    yield cuda_package("nvidia-cuda-nvrtc", major), f"libnvrtc.so.{major}"
+    yield cuda_package("nvidia-curand", major), "libcurand.so.10"
+    yield cuda_package("nvidia-cufft", major), f"libcufft.so.{major - 1}"
     # its other libraries are opened by this one, from its own folder
     yield f"nvidia-cudnn-cu{major}", "libcudnn.so.9"
-
-
-def _in_package(package: str, name: str) -> str | None:
-    """Return the file `name` of a package; where several are installed, of the one that an import would find."""
-    for distribution in distributions(name=package):
-        for file in distribution.files or ():
-            path = Path(str(distribution.locate_file(file)))
-            if path.name == name and path.is_file():
-                return str(path)
-    return None
 
 
 _FILES = {

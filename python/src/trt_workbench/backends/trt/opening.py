@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from trt_workbench.backends.base import Session
-from trt_workbench.backends.images import NOTHING, ImageTransform
+from trt_workbench.backends.images import NOTHING, ImageTransform, Pixels
 from trt_workbench.backends.trt.choice import RunnerChoice
 from trt_workbench.backends.trt.pool import TrtStreamPool
 from trt_workbench.backends.trt.session import TrtSession
@@ -69,7 +69,7 @@ class FencedTrtSession(TrtSession):
         self.outputs = tuple(spec for spec in self.outputs if not is_fence(spec.name))
 
     def run_images(
-        self, images: Sequence[NDArray[np.uint8]], transform: ImageTransform, more: Mapping[str, NDArray[Any]] = NOTHING
+        self, images: Sequence[Pixels], transform: ImageTransform, more: Mapping[str, NDArray[Any]] = NOTHING
     ) -> dict[str, NDArray[Any]]:
         """Execute the model on images, as `ImageSession` describes."""
         found = super().run_images(images, transform, more)

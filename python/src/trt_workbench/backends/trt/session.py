@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from trt_workbench.backends.base import TensorSpec, check_inputs, closed
-from trt_workbench.backends.images import NOTHING, FoundBoxes, FoundOnDevice, Head, ImageTransform, Place
+from trt_workbench.backends.images import (
+    NOTHING,
+    FoundBoxes,
+    FoundOnDevice,
+    Head,
+    ImageTransform,
+    JpegDecoder,
+    Pixels,
+    Place,
+)
 from trt_workbench.backends.measuring import Samples, SamplingLimits
 from trt_workbench.backends.pooling import PooledState
 from trt_workbench.backends.state_session import StateSession
@@ -21,6 +30,7 @@ from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.precision import FORMATS
 from trt_workbench.engine import native
+from trt_workbench.engine.jpeg import GpuJpegDecoder
 from trt_workbench.engine.loading import LoadedEngine
 
 if TYPE_CHECKING:
@@ -153,7 +163,7 @@ class TrtSession(StateSession):
             self._runner.take_state(other._runner)
 
     def run_images(
-        self, images: Sequence[NDArray[np.uint8]], transform: ImageTransform, more: Mapping[str, NDArray[Any]] = NOTHING
+        self, images: Sequence[Pixels], transform: ImageTransform, more: Mapping[str, NDArray[Any]] = NOTHING
     ) -> dict[str, NDArray[Any]]:
         """Letterbox `images` into one batch on the device and execute the model once, as `ImageSession` describes."""
         batch = self._whole(images, more)
@@ -169,7 +179,7 @@ class TrtSession(StateSession):
 
     def find_boxes(
         self,
-        images: Sequence[NDArray[np.uint8]],
+        images: Sequence[Pixels],
         transform: ImageTransform,
         head: Head,
         *,
@@ -190,9 +200,11 @@ class TrtSession(StateSession):
         kept = {name: array[:count] for name, array in self._typed(outputs).items()}
         return FoundOnDevice(None if is_odd else [FoundBoxes(*one) for one in boxes[:count]], kept)
 
-    def _whole(
-        self, images: Sequence[NDArray[np.uint8]], more: Mapping[str, NDArray[Any]]
-    ) -> Sequence[NDArray[np.uint8]]:
+    def jpeg_decoder(self) -> JpegDecoder:
+        """Return what decodes JPEG files on this GPU, as `DecodingSession` describes."""
+        return GpuJpegDecoder(self.loaded.engine.device)
+
+    def _whole(self, images: Sequence[Pixels], more: Mapping[str, NDArray[Any]]) -> Sequence[Pixels]:
         """Return the images of a call, filled up to a fixed batch."""
         if self._closed:
             raise closed()
