@@ -1,4 +1,4 @@
-"""The device's decoder of JPEG files beside the host's: how far apart their pixels are."""
+"""The device's decoder of JPEG files compared with the host's: how far apart their pixels are."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import cv2
 import numpy as np
 
 from trt_workbench.backends.images import JpegDecoder
@@ -42,7 +43,7 @@ def compare_decoders(decoder: JpegDecoder, paths: Sequence[Path], exif: Exif) ->
                 f"{decoder.version} decodes an image as {list(theirs.shape)}, the host as {list(ours.shape)}: {path}. "
                 "Pass --decode host, and report this."
             )
-        apart = np.abs(ours.astype(np.int16) - theirs)
+        apart = cv2.absdiff(ours, theirs)
         largest, total = max(largest, int(apart.max())), total + int(apart.sum())
         count, images = count + apart.size, images + 1
     mean = total / count if count else None
