@@ -207,7 +207,10 @@ def test_images_are_decoded_on_the_device_and_the_record_says_by_what(
     }  # fmt: skip
     assert (coco.output / "predictions.json").read_text() == rows
     said = [note for note in metrics["notes"] if note not in host["notes"]]
-    assert ["decoded on the GPU by nvJPEG 12.4.0" in said[0], "2 images of 4 were" in said[1]] == [True, True]
+    assert ["decoded on the GPU by nvJPEG 12.4.0" in said[0], "The host decoded 2 of 4 images" in said[1]] == [
+        True,
+        True,
+    ]
 
 
 @pytest.mark.usefixtures("doubled_core")

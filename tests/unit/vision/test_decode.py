@@ -12,7 +12,8 @@ from tests.texts import held, refused
 from trt_workbench.core.errors import CheckFailed, UsageProblem
 from trt_workbench.vision import decode
 from trt_workbench.vision.decode import ImageReader, image_size, read_image, read_orientation
-from trt_workbench.vision.decoders import COMPARED, compare_decoders, in_words
+from trt_workbench.vision.decoders import COMPARED, compare_decoders
+from trt_workbench.vision.document import decoder_in_words
 
 
 def picture(height: int = 48, width: int = 64) -> Image.Image:
@@ -248,8 +249,8 @@ def test_the_device_decodes_what_both_decode_alike_and_the_host_the_rest(
     assert decoder.asked == asked
     np.testing.assert_array_equal(found.numpy() if decoded else found, read_image(path, exif))
     assert reader.decoded() == {"on_device": int(decoded), "on_host": int(not decoded)}
-    said = [note for note in reader.notes() if "decoded on the host" in note]
-    assert said == ([] if decoded else ["1 image of 1 were decoded on the host: the GPU's decoder does not take them."])
+    said = [note for note in reader.notes() if "The host decoded" in note]
+    assert said == ([] if decoded else ["The host decoded 1 of 1 image, which the GPU's decoder does not take."])
     assert sum("EXIF" in note for note in reader.notes()) == (b"Exif" in data and read_orientation(data) != 1)
     other = ImageReader(exif)
     other.add(**reader.counts())
@@ -297,11 +298,11 @@ def test_the_first_images_are_decoded_in_both_places(tmp_path: Path) -> None:
     found = compare_decoders(decoder, jpegs(tmp_path, COMPARED + 1), "ignore")
     assert decoder.asked == COMPARED
     assert found == {"library": "nvJPEG 12.4.0", "compared": 8, "max_difference": 1, "mean_difference": 1.0}
-    held(in_words(found))
+    held(decoder_in_words(found))
     (tmp_path / "image.png").write_bytes(OTHERS["alpha.png"])
     found = compare_decoders(decoder, [tmp_path / "image.png"], "ignore")
     assert found == {"library": "nvJPEG 12.4.0", "compared": 0, "max_difference": None, "mean_difference": None}
-    held(in_words(found))
+    held(decoder_in_words(found))
 
 
 def test_pixels_of_another_image_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from trt_workbench.backends.preparation import Exif
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.input_files import open_regular, read_bytes
+from trt_workbench.vision.document import left_to_host
 
 _TAG, _SHORT = 0x0112, 3
 _ON_SIDE = (5, 6, 7, 8)
@@ -229,12 +230,7 @@ class ImageReader:
 
     def notes(self) -> list[str]:
         """Return sentences about the images read so far."""
-        notes = []
-        if self._on_host:
-            notes.append(
-                f"{counted(self._on_host, 'image')} of {self._on_host + self._on_device} were decoded on the host: the "
-                "GPU's decoder does not take them."
-            )
+        notes = [left] if (left := left_to_host(self._on_device, self._on_host)) else []
         if self._turned:
             done = "applied" if self._exif == "apply" else "ignored (the default; --exif apply rotates the image)"
             notes.append(f"The EXIF rotation of {counted(self._turned, 'image')} is {done}.")

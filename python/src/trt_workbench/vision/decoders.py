@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import cv2
 import numpy as np
@@ -14,13 +14,14 @@ from trt_workbench.backends.preparation import Exif
 from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import CheckFailed
 from trt_workbench.vision.decode import ImageReader
+from trt_workbench.vision.document import Decoding
 
 COMPARED: Final = 8
 """Images that both decode before a run."""
 _MOST_MEAN = 1.5  # grey levels: rounding, and another filter of the colours, make less
 
 
-def compare_decoders(decoder: JpegDecoder, paths: Sequence[Path], exif: Exif) -> dict[str, Any]:
+def compare_decoders(decoder: JpegDecoder, paths: Sequence[Path], exif: Exif) -> Decoding:
     """Decode the first images in both places.
 
     Returns:
@@ -54,14 +55,3 @@ def compare_decoders(decoder: JpegDecoder, paths: Sequence[Path], exif: Exif) ->
         )
     known = None if mean is None else largest
     return {"library": decoder.version, "compared": images, "max_difference": known, "mean_difference": mean}
-
-
-def in_words(compared: dict[str, Any]) -> str:
-    """Say of a record which decoder it is, and how far from the host's."""
-    text = f"JPEG files are decoded on the GPU by {compared['library']}, so scores are not comparable bit for bit"
-    if compared["mean_difference"] is None:
-        return f"{text}."
-    return (
-        f"{text}: on the first {counted(compared['compared'], 'image')} its pixels differ from the host's by "
-        f"{compared['mean_difference']:.2f} grey levels in the mean, {compared['max_difference']} at most."
-    )

@@ -14,8 +14,9 @@ from trt_workbench.core.counts import counted
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.verification import Mark, Shapes
 from trt_workbench.verify import require_verified
-from trt_workbench.vision import decoders
 from trt_workbench.vision.decode import ImageReader
+from trt_workbench.vision.decoders import compare_decoders
+from trt_workbench.vision.document import Decoding, decoder_in_words
 from trt_workbench.vision.families import DecodeSettings, Detections, Family
 from trt_workbench.vision.families.recognise import recognise
 from trt_workbench.vision.feed import Feed, Wanted, make_feed
@@ -41,7 +42,7 @@ class Detector(AbstractContextManager["Detector"]):
         notes: what the user should know, in sentences.
     """
 
-    compared: dict[str, Any] | None = None
+    compared: Decoding | None = None
     transform: ImageTransform
     feed: Feed[Any]
     mark: Mark | None
@@ -128,8 +129,8 @@ class Detector(AbstractContextManager["Detector"]):
             DeviceFailure: the device failed.
         """
         if self._decoder and first and self.compared is None:
-            self.compared = decoders.compare_decoders(self._decoder, first, self._settings.exif)
-            self.notes.append(decoders.in_words(self.compared))
+            self.compared = compare_decoders(self._decoder, first, self._settings.exif)
+            self.notes.append(decoder_in_words(self.compared))
 
     def prepare(self, batch: int, images: int) -> None:
         """Make the feed, run it once, and require a TensorRT engine to be verified at the shapes that will be used.

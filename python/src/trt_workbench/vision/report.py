@@ -12,7 +12,14 @@ from trt_workbench.report.page import evidence_from
 from trt_workbench.report.style import plots_folder
 from trt_workbench.verify import let_through
 from trt_workbench.vision.artefacts import CocoArtefacts, read_artefacts
-from trt_workbench.vision.document import LEAST_ANNOTATIONS, OPERATING, STAGES, CocoMetrics
+from trt_workbench.vision.document import (
+    LEAST_ANNOTATIONS,
+    OPERATING,
+    STAGES,
+    CocoMetrics,
+    decoder_in_words,
+    left_to_host,
+)
 from trt_workbench.vision.error_kinds import KINDS
 from trt_workbench.vision.gallery import build_faults, build_gallery
 from trt_workbench.vision.lvis import figures_of
@@ -93,6 +100,9 @@ def summarise(run: CocoArtefacts) -> list[str]:
         )
     if at := in_words(metrics):
         sentences.append(at)
+    if decoding := metrics.get("decoding"):
+        left = left_to_host(decoding.get("on_device", 0), decoding.get("on_host", 0))
+        sentences.append(f"{decoder_in_words(decoding)} {left}".rstrip())
     if ran := metrics.get("precision_ran"):
         asked = metrics["settings"]["precision"]
         sentences.append(f"It computes in {ran['text']}, read from the {ran['source']}; {asked} was requested.")
