@@ -65,7 +65,7 @@ def check(native: Any, case: Case, how: str = "find_boxes_cpu") -> int:
     judged = 0
     for one, outputs in zip(found, case.images(), strict=True):
         theirs = _found(lambda outputs=outputs: case.family.decode(outputs, case.settings))
-        ours = one and _found(lambda one=one, outputs=outputs: case.family.completed([FoundBoxes(*one)], outputs))
+        ours = one and _found(lambda one=one: case.family.completed([FoundBoxes(*one)]))
         if theirs is None:
             assert ours is None
         elif ours is not None:  # what only the processor judges may be right
@@ -187,6 +187,53 @@ def _yolo_with_more(rng: np.random.Generator, kind: str, images: int, classes: i
         planes = rng.normal(0, 1, (images, wide, SIZE[0] // 4, SIZE[1] // 4)).astype(np.float32)
         outputs = {"prototypes": planes} | outputs if rng.random() < 0.5 else outputs | {"prototypes": planes}
     return family_of(name, outputs, classes, points if "pose" in name else 0), outputs
+
+
+ODD_BOXES = np.array(
+    [
+        [0, 0, 160, 96],  # all of the input, and more
+        [-50.5, -40, 400, 300],
+        [10, 10, 11, 11],  # a pixel, at either corner too
+        [0, 0, 1, 1],
+        [159, 95, 160, 96],
+        [10.2, 10.2, 10.9, 10.9],  # none
+        [10, 10, 10, 10],
+        [50, 50, 40, 40],
+        [200, 200, 300, 300],
+        [-30, -20, -1, -1],
+        [5, 0, 6, 96],  # a column, a row
+        [0, 5, 160, 6],
+        [0, 0, 33, 2],  # a bit more than a word
+        [3, 1, 35, 50],
+        [-5, -5, 3.5, 3.5],
+        [150, 90, 400, 300],
+    ],
+    np.float32,
+)
+MASKS: dict[str, tuple[int, int, tuple[int, int, int], int]] = {  # images, boxes of each, prototypes, bits of a float
+    "one image": (1, 60, (32, 24, 40), 32),
+    "three images": (3, 60, (8, 24, 40), 32),
+    "eight images": (8, 25, (32, 24, 40), 16),
+    "no boxes": (2, 0, (32, 24, 40), 32),
+    "300 boxes": (1, 300, (32, 24, 40), 32),
+    "one prototype": (2, 40, (1, 12, 20), 32),
+    "as large as the input": (1, 40, (3, 96, 160), 32),
+    "of other ratios": (2, 40, (5, 7, 13), 32),
+    "a pixel": (1, 40, (2, 1, 1), 32),
+}
+
+
+def masks_case(name: str) -> Case:
+    """Return a case of boxes with masks, `ODD_BOXES` among them."""
+    images, count, shape, bits = MASKS[name]
+    rng = np.random.default_rng([*MASKS].index(name))
+    drawn = _corners(_boxes(rng, images, 300))
+    drawn[:, : len(ODD_BOXES)] = ODD_BOXES
+    scores = rng.random((images, 300, 1)) * (np.arange(300)[:, None] < count)
+    rows = [drawn, scores, np.zeros_like(scores), rng.normal(0, 1, (images, 300, shape[0]))]
+    outputs = {"output": np.concatenate(rows, axis=-1), "prototypes": rng.normal(0, 1, (images, *shape))}
+    outputs = {name: array.astype(f"float{bits}") for name, array in outputs.items()}
+    return Case(family_of("yolov10-seg", outputs, 1), outputs, DecodeSettings())
 
 
 _OUTPUTS = {

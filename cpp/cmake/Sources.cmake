@@ -23,6 +23,7 @@ set(TRTW_CPU_SOURCES
   src/trt/tensor.cpp
   src/vision/head_cpu.cpp
   src/vision/letterbox_cpu.cpp
+  src/vision/mask_cpu.cpp
   src/vision/staging.cpp)
 
 # CUDA headers and runtime.
@@ -41,7 +42,8 @@ set(TRTW_KERNEL_SOURCES
   src/vision/head.cu
   src/vision/head_gpu.cpp
   src/vision/letterbox.cu
-  src/vision/letterbox_gpu.cpp)
+  src/vision/letterbox_gpu.cpp
+  src/vision/mask.cu)
 
 # TensorRT headers.
 set(TRTW_TENSORRT_SOURCES

@@ -67,6 +67,15 @@ def test_masks_are_made_of_what_the_device_found(masks: Any) -> None:
     assert masks.predictions("device") == masks.predictions("host")
 
 
+@pytest.mark.usefixtures("doubled_core")
+def test_masks_of_the_device_that_are_not_the_processors_end_the_run(
+    masks: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRTW_DOUBLE_FAULT", "masks")
+    text = "differ from those that the processor finds in the same outputs"
+    masks.assert_refused(masks.invoke("--backend", "trt", "--allow-unverified"), text, exit_code=1)
+
+
 def test_some_images_alone_are_scored(masks: Any) -> None:
     document = json.loads(masks.annotations.read_text())
     broken = {**document["annotations"][3], "segmentation": [[1, 2, 3, 4]]}  # of an image that is left out

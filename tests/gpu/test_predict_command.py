@@ -31,14 +31,16 @@ def rows(found: list[Any]) -> list[tuple[Any, ...]]:
     ]
 
 
-def test_boxes_found_on_the_gpu_are_those_of_the_processor(tmp_path: Path) -> None:
+@pytest.mark.parametrize("model", ["shapes-yolov10", "shapes-segmenter"])
+def test_what_is_found_on_the_gpu_is_what_the_processor_finds(tmp_path: Path, model: str) -> None:
     fixed = ("--backend", "trt", "--conf", "0.001", "--option", "optimization_level=0", "--limit", LIMIT, "--batch", 4)
     for place in ("device", "host"):
-        trtw("eval-coco", *fixed, "--postprocess", place, "--no-report", "--output", tmp_path / place)
+        trtw("eval-coco", model, *fixed, "--postprocess", place, "--no-report", "--output", tmp_path / place)
         metrics = json.loads((tmp_path / place / "metrics.json").read_text(encoding="utf-8"))
         assert metrics["settings"]["postprocess"] == place
     found = [(tmp_path / place / "predictions.json").read_text(encoding="utf-8") for place in ("device", "host")]
     assert found[0] == found[1]
+    assert ("segmentation" in found[0]) is (model == "shapes-segmenter")
 
 
 def test_predict_sees_what_eval_coco_scores(tmp_path: Path) -> None:

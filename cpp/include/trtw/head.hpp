@@ -61,8 +61,11 @@ struct FoundBox {
 struct FoundBoxes {
     std::vector<FoundBox> boxes;
     std::vector<float> more; ///< the spec's `values` of each box
-    /// Something that no detector gives, such as NaN or a score above 1: `boxes` is empty, and whoever reads the
-    /// outputs themselves can say what it is.
+    /// Where the spec has planes, a mask of each box: a bit for each whole pixel of the input in it, row by row, first
+    /// pixel lowest; every row begins in a new word.
+    std::vector<std::uint32_t> masks;
+    /// Something that no detector gives, such as NaN or a score above 1, or more than there is room for: `boxes` is
+    /// empty, and whoever reads the outputs themselves can say what it is.
     bool odd = false;
 };
 

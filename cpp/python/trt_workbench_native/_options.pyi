@@ -262,6 +262,10 @@ class HeadSpec:
         background: place of a value of an item that must be finite; output -1: none.
         more: place of an item's further values, which go with its box.
         values: how many further values an item has, such as keypoints or weights of masks.
+        planes: place of the planes that an item's further values weigh, which makes its mask, each an item and its
+            pixels the values; output -1: none.
+        plane_height: rows of a plane, at most those of the input.
+        plane_width: its columns.
         label_major: of equal scores the one of the first class counts, not that of the first item.
         logits: a score is the sigmoid of its value.
         sizes: whether boxes of cells are raw; of kind cells.
@@ -285,6 +289,9 @@ class HeadSpec:
     background: Final[tuple[int, int, int, int]]
     more: Final[tuple[int, int, int, int]]
     values: Final[int]
+    planes: Final[tuple[int, int, int, int]]
+    plane_height: Final[int]
+    plane_width: Final[int]
     label_major: Final[bool]
     logits: Final[bool]
     sizes: Final[Literal["by-value", "raw", "decoded"]]
@@ -309,6 +316,9 @@ class HeadSpec:
         background: Sequence[int] = (-1, 0, 0, 0),
         more: Sequence[int] = (0, 0, 0, 0),
         values: int = 0,
+        planes: Sequence[int] = (-1, 0, 0, 0),
+        plane_height: int = 0,
+        plane_width: int = 0,
         label_major: bool = False,
         logits: bool = False,
         sizes: Literal["by-value", "raw", "decoded"] = "by-value",

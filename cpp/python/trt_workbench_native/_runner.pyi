@@ -211,8 +211,8 @@ class JpegDecoder:
 # ---- boxes of detectors ----------------------------------------------------------------------------
 FoundBoxes: TypeAlias = tuple[HostArray, ...] | None
 """Of an image: boxes float32 [K, 4] (x1, y1, x2, y2 in pixels of the input), scores float32 [K] and classes int64 [K],
-best first, and further values float32 [K, values] where the spec has some; None where its outputs hold what no detector
-returns, such as NaN, or too many candidates."""
+best first, further values float32 [K, values] where the spec has some, and masks uint32 where it has planes; None where
+its outputs hold what no detector returns, such as NaN, or too many candidates."""
 
 def find_boxes_cpu(spec: HeadSpec, outputs: Sequence[HostArray]) -> list[FoundBoxes]:
     """Find the boxes of each image in a detector's outputs, in the engine's order. Raises UsageProblem."""

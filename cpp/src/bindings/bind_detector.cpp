@@ -19,7 +19,7 @@ namespace {
 class PyDetector {
 public:
     PyDetector(std::shared_ptr<Plan> plan, const HeadSpec& spec, const std::optional<RunnerOptions>& options)
-        : plan_{std::move(plan)}, values_{spec.values},
+        : plan_{std::move(plan)}, spec_{spec},
           detector_{make(plan_, spec, options.value_or(RunnerOptions{})), "The detector is closed; make a new one."},
           inputs_{plan_, {}} {}
 
@@ -33,7 +33,7 @@ public:
             const py::gil_scoped_release unlocked;
             return detector->run(request.call);
         }();
-        return py::make_tuple(boxes_of(detector->found(finished), values_),
+        return py::make_tuple(boxes_of(detector->found(finished), spec_),
                               collect(*plan_, finished, request.selection, true, {}, *arrays_));
     }
 
@@ -52,7 +52,7 @@ private:
     }
 
     std::shared_ptr<Plan> plan_;
-    int values_;
+    HeadSpec spec_;
     Closable<Detector> detector_;
     Inputs inputs_;
     std::shared_ptr<ArrayPool> arrays_ = std::make_shared<ArrayPool>();

@@ -29,8 +29,9 @@ Shape batch_shape(std::size_t count, const LetterboxSpec& spec);
 /// "float32", "float16" or "uint8".
 std::string element_name(Element element);
 
-/// (boxes, scores, labels) of each image; None of one that is odd.
-pybind11::list boxes_of(const std::vector<FoundBoxes>& found, int values);
+/// (boxes, scores, labels) of each image, and what else the spec has: further values, and masks; None of one that is
+/// odd.
+pybind11::list boxes_of(const std::vector<FoundBoxes>& found, const HeadSpec& spec);
 
 void bind_head(pybind11::module_& m);
 void bind_jpeg(pybind11::module_& m);

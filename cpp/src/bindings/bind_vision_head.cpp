@@ -74,7 +74,7 @@ py::list find_boxes_cpu(const HeadSpec& spec, const std::vector<py::array>& outp
         const py::gil_scoped_release unlocked;
         return trtw::find_boxes_cpu(spec, given.tensors);
     }();
-    return boxes_of(found, spec.values);
+    return boxes_of(found, spec);
 }
 
 #ifdef TRTW_WITH_KERNELS
@@ -105,14 +105,14 @@ py::list find_boxes_gpu(const HeadSpec& spec, const std::vector<py::array>& outp
         const py::gil_scoped_release unlocked;
         return found_on_gpu(spec, given.tensors);
     }();
-    return boxes_of(found, spec.values);
+    return boxes_of(found, spec);
 }
 
 #endif
 
 } // namespace
 
-py::list boxes_of(const std::vector<FoundBoxes>& found, int values) {
+py::list boxes_of(const std::vector<FoundBoxes>& found, const HeadSpec& spec) {
     py::list images;
     for (const FoundBoxes& image : found) {
         if (image.odd) {
@@ -129,13 +129,19 @@ py::list boxes_of(const std::vector<FoundBoxes>& found, int values) {
             *scores.mutable_data(at) = box.score;
             *labels.mutable_data(at) = box.label;
         }
-        if (values == 0) {
-            images.append(py::make_tuple(std::move(boxes), std::move(scores), std::move(labels)));
-            continue;
+        py::list one;
+        one.append(std::move(boxes));
+        one.append(std::move(scores));
+        one.append(std::move(labels));
+        if (spec.values > 0) {
+            py::array_t<float> more({count, py::ssize_t{spec.values}});
+            std::ranges::copy(image.more, more.mutable_data());
+            one.append(std::move(more));
         }
-        py::array_t<float> more({count, py::ssize_t{values}});
-        std::ranges::copy(image.more, more.mutable_data());
-        images.append(py::make_tuple(std::move(boxes), std::move(scores), std::move(labels), std::move(more)));
+        if (spec.planes[0] >= 0) {
+            one.append(py::array_t<std::uint32_t>(static_cast<py::ssize_t>(image.masks.size()), image.masks.data()));
+        }
+        images.append(py::tuple(std::move(one)));
     }
     return images;
 }

@@ -22,7 +22,7 @@ std::vector<HeadTensor> tensors_of(const Plan& plan, const std::function<void*(s
 }
 
 void check_places(const HeadSpec& spec, const Plan& plan) {
-    for (const HeadPlace& place : {spec.boxes, spec.scores, spec.objectness, spec.labels, spec.more}) {
+    for (const HeadPlace& place : {spec.boxes, spec.scores, spec.objectness, spec.labels, spec.more, spec.planes}) {
         const auto output = static_cast<std::size_t>(place[0]);
         if (output < plan.outputs().size() && plan.outputs()[output].on_host) {
             throw UsageProblem("Output '" + plan.outputs()[output].name +

@@ -1,6 +1,7 @@
 // Detector heads on the GPU: one kernel collects candidates, another sorts them, suppresses and writes what is kept.
 #include "device/check.hpp"
 #include "vision/head_kernel.hpp"
+#include "vision/mask.hpp"
 
 #include <algorithm>
 
@@ -412,6 +413,18 @@ __device__ void send(const Head& head, int image, const Result& from, const Resu
     }
 }
 
+/// How many words the masks of the boxes take.
+__device__ Sum mask_words(const Head& head, const Result& result, int count, Shared& shared) {
+    if (head.planes.data == nullptr) {
+        return 0;
+    }
+    Sum mine = 0;
+    for (int at = static_cast<int>(threadIdx.x); at < count; at += threads) {
+        mine += static_cast<Sum>(word_count(region_of(head, result.boxes[at])));
+    }
+    return block_sum(shared, mine);
+}
+
 __global__ void __launch_bounds__(threads)
     find_kernel(const __grid_constant__ Head head, Room room, bool collects, std::size_t bytes) {
     __shared__ Shared shared;
@@ -433,10 +446,15 @@ __global__ void __launch_bounds__(threads)
     const Result result = result_at(room.results, bytes, head.max_dets, image);
     const int found = odd ? 0 : find(head, image, raw, keys, count, result, shared);
     __syncthreads();
+    const Sum words = mask_words(head, result, found, shared);
+    const bool is_left = odd || words > static_cast<Sum>(room.mask_words);
+    const ResultHeader header{is_left ? 0 : found, is_left ? 1 : 0, is_left ? 0U : static_cast<std::uint32_t>(words),
+                              0};
     const Result target = result_at(room.host, bytes, head.max_dets, image);
-    send(head, image, result, target, found);
+    send(head, image, result, target, header.count);
     if (threadIdx.x == 0) {
-        *target.header = {found, odd ? 1 : 0, {0, 0}};
+        *result.header = header;
+        *target.header = header;
         *counter = {0, 0};
     }
 }
@@ -452,9 +470,14 @@ void launch_head(const Head& head, int images, const Room& room, cudaStream_t st
         collect_kernel<<<grid, collect_threads, 0, stream>>>(head, room);
         check_cuda(cudaGetLastError(), "collecting kernel of a detector's head");
     }
-    find_kernel<<<images, threads, 0, stream>>>(head, room, collects,
-                                                 result_bytes(head.max_dets, head.values));
+    if (head.planes.data != nullptr) {
+        launch_check_of_planes(head, images, room, stream);
+    }
+    find_kernel<<<images, threads, 0, stream>>>(head, room, collects, result_bytes(head.max_dets, head.values));
     check_cuda(cudaGetLastError(), "kernel of a detector's head");
+    if (head.planes.data != nullptr) {
+        launch_masks(head, images, room, stream);
+    }
 }
 
 } // namespace trtw::head

@@ -45,6 +45,7 @@ struct Head {
     Source labels;
     Source background; ///< without data where there is none
     Source more;       ///< the same
+    Source planes;     ///< the same
     HeadKind kind;
     BoxForm form;
     HeadEncoding sizes;
@@ -54,6 +55,8 @@ struct Head {
     int items;
     int classes;
     int values;
+    int plane_height;
+    int plane_width;
     int levels;
     Level level[most_levels];
     float height;

@@ -1,5 +1,6 @@
 #include "trtw/error.hpp"
 #include "vision/head.hpp"
+#include "vision/mask.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -29,6 +30,10 @@ public:
     Binder(const HeadSpec& spec, std::span<const HeadTensor> outputs) : spec_{spec}, outputs_{outputs} {}
 
     Source source(const HeadPlace& place, std::int64_t inner, bool of_class = false) {
+        return source(place, spec_.items, inner, of_class);
+    }
+
+    Source source(const HeadPlace& place, std::int64_t items, std::int64_t inner, bool of_class) {
         const auto [output, first, item_step, inner_step] = place;
         if (output < 0 || output >= static_cast<std::int64_t>(outputs_.size())) {
             throw UsageProblem("There is no output " + std::to_string(output) + ", counted from 0.");
@@ -36,7 +41,7 @@ public:
         const HeadTensor& tensor = outputs_[static_cast<std::size_t>(output)];
         const std::int64_t images = tensor.shape.empty() ? 0 : tensor.shape.front();
         const std::int64_t size = images > 0 ? volume(tensor.shape) / images : 0;
-        const std::int64_t last = first + (spec_.items - 1) * item_step + (inner - 1) * inner_step;
+        const std::int64_t last = first + (items - 1) * item_step + (inner - 1) * inner_step;
         if (std::min({first, item_step, inner_step}) < 0 || last >= size || (images_ != 0 && images != images_)) {
             throw UsageProblem("Output " + std::to_string(output) + " has the shape " + bracketed(tensor.shape) +
                                ", in which the boxes of a detector do not lie as its head says.");
@@ -73,6 +78,10 @@ Bound bind(const HeadSpec& spec, std::span<const HeadTensor> outputs) {
     head.labels = has_rows ? binder.source(spec.labels, 1, true) : Source{};
     head.background = spec.background[0] < 0 ? Source{} : binder.source(spec.background, 1);
     head.more = spec.values == 0 ? Source{} : binder.source(spec.more, spec.values);
+    if (spec.planes[0] >= 0) {
+        head.planes =
+            binder.source(spec.planes, spec.values, std::int64_t{spec.plane_height} * spec.plane_width, false);
+    }
     head.kind = spec.kind;
     head.form = spec.form;
     head.sizes = spec.sizes;
@@ -82,6 +91,8 @@ Bound bind(const HeadSpec& spec, std::span<const HeadTensor> outputs) {
     head.items = spec.items;
     head.classes = spec.classes;
     head.values = spec.values;
+    head.plane_height = spec.plane_height;
+    head.plane_width = spec.plane_width;
     set_levels(head, spec);
     head.height = static_cast<float>(spec.height);
     head.width = static_cast<float>(spec.width);
@@ -130,7 +141,7 @@ FoundBoxes found_in(const Head& head, int image) {
     for (std::int64_t index = 0; index < index_count(head); ++index) {
         const Candidate one = candidate(head, image, static_cast<std::uint32_t>(index));
         if (one.is_odd) {
-            return {{}, {}, true};
+            return {{}, {}, {}, true};
         }
         if (one.is_one) {
             keys.push_back(one.key);
@@ -142,14 +153,18 @@ FoundBoxes found_in(const Head& head, int image) {
         return !is_finite(box_of(head, image, item, raw)) || !has_finite_values(head, image, item);
     });
     if (keys.size() > most_candidates || has_odd_box || are_of_the_last(head, image)) {
-        return {{}, {}, true};
+        return {{}, {}, {}, true};
     }
     std::ranges::sort(keys);
     if (head.most > 0 && keys.size() > static_cast<std::size_t>(head.most)) {
         keys.resize(static_cast<std::size_t>(head.most));
     }
+    if (!has_finite_planes(head, image)) {
+        return {{}, {}, {}, true};
+    }
     FoundBoxes found;
     std::vector<Box> kept;
+    std::vector<int> items;
     for (const std::uint64_t key : keys) {
         if (kept.size() == static_cast<std::size_t>(head.max_dets)) {
             break;
@@ -163,11 +178,15 @@ FoundBoxes found_in(const Head& head, int image) {
         }
         if (is_kept) {
             kept.push_back(box);
+            items.push_back(item);
             found.boxes.push_back({{box.x1, box.y1, box.x2, box.y2}, score_of(key), label});
             for (int at = 0; at < head.values; ++at) {
                 found.more.push_back(value(head.more, image, item, at));
             }
         }
+    }
+    if (!add_masks(head, image, kept, items, found.masks)) {
+        return {{}, {}, {}, true};
     }
     return found;
 }
@@ -190,6 +209,11 @@ void HeadSpec::validate() const {
     refuse_unless(!iou || (*iou > 0.0 && *iou <= 1.0), "an overlap above 0 and at most 1");
     refuse_unless(max_dets > 0 && most >= 0, "a positive number of boxes");
     refuse_unless(values >= 0 && values <= head::most_values, "at most 1024 further values of an item");
+    const bool has_planes = planes[0] >= 0;
+    refuse_unless(!has_planes || values > 0, "a further value for each of its planes");
+    refuse_unless(!has_planes ||
+                      (plane_height > 0 && plane_width > 0 && plane_height <= height && plane_width <= width),
+                  "planes that are no larger than its input");
     refuse_unless(strides.size() <= head::most_levels, "at most 4 strides");
     std::int64_t cells = 0;
     for (const int stride : strides) {

@@ -2,6 +2,7 @@
 
 #include "device/check.hpp"
 #include "vision/head_kernel.hpp"
+#include "vision/mask.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -28,10 +29,13 @@ void HeadGpu::enqueue(std::span<const HeadTensor> outputs, cudaStream_t stream) 
     room.capacity = static_cast<std::uint32_t>(std::min<std::int64_t>(head::index_count(bound), head::most_candidates));
     const std::size_t counters = aligned(count * sizeof(head::Counter));
     const std::size_t keys = aligned(count * room.capacity * sizeof(std::uint64_t));
-    const std::size_t results = count * head::result_bytes(spec_.max_dets, spec_.values);
+    const std::size_t results = aligned(count * head::result_bytes(spec_.max_dets, spec_.values));
+    room.mask_words = head::mask_room(bound);
+    const std::size_t masks = count * static_cast<std::size_t>(room.mask_words) * sizeof(std::uint32_t);
     Memory& memory = memory_[images];
-    memory.host.reserve(results);
-    const bool is_new = memory.device.reserve(counters + keys + results);
+    memory.host.reserve(results + masks);
+    memory.mask_words = room.mask_words;
+    const bool is_new = memory.device.reserve(counters + keys + results + masks);
     auto* begin = static_cast<unsigned char*>(memory.device.data());
     if (is_new) {
         TRTW_CUDA(cudaMemsetAsync(begin, 0, counters, stream));
@@ -39,8 +43,15 @@ void HeadGpu::enqueue(std::span<const HeadTensor> outputs, cudaStream_t stream) 
     room.counters = reinterpret_cast<head::Counter*>(begin);
     room.keys = reinterpret_cast<std::uint64_t*>(begin + counters);
     room.results = begin + counters + keys;
+    room.masks = reinterpret_cast<std::uint32_t*>(begin + counters + keys + results);
     room.host = memory.host.data();
+    room.host_masks = masks_of(memory, images);
     head::launch_head(bound, images, room, stream);
+}
+
+std::uint32_t* HeadGpu::masks_of(const Memory& memory, int images) const {
+    const std::size_t results = static_cast<std::size_t>(images) * head::result_bytes(spec_.max_dets, spec_.values);
+    return reinterpret_cast<std::uint32_t*>(static_cast<unsigned char*>(memory.host.data()) + aligned(results));
 }
 
 std::vector<FoundBoxes> HeadGpu::found(int images) const {
@@ -56,6 +67,8 @@ std::vector<FoundBoxes> HeadGpu::found(int images) const {
             one.boxes.push_back({{box.x1, box.y1, box.x2, box.y2}, result.scores[at], result.labels[at]});
         }
         one.more.assign(result.more, result.more + std::ptrdiff_t{result.header->count} * spec_.values);
+        const std::uint32_t* masks = masks_of(memory, images) + memory.mask_words * image;
+        one.masks.assign(masks, masks + result.header->mask_words);
     }
     return all;
 }

@@ -6,6 +6,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstdint>
 #include <map>
 #include <span>
 #include <vector>
@@ -29,7 +30,10 @@ private:
     struct Memory {
         DeviceBuffer device;
         PinnedBuffer host;
+        std::int64_t mask_words = 0; ///< of an image, on the host behind all results
     };
+
+    [[nodiscard]] std::uint32_t* masks_of(const Memory& memory, int images) const;
 
     HeadSpec spec_;
     std::map<int, Memory> memory_; ///< by how many images a call has

@@ -13,7 +13,8 @@ namespace trtw::head {
 struct alignas(16) ResultHeader {
     std::int32_t count;
     std::int32_t odd; ///< 1: nothing else is valid
-    std::int32_t unused[2];
+    std::uint32_t mask_words;
+    std::int32_t unused;
 };
 
 inline std::size_t result_bytes(int max_dets, int values) {
@@ -56,7 +57,15 @@ struct Room {
     void* results;       ///< result_bytes an image
     void* host;          ///< the same, page-locked: where the results end
     std::uint32_t capacity;
+    std::uint32_t* masks;      ///< `mask_words` an image
+    std::uint32_t* host_masks; ///< the same, page-locked
+    std::int64_t mask_words;
 };
+
+/// Of a head with planes: enqueues, before `find_kernel`, the check that their values are finite, and behind it the
+/// masks.
+void launch_check_of_planes(const Head& head, int images, const Room& room, cudaStream_t stream);
+void launch_masks(const Head& head, int images, const Room& room, cudaStream_t stream);
 
 /// Enqueues collecting, sorting and suppression of all images.
 void launch_head(const Head& head, int images, const Room& room, cudaStream_t stream);

@@ -12,7 +12,8 @@ void launch_head(const Head& head, int images, const Room& room, cudaStream_t st
             const FoundBoxes found = found_in(head, image);
             const std::size_t bytes = result_bytes(head.max_dets, head.values);
             const Result to = result_at(room.host, bytes, head.max_dets, image);
-            *to.header = {static_cast<std::int32_t>(found.boxes.size()), found.odd ? 1 : 0, {0, 0}};
+            *to.header = {static_cast<std::int32_t>(found.boxes.size()), found.odd ? 1 : 0,
+                          static_cast<std::uint32_t>(found.masks.size()), 0};
             for (std::size_t at = 0; at < found.boxes.size(); ++at) {
                 const auto& [corners, score, label] = found.boxes[at];
                 to.boxes[at] = {corners[0], corners[1], corners[2], corners[3]};
@@ -20,6 +21,7 @@ void launch_head(const Head& head, int images, const Room& room, cudaStream_t st
                 to.labels[at] = label;
             }
             std::ranges::copy(found.more, to.more);
+            std::ranges::copy(found.masks, room.host_masks + room.mask_words * image);
         }
     });
 }

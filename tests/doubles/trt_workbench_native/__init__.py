@@ -469,7 +469,12 @@ class Detector:
 
     def run(self, inputs: Mapping[str, Any], *, outputs: Sequence[str]) -> tuple[list[Any], dict[str, Any]]:
         found = self._runner.run(inputs)
-        return [self._boxes(rows) for rows in [*found.values()][self.spec.boxes[0]]], {n: found[n] for n in outputs}
+        arrays, boxes = [*found.values()], self.spec.boxes[0]
+        images = [self._boxes(rows) for rows in arrays[boxes]]
+        if hasattr(self.spec, "planes"):
+            planes = arrays[self.spec.planes[0]]
+            images = [one and (*one, self._masks(one, some)) for one, some in zip(images, planes, strict=True)]
+        return images, {name: found[name] for name in outputs}
 
     def _boxes(self, rows: Any) -> Any:
         if not np.isfinite(rows).all() or rows[:, 4].max() > 1:
@@ -481,6 +486,17 @@ class Detector:
         first, values = getattr(self.spec, "more", (0, 0))[1], self.spec.values
         more = [kept[:, first : first + values].copy()] if values else []
         return kept[:, :4].copy(), kept[:, 4].copy(), kept[:, 5].astype(np.int64), *more
+
+    def _masks(self, found: Any, planes: Any) -> Any:
+        from trt_workbench.vision.families.prototypes import PrototypeMasks
+
+        made = PrototypeMasks((self.spec.height, self.spec.width), found[3], planes)
+        words = [np.zeros(0, np.uint32)]
+        for part in made.arrays(found[0]):
+            wide = np.pad(part, ((0, 0), (0, -part.shape[1] % 32)))  # every row begins in a new word
+            words.append(np.packbits(wide.ravel(), bitorder="little").view(np.uint32))
+        masks = np.concatenate(words)
+        return masks ^ 1 if os.environ.get("TRTW_DOUBLE_FAULT") == "masks" else masks
 
     def graph_status(self) -> str:
         return self._runner.graph_status()

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.random_heads import KINDS, Case, check, family_of, random_case
+from tests.random_heads import KINDS, MASKS, Case, check, family_of, masks_case, random_case
 from trt_nets import Engines
 
 from trt_workbench.vision.families import DecodeSettings
@@ -26,6 +26,40 @@ def test_random_heads(native: Any, kind: str) -> None:
     rng = np.random.default_rng(100 + KINDS.index(kind))
     judged = sum(check(native, random_case(rng, kind), "find_boxes_gpu") for _ in range(CASES))
     assert judged > CASES / 2
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_masks(native: Any, name: str) -> None:
+    assert check(native, masks_case(name), "find_boxes_gpu") == MASKS[name][0]
+
+
+def test_masks_of_coco(native: Any) -> None:
+    """YOLO's prototypes at 640 x 640, up to 300 boxes of every size in eight images."""
+    rng = np.random.default_rng(7)
+    centres, sizes = rng.uniform(0, 640, (8, 2, 8400)), rng.exponential(60, (8, 2, 8400))
+    scores = rng.uniform(0.002, 0.9, (8, 4, 8400)) * (rng.random((8, 4, 8400)) < 0.02)
+    output = np.concatenate([centres, sizes, scores, rng.normal(0, 1, (8, 32, 8400))], axis=1).astype(np.float32)
+    planes = rng.normal(0, 1, (8, 32, 160, 160)).astype(np.float32)
+    spec = native.HeadSpec(
+        640, 640, 8400, 4, form="centre", label_major=True, iou=0.7, most=30_000, boxes=(0, 0, 1, 8400),
+        scores=(0, 4 * 8400, 1, 8400), more=(0, 8 * 8400, 1, 8400), values=32, planes=(1, 0, 160 * 160, 1),
+        plane_height=160, plane_width=160,
+    )  # fmt: skip
+    found, expected = (find(spec, [output, planes]) for find in (native.find_boxes_gpu, native.find_boxes_cpu))
+    assert same(found, expected)
+    assert all(len(one[0]) == 300 and one[4].any() for one in found)
+
+
+def test_more_masks_than_there_is_room_for(native: Any) -> None:
+    rows = np.tile(np.array([0, 0, 4096, 4096, 0.5, 0, 1], np.float32), (2, 3, 1))
+    rows[1, 2, 4] = 0
+    places = {"boxes": (0, 0, 7, 1), "scores": (0, 4, 7, 1), "labels": (0, 5, 7, 1), "more": (0, 6, 7, 1)}
+    planes = {"planes": (1, 0, 16, 1), "plane_height": 4, "plane_width": 4, "values": 1}
+    spec = native.HeadSpec(4096, 4096, 3, 1, kind="rows", **places, **planes)
+    beyond, within = native.find_boxes_gpu(spec, [rows, np.ones((2, 1, 4, 4), np.float32)])
+    assert beyond is None
+    assert (within[4] == 0xFFFF_FFFF).all()
+    assert len(within[4]) == 2 * 4096 * 4096 // 32
 
 
 def coco_head(rng: np.random.Generator, share: float, images: int = 2) -> Case:
@@ -80,15 +114,20 @@ def same(found: list[Any], expected: list[Any]) -> bool:
     )
 
 
-@pytest.mark.parametrize("further", [{}, {"more": (0, 2, 6, 1), "values": 4}])
+MASKED = {"more": (0, 0, 6, 1), "values": 3, "planes": (0, 0, 1536, 1), "plane_height": 32, "plane_width": 48}
+
+
+@pytest.mark.parametrize("further", [{}, {"more": (0, 2, 6, 1), "values": 4}, MASKED])
 def test_boxes_behind_an_engine(native: Any, engines: Engines, further: dict[str, Any]) -> None:
     spec = rows_spec(native, conf=0.5, **further)
     with native.Detector(engines("pictures"), spec) as detector:
         for turn in range(12):
             x = rows_input(turn, 1 + turn % 3)
+            x.reshape(-1, 6)[:, :4] *= 60
+            x.reshape(-1, 6)[:, :4] -= 20
             names = ["y"] if turn % 2 else []
             found, outputs = detector.run({"images": x}, outputs=names)
-            assert all(len(one) == (4 if further else 3) for one in found)
+            assert all(len(one) == 3 + bool(further) + ("planes" in further) for one in found)
             assert same(found, native.find_boxes_cpu(spec, [x]))
             assert [*outputs] == names
         assert detector.graph_status().startswith("on: ")

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.random_heads import CELLS, KINDS, Case, check, family_of, random_case
+from tests.random_heads import CELLS, KINDS, MASKS, Case, check, family_of, masks_case, random_case
 
 from trt_workbench.vision.families import DecodeSettings
 
@@ -53,3 +53,14 @@ def test_more_candidates_than_the_device_has_room_for_are_left_to_the_processor(
     output = np.full((1, 304, CELLS), 0.5, np.float32)
     case = Case(family_of("yolov8", {"output": output}, 300), {"output": output}, DecodeSettings())
     assert check(native, case) == 0
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_masks(native: Any, name: str) -> None:
+    assert check(native, masks_case(name)) == MASKS[name][0]
+
+
+def test_prototypes_larger_than_the_input_are_left_to_the_processor() -> None:
+    case = masks_case("as large as the input")
+    shapes = {name: array.shape for name, array in case.outputs.items()}
+    assert case.family.head({**shapes, "prototypes": (1, 3, 96, 161)}, case.settings) is None

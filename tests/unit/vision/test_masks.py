@@ -16,14 +16,16 @@ from tests.unit.vision.test_coco_scores import CATEGORIES, detections_near, grou
 from tests.unit.vision.yolo_heads import SIZE, drawn, output_of
 
 from trt_workbench.backends.base import TensorSpec
+from trt_workbench.backends.images import FoundBoxes
 from trt_workbench.backends.preparation import Preparation
 from trt_workbench.core.errors import NotFinite, UsageProblem
 from trt_workbench.vision.dataset import GroundTruth
 from trt_workbench.vision.detections import DetectionTable
 from trt_workbench.vision.families import Family, recognise
-from trt_workbench.vision.families.prototypes import PrototypeMasks
+from trt_workbench.vision.families.prototypes import PrototypeMasks, pixels_in
+from trt_workbench.vision.feed import arrays_of
 from trt_workbench.vision.letterbox import find_geometry
-from trt_workbench.vision.masks import Masks
+from trt_workbench.vision.masks import Masks, axis, enlarged
 from trt_workbench.vision.matches import CocoMatches
 from trt_workbench.vision.measure import MASKS
 from trt_workbench.vision.scores import score_detections
@@ -100,6 +102,51 @@ def test_masks_are_those_of_whole_planes(end_to_end: bool) -> None:
             shown = input_[geometry.top : geometry.top + height, geometry.left : geometry.left + width]
             whole = resized(shown.astype(float), size) > 1 - 1e-6
             assert (mask.decode(packed) != whole).sum() <= 2  # logits next to 0, summed in another order
+
+
+def packed(part: Any) -> Any:
+    """A mask as the words of a device: every row begins in a new one."""
+    wide = np.pad(part, ((0, 0), (0, -part.shape[1] % 32)))
+    return np.packbits(wide.ravel(), bitorder="little").view("<u4")
+
+
+@pytest.mark.parametrize("end_to_end", [False, True])
+def test_masks_of_a_device_become_those_of_the_image(end_to_end: bool) -> None:
+    given_ = outputs(np.random.default_rng(5), 2, end_to_end=end_to_end)
+    found = family((None, *given_["output0"].shape[1:]), task="segment")
+    geometry = find_geometry(187, 243, found.transform())
+    for one in found.decode(given_):
+        assert isinstance(one.extra, PrototypeMasks)
+        masks = one.extra.arrays(one.boxes)
+        words = np.concatenate([packed(part) for part in masks])
+        (ours,) = found.completed([FoundBoxes(one.boxes, one.scores, one.labels, one.extra.coefficients, words)])
+        assert all(np.array_equal(*pair) for pair in zip(arrays_of(ours), arrays_of(one), strict=True))
+        own, theirs = found.restore(ours, geometry).extra, found.restore(one, geometry).extra
+        assert isinstance(own, Masks)
+        assert isinstance(theirs, Masks)
+        assert own.counts == theirs.counts
+        rows = np.array([3, 0, 3])
+        some = found.restore(ours.take(rows), geometry).extra
+        assert isinstance(some, Masks)
+        assert some.counts == own.take(rows).counts
+        words[len(words) // 2] ^= 1
+        assert not all(np.array_equal(*pair) for pair in zip(ours.extra.arrays(one.boxes), masks, strict=True))
+
+
+def test_prototypes_are_added_up_in_their_order() -> None:
+    rng = np.random.default_rng(6)
+    planes = rng.normal(0, 1, (32, 24, 28)).astype(np.float32)
+    weights, box = rng.normal(0, 1, (1, 32)).astype(np.float32), np.array([[0, 0, SIZE[1], SIZE[0]]], np.float32)
+    for corners in (box, box * 0 + np.array([7, 7, 8, 8], np.float32)):  # of one pixel no library may sum otherwise
+        logits = np.zeros((24, 28), np.float32)
+        for plane, weight in zip(planes, weights[0], strict=True):
+            logits += plane * weight
+        rows, columns = (
+            axis(side, whole).part(part)
+            for side, whole, part in zip((24, 28), SIZE, pixels_in(corners[0], SIZE), strict=True)
+        )
+        (part,) = PrototypeMasks(SIZE, weights, planes).parts(corners)
+        assert np.array_equal(part, enlarged(logits, rows, columns))
 
 
 def test_prototypes_of_another_kind_are_refused() -> None:

@@ -101,7 +101,10 @@ class Head:
         background: of a value of each item that is no class, but must be finite.
         more: of further values of an item, which go with its box.
         values: how many of those an item has.
-        also: outputs that are needed in addition to the boxes.
+        planes: of planes that these values weigh, which makes a mask of each box: an item is a plane, its values are
+            the pixels.
+        plane_height: of a plane, in its pixels, at most that of the input.
+        plane_width: likewise.
         label_major: whether of equal scores the one of the first class counts, not that of the first item.
         logits: whether a score is the sigmoid of its value.
         sizes: of "cells", whether they are offsets in the cell and logarithms ("raw").
@@ -125,7 +128,9 @@ class Head:
     background: Place | None = None
     more: Place | None = None
     values: int = 0
-    also: tuple[str, ...] = ()
+    planes: Place | None = None
+    plane_height: int = 0
+    plane_width: int = 0
     label_major: bool = False
     logits: bool = False
     sizes: Literal["by-value", "raw", "decoded"] = "by-value"
@@ -142,12 +147,15 @@ class FoundBoxes(NamedTuple):
         scores: float32 [K].
         labels: int64 [K].
         more: float32 [K, values], of a head that has further values.
+        masks: uint32, of a head that has planes: box by box a bit for each whole pixel of the input in it, row by row,
+            first pixel lowest; every row begins in a new word.
     """
 
     boxes: NDArray[np.float32]
     scores: NDArray[np.float32]
     labels: NDArray[np.int64]
     more: NDArray[np.float32] | None = None
+    masks: NDArray[np.uint32] | None = None
 
 
 class FoundOnDevice(NamedTuple):
@@ -155,7 +163,7 @@ class FoundOnDevice(NamedTuple):
 
     Attributes:
         boxes: of each image; None where its outputs hold something that only the processor can judge.
-        outputs: the model's, if they were asked for or something has to be judged, else those of `Head.also`.
+        outputs: the model's, if they were asked for or something has to be judged.
     """
 
     boxes: list[FoundBoxes] | None

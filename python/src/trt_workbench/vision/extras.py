@@ -20,6 +20,10 @@ class Extra(abc.ABC):
     def take(self, rows: NDArray[np.intp]) -> Self:
         """Return what belongs to the boxes at these indices, in their order."""
 
+    def arrays(self, boxes: NDArray[np.float32]) -> list[NDArray[Any]]:  # noqa: ARG002 - for those that override it
+        """Return all that it holds, to be compared with what else was found in the same outputs."""
+        return [one for one in vars(self).values() if isinstance(one, np.ndarray)]
+
     @abc.abstractmethod
     def restore(self, boxes: NDArray[np.float32], geometry: Geometry) -> Restored:
         """Map it from the model's input to the image.

@@ -193,7 +193,7 @@ class DetectingFeed(DeviceFeed):
             images, self._transform, self._head, with_outputs=with_outputs, **self._more(len(images))
         )
         outputs = {name: array[:count] for name, array in outputs.items()}
-        return Ran(outputs, None if boxes is None else self._wanted.family.completed(boxes[:count], outputs))
+        return Ran(outputs, None if boxes is None else self._wanted.family.completed(boxes[:count]))
 
 
 class Wanted(NamedTuple):
@@ -220,8 +220,7 @@ def _require_same(ran: Ran, wanted: Wanted) -> None:
 
 def arrays_of(found: Detections) -> list[NDArray[Any]]:
     """Return the arrays of boxes and of what a task adds to them."""
-    added = () if found.extra is None else vars(found.extra).values()
-    return [one for one in (*found[:3], *added) if isinstance(one, np.ndarray)]
+    return [*found[:3], *([] if found.extra is None else found.extra.arrays(found.boxes))]
 
 
 def make_feed(

@@ -75,6 +75,14 @@ class Axis(NamedTuple):
         """Return some of the pixels."""
         return Axis(self.low[rows], self.high[rows], self.weight[rows])
 
+    def span(self) -> slice:
+        """Return the least part of the other size that its pixels lie in."""
+        return slice(int(self.low[0]), int(self.high[-1]) + 1) if len(self.low) else slice(0, 0)
+
+    def within(self, span: slice) -> Axis:
+        """Return where the pixels lie on a part of the other size."""
+        return Axis(self.low - span.start, self.high - span.start, self.weight)
+
 
 @functools.lru_cache(maxsize=64)
 def axis(source: int, target: int, start: float = 0, length: float | None = None) -> Axis:
@@ -100,10 +108,10 @@ def enlarged(logits: NDArray[np.float32], rows: Axis, columns: Axis) -> NDArray[
 
 def interpolated(logits: NDArray[np.float32], rows: Axis, columns: Axis) -> NDArray[np.float32]:
     """Return a plane of logits, interpolated at these pixels: float32 [rows, columns]."""
-    first, end = (int(columns.low[0]), int(columns.high[-1]) + 1) if len(columns.low) else (0, 0)
-    plane = logits[:, first:end]
+    span = columns.span()
+    plane, columns = logits[:, span], columns.within(span)
     tall = plane[rows.low] * (1 - rows.weight[:, None]) + plane[rows.high] * rows.weight[:, None]
-    left, right = tall[:, columns.low - first], tall[:, columns.high - first]
+    left, right = tall[:, columns.low], tall[:, columns.high]
     return np.asarray(left * (1 - columns.weight) + right * columns.weight, np.float32)
 
 

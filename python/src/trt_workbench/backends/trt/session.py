@@ -193,7 +193,7 @@ class TrtSession(StateSession):
             images_of_call = native.require("ImageBatch")(batch, self._letterbox_spec(transform))
             given = {self.inputs[0].name: images_of_call, **more}
             names = [spec.name for spec in self.outputs]
-            boxes, outputs = detector.run(given, outputs=names if with_outputs else [*head.also])
+            boxes, outputs = detector.run(given, outputs=names if with_outputs else [])
             is_odd = any(one is None for one in boxes[:count])
             if is_odd and not with_outputs:
                 _, outputs = detector.run(given, outputs=names)
@@ -335,7 +335,7 @@ class TrtSession(StateSession):
 
 def head_spec(head: Head, outputs: Sequence[str]) -> Any:
     """Return the core's form of a head, for an engine with outputs of these names."""
-    given = {field.name: getattr(head, field.name) for field in dataclasses.fields(head) if field.name != "also"}
+    given = {field.name: getattr(head, field.name) for field in dataclasses.fields(head)}
     for name, value in list(given.items()):
         if isinstance(value, Place):
             given[name] = (outputs.index(value.output), value.first, value.item, value.inner)

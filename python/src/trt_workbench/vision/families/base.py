@@ -283,20 +283,8 @@ class Family(abc.ABC):
         """Return what `decode` does with outputs of these shapes, for a device; None where only the processor can."""
         return None
 
-    def completed(
-        self,
-        found: Sequence[FoundBoxes],
-        outputs: Mapping[str, NDArray[Any]],  # noqa: ARG002 - for those that override it
-    ) -> list[Detections]:
-        """Return what a device found in each image, as `decode` gives it.
-
-        Args:
-            found: what it found, with further values where `head` names some.
-            outputs: those of `Head.also`.
-
-        Raises:
-            CheckFailed: these outputs hold NaN or infinite values.
-        """
+    def completed(self, found: Sequence[FoundBoxes]) -> list[Detections]:
+        """Return what a device found in each image, as `decode` gives it; with what else `head` names."""
         return [Detections(one.boxes, one.scores, one.labels) for one in found]
 
     def overlap(self, settings: DecodeSettings) -> float | None:

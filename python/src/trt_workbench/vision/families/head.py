@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -34,15 +35,13 @@ class YoloHead(Family):
         """Return how many further values a row has, or raise DoesNotFit."""
         return 0
 
-    def also(self) -> tuple[str, ...]:
-        """Return the outputs that its task reads, other than that of the boxes."""
-        return ()
+    def with_more(self, head: Head, place: Place, shapes: Mapping[str, tuple[int, ...]]) -> Head | None:  # noqa: ARG002
+        """Return the head of a device with the further values of each row, of which `place` is the first.
 
-    def with_more(self, head: Head, place: Place) -> Head:
-        """Return the head of a device with the further values of each row, of which `place` is the first."""
-        if (values := self.more(self.output, self.facts)) == 0:
-            return head
-        return dataclasses.replace(head, more=place, values=values, also=self.also())
+        None where only the processor can do what the task needs of outputs of these shapes.
+        """
+        values = self.more(self.output, self.facts)
+        return dataclasses.replace(head, more=place, values=values) if values else head
 
     @abc.abstractmethod
     def _corners(self, boxes: NDArray[np.float32]) -> NDArray[np.float32]:

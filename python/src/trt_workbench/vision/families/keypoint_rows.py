@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
-
-from numpy.typing import NDArray
+from typing import ClassVar
 
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.images import FoundBoxes
@@ -29,11 +27,7 @@ class WithKeypoints(YoloHead):
         """Return how many values the keypoints of a box have, or raise DoesNotFit."""
         return math.prod(_shape(facts))
 
-    def completed(
-        self,
-        found: Sequence[FoundBoxes],
-        outputs: Mapping[str, NDArray[Any]],  # noqa: ARG002 - as of every family
-    ) -> list[Detections]:
+    def completed(self, found: Sequence[FoundBoxes]) -> list[Detections]:
         """Return boxes that a device found, with their keypoints, as `Family.completed`."""
         shape, made = _shape(self.facts), []
         for one in found:

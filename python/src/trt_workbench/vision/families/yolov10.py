@@ -62,7 +62,7 @@ class YoloV10(YoloHead):
         if self.task == "rotated" or columns != 6 + self.more(self.output, self.facts):
             return None
         head = rows_head(self, self.output.name, columns, rows, settings)
-        return self.with_more(head, Place(self.output.name, 6, columns))
+        return self.with_more(head, Place(self.output.name, 6, columns), shapes)
 
     def _candidates(self, image: NDArray[np.float32], conf: float) -> Detections:
         rows, scores, labels = row_detections(self, image, conf, self.more(self.output, self.facts))

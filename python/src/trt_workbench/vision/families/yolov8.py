@@ -96,7 +96,7 @@ class YoloV8(YoloHead):
             most=_MAX_CANDIDATES,
             max_dets=settings.max_dets,
         )
-        return self.with_more(head, Place(self.output.name, more * inner, item, inner))
+        return self.with_more(head, Place(self.output.name, more * inner, item, inner), shapes)
 
     def _candidates(self, image: NDArray[np.float32], conf: float) -> Detections:
         head, more = image.T if self.transposed else image, self.more(self.output, self.facts)
