@@ -47,8 +47,8 @@ def scored_folder(
         "schema_version": 1, "status": "complete", "backend": "ort-cpu", "backend_requested": "ort-cpu",
         "model": {"path": "m.onnx", "sha256": "0" * 64, "family": "yolov10", "class_count": 1},
         "provenance": {}, "settings": {"batch": 1, "workers": 1, "concurrency": 1, "seed": 0, "precision": "fp32"},
-        "AP": ap, **dict.fromkeys((*names, *recalls)), "AP_ci95": ends, "images": 80, "images_per_s": None,
-        "latency_ms": None, "per_class": [],
+        "AP": ap, **dict.fromkeys((*names, *recalls)), "AP_ci95": ends, "resamples": 1000, "images": 80,
+        "images_per_s": None, "latency_ms": None, "per_class": [],
         "dataset": {"images": "i", "annotations": "a", "annotations_sha256": "1" * 64, "missing": []},
     }  # fmt: skip
     return run_folder(folder, "eval-coco", started, commit, metrics=metrics)

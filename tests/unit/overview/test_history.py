@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.in_app import json_of, stderr_of
-from tests.run_folders import bench_folder, scored_folder, upgrade_folder
+from tests.run_folders import bench_folder, run_folder, scored_folder, upgrade_folder
 from tests.texts import held, refused
 
 from trt_workbench.core.errors import UsageProblem
@@ -49,6 +49,23 @@ def test_changes_are_named_and_drawn(folder: Path) -> None:
     held(*[line for line in text.splitlines() if "the level before" in line and "From" in line])
     assert text.count("<figure>") == 5
     assert "regression, " in text
+
+
+def test_runs_without_figures_to_follow_are_listed_with_what_they_found(folder: Path) -> None:
+    gate = {"schema_version": 1, "model": "m.onnx", "passed": False, "checks": []}
+    run = run_folder(folder / "gate/night", "gate", day(11), gate=gate)
+    (run / "report.html").touch()
+    text = write_history(folder, folder, "dates").read_text(encoding="utf-8")
+    history = History.model_validate_json((folder / "history.json").read_text())
+    assert (history.runs, history.left_out) == (21, [])
+    assert [(one.command, one.verdict) for one in history.answers if one.run_id == "night"] == [("gate", "failed")]
+    row = text[text.index("The runs</h2>") :]
+    assert row.index("2026-10-12 12:00 UTC") < row.index("2026-10-10 12:00 UTC")  # the newest first
+    assert '<a href="gate/night/report.html">gate night</a>' in row
+    assert 'data-label="outcome"><span class="pill bad">failed</span>' in row
+    assert '<section class="verdict bad">\n<p><span class="pill bad">regression</span></p>' in text
+    lines = text[text.index("Every figure</h2>") :]
+    assert lines.count("<polyline") == len(history.series) == 5
 
 
 def test_nightly_upgrades_are_followed(tmp_path: Path) -> None:

@@ -246,7 +246,7 @@ def test_best_and_weakest_are_said_of_classes_with_enough_annotations_alone(make
         {"category_id": place, "name": name, "AP": ap, "AP50": ap, "ground_truths": count, "detections": count}
         for place, (name, ap, count) in enumerate(rows)
     ]
-    words = " ".join(summarise(read_artefacts(make_run(per_class=classes))))
+    words = " ".join(summarise(read_artefacts(make_run(per_class=classes)).metrics))
     assert "Best class: common (AP 0.600); weakest: many (AP 0.500), of the 2 with 20 or more annotations." in words
 
 
@@ -260,7 +260,7 @@ def test_the_page_says_which_decoder_scored_and_what_the_host_decoded(make_run: 
 
 def test_the_interval_stands_beside_the_figure(make_run: Callable[..., Path]) -> None:
     run = make_run(AP_ci95=[0.451, 0.549], resamples=1000)
-    said = " ".join(summarise(read_artefacts(run)))
+    said = " ".join(summarise(read_artefacts(run).metrics))
     assert "Over 1000 resamples of 12 images, 95 % of the APs lie between 0.4510 and 0.5490: uncertainty" in said
     assert "not a range for other images" in said
     assert "would give" not in said

@@ -1,7 +1,11 @@
 """Long tables are folded, wherever they stand."""
 
+from pathlib import Path
+
 import pytest
 
+from trt_workbench.overview.report import Overview
+from trt_workbench.overview.runs import RunAnswer
 from trt_workbench.report.folding import MOST_ROWS, folded
 from trt_workbench.report.page import render
 
@@ -36,12 +40,9 @@ def test_long_tables_alone_are_folded(page: str, expected: str) -> None:
 
 
 def test_every_page_is_folded_and_what_is_text_is_not() -> None:
-    run = {"command": "<table>", "run_id": "1", "status": "complete", "machine": "m", "report": "r.html"}
-    run |= {"started_at": "now", "verdict": None}
-    overview = {"runs": [run] * 40} | dict.fromkeys(
-        ("said", "speed", "winners", "problems", "unstable", "accuracy"), ()
-    )
-    page = render("overview/report.html.j2", overview=overview, evidence=lambda _: None)
+    named = dict.fromkeys(("run_id", "directory", "started_at", "status", "answer", "machine"), "1")
+    overview = Overview(runs=[RunAnswer(command="<table>", verdict=None, **named)] * 40)
+    page = render("overview/report.html.j2", overview=overview, folder=Path(), evidence=None, spark=None)
     assert page.count("<details>") == page.count("</details>") == 1
-    assert "<summary>40 rows</summary>" in page
+    assert "<summary>28 earlier runs</summary>" in page
     assert page.count("&lt;table&gt; 1") == 40

@@ -3,6 +3,7 @@
 import json
 import random
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,14 @@ from typing import Any
 import pytest
 from markdown_it import MarkdownIt
 from tests.records import record
+from tests.run_folders import bench_folder, run_folder, upgrade_folder
 from tests.texts import refused
 
+from trt_workbench.core.artefacts import read_environment, run_document
+from trt_workbench.core.documents import write_json
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.overview.report import write_overview
+from trt_workbench.overview.runs import RunAnswer, run_answer
 from trt_workbench.report.reports import write_report
 
 REPOSITORY = Path(__file__).parents[3]
@@ -56,8 +61,9 @@ def test_runs_of_every_command_together(tmp_path: Path, make_run: Callable[..., 
         "eval-llm",
         metrics={**KEPT, "backends": [{**KEPT["backends"][-1], "perplexity": 29.65, "relative_difference": 0.0017}]},
     )
-    profile = write_run(tmp_path / "profile", "profile")
-    runs = [write_bench(tmp_path / "bench"), make_run(), llm, profile]
+    runs = [write_bench(tmp_path / "bench"), make_run(), llm, profile_folder(tmp_path / "profile", None)]
+    for run in runs:
+        (run / "report.html").touch()
     page = write_overview(runs, tmp_path / "all").read_text(encoding="utf-8")
     text = (tmp_path / "all" / "overview.md").read_text(encoding="utf-8")
     for part in ("AP 0.5000", "perplexity 29.6500", "change +1.70e-01 %", "fp16"):
@@ -104,6 +110,7 @@ def test_names_are_no_markup(tmp_path: Path, make_run: Callable[..., Path]) -> N
     lines = (bench / "records.jsonl").read_text(encoding="utf-8")
     renamed = lines.replace('"slow <b>"', json.dumps(HOSTILE)).replace('"m b1"', json.dumps(HOSTILE))
     (bench / "records.jsonl").write_text(renamed, encoding="utf-8")
+    (run / "report.html").touch()
     page = write_overview([run, bench], tmp_path).read_text(encoding="utf-8")
     text = (tmp_path / "overview.md").read_text(encoding="utf-8")
     assert 'href="javascript%3Aalert%281%29%20%282%29/report.html"' in page
@@ -127,25 +134,133 @@ def test_a_run_that_was_cut_short_is_named(tmp_path: Path) -> None:
     assert not (tmp_path / "all").exists()
 
 
+@pytest.fixture(scope="module")
+def committed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Copy a committed run; its report is not drawn."""
+    folder = tmp_path_factory.mktemp("committed")
+    return lambda name: Path(shutil.copytree(REPOSITORY / "docs/benchmarks" / name, folder / name, dirs_exist_ok=True))
+
+
+def profile_folder(folder: Path, own_ms: float | None) -> Path:
+    """Write a profile of one node, which takes 1 ms, and of another model that takes `own_ms`."""
+    side = {"path": "m.onnx", "backend": "ort-cpu", "precision": "fp32", "own_interval_ms": (0.99, 1.01)}
+    sides = {"target": {**side, "own_ms": 1.0, "profiled_ms": 1.0}}
+    if own_ms:
+        sides["against"] = {**side, "own_ms": own_ms, "profiled_ms": own_ms, "own_interval_ms": (own_ms, own_ms)}
+    run = run_folder(folder, "profile", "2026-11-22T12:00:00+00:00", run={})
+    document = {"schema_version": 1, "command": "profile", "run_id": folder.name, "status": "complete"}
+    write_json(run / "run.json", document | {"started_at": "2026-11-22T12:00:00+00:00", "sides": sides})
+    times = {"mean_ms": 1.0, "median_ms": 1.0, "calls": 1, "share": 1.0, "role": "compute"}
+    node = {"schema_version": 1, "kind": "node", "side": "target", "index": 0, "name": "n", "operator": "Conv", **times}
+    (run / "records.jsonl").write_text(json.dumps(node) + "\n", encoding="utf-8")
+    return run
+
+
 @pytest.mark.parametrize(
-    ("command", "file", "document", "pill"),
+    ("kept", "outcome", "colour"),
     [
-        ("gate", "gate", {"schema_version": 1, "passed": True}, '<span class="pill good">passed</span>'),
-        ("eval-stream", "metrics", {"schema_version": 1, "passed": False}, '<span class="pill bad">failed</span>'),
-        (
-            "decide",
-            "decision",
-            {"schema_version": 1} | {"gate": {"passed": False}},
-            '<span class="pill bad">failed</span>',
-        ),
-        ("decide", "decision", {"schema_version": 1, "gate": None}, "\N{EN DASH}"),
-        ("profile", "profile", {"schema_version": 1}, "\N{EN DASH}"),
+        ("eval-stream/encoder-ort", "passed", "good"),
+        ("eval-llm/perplexity", "passed", "good"),
+        ("bench-h200/vit", "unstable", "doubt"),
+        ("eval-stream/recurrent", "failed", "bad"),
     ],
 )
-def test_every_run_has_its_date_and_what_it_found(
-    tmp_path: Path, command: str, file: str, document: dict[str, Any], pill: str
+def test_a_committed_run_has_its_date_and_what_it_found(
+    committed: Callable[[str], Path], tmp_path: Path, kept: str, outcome: str, colour: str
 ) -> None:
-    run = write_run(tmp_path / "run", command, **{file: document})
-    page = write_overview([run], tmp_path / "all").read_text(encoding="utf-8")
-    row = f'<td class="text">2026-11-22 12:00 UTC</td><td class="text">complete</td><td class="text">{pill}</td>'
-    assert row in page
+    page = write_overview([committed(kept)], tmp_path / "all").read_text(encoding="utf-8")
+    assert f'data-label="outcome"><span class="pill {colour}">{outcome}</span></td>' in page
+    assert re.search(r'data-label="started">20\d\d-\d\d-\d\d \d\d:\d\d UTC</td>', page)
+
+
+@pytest.mark.parametrize(
+    ("own_ms", "outcome"), [(2.0, "faster"), (0.5, "slower"), (1.001, "complete"), (None, "complete")]
+)
+def test_a_profile_says_which_side_is_faster(tmp_path: Path, own_ms: float | None, outcome: str) -> None:
+    assert run_of(profile_folder(tmp_path / "run", own_ms)).outcome == outcome
+
+
+@pytest.mark.parametrize(("passed", "outcome"), [(True, "passed"), (False, "failed")])
+def test_a_gate_passes_or_fails(tmp_path: Path, passed: bool, outcome: str) -> None:
+    check = {
+        "name": "score",
+        "passed": passed,
+        "text": "AP 0.4",
+        "exit_code": 0 if passed else 1,
+        "report": None,
+        "seconds": 1.0,
+    }
+    gate = {"schema_version": 1, "model": "m.onnx", "passed": passed, "checks": [check]}
+    found = run_of(write_run(tmp_path / "run", "gate", gate=gate))
+    assert (found.outcome, "score" in found.answer) == (outcome, True)
+
+
+def test_an_upgrade_is_safe_and_a_record_is_complete(tmp_path: Path) -> None:
+    started = "2026-11-22T12:00:00+00:00"
+    runs = [
+        upgrade_folder(tmp_path / name, [1.0, 1.1], started, recorded=name == "record") for name in ("both", "record")
+    ]
+    assert [run_of(run).outcome for run in runs] == ["safe", "complete"]
+
+
+def test_a_part_of_an_evaluation_and_an_engine_let_through_are_no_whole_result(make_run: Callable[..., Path]) -> None:
+    run = make_run()
+    assert (run_of(run).outcome, run_of(run).answer.count("AP 0.5000")) == ("complete", 1)
+    metrics = json.loads((run / "metrics.json").read_text())
+    (run / "metrics.json").write_text(json.dumps(metrics | {"status": "partial"}))
+    assert run_of(run).outcome == "partial"
+    mark = {
+        "engine": "m.plan",
+        "engine_sha256": "0",
+        "verdict": "undecided",
+        "text": "t",
+        "evidence": None,
+        "allowed": True,
+    }
+    (run / "metrics.json").write_text(json.dumps(metrics | {"verification": mark}))
+    assert run_of(run).outcome == "undecided"
+
+
+def test_what_did_not_pass_is_said_first(tmp_path: Path) -> None:
+    gate = {"schema_version": 1, "model": "m.onnx", "passed": False, "checks": []}
+    runs = [write_bench(tmp_path / "bench"), write_run(tmp_path / "night", "gate", gate=gate)]
+    page = write_overview(runs, tmp_path / "all").read_text(encoding="utf-8")
+    assert '<section class="verdict bad">' in page
+    assert '<p class="first wrap">1 of 2 runs did not pass: gate night: failed.</p>' in page
+
+
+def test_what_is_unstable_in_all_repetitions_is_nowhere_the_fastest(tmp_path: Path) -> None:
+    shaky = ["the median moved"]
+    run = bench_folder(
+        tmp_path / "bench", {"a": [1.0] * 9, "b": [2.0] * 9}, "2026-11-22T12:00:00+00:00", unstable=shaky
+    )
+    write_report(run)
+    write_overview([run], tmp_path / "all")
+    for page in (run / "report.html", run / "report.md", tmp_path / "all/overview.html", tmp_path / "all/overview.md"):
+        assert "astest" not in page.read_text(encoding="utf-8")
+    text = (run / "report.html").read_text(encoding="utf-8")
+    assert '<section class="verdict doubt">\n<p><span class="pill doubt">unstable</span></p>' in text
+    assert 'a <span class="pill doubt">unstable</span></td>' in text
+    assert "a (unstable) |" in (run / "report.md").read_text(encoding="utf-8")
+
+
+def test_runs_of_several_nights_are_lines(tmp_path: Path) -> None:
+    nights = [(1.0, ()), (1.01, ()), (1.3, ("the median moved",)), (1.02, ())]
+    runs = [
+        bench_folder(tmp_path / f"n{day}", {"a": [ms] * 9}, f"2026-11-2{day}T12:00:00+00:00", unstable=list(doubts))
+        for day, (ms, doubts) in enumerate(nights)
+    ]
+    page = write_overview(runs, tmp_path / "all").read_text(encoding="utf-8")
+    section = page[page.index("Run after run") :]
+    line = section[section.index("<svg") : section.index("</svg>")]
+    assert "bench arrays / m b1 / a: latency" in section
+    assert line.count("<circle") == 4
+    assert line.count('fill="var(--panel)"') == 1  # the unstable night, which the line leaves out
+    points = re.search(r'points="([^"]*)"', line)
+    assert points
+    assert len(points[1].split()) == 3
+    assert "<title>2026-11-21, n1: 1.01 ms</title>" in line
+
+
+def run_of(directory: Path) -> RunAnswer:
+    return run_answer(directory, run_document(directory), read_environment(directory))

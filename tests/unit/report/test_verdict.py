@@ -8,6 +8,7 @@ from typing import get_args
 import pytest
 from tests.kept_reports import checked_target, kept
 
+from trt_workbench.overview.report import Overview
 from trt_workbench.report.page import render
 from trt_workbench.report.reports import write_report
 from trt_workbench.report.verdict import tone
@@ -67,8 +68,8 @@ def test_caught_faults_are_green(tmp_path: Path) -> None:
 def test_what_a_verdict_is_called_is_escaped() -> None:
     mark = {"verdict": "<b>", "text": '">', "evidence": None, "allowed": False}
     row = {"model": "m", "backend": None, "precision": None, "verification": mark, "figures": []}
-    overview = {"runs": [], "accuracy": [row]} | dict.fromkeys(("said", "speed", "winners", "problems", "unstable"), ())
-    page = render("overview/report.html.j2", overview=overview, evidence=lambda _: None)
+    overview = Overview(accuracy=[row])
+    page = render("overview/report.html.j2", overview=overview, folder=Path(), evidence=lambda _: None, spark=None)
     assert '<span class="pill plain" title="&#34;&gt;">&lt;b&gt;</span>' in page
 
 

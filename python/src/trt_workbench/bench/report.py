@@ -8,17 +8,34 @@ from typing import Any
 import yaml
 
 from trt_workbench.bench.plots import write_plots
-from trt_workbench.bench.view import tables, winners
+from trt_workbench.bench.view import Table, tables, winners
 from trt_workbench.bench.words import executed, machine, overall, problems, summary, unstable
-from trt_workbench.core.artefacts import read_bench_run
+from trt_workbench.core.artefacts import BenchArtefacts, read_bench_run
 from trt_workbench.core.builds import builds_of
 from trt_workbench.report.conditions import measuring_conditions
 from trt_workbench.report.page import evidence_from
 from trt_workbench.report.style import plots_folder
+from trt_workbench.report.verdict import Answer
 
 TAILS = ("p90", "p95", "p99")
 # With more works than this, the table of winners replaces the sentence of each.
 _MOST_SENTENCES = 6
+
+
+def answer(directory: Path) -> Answer:
+    """Return what the page of a run says first; arguments and errors as of `view`."""
+    run = read_bench_run(directory)
+    return _answer(run, tables(run))
+
+
+def _answer(run: BenchArtefacts, made: list[Table]) -> Answer:
+    said = (summary if len(made) <= _MOST_SENTENCES else overall)(run, made)
+    states = [record.status for record in run.records]
+    worst = next((state for state in ("wrong", "failed") if state in states), None)
+    if worst is None and made:
+        shaky = any(row.standing.all_unstable for one in made for row in one.rows)
+        worst = "unstable" if shaky else "partial" if run.run.status == "partial" else "stable"
+    return Answer(said, worst)
 
 
 def view(directory: Path) -> dict[str, Any]:
@@ -34,9 +51,9 @@ def view(directory: Path) -> dict[str, Any]:
     made = tables(run)
     plots = write_plots(made, plots_folder(directory))
     return {
+        **_answer(run, made)._asdict(),
         "title": run.config.title,
         "run": run.run,
-        "summary": (summary if len(made) <= _MOST_SENTENCES else overall)(run, made),
         "machine": machine(run.environment),
         "winners": winners(made),
         "tables": made,

@@ -95,6 +95,7 @@ class Winner:
     tied: list[str]
     next: str | None
     against_next: Comparison | None
+    unstable: bool
 
     @property
     def tied_text(self) -> str:
@@ -118,6 +119,7 @@ def winners(made: Sequence[Table]) -> list[Winner]:
                 tied,
                 beaten.runtime if beaten else None,
                 beaten.against_best if beaten else None,
+                best.all_unstable,
             )
         )
     return found

@@ -27,6 +27,7 @@ from trt_workbench.quantize import ClassLoss, coco_scores, draw_search
 from trt_workbench.report.commands import again
 from trt_workbench.report.page import render
 from trt_workbench.report.style import WIDE, label, plots_folder
+from trt_workbench.report.verdict import Answer
 from trt_workbench.stream import read_words
 from trt_workbench.vision import (
     LEAST_ANNOTATIONS,
@@ -156,6 +157,18 @@ class Losers:
     left_out: int
 
 
+def answer(directory: Path) -> Answer:
+    """Return what the page of a run says first; arguments and errors as of `view`."""
+    return _answer(read_document(directory / "decision.json", Decision))
+
+
+def _answer(decision: Decision) -> Answer:
+    chosen, doubts = decision.recommended, decision.recommendation.doubts
+    said = [decision.recommendation.sentence, *doubts, *([decision.gate.text] if decision.gate else [])]
+    known = "recommended, with doubts" if doubts else "recommended"
+    return Answer(said, known if chosen else "no recommendation")
+
+
 def view(directory: Path) -> dict[str, Any]:
     """Return what the page of a run shows, and draw its `plots/`.
 
@@ -180,6 +193,7 @@ def shown(directory: Path, decision: Decision) -> dict[str, Any]:
     """
     search, plots = decision.search, plots_folder(directory)
     return {
+        **_answer(decision)._asdict(),
         "again": again,
         "decision": decision,
         "chosen": decision.recommended,

@@ -1,2 +1,3 @@
+from .figures import FOLLOWED as FOLLOWED
 from .figures import RunFigure as RunFigure
 from .figures import figures_of as figures_of

@@ -160,3 +160,5 @@ _READERS: dict[str, Callable[[Path], Iterator[RunFigure]]] = {
     "eval-llm": _llm,
     "upgrade": _upgrade,
 }
+FOLLOWED = tuple(_READERS)
+"""Commands whose runs have figures to follow."""

@@ -7,6 +7,17 @@ from typing import Any
 
 from trt_workbench.core.documents import read_document
 from trt_workbench.gate.document import GateDocument
+from trt_workbench.report.verdict import Answer
+
+
+def answer(directory: Path) -> Answer:
+    """Return what the page of a run says first; arguments and errors as of `view`."""
+    return _answer(read_document(directory / "gate.json", GateDocument))
+
+
+def _answer(found: GateDocument) -> Answer:
+    said = [found.headline, *(f"{one.name}: {one.text}" for one in found.checks if not one.passed)]
+    return Answer(said, "passed" if found.passed else "failed")
 
 
 def view(directory: Path) -> dict[str, Any]:
@@ -19,5 +30,4 @@ def view(directory: Path) -> dict[str, Any]:
         UsageProblem: the file is missing, cut short or of another schema version.
     """
     found = read_document(directory / "gate.json", GateDocument)
-    said = [found.headline, *(f"{one.name}: {one.text}" for one in found.checks if not one.passed)]
-    return {"found": found, "name": Path(found.model).name, "said": said}
+    return {**_answer(found)._asdict(), "found": found, "name": Path(found.model).name}

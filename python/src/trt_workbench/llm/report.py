@@ -12,6 +12,19 @@ from trt_workbench.core.percent import share
 from trt_workbench.llm.document import Generated, LlmMetrics, LlmRecord
 from trt_workbench.llm.plots import write_plots
 from trt_workbench.report.style import plots_folder
+from trt_workbench.report.verdict import Answer
+
+
+def answer(directory: Path) -> Answer:
+    """Return what the page of a run says first; arguments and errors as of `view`."""
+    return _answer(read_document(directory / "metrics.json", LlmMetrics))
+
+
+def _answer(metrics: LlmMetrics) -> Answer:
+    rows = metrics["backends"]
+    failed = generation_failures(metrics) or any(row["failure"] for row in rows)
+    part = "partial" if metrics["status"] == "partial" else "passed" if rows else None
+    return Answer([*summarise(metrics), *metrics["notes"]], "failed" if failed else part)
 
 
 def view(directory: Path) -> dict[str, Any]:
@@ -27,8 +40,8 @@ def view(directory: Path) -> dict[str, Any]:
     records = read_lines(directory / "records.jsonl", LlmRecord)
     plots = write_plots(metrics, records, plots_folder(directory))
     return {
+        **_answer(metrics)._asdict(),
         "metrics": metrics,
-        "summary": summarise(metrics),
         "failures": generation_failures(metrics),
         "sameness": sameness,
         "plots": plots,
@@ -42,10 +55,11 @@ def summarise(metrics: LlmMetrics) -> list[str]:
     rows = metrics["backends"]
     if rows:
         sentences += [row["failure"] for row in rows if row["failure"]] or ["Every backend passes the gate."]
-        sentences.append(
-            f"{model} has a perplexity of {rows[0]['perplexity']:.4f} over {counted(metrics['tokens'], 'token')} with "
-            "PyTorch in fp32, the reference."
-        )
+        if rows[0]["perplexity"] is not None:
+            sentences.append(
+                f"{model} has a perplexity of {rows[0]['perplexity']:.4f} over {counted(metrics['tokens'], 'token')} "
+                "with PyTorch in fp32, the reference."
+            )
         others = [(row["relative_difference"], row) for row in rows[1:] if row["relative_difference"] is not None]
         if others:
             increase, worst = max(others, key=lambda one: one[0])

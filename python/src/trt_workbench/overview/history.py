@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 from typing import Literal
 
-from trt_workbench.core.artefacts import Environment, RunDocument, read_environment, run_document
+from trt_workbench.core.artefacts import Environment, RunDocument, foreign_files, read_environment, run_document
 from trt_workbench.core.documents import Strict, write_json
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import foreign, write_text
 from trt_workbench.core.machines import machine_of
 from trt_workbench.core.shard_files import SHARD
 from trt_workbench.core.statistics.changes import ChangePoint, SeriesEntry, change_points
-from trt_workbench.export import RunFigure, figures_of
+from trt_workbench.export import FOLLOWED, RunFigure, figures_of
 from trt_workbench.overview.curves import draw_series
+from trt_workbench.overview.runs import RunAnswer, run_answer
 from trt_workbench.overview.settings import Over
+from trt_workbench.overview.sparkline import sparkline
 from trt_workbench.report.page import is_our_page, render
 from trt_workbench.report.style import file_stem, plots_folder
 
@@ -83,6 +85,7 @@ class History(Strict):
     over: Over
     runs: int
     series: list[HistorySeries]
+    answers: list[RunAnswer]
     left_out: list[str]
 
 
@@ -100,6 +103,7 @@ class _Gathered:
     """The runs of a folder, and why some folders are none."""
 
     runs: list[_Run] = field(default_factory=list)
+    answers: list[RunAnswer] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
 
 
@@ -123,16 +127,28 @@ def write_history(folder: Path, output: Path, over: Over) -> Path:
     page = output / "history.html"
     if os.path.lexists(page) and not is_our_page(page):
         raise foreign(page)
-    gathered = _gather(folder)
-    if not gathered.runs:
+    gathered = _gather(_runs_below(folder, _DEEPEST))
+    if not gathered.answers:
         why = f"; the first left out: {gathered.left_out[0]}" if gathered.left_out else ""
-        raise UsageProblem(f"No run in this folder has figures to follow{why}: {folder}")
+        raise UsageProblem(f"No run in this folder can be read{why}: {folder}")
     history = History(
-        over=over, runs=len(gathered.runs), series=_series(gathered.runs, over), left_out=gathered.left_out
+        over=over,
+        runs=len(gathered.answers),
+        series=_series(gathered.runs, over),
+        answers=gathered.answers,
+        left_out=gathered.left_out,
     )
     plots = _draw(history, output)
     write_json(output / "history.json", history)
-    write_text(page, render("overview/history.html.j2", history=history, plots=plots, said=_said(history)))
+    values = {
+        "history": history,
+        "plots": plots,
+        "said": _said(history),
+        "verdict": _verdict(history),
+        "folder": output,
+        "spark": sparkline,
+    }
+    write_text(page, render("overview/history.html.j2", **values))
     return page
 
 
@@ -146,22 +162,31 @@ def _runs_below(folder: Path, depth: int) -> Iterator[Path]:
             yield from _runs_below(entry, depth - 1)
 
 
-def _gather(folder: Path) -> _Gathered:
+def series_of(directories: Iterable[Path]) -> list[HistorySeries]:
+    """Return every figure that two or more of these runs have in common, over dates."""
+    return _series(_gather(directories).runs, "dates")
+
+
+def _gather(directories: Iterable[Path]) -> _Gathered:
     found = _Gathered()
-    for directory in _runs_below(folder, _DEEPEST):
+    for directory in directories:
         if (directory / SHARD).is_file():  # of a run that merge makes whole
             continue
         try:
             run = run_document(directory)
-            environment, figures = read_environment(directory), figures_of(directory)
+            environment = read_environment(directory)
             moment = datetime.datetime.fromisoformat(run.started_at)
-            machine = machine_of(environment)
+            with foreign_files(directory):
+                machine, answer = machine_of(environment), run_answer(directory, run, environment)
+            figures = figures_of(directory) if run.command in FOLLOWED else []
         except (UsageProblem, ValueError) as error:
             found.left_out.append(str(error))
             continue
         if moment > datetime.datetime.now(datetime.UTC):
             found.left_out.append(f"The run starts in the future; the clock of its machine is wrong: {directory}")
-        elif figures:
+            continue
+        found.answers.append(answer)
+        if figures:
             found.runs.append(_Run(directory, run, environment, figures, machine))
     return found
 
@@ -260,6 +285,12 @@ def _said(history: History) -> list[str]:
             f"level before ({change.low:.3f} to {change.high:.3f}){more}{model}{sure}."
         )
     return sentences or ["No figure changed for certain."]
+
+
+def _verdict(history: History) -> str | None:
+    """Return what the confirmed changes come to."""
+    found = {change.outcome for series in history.series for change in series.changes if change.confirmed}
+    return "regression" if "regression" in found else next(iter(found), None)
 
 
 def _draw(history: History, output: Path) -> dict[str, Path]:

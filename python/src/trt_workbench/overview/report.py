@@ -6,19 +6,23 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from trt_workbench.bench import Table, Winner, leaders, problems, tables, unstable, winners
 from trt_workbench.core.artefacts import command_of, foreign_files, read_bench_run, read_environment, run_document
 from trt_workbench.core.counts import counted
-from trt_workbench.core.documents import Open, read_document
+from trt_workbench.core.documents import read_document
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import foreign, write_text
 from trt_workbench.core.percent import share
 from trt_workbench.core.verification import Mark
 from trt_workbench.llm import LlmMetrics
 from trt_workbench.model.precision import precision_label
+from trt_workbench.overview.history import HistorySeries, series_of
+from trt_workbench.overview.runs import RunAnswer, run_answer
+from trt_workbench.overview.sparkline import sparkline
 from trt_workbench.report.page import evidence_from, is_our_page, render, small
+from trt_workbench.report.verdict import tone
 from trt_workbench.verify import VerifyFindings
 from trt_workbench.vision import CocoMetrics, task_in
 
@@ -33,34 +37,9 @@ _FIGURES: dict[str, Callable[[float], str]] = {
 _MOST_SENTENCES = 3
 
 
-# The documents of commands that judge something.
-_JUDGING = {
-    "check-contract": "check.json",
-    "check-target": "check-target.json",
-    "decide": "decision.json",
-    "eval-stream": "metrics.json",
-    "gate": "gate.json",
-    "upgrade": "upgrade.json",
-    "verify": "verify.json",
-}
-
-
-class _Gate(Open):
-    passed: bool
-
-
-class _Judged(Open):
-    """What such a document says of the whole run, each in its own way."""
-
-    schema_version: Literal[1] = 1
-    verdict: str | None = None
-    passed: bool | None = None
-    gate: _Gate | None = None
-
-
 @dataclass
 class Overview:
-    """What the runs hold: the answer in sentences, accuracy figures, tables of speed, and what went wrong."""
+    """What the runs hold: the answer, accuracy figures, tables of speed, what went wrong, and figures over time."""
 
     said: list[str] = field(default_factory=list)
     accuracy: list[dict[str, Any]] = field(default_factory=list)
@@ -68,7 +47,14 @@ class Overview:
     winners: list[Winner] = field(default_factory=list)
     problems: list[dict[str, Any]] = field(default_factory=list)
     unstable: list[dict[str, Any]] = field(default_factory=list)
-    runs: list[dict[str, Any]] = field(default_factory=list)
+    runs: list[RunAnswer] = field(default_factory=list)
+    series: list[HistorySeries] = field(default_factory=list)
+
+    @property
+    def verdict(self) -> str | None:
+        """The worst outcome of a run; None where every run passed or judges nothing."""
+        outcomes = [run.outcome for run in self.runs]
+        return next((one for bad in ("bad", "doubt") for one in outcomes if tone(one) == bad), None)
 
 
 def check_folder(output: Path) -> None:
@@ -94,7 +80,7 @@ def write_overview(directories: list[Path], output: Path) -> Path:
     """Write `overview.html` and `overview.md` into `output`.
 
     Args:
-        directories: run directories of bench, eval-coco, eval-llm, profile and verify, in any number and mixture.
+        directories: run directories of any commands that write a report.
         output: folder, made if absent.
 
     Returns:
@@ -104,28 +90,32 @@ def write_overview(directories: list[Path], output: Path) -> Path:
         UsageProblem: a run directory is incomplete or damaged.
         OSError: the folder cannot be written.
     """
-    overview = _collect(directories, output)
+    overview = _collect(directories)
     for ending in ("md", "html"):
-        page = render(f"overview/report.{ending}.j2", overview=overview, evidence=evidence_from(output))
+        values = {"overview": overview, "evidence": evidence_from(output), "folder": output, "spark": sparkline}
+        page = render(f"overview/report.{ending}.j2", **values)
         write_text(output / f"overview.{ending}", page)
     return output / "overview.html"
 
 
-def _collect(directories: list[Path], output: Path) -> Overview:
+def _collect(directories: list[Path]) -> Overview:
     overview = Overview()
     commands = [command_of(directory) for directory in directories]
     several = commands.count("bench") > 1
     for directory, command in zip(directories, commands, strict=True):
         with foreign_files(directory):
-            _add(overview, directory, command, output, several=several)
+            _add(overview, directory, command, several=several)
+    overview.series = series_of(directories)
     overview.said = _said(overview)
     return overview
 
 
 def _said(overview: Overview) -> list[str]:
     """Say what is wrong, who is fastest, and what was scored; nothing where no run has any of these."""
+    bad = [f"{run.command} {run.run_id}: {run.outcome}" for run in overview.runs if tone(run.outcome) == "bad"]
+    sentences = [f"{len(bad)} of {counted(len(overview.runs), 'run')} did not pass: {', '.join(bad)}."] if bad else []
     wrong = [row["runtime"] for row in overview.problems if row["status"] == "wrong"]
-    sentences = [f"Wrong answers: {', '.join(dict.fromkeys(wrong))}."] if wrong else []
+    sentences += [f"Wrong answers: {', '.join(dict.fromkeys(wrong))}."] if wrong else []
     if len(overview.speed) > _MOST_SENTENCES:
         sentences += leaders(overview.speed)
     else:
@@ -143,19 +133,8 @@ def _said(overview: Overview) -> list[str]:
     return sentences
 
 
-def _add(overview: Overview, directory: Path, command: str, output: Path, *, several: bool) -> None:
-    run, environment = run_document(directory), read_environment(directory)
-    overview.runs.append(
-        {
-            "command": command,
-            "run_id": run.run_id,
-            "status": run.status,
-            "started_at": run.started_at,
-            "verdict": _verdict(directory, command),
-            "machine": environment.driver.gpu_names or environment.cpu.model,
-            "report": os.path.relpath(directory / "report.html", output),
-        }
-    )
+def _add(overview: Overview, directory: Path, command: str, *, several: bool) -> None:
+    overview.runs.append(run_answer(directory, run_document(directory), read_environment(directory)))
     if command == "bench":
         bench = read_bench_run(directory)
         measured = [_of_run(table, directory) if several else table for table in tables(bench)]
@@ -172,15 +151,6 @@ def _add(overview: Overview, directory: Path, command: str, output: Path, *, sev
     elif command == "verify":
         found = read_document(directory / "verify.json", VerifyFindings)
         overview.problems += [_wrong(found)] if found["verdict"] == "wrong" else []
-
-
-def _verdict(directory: Path, command: str) -> str | None:
-    """Return what a run found in a word; None of a command that judges nothing."""
-    if command not in _JUDGING:
-        return None
-    found = read_document(directory / _JUDGING[command], _Judged)
-    passed = found.gate.passed if found.gate else found.passed
-    return found.verdict or (None if passed is None else "passed" if passed else "failed")
 
 
 def _of_run(table: Table, directory: Path) -> Table:

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from trt_workbench.core.artefacts import read_environment, read_run
-from trt_workbench.profile.difference import difference
+from trt_workbench.profile.difference import LayerGroup, difference
 from trt_workbench.profile.document import ProfileRun, read_records
 from trt_workbench.profile.ncu_raw import METRICS
-from trt_workbench.profile.view import SideView, precision_of, role_rows, side_views, summary, totals
+from trt_workbench.profile.view import SideView, faster_side, precision_of, role_rows, side_views, summary, totals
 from trt_workbench.report.conditions import measuring_conditions
+from trt_workbench.report.verdict import Answer
 
 # Columns of Nsight Compute's metrics: heading, factor from the metric's base unit, digits.
 METRIC_COLUMNS: dict[str, tuple[str, float, int]] = {
@@ -24,6 +25,23 @@ METRIC_COLUMNS: dict[str, tuple[str, float, int]] = {
 }
 
 
+def answer(directory: Path) -> Answer:
+    """Return what the page of a run says first; arguments and errors as of `view`."""
+    _, sides, groups = _read(directory)
+    return _answer(sides, groups)
+
+
+def _answer(sides: list[SideView], groups: list[LayerGroup]) -> Answer:
+    faster = faster_side(*(side.facts for side in sides)) if len(sides) > 1 else None
+    return Answer(summary(sides, groups)[:1], {"target": "faster", "against": "slower"}[faster] if faster else None)
+
+
+def _read(directory: Path) -> tuple[ProfileRun, list[SideView], list[LayerGroup]]:
+    run = read_run(directory, "profile", ProfileRun)
+    sides = side_views(run.sides, read_records(directory / "records.jsonl"))
+    return run, sides, difference(sides[0].operations, sides[1].operations) if len(sides) > 1 else []
+
+
 def view(directory: Path) -> dict[str, Any]:
     """Return what the page of a run shows.
 
@@ -33,10 +51,9 @@ def view(directory: Path) -> dict[str, Any]:
     Raises:
         UsageProblem: a file is missing, cut short or of another schema version.
     """
-    run = read_run(directory, "profile", ProfileRun)
-    sides = side_views(run.sides, read_records(directory / "records.jsonl"))
-    groups = difference(sides[0].operations, sides[1].operations) if len(sides) > 1 else []
+    run, sides, groups = _read(directory)
     return {
+        **_answer(sides, groups)._asdict(),
         "title": " against ".join(side.title for side in sides),
         "run": run,
         "sides": sides,

@@ -68,6 +68,12 @@ def answer(target: Mapping[str, Any], against: Mapping[str, Any]) -> Answer | No
     )
 
 
+def faster_side(target: Mapping[str, Any], against: Mapping[str, Any]) -> Faster | None:
+    """Return the faster side by the times without the profiler; None where neither is known to be."""
+    found = answer(target, against)
+    return found.faster if found else None
+
+
 def _interval(side: Mapping[str, Any], which: str) -> Interval | None:
     """Return a side's time; runs of earlier releases have only the median, and of TensorRT the sum of the layers."""
     middle = side.get(f"{which}_ms") or (side.get("sum_ms") if which == "profiled" else None)

@@ -11,6 +11,7 @@ from trt_workbench.core.errors import UsageProblem
 from trt_workbench.core.files import write_text
 from trt_workbench.core.shard_files import SHARD
 from trt_workbench.report.page import render
+from trt_workbench.report.verdict import Answer
 
 
 class Report(NamedTuple):
@@ -18,7 +19,8 @@ class Report(NamedTuple):
 
     Attributes:
         module: its `view` reads the files of a run directory, draws into its `plots/`, and returns what the templates
-            name. It is imported when such a report is written, as drawing takes long to import.
+            name; its `answer` reads what is said first. It is imported when such a report is written, as drawing takes
+            long to import.
         templates: of `report.html`, and of further files of that name, in `report/templates`.
     """
 
@@ -44,6 +46,12 @@ REPORTS = {
 }
 
 
+def answer_of(directory: Path) -> Answer:
+    """Return what the report of a run directory says first. Raises UsageProblem as `write_report` does."""
+    found: Answer = importlib.import_module(_report_of(directory).module).answer(directory)
+    return found
+
+
 def write_report(directory: Path) -> Path:
     """Write the report of a run directory, only from its files; it can be written again at any time.
 
@@ -55,13 +63,17 @@ def write_report(directory: Path) -> Path:
             of another schema version.
         OSError: the report cannot be written.
     """
+    module, templates = _report_of(directory)
+    values = {"environment": read_environment(directory), **importlib.import_module(module).view(directory)}
+    for template in templates:
+        write_text(directory / f"report.{template.split('.')[1]}", render(template, **values))
+    return directory / "report.html"
+
+
+def _report_of(directory: Path) -> Report:
     command = command_of(directory)
     if (directory / SHARD).is_file():
         raise UsageProblem(f"A shard has no report of its own; `trtw merge` makes one of all shards: {directory}")
     if command not in REPORTS:
         raise UsageProblem(f"`{command}` has no report; these commands have one: {', '.join(REPORTS)}: {directory}")
-    module, templates = REPORTS[command]
-    values = {"environment": read_environment(directory), **importlib.import_module(module).view(directory)}
-    for template in templates:
-        write_text(directory / f"report.{template.split('.')[1]}", render(template, **values))
-    return directory / "report.html"
+    return REPORTS[command]

@@ -2,11 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NamedTuple
+
+
+class Answer(NamedTuple):
+    """What a report says first of all.
+
+    Attributes:
+        said: sentences, the answer first.
+        verdict: in a word that has a colour; None of a run that judges nothing.
+    """
+
+    said: list[str]
+    verdict: str | None = None
+
 
 Tone = Literal["good", "doubt", "bad", "plain"]
 _WORDS: dict[Tone, tuple[str, ...]] = {
-    "good": ("built", "caught", "faster", "improvement", "kept", "passed", "recommended", "right", "safe", "yes"),
+    "good": (
+        "built",
+        "caught",
+        "faster",
+        "improvement",
+        "kept",
+        "passed",
+        "recommended",
+        "right",
+        "safe",
+        "stable",
+        "yes",
+    ),
     # nothing is wrong, and nothing is shown to be right
     "doubt": (
         "cannot tell",

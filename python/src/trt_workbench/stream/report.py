@@ -9,8 +9,19 @@ from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import read_document, read_lines
 from trt_workbench.report.page import small
 from trt_workbench.report.style import plots_folder
+from trt_workbench.report.verdict import Answer
 from trt_workbench.stream.document import ChunkRecord, Faults, StreamMetrics
 from trt_workbench.stream.plots import write_plots
+
+
+def answer(directory: Path) -> Answer:
+    """Return what the page of a run says first; arguments and errors as of `view`."""
+    return _answer(read_document(directory / "metrics.json", StreamMetrics))
+
+
+def _answer(metrics: StreamMetrics) -> Answer:
+    part = "partial" if metrics.status == "partial" else "passed"
+    return Answer(_said(metrics), part if metrics.passed else "failed")
 
 
 def view(directory: Path) -> dict[str, Any]:
@@ -27,7 +38,7 @@ def view(directory: Path) -> dict[str, Any]:
     plots = write_plots(metrics, records, plots_folder(directory))
     return {
         "metrics": metrics,
-        "said": _said(metrics),
+        **_answer(metrics)._asdict(),
         "matrix": fault_matrix(metrics.faults) if metrics.faults else None,
         "plots": plots,
     }

@@ -7,8 +7,18 @@ from pathlib import Path
 from typing import Any
 
 from trt_workbench.core.documents import read_document
+from trt_workbench.report.verdict import Answer
 from trt_workbench.target.document import TargetCheck, TargetLayers
 from trt_workbench.target.rtx_layers import BuiltLayer, BuiltTensor
+
+
+def answer(directory: Path) -> Answer:
+    """Return what the page of a run says first; arguments and errors as of `view`."""
+    return _answer(read_document(directory / "check-target.json", TargetCheck))
+
+
+def _answer(check: TargetCheck) -> Answer:
+    return Answer(_said(check), "built" if check.passed else "failed")
 
 
 def view(directory: Path) -> dict[str, Any]:
@@ -26,7 +36,7 @@ def view(directory: Path) -> dict[str, Any]:
         "check": check,
         "name": Path(check.model).name,
         "built": sum(target.outcome == "built" for target in check.targets),
-        "said": _said(check),
+        **_answer(check)._asdict(),
         "largest": max((target.engine_size_bytes or 0 for target in check.targets), default=0),
         "layers": {sm: rows(built) for sm, built in layers.items()},
     }

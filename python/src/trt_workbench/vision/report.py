@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any, cast
 
 from trt_workbench.core.counts import counted
+from trt_workbench.core.documents import read_document
 from trt_workbench.core.percent import share
 from trt_workbench.core.statistics.summary import DRAWN, too_few
 from trt_workbench.report.page import evidence_from
 from trt_workbench.report.style import plots_folder
+from trt_workbench.report.verdict import Answer
 from trt_workbench.verify import let_through
 from trt_workbench.vision.artefacts import CocoArtefacts, read_artefacts
 from trt_workbench.vision.document import (
@@ -26,10 +28,23 @@ from trt_workbench.vision.lvis import figures_of
 from trt_workbench.vision.operating import in_words
 from trt_workbench.vision.operating_plots import write_operating_plots
 from trt_workbench.vision.plots import write_plots
+from trt_workbench.vision.tasks.registry import task_in
 
 _CARDS = 3  # figures of a measure on top of the page
 _MOST_CLASSES = 1000  # in the table
 _LATENCY_COLUMNS = ("mean", "p50", "p90", "p95", "p99", "min", "max")
+
+
+def answer(directory: Path) -> Answer:
+    """Return what the page of a run says first; arguments and errors as of `view`."""
+    return _answer(read_document(directory / "metrics.json", CocoMetrics))
+
+
+def _answer(metrics: CocoMetrics) -> Answer:
+    """Only what says less than a whole evaluation of a verified engine has a verdict: no bound is asked for."""
+    mark = metrics.get("verification")
+    part = "partial" if metrics["status"] == "partial" else None
+    return Answer(summarise(metrics), mark["verdict"] if mark and mark["allowed"] else part)
 
 
 def view(directory: Path) -> dict[str, Any]:
@@ -48,8 +63,8 @@ def view(directory: Path) -> dict[str, Any]:
     plots = write_plots(run, folder) | write_operating_plots(run.curves, run.confusion.get("errors"), threshold, folder)
     gallery = build_gallery(run, folder / "gallery")
     return {
+        **_answer(run.metrics)._asdict(),
         "metrics": run.metrics,
-        "summary": summarise(run),
         "evidence": evidence_from(directory),
         "figures": figures_of(run.task, cast("dict[str, Any]", run.metrics)),
         "of": run.task.measures[-1].words,
@@ -72,17 +87,17 @@ def view(directory: Path) -> dict[str, Any]:
     }
 
 
-def summarise(run: CocoArtefacts) -> list[str]:
+def summarise(metrics: CocoMetrics) -> list[str]:
     """Say in sentences what the figures say."""
-    metrics = run.metrics
     allowed = let_through([metrics.get("verification")])
     model = Path(metrics["model"]["path"]).name
-    (name, second), figures = run.task.shown, cast("dict[str, Any]", metrics)
+    task, figures = task_in(metrics), cast("dict[str, Any]", metrics)
+    name, second = task.shown
     if figures[name] is None:
         nothing = f"without annotations, so there is no {name}"
         return [*allowed, f"{model} ran on {counted(metrics['images'], 'image')} {nothing}."]
     others = "".join(
-        f", {one.words}: {one.main[0]} {figures[one.prefix + one.main[0]]:.4f}" for one in run.task.measures[:-1]
+        f", {one.words}: {one.main[0]} {figures[one.prefix + one.main[0]]:.4f}" for one in task.measures[:-1]
     )
     more = "" if figures[second] is None else f" ({second} {figures[second]:.4f}{others})"
     sentences = [
@@ -93,7 +108,7 @@ def summarise(run: CocoArtefacts) -> list[str]:
     if shards := figures.get("shards"):
         sentences.append(shards["text"])
     if ends := figures.get(f"{name}_ci95"):
-        main = run.task.measures[-1].main[0]
+        main = task.measures[-1].main[0]
         sentences.append(
             f"Over {metrics['resamples']} resamples of {counted(metrics['images'], 'image')}, 95 % of the {main}s lie "
             f"between {ends[0]:.4f} and {ends[1]:.4f}: {DRAWN.format(unit='images')}."

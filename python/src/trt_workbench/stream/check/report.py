@@ -9,7 +9,17 @@ from typing import Any
 from trt_workbench.core.counts import counted
 from trt_workbench.core.documents import read_document
 from trt_workbench.report.page import small
+from trt_workbench.report.verdict import Answer
 from trt_workbench.stream.check.document import ContractCheck
+
+
+def answer(directory: Path) -> Answer:
+    """Return what the page of a run says first; arguments and errors as of `view`."""
+    return _answer(read_document(directory / "check.json", ContractCheck))
+
+
+def _answer(document: ContractCheck) -> Answer:
+    return Answer(_said(document), "passed" if document.passed else "failed")
 
 
 def view(directory: Path) -> dict[str, Any]:
@@ -24,7 +34,7 @@ def view(directory: Path) -> dict[str, Any]:
     document = read_document(directory / "check.json", ContractCheck)
     return {
         "document": document,
-        "said": _said(document),
+        **_answer(document)._asdict(),
         "contract": json.dumps(document.contract, indent=1),
     }
 
