@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 from markdown_it import MarkdownIt
 from tests.records import record
-from tests.run_folders import bench_folder, run_folder, upgrade_folder
+from tests.run_folders import bench_folder, profile_folder, upgrade_folder
 from tests.texts import refused
 
 from trt_workbench.core.artefacts import read_environment, run_document
-from trt_workbench.core.documents import write_json
 from trt_workbench.core.errors import UsageProblem
 from trt_workbench.overview.report import write_overview
 from trt_workbench.overview.runs import RunAnswer, run_answer
@@ -141,21 +140,6 @@ def committed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]
     return lambda name: Path(shutil.copytree(REPOSITORY / "docs/benchmarks" / name, folder / name, dirs_exist_ok=True))
 
 
-def profile_folder(folder: Path, own_ms: float | None) -> Path:
-    """Write a profile of one node, which takes 1 ms, and of another model that takes `own_ms`."""
-    side = {"path": "m.onnx", "backend": "ort-cpu", "precision": "fp32", "own_interval_ms": (0.99, 1.01)}
-    sides = {"target": {**side, "own_ms": 1.0, "profiled_ms": 1.0}}
-    if own_ms:
-        sides["against"] = {**side, "own_ms": own_ms, "profiled_ms": own_ms, "own_interval_ms": (own_ms, own_ms)}
-    run = run_folder(folder, "profile", "2026-11-22T12:00:00+00:00", run={})
-    document = {"schema_version": 1, "command": "profile", "run_id": folder.name, "status": "complete"}
-    write_json(run / "run.json", document | {"started_at": "2026-11-22T12:00:00+00:00", "sides": sides})
-    times = {"mean_ms": 1.0, "median_ms": 1.0, "calls": 1, "share": 1.0, "role": "compute"}
-    node = {"schema_version": 1, "kind": "node", "side": "target", "index": 0, "name": "n", "operator": "Conv", **times}
-    (run / "records.jsonl").write_text(json.dumps(node) + "\n", encoding="utf-8")
-    return run
-
-
 @pytest.mark.parametrize(
     ("kept", "outcome", "colour"),
     [
@@ -241,6 +225,8 @@ def test_what_is_unstable_in_all_repetitions_is_nowhere_the_fastest(tmp_path: Pa
     text = (run / "report.html").read_text(encoding="utf-8")
     assert '<section class="verdict doubt">\n<p><span class="pill doubt">unstable</span></p>' in text
     assert 'a <span class="pill doubt">unstable</span></td>' in text
+    assert text.count('<svg class="spark"') == 2  # a curve of its repetitions for each runtime
+    assert text.count('r="2" fill="var(--panel)" stroke="var(--doubt)"><title>repetition ') == 18
     assert "a (unstable) |" in (run / "report.md").read_text(encoding="utf-8")
 
 

@@ -225,8 +225,10 @@ def _bars(tables: Sequence[Table], styles: dict[str, Style], path: Path) -> Path
                 reach = [[interval.median - interval.low], [interval.high - interval.median]]
                 axes.barh(position, interval.median, color=styles[row.standing.runtime][0], height=0.7)
                 axes.errorbar(interval.median, position, xerr=reach, color=INK, capsize=2.5, linewidth=1)
+                medians = [spot.value for spot in row.repetitions]
+                axes.scatter(medians, [position] * len(medians), 9, facecolors="none", edgecolors=INK, linewidths=0.6)
                 axes.annotate(
-                    f"{interval.median:.3g}", (interval.high, position), (4, 0), textcoords="offset points",
+                    _three(interval.median), (_end(row), position), (4, 0), textcoords="offset points",
                     va="center", fontsize=8,
                 )  # fmt: skip
                 said[position] = f"{label(row.standing.runtime)}, {label(table.work)}: {_interval(row.standing)}"
@@ -234,13 +236,22 @@ def _bars(tables: Sequence[Table], styles: dict[str, Style], path: Path) -> Path
             position -= 1
         say_rows(axes, said)
         axes.set_yticks(list(ticks), list(ticks.values()), fontsize=8)
-        slowest = max(row.standing.latency_ms.high for table in tables for row in table.rows)
+        slowest = max(_end(row) for table in tables for row in table.rows)
         axes.set(
-            xlabel="ms (median over repetitions, with its interval)", xlim=(0, slowest * 1.12), ylim=(position, 0.8)
+            xlabel="ms: median, its interval, and repetitions as rings", xlim=(0, slowest * 1.12), ylim=(position, 0.8)
         )
         axes.set_title(label(f"Latency of {tables[0].model}, {tables[0].scenario}"))
         axes.grid(visible=False, axis="y")
     return path
+
+
+def _three(value: float) -> str:
+    """Return a figure with three digits, or whole where it has more."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _end(row: BenchRow) -> float:
+    return max(row.standing.latency_ms.high, *(spot.value for spot in row.repetitions))
 
 
 def _latency(sweep: Sweep, styles: dict[str, Style], path: Path) -> Path:

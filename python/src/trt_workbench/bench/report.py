@@ -14,6 +14,7 @@ from trt_workbench.core.artefacts import BenchArtefacts, read_bench_run
 from trt_workbench.core.builds import builds_of
 from trt_workbench.report.conditions import measuring_conditions
 from trt_workbench.report.page import evidence_from
+from trt_workbench.report.sparkline import sparkline
 from trt_workbench.report.style import plots_folder
 from trt_workbench.report.verdict import Answer
 
@@ -55,6 +56,7 @@ def view(directory: Path) -> dict[str, Any]:
         "title": run.config.title,
         "run": run.run,
         "machine": machine(run.environment),
+        "spark": sparkline,
         "winners": winners(made),
         "tables": made,
         "builds": builds_of(directory),

@@ -15,6 +15,7 @@ from trt_workbench.core.statistics.summary import MINIMUM_SAMPLES, claimed
 from trt_workbench.core.verification import Mark
 from trt_workbench.model.precision import precision_label
 from trt_workbench.report.page import percent
+from trt_workbench.report.sparkline import Spot
 
 # The card's energy counter updates about every 0.1 s: what was sampled for less than 1 s is off by more than a tenth.
 _LEAST_ENERGY_S = 1.0
@@ -25,6 +26,7 @@ class BenchRow:
     """One runtime in a table. Memory in bytes, energy in joules; None where it was not measured.
 
     Attributes:
+        repetitions: the median of each in milliseconds, in their order.
         verification: mark of its engine; None for runtimes without a gate.
         precision: short label of what it computed in, by the graph or the engine's layers.
         entry: the runtime's label without swept settings.
@@ -35,6 +37,7 @@ class BenchRow:
     """
 
     standing: Standing
+    repetitions: list[Spot]
     precision: str | None
     verification: Mark | None
     entry: str
@@ -144,6 +147,7 @@ def _row(standing: Standing, records: Sequence[Record]) -> BenchRow:
     power = seen("power_mean_w")
     return BenchRow(
         standing=standing,
+        repetitions=[_spot(one, one.latency_ms["p50"], standing.reasons) for one in mine if one.latency_ms],
         precision=precision_label(mine[0].provenance),
         verification=mine[0].verification,
         entry=mine[0].entry or mine[0].runtime,
@@ -159,6 +163,12 @@ def _row(standing: Standing, records: Sequence[Record]) -> BenchRow:
         temperature_max_c=max(seen("temperature_max_c"), default=None),
         power_mean_w=sum(power) / len(power) if power else None,
     )
+
+
+def _spot(record: Record, p50: float, together: tuple[str, ...]) -> Spot:
+    reasons = [*record.unstable, *together]
+    said = f"; unstable: {'; '.join(reasons)}" if reasons else ""
+    return Spot(p50, f"repetition {record.repetition + 1}: {p50:.4g} ms{said}", not reasons)
 
 
 def _energy(records: Sequence[Record]) -> float | None:

@@ -21,8 +21,8 @@ from trt_workbench.export import FOLLOWED, RunFigure, figures_of
 from trt_workbench.overview.curves import draw_series
 from trt_workbench.overview.runs import RunAnswer, run_answer
 from trt_workbench.overview.settings import Over
-from trt_workbench.overview.sparkline import sparkline
 from trt_workbench.report.page import is_our_page, render
+from trt_workbench.report.sparkline import Spot, sparkline
 from trt_workbench.report.style import file_stem, plots_folder
 
 # Folders of folders of runs, such as `tmp/` itself.
@@ -146,7 +146,7 @@ def write_history(folder: Path, output: Path, over: Over) -> Path:
         "said": _said(history),
         "verdict": _verdict(history),
         "folder": output,
-        "spark": sparkline,
+        "spark": curve,
     }
     write_text(page, render("overview/history.html.j2", **values))
     return page
@@ -285,6 +285,21 @@ def _said(history: History) -> list[str]:
             f"level before ({change.low:.3f} to {change.high:.3f}){more}{model}{sure}."
         )
     return sentences or ["No figure changed for certain."]
+
+
+def curve(series: HistorySeries) -> str:
+    """Return a series as a small curve; a change has its colour."""
+    changes = {change.run_id: change.outcome for change in series.changes}
+    spots = [
+        Spot(
+            point.value,
+            f"{point.started_at[:10]}, {point.run_id}: {point.value:.5g} {series.unit}".rstrip(),
+            not point.doubts,
+            changes.get(point.run_id),
+        )
+        for point in series.points
+    ]
+    return sparkline(spots, f"{series.name}, run after run")
 
 
 def _verdict(history: History) -> str | None:

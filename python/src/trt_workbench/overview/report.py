@@ -18,9 +18,8 @@ from trt_workbench.core.percent import share
 from trt_workbench.core.verification import Mark
 from trt_workbench.llm import LlmMetrics
 from trt_workbench.model.precision import precision_label
-from trt_workbench.overview.history import HistorySeries, series_of
+from trt_workbench.overview.history import HistorySeries, curve, series_of
 from trt_workbench.overview.runs import RunAnswer, run_answer
-from trt_workbench.overview.sparkline import sparkline
 from trt_workbench.report.page import evidence_from, is_our_page, render, small
 from trt_workbench.report.verdict import tone
 from trt_workbench.verify import VerifyFindings
@@ -92,7 +91,7 @@ def write_overview(directories: list[Path], output: Path) -> Path:
     """
     overview = _collect(directories)
     for ending in ("md", "html"):
-        values = {"overview": overview, "evidence": evidence_from(output), "folder": output, "spark": sparkline}
+        values = {"overview": overview, "evidence": evidence_from(output), "folder": output, "spark": curve}
         page = render(f"overview/report.{ending}.j2", **values)
         write_text(output / f"overview.{ending}", page)
     return output / "overview.html"
